@@ -1,0 +1,54 @@
+//! `bench`: measures the node beside its peers. `./bench` in the root builds what is needed and starts it.
+//!
+//! ```text
+//! bench node ─┬─ lighter up        ◀── bench load   each a process of its own,
+//!             ├─ wasmtime serve    ◀── bench load   the server on one core,
+//!             ├─ bench hyper       ◀── bench load   the load on another
+//!             └─ crun, workerd, …
+//! ```
+#![forbid(unsafe_code)]
+
+mod generator;
+mod hold;
+mod http1;
+mod hyper_peer;
+mod lighter;
+mod load;
+mod node;
+mod peers;
+mod process;
+mod report;
+mod starts;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "bench", about = "Measures the node beside its peers")]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// The node beside wasmtime serve, hyper, workerd and crun
+    Node(node::NodeOptions),
+    /// Sends HTTP requests and prints what came back as JSON
+    Load(load::LoadOptions),
+    /// Opens many requests and keeps them unfinished until its input ends
+    Hold(hold::HoldOptions),
+    /// Starts a program again and again and prints the times to its first output as JSON
+    Starts(starts::StartsOptions),
+    /// Answers HTTP requests with a bare hyper server
+    Hyper(hyper_peer::HyperOptions),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().what {
+        What::Node(options) => node::run(&options),
+        What::Load(options) => load::run(&options),
+        What::Hold(options) => hold::run(&options),
+        What::Starts(options) => starts::run(&options),
+        What::Hyper(options) => hyper_peer::run(&options),
+    }
+}

@@ -1,0 +1,166 @@
+//! `bench node`: how fast and how small the node is, beside its peers, in one run.
+//!
+//! Each part measures some of the promised figures and prints its own tables. A part that fails costs its figures,
+//! which then are `null` with the reason, and no others. Percentiles and medians, never means; what is compared is
+//! measured in turns, so that a noisy machine is equally noisy to all.
+
+mod cold;
+mod container;
+mod cpu;
+mod footprint;
+mod growth;
+mod http;
+mod machine;
+mod neighbour;
+
+use crate::lighter::Node;
+use crate::peers::Peers;
+use crate::process::Cores;
+use crate::report::{Bar, Figures, Promise};
+use anyhow::Context as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use tempfile::TempDir;
+
+const PROMISES: [Promise; 14] = [
+    Promise {
+        name: "http_rust_vs_wasmtime_serve",
+        bar: Bar::AtLeast(2.5),
+        says: "requests/s, the same Rust wasi:http component, a fresh unit each",
+    },
+    Promise { name: "http_rust_vs_hyper", bar: Bar::AtLeast(0.2), says: "the same, against a bare hyper server" },
+    Promise { name: "http_unit_vs_hyper", bar: Bar::AtLeast(0.3), says: "a lighter:unit component against bare hyper" },
+    Promise { name: "http_js_vs_wasmtime_serve", bar: Bar::AtLeast(1.5), says: "JavaScript, a fresh unit each" },
+    Promise {
+        name: "http_js_reuse_vs_workerd",
+        bar: Bar::AtLeast(0.3),
+        says: "JavaScript, our reuse switched on; workerd always reuses",
+    },
+    Promise {
+        name: "cold_first_request_p99_ms",
+        bar: Bar::AtMost(2.0),
+        says: "first request to a function after a node restart, end to end",
+    },
+    Promise { name: "unit_start_p50_us", bar: Bar::AtMost(20.0), says: "start of a fresh unit, as Server-Timing says" },
+    Promise { name: "fib_vs_native", bar: Bar::AtLeast(0.8), says: "naive Fibonacci, native time / time in a unit" },
+    Promise { name: "idle_rss_mb", bar: Bar::AtMost(40.0), says: "resident memory of an idle node" },
+    Promise {
+        name: "rss_per_function_kb",
+        bar: Bar::AtMost(100.0),
+        says: "more resident memory for each of 1,000 functions, deployed and called",
+    },
+    Promise { name: "rss_1000_units_mb", bar: Bar::AtMost(64.0), says: "more private memory with 1,000 live Rust units" },
+    Promise { name: "binary_mb", bar: Bar::AtMost(40.0), says: "the stripped program" },
+    Promise { name: "ready_100_functions_ms", bar: Bar::AtMost(150.0), says: "start to ready with 100 functions" },
+    Promise {
+        name: "neighbour_p99_ratio",
+        bar: Bar::AtMost(2.0),
+        says: "p99 of a function while another attacks the node, against quiet",
+    },
+];
+
+#[derive(Debug, clap::Args)]
+pub struct NodeOptions {
+    /// Under five minutes: fewer rounds, shorter ones.
+    #[arg(long)]
+    quick: bool,
+    /// The node's program.
+    #[arg(long, default_value = "target/release/lighter")]
+    lighter: PathBuf,
+    /// Folder with the prebuilt guests.
+    #[arg(long, default_value = "guests/prebuilt")]
+    guests: PathBuf,
+    /// What `benchmarks/peers` printed.
+    #[arg(long)]
+    peers: PathBuf,
+    /// Folder for what is kept from one run to the next.
+    #[arg(long)]
+    cache: PathBuf,
+    /// Only these parts; may be repeated. The figures of the others are null.
+    #[arg(long)]
+    part: Vec<String>,
+}
+
+/// What every part needs.
+struct Bench {
+    quick: bool,
+    lighter: PathBuf,
+    guests: PathBuf,
+    peers: Peers,
+    work: TempDir,
+}
+
+impl Bench {
+    /// One value for `--quick`, another for the full run.
+    fn pick<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    fn guest(&self, name: &str) -> anyhow::Result<Vec<u8>> {
+        let path = self.guest_path(name);
+        fs::read(&path).with_context(|| format!("could not read the guest {}", path.display()))
+    }
+
+    fn guest_path(&self, name: &str) -> PathBuf {
+        self.guests.join(format!("{name}.wasm"))
+    }
+
+    fn folder(&self, name: &str) -> PathBuf {
+        self.work.path().join(name)
+    }
+
+    /// A node with a data folder of its own.
+    fn node(&self, name: &str, cores: Cores) -> anyhow::Result<Node> {
+        Node::start(&self.lighter, &self.folder(&format!("{name}-data")), cores)
+    }
+
+    fn work(&self) -> &Path {
+        self.work.path()
+    }
+}
+
+type Measure = fn(&Bench, &mut Figures) -> anyhow::Result<()>;
+
+/// A name for progress and `--part`, what to run, and the figures that are lost if it fails.
+const PARTS: [(&str, Measure, &[&str]); 8] = [
+    ("http", http::rust, &["http_rust_vs_wasmtime_serve", "http_rust_vs_hyper", "http_unit_vs_hyper", "unit_start_p50_us"]),
+    ("javascript", http::javascript, &["http_js_vs_wasmtime_serve", "http_js_reuse_vs_workerd"]),
+    ("cold", cold::measure, &["cold_first_request_p99_ms", "ready_100_functions_ms"]),
+    ("container", container::measure, &[]),
+    ("cpu", cpu::measure, &["fib_vs_native"]),
+    ("footprint", footprint::measure, &["idle_rss_mb", "rss_1000_units_mb", "binary_mb"]),
+    ("growth", growth::measure, &["rss_per_function_kb"]),
+    ("neighbour", neighbour::measure, &["neighbour_p99_ratio"]),
+];
+
+/// Measures everything and prints the report; its last line is one JSON object.
+pub fn run(options: &NodeOptions) -> anyhow::Result<()> {
+    let known = |part: &&String| PARTS.iter().all(|(name, ..)| name != part);
+    if let Some(unknown) = options.part.iter().find(known) {
+        anyhow::bail!("there is no part {unknown:?}; there are {}", PARTS.map(|(name, ..)| name).join(", "));
+    }
+    let bench = Bench {
+        quick: options.quick,
+        lighter: options.lighter.canonicalize().with_context(|| format!("there is no {}", options.lighter.display()))?,
+        guests: options.guests.clone(),
+        peers: Peers::read(&options.peers, &options.cache)?,
+        work: tempfile::Builder::new().prefix("lighter-bench-").tempdir()?,
+    };
+    machine::print(&bench.peers)?;
+    let mut figures = Figures::new(&PROMISES);
+    let begin = Instant::now();
+    for (name, measure, lost) in PARTS {
+        if !options.part.is_empty() && !options.part.iter().any(|part| part == name) {
+            continue;
+        }
+        eprintln!("bench: {name} ({:.0} s since the start)", begin.elapsed().as_secs_f64());
+        if let Err(why) = measure(&bench, &mut figures) {
+            println!("\n{name} could not be measured: {}", format!("{why:#}").trim_end());
+            figures.miss(lost, &why);
+        }
+    }
+    eprintln!("bench: done after {:.0} s", begin.elapsed().as_secs_f64());
+    figures.print();
+    Ok(())
+}

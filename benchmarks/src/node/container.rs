@@ -1,0 +1,77 @@
+//! What others pay for a start: a container and a plain process, from the start of the program to its first output.
+
+use super::Bench;
+use crate::process::run_to_end;
+use crate::report::{Figures, Table, number, quantile};
+use anyhow::Context as _;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where machines that mix both versions of cgroups mount version 2. crun refuses them if it finds controllers there.
+const CGROUP_HYBRID: &str = "/sys/fs/cgroup/unified";
+
+pub fn measure(bench: &Bench, _figures: &mut Figures) -> anyhow::Result<()> {
+    let program = bench.peers.program("first-output")?;
+    let columns = ["", "p50 ms", "p90", "p99", "max"];
+    let mut table = Table::new("Start to first output, for comparison with the start of a unit", &columns);
+    let mut row = |name: &str, times: &[f64]| {
+        let cells = [0.5, 0.9, 0.99, 1.0].map(|share| number(quantile(times, share)));
+        table.row([name.to_owned()].into_iter().chain(cells));
+    };
+    row("plain process (fork, exec)", &starts(bench, false, &[program.into()])?);
+    let container = container_starts(bench, program);
+    if let Ok(times) = &container {
+        row("container (crun run)", times);
+    }
+    table.print();
+    container.map(drop)
+}
+
+/// Runs containers from a root file system that holds nothing but the program.
+fn container_starts(bench: &Bench, program: &Path) -> anyhow::Result<Vec<f64>> {
+    let crun = bench.peers.program("crun")?;
+    let bundle = bundle(bench, crun, program)?;
+    let mut command: Vec<OsString> = vec![crun.into(), "--root".into(), bench.folder("crun-state").into()];
+    command.extend(["--cgroup-manager", "disabled", "run", "--bundle"].map(OsString::from));
+    command.extend([bundle.into(), format!("bench-{}-{{}}", std::process::id()).into()]);
+    starts(bench, false, &command).or_else(|plain| {
+        let hidden = || starts(bench, true, &command);
+        if Path::new(CGROUP_HYBRID).exists() { hidden().with_context(|| format!("{plain:#}; and again with {CGROUP_HYBRID} hidden")) } else { Err(plain) }
+    })
+}
+
+/// A bundle as `crun spec` makes it, whose program is ours.
+fn bundle(bench: &Bench, crun: &Path, program: &Path) -> anyhow::Result<PathBuf> {
+    let bundle = bench.folder("container");
+    fs::create_dir_all(bundle.join("rootfs"))?;
+    fs::copy(program, bundle.join("rootfs/first-output"))?;
+    let mut spec = Command::new(crun);
+    spec.arg("spec").current_dir(&bundle);
+    if !rustix::process::geteuid().is_root() {
+        spec.arg("--rootless");
+    }
+    run_to_end(spec)?;
+    let config = bundle.join("config.json");
+    let mut value: serde_json::Value = serde_json::from_slice(&fs::read(&config)?)?;
+    value["process"]["args"] = serde_json::json!(["/first-output"]);
+    value["process"]["terminal"] = false.into();
+    fs::write(&config, serde_json::to_vec(&value)?)?;
+    Ok(bundle)
+}
+
+/// Milliseconds from start to first output. With `hide_cgroup2`, in a mount namespace without [`CGROUP_HYBRID`]: the
+/// whole series runs inside, so that making the namespace is not measured.
+fn starts(bench: &Bench, hide_cgroup2: bool, program: &[OsString]) -> anyhow::Result<Vec<f64>> {
+    let this = std::env::current_exe()?;
+    let mut command = if hide_cgroup2 {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &format!("umount {CGROUP_HYBRID} && exec \"$@\""), "sh"]).arg(this);
+        command
+    } else {
+        Command::new(this)
+    };
+    command.args(["starts", "--times", bench.pick("100", "500")]).args(program);
+    Ok(serde_json::from_slice(&run_to_end(command)?)?)
+}

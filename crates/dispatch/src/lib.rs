@@ -1,0 +1,37 @@
+//! Who may run now: how many calls of a function at once, how many wait for how long, and how fast they come.
+//!
+//! ```text
+//!            rate?        a place?            a place on the node?
+//! admit ──▶ [bucket] ──▶ [Line: running | waiting …] ──▶ [Line of the node] ──▶ Permit ──drop──▶ the next in line
+//!              │ L3008       │ L3007, L3009                   │ L3010
+//! ```
+//! Every decision is made in [`Line`], which is told the time and can be replayed. Around it [`Admission`] is a thin
+//! shell: a short lock, and a timer for those who wait. A call that finds a place takes two locks and allocates nothing.
+//!
+//! ```
+//! use dispatch::{Admission, Limits, Node};
+//! use std::time::Duration;
+//! use tokio::time::Instant;
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let node = Node::new(1_000, 1_000);
+//! let limits = Limits { running_max: 1, waiting_max: 0, wait_max: Duration::from_secs(1), rate: None };
+//! let hello = Admission::new(limits, &node);
+//!
+//! let permit = hello.admit(Instant::now()).await.unwrap();
+//! assert_eq!(hello.admit(Instant::now()).await.unwrap_err().code().to_string(), "L3007");
+//! drop(permit);
+//! assert!(hello.admit(Instant::now()).await.is_ok());
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod admission;
+mod bucket;
+mod line;
+mod refusal;
+
+pub use admission::{Admission, Node, Permit};
+pub use bucket::{Bucket, Rate};
+pub use line::{Arrival, Counts, Limits, Line, Ticket};
+pub use refusal::Refusal;

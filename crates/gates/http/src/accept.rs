@@ -1,0 +1,151 @@
+//! Takes connections from a listener and runs each to its end.
+
+use crate::gate::{Listener, Place, Shared};
+use crate::http1::guard::{Guard, Version};
+use crate::line::Line;
+use crate::service::{serve, Connection, Handler, Peer};
+use crate::tls::Certificates;
+use crate::watch::watch;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{pin, Pin};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+/// How long a listener rests after an error that the next attempt would meet too, such as no free descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a refused client may take to stop sending before its connection is cut.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Runs until it is aborted.
+pub(crate) async fn accept<H: Handler>(listener: Listener, shared: Arc<Shared>, handler: Arc<H>) {
+    loop {
+        let place = Shared::place(&shared).await;
+        match listener.socket.accept().await {
+            Ok((stream, address)) => {
+                // Replies are written whole, so there is nothing to gain by waiting for more.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "a connection ended before it began");
+                    continue;
+                }
+                let place = place.taken();
+                let line = Arc::new(Line::new(shared.next_number()));
+                let peer = Peer { address, tls: listener.tls.is_some() };
+                let connection = Connection { handler: handler.clone(), line, shared: shared.clone(), peer };
+                match &listener.tls {
+                    None => drop(tokio::spawn(run_plain(stream, connection, place))),
+                    Some(tls) => drop(tokio::spawn(run_tls(stream, tls.clone(), connection, place))),
+                }
+            }
+            Err(error) => pause(&error, listener.address).await,
+        }
+    }
+}
+
+async fn pause(error: &io::Error, address: SocketAddr) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
+        return;
+    }
+    tracing::error!(%error, %address, "cannot accept a connection");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+async fn run_plain<H: Handler>(stream: TcpStream, connection: Connection<H>, place: Place) {
+    let guard = Guard::new(stream, connection.line.clone());
+    run(guard, connection, None).await;
+    drop(place);
+}
+
+async fn run_tls<H: Handler>(stream: TcpStream, tls: Arc<Certificates>, connection: Connection<H>, place: Place) {
+    let (line, shared) = (&connection.line, &connection.shared);
+    // A handshake has the time that a head has.
+    line.head_waits();
+    let handshake = Box::pin(TlsAcceptor::from(tls.server_config()).accept(stream));
+    match watch(pin!(handshake), line, shared, |_| true).await {
+        Some(Ok(stream)) => {
+            line.head_done();
+            let version = (stream.get_ref().1.alpn_protocol() == Some(b"h2")).then_some(Version::Http2);
+            let guard = Guard::new(stream, line.clone());
+            run(guard, connection, version).await;
+        }
+        Some(Err(error)) => tracing::debug!(%error, peer = %connection.peer.address, "no TLS handshake"),
+        None => {}
+    }
+    drop(place);
+}
+
+async fn run<S, H>(mut guard: Guard<S>, connection: Connection<H>, version: Option<Version>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Handler,
+{
+    let version = match version {
+        Some(version) => version,
+        None => match watch(pin!(guard.version()), &connection.line, &connection.shared, |_| true).await {
+            Some(Ok(Some(version))) => version,
+            _ => return,
+        },
+    };
+    match version {
+        Version::Http1 => Box::pin(run_http1(guard, Arc::new(connection))).await,
+        Version::Http2 => Box::pin(run_http2(guard, Arc::new(connection))).await,
+    }
+}
+
+async fn run_http1<S, H>(mut guard: Guard<S>, connection: Arc<Connection<H>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Handler,
+{
+    guard.vet(connection.shared.config.head_bytes());
+    let service = service_fn({
+        let connection = connection.clone();
+        move |request| serve(connection.clone(), request)
+    });
+    let mut http1 = connection.shared.http1.serve_connection(TokioIo::new(guard), service);
+    let close = |http1: Pin<&mut _>| {
+        hyper::server::conn::http1::Connection::graceful_shutdown(http1);
+        false
+    };
+    let ended = watch(Pin::new(&mut http1), &connection.line, &connection.shared, close).await;
+    report(ended, &connection.line, connection.peer);
+    if connection.line.has_refused() {
+        let mut guard = http1.into_parts().io.into_inner();
+        let _ = tokio::time::timeout(DISCARD_TIMEOUT, guard.discard()).await;
+    }
+}
+
+async fn run_http2<S, H>(mut guard: Guard<S>, connection: Arc<Connection<H>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    H: Handler,
+{
+    guard.open();
+    let service = service_fn({
+        let connection = connection.clone();
+        move |request| serve(connection.clone(), request)
+    });
+    let mut http2 = connection.shared.http2.serve_connection(TokioIo::new(guard), service);
+    let close = |http2: Pin<&mut _>| {
+        hyper::server::conn::http2::Connection::graceful_shutdown(http2);
+        false
+    };
+    let ended = watch(Pin::new(&mut http2), &connection.line, &connection.shared, close).await;
+    report(ended, &connection.line, connection.peer);
+}
+
+fn report(ended: Option<hyper::Result<()>>, line: &Line, peer: Peer) {
+    match ended {
+        Some(Ok(())) => {}
+        Some(Err(error)) => tracing::debug!(%error, peer = %peer.address, "a connection broke off"),
+        None if line.abused() => tracing::warn!(peer = %peer.address, "closed a connection that takes back its requests"),
+        None => tracing::debug!(peer = %peer.address, "closed a quiet or slow connection"),
+    }
+}

@@ -1,0 +1,41 @@
+//! The HTTP gate: accepts connections, refuses what is not sound, and hands requests to the node.
+//!
+//! ```text
+//!  socket ─▶ accept ─▶ TLS? ─▶ Guard ─────────▶ hyper ─▶ service ──▶ Handler (the node)
+//!            limit             strict framing   HTTP/1    host, path, id    │ RouteTable::route
+//!                              of HTTP/1        HTTP/2    access log        ▼
+//!            ◀──────────────── watch: quiet, slow, draining ◀──────────── reply
+//! ```
+//! - [`routes`] and [`path`] decide where a request goes: pure functions, no I/O.
+//! - [`http1`] reads the framing of HTTP/1 before hyper does, more strictly than hyper, so that no two readers can
+//!   disagree about where a request ends.
+//! - [`watch`] closes connections that are quiet or too slow, with one timer a connection and none a request.
+//!
+//! A request costs the gate no task and no timer of its own (HTTP/2 costs one task a stream, which hyper spawns).
+//! What the gate promises users stands in `docs/http.md`.
+#![forbid(unsafe_code)]
+
+mod access;
+mod accept;
+mod body;
+mod config;
+mod gate;
+mod host;
+pub mod http1;
+mod id;
+mod line;
+pub mod path;
+mod reply;
+pub mod routes;
+mod service;
+mod tls;
+mod watch;
+
+pub use body::{BodyError, RequestBody};
+pub use config::Config;
+pub use gate::{Drained, Gate, Listener};
+pub use host::request_host;
+pub use reply::{problem_reply, Handled, ReplyBody};
+pub use routes::{Refusal, Route, RouteTable};
+pub use service::{Arrival, Handler, Peer};
+pub use tls::Certificates;

@@ -1,0 +1,184 @@
+//! One request: checked, named, handed to the node, and its reply made fit to send.
+
+use crate::access::Access;
+use crate::body::RequestBody;
+use crate::gate::Shared;
+use crate::id::{self, REQUEST_ID};
+use crate::line::Line;
+use crate::reply::{problem_reply, Content, Handled, ReplyBody, Work};
+use crate::{host, path};
+use bytes::Bytes;
+use http::{header, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+use problem::{Code, Problem};
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The node, as the gate sees it. One serves all connections.
+pub trait Handler: Send + Sync + 'static {
+    /// An error of the body breaks the reply off: the client sees that it is not whole.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static;
+
+    /// Answers one request. Called for sound requests only: the host is sound, the path has one meaning.
+    ///
+    /// Dropped when the client goes away before the head of the reply is there.
+    fn handle(
+        self: &Arc<Self>,
+        request: Request<RequestBody>,
+        arrival: Arrival,
+    ) -> impl Future<Output = Handled<Self::Body>> + Send;
+}
+
+/// How a request came.
+#[derive(Debug, Clone)]
+pub struct Arrival {
+    /// At most 64 of `A-Z a-z 0-9 _ -`. The gate sends it back in `x-request-id`.
+    pub request_id: Arc<str>,
+    pub peer: Peer,
+}
+
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    pub address: SocketAddr,
+    pub tls: bool,
+}
+
+/// What all requests of one connection share.
+pub(crate) struct Connection<H> {
+    pub handler: Arc<H>,
+    pub line: Arc<Line>,
+    pub shared: Arc<Shared>,
+    pub peer: Peer,
+}
+
+/// Fields that speak of the connection, which is the gate's to speak of (RFC 9110, 7.6.1).
+const CONNECTION_FIELDS: [HeaderName; 5] = [
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// A request that the gate answers itself.
+enum Own {
+    Problem(Problem),
+    /// The last reply of this connection.
+    Last(Problem),
+    /// `OPTIONS *`.
+    Empty,
+}
+
+pub(crate) async fn serve<H: Handler>(
+    connection: Arc<Connection<H>>,
+    request: Request<Incoming>,
+) -> Result<Response<ReplyBody<H::Body>>, Infallible> {
+    let Connection { handler, line, shared, peer } = &*connection;
+    let number = line.request();
+    let work = Work::begin(line.clone());
+    let request_id = id::choose(request.headers(), &shared.seed, line.number, number);
+    let id_value = HeaderValue::from_str(&request_id).expect("an id is plain");
+    let mut access = Access::begin(&request, &request_id, *peer);
+    // hyper leaves the body of a HEAD reply away in HTTP/1 only.
+    let head_only = request.method() == Method::HEAD && request.version() == Version::HTTP_2;
+    let response = match check(line, number, &request) {
+        Ok(()) => {
+            let counted = access.as_ref().map(|access| access.bytes_in.clone());
+            let body_timeout = shared.config.body_timeout;
+            let request = request.map(|body| RequestBody::new(body, body_timeout, counted));
+            let Handled { response, function } = handler.handle(request, Arrival { request_id, peer: *peer }).await;
+            if let Some(access) = &mut access {
+                access.function = function;
+            }
+            fit(response)
+        }
+        Err(own) => {
+            if let (Own::Last(_), Some(access)) = (&own, &mut access) {
+                access.forget_target();
+            }
+            own.reply().map(Content::Gate)
+        }
+    };
+    if let Some(access) = &mut access {
+        access.status = response.status().as_u16();
+    }
+    let mut response = response.map(|content| ReplyBody::new(content, work, access));
+    response.headers_mut().insert(REQUEST_ID, id_value);
+    if head_only {
+        response = strip_body(response);
+    }
+    Ok(response)
+}
+
+/// Checks what HTTP/1 has been checked for already, and what it has not.
+fn check(line: &Line, number: u64, request: &Request<Incoming>) -> Result<(), Own> {
+    if request.version() == Version::HTTP_2 {
+        check_http2(request)?;
+    } else if let Some(refused) = line.refused(number) {
+        return Err(Own::Last(refused.problem()));
+    }
+    let target = request.uri().path();
+    if target == "*" && request.method() == Method::OPTIONS {
+        return Err(Own::Empty);
+    }
+    path::canonical(target).map(drop).map_err(|what| Own::Problem(Problem::new(Code::RequestMalformed, what)))
+}
+
+fn check_http2(request: &Request<Incoming>) -> Result<(), Own> {
+    let malformed = |what| Own::Problem(Problem::new(Code::RequestMalformed, what));
+    if request.method() == Method::CONNECT {
+        return Err(Own::Problem(crate::http1::Refused::Connect.problem()));
+    }
+    host::check_http2(request).map_err(malformed)?;
+    if request.headers().get_all(header::CONTENT_LENGTH).iter().nth(1).is_some() {
+        return Err(malformed("the request has two content-length fields"));
+    }
+    Ok(())
+}
+
+impl Own {
+    fn reply(&self) -> Response<Bytes> {
+        match self {
+            Self::Problem(problem) => problem_reply(problem),
+            Self::Last(problem) => {
+                let mut reply = problem_reply(problem);
+                reply.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                reply
+            }
+            Self::Empty => {
+                let mut reply = Response::new(Bytes::new());
+                *reply.status_mut() = StatusCode::NO_CONTENT;
+                reply
+            }
+        }
+    }
+}
+
+/// A reply that the node gives may come from a function: it has no say over the connection.
+fn fit<B>(mut response: Response<B>) -> Response<Content<B>> {
+    if response.status().is_informational() {
+        let detail = format!("the status {} ends no request", response.status().as_u16());
+        return problem_reply(&Problem::new(Code::UnitBadReply, detail)).map(Content::Gate);
+    }
+    remove_connection_fields(response.headers_mut());
+    response.map(Content::Node)
+}
+
+fn remove_connection_fields(headers: &mut HeaderMap) {
+    for name in &CONNECTION_FIELDS {
+        headers.remove(name);
+    }
+}
+
+fn strip_body<B: Body<Data = Bytes> + Unpin>(mut response: Response<ReplyBody<B>>) -> Response<ReplyBody<B>> {
+    let exact = response.body().exact();
+    if let (Some(length), false) = (exact, response.headers().contains_key(header::CONTENT_LENGTH)) {
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    response.map(ReplyBody::without_content)
+}

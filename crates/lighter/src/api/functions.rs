@@ -1,0 +1,154 @@
+//! Functions: list, deploy, roll back, remove, and the core dump of the last trap.
+
+use super::reply::{Answer, Json, NDJSON, line, whole};
+use super::scope::{MayCall, MayDeploy};
+use super::types::{DeployStep, FunctionInfo, RollbackRequest};
+use crate::node::{Claim, Node, Steps, clock};
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use manifest::{Manifest, Name};
+use problem::{Code, Problem};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Bytes of a manifest as JSON, where every default is written out.
+const MANIFEST_JSON_BYTES_MAX: usize = 16 << 20;
+
+/// Every function, by name.
+#[utoipa::path(get, path = "/v1/functions", tag = "functions", responses((status = 200, body = Vec<FunctionInfo>)))]
+pub async fn list(_: MayCall, State(node): State<Arc<Node>>) -> axum::Json<Vec<FunctionInfo>> {
+    let table = node.functions.table();
+    axum::Json(table.entries().map(|entry| node.describe(entry)).collect())
+}
+
+/// One function.
+#[utoipa::path(get, path = "/v1/functions/{name}", tag = "functions", params(("name" = String, Path)), responses(
+    (status = 200, body = FunctionInfo),
+    (status = 404, description = "L2001: there is none"),
+))]
+pub async fn get(_: MayCall, State(node): State<Arc<Node>>, Path(name): Path<String>) -> Answer<axum::Json<FunctionInfo>> {
+    Ok(axum::Json(node.describe(&node.functions.get(&name)?)))
+}
+
+/// Removes a function and all its versions. Calls that run may end.
+#[utoipa::path(delete, path = "/v1/functions/{name}", tag = "functions", params(("name" = String, Path)), responses(
+    (status = 204, description = "It is gone"),
+    (status = 404, description = "L2001: there is none"),
+))]
+pub async fn remove(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Path<String>) -> Answer<StatusCode> {
+    let name = known(&node, &name)?;
+    // To its end even if the client goes away: half a removal helps nobody.
+    detached(async move { node.functions.remove(&name).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Goes back to an earlier version: the one asked for, or the one before the current.
+#[utoipa::path(post, path = "/v1/functions/{name}/rollback", tag = "functions", params(("name" = String, Path)),
+    request_body = RollbackRequest, responses(
+    (status = 200, body = FunctionInfo),
+    (status = 404, description = "L2001, L2002: no such function or version"),
+))]
+pub async fn rollback(
+    _: MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    Json(request): Json<RollbackRequest>,
+) -> Answer<axum::Json<FunctionInfo>> {
+    let name = known(&node, &name)?;
+    let (working, wanted) = (node.clone(), name.clone());
+    detached(async move { working.functions.roll_back(&wanted, request.version).await }).await?;
+    Ok(axum::Json(node.describe(&node.functions.get(name.as_str())?)))
+}
+
+/// The core dump of the last unit that trapped, if `units.dump` asks for dumps.
+#[utoipa::path(get, path = "/v1/functions/{name}/dump", tag = "functions", params(("name" = String, Path)), responses(
+    (status = 200, description = "A wasm core dump", content_type = "application/octet-stream", body = Vec<u8>),
+    (status = 404, description = "L2001: no such function, or no dump"),
+))]
+pub async fn dump(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Path<String>) -> Answer<Response> {
+    let live = node.functions.get(&name)?.live;
+    let Some(dump) = live.prepared().and_then(|prepared| prepared.dump()) else {
+        let problem = Problem::new(Code::FunctionUnknown, format!("function {name:?} has no core dump"));
+        let hint = if live.function.units.dump { "no unit trapped since it was deployed or loaded" } else { "set units.dump = true" };
+        return Err(problem.with_hint(hint).into());
+    };
+    let bytes = Bytes::from_owner(Shared(dump));
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
+}
+
+/// Deploys all functions of a manifest, or none. The answer is a stream of steps, one JSON document a line; the last is
+/// `done` or `failed`. The deployment goes on to its end even if the client goes away.
+#[utoipa::path(post, path = "/v1/deployments", tag = "functions",
+    request_body(content = Object, description = "A manifest as JSON, with the hashes of uploaded images in `image`"), responses(
+    (status = 200, content_type = "application/x-ndjson", body = DeployStep),
+    (status = 400, description = "L1003, L1004, L1005: the manifest is not right; nothing was begun"),
+    (status = 409, description = "L2012: somebody else is changing one of the functions; nothing was begun"),
+))]
+pub async fn deploy(_: MayDeploy, State(node): State<Arc<Node>>, body: Body) -> Answer<Response> {
+    let manifest = parse(&whole(body, MANIFEST_JSON_BYTES_MAX).await?)?;
+    if node.is_stopping() {
+        return Err(Problem::new(Code::Draining, "the node is shutting down").into());
+    }
+    let claim = Claim::new(&node.functions, manifest.function.keys())?;
+    let (steps, receiver) = Steps::new(manifest.function.len());
+    tokio::spawn(async move {
+        let _claim = claim;
+        let names: Vec<Name> = manifest.function.keys().cloned().collect();
+        let deployed = node.functions.deploy(manifest, clock::unix_ms(SystemTime::now()), &steps).await;
+        steps.say(match deployed {
+            Ok(()) => {
+                let entries = names.iter().filter_map(|name| node.functions.get(name.as_str()).ok());
+                DeployStep::Done { functions: entries.map(|entry| node.describe(&entry)).collect() }
+            }
+            Err(problem) => {
+                tracing::info!("a deployment failed: {} {}", problem.code, problem.detail);
+                let document = serde_json::from_slice(&problem.to_json());
+                DeployStep::Failed { problem: document.expect("a problem is written as JSON") }
+            }
+        });
+    });
+    let lines = stream::unfold(receiver, async |mut receiver| {
+        let step = receiver.recv().await?;
+        Some((Ok::<_, Infallible>(line(&step)), receiver))
+    });
+    Ok(([(CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response())
+}
+
+fn parse(body: &[u8]) -> Result<Manifest, Problem> {
+    let manifest: Manifest = serde_json::from_slice(body).map_err(|error| {
+        let text = error.to_string();
+        let code = match text.starts_with("unknown field") {
+            true => Code::ManifestUnknownKey,
+            false => Code::ManifestValue,
+        };
+        Problem::new(code, format!("the manifest as JSON: {text}"))
+    })?;
+    manifest.check()?;
+    if manifest.function.is_empty() {
+        return Err(Problem::new(Code::ManifestValue, "the manifest has no function"));
+    }
+    Ok(manifest)
+}
+
+/// What is not even a name is as unknown as a name nobody has.
+fn known(node: &Node, name: &str) -> Result<Name, Problem> {
+    Ok(node.functions.get(name)?.live.name().clone())
+}
+
+async fn detached<T: Send + 'static>(work: impl Future<Output = Result<T, Problem>> + Send + 'static) -> Result<T, Problem> {
+    let ended = tokio::spawn(work).await;
+    ended.map_err(|error| Problem::new(Code::Internal, format!("a change gave up: {error}")))?
+}
+
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}

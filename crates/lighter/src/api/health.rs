@@ -1,0 +1,67 @@
+//! The node itself: is it well, what is it doing, stop.
+
+use super::reply::{Answer, Refused};
+use super::scope::{MayAdmin, MayCall};
+use super::types::{FunctionStats, NodeInfo, UnitInfo};
+use crate::node::{Node, metrics};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use problem::{Code, Problem};
+use std::sync::Arc;
+
+/// Is the process alive?
+#[utoipa::path(get, path = "/healthz", tag = "node", security(()), responses((status = 200, description = "It is", body = String)))]
+pub async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Does the node take calls?
+#[utoipa::path(get, path = "/readyz", tag = "node", security(()), responses(
+    (status = 200, description = "It does", body = String),
+    (status = 503, description = "It is stopping, or its disk failed"),
+))]
+pub async fn readyz(State(node): State<Arc<Node>>) -> Answer<&'static str> {
+    if node.is_stopping() {
+        return Err(Refused(Problem::new(Code::Draining, "the node is shutting down")));
+    }
+    match node.functions.loader.state.stopped() {
+        Some(problem) => Err(Refused(Problem { code: Code::Draining, ..problem })),
+        None => Ok("ok\n"),
+    }
+}
+
+/// Numbers for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "node", responses((status = 200, description = "Prometheus text format", body = String)))]
+pub async fn metrics(_: MayCall, State(node): State<Arc<Node>>) -> Answer<impl IntoResponse> {
+    // Reads the disk for the sizes, so not on a thread that serves calls.
+    let page = crate::node::blocking(move || Ok(metrics::page(&node))).await?;
+    Ok(([(CONTENT_TYPE, metrics::MEDIA_TYPE)], page))
+}
+
+/// The node at a glance.
+#[utoipa::path(get, path = "/v1/node", tag = "node", responses((status = 200, body = NodeInfo)))]
+pub async fn node(_: MayCall, State(node): State<Arc<Node>>) -> Json<NodeInfo> {
+    Json(node.info())
+}
+
+/// The units that exist now.
+#[utoipa::path(get, path = "/v1/units", tag = "node", responses((status = 200, body = Vec<UnitInfo>)))]
+pub async fn units(_: MayCall, State(node): State<Arc<Node>>) -> Json<Vec<UnitInfo>> {
+    Json(node.units())
+}
+
+/// How often, how fast and how well functions ran since the node started.
+#[utoipa::path(get, path = "/v1/stats", tag = "node", responses((status = 200, body = Vec<FunctionStats>)))]
+pub async fn stats(_: MayCall, State(node): State<Arc<Node>>) -> Json<Vec<FunctionStats>> {
+    Json(node.stats())
+}
+
+/// Stops the node: it takes no new calls, lets those that run end, and ends.
+#[utoipa::path(post, path = "/v1/stop", tag = "node", responses((status = 202, description = "It does so from now on")))]
+pub async fn stop(_: MayAdmin, State(node): State<Arc<Node>>) -> StatusCode {
+    node.stop();
+    StatusCode::ACCEPTED
+}

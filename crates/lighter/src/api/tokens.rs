@@ -1,0 +1,42 @@
+//! Tokens: list, make, remove.
+
+use super::reply::{Answer, Json};
+use super::scope::MayAdmin;
+use super::types::{TokenCreated, TokenInfo, TokenRequest};
+use crate::node::{Node, clock};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Every token, without its secret.
+#[utoipa::path(get, path = "/v1/tokens", tag = "access", responses((status = 200, body = Vec<TokenInfo>)))]
+pub async fn list(_: MayAdmin, State(node): State<Arc<Node>>) -> axum::Json<Vec<TokenInfo>> {
+    axum::Json(node.access.list())
+}
+
+/// Makes a token. The answer is the one time its secret is shown.
+#[utoipa::path(post, path = "/v1/tokens", tag = "access", request_body = TokenRequest, responses(
+    (status = 201, body = TokenCreated),
+    (status = 400, description = "L4009: the name is taken or cannot be one"),
+))]
+pub async fn create(
+    _: MayAdmin,
+    State(node): State<Arc<Node>>,
+    Json(request): Json<TokenRequest>,
+) -> Answer<(StatusCode, axum::Json<TokenCreated>)> {
+    let created = node.access.create(request, clock::unix_ms(SystemTime::now())).await?;
+    tracing::info!(name = created.info.name, "made a token");
+    Ok((StatusCode::CREATED, axum::Json(created)))
+}
+
+/// Removes a token: it stops working at once.
+#[utoipa::path(delete, path = "/v1/tokens/{name}", tag = "access", params(("name" = String, Path)), responses(
+    (status = 204, description = "It is gone"),
+    (status = 404, description = "L4013: there is none of this name"),
+))]
+pub async fn remove(_: MayAdmin, State(node): State<Arc<Node>>, Path(name): Path<String>) -> Answer<StatusCode> {
+    node.access.remove(&name).await?;
+    tracing::info!(name, "removed a token");
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,40 @@
+//! `lighter completions`: completions for a shell, to be put where the shell looks for them.
+
+use super::stop::Result;
+use super::{help, Session};
+use clap::Args;
+use clap_complete::Shell;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  lighter completions bash > ~/.local/share/bash-completion/completions/lighter
+  lighter completions zsh > ~/.zfunc/_lighter
+  lighter completions fish > ~/.config/fish/completions/lighter.fish")]
+pub struct Completions {
+    shell: Shell,
+}
+
+impl Completions {
+    pub fn run(&self, session: &Session) -> Result {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut help::command(), "lighter", &mut script);
+        session.out.raw(&script)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shell_learns_every_command() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut help::command(), "lighter", &mut script);
+            let script = String::from_utf8(script).unwrap();
+            for name in ["deploy", "rollback", "completions"] {
+                assert!(script.contains(name), "{shell} does not know {name}");
+            }
+        }
+    }
+}

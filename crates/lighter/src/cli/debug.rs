@@ -1,0 +1,268 @@
+//! `lighter debug`: one call of a function under gdb or lldb, with source lines.
+//!
+//! ```text
+//! lighter debug ──image from the node──▶ temporary folder
+//!        └─ starts gdb (or lldb) ─▶ lighter debug-run --image … --file …      one call, in that process, and its reply
+//! ```
+//! The debugger learns of compiled code through the GDB JIT interface. A breakpoint therefore is pending until the image
+//! is compiled, and a trap stops at its source line like a signal.
+
+use super::call::{guessed_type, Data};
+use super::nearest::{explain, function_path};
+use super::stop::{Result, Stop, FAILED};
+use super::{images, DataFolder, Session};
+use crate::api::types::FunctionInfo;
+use clap::Args;
+use event::Event;
+use manifest::Function;
+use problem::{Code, Problem};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[derive(Debug, Args)]
+pub struct Debug {
+    /// Function to debug; build it with debug information
+    name: String,
+    #[command(flatten)]
+    data: Data,
+    /// Media type of the data [default: guessed from it]
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+    /// Use gdb [default: whichever is installed]
+    #[arg(long, conflicts_with = "lldb")]
+    gdb: bool,
+    /// Use lldb
+    #[arg(long)]
+    lldb: bool,
+    /// Stop at FILE:LINE or at a function; may be repeated
+    #[arg(long = "break", short, value_name = "WHERE")]
+    breakpoints: Vec<String>,
+    /// Ask nothing: run, show backtrace and variables at the first stop, go on, end
+    #[arg(long)]
+    batch: bool,
+    #[command(flatten)]
+    _folder: DataFolder,
+}
+
+#[derive(Debug, Args)]
+pub struct DebugRun {
+    /// Component to run
+    #[arg(long, value_name = "FILE")]
+    image: PathBuf,
+    /// The function as JSON: its configuration, grants and limits [default: none granted]
+    #[arg(long, value_name = "FILE")]
+    function: Option<PathBuf>,
+    #[command(flatten)]
+    data: Data,
+    /// Media type of the data
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+    #[command(flatten)]
+    _folder: DataFolder,
+}
+
+impl Debug {
+    pub fn run(&self, session: &Session) -> Result {
+        let debugger = self.debugger()?;
+        check_all(&self.breakpoints)?;
+        let client = session.client()?;
+        let path = function_path(&client, &self.name)?;
+        let function: FunctionInfo = client.get(&path).map_err(|stop| explain(&client, &self.name, stop))?;
+        let version = function.versions.iter().find(|version| version.version == function.version);
+        let version = version.ok_or_else(|| Stop::new(Code::VersionUnknown, format!("the node keeps no version of {:?}", self.name)))?;
+        let hash = &version.image;
+        let progress = session.out.progress();
+        progress.step(format!("fetching the image of {}", self.name));
+        let image = client.bytes(client.ask("GET", &format!("/v1/images/{hash}"), ())?, images::IMAGE_BYTES_MAX)?;
+        drop(progress);
+        let data = self.data.read(session.out)?;
+        let kind = self.content_type.clone().unwrap_or_else(|| guessed_type(&data).to_owned());
+
+        // Removed when the debugger has ended.
+        let folder = tempfile::tempdir().map_err(|error| Stop::file(&std::env::temp_dir(), &error))?;
+        let file = |name: String, content: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, content).map_err(|error| Stop::file(&path, &error)).map(|()| path)
+        };
+        let program = std::env::current_exe().map_err(|error| Stop::file(Path::new("lighter"), &error))?;
+        let mut line: Vec<OsString> = vec![program.into(), "debug-run".into(), "--image".into()];
+        line.extend([file(format!("{}.wasm", self.name), &image)?.into(), "--function".into()]);
+        let manifest = serde_json::to_vec(&version.function).expect("a function is plain data");
+        line.extend([file("function.json".to_owned(), &manifest)?.into(), "--file".into()]);
+        line.extend([file("data".to_owned(), &data)?.into(), "--content-type".into(), kind.into()]);
+        if self.breakpoints.is_empty() && !self.batch {
+            session.out.advise(debugger.advice());
+        }
+        start(debugger, &self.breakpoints, self.batch, &line)
+    }
+
+    fn debugger(&self) -> Result<Debugger> {
+        let wanted: &[Debugger] = match (self.gdb, self.lldb) {
+            (true, _) => &[Debugger::Gdb],
+            (_, true) => &[Debugger::Lldb],
+            _ => &[Debugger::Gdb, Debugger::Lldb],
+        };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_installed = |debugger: &&Debugger| std::env::split_paths(&path).any(|folder| folder.join(debugger.as_str()).is_file());
+        wanted.iter().find(is_installed).copied().ok_or_else(|| {
+            let names = wanted.iter().map(|debugger| debugger.as_str()).collect::<Vec<_>>().join(" nor ");
+            let problem = Problem::new(Code::ToolMissing, format!("{names} is not installed"));
+            problem.with_hint(format!("on Debian: sudo apt install {}", wanted[0].as_str())).into()
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Debugger {
+    Gdb,
+    Lldb,
+}
+
+impl Debugger {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Gdb => "gdb",
+            Self::Lldb => "lldb",
+        }
+    }
+
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Gdb => "set a breakpoint with `break lib.rs:7` (it stays pending until the image is compiled), then `run`",
+            Self::Lldb => "set a breakpoint with `breakpoint set -f lib.rs -l 7` (pending until the image is compiled), then `run`",
+        }
+    }
+
+    /// Its command line.
+    fn arguments(self, breakpoints: &[String], batch: bool, program: &[OsString]) -> Vec<OsString> {
+        let runs = batch || !breakpoints.is_empty();
+        let (mut arguments, flag, separator): (Vec<OsString>, _, _) = match self {
+            // Symbols of system libraries would be asked for over the network.
+            Self::Gdb => (vec!["-q".into(), "-iex".into(), "set debuginfod enabled off".into()], "-ex", "--args"),
+            Self::Lldb => (Vec::new(), "-o", "--"),
+        };
+        if batch {
+            arguments.push(if self == Self::Gdb { "-batch".into() } else { "--batch".into() });
+        }
+        let mut commands: Vec<String> = match self {
+            Self::Gdb => vec!["set breakpoint pending on".to_owned()],
+            Self::Lldb => vec!["settings set plugin.jit-loader.gdb.enable on".to_owned()],
+        };
+        commands.extend(breakpoints.iter().map(|place| self.breakpoint(place)));
+        if runs {
+            commands.push("run".to_owned());
+        }
+        if batch {
+            let variables = if self == Self::Gdb { "info locals" } else { "frame variable" };
+            commands.extend(["bt".to_owned(), variables.to_owned(), "continue".to_owned()]);
+        }
+        for command in commands {
+            arguments.extend([flag.into(), command.into()]);
+        }
+        arguments.push(separator.into());
+        arguments.extend(program.iter().cloned());
+        arguments
+    }
+
+    fn breakpoint(self, place: &str) -> String {
+        match (self, place.rsplit_once(':')) {
+            (Self::Lldb, Some((file, line))) if line.parse::<u32>().is_ok() => format!("breakpoint set -f {file} -l {line}"),
+            (Self::Lldb, _) => format!("breakpoint set -n {place}"),
+            (Self::Gdb, _) => format!("break {place}"),
+        }
+    }
+}
+
+/// A place becomes part of a debugger's command, so it may hold nothing that begins another.
+fn check_all(breakpoints: &[String]) -> Result {
+    let fits = |c: char| c.is_alphanumeric() || "._-/:<>$@,*&+ ()".contains(c);
+    match breakpoints.iter().find(|place| place.is_empty() || !place.chars().all(fits)) {
+        Some(place) => {
+            let problem = Problem::new(Code::Usage, format!("{place:?} is no place to stop"));
+            Err(problem.with_hint("write it like lib.rs:7, or the name of a function").into())
+        }
+        None => Ok(()),
+    }
+}
+
+fn start(debugger: Debugger, breakpoints: &[String], batch: bool, program: &[OsString]) -> Result {
+    thread::spawn(leave_interrupts_to_the_debugger);
+    let mut command = Command::new(debugger.as_str());
+    command.args(debugger.arguments(breakpoints, batch, program)).env_remove("LIGHTER_TOKEN");
+    let status = command.status().map_err(|error| Stop::new(Code::ToolMissing, format!("{}: {error}", debugger.as_str())))?;
+    if status.success() { Ok(()) } else { Err(Stop::Status(FAILED)) }
+}
+
+/// Ctrl-C stops the call and gives the word to the debugger; this process, which waits for it, takes no notice.
+fn leave_interrupts_to_the_debugger() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        loop {
+            tokio::signal::ctrl_c().await?;
+        }
+    })
+}
+
+impl DebugRun {
+    pub fn run(&self, session: &Session) -> Result {
+        let data = self.data.read(session.out)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let event = Event {
+            id: "debug".to_owned(),
+            source: "/debug".to_owned(),
+            kind: "lighter.call".to_owned(),
+            time_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            content_type: self.content_type.clone(),
+            attempt: 1,
+            data,
+            ..Event::default()
+        };
+        let function = match &self.function {
+            None => Function::new("debug"),
+            Some(path) => {
+                let bytes = fs::read(path).map_err(|error| Stop::file(path, &error))?;
+                serde_json::from_slice(&bytes)
+                    .map_err(|error| Stop::new(Code::ManifestValue, format!("{}: {error}", path.display())))?
+            }
+        };
+        session.out.raw(&unit_wasm::debug::run(&self.image, function, event)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(debugger: Debugger, breakpoints: &[&str], batch: bool) -> String {
+        let breakpoints: Vec<String> = breakpoints.iter().map(|place| (*place).to_owned()).collect();
+        let words = debugger.arguments(&breakpoints, batch, &["lighter".into(), "debug-run".into()]);
+        words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join("|")
+    }
+
+    #[test]
+    fn breakpoints_are_set_before_the_call_runs() {
+        assert_eq!(
+            line(Debugger::Gdb, &["lib.rs:7"], false),
+            "-q|-iex|set debuginfod enabled off|-ex|set breakpoint pending on|-ex|break lib.rs:7|-ex|run|--args|lighter|debug-run"
+        );
+        assert_eq!(
+            line(Debugger::Lldb, &["lib.rs:7", "handle"], true),
+            "--batch|-o|settings set plugin.jit-loader.gdb.enable on|-o|breakpoint set -f lib.rs -l 7|-o|breakpoint set -n handle|\
+             -o|run|-o|bt|-o|frame variable|-o|continue|--|lighter|debug-run"
+        );
+        assert!(!line(Debugger::Gdb, &[], false).contains("|run|"), "without a breakpoint the user sets one first");
+    }
+
+    #[test]
+    fn a_breakpoint_cannot_be_another_command() {
+        for bad in ["x\nshell id", "a;b", "`x`", "", "a|b", "x if $_shell(\"id\")"] {
+            assert!(check_all(&[bad.to_owned()]).is_err(), "{bad:?}");
+        }
+        check_all(&["src/lib.rs:7".to_owned(), "hello::handle".to_owned(), "*0x12".to_owned()]).unwrap();
+    }
+}

@@ -1,0 +1,183 @@
+//! `lighter dev`: build and deploy whenever a source changes, and show what the functions write meanwhile.
+//!
+//! ```text
+//! file system ──wake──▶ compare sources ──changed──▶ build ─▶ deploy ─▶ wait again
+//!                                                       └─ a failure is shown, and the last good version goes on
+//! ```
+
+use super::client::Client;
+use super::stop::{Result, Stop};
+use super::watch::{snapshot, Snapshot};
+use super::{build, deploy, images, logs, Session};
+use clap::Args;
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use problem::{Code, Problem};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// An editor writes a file in several steps; what follows within this time belongs to it.
+const SETTLE: Duration = Duration::from_millis(150);
+/// Builds in a row because sources changed while building. A build that changes its own sources ends here.
+const AT_ONCE_MAX: usize = 2;
+/// Pause before the log is asked for again when the node went away.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+pub struct Dev {
+    /// Folder with lighter.toml
+    #[arg(default_value = ".", hide_default_value = true)]
+    dir: PathBuf,
+}
+
+enum Wake {
+    Changed,
+    Ended(Stop),
+}
+
+type Names = Arc<Mutex<BTreeSet<String>>>;
+
+impl Dev {
+    /// Returns only with an error: the user ends it with Ctrl-C.
+    pub fn run(&self, session: &Session) -> Result {
+        let client = session.client()?;
+        images::project(&self.dir)?;
+        let folder = if self.dir.is_dir() { self.dir.clone() } else { self.dir.parent().unwrap_or(Path::new(".")).to_path_buf() };
+        let (sender, wakes) = sync_channel(1);
+        let mut watched = Watched::new(sender.clone())?;
+        let names = Names::default();
+        follow_logs(session, Arc::clone(&names), sender)?;
+        let mut at_once = 0;
+        loop {
+            let before = snapshot(&folder, &self.outputs())?;
+            watched.watch(&before)?;
+            self.attempt(session, &client, &names)?;
+            let mut after = snapshot(&folder, &self.outputs())?;
+            at_once = if after == before || at_once == AT_ONCE_MAX { 0 } else { at_once + 1 };
+            if at_once == 0 {
+                let start = std::mem::take(&mut after);
+                session.out.say("waiting for a change (Ctrl-C ends)");
+                after = wait(&wakes, &start, || snapshot(&folder, &self.outputs()))?;
+                tell(session, &start, &after, &folder);
+            } else {
+                tell(session, &before, &after, &folder);
+            }
+        }
+    }
+
+    /// Images are what a build makes, not what it is made of.
+    fn outputs(&self) -> Vec<PathBuf> {
+        let project = images::project(&self.dir);
+        project.map_or_else(|_| Vec::new(), |project| project.manifest.function.values().map(|function| project.image_path(function)).collect())
+    }
+
+    /// Builds and deploys once. What is wrong with the function is shown; only a closed pipe ends it all.
+    fn attempt(&self, session: &Session, client: &Client, names: &Names) -> Result {
+        let since = Instant::now();
+        let deployed = images::project(&self.dir).and_then(|project| {
+            let known = project.manifest.function.keys().map(ToString::to_string);
+            *names.lock().unwrap_or_else(PoisonError::into_inner) = known.collect();
+            build::build(&project, session.out)?;
+            deploy::deploy(&project, client, &session.out.progress_in_lines())
+        });
+        match deployed {
+            Ok(functions) => {
+                for function in functions {
+                    session.out.say(format!("{} version {} runs  {}", function.name, function.version, function.urls.join(" ")));
+                }
+                session.out.say(format!("ready in {}", super::words::duration(since.elapsed())));
+                Ok(())
+            }
+            Err(Stop::Problem(problem)) => {
+                session.out.problem(&problem);
+                Ok(())
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+}
+
+/// Waits until the sources differ from what they were.
+fn wait(wakes: &Receiver<Wake>, start: &Snapshot, look: impl Fn() -> Result<Snapshot>) -> Result<Snapshot> {
+    loop {
+        match wakes.recv() {
+            Ok(Wake::Changed) => {}
+            Ok(Wake::Ended(stop)) => return Err(stop),
+            Err(_) => return Err(Stop::Interrupted),
+        }
+        thread::sleep(SETTLE);
+        let now = look()?;
+        if !start.changed(&now).is_empty() {
+            return Ok(now);
+        }
+    }
+}
+
+fn tell(session: &Session, before: &Snapshot, after: &Snapshot, folder: &Path) {
+    let changed = before.changed(after);
+    let names: Vec<String> = changed.iter().take(3).map(|path| path.strip_prefix(folder).unwrap_or(path).display().to_string()).collect();
+    let more = if changed.len() > names.len() { format!(" and {} more", changed.len() - names.len()) } else { String::new() };
+    session.out.say(format!("\nchanged: {}{more}", names.join(", ")));
+}
+
+/// The folders the file system is asked to tell about.
+struct Watched {
+    watcher: RecommendedWatcher,
+    folders: BTreeSet<PathBuf>,
+}
+
+impl Watched {
+    fn new(sender: SyncSender<Wake>) -> Result<Self> {
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // Reading is what our own looks do. A full channel has a wake in it already.
+            if event.map_or(true, |event| !event.kind.is_access()) {
+                let _ = sender.try_send(Wake::Changed);
+            }
+        });
+        Ok(Self { watcher: watcher.map_err(|error| failed(&error))?, folders: BTreeSet::new() })
+    }
+
+    /// Watches the folders that are new; those that are gone the system has forgotten by itself.
+    fn watch(&mut self, snapshot: &Snapshot) -> Result {
+        for folder in &snapshot.folders {
+            if self.folders.contains(folder) {
+                continue;
+            }
+            match self.watcher.watch(folder, RecursiveMode::NonRecursive) {
+                Err(notify::Error { kind: notify::ErrorKind::PathNotFound, .. }) => {}
+                watched => watched.map_err(|error| failed(&error))?,
+            }
+        }
+        self.folders = snapshot.folders.iter().cloned().collect();
+        Ok(())
+    }
+}
+
+fn failed(error: &notify::Error) -> Stop {
+    let problem = Problem::new(Code::FileUnusable, format!("the folder cannot be watched: {error}"));
+    problem.with_hint("if there are too many watches, raise the sysctl fs.inotify.max_user_watches").into()
+}
+
+/// Prints what the project's functions write, in a thread of its own, for as long as somebody reads it.
+fn follow_logs(session: &Session, names: Names, sender: SyncSender<Wake>) -> Result {
+    let (client, out) = (session.client()?, session.out);
+    thread::spawn(move || loop {
+        let known = |name: &String| names.lock().unwrap_or_else(PoisonError::into_inner).contains(name);
+        match logs::print(&client, out, None, true, 0, |line| known(&line.function)) {
+            // The node may be started again any time; what is wrong with it the deployment says.
+            Ok(()) | Err(Stop::Problem(Problem { code: Code::NodeUnreachable | Code::Draining, .. })) => thread::sleep(LOG_PAUSE),
+            Err(Stop::Problem(problem)) => {
+                out.complain(format!("the log cannot be shown: {problem}"));
+                return;
+            }
+            Err(stop) => {
+                let _ = sender.send(Wake::Ended(stop));
+                return;
+            }
+        }
+    });
+    Ok(())
+}

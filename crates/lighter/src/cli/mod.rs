@@ -1,0 +1,213 @@
+//! The command line. Every command is a file here, and talks to a node through its API alone.
+//!
+//! ```text
+//! words ──clap──▶ Command ──run──▶ client ──HTTP──▶ node      data on stdout, talk on stderr
+//!                                    │
+//!                     Stop ◀─────────┘                        an exit code that scripts can build on
+//! ```
+
+mod build;
+mod call;
+mod client;
+mod completions;
+mod component;
+mod debug;
+mod deploy;
+mod dev;
+mod down;
+mod dump;
+mod errors;
+mod help;
+mod images;
+mod locate;
+mod logs;
+mod ls;
+mod nearest;
+mod new;
+mod output;
+mod progress;
+mod prompt;
+mod ps;
+mod rm;
+mod rollback;
+mod schema;
+mod secret;
+mod stats;
+mod stop;
+mod table;
+mod template;
+mod token;
+mod top;
+mod up;
+mod version;
+mod watch;
+mod words;
+
+use clap::{Args, FromArgMatches, Parser, Subcommand};
+use client::Client;
+use locate::Wishes;
+use output::Output;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use stop::{Result, Stop};
+
+/// Runs functions on this machine, safely apart from each other
+#[derive(Debug, Parser)]
+#[command(name = "lighter", version, propagate_version = false, disable_help_subcommand = true, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+struct Global {
+    /// The node's API, else LIGHTER_NODE, else the data folder's
+    #[arg(long, global = true, value_name = "URL", env = "LIGHTER_NODE", hide_env = true)]
+    node: Option<String>,
+    /// File with the token to send, else LIGHTER_TOKEN, else the data folder's
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    token_file: Option<PathBuf>,
+    /// Certificate (PEM) that signed the node's, when it is not a public one
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    ca_cert: Option<PathBuf>,
+    /// Its data folder, else LIGHTER_DATA, else the user's own
+    ///
+    /// That is $XDG_DATA_HOME/lighter, or ~/.local/share/lighter. `call` and `debug` name it --data-folder: their --data
+    /// is the event's.
+    #[arg(long, global = true, value_name = "DIR", env = "LIGHTER_DATA", alias = "data-folder", hide_env = true)]
+    data: Option<PathBuf>,
+    /// Print JSON: one document, or one a line for streams
+    #[arg(long, global = true)]
+    json: bool,
+    /// Say nothing but results and errors
+    #[arg(long, short, global = true)]
+    quiet: bool,
+}
+
+/// `--data` means the event's data in some commands; these take the folder as `--data-folder`.
+#[derive(Debug, Args)]
+struct DataFolder {
+    /// The node's data folder, else LIGHTER_DATA, else ~/.local/share/lighter
+    #[arg(id = "data", long = "data-folder", value_name = "DIR", env = "LIGHTER_DATA", hide_env = true)]
+    _folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a node here, until Ctrl-C or `lighter down`
+    Up(up::Up),
+    /// Stop the node: calls that run may end first
+    Down,
+    /// Begin a function from a template
+    New(new::New),
+    /// Run each function's build command and check the image
+    Build(build::Build),
+    /// Put the functions of a folder on the node
+    Deploy(deploy::Deploy),
+    /// Go back to an earlier version of a function
+    Rollback(rollback::Rollback),
+    /// Remove functions
+    Rm(rm::Rm),
+    /// List the functions
+    Ls(ls::Ls),
+    /// List the units that exist now
+    Ps,
+    /// Call a function and print its reply
+    Call(call::Call),
+    /// Print what functions wrote
+    Logs(logs::Logs),
+    /// Print how often, how fast and how well functions ran
+    Stats(stats::Stats),
+    /// Watch functions live
+    Top(top::Top),
+    /// Fetch the core dump of the last unit that trapped
+    Dump(dump::Dump),
+    /// Run one call under gdb or lldb
+    Debug(debug::Debug),
+    /// Run one call in this process, for a debugger to watch
+    #[command(hide = true)]
+    DebugRun(debug::DebugRun),
+    /// Build and deploy again whenever a source changes
+    Dev(dev::Dev),
+    /// Make, list and remove tokens
+    #[command(subcommand)]
+    Token(token::Token),
+    /// Keep values on the node that functions may be granted
+    #[command(subcommand)]
+    Secret(secret::Secret),
+    /// Print the JSON Schema of lighter.toml
+    Schema,
+    /// Explain an error code, or list all
+    Errors(errors::Errors),
+    /// Print completions for a shell
+    Completions(completions::Completions),
+    /// Print the versions of this program and of the node
+    Version,
+}
+
+/// Reads the command line, does what it says, and returns the exit code.
+pub fn main() -> ExitCode {
+    // Usage errors and --help end here, with clap's exit codes 2 and 0.
+    let matches = help::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let out = Output::new(cli.global.json, cli.global.quiet);
+    let session = Session { out, global: cli.global };
+    match run(&session, cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => {
+            if let Stop::Problem(problem) = &stop {
+                out.problem(problem);
+            }
+            ExitCode::from(stop.exit_code())
+        }
+    }
+}
+
+/// What every command is given.
+struct Session {
+    out: Output,
+    global: Global,
+}
+
+impl Session {
+    fn client(&self) -> Result<Client> {
+        let place = locate::find(&Wishes {
+            node: self.global.node.as_deref(),
+            token_file: self.global.token_file.as_deref(),
+            token: std::env::var("LIGHTER_TOKEN").ok().filter(|token| !token.trim().is_empty()),
+            data: self.global.data.as_deref(),
+        })?;
+        Client::new(place, self.global.ca_cert.as_deref())
+    }
+}
+
+fn run(session: &Session, command: Command) -> Result {
+    match command {
+        Command::Up(up) => up.run(),
+        Command::Down => down::run(session),
+        Command::New(new) => new.run(session),
+        Command::Build(build) => build.run(session),
+        Command::Deploy(deploy) => deploy.run(session),
+        Command::Rollback(rollback) => rollback.run(session),
+        Command::Rm(rm) => rm.run(session),
+        Command::Ls(ls) => ls.run(session),
+        Command::Ps => ps::run(session),
+        Command::Call(call) => call.run(session),
+        Command::Logs(logs) => logs.run(session),
+        Command::Stats(stats) => stats.run(session),
+        Command::Top(top) => top.run(session),
+        Command::Dump(dump) => dump.run(session),
+        Command::Debug(debug) => debug.run(session),
+        Command::DebugRun(debug_run) => debug_run.run(session),
+        Command::Dev(dev) => dev.run(session),
+        Command::Token(token) => token.run(session),
+        Command::Secret(secret) => secret.run(session),
+        Command::Schema => schema::run(session),
+        Command::Errors(errors) => errors.run(session),
+        Command::Completions(completions) => completions.run(session),
+        Command::Version => version::run(session),
+    }
+}

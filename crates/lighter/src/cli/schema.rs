@@ -1,0 +1,8 @@
+//! `lighter schema`: the JSON Schema of `lighter.toml`, for editors and for people.
+
+use super::stop::Result;
+use super::Session;
+
+pub fn run(session: &Session) -> Result {
+    session.out.json(&manifest::json_schema())
+}

@@ -1,0 +1,53 @@
+//! The templates of `lighter new`, and how a name gets into them.
+
+include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+/// Stands for the function's name, in files and in their paths.
+const NAME: &str = "{{name}}";
+/// The name as an identifier: `my-thing` becomes `my_thing`.
+const IDENTIFIER: &str = "{{identifier}}";
+
+/// Path and content of each file of a new function: the language's template, and the contract as `wit/`.
+pub fn files(language: &str, name: &str) -> Vec<(String, Vec<u8>)> {
+    let own = TEMPLATES.iter().filter_map(|(path, content)| {
+        let path = path.strip_prefix(language)?.strip_prefix('/')?;
+        Some((filled(path, name), filled_bytes(content, name)))
+    });
+    let contract = WIT.iter().map(|(path, content)| (format!("wit/{path}"), content.to_vec()));
+    own.chain(contract).collect()
+}
+
+fn filled(text: &str, name: &str) -> String {
+    text.replace(NAME, name).replace(IDENTIFIER, &name.replace('-', "_"))
+}
+
+/// Text is filled in; what is not UTF-8 stays as it is.
+fn filled_bytes(content: &[u8], name: &str) -> Vec<u8> {
+    match std::str::from_utf8(content) {
+        Ok(text) => filled(text, name).into_bytes(),
+        Err(_) => content.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_filled_in_as_a_name_and_as_an_identifier() {
+        assert_eq!(filled("[function.{{name}}] {{identifier}}.wasm {{other}}", "my-thing"), "[function.my-thing] my_thing.wasm {{other}}");
+        assert_eq!(filled_bytes(b"\xff{{name}}", "x"), b"\xff{{name}}");
+    }
+
+    #[test]
+    fn no_placeholder_is_left_and_the_contract_goes_along() {
+        for language in ["rust", "javascript", "python", "go"] {
+            let files = files(language, "my-thing");
+            assert!(files.iter().any(|(path, _)| path == "wit/unit.wit"), "{language} has the contract");
+            for (path, content) in files.iter().filter(|(path, _)| !path.starts_with("wit/")) {
+                let text = String::from_utf8_lossy(content);
+                assert!(!path.contains("{{name") && !text.contains("{{name") && !text.contains("{{ident"), "{language}/{path}");
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! `lighter version`: of this program, and of the node if one answers.
+
+use super::stop::Result;
+use super::Session;
+use crate::api::types::NodeInfo;
+use serde_json::json;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub fn run(session: &Session) -> Result {
+    let node = session.client().ok().and_then(|client| Some((client.get::<NodeInfo>("/v1/node").ok()?, client.url().to_owned())));
+    let machine = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
+    if session.out.json {
+        let node = node.map(|(info, url)| json!({ "version": info.version, "url": url, "architecture": info.architecture, "engine": info.engine }));
+        return session.out.json(&json!({ "version": VERSION, "machine": machine, "node": node }));
+    }
+    session.out.line(format!("lighter {VERSION} ({machine})"))?;
+    match node {
+        Some((info, url)) => session.out.line(format!("node    {} ({}) at {url}", info.version, info.architecture)),
+        None => session.out.line("node    none answers"),
+    }
+}

@@ -1,0 +1,110 @@
+//! One call, from the door of its function to its reply: the path the gate and the API share.
+//!
+//! ```text
+//!   work ──▶ admission ──▶ ready? ──▶ Prepared::call ──▶ reply
+//!             waits, refuses   loads on the first call      └─▶ CallWatch: counters, trace, place given back
+//! ```
+//! This path is hot: everything it touches hangs off [`Live`], nothing is looked up by name, and what is said about
+//! the call is counted in atomics.
+
+use super::functions::{Live, Loader};
+use super::metrics::Times;
+use super::traces::{CallEnd, CallSpan, Traces};
+use dispatch::Permit;
+use problem::Problem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use unit::{Call, Content, Ended, Watch, Work};
+
+/// A call on its way.
+pub struct Incoming {
+    pub live: Arc<Live>,
+    pub request_id: Arc<str>,
+    pub arrived: Instant,
+    pub trace: Option<Trace>,
+}
+
+/// Where the span of a call goes.
+pub struct Trace {
+    pub traces: Arc<Traces>,
+    pub span: CallSpan,
+}
+
+/// The reply of a unit, and where the time went until now.
+pub struct Answer {
+    pub content: Content,
+    pub times: Times,
+}
+
+impl Incoming {
+    /// Runs the work. Dropping the future stops the unit, as does dropping the body of the reply.
+    ///
+    /// # Errors
+    /// What admission, the loader or the unit say; counted here.
+    pub async fn run(self, loader: &Arc<Loader>, work: Work) -> Result<Answer, Problem> {
+        let permit = match self.live.identity.admission.admit(self.arrived).await {
+            Ok(permit) => permit,
+            Err(refusal) => return Err(self.refused(refusal.into())),
+        };
+        let prepared = match loader.ready(&self.live, self.arrived).await {
+            Ok(prepared) => prepared,
+            Err(problem) => return Err(self.refused(problem)),
+        };
+        // The function's own time begins when it could run; most calls were let in the moment they came.
+        let began = Instant::now();
+        let queue = began.saturating_duration_since(self.arrived);
+        let deadline = began + self.live.function.limits.time();
+        let request_id = self.request_id.clone();
+        let watch = Box::new(CallWatch { call: self, queue, _permit: permit, heard: false });
+        let reply = prepared.call(Call { request_id, work, deadline, watch }).await?;
+        let times = Times { queue, start: reply.timing.start, run: reply.timing.run, total: Duration::ZERO };
+        Ok(Answer { content: reply.content, times })
+    }
+
+    /// The call ends before it has a unit.
+    pub fn refused(&self, problem: Problem) -> Problem {
+        self.live.identity.counters.refused(problem.code);
+        let total = self.arrived.elapsed();
+        self.end_trace(&Times { queue: total, total, ..Times::default() }, Some(&problem));
+        problem
+    }
+
+    fn end_trace(&self, times: &Times, problem: Option<&Problem>) {
+        if let Some(Trace { traces, span }) = &self.trace {
+            let Times { queue, start, run, total } = *times;
+            let (function, version) = (self.live.name().as_str(), self.live.version);
+            let request_id = &*self.request_id;
+            traces.end(span, &CallEnd { function, version, request_id, queue, start, run, total, problem });
+        }
+    }
+}
+
+/// Counts a call when it has ended, and holds its place among the running ones until then.
+struct CallWatch {
+    call: Incoming,
+    queue: Duration,
+    _permit: Permit,
+    heard: bool,
+}
+
+impl Watch for CallWatch {
+    fn ended(mut self: Box<Self>, ended: Ended) {
+        self.heard = true;
+        let Ended { result, timing, cpu, memory_bytes } = ended;
+        let total = self.call.arrived.elapsed();
+        let times = Times { queue: self.queue, start: timing.start, run: timing.run, total };
+        let problem = result.err();
+        self.call.live.identity.counters.ended(problem.as_ref().map(|problem| problem.code), &times, cpu, memory_bytes);
+        self.call.end_trace(&times, problem.as_ref());
+    }
+}
+
+impl Drop for CallWatch {
+    fn drop(&mut self) {
+        if !self.heard {
+            self.call.live.identity.counters.gone();
+            let total = self.call.arrived.elapsed();
+            self.call.end_trace(&Times { queue: self.queue, total, ..Times::default() }, None);
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! What `lighter up` may be told, on the command line or in `node.toml`, and the checked result.
+//!
+//! The same names in both (`--drain-seconds 5`, `drain_seconds = 5`); the command line wins. Everything is checked
+//! before anything starts.
+
+use clap::{Args, ValueEnum};
+use problem::{Code, Problem};
+use serde::Deserialize;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Bytes of a `node.toml`; a larger one is refused.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+const MIB: u64 = 1 << 20;
+
+/// Options of `lighter up`.
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UpArgs {
+    /// Folder for everything the node keeps [default: $XDG_DATA_HOME/lighter or ~/.local/share/lighter]
+    #[arg(long, value_name = "DIR", env = "LIGHTER_DATA")]
+    pub data: Option<PathBuf>,
+    /// File with the same options, as `drain_seconds = 5`
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+    /// Address of the HTTP gate, port 0 for any free one [default: 127.0.0.1:8700]
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<SocketAddr>,
+    /// Address of the API, port 0 for any free one [default: 127.0.0.1:8701]
+    #[arg(long, value_name = "ADDRESS")]
+    pub api: Option<SocketAddr>,
+    /// Another name clients may use for the API in `Host`; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub api_name: Vec<String>,
+    /// Certificate chain in PEM for the gate, and for the API beyond this machine; read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key in PEM for --tls-cert
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Allow plain text beyond this machine, as behind a proxy that does TLS
+    #[arg(long)]
+    pub insecure_listen: bool,
+    /// Units that exist at once [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub units_max: Option<usize>,
+    /// Functions kept ready to start units; others are loaded by their next call [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub functions_loaded_max: Option<usize>,
+    /// Seconds without a call after which a function is unloaded [default: 900]
+    #[arg(long, value_name = "N")]
+    pub function_idle_seconds: Option<u64>,
+    /// Bytes of one image [default: 268435456]
+    #[arg(long, value_name = "N")]
+    pub image_bytes_max: Option<u64>,
+    /// Bytes of all images and artefacts on disk [default: 4294967296]
+    #[arg(long, value_name = "N")]
+    pub warehouse_bytes_max: Option<u64>,
+    /// Bytes of request bodies in memory, of all calls together [default: 268435456]
+    #[arg(long, value_name = "N")]
+    pub bodies_bytes_max: Option<u64>,
+    /// Bytes of units' log lines in memory, of all functions together [default: 16777216]
+    #[arg(long, value_name = "N")]
+    pub logs_bytes_max: Option<u64>,
+    /// Where to send traces (OTLP over HTTP), as http://127.0.0.1:4318
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
+    /// Share of calls that are traced when the caller does not say, 0 to 1 [default: 1]
+    #[arg(long, value_name = "SHARE")]
+    pub otlp_share: Option<f64>,
+    /// How the node's log looks [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+    /// What the node's log holds, as `info` or `warn,lighter=debug` [default: info]
+    #[arg(long, value_name = "FILTER", env = "LIGHTER_LOG")]
+    pub log: Option<String>,
+    /// Also write the units' log lines to the node's log
+    #[arg(long)]
+    pub log_units: bool,
+    /// Write a log line for every request of the gate
+    #[arg(long)]
+    pub access_log: bool,
+    /// Seconds that running calls get to end when the node stops [default: 10]
+    #[arg(long, value_name = "N")]
+    pub drain_seconds: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// A configuration that can be used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    pub data: PathBuf,
+    pub http: SocketAddr,
+    pub api: SocketAddr,
+    pub api_names: Vec<String>,
+    pub tls: Option<TlsFiles>,
+    pub units_max: usize,
+    pub functions_loaded_max: usize,
+    pub function_idle: Duration,
+    pub image_bytes_max: u64,
+    pub warehouse_bytes_max: u64,
+    pub bodies_bytes_max: u64,
+    pub logs_bytes_max: usize,
+    pub traces: Option<TraceTarget>,
+    pub log_format: LogFormat,
+    pub log: String,
+    pub log_units: bool,
+    pub access_log: bool,
+    pub drain: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TraceTarget {
+    /// Base address; `/v1/traces` is added unless it ends so.
+    pub url: String,
+    pub share: f64,
+}
+
+impl Config {
+    /// Joins command line, file and defaults, and checks the result.
+    ///
+    /// # Errors
+    /// [`Code::ConfigInvalid`] names the option and its bounds; [`Code::InsecureListen`].
+    pub fn new(args: UpArgs) -> Result<Self, Problem> {
+        let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
+        let args = args.or(file);
+        let tls = match (args.tls_cert, args.tls_key) {
+            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (None, None) => None,
+            _ => return Err(invalid("tls_cert and tls_key belong together, only one is given")),
+        };
+        let config = Self {
+            data: args.data.map_or_else(default_data, Ok)?,
+            http: args.http.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8700))),
+            api: args.api.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8701))),
+            api_names: args.api_name,
+            tls,
+            units_max: in_range("units_max", args.units_max, 1_000, 1..=100_000)?,
+            functions_loaded_max: in_range("functions_loaded_max", args.functions_loaded_max, 1_000, 1..=100_000)?,
+            function_idle: seconds("function_idle_seconds", args.function_idle_seconds, 900, 1..=86_400)?,
+            image_bytes_max: in_range("image_bytes_max", args.image_bytes_max, 256 * MIB, 1_024..=8_192 * MIB)?,
+            warehouse_bytes_max: in_range(
+                "warehouse_bytes_max",
+                args.warehouse_bytes_max,
+                4_096 * MIB,
+                MIB..=1_048_576 * MIB,
+            )?,
+            bodies_bytes_max: in_range("bodies_bytes_max", args.bodies_bytes_max, 256 * MIB, MIB..=1_048_576 * MIB)?,
+            logs_bytes_max: in_range("logs_bytes_max", args.logs_bytes_max, 16 * MIB, 65_536..=4_096 * MIB)? as usize,
+            traces: trace_target(args.otlp, args.otlp_share)?,
+            log_format: args.log_format.unwrap_or_default(),
+            log: args.log.unwrap_or_else(|| "info".to_owned()),
+            log_units: args.log_units,
+            access_log: args.access_log,
+            drain: seconds("drain_seconds", args.drain_seconds, 10, 0..=3_600)?,
+        };
+        config.check_listening(args.insecure_listen)?;
+        Ok(config)
+    }
+
+    /// The API has TLS only where strangers could read along, so that `lighter` on this machine needs no certificate.
+    pub fn api_tls(&self) -> Option<&TlsFiles> {
+        self.tls.as_ref().filter(|_| !self.api.ip().is_loopback())
+    }
+
+    fn check_listening(&self, insecure: bool) -> Result<(), Problem> {
+        if self.http.port() != 0 && self.http == self.api {
+            return Err(invalid(format!("http and api are both {}", self.http)));
+        }
+        for (key, address) in [("http", self.http), ("api", self.api)] {
+            if !address.ip().is_loopback() && self.tls.is_none() && !insecure {
+                let detail = format!("{key} is {address}, which other machines can reach, and there is no certificate");
+                let hint = "give --tls-cert and --tls-key, keep to 127.0.0.1, or allow it with --insecure-listen";
+                return Err(Problem::new(Code::InsecureListen, detail).with_hint(hint));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl UpArgs {
+    fn or(self, file: Self) -> Self {
+        Self {
+            data: self.data.or(file.data),
+            config: self.config,
+            http: self.http.or(file.http),
+            api: self.api.or(file.api),
+            api_name: if self.api_name.is_empty() { file.api_name } else { self.api_name },
+            tls_cert: self.tls_cert.or(file.tls_cert),
+            tls_key: self.tls_key.or(file.tls_key),
+            insecure_listen: self.insecure_listen || file.insecure_listen,
+            units_max: self.units_max.or(file.units_max),
+            functions_loaded_max: self.functions_loaded_max.or(file.functions_loaded_max),
+            function_idle_seconds: self.function_idle_seconds.or(file.function_idle_seconds),
+            image_bytes_max: self.image_bytes_max.or(file.image_bytes_max),
+            warehouse_bytes_max: self.warehouse_bytes_max.or(file.warehouse_bytes_max),
+            bodies_bytes_max: self.bodies_bytes_max.or(file.bodies_bytes_max),
+            logs_bytes_max: self.logs_bytes_max.or(file.logs_bytes_max),
+            otlp: self.otlp.or(file.otlp),
+            otlp_share: self.otlp_share.or(file.otlp_share),
+            log_format: self.log_format.or(file.log_format),
+            log: self.log.or(file.log),
+            log_units: self.log_units || file.log_units,
+            access_log: self.access_log || file.access_log,
+            drain_seconds: self.drain_seconds.or(file.drain_seconds),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<UpArgs, Problem> {
+    let failed = |why: &dyn Display| invalid(format!("{}: {why}", path.display()));
+    let size = std::fs::metadata(path).map_err(|error| failed(&error))?.len();
+    if size > FILE_BYTES_MAX {
+        return Err(failed(&format!("has {size} bytes, the limit is {FILE_BYTES_MAX}")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+    parse(&text).map_err(|problem| Problem { detail: format!("{}: {}", path.display(), problem.detail).into(), ..problem })
+}
+
+fn parse(text: &str) -> Result<UpArgs, Problem> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| invalid(located(text, &error)))?;
+    let command = UpArgs::augment_args(clap::Command::new("up"));
+    let known: Vec<&str> = command.get_arguments().map(|arg| arg.get_id().as_str()).filter(|id| *id != "config").collect();
+    if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
+        let problem = invalid(format!("there is no key {key:?}"));
+        let distance = |candidate: &&str| strsim::damerau_levenshtein(key, candidate);
+        return Err(match known.into_iter().min_by_key(distance).filter(|nearest| distance(nearest) <= 4) {
+            Some(nearest) => problem.with_hint(format!("did you mean {nearest:?}?")),
+            None => problem.with_hint("`lighter up --help` lists the options"),
+        });
+    }
+    toml::from_str(text).map_err(|error| invalid(located(text, &error)))
+}
+
+fn located(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    format!("line {line}: {}", error.message().trim_end_matches('.'))
+}
+
+/// # Errors
+/// Neither the environment nor the user's home says where.
+fn default_data() -> Result<PathBuf, Problem> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    variable("XDG_DATA_HOME")
+        .map(|folder| folder.join("lighter"))
+        .or_else(|| variable("HOME").map(|folder| folder.join(".local/share/lighter")))
+        .ok_or_else(|| invalid("data is not given, and neither HOME nor XDG_DATA_HOME is set"))
+}
+
+fn trace_target(url: Option<String>, share: Option<f64>) -> Result<Option<TraceTarget>, Problem> {
+    let share = in_range("otlp_share", share, 1.0, 0.0..=1.0)?;
+    let Some(url) = url else { return Ok(None) };
+    let parsed: Option<http::Uri> = url.parse().ok();
+    match parsed.as_ref().and_then(http::Uri::scheme_str) {
+        Some("http" | "https") => Ok(Some(TraceTarget { url, share })),
+        _ => Err(invalid(format!("otlp is {url:?}, write it like http://127.0.0.1:4318"))),
+    }
+}
+
+fn seconds(key: &str, value: Option<u64>, default: u64, range: RangeInclusive<u64>) -> Result<Duration, Problem> {
+    in_range(key, value, default, range).map(Duration::from_secs)
+}
+
+fn in_range<T>(key: &str, value: Option<T>, default: T, range: RangeInclusive<T>) -> Result<T, Problem>
+where
+    T: PartialOrd + Display,
+{
+    let value = value.unwrap_or(default);
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    Err(invalid(format!("{key} is {value}, it must be between {} and {}", range.start(), range.end())))
+}
+
+fn invalid(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::ConfigInvalid, detail.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(text: &str) -> UpArgs {
+        UpArgs { data: Some("data".into()), ..parse(text).unwrap() }
+    }
+
+    fn refused(text: &str) -> Problem {
+        match parse(text) {
+            Err(problem) => problem,
+            Ok(parsed) => Config::new(UpArgs { data: Some("data".into()), ..parsed }).unwrap_err(),
+        }
+    }
+
+    #[test]
+    fn defaults_keep_to_this_machine() {
+        let config = Config::new(args("")).unwrap();
+        assert!(config.http.ip().is_loopback() && config.api.ip().is_loopback());
+        assert_eq!((config.http.port(), config.api.port(), config.units_max), (8700, 8701, 1_000));
+    }
+
+    #[test]
+    fn beyond_this_machine_needs_a_certificate_or_an_explicit_word() {
+        let problem = refused("http = \"0.0.0.0:8700\"");
+        assert_eq!(problem.code, Code::InsecureListen);
+        assert!(Config::new(args("http = \"0.0.0.0:8700\"\ninsecure_listen = true")).is_ok());
+        let config = Config::new(args("http = \"0.0.0.0:443\"\ntls_cert = \"c\"\ntls_key = \"k\"")).unwrap();
+        assert!(config.tls.is_some() && config.api_tls().is_none());
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_file() {
+        let line = UpArgs { drain_seconds: Some(1), ..UpArgs::default() };
+        let joined = line.or(args("drain_seconds = 2\nunits_max = 5"));
+        assert_eq!((joined.drain_seconds, joined.units_max), (Some(1), Some(5)));
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest() {
+        let problem = refused("drain_second = 2");
+        assert_eq!(problem.code, Code::ConfigInvalid);
+        assert_eq!(problem.hint, "did you mean \"drain_seconds\"?");
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_with_their_bounds() {
+        for text in [
+            "units_max = 0",
+            "drain_seconds = 3601",
+            "otlp_share = 1.5",
+            "otlp = \"nowhere\"",
+            "http = \"localhost\"",
+            "tls_cert = \"c\"",
+            "http = \"127.0.0.1:1\"\napi = \"127.0.0.1:1\"",
+            "units_max = \"many\"",
+            "= 1",
+        ] {
+            assert_eq!(refused(text).code, Code::ConfigInvalid, "{text}");
+        }
+        assert_eq!(refused("units_max = 0").detail, "units_max is 0, it must be between 1 and 100000");
+    }
+
+    #[test]
+    fn every_option_can_stand_in_the_file() {
+        let command = UpArgs::augment_args(clap::Command::new("up"));
+        for arg in command.get_arguments().filter(|arg| arg.get_id() != "config") {
+            let key = arg.get_id().as_str();
+            let known = ["true", "1", "0.5", "\"text\"", "\"127.0.0.1:1\"", "[\"a\"]"];
+            assert!(known.iter().any(|value| parse(&format!("{key} = {value}")).is_ok()), "{key}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A deployment: everything is checked, compiled and started once before anything changes.
+//!
+//! A deployment runs to its end even if the client goes away: a compile is never lost, and nobody has to guess how far
+//! it came. What it says on the way waits in a queue that holds all of it.
+
+use super::history::{History, NewVersion};
+use super::live::Live;
+use super::loader::{Loaded, blocking};
+use super::{Change, Functions, hash};
+use crate::api::types::DeployStep;
+use manifest::{Function, Manifest, Name};
+use problem::{Code, Problem};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use unit::{Contract, Level};
+use warehouse::ImageHash;
+
+/// Steps one function says at most, and those of the whole deployment.
+const STEPS_PER_FUNCTION: usize = 4;
+const STEPS_AT_THE_END: usize = 1;
+
+/// Says how far a deployment is.
+pub struct Steps(mpsc::Sender<DeployStep>);
+
+impl Steps {
+    /// For a deployment of so many functions.
+    pub fn new(functions: usize) -> (Self, mpsc::Receiver<DeployStep>) {
+        let (sender, receiver) = mpsc::channel(functions * STEPS_PER_FUNCTION + STEPS_AT_THE_END);
+        (Self(sender), receiver)
+    }
+
+    pub fn say(&self, step: DeployStep) {
+        // The queue holds every step there can be; without a receiver nobody wants to know.
+        self.0.try_send(step).ok();
+    }
+}
+
+/// The right to change these functions. Dropping it gives it back.
+pub struct Claim {
+    functions: Arc<Functions>,
+    names: Vec<Name>,
+}
+
+impl Claim {
+    /// # Errors
+    /// [`Code::DeployBusy`] names the function somebody else is changing.
+    pub fn new<'a>(functions: &Arc<Functions>, names: impl IntoIterator<Item = &'a Name>) -> Result<Self, Problem> {
+        let names: Vec<Name> = names.into_iter().cloned().collect();
+        let mut busy = functions.busy.lock();
+        if let Some(name) = names.iter().find(|name| busy.contains(*name)) {
+            return Err(Problem::new(Code::DeployBusy, format!("function {:?} is being changed already", name.as_str())));
+        }
+        busy.extend(names.iter().cloned());
+        drop(busy);
+        Ok(Self { functions: functions.clone(), names })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut busy = self.functions.busy.lock();
+        self.names.iter().for_each(|name| _ = busy.remove(name));
+    }
+}
+
+/// A function that differs from what runs, and can run here.
+struct Candidate {
+    name: Name,
+    function: Arc<Function>,
+    image: ImageHash,
+    image_bytes: u64,
+    contract: Contract,
+}
+
+impl Functions {
+    /// Deploys all functions of the manifest, or none. The caller holds the claim on them.
+    ///
+    /// # Errors
+    /// The first problem that was found; nothing was changed.
+    pub async fn deploy(self: &Arc<Self>, manifest: Manifest, now_ms: u64, steps: &Steps) -> Result<(), Problem> {
+        manifest.check()?;
+        let new_names: Vec<Name> = manifest.function.keys().filter(|name| self.get(name.as_str()).is_err()).cloned().collect();
+        let deployed = self.deploy_all(manifest, now_ms, steps).await;
+        if deployed.is_err() {
+            // What a function said that never came to be.
+            new_names.iter().for_each(|name| self.logs.remove(name));
+        }
+        deployed
+    }
+
+    async fn deploy_all(self: &Arc<Self>, manifest: Manifest, now_ms: u64, steps: &Steps) -> Result<(), Problem> {
+        self.table().check_routes(&manifest)?;
+        let mut candidates = Vec::new();
+        for (name, function) in manifest.function {
+            match self.unchanged(&name, &function) {
+                Some(version) => steps.say(DeployStep::Unchanged { function: name.to_string(), version }),
+                None => candidates.push(self.check(name, function, steps).await?),
+            }
+        }
+        let mut changes = Vec::with_capacity(candidates.len());
+        for candidate in candidates {
+            changes.push(self.make_ready(candidate, now_ms, steps).await?);
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let said: Vec<(Arc<Live>, String)> = changes.iter().filter_map(describe).collect();
+        self.commit(changes).await?;
+        for (live, what) in said {
+            live.identity.log.node(Level::Info, live.version, &what);
+            tracing::info!(function = %live.name(), version = live.version, image = %live.image, "deployed");
+        }
+        Ok(())
+    }
+
+    /// The version that runs, if it is this very function.
+    fn unchanged(&self, name: &Name, function: &Function) -> Option<u32> {
+        let entry = self.get(name.as_str()).ok()?;
+        (*entry.live.function == *function).then_some(entry.live.version)
+    }
+
+    async fn check(&self, name: Name, function: Function, steps: &Steps) -> Result<Candidate, Problem> {
+        let about = |problem: Problem| Problem {
+            detail: format!("function {:?}: {}", name.as_str(), problem.detail).into(),
+            ..problem
+        };
+        let image = hash(&function).map_err(about)?;
+        let kind = self.loader.kinds.get(function.isolation).map_err(about)?.clone();
+        self.loader.secrets.check_granted(&name, &function)?;
+        let warehouse = self.loader.warehouse.clone();
+        let checked = blocking(move || {
+            let bytes = warehouse.read_image(&image)?;
+            Ok((kind.units.check(&bytes)?, bytes.len() as u64))
+        });
+        let (shape, image_bytes) = checked.await.map_err(about)?;
+        steps.say(DeployStep::Checked { function: name.to_string(), contract: shape.contract.as_str().to_owned() });
+        Ok(Candidate { name, function: Arc::new(function), image, image_bytes, contract: shape.contract })
+    }
+
+    async fn make_ready(self: &Arc<Self>, candidate: Candidate, now_ms: u64, steps: &Steps) -> Result<Change, Problem> {
+        let Candidate { name, function, image, image_bytes, contract } = candidate;
+        let about = |problem: Problem| Problem {
+            detail: format!("function {:?}: {}", name.as_str(), problem.detail).into(),
+            ..problem
+        };
+        steps.say(DeployStep::Compiling { function: name.to_string(), image_bytes });
+        let built = self.loader.build(function.isolation, image).await.map_err(about)?;
+        steps.say(DeployStep::Compiled {
+            function: name.to_string(),
+            milliseconds: u64::try_from(built.took.as_millis()).unwrap_or(u64::MAX),
+            artefact_bytes: built.artefact_bytes,
+            kept: built.kept,
+        });
+
+        let before = self.get(name.as_str()).ok();
+        let new = NewVersion { image_bytes, deployed_ms: now_ms, contract, function: function.clone() };
+        let history = Arc::new(History::deployed(before.as_ref().map(|entry| &*entry.history), new));
+        // Now rather than at the commit: compiling the other functions may take a while.
+        history.to_record(&name)?;
+        let identity = before.map_or_else(|| self.identity(&name, &function), |entry| entry.live.identity);
+        let live = Live::new(identity, history.current(), image);
+        let loaded = self.loader.load(&live).await.map_err(about)?;
+        let took = start_once(&loaded).await.map_err(about)?;
+        steps.say(DeployStep::Started {
+            function: name.to_string(),
+            microseconds: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        });
+        self.loader.keep(&live, loaded);
+        Ok(Change::Put { live, history })
+    }
+}
+
+/// # Errors
+/// [`Code::StartFailed`] when the unit traps; a limit keeps its own code.
+pub async fn start_once(loaded: &Loaded) -> Result<Duration, Problem> {
+    loaded.prepared.try_start().await.map_err(|problem| match problem.code {
+        Code::UnitTrapped | Code::UnitExited => Problem::new(Code::StartFailed, problem.detail),
+        _ => problem,
+    })
+}
+
+fn describe(change: &Change) -> Option<(Arc<Live>, String)> {
+    match change {
+        Change::Put { live, .. } => Some((live.clone(), format!("version {} takes calls", live.version))),
+        Change::Remove(_) => None,
+    }
+}

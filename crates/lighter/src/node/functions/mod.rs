@@ -1,0 +1,220 @@
+//! The functions of this node: what is deployed, which version takes calls, and how that changes.
+//!
+//! ```text
+//!   deploy ──▶ check ──▶ build ──▶ load and start once ──▶ one durable batch ──▶ swap the table
+//!                                                               │
+//!   start  ◀── records of the state ◀───────────────────────────┘
+//!   call   ──▶ table ──▶ Live ──▶ Loader ──▶ Prepared
+//! ```
+//! The table is never changed but replaced: whoever reads it sees all functions of a deployment with their old versions,
+//! or all with their new ones.
+
+mod deploy;
+mod history;
+mod live;
+mod loader;
+mod table;
+
+pub use deploy::{Claim, Steps};
+pub use history::{History, Version};
+pub use live::{Identity, Live};
+pub use loader::{Loader, blocking};
+pub use table::{Entry, Table, Target};
+
+use super::log::Logs;
+use super::metrics::Counters;
+use super::records;
+use dispatch::{Admission, NodeRoom, Rules};
+use manifest::{Function, Name};
+use parking_lot::{Mutex, RwLock};
+use problem::{Code, Problem};
+use state::Batch;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+pub struct Functions {
+    pub loader: Arc<Loader>,
+    pub logs: Arc<Logs>,
+    pub room: Arc<NodeRoom>,
+    table: RwLock<Arc<Table>>,
+    /// Functions a deployment, rollback or removal is working on.
+    busy: Mutex<HashSet<Name>>,
+    /// Held from the last look at the table to its replacement.
+    committing: tokio::sync::Mutex<()>,
+    /// Whether routes that do not say need a token.
+    token_by_default: bool,
+}
+
+/// One change of the table.
+pub enum Change {
+    Put { live: Arc<Live>, history: Arc<History> },
+    Remove(Name),
+}
+
+impl Functions {
+    /// Reads what was deployed. Nothing is loaded yet.
+    ///
+    /// # Errors
+    /// [`Code::StateCorrupt`] names the record that cannot be read.
+    pub fn restore(
+        loader: Arc<Loader>,
+        logs: Arc<Logs>,
+        room: Arc<NodeRoom>,
+        token_by_default: bool,
+    ) -> Result<Arc<Self>, Problem> {
+        let functions = Self {
+            loader,
+            logs,
+            room,
+            table: RwLock::default(),
+            busy: Mutex::default(),
+            committing: tokio::sync::Mutex::default(),
+            token_by_default,
+        };
+        let mut entries = BTreeMap::new();
+        records::each(&functions.loader.state.records(history::TABLE), |key, record| {
+            let corrupt = |why: String| Problem::new(Code::StateCorrupt, format!("the record of function {key:?}: {why}"));
+            let name: Name = key.parse().map_err(corrupt)?;
+            let history = Arc::new(History::from_record(key, record)?);
+            let version = history.current();
+            let image = version.function.image.parse().map_err(|_| corrupt(format!("{:?} is no hash", version.function.image)))?;
+            let live = Live::new(functions.identity(&name, &version.function), version, image);
+            entries.insert(name, Entry { live, history });
+            Ok(())
+        })?;
+        let table = Table::new(entries, token_by_default)?;
+        functions.loader.warehouse.set_in_use(table.images())?;
+        *functions.table.write() = Arc::new(table);
+        Ok(Arc::new(functions))
+    }
+
+    /// The functions as they are now.
+    pub fn table(&self) -> Arc<Table> {
+        self.table.read().clone()
+    }
+
+    /// # Errors
+    /// [`Code::FunctionUnknown`].
+    pub fn get(&self, name: &str) -> Result<Entry, Problem> {
+        self.table.read().get(name)
+    }
+
+    /// Goes back to an earlier version, or the one before the current. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Code::FunctionUnknown`], [`Code::VersionUnknown`], [`Code::DeployBusy`]; nothing was changed.
+    pub async fn roll_back(self: &Arc<Self>, name: &Name, version: Option<u32>) -> Result<(), Problem> {
+        let _claim = Claim::new(self, [name])?;
+        let entry = self.get(name.as_str())?;
+        let history = Arc::new(entry.history.rolled_back(name, version)?);
+        let function = &history.current().function;
+        self.loader.secrets.check_granted(name, function)?;
+        let live = Live::new(entry.live.identity.clone(), history.current(), hash(function)?);
+        let loaded = self.loader.load(&live).await?;
+        deploy::start_once(&loaded).await?;
+        self.loader.keep(&live, loaded);
+        let (from, to) = (entry.live.version, live.version);
+        self.commit(vec![Change::Put { live, history }]).await?;
+        tracing::info!(function = %name, from, to, "rolled back");
+        Ok(())
+    }
+
+    /// Removes a function and all its versions. Durable when it returns; calls that run may end.
+    ///
+    /// # Errors
+    /// [`Code::FunctionUnknown`], [`Code::DeployBusy`]; nothing was changed.
+    pub async fn remove(self: &Arc<Self>, name: &Name) -> Result<(), Problem> {
+        let _claim = Claim::new(self, [name])?;
+        self.get(name.as_str())?;
+        self.commit(vec![Change::Remove(name.clone())]).await?;
+        self.logs.remove(name);
+        tracing::info!(function = %name, "removed");
+        Ok(())
+    }
+
+    /// Makes the changes durable, all or none, then shows them to calls at once. A crash in between shows them at the
+    /// next start.
+    async fn commit(self: &Arc<Self>, changes: Vec<Change>) -> Result<(), Problem> {
+        let _committing = self.committing.lock().await;
+        let before = self.table();
+        let after = Arc::new(before.changed(&changes, self.token_by_default)?);
+        let mut batch = Batch::default();
+        let mut bytes = 0;
+        for change in &changes {
+            match change {
+                Change::Put { live, history } => {
+                    let record = history.to_record(live.name())?;
+                    bytes += record.len();
+                    if bytes > state::WRITE_BYTES_MAX / 2 {
+                        return Err(too_much(bytes));
+                    }
+                    batch.put(history::TABLE, live.name().as_str(), record)?;
+                }
+                Change::Remove(name) => batch.delete(history::TABLE, name.as_str())?,
+            }
+        }
+        self.hold_images(&before, &after).await?;
+        self.check_images(&changes)?;
+        self.loader.state.write_records(batch).await?;
+        *self.table.write() = after.clone();
+
+        for change in &changes {
+            let name = match change {
+                Change::Put { live, .. } => {
+                    live.identity.admission.set_rules(Rules::from(&live.function.limits));
+                    live.name()
+                }
+                Change::Remove(name) => name,
+            };
+            if let Ok(old) = before.get(name.as_str()) {
+                old.live.unload(Instant::now());
+            }
+        }
+        if let Err(problem) = self.hold_images(&after, &after).await {
+            // The change is made; what is left over on disk is tried again by the next one.
+            tracing::warn!("images that are no longer used stay for now: {}", problem.detail);
+        }
+        Ok(())
+    }
+
+    /// Nobody may have evicted the image between the first look and the hold.
+    fn check_images(&self, changes: &[Change]) -> Result<(), Problem> {
+        for change in changes {
+            if let Change::Put { live, .. } = change
+                && !self.loader.warehouse.has_image(&live.image)
+            {
+                return Err(Problem::new(Code::ImageUnknown, format!("no image has the hash {}", live.image)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the images of both tables from being evicted.
+    async fn hold_images(&self, before: &Arc<Table>, after: &Arc<Table>) -> Result<(), Problem> {
+        let (warehouse, before, after) = (self.loader.warehouse.clone(), before.clone(), after.clone());
+        blocking(move || warehouse.set_in_use(before.images().union(&after.images()).copied().collect())).await
+    }
+
+    fn identity(&self, name: &Name, function: &Function) -> Arc<Identity> {
+        Arc::new(Identity {
+            name: name.clone(),
+            admission: Admission::new(Rules::from(&function.limits), self.room.clone(), Instant::now()),
+            counters: Counters::default(),
+            log: self.logs.function(name),
+        })
+    }
+}
+
+fn hash(function: &Function) -> Result<warehouse::ImageHash, Problem> {
+    function.image.parse().map_err(|_| {
+        let detail = format!("{:?} is no image here: the API takes the SHA-256 of an uploaded image", function.image);
+        Problem::new(Code::ManifestValue, detail)
+    })
+}
+
+fn too_much(bytes: usize) -> Problem {
+    let limit = state::WRITE_BYTES_MAX / 2;
+    let detail = format!("the functions and their earlier versions take {bytes} bytes as JSON, the limit is {limit}");
+    Problem::new(Code::ManifestValue, detail).with_hint("deploy them in several manifests")
+}

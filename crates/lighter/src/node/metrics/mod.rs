@@ -1,0 +1,13 @@
+//! Numbers about the node and its functions: counted where things happen, read by `/metrics` and `/v1/stats`.
+
+mod counters;
+mod histogram;
+mod page;
+mod process;
+mod text;
+
+pub use counters::{Counters, Times};
+pub use histogram::Histogram;
+pub use page::page;
+pub use process::usage;
+pub use text::MEDIA_TYPE;

@@ -1,0 +1,139 @@
+//! Everything the node counts, as one page for Prometheus. Functions without calls have no histograms, so a node with
+//! many of them still has a page of bearable size.
+
+use super::text::Text;
+use super::usage;
+use crate::node::Node;
+use crate::node::functions::Entry;
+use problem::Code;
+
+pub fn page(node: &Node) -> String {
+    let mut text = Text::default();
+    let table = node.functions.table();
+    let entries: Vec<&Entry> = table.entries().collect();
+    calls(&mut text, &entries);
+    latencies(&mut text, &entries);
+    limits(&mut text, &entries, node);
+    parts(&mut text, node, entries.len());
+    process(&mut text, node);
+    text.finish()
+}
+
+fn calls(text: &mut Text, entries: &[&Entry]) {
+    text.counter("lighter_calls_total", "Calls by how they ended: ok, gone (the caller went away) or the code of the error.");
+    for live in entries.iter().map(|entry| &entry.live) {
+        let (function, counters) = (live.name().as_str(), &live.identity.counters);
+        text.sample(&[("function", function), ("outcome", "ok")], counters.ok_count());
+        text.sample(&[("function", function), ("outcome", "gone")], counters.gone_count());
+        for (code, count) in counters.failures() {
+            text.sample(&[("function", function), ("outcome", &code.to_string())], count);
+        }
+    }
+    type Read = fn(&Entry) -> u64;
+    let gauges: [(&str, &str, Read); 3] = [
+        ("lighter_calls_running", "Calls that run now.", |entry| entry.live.identity.admission.counts().running.into()),
+        ("lighter_calls_waiting", "Calls that wait for their turn.", |entry| entry.live.identity.admission.counts().waiting.into()),
+        ("lighter_unit_memory_bytes_max", "Most linear memory one unit ended with.", |entry| {
+            entry.live.identity.counters.memory_bytes_max()
+        }),
+    ];
+    for (name, help, read) in gauges {
+        text.gauge(name, help);
+        entries.iter().for_each(|entry| _ = text.sample(&[("function", entry.live.name().as_str())], read(entry)));
+    }
+    text.counter("lighter_unit_cpu_seconds_total", "CPU time used by units.");
+    for live in entries.iter().map(|entry| &entry.live) {
+        text.seconds(&[("function", live.name().as_str())], live.identity.counters.cpu());
+    }
+    text.counter("lighter_log_lines_dropped_total", "Log lines dropped because a function wrote too many a second.");
+    for live in entries.iter().map(|entry| &entry.live) {
+        text.sample(&[("function", live.name().as_str())], live.identity.log.dropped());
+    }
+}
+
+fn latencies(text: &mut Text, entries: &[&Entry]) {
+    text.histogram("lighter_call_seconds", "Time of calls: in the queue, starting a unit, running, and in total.");
+    for live in entries.iter().map(|entry| &entry.live) {
+        let counters = &live.identity.counters;
+        for (part, histogram) in [
+            ("queue", &counters.queue),
+            ("start", &counters.start),
+            ("run", &counters.run),
+            ("total", &counters.total),
+        ] {
+            let snapshot = histogram.snapshot();
+            if snapshot.count > 0 {
+                text.distribution(&[("function", live.name().as_str()), ("part", part)], &snapshot);
+            }
+        }
+    }
+}
+
+fn limits(text: &mut Text, entries: &[&Entry], node: &Node) {
+    text.counter("lighter_limits_exceeded_total", "Calls that ended at a limit, by its name in the manifest.");
+    for live in entries.iter().map(|entry| &entry.live) {
+        for (code, count) in live.identity.counters.failures() {
+            if let Some(limit) = limit_name(code) {
+                text.sample(&[("function", live.name().as_str()), ("limit", limit)], count);
+            }
+        }
+    }
+    text.counter("lighter_requests_refused_total", "Requests of the gate that reached no function, by the code of the answer.");
+    for (code, count) in node.strays.failures() {
+        text.sample(&[("code", &code.to_string())], count);
+    }
+}
+
+fn limit_name(code: Code) -> Option<&'static str> {
+    Some(match code {
+        Code::TimeExceeded => "time_ms",
+        Code::CpuExceeded => "cpu_ms",
+        Code::MemoryExceeded => "memory_bytes",
+        Code::TableExceeded => "table_elements",
+        Code::StackExceeded => "stack",
+        Code::BodyTooLarge => "body_bytes",
+        Code::ReplyTooLarge => "reply_bytes",
+        Code::ConcurrencyExceeded => "concurrency",
+        Code::RateExceeded => "rate_per_second",
+        Code::WaitExceeded => "wait_ms",
+        Code::NodeFull => "units_max",
+        _ => return None,
+    })
+}
+
+fn parts(text: &mut Text, node: &Node, functions: usize) {
+    let loader = &node.functions.loader;
+    text.gauge("lighter_functions", "Functions that are deployed.").sample(&[], functions);
+    text.gauge("lighter_functions_loaded", "Functions that are ready to start units.").sample(&[], loader.loaded_count());
+    text.gauge("lighter_units_running", "Units that serve a call.").sample(&[], node.functions.room.used());
+    text.gauge("lighter_units_max", "Units that may run at once.").sample(&[], node.functions.room.units_max());
+    text.gauge("lighter_request_bodies_bytes", "Request bodies in memory.").sample(&[], node.bodies.used_bytes());
+    text.histogram("lighter_compile_seconds", "Time to compile an image.").distribution(&[], &loader.compile_time.snapshot());
+    text.counter("lighter_artefacts_rebuilt_total", "Artefacts compiled again because they were missing or unfit.");
+    text.sample(&[], loader.rebuilt.load(std::sync::atomic::Ordering::Relaxed));
+
+    let stored = loader.warehouse.usage();
+    text.gauge("lighter_warehouse_bytes", "Bytes on disk.");
+    text.sample(&[("what", "images")], stored.images_bytes).sample(&[("what", "artefacts")], stored.artefacts_bytes);
+    text.gauge("lighter_warehouse_files", "Files on disk.");
+    text.sample(&[("what", "images")], stored.images).sample(&[("what", "artefacts")], stored.artefacts);
+
+    let state = loader.state.statistics();
+    text.counter("lighter_state_commits_total", "Commits that wrote something.").sample(&[], state.commits);
+    text.counter("lighter_state_conflicts_total", "Commits refused because of a conflict.").sample(&[], state.conflicts);
+    text.counter("lighter_state_syncs_total", "Times the disk was made to keep what was written.").sample(&[], state.syncs);
+    text.counter("lighter_state_sync_seconds_total", "Time the disk took for it.").seconds(&[], state.sync_time);
+    text.gauge("lighter_state_disk_bytes", "Space the state takes on disk.").sample(&[], state.disk_bytes);
+    text.gauge("lighter_state_disk_full", "Whether writes are refused for want of space.").sample(&[], u8::from(state.disk_full));
+    text.gauge("lighter_state_stopped", "Whether writes are refused until a restart.").sample(&[], u8::from(state.stopped));
+}
+
+fn process(text: &mut Text, node: &Node) {
+    let usage = usage();
+    let info = [("version", env!("CARGO_PKG_VERSION")), ("architecture", std::env::consts::ARCH)];
+    text.gauge("lighter_build_info", "The node's version.").sample(&info, 1);
+    text.gauge("lighter_uptime_seconds", "Time since the start.").seconds(&[], node.started.elapsed());
+    text.counter("process_cpu_seconds_total", "CPU time used.").seconds(&[], usage.cpu);
+    text.gauge("process_resident_memory_bytes", "Memory in RAM.").sample(&[], usage.rss_bytes);
+    text.gauge("process_open_fds", "Open files.").sample(&[], usage.open_files);
+}

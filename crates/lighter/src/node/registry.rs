@@ -1,0 +1,57 @@
+//! The one file that names kinds of units: a new isolation class is one more line here.
+
+use super::config::Config;
+use manifest::Isolation;
+use problem::{Code, Problem};
+use std::sync::Arc;
+use unit::UnitKind;
+use warehouse::{Shelf, Warehouse};
+
+/// The kinds this node offers, each with the shelf of its artefacts.
+pub struct Kinds {
+    kinds: Vec<Kind>,
+}
+
+#[derive(Clone)]
+pub struct Kind {
+    pub units: Arc<dyn UnitKind>,
+    pub shelf: Shelf,
+}
+
+impl Kinds {
+    /// # Errors
+    /// A kind cannot work on this machine, or its shelf cannot be opened.
+    pub fn open(config: &Config, warehouse: &Warehouse) -> Result<Self, Problem> {
+        let units_max = u32::try_from(config.units_max).unwrap_or(u32::MAX);
+        let kinds: [Arc<dyn UnitKind>; _] = [Arc::new(unit_wasm::WasmKind::new(unit_wasm::Config { units_max })?)];
+        Self::with(kinds, warehouse)
+    }
+
+    fn with(kinds: impl IntoIterator<Item = Arc<dyn UnitKind>>, warehouse: &Warehouse) -> Result<Self, Problem> {
+        let kinds = kinds.into_iter().map(|units| {
+            let shelf = warehouse.shelf(units.isolation().as_str(), units.fingerprint())?;
+            Ok(Kind { units, shelf })
+        });
+        Ok(Self { kinds: kinds.collect::<Result<_, Problem>>()? })
+    }
+
+    /// # Errors
+    /// [`Code::IsolationUnknown`], with the classes there are.
+    pub fn get(&self, isolation: Isolation) -> Result<&Kind, Problem> {
+        self.kinds.iter().find(|kind| kind.units.isolation() == isolation).ok_or_else(|| {
+            let (wanted, offered) = (isolation.as_str(), self.words().join(", "));
+            Problem::new(Code::IsolationUnknown, format!("this node has no isolation class {wanted:?}; it has {offered}"))
+        })
+    }
+
+    /// The words for them in manifests.
+    pub fn words(&self) -> Vec<String> {
+        self.kinds.iter().map(|kind| kind.units.isolation().as_str().to_owned()).collect()
+    }
+
+    /// What their artefacts depend on.
+    pub fn fingerprints(&self) -> String {
+        let each = self.kinds.iter().map(|kind| format!("{}-{}", kind.units.isolation().as_str(), kind.units.fingerprint()));
+        each.collect::<Vec<_>>().join(" ")
+    }
+}

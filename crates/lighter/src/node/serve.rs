@@ -1,0 +1,150 @@
+//! A request for a function, from the gate or the API: made into work, run, and its reply made into a response.
+
+use super::body::Collected;
+use super::call::{Incoming, Trace};
+use super::functions::Live;
+use super::timing::{SERVER_TIMING, server_timing};
+use super::{Node, clock, event, traces};
+use crate::api::types::REQUEST_ID;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Request, Response};
+use http_body::Body as HttpBody;
+use http_body_util::{BodyExt, Empty};
+use problem::{Code, Problem};
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Instant, SystemTime};
+use unit::{Body, Content, Contract, LimitedBody, Work};
+
+pub const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static(REQUEST_ID);
+
+/// Which function is wanted, and by whom.
+pub struct Wanted<'a> {
+    pub live: &'a Arc<Live>,
+    /// The source of the event, as `/http/hello`.
+    pub source: &'a str,
+    /// Media type of the reply of a function that handles events.
+    pub reply_type: &'a HeaderValue,
+    pub request_id: Arc<str>,
+    pub arrived: Instant,
+}
+
+/// What a response carries.
+pub enum ReplyBody {
+    Whole(Bytes),
+    Streaming(Body),
+}
+
+/// Runs one request. Dropping the future, or the body of a streaming response, stops the unit.
+///
+/// # Errors
+/// Whatever keeps the function from replying; counted already.
+pub async fn serve<B>(node: &Node, wanted: Wanted<'_>, request: Request<B>) -> Result<Response<ReplyBody>, Problem>
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Display,
+{
+    let trace = node.traces.as_ref().map(|traces| {
+        let callers = request.headers().get(traces::HEADER).and_then(|value| value.to_str().ok());
+        Trace { traces: traces.clone(), span: traces.begin(callers, SystemTime::now()) }
+    });
+    let live = wanted.live.clone();
+    let incoming = Incoming { live, request_id: wanted.request_id.clone(), arrived: wanted.arrived, trace };
+    match wanted.live.contract {
+        Contract::Unit => serve_event(node, &wanted, incoming, request).await,
+        Contract::WasiHttp => serve_http(node, &wanted, incoming, request).await,
+    }
+}
+
+/// For a handler of `lighter:unit`: the whole body becomes the data of an event.
+async fn serve_event<B>(
+    node: &Node,
+    wanted: &Wanted<'_>,
+    incoming: Incoming,
+    request: Request<B>,
+) -> Result<Response<ReplyBody>, Problem>
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Display,
+{
+    let (head, body) = request.into_parts();
+    let limits = &wanted.live.function.limits;
+    let collected = node.bodies.collect(body, limits.body_bytes, limits.time()).await;
+    let Collected { data, share } = collected.map_err(|problem| incoming.refused(problem))?;
+    let origin = event::Origin {
+        source: wanted.source,
+        request_id: &wanted.request_id,
+        time_ms: clock::unix_ms(SystemTime::now()),
+        traceparent: incoming.trace.as_ref().map(|trace| trace.span.context.to_string()),
+    };
+    let event = event::from_request(&head, data, origin).map_err(|problem| incoming.refused(problem))?;
+    reply_to_event(node, wanted, incoming, event).await.inspect(|_| drop(share))
+}
+
+/// Hands over an event that is ready, and makes a response of the bytes that come back.
+pub async fn reply_to_event(
+    node: &Node,
+    wanted: &Wanted<'_>,
+    incoming: Incoming,
+    event: ::event::Event,
+) -> Result<Response<ReplyBody>, Problem> {
+    let answer = incoming.run(&node.functions.loader, Work::Event(event)).await?;
+    let timing = server_timing(&answer.times);
+    let mut response = match answer.content {
+        Content::Bytes(bytes) => {
+            let mut response = Response::new(ReplyBody::Whole(bytes.into()));
+            response.headers_mut().insert(CONTENT_TYPE, wanted.reply_type.clone());
+            response
+        }
+        Content::Http(response) => response.map(ReplyBody::Streaming),
+    };
+    response.headers_mut().insert(SERVER_TIMING, timing);
+    Ok(response)
+}
+
+/// For a handler of `wasi:http`: the request is passed through, its body as it arrives.
+async fn serve_http<B>(
+    node: &Node,
+    wanted: &Wanted<'_>,
+    incoming: Incoming,
+    mut request: Request<B>,
+) -> Result<Response<ReplyBody>, Problem>
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Display,
+{
+    let headers = request.headers_mut();
+    if let Some(trace) = &incoming.trace {
+        let context = trace.span.context.to_string();
+        headers.insert(traces::HEADER, context.parse().expect("hexadecimal digits make a header"));
+    }
+    if let Ok(id) = HeaderValue::from_str(&wanted.request_id) {
+        headers.insert(REQUEST_ID_HEADER, id);
+    }
+    let limit_bytes = wanted.live.function.limits.body_bytes;
+    if request.body().size_hint().lower() > limit_bytes {
+        return Err(incoming.refused(too_large(limit_bytes)));
+    }
+    let exceeded = (!request.body().is_end_stream()).then(|| Arc::new(AtomicBool::new(false)));
+    let request = request.map(|body| match &exceeded {
+        Some(exceeded) => LimitedBody::new(body, limit_bytes, exceeded.clone()).boxed_unsync(),
+        None => Empty::new().map_err(|never| match never {}).boxed_unsync(),
+    });
+    let answer = incoming.run(&node.functions.loader, Work::Http(request)).await;
+    let answer = answer.map_err(|problem| match exceeded.is_some_and(|exceeded| exceeded.load(Relaxed)) {
+        true => too_large(limit_bytes),
+        false => problem,
+    })?;
+    let mut response = match answer.content {
+        Content::Http(response) => response.map(ReplyBody::Streaming),
+        Content::Bytes(bytes) => Response::new(ReplyBody::Whole(bytes.into())),
+    };
+    response.headers_mut().insert(SERVER_TIMING, server_timing(&answer.times));
+    Ok(response)
+}
+
+fn too_large(limit_bytes: u64) -> Problem {
+    Problem::new(Code::BodyTooLarge, format!("the request body has more than limits.body_bytes of {limit_bytes} bytes"))
+}

@@ -1,0 +1,63 @@
+//! `Server-Timing` of a reply: what the call waited for its turn, for its unit, and for its answer.
+
+use super::metrics::Times;
+use http::HeaderValue;
+use std::time::Duration;
+
+pub const SERVER_TIMING: http::HeaderName = http::HeaderName::from_static("server-timing");
+
+/// Digits of the largest number of microseconds that is told apart: longer times say this.
+const MICROSECONDS_MAX: u128 = 999_999_999_999;
+
+/// Bytes of the longest header.
+const BYTES_MAX: usize = 3 * ("start;dur=".len() + 13 + ", ".len());
+
+/// `queue;dur=0.000, start;dur=0.021, run;dur=0.105`, in milliseconds. On every reply, so written without the
+/// formatting machinery.
+pub fn server_timing(times: &Times) -> HeaderValue {
+    let mut text = Vec::with_capacity(BYTES_MAX);
+    for (name, duration) in [("queue;dur=", times.queue), (", start;dur=", times.start), (", run;dur=", times.run)] {
+        text.extend_from_slice(name.as_bytes());
+        milliseconds(&mut text, duration);
+    }
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).expect("digits and letters make a header")
+}
+
+/// Three decimals.
+fn milliseconds(text: &mut Vec<u8>, duration: Duration) {
+    let mut rest = duration.as_micros().min(MICROSECONDS_MAX) as u64;
+    let mut digits = [b'0'; 13];
+    let mut place = digits.len();
+    // At least one digit before the point and three behind it.
+    for count in 0.. {
+        if rest == 0 && count >= 4 {
+            break;
+        }
+        if count == 3 {
+            place -= 1;
+            digits[place] = b'.';
+        }
+        place -= 1;
+        digits[place] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    text.extend_from_slice(&digits[place..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_milliseconds_with_three_decimals() {
+        let [queue, start, run] = [0, 21, 1_234_567].map(Duration::from_micros);
+        let header = server_timing(&Times { queue, start, run, total: Duration::ZERO });
+        assert_eq!(header, "queue;dur=0.000, start;dur=0.021, run;dur=1234.567");
+    }
+
+    #[test]
+    fn the_longest_time_still_fits() {
+        let times = Times { queue: Duration::MAX, start: Duration::MAX, run: Duration::from_micros(1_000), total: Duration::ZERO };
+        assert_eq!(server_timing(&times), "queue;dur=999999999.999, start;dur=999999999.999, run;dur=1.000");
+    }
+}

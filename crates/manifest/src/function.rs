@@ -1,0 +1,307 @@
+//! One function: image, triggers, grants, limits and units.
+
+use crate::http::{self, HttpTrigger, TRIGGERS_MAX};
+use crate::Name;
+use problem::{Code, Problem};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// A named thing to run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Function {
+    /// The component to run: a path relative to the manifest; in the API the SHA-256 of an uploaded image.
+    pub image: String,
+    /// The command that makes `image`, run by `lighter build` in the manifest's folder with `sh -c`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
+    /// How units are kept apart from the node and from each other.
+    #[serde(default)]
+    pub isolation: Isolation,
+    /// HTTP requests that call the function: `"/route"`, a table, or a list.
+    #[serde(default, deserialize_with = "http::triggers", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "http::Triggers")]
+    pub http: Vec<HttpTrigger>,
+    /// Values the function reads by name (`lighter:unit/config`, `wasi:config`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub config: BTreeMap<String, String>,
+    /// Environment variables (`wasi:cli/environment`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    #[serde(default)]
+    pub grants: Grants,
+    #[serde(default)]
+    pub limits: Limits,
+    #[serde(default)]
+    pub units: Units,
+}
+
+/// An isolation class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// A wasm component in an isolate of its own: microseconds to start.
+    #[default]
+    Wasm,
+}
+
+impl Isolation {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Wasm => "wasm",
+        }
+    }
+}
+
+/// What a function may touch. Nothing is granted by default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Grants {
+    /// Buckets of the store, by name. Every function that is granted a bucket shares it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<String>,
+    /// Hosts the function may send HTTP requests to: `example.org`, `example.org:8443`, `*.example.org`; `*` for all.
+    /// Without a port, 80 and 443.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostGrant>,
+    /// Secrets it may read by name as it reads `config`. `lighter secret set NAME` keeps their values on the node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+}
+
+/// A host a function may reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct HostGrant {
+    /// `example.org`, `*.example.org` or `*`.
+    pub host: String,
+    pub port: Option<u16>,
+}
+
+impl HostGrant {
+    /// Whether a request to `host` and `port` is covered.
+    pub fn covers(&self, host: &str, port: u16) -> bool {
+        let port_fits = self.port.map_or(port == 80 || port == 443 || self.host == "*", |granted| granted == port);
+        let host = host.to_ascii_lowercase();
+        port_fits
+            && match self.host.strip_prefix("*.") {
+                Some(parent) => host.strip_suffix(parent).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
+                None => self.host == "*" || self.host == host,
+            }
+    }
+}
+
+impl TryFrom<String> for HostGrant {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let bad = || format!("{text:?} is not a host: write example.org, example.org:8443, [::1]:80, *.example.org or *");
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
+                (host, Some(port.parse::<u16>().map_err(|_| bad())?))
+            }
+            _ => (text.as_str(), None),
+        };
+        let fixed = host.strip_prefix("*.").unwrap_or(host);
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.[]:_".contains(&b);
+        if host != "*" && (fixed.is_empty() || fixed.len() > 253 || !fixed.bytes().all(plain)) {
+            return Err(bad());
+        }
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+impl From<HostGrant> for String {
+    fn from(grant: HostGrant) -> Self {
+        match grant.port {
+            Some(port) => format!("{}:{port}", grant.host),
+            None => grant.host,
+        }
+    }
+}
+
+/// How much one call, and all calls together, may use. What is exceeded is named in the error.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Wall time of one call, in milliseconds, waiting in host calls and streaming the reply included.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub time_ms: u64,
+    /// CPU time of one call, in milliseconds, counted in steps of one millisecond.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub cpu_ms: u64,
+    /// Linear memory of one unit, in bytes, all its memories together.
+    #[schemars(range(min = 65_536, max = 4_294_967_296_u64))]
+    pub memory_bytes: u64,
+    /// Elements of all tables of one unit.
+    #[schemars(range(min = 0, max = 10_000_000))]
+    pub table_elements: u64,
+    /// Request body in bytes; for `lighter:unit` the reply too.
+    #[schemars(range(min = 0, max = 1_099_511_627_776_u64))]
+    pub body_bytes: u64,
+    /// Calls running at once.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub concurrency: u32,
+    /// Calls waiting for their turn beyond that; the next one is refused.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub waiting: u32,
+    /// How long a call waits for its turn, in milliseconds.
+    #[schemars(range(min = 0, max = 3_600_000))]
+    pub wait_ms: u64,
+    /// Calls a second, all together; 0 means no such limit. Twice as many may come at once after a pause.
+    #[schemars(range(min = 0, max = 10_000_000))]
+    pub rate_per_second: u32,
+    /// Log output of one call in bytes; more is dropped and the drop is said in the log.
+    #[schemars(range(min = 0, max = 67_108_864))]
+    pub log_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            time_ms: 30_000,
+            cpu_ms: 10_000,
+            memory_bytes: 64 << 20,
+            table_elements: 100_000,
+            body_bytes: 8 << 20,
+            concurrency: 100,
+            waiting: 1_000,
+            wait_ms: 5_000,
+            rate_per_second: 0,
+            log_bytes: 64 << 10,
+        }
+    }
+}
+
+impl Limits {
+    pub const TIME_MS: RangeInclusive<u64> = 1..=86_400_000;
+    pub const MEMORY_BYTES: RangeInclusive<u64> = 65_536..=4 << 30;
+    pub const BODY_BYTES: RangeInclusive<u64> = 0..=1 << 40;
+
+    pub fn time(&self) -> Duration {
+        Duration::from_millis(self.time_ms)
+    }
+
+    pub fn cpu(&self) -> Duration {
+        Duration::from_millis(self.cpu_ms)
+    }
+
+    pub fn wait(&self) -> Duration {
+        Duration::from_millis(self.wait_ms)
+    }
+
+    fn check(&self, name: &Name) -> Result<(), Problem> {
+        in_range(name, "limits.time_ms", self.time_ms, Self::TIME_MS)?;
+        in_range(name, "limits.cpu_ms", self.cpu_ms, Self::TIME_MS)?;
+        in_range(name, "limits.memory_bytes", self.memory_bytes, Self::MEMORY_BYTES)?;
+        in_range(name, "limits.table_elements", self.table_elements, 0..=10_000_000)?;
+        in_range(name, "limits.body_bytes", self.body_bytes, Self::BODY_BYTES)?;
+        in_range(name, "limits.concurrency", self.concurrency, 1..=100_000)?;
+        in_range(name, "limits.waiting", self.waiting, 0..=1_000_000)?;
+        in_range(name, "limits.wait_ms", self.wait_ms, 0..=3_600_000)?;
+        in_range(name, "limits.rate_per_second", self.rate_per_second, 0..=10_000_000)?;
+        in_range(name, "limits.log_bytes", self.log_bytes, 0..=64 << 20)
+    }
+}
+
+/// How units of the function come and go.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Units {
+    /// Calls one unit serves, one after the other, before a fresh one takes its place. 1, the default, gives every call
+    /// fresh memory; more is faster where starting is dear (JavaScript, Python), and lets one call see what an earlier
+    /// one left in memory.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub reuse_calls: u32,
+    /// How long a unit kept for reuse may sit idle, in milliseconds.
+    #[schemars(range(min = 0, max = 86_400_000))]
+    pub reuse_idle_ms: u64,
+    /// Keep a core dump of the last unit that trapped, for `lighter dump`. It holds the unit's whole memory.
+    pub dump: bool,
+}
+
+impl Default for Units {
+    fn default() -> Self {
+        Self { reuse_calls: 1, reuse_idle_ms: 10_000, dump: false }
+    }
+}
+
+impl Function {
+    pub fn new(image: impl Into<String>) -> Self {
+        Self {
+            image: image.into(),
+            build: None,
+            isolation: Isolation::default(),
+            http: Vec::new(),
+            config: BTreeMap::new(),
+            environment: BTreeMap::new(),
+            grants: Grants::default(),
+            limits: Limits::default(),
+            units: Units::default(),
+        }
+    }
+
+    pub(crate) fn check(&self, name: &Name) -> Result<(), Problem> {
+        if self.image.is_empty() {
+            return Err(problem(name, "image is empty, name the component to run"));
+        }
+        in_range(name, "number of http triggers", self.http.len(), 0..=TRIGGERS_MAX)?;
+        for trigger in &self.http {
+            trigger.check(name)?;
+        }
+        for (table, entries) in [("config", &self.config), ("environment", &self.environment)] {
+            in_range(name, &format!("number of entries in {table}"), entries.len(), 0..=1_000)?;
+            for (key, value) in entries {
+                if key.is_empty() || key.len() > 255 || key.contains(['=', '\0']) || value.contains('\0') {
+                    return Err(problem(name, format!("{table} has the name {key:?}: 1 to 255 bytes, no = and no NUL")));
+                }
+                in_range(name, &format!("bytes of {table}.{key}"), value.len(), 0..=65_536)?;
+            }
+        }
+        self.grants.check(name)?;
+        self.limits.check(name)?;
+        in_range(name, "units.reuse_calls", self.units.reuse_calls, 1..=1_000_000_000)?;
+        in_range(name, "units.reuse_idle_ms", self.units.reuse_idle_ms, 0..=86_400_000)
+    }
+}
+
+impl Grants {
+    fn check(&self, name: &Name) -> Result<(), Problem> {
+        in_range(name, "number of grants.stores", self.stores.len(), 0..=256)?;
+        in_range(name, "number of grants.hosts", self.hosts.len(), 0..=256)?;
+        in_range(name, "number of grants.secrets", self.secrets.len(), 0..=256)?;
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
+        for bucket in &self.stores {
+            if bucket.is_empty() || bucket.len() > 64 || !bucket.bytes().all(plain) {
+                return Err(problem(name, format!("grants.stores has {bucket:?}: 1 to 64 of a-z, 0-9, '.', '_' and '-'")));
+            }
+        }
+        for secret in &self.secrets {
+            if !is_secret_name(secret) {
+                return Err(problem(name, format!("grants.secrets has {secret:?}: 1 to 64 of A-Z, a-z, 0-9 and '_'")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a secret may have this name.
+pub fn is_secret_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+fn problem(name: &Name, what: impl Display) -> Problem {
+    Problem::new(Code::ManifestValue, format!("function {:?}: {what}", name.as_str()))
+}
+
+fn in_range<T: PartialOrd + Display>(name: &Name, what: &str, value: T, range: RangeInclusive<T>) -> Result<(), Problem> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(problem(name, format!("{what} is {value}, it must be between {} and {}", range.start(), range.end())))
+}

@@ -1,0 +1,68 @@
+//! Unknown keys, found before anything else is read, so that the error can name the nearest known key.
+//!
+//! The known keys come from the JSON Schema of the types: a new field is known here as soon as it exists.
+
+use problem::{Code, Problem};
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+pub fn check(table: &Table) -> Result<(), Problem> {
+    let schema = crate::json_schema();
+    walk(table, &schema, &schema, "")
+}
+
+fn walk(table: &Table, schema: &Json, root: &Json, path: &str) -> Result<(), Problem> {
+    let schema = resolve(schema, root);
+    let properties = schema.get("properties").and_then(Json::as_object);
+    let any = schema.get("additionalProperties").filter(|any| any.is_object());
+    for (key, value) in table {
+        let here = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match (properties.and_then(|known| known.get(key)), any) {
+            (Some(inner), _) | (None, Some(inner)) => descend(value, inner, root, &here)?,
+            (None, None) => match properties {
+                Some(known) => return Err(unknown(&here, key, known.keys())),
+                // A free table, whose values are checked by their type.
+                None => {}
+            },
+        }
+    }
+    Ok(())
+}
+
+fn descend(value: &Value, schema: &Json, root: &Json, path: &str) -> Result<(), Problem> {
+    match value {
+        Value::Table(table) => walk(table, choose(schema, root, "object"), root, path),
+        Value::Array(items) => {
+            let inner = choose(schema, root, "array").get("items").unwrap_or(&Json::Null);
+            items.iter().try_for_each(|item| descend(item, inner, root, path))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The alternative of `schema` that describes a value of this type: `http` may be a route, a table or a list.
+fn choose<'a>(schema: &'a Json, root: &'a Json, kind: &str) -> &'a Json {
+    let schema = resolve(schema, root);
+    let alternatives = schema.get("anyOf").and_then(Json::as_array).into_iter().flatten();
+    let fits = |schema: &&Json| schema.get("type").and_then(Json::as_str) == Some(kind);
+    alternatives.map(|inner| choose(inner, root, kind)).find(fits).unwrap_or(schema)
+}
+
+fn resolve<'a>(schema: &'a Json, root: &'a Json) -> &'a Json {
+    match schema.get("$ref").and_then(Json::as_str).and_then(|path| path.strip_prefix('#')) {
+        Some(pointer) => root.pointer(pointer).unwrap_or(schema),
+        None => schema,
+    }
+}
+
+fn unknown<'a>(path: &str, key: &str, known: impl Iterator<Item = &'a String>) -> Problem {
+    let nearest = known
+        .map(|candidate| (strsim::damerau_levenshtein(key, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= 3.min(candidate.len() / 2 + 1))
+        .min();
+    let problem = Problem::new(Code::ManifestUnknownKey, format!("there is no key {path:?}"));
+    match nearest {
+        Some((_, candidate)) => problem.with_hint(format!("did you mean {candidate:?}?")),
+        None => problem,
+    }
+}

@@ -1,0 +1,110 @@
+//! `lighter.toml`: what a function is, what starts it, what it may touch and how much it may use.
+//!
+//! ```
+//! let manifest = manifest::parse(r#"
+//!     [function.hello]
+//!     image = "hello.wasm"
+//!     http = "/hello"
+//! "#).unwrap();
+//! assert_eq!(manifest.function["hello"].http[0].route, "/hello");
+//! ```
+//! Parse, check, then use: [`parse`] refuses unknown keys (naming the nearest known one) and every value that is out of
+//! range, before anything is built or sent. The same types travel in the API, where `image` is a hash instead of a path.
+#![forbid(unsafe_code)]
+
+mod function;
+mod http;
+mod keys;
+mod name;
+
+pub use function::{is_secret_name, Function, Grants, HostGrant, Isolation, Limits, Units};
+pub use http::{HttpTrigger, RouteAuth};
+pub use name::Name;
+
+use problem::{Code, Problem};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Name of the manifest in a function's folder.
+pub const FILE_NAME: &str = "lighter.toml";
+
+/// Bytes of a manifest; a larger one is refused.
+pub const MANIFEST_BYTES_MAX: usize = 1 << 20;
+
+/// Functions in one manifest; more are refused.
+pub const FUNCTIONS_MAX: usize = 10_000;
+
+/// A whole `lighter.toml`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The functions by name.
+    #[serde(default)]
+    pub function: BTreeMap<Name, Function>,
+}
+
+/// Reads and checks a manifest.
+///
+/// # Errors
+/// - [`Code::ManifestSyntax`]: not TOML, with the line.
+/// - [`Code::ManifestUnknownKey`]: a key nobody knows, with the nearest known one.
+/// - [`Code::ManifestValue`]: a value of the wrong type or out of range, with its bounds.
+/// - [`Code::ManifestConflict`]: two parts contradict each other.
+pub fn parse(text: &str) -> Result<Manifest, Problem> {
+    if text.len() > MANIFEST_BYTES_MAX {
+        let detail = format!("the manifest has {} bytes, the limit is {MANIFEST_BYTES_MAX}", text.len());
+        return Err(Problem::new(Code::ManifestSyntax, detail));
+    }
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| syntax(text, &error))?;
+    keys::check(&table)?;
+    let manifest: Manifest = toml::from_str(text).map_err(|error| value(text, &error))?;
+    manifest.check()?;
+    Ok(manifest)
+}
+
+impl Manifest {
+    /// Checks what the types alone cannot say. [`parse`] has done this already; the API does it for what it is sent.
+    pub fn check(&self) -> Result<(), Problem> {
+        if self.function.len() > FUNCTIONS_MAX {
+            let detail = format!("the manifest has {} functions, the limit is {FUNCTIONS_MAX}", self.function.len());
+            return Err(Problem::new(Code::ManifestValue, detail));
+        }
+        let mut routes = BTreeMap::new();
+        for (name, function) in &self.function {
+            function.check(name)?;
+            for trigger in &function.http {
+                if let Some(other) = routes.insert((trigger.host.clone(), trigger.route.clone()), name) {
+                    let detail = format!("functions {other:?} and {name:?} both have the route {:?}", trigger.route);
+                    return Err(Problem::new(Code::ManifestConflict, detail));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The JSON Schema of [`Manifest`], as `contracts/manifest.schema.json` and `lighter schema` have it.
+pub fn json_schema() -> serde_json::Value {
+    schemars::schema_for!(Manifest).to_value()
+}
+
+fn syntax(text: &str, error: &toml::de::Error) -> Problem {
+    Problem::new(Code::ManifestSyntax, located(text, error))
+}
+
+fn value(text: &str, error: &toml::de::Error) -> Problem {
+    Problem::new(Code::ManifestValue, located(text, error))
+}
+
+/// `line 3: what is wrong`.
+fn located(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().trim_end_matches('.');
+    match error.span() {
+        Some(span) => format!("line {}: {message}", text[..span.start.min(text.len())].matches('\n').count() + 1),
+        None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Each test names a claim; the manifests are the data.
+
+use super::*;
+
+fn error(text: &str) -> Problem {
+    parse(text).expect_err("the manifest should be refused")
+}
+
+#[track_caller]
+fn refused(text: &str, code: Code, words: &[&str]) {
+    let problem = error(text);
+    assert_eq!(problem.code, code, "{problem}");
+    for word in words {
+        assert!(problem.to_string().contains(word), "{word:?} is not in: {problem}");
+    }
+}
+
+#[test]
+fn a_route_may_be_a_string_a_table_or_a_list() {
+    for http in [r#""/a""#, r#"{ route = "/a" }"#, r#"["/a"]"#, r#"[{ route = "/a" }]"#] {
+        let manifest = parse(&format!("[function.f]\nimage = \"f.wasm\"\nhttp = {http}")).unwrap();
+        assert_eq!(manifest.function["f"].http, [HttpTrigger::new("/a")]);
+    }
+}
+
+#[test]
+fn defaults_are_bounded() {
+    let manifest = parse("[function.f]\nimage = \"f.wasm\"").unwrap();
+    let function = &manifest.function["f"];
+    assert_eq!(function.limits, Limits::default());
+    assert_eq!(function.units.reuse_calls, 1, "fresh memory for every call");
+    assert_eq!(function.grants, Grants::default(), "nothing is granted");
+}
+
+#[test]
+fn an_unknown_key_names_the_nearest_known_one() {
+    let top = "[function.f]\nimage = \"f.wasm\"\n";
+    refused(&format!("{top}imgae = \"x\""), Code::ManifestUnknownKey, &["function.f.imgae", "\"image\""]);
+    refused(
+        &format!("{top}[function.f.limits]\nmemory_byte = 1"),
+        Code::ManifestUnknownKey,
+        &["function.f.limits.memory_byte", "\"memory_bytes\""],
+    );
+    refused(&format!("{top}http = {{ rout = \"/a\" }}"), Code::ManifestUnknownKey, &["function.f.http.rout", "\"route\""]);
+    refused(&format!("{top}http = [{{ route = \"/a\", metods = [] }}]"), Code::ManifestUnknownKey, &["\"methods\""]);
+    refused("[functions.f]\nimage = \"f.wasm\"", Code::ManifestUnknownKey, &["\"function\""]);
+    refused("[function.f.zzzzzz]\n", Code::ManifestUnknownKey, &["function.f.zzzzzz"]);
+}
+
+#[test]
+fn broken_syntax_names_the_line() {
+    refused("[function.f]\nimage = \"f.wasm", Code::ManifestSyntax, &["line 2"]);
+    refused("[function.f]\nimage = 1", Code::ManifestValue, &["line 2", "string"]);
+    refused("[function.f]\nhttp = \"/f\"", Code::ManifestValue, &["image"]);
+}
+
+#[test]
+fn values_out_of_range_name_their_bounds() {
+    let top = "[function.f]\nimage = \"f.wasm\"\n";
+    refused(&format!("{top}[function.f.limits]\nmemory_bytes = 1"), Code::ManifestValue, &["is 1", "65536"]);
+    refused(&format!("{top}[function.f.limits]\ntime_ms = 0"), Code::ManifestValue, &["limits.time_ms is 0"]);
+    refused(&format!("{top}[function.f.limits]\ntime_ms = -1"), Code::ManifestValue, &["line 4"]);
+    refused(&format!("{top}isolation = \"docker\""), Code::ManifestValue, &["wasm"]);
+    refused("[function.Bad_Name]\nimage = \"f.wasm\"", Code::ManifestValue, &["Bad_Name"]);
+    refused(&format!("{top}grants = {{ hosts = [\"http://x\"] }}"), Code::ManifestValue, &["http://x", "example.org"]);
+    refused(&format!("{top}grants = {{ stores = [\"UPPER\"] }}"), Code::ManifestValue, &["UPPER"]);
+    for route in ["x", "/a//b", "/a/../b", "/a b", "/%41", "/a*", "/*/b", "/a?b"] {
+        refused(&format!("{top}http = {route:?}"), Code::ManifestValue, &["route"]);
+    }
+}
+
+#[test]
+fn two_functions_may_not_share_a_route() {
+    let two = "[function.a]\nimage = \"x\"\nhttp = \"/r\"\n[function.b]\nimage = \"x\"\nhttp = \"/r\"";
+    refused(two, Code::ManifestConflict, &["\"/r\""]);
+}
+
+#[test]
+fn a_host_grant_covers_what_it_says_and_no_more() {
+    let grant = |text: &str| HostGrant::try_from(text.to_owned()).unwrap();
+    assert!(grant("example.org").covers("example.org", 443));
+    assert!(grant("example.org").covers("EXAMPLE.org", 80));
+    assert!(!grant("example.org").covers("example.org", 8080));
+    assert!(!grant("example.org").covers("www.example.org", 443));
+    assert!(grant("*.example.org").covers("www.example.org", 443));
+    assert!(!grant("*.example.org").covers("example.org", 443));
+    assert!(!grant("*.example.org").covers("badexample.org", 443));
+    assert!(grant("localhost:9000").covers("localhost", 9000));
+    assert!(!grant("localhost:9000").covers("localhost", 80));
+    assert!(grant("*").covers("anything", 1));
+    assert!(grant("[::1]:80").covers("[::1]", 80));
+}
+
+#[test]
+fn a_manifest_reads_back_as_it_was_written() {
+    let text = "[function.f]\nimage = \"f.wasm\"\nhttp = \"/f/*\"\n[function.f.grants]\nhosts = [\"a.b:1\"]\n";
+    let manifest = parse(text).unwrap();
+    assert_eq!(parse(&toml::to_string(&manifest).unwrap()).unwrap(), manifest);
+}
+
+#[test]
+fn the_schema_states_the_bounds_that_are_checked() {
+    let schema = json_schema();
+    for table in ["limits", "units"] {
+        let mut bounded = 0;
+        let properties = schema["$defs"][if table == "limits" { "Limits" } else { "Units" }]["properties"].as_object().unwrap();
+        for (key, property) in properties.iter().filter(|(_, property)| property["type"] == "integer") {
+            let [min, max] = ["minimum", "maximum"].map(|bound| property[bound].as_i64().expect(key));
+            let manifest = |value| format!("[function.f]\nimage = \"x\"\n[function.f.{table}]\n{key} = {value}");
+            for value in [min, max] {
+                parse(&manifest(value)).unwrap_or_else(|problem| panic!("{key} = {value}: {problem}"));
+            }
+            for value in [min - 1, max + 1] {
+                refused(&manifest(value), Code::ManifestValue, &[]);
+            }
+            bounded += 1;
+        }
+        assert!(bounded >= 2, "{table} has integers");
+    }
+}
+
+#[test]
+fn the_schema_of_http_takes_every_way_to_write_it() {
+    let http = &json_schema()["$defs"]["Function"]["properties"]["http"];
+    let text = http.to_string();
+    for part in [r#""type":"string""#, r##""$ref":"#/$defs/HttpTrigger""##, r#""type":"array""#] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[test]
+fn the_contract_holds_exactly_this_schema() {
+    const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contracts/manifest.schema.json");
+    let written = serde_json::to_string_pretty(&json_schema()).unwrap() + "\n";
+    if std::env::var_os("LIGHTER_UPDATE").is_some() {
+        std::fs::write(FILE, &written).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(FILE).unwrap(), written, "run LIGHTER_UPDATE=1 cargo test -p manifest");
+}

@@ -1,0 +1,114 @@
+//! How a bucket and a key become one key of the database, and what their bounds are.
+//!
+//! ```text
+//! bucket "a", key "k"   ->  61 00 6b          A bucket's name has no zero byte, so no bucket's keys
+//! bucket "ab", key "k"  ->  61 62 00 6b       begin with those of another, whatever the names.
+//! ```
+
+use crate::error::StoreError;
+
+/// Longest name of a bucket, in bytes.
+pub const BUCKET_BYTES_MAX: usize = 64;
+/// Longest key, in bytes. A key has at least one.
+pub const KEY_BYTES_MAX: usize = 1_024;
+/// Largest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// Half-open: from the first key up to, but not including, the second.
+pub type KeyRange = (Vec<u8>, Vec<u8>);
+
+/// The database's key for `key` in `bucket`.
+pub fn encode(bucket: &str, key: &str) -> Result<Vec<u8>, StoreError> {
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        return Err(StoreError::KeyLength { bytes: key.len() });
+    }
+    join(bucket, key)
+}
+
+/// The range of keys in `bucket` that begin with `prefix` and come after `after`; none when there can be no such key.
+pub fn listing(bucket: &str, prefix: &str, after: Option<&str>) -> Result<Option<KeyRange>, StoreError> {
+    for part in [Some(prefix), after].into_iter().flatten() {
+        if part.len() > KEY_BYTES_MAX {
+            return Err(StoreError::KeyLength { bytes: part.len() });
+        }
+    }
+    let first = join(bucket, prefix)?;
+    let end = successor(&first);
+    let start = match after {
+        // The least key after another is that key with a zero byte at its end.
+        Some(after) => first.max(just_after(&join(bucket, after)?)),
+        None => first,
+    };
+    Ok((start < end).then_some((start, end)))
+}
+
+/// The least key that is greater than `key`.
+pub fn just_after(key: &[u8]) -> Vec<u8> {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next
+}
+
+/// The part of a database key that the user gave; none if the database holds something we never wrote.
+pub fn decode<'a>(bucket: &str, encoded: &'a [u8]) -> Option<&'a str> {
+    std::str::from_utf8(encoded.get(bucket.len() + 1..)?).ok()
+}
+
+fn join(bucket: &str, key: &str) -> Result<Vec<u8>, StoreError> {
+    let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
+    if bucket.is_empty() || bucket.len() > BUCKET_BYTES_MAX || !bucket.bytes().all(allowed) {
+        return Err(StoreError::BucketName { name: bucket.chars().take(BUCKET_BYTES_MAX).collect() });
+    }
+    let mut encoded = Vec::with_capacity(bucket.len() + 1 + key.len());
+    encoded.extend_from_slice(bucket.as_bytes());
+    encoded.push(0);
+    encoded.extend_from_slice(key.as_bytes());
+    Ok(encoded)
+}
+
+/// The least key that is greater than every key that begins with `prefix`.
+fn successor(prefix: &[u8]) -> Vec<u8> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX).expect("a bucket's name never ends in 0xff");
+    let mut next = prefix[..=last].to_vec();
+    next[last] += 1;
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_bucket_reaches_into_another() {
+        for other in ["ab", "a.", "a-b", "a0"] {
+            let (start, end) = listing("a", "", None).unwrap().unwrap();
+            let stranger = encode(other, "k").unwrap();
+            assert!(!(start..end).contains(&stranger), "{other}");
+        }
+        let (start, end) = listing("a", "", None).unwrap().unwrap();
+        assert!((start..end).contains(&encode("a", "\u{10ffff}").unwrap()));
+    }
+
+    #[test]
+    fn a_listing_holds_its_prefix_and_what_comes_after() {
+        let (start, end) = listing("a", "k", Some("k1")).unwrap().unwrap();
+        let held = |key: &str| (start.clone()..end.clone()).contains(&encode("a", key).unwrap());
+        assert_eq!([held("k1"), held("k1\0"), held("k2"), held("k\u{10ffff}"), held("l"), held("j")], [
+            false, true, true, true, false, false
+        ]);
+        assert_eq!(listing("a", "k", Some("l")).unwrap(), None);
+        assert_eq!(listing("a", "k", Some("a")).unwrap(), listing("a", "k", None).unwrap());
+    }
+
+    #[test]
+    fn bounds_are_named() {
+        assert_eq!(encode("a", ""), Err(StoreError::KeyLength { bytes: 0 }));
+        assert!(encode("a", &"k".repeat(1_024)).is_ok());
+        assert_eq!(encode("a", &"k".repeat(1_025)), Err(StoreError::KeyLength { bytes: 1_025 }));
+        for name in ["", "A", "a/b", "a\0", "ä", &"a".repeat(65)] {
+            assert!(matches!(encode(name, "k"), Err(StoreError::BucketName { .. })), "{name:?}");
+        }
+        assert!(encode(&"a".repeat(64), "k").is_ok());
+    }
+}

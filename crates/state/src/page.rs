@@ -1,0 +1,103 @@
+//! One page of a listing: where it ends, and which keys it has seen.
+
+use crate::error::StoreError;
+use crate::keys;
+use fjall::Iter;
+use problem::{Code, Problem};
+use std::collections::btree_map;
+use std::iter::Peekable;
+
+/// Most entries of one page.
+pub const LIMIT_MAX: u32 = 1_000;
+/// Most bytes of keys and values in one page. One entry is given even if it alone is larger.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub key: String,
+    pub value: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Page {
+    pub entries: Vec<Entry>,
+    /// Pass it as `after` to read on; none when this was the last page.
+    pub next: Option<String>,
+}
+
+/// An encoded key and its value.
+pub type Stored = (Vec<u8>, Vec<u8>);
+
+/// Fills a page from `entries`. Also says up to which key (inclusive) it looked; none when it looked to the end.
+pub fn fill(
+    bucket: &str,
+    limit: u32,
+    entries: impl Iterator<Item = fjall::Result<Stored>>,
+) -> Result<(Page, Option<Vec<u8>>), StoreError> {
+    check_limit(limit)?;
+    let mut page = Page::default();
+    let mut bytes = 0;
+    for entry in entries {
+        let (encoded, value) = entry.map_err(|error| read_failed(&error))?;
+        let key = keys::decode(bucket, &encoded).ok_or_else(|| {
+            let detail = format!("bucket {bucket:?} holds a key that is not text");
+            StoreError::Unavailable(Problem::new(Code::StateCorrupt, detail))
+        })?;
+        bytes += key.len() + value.len();
+        if page.entries.len() == limit as usize || (bytes > PAGE_BYTES_MAX && !page.entries.is_empty()) {
+            page.next = page.entries.last().map(|entry| entry.key.clone());
+            return Ok((page, Some(encoded)));
+        }
+        page.entries.push(Entry { key: key.to_owned(), value });
+    }
+    Ok((page, None))
+}
+
+pub fn check_limit(limit: u32) -> Result<(), StoreError> {
+    if (1..=LIMIT_MAX).contains(&limit) { Ok(()) } else { Err(StoreError::ListLimit { limit }) }
+}
+
+pub fn read_failed(error: &fjall::Error) -> StoreError {
+    StoreError::Unavailable(crate::error::from_database("read the state", error))
+}
+
+/// What is stored, in order.
+pub fn stored(iter: Iter) -> impl Iterator<Item = fjall::Result<Stored>> {
+    iter.map(|guard| guard.into_inner().map(|(key, value)| (key.to_vec(), value.to_vec())))
+}
+
+/// What is stored, seen through writes that are not: a written key hides the stored one, a deleted key hides both.
+pub struct Overlay<'a, Below: Iterator<Item = fjall::Result<Stored>>> {
+    below: Peekable<Below>,
+    above: Peekable<btree_map::Range<'a, Vec<u8>, Option<Vec<u8>>>>,
+}
+
+impl<'a, Below: Iterator<Item = fjall::Result<Stored>>> Overlay<'a, Below> {
+    pub fn new(below: Below, above: btree_map::Range<'a, Vec<u8>, Option<Vec<u8>>>) -> Self {
+        Self { below: below.peekable(), above: above.peekable() }
+    }
+}
+
+impl<Below: Iterator<Item = fjall::Result<Stored>>> Iterator for Overlay<'_, Below> {
+    type Item = fjall::Result<Stored>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let own_is_next = match (self.above.peek(), self.below.peek()) {
+                (None, _) | (_, Some(Err(_))) => return self.below.next(),
+                (Some(_), None) => true,
+                (Some((own, _)), Some(Ok((stored, _)))) => *own <= stored,
+            };
+            if !own_is_next {
+                return self.below.next();
+            }
+            let (key, value) = self.above.next()?;
+            if matches!(self.below.peek(), Some(Ok((stored, _))) if stored == key) {
+                self.below.next();
+            }
+            if let Some(value) = value {
+                return Some(Ok((key.clone(), value.clone())));
+            }
+        }
+    }
+}

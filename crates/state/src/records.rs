@@ -1,0 +1,107 @@
+//! The node's own records (deployments, tokens): tables of their own, durable before a write returns.
+//!
+//! They live apart from the users' buckets, so no grant reaches them. Writes are few and go one after the other;
+//! whoever reads a record to write it back keeps others from doing the same meanwhile.
+
+use crate::error::StoreError;
+use crate::keys::{self, VALUE_BYTES_MAX};
+use crate::page::{self, Page};
+use crate::transaction::{WRITE_BYTES_MAX, WRITES_MAX, Writes};
+use crate::{Inner, State};
+use fjall::Readable;
+use problem::Problem;
+use std::sync::Arc;
+
+/// One table of records. Cheap to clone.
+#[derive(Clone)]
+pub struct Records {
+    state: State,
+    table: String,
+}
+
+impl Records {
+    pub(crate) fn new(state: State, table: &str) -> Self {
+        Self { state, table: table.to_owned() }
+    }
+
+    pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Problem> {
+        let encoded = keys::encode(&self.table, key)?;
+        let inner = &self.state.inner;
+        let stored = inner.node.get(encoded).map_err(|error| page::read_failed(&error))?;
+        Ok(stored.map(|value| value.to_vec()))
+    }
+
+    /// Records whose keys begin with `prefix`, in byte order, after the key `after`; bounded as
+    /// [`Transaction::list`](crate::Transaction::list) is.
+    pub fn list(&self, prefix: &str, after: Option<&str>, limit: u32) -> Result<Page, Problem> {
+        page::check_limit(limit)?;
+        let Some((start, end)) = keys::listing(&self.table, prefix, after)? else {
+            return Ok(Page::default());
+        };
+        let inner = &self.state.inner;
+        let snapshot = {
+            let _no_commit_is_half_applied = inner.oracle.lock();
+            inner.database.snapshot()
+        };
+        let (page, _) = page::fill(&self.table, limit, page::stored(snapshot.range(&inner.node, start..end)))?;
+        Ok(page)
+    }
+
+    /// Writes all of them, or none. Durable once it has returned; a future dropped earlier may or may not have written.
+    pub async fn put(&self, records: &[(&str, &[u8])]) -> Result<(), Problem> {
+        let mut batch = Batch::default();
+        for (key, value) in records {
+            batch.put(&self.table, key, value.to_vec())?;
+        }
+        self.state.write_records(batch).await
+    }
+
+    /// Deletes all of them, or none; those that are not there do not matter. Durable as [`Records::put`] is.
+    pub async fn delete(&self, keys: &[&str]) -> Result<(), Problem> {
+        let mut batch = Batch::default();
+        for key in keys {
+            batch.delete(&self.table, key)?;
+        }
+        self.state.write_records(batch).await
+    }
+}
+
+/// Changes to records of any tables that happen together. The last change of a key counts.
+#[derive(Default)]
+pub struct Batch {
+    writes: Writes,
+    bytes: usize,
+}
+
+impl Batch {
+    pub fn put(&mut self, table: &str, key: &str, value: Vec<u8>) -> Result<(), Problem> {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(StoreError::ValueLength { bytes: value.len() }.into());
+        }
+        self.change(keys::encode(table, key)?, Some(value))
+    }
+
+    pub fn delete(&mut self, table: &str, key: &str) -> Result<(), Problem> {
+        self.change(keys::encode(table, key)?, None)
+    }
+
+    fn change(&mut self, encoded: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), Problem> {
+        self.bytes += encoded.len() + value.as_ref().map_or(0, Vec::len);
+        if self.bytes > WRITE_BYTES_MAX {
+            return Err(StoreError::WriteBytes.into());
+        }
+        self.writes.insert(encoded, value);
+        if self.writes.len() > WRITES_MAX {
+            return Err(StoreError::WriteCount.into());
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn apply(self, inner: &Arc<Inner>) -> Result<(), Problem> {
+        if self.writes.is_empty() {
+            return Ok(());
+        }
+        let ticket = inner.write(&inner.node, &self.writes, self.bytes, |_| true)?;
+        inner.group.durable(ticket).await
+    }
+}

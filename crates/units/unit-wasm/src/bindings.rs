@@ -1,0 +1,29 @@
+//! Host traits and guest exports, generated from `contracts/wit`.
+
+wasmtime::component::bindgen!({
+    path: "../../../contracts/wit",
+    inline: "
+        package lighter:host;
+        world everything {
+            include lighter:unit/function@0.1.0;
+            import wasi:keyvalue/store@0.2.0-draft;
+            import wasi:keyvalue/atomics@0.2.0-draft;
+            import wasi:keyvalue/batch@0.2.0-draft;
+            import wasi:config/store@0.2.0-rc.1;
+            import wasi:logging/logging@0.1.0-draft;
+        }
+    ",
+    world: "lighter:host/everything",
+    imports: {
+        "lighter:unit/http.send": async | trappable,
+        default: trappable,
+    },
+    exports: { default: async },
+    with: {
+        "wasi:keyvalue/store.bucket": crate::host::keyvalue::Bucket,
+    },
+    require_store_data_send: true,
+});
+
+pub use exports::lighter::unit::handler;
+pub use lighter::unit::types;

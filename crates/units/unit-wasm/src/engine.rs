@@ -1,0 +1,268 @@
+//! The engine all units share: its settings, its pool of memory slots, its ticker and its threads for hogs.
+//!
+//! Time is counted in ticks of one millisecond. A unit that has run for two of them gives way, and from then on runs on
+//! threads of the operating system's idle class, which yield the core the moment anything else wants it. So a function
+//! that loops costs its neighbours at most two ticks, whatever the number of cores.
+
+use crate::host;
+use crate::unit_state::UnitState;
+use problem::{Code, Problem};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use wasmtime::component::Linker;
+use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
+
+/// One tick: the unit in which CPU time is counted and units give way.
+pub const TICK: Duration = Duration::from_millis(1);
+
+/// Ticks a unit runs on the threads everyone shares; then it moves to those for hogs.
+pub const GIVE_WAY_TICKS: u64 = 2;
+
+/// The ticker sleeps after this many ticks without a running call.
+const IDLE_TICKS: u32 = 100;
+
+/// Stack of one unit. Deeper recursion is [`Code::StackExceeded`].
+const STACK_BYTES: usize = 512 << 10;
+
+/// Core instances, memories and tables of one component. Python components have well over a hundred core instances.
+const CORE_INSTANCES_MAX: u32 = 400;
+const MEMORIES_MAX: u32 = 8;
+const TABLES_MAX: u32 = 200;
+
+/// Bytes of a memory slot kept in RAM between units and wiped by copying instead of by unmapping: page faults are dearer
+/// than copies up to about here.
+const KEEP_BYTES: usize = 1 << 20;
+
+/// Idle slots that keep pages in RAM.
+const KEEP_SLOTS: u32 = 16;
+
+/// Address space tried for each memory, largest first. With 4 GiB no bounds checks are needed; a small board whose
+/// kernel gives 39 bits of address space takes less and checks each access.
+const RESERVATIONS: [u64; 4] = [4 << 30, 1 << 30, 256 << 20, 64 << 20];
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Units at once, those kept for reuse included.
+    pub units_max: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { units_max: 1_000 }
+    }
+}
+
+pub struct Engine {
+    pub wasmtime: wasmtime::Engine,
+    pub linker: Linker<UnitState>,
+    pub fingerprint: String,
+    pub client: host::http::Client,
+    /// Taken only when the engine is dropped.
+    threads: Option<Threads>,
+    ticker: Arc<Ticker>,
+}
+
+impl Engine {
+    pub fn new(config: Config) -> Result<Self, Problem> {
+        Self::with(open(&config)?)
+    }
+
+    /// An engine whose code a debugger can step through. It counts no time: a unit may stand still.
+    pub fn for_debugging() -> Result<Self, Problem> {
+        let mut settings = wasmtime::Config::new();
+        settings
+            .debug_info(true)
+            .cranelift_opt_level(wasmtime::OptLevel::None)
+            .wasm_backtrace_details(WasmBacktraceDetails::Enable);
+        let engine = wasmtime::Engine::new(&settings);
+        Self::with(engine.map_err(|error| Problem::new(Code::Internal, format!("starting the engine: {error:#}")))?)
+    }
+
+    fn with(wasmtime: wasmtime::Engine) -> Result<Self, Problem> {
+        let mut hasher = DefaultHasher::new();
+        wasmtime.precompile_compatibility_hash().hash(&mut hasher);
+        let linker = host::linker(&wasmtime)
+            .map_err(|error| Problem::new(Code::Internal, format!("linking the host functions: {error:#}")))?;
+        let threads = Some(Threads { hogs: hog_threads()?, starved: starved_thread()? });
+        let ticker = Ticker::start(wasmtime.clone());
+        let fingerprint = format!("{:016x}", hasher.finish());
+        Ok(Self { wasmtime, linker, fingerprint, client: host::http::client(), threads, ticker })
+    }
+
+    /// Where units go that have used up their ticks.
+    pub fn hogs(&self) -> &tokio::runtime::Handle {
+        self.threads().hogs.handle()
+    }
+
+    /// Where they go for a turn when the rest of the machine leaves them nothing.
+    pub fn starved(&self) -> &tokio::runtime::Handle {
+        self.threads().starved.handle()
+    }
+
+    fn threads(&self) -> &Threads {
+        self.threads.as_ref().expect("there while the engine is")
+    }
+
+    /// To be called when a unit starts running: the ticker ticks until as many calls have ended.
+    pub fn call_begins(&self) {
+        self.ticker.call_begins();
+    }
+
+    pub fn call_ends(&self) {
+        self.ticker.call_ends();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if let Some(Threads { hogs, starved }) = self.threads.take() {
+            hogs.shutdown_background();
+            starved.shutdown_background();
+        }
+    }
+}
+
+/// Opens the engine with the largest reservation this machine takes.
+fn open(config: &Config) -> Result<wasmtime::Engine, Problem> {
+    let mut last = None;
+    for reservation_bytes in RESERVATIONS {
+        match wasmtime::Engine::new(&settings(config, reservation_bytes)) {
+            Ok(engine) => {
+                if last.is_some() {
+                    tracing::info!(reservation_bytes, "little address space: memory accesses are bounds-checked");
+                }
+                return Ok(engine);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    let error = last.expect("at least one reservation is tried");
+    Err(Problem::new(Code::Internal, format!("no address space for {} units: {error:#}", config.units_max))
+        .with_hint("lower --units-max"))
+}
+
+fn settings(config: &Config, reservation_bytes: u64) -> wasmtime::Config {
+    let units = config.units_max;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(units)
+        .total_core_instances(units.saturating_mul(CORE_INSTANCES_MAX))
+        .total_memories(units + units / 4)
+        .total_tables(units.saturating_mul(4))
+        .total_stacks(units)
+        .max_core_instances_per_component(CORE_INSTANCES_MAX)
+        .max_memories_per_component(MEMORIES_MAX)
+        .max_tables_per_component(TABLES_MAX)
+        .max_component_instance_size(4 << 20)
+        .max_core_instance_size(4 << 20)
+        .max_memory_size(usize::try_from(reservation_bytes).unwrap_or(usize::MAX))
+        .table_elements(100_000)
+        .linear_memory_keep_resident(KEEP_BYTES)
+        .table_keep_resident(64 << 10)
+        .max_unused_warm_slots(KEEP_SLOTS)
+        .pagemap_scan(Enabled::Auto);
+    let mut wasmtime = wasmtime::Config::new();
+    wasmtime
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
+        .memory_reservation(reservation_bytes)
+        .memory_init_cow(true)
+        .epoch_interruption(true)
+        .max_wasm_stack(STACK_BYTES)
+        .async_stack_size(STACK_BYTES + (256 << 10))
+        .wasm_backtrace_details(WasmBacktraceDetails::Enable)
+        .coredump_on_trap(true);
+    wasmtime
+}
+
+/// Threads for units that run long.
+struct Threads {
+    hogs: tokio::runtime::Runtime,
+    starved: tokio::runtime::Runtime,
+}
+
+/// One thread of normal priority: however many units starve, they compete with the rest for one core's share.
+fn starved_thread() -> Result<tokio::runtime::Runtime, Problem> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("lighter-starved")
+        .enable_all()
+        .build()
+        .map_err(|error| Problem::new(Code::Internal, format!("starting threads: {error}")))
+}
+
+/// As many threads as cores, in the operating system's idle class.
+fn hog_threads() -> Result<tokio::runtime::Runtime, Problem> {
+    use thread_priority::{
+        set_thread_priority_and_policy, thread_native_id, NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
+    };
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(thread::available_parallelism().map_or(1, usize::from))
+        .thread_name("lighter-hog")
+        .enable_all()
+        .on_thread_start(|| {
+            let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+            if let Err(error) = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle) {
+                tracing::warn!(?error, "threads for long-running units keep their normal priority");
+            }
+        })
+        .build()
+        .map_err(|error| Problem::new(Code::Internal, format!("starting threads: {error}")))
+}
+
+/// Advances the epoch every tick while calls run, and sleeps while none do.
+struct Ticker {
+    thread: thread::Thread,
+    asleep: Arc<AtomicBool>,
+    /// Calls that run now.
+    running: Arc<AtomicUsize>,
+}
+
+impl Ticker {
+    fn start(engine: wasmtime::Engine) -> Arc<Self> {
+        let asleep = Arc::new(AtomicBool::new(false));
+        let running = Arc::new(AtomicUsize::new(0));
+        let engine = engine.weak();
+        let (is_asleep, are_running) = (asleep.clone(), running.clone());
+        let handle = thread::Builder::new()
+            .name("lighter-ticker".into())
+            .spawn(move || {
+                let mut idle_ticks = 0;
+                while let Some(engine) = engine.upgrade() {
+                    engine.increment_epoch();
+                    drop(engine);
+                    thread::sleep(TICK);
+                    idle_ticks = if are_running.load(SeqCst) > 0 { 0 } else { idle_ticks + 1 };
+                    if idle_ticks > IDLE_TICKS {
+                        is_asleep.store(true, SeqCst);
+                        // A call that began in between has counted itself before it looked at `asleep`.
+                        if are_running.load(SeqCst) == 0 {
+                            thread::park();
+                        }
+                        is_asleep.store(false, SeqCst);
+                        idle_ticks = 0;
+                    }
+                }
+            })
+            .expect("the first threads of the process can be started");
+        Arc::new(Self { thread: handle.thread().clone(), asleep, running })
+    }
+
+    fn call_begins(&self) {
+        self.running.fetch_add(1, SeqCst);
+        if self.asleep.load(SeqCst) {
+            self.thread.unpark();
+        }
+    }
+
+    fn call_ends(&self) {
+        self.running.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.thread.unpark();
+    }
+}

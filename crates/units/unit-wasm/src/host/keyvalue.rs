@@ -1,0 +1,157 @@
+//! `wasi:keyvalue`: each operation is a transaction of its own, durable before the reply's head is sent.
+
+use crate::bindings::wasi::keyvalue::{atomics, batch, store};
+use crate::host::store::denied;
+use crate::unit_state::UnitState;
+use state::{CommitError, StoreError, Transaction};
+use store::Error;
+use wasmtime::component::Resource;
+
+/// Tries of one operation that conflicts with others.
+const TRIES_MAX: u32 = 100;
+
+/// Keys of one page of `list-keys`.
+const PAGE_KEYS: u32 = 1_000;
+
+/// Keys of one batch.
+const BATCH_KEYS_MAX: usize = 1_000;
+
+/// An open bucket.
+pub struct Bucket {
+    name: String,
+    /// Where each page handed out ended; a cursor is an index into it.
+    pages: Vec<String>,
+}
+
+type Outcome<T> = wasmtime::Result<Result<T, Error>>;
+
+impl UnitState {
+    fn bucket(&self, bucket: &Resource<Bucket>) -> wasmtime::Result<String> {
+        Ok(self.table.get(bucket)?.name.clone())
+    }
+
+    /// Runs `operate` in a transaction of its own, again after a conflict.
+    fn operate<T>(&self, operate: impl Fn(&mut Transaction) -> Result<T, StoreError>) -> Result<T, Error> {
+        for _ in 0..TRIES_MAX {
+            let mut transaction = self.deployed.state.begin();
+            let value = operate(&mut transaction).map_err(|error| Error::Other(error.to_string()))?;
+            match transaction.commit() {
+                Ok(ticket) => {
+                    self.meter.wrote(ticket);
+                    return Ok(value);
+                }
+                Err(CommitError::Conflict) => {}
+                Err(CommitError::Unavailable(problem)) => return Err(Error::Other(problem.detail.into_owned())),
+            }
+        }
+        Err(Error::Other(format!("gave up after {TRIES_MAX} conflicts with other units")))
+    }
+}
+
+impl store::Host for UnitState {
+    fn open(&mut self, identifier: String) -> Outcome<Resource<Bucket>> {
+        // The proposal calls the empty name the default bucket: here the first one granted.
+        let name = match identifier.is_empty() {
+            true => self.deployed.function.grants.stores.first().cloned().unwrap_or_default(),
+            false => identifier,
+        };
+        if !self.is_granted(&name) {
+            self.output.note(unit::Level::Warn, &denied(&name));
+            return Ok(Err(Error::AccessDenied));
+        }
+        Ok(Ok(self.table.push(Bucket { name, pages: Vec::new() })?))
+    }
+}
+
+impl store::HostBucket for UnitState {
+    fn get(&mut self, bucket: Resource<Bucket>, key: String) -> Outcome<Option<Vec<u8>>> {
+        let name = self.bucket(&bucket)?;
+        Ok(self.operate(|transaction| transaction.get(&name, &key)))
+    }
+
+    fn set(&mut self, bucket: Resource<Bucket>, key: String, value: Vec<u8>) -> Outcome<()> {
+        let name = self.bucket(&bucket)?;
+        Ok(self.operate(|transaction| transaction.set(&name, &key, value.clone())))
+    }
+
+    fn delete(&mut self, bucket: Resource<Bucket>, key: String) -> Outcome<()> {
+        let name = self.bucket(&bucket)?;
+        Ok(self.operate(|transaction| transaction.delete(&name, &key)))
+    }
+
+    fn exists(&mut self, bucket: Resource<Bucket>, key: String) -> Outcome<bool> {
+        let name = self.bucket(&bucket)?;
+        Ok(self.operate(|transaction| Ok(transaction.get(&name, &key)?.is_some())))
+    }
+
+    fn list_keys(&mut self, bucket: Resource<Bucket>, cursor: Option<u64>) -> Outcome<store::KeyResponse> {
+        let open = self.table.get(&bucket)?;
+        let name = open.name.clone();
+        let after = match cursor {
+            None => None,
+            Some(cursor) => match usize::try_from(cursor).ok().and_then(|index| open.pages.get(index)) {
+                Some(after) => Some(after.clone()),
+                None => return Ok(Err(Error::Other(format!("there is no cursor {cursor} of this bucket")))),
+            },
+        };
+        let page = match self.operate(|transaction| transaction.list(&name, "", after.as_deref(), PAGE_KEYS)) {
+            Ok(page) => page,
+            Err(error) => return Ok(Err(error)),
+        };
+        let keys = page.entries.into_iter().map(|entry| entry.key).collect();
+        let pages = &mut self.table.get_mut(&bucket)?.pages;
+        let cursor = page.next.map(|next| {
+            pages.push(next);
+            pages.len() as u64 - 1
+        });
+        Ok(Ok(store::KeyResponse { keys, cursor }))
+    }
+
+    fn drop(&mut self, bucket: Resource<Bucket>) -> wasmtime::Result<()> {
+        self.table.delete(bucket)?;
+        Ok(())
+    }
+}
+
+impl atomics::Host for UnitState {
+    fn increment(&mut self, bucket: Resource<Bucket>, key: String, delta: u64) -> Outcome<u64> {
+        let name = self.bucket(&bucket)?;
+        let Ok(delta) = i64::try_from(delta) else {
+            return Ok(Err(Error::Other(format!("increment by {delta}: the limit is {}", i64::MAX))));
+        };
+        let sum = self.operate(|transaction| transaction.increment(&name, &key, delta));
+        Ok(sum.and_then(|sum| u64::try_from(sum).map_err(|_| Error::Other(format!("the sum {sum} is negative")))))
+    }
+}
+
+impl batch::Host for UnitState {
+    fn get_many(&mut self, bucket: Resource<Bucket>, keys: Vec<String>) -> Outcome<Vec<Option<(String, Vec<u8>)>>> {
+        let name = self.bucket(&bucket)?;
+        Ok(bounded(keys.len()).and_then(|()| {
+            self.operate(|transaction| {
+                keys.iter().map(|key| Ok(transaction.get(&name, key)?.map(|value| (key.clone(), value)))).collect()
+            })
+        }))
+    }
+
+    fn set_many(&mut self, bucket: Resource<Bucket>, entries: Vec<(String, Vec<u8>)>) -> Outcome<()> {
+        let name = self.bucket(&bucket)?;
+        Ok(bounded(entries.len()).and_then(|()| {
+            self.operate(|transaction| entries.iter().try_for_each(|(key, value)| transaction.set(&name, key, value.clone())))
+        }))
+    }
+
+    fn delete_many(&mut self, bucket: Resource<Bucket>, keys: Vec<String>) -> Outcome<()> {
+        let name = self.bucket(&bucket)?;
+        Ok(bounded(keys.len()).and_then(|()| {
+            self.operate(|transaction| keys.iter().try_for_each(|key| transaction.delete(&name, key)))
+        }))
+    }
+}
+
+fn bounded(keys: usize) -> Result<(), Error> {
+    if keys > BATCH_KEYS_MAX {
+        return Err(Error::Other(format!("a batch of {keys} keys: the limit is {BATCH_KEYS_MAX}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! What a unit can reach. Each file is one interface; each asks the function's grants before it does anything.
+
+pub mod http;
+pub mod keyvalue;
+mod plain;
+mod store;
+pub mod wasi;
+
+use crate::bindings::{lighter, wasi as proposals};
+use crate::unit_state::UnitState;
+use wasmtime::component::{HasSelf, Linker};
+
+/// Every interface a component may import, with the version offered.
+pub const OFFERED: &[(&str, &str)] = &[
+    ("lighter:unit/types", "0.1.0"),
+    ("lighter:unit/store", "0.1.0"),
+    ("lighter:unit/log", "0.1.0"),
+    ("lighter:unit/clock", "0.1.0"),
+    ("lighter:unit/random", "0.1.0"),
+    ("lighter:unit/config", "0.1.0"),
+    ("lighter:unit/http", "0.1.0"),
+    ("wasi:http/types", "0.2.12"),
+    ("wasi:http/outgoing-handler", "0.2.12"),
+    ("wasi:keyvalue/store", "0.2.0-draft"),
+    ("wasi:keyvalue/atomics", "0.2.0-draft"),
+    ("wasi:keyvalue/batch", "0.2.0-draft"),
+    ("wasi:config/store", "0.2.0-rc.1"),
+    ("wasi:logging/logging", "0.1.0-draft"),
+    ("wasi:io/error", "0.2.12"),
+    ("wasi:io/poll", "0.2.12"),
+    ("wasi:io/streams", "0.2.12"),
+    ("wasi:clocks/wall-clock", "0.2.12"),
+    ("wasi:clocks/monotonic-clock", "0.2.12"),
+    ("wasi:random/random", "0.2.12"),
+    ("wasi:random/insecure", "0.2.12"),
+    ("wasi:random/insecure-seed", "0.2.12"),
+    ("wasi:cli/environment", "0.2.12"),
+    ("wasi:cli/exit", "0.2.12"),
+    ("wasi:cli/stdin", "0.2.12"),
+    ("wasi:cli/stdout", "0.2.12"),
+    ("wasi:cli/stderr", "0.2.12"),
+    ("wasi:cli/terminal-input", "0.2.12"),
+    ("wasi:cli/terminal-output", "0.2.12"),
+    ("wasi:cli/terminal-stdin", "0.2.12"),
+    ("wasi:cli/terminal-stdout", "0.2.12"),
+    ("wasi:cli/terminal-stderr", "0.2.12"),
+    ("wasi:filesystem/types", "0.2.12"),
+    ("wasi:filesystem/preopens", "0.2.12"),
+    ("wasi:sockets/network", "0.2.12"),
+    ("wasi:sockets/instance-network", "0.2.12"),
+    ("wasi:sockets/ip-name-lookup", "0.2.12"),
+    ("wasi:sockets/tcp", "0.2.12"),
+    ("wasi:sockets/tcp-create-socket", "0.2.12"),
+    ("wasi:sockets/udp", "0.2.12"),
+    ("wasi:sockets/udp-create-socket", "0.2.12"),
+];
+
+/// Bytes one host call may make the host allocate at once.
+pub const HOST_BYTES_MAX: usize = 8 << 20;
+
+/// The import table of every component.
+pub fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<UnitState>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    type Own = HasSelf<UnitState>;
+    lighter::unit::types::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    lighter::unit::store::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    lighter::unit::log::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    lighter::unit::clock::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    lighter::unit::random::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    lighter::unit::config::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    lighter::unit::http::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    proposals::keyvalue::store::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    proposals::keyvalue::atomics::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    proposals::keyvalue::batch::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    proposals::config::store::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    proposals::logging::logging::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    Ok(linker)
+}

@@ -1,0 +1,111 @@
+//! What a call has used, shared between the unit (which may be deep in wasm code) and the future that polls it.
+
+use parking_lot::Mutex;
+use problem::Code;
+use rustix::time::{clock_gettime, ClockId};
+use state::Ticket;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+pub struct Meter {
+    /// When the unit was asked to start.
+    pub began: Instant,
+    /// When the call's wall time ends.
+    pub deadline: Instant,
+    /// Nanoseconds of CPU before the current poll.
+    cpu_ns: AtomicU64,
+    /// The clock when the current poll began.
+    poll_began_ns: AtomicU64,
+    /// Nanoseconds the start took; 0 until there is a unit.
+    start_ns: AtomicU64,
+    /// Ran into a tick on the threads everyone shares: is to move to the threads for hogs.
+    pub hog: AtomicBool,
+    /// Runs on the threads for hogs, where other threads may take the core: its clock is the thread's CPU time.
+    moved: AtomicBool,
+    pub memory_bytes: AtomicU64,
+    /// The limit that was hit, as its code; 0 for none.
+    exceeded: AtomicU64,
+    /// The last write this call made outside a transaction of its own; the reply waits until it is durable.
+    written: Mutex<Option<Ticket>>,
+}
+
+impl Meter {
+    pub fn new(deadline: Instant) -> Self {
+        Self {
+            began: Instant::now(),
+            deadline,
+            cpu_ns: AtomicU64::new(0),
+            poll_began_ns: AtomicU64::new(0),
+            start_ns: AtomicU64::new(0),
+            hog: AtomicBool::new(false),
+            moved: AtomicBool::new(false),
+            memory_bytes: AtomicU64::new(0),
+            exceeded: AtomicU64::new(0),
+            written: Mutex::new(None),
+        }
+    }
+
+    pub fn poll_begins(&self) {
+        self.poll_began_ns.store(self.clock_ns(), Relaxed);
+    }
+
+    pub fn poll_ends(&self) {
+        self.cpu_ns.fetch_add(self.this_poll_ns(), Relaxed);
+        self.poll_began_ns.store(0, Relaxed);
+    }
+
+    /// From now on polls happen on a thread that others may take the core from.
+    pub fn moves(&self) {
+        self.moved.store(true, Relaxed);
+    }
+
+    pub fn has_moved(&self) -> bool {
+        self.moved.load(Relaxed)
+    }
+
+    /// CPU time used so far.
+    pub fn cpu(&self) -> Duration {
+        let running = if self.poll_began_ns.load(Relaxed) == 0 { 0 } else { self.this_poll_ns() };
+        Duration::from_nanos(self.cpu_ns.load(Relaxed) + running)
+    }
+
+    fn this_poll_ns(&self) -> u64 {
+        self.clock_ns().saturating_sub(self.poll_began_ns.load(Relaxed))
+    }
+
+    /// On the shared threads a poll lasts a tick or two, and wall time (cheap to read) stands for CPU time.
+    fn clock_ns(&self) -> u64 {
+        if self.has_moved() {
+            let now = clock_gettime(ClockId::ThreadCPUTime);
+            now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+        } else {
+            u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
+        }
+    }
+
+    pub fn started(&self) {
+        self.start_ns.store(self.began.elapsed().as_nanos() as u64, Relaxed);
+    }
+
+    /// How long the start took; none while there is no unit yet.
+    pub fn start(&self) -> Option<Duration> {
+        Some(self.start_ns.load(Relaxed)).filter(|ns| *ns > 0).map(Duration::from_nanos)
+    }
+
+    pub fn exceed(&self, code: Code) {
+        self.exceeded.store(code as u64, Relaxed);
+    }
+
+    pub fn exceeded(&self) -> Option<Code> {
+        let number = self.exceeded.load(Relaxed);
+        Code::ALL.iter().copied().find(|code| *code as u64 == number)
+    }
+
+    pub fn wrote(&self, ticket: Ticket) {
+        *self.written.lock() = Some(ticket);
+    }
+
+    pub fn take_written(&self) -> Option<Ticket> {
+        self.written.lock().take()
+    }
+}

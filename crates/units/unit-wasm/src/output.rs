@@ -1,0 +1,168 @@
+//! What one unit says, cut into lines and bounded, on its way to the function's log.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use unit::{Level, LogLine, LogSink, Stream};
+
+pub struct Output {
+    sink: Arc<dyn LogSink>,
+    unit: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    request_id: Arc<str>,
+    left_bytes: u64,
+    dropped_bytes: u64,
+    /// Begun lines of stdout and stderr.
+    begun: [Vec<u8>; 2],
+}
+
+impl Output {
+    pub fn new(sink: Arc<dyn LogSink>, unit: u64, request_id: Arc<str>, bytes_max: u64) -> Self {
+        let state = State { request_id, left_bytes: bytes_max, dropped_bytes: 0, begun: Default::default() };
+        Self { sink, unit, state: Mutex::new(state) }
+    }
+
+    pub fn request_id(&self) -> Arc<str> {
+        self.state.lock().request_id.clone()
+    }
+
+    pub fn next_call(&self, request_id: Arc<str>, bytes_max: u64) {
+        let mut state = self.state.lock();
+        state.request_id = request_id;
+        state.left_bytes = bytes_max;
+    }
+
+    /// Lines from the function. Longer ones are cut, those over the limit dropped and counted.
+    pub fn write(&self, level: Level, stream: Stream, text: &str) {
+        let mut state = self.state.lock();
+        for line in text.lines() {
+            self.emit(&mut state, level, stream, line);
+        }
+    }
+
+    /// Bytes from stdout or stderr; what follows the last line end waits for its own.
+    pub fn write_bytes(&self, stream: Stream, bytes: &[u8]) {
+        let mut state = self.state.lock();
+        let index = usize::from(stream == Stream::Stderr);
+        let mut begun = std::mem::take(&mut state.begun[index]);
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            begun.extend_from_slice(part);
+            if begun.ends_with(b"\n") || begun.len() >= LogLine::BYTES_MAX {
+                self.emit_bytes(&mut state, stream, &begun);
+                begun.clear();
+            }
+        }
+        state.begun[index] = begun;
+    }
+
+    /// To be called when a call ends: writes begun lines and says how much was dropped.
+    pub fn end_call(&self) {
+        let mut state = self.state.lock();
+        for (index, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
+            let begun = std::mem::take(&mut state.begun[index]);
+            if !begun.is_empty() {
+                self.emit_bytes(&mut state, stream, &begun);
+            }
+        }
+        let dropped_bytes = std::mem::take(&mut state.dropped_bytes);
+        if dropped_bytes > 0 {
+            let message = format!("{dropped_bytes} bytes of log output dropped: over limits.log_bytes");
+            self.to_sink(&state, Level::Warn, Stream::Node, &message);
+        }
+    }
+
+    /// A line from the node about the unit, outside the function's limit.
+    pub fn note(&self, level: Level, message: &str) {
+        let state = self.state.lock();
+        for line in message.lines() {
+            self.to_sink(&state, level, Stream::Node, line);
+        }
+    }
+
+    fn emit_bytes(&self, state: &mut State, stream: Stream, bytes: &[u8]) {
+        let level = if stream == Stream::Stderr { Level::Warn } else { Level::Info };
+        self.emit(state, level, stream, String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r']));
+    }
+
+    fn emit(&self, state: &mut State, level: Level, stream: Stream, line: &str) {
+        let bytes = line.len() as u64;
+        if bytes >= state.left_bytes {
+            state.left_bytes = 0;
+            state.dropped_bytes += bytes;
+            return;
+        }
+        // A line costs at least one byte, so that a flood of empty lines ends too.
+        state.left_bytes -= bytes.max(1);
+        self.to_sink(state, level, stream, line);
+    }
+
+    fn to_sink(&self, state: &State, level: Level, stream: Stream, message: &str) {
+        let message = cut(message, LogLine::BYTES_MAX);
+        self.sink.write(LogLine { unit: self.unit, request_id: &state.request_id, level, stream, message });
+    }
+}
+
+/// The longest start of `text` that has at most `bytes_max` bytes and whole characters.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Lines(Mutex<Vec<String>>);
+
+    impl LogSink for Lines {
+        fn write(&self, line: LogLine<'_>) {
+            self.0.lock().push(format!("{} {} {}", line.stream.as_str(), line.level.as_str(), line.message));
+        }
+    }
+
+    fn lines(bytes_max: u64, say: impl Fn(&Output)) -> Vec<String> {
+        let sink = Arc::new(Lines::default());
+        let output = Output::new(sink.clone(), 7, "r1".into(), bytes_max);
+        say(&output);
+        output.end_call();
+        sink.0.lock().clone()
+    }
+
+    #[test]
+    fn bytes_become_lines_across_writes() {
+        let got = lines(100, |output| {
+            output.write_bytes(Stream::Stdout, b"one\ntw");
+            output.write_bytes(Stream::Stderr, b"oops");
+            output.write_bytes(Stream::Stdout, b"o\r\nthree");
+        });
+        assert_eq!(got, ["stdout info one", "stdout info two", "stdout info three", "stderr warn oops"]);
+    }
+
+    #[test]
+    fn a_flood_is_dropped_and_said() {
+        let got = lines(10, |output| {
+            for _ in 0..5 {
+                output.write(Level::Info, Stream::Log, "sixsix");
+            }
+        });
+        assert_eq!(got, ["log info sixsix", "node warn 24 bytes of log output dropped: over limits.log_bytes"]);
+    }
+
+    #[test]
+    fn a_flood_of_empty_lines_ends() {
+        assert!(lines(10, |output| output.write_bytes(Stream::Stdout, &[b'\n'; 1_000])).len() < 12);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_between_characters() {
+        assert_eq!(cut("aé", 2), "a");
+        let got = lines(1 << 20, |output| output.write(Level::Info, Stream::Log, &"é".repeat(LogLine::BYTES_MAX)));
+        assert_eq!(got[0].len(), "log info ".len() + LogLine::BYTES_MAX);
+    }
+}

@@ -1,0 +1,166 @@
+//! One call's work as a future: metered, moved to the threads for hogs when it runs long, ended at its deadline.
+
+use crate::engine::Engine;
+use crate::meter::Meter;
+use problem::{Code, Problem};
+use std::future::{poll_fn, Future};
+use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+use tokio::time::Sleep;
+
+type Work<T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send>>;
+
+/// Dropping it stops the unit, at its next tick at the latest.
+pub struct Run<T> {
+    engine: Arc<Engine>,
+    meter: Arc<Meter>,
+    place: Place<T>,
+    /// Set up only for work that has to wait at all.
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+enum Place<T> {
+    /// On the threads everyone shares.
+    Here(Work<T>),
+    /// On the threads for hogs, or for starved ones.
+    Moved(JoinHandle<Step<T>>),
+    Done,
+}
+
+/// How a stay on other threads ended.
+enum Step<T> {
+    Ended(Result<T, Problem>),
+    /// To go on at the other of the two.
+    Moves { work: Work<T>, to: Threads },
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Threads {
+    Hogs,
+    Starved,
+}
+
+/// A unit is starved when it got less than this share of the core in this much time of wanting it.
+const STARVED_SHARE: u32 = 5;
+const STARVED_AFTER: Duration = Duration::from_millis(50);
+
+/// CPU time a starved unit gets at normal priority before it goes back.
+const STARVED_GETS: Duration = Duration::from_millis(20);
+
+impl<T: Send + 'static> Run<T> {
+    pub fn new(engine: Arc<Engine>, meter: Arc<Meter>, work: impl Future<Output = Result<T, Problem>> + Send + 'static) -> Self {
+        engine.call_begins();
+        Self { engine, meter, place: Place::Here(Box::pin(work)), alarm: None }
+    }
+
+    fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Problem>> {
+        if let Place::Here(work) = &mut self.place {
+            let polled = metered(&self.meter, || work.as_mut().poll(cx));
+            if polled.is_ready() || !self.meter.hog.load(Relaxed) {
+                return polled;
+            }
+            let Place::Here(work) = std::mem::replace(&mut self.place, Place::Done) else { unreachable!() };
+            self.meter.moves();
+            self.go(work, Threads::Hogs);
+        }
+        loop {
+            let Place::Moved(handle) = &mut self.place else { unreachable!("a run is not polled after its end") };
+            match std::task::ready!(Pin::new(handle).poll(cx)) {
+                Ok(Step::Ended(result)) => return Poll::Ready(result),
+                Ok(Step::Moves { work, to }) => self.go(work, to),
+                Err(error) => {
+                    let detail = format!("the thread that ran the unit failed: {error}");
+                    return Poll::Ready(Err(Problem::new(Code::Internal, detail)));
+                }
+            }
+        }
+    }
+
+    fn go(&mut self, work: Work<T>, to: Threads) {
+        let runtime = match to {
+            Threads::Hogs => self.engine.hogs(),
+            Threads::Starved => self.engine.starved(),
+        };
+        self.place = Place::Moved(runtime.spawn(stay(work, self.meter.clone(), to)));
+    }
+
+    fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let deadline = self.meter.deadline;
+        if Instant::now() >= deadline {
+            return Poll::Ready(());
+        }
+        self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline.into()))).as_mut().poll(cx)
+    }
+
+    fn stop(&mut self) {
+        if let Place::Moved(handle) = std::mem::replace(&mut self.place, Place::Done) {
+            handle.abort();
+        }
+    }
+}
+
+/// Runs the work on threads of one sort until it ends or should go to the other.
+///
+/// The idle class gets a core only when nothing else wants it. On a machine that is busy with other things that would be
+/// never, so a unit that starves has a turn at normal priority, on the one thread there is for such.
+async fn stay<T>(work: Work<T>, meter: Arc<Meter>, threads: Threads) -> Step<T> {
+    let mut work = Some(work);
+    let (mut wanted, cpu_before) = (Duration::ZERO, meter.cpu());
+    poll_fn(move |cx| {
+        let began = Instant::now();
+        let polled = metered(&meter, || work.as_mut().expect("polled until it is ready").as_mut().poll(cx));
+        if let Poll::Ready(result) = polled {
+            return Poll::Ready(Step::Ended(result));
+        }
+        wanted += began.elapsed();
+        let got = meter.cpu().saturating_sub(cpu_before);
+        let to = match threads {
+            Threads::Hogs if wanted > STARVED_AFTER && got * STARVED_SHARE < wanted => Threads::Starved,
+            Threads::Starved if got > STARVED_GETS => Threads::Hogs,
+            _ => return Poll::Pending,
+        };
+        Poll::Ready(Step::Moves { work: work.take().expect("just polled"), to })
+    })
+    .await
+}
+
+fn metered<T>(meter: &Meter, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+    meter.poll_begins();
+    let polled = poll();
+    meter.poll_ends();
+    polled
+}
+
+impl<T: Send + 'static> Future for Run<T> {
+    type Output = Result<T, Problem>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = match self.poll_work(cx) {
+            Poll::Ready(result) => result,
+            Poll::Pending => match self.poll_alarm(cx) {
+                Poll::Ready(()) => Err(time_exceeded(&self.meter)),
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        self.stop();
+        Poll::Ready(result)
+    }
+}
+
+impl<T> Drop for Run<T> {
+    fn drop(&mut self) {
+        self.engine.call_ends();
+        if let Place::Moved(handle) = &self.place {
+            handle.abort();
+        }
+    }
+}
+
+pub fn time_exceeded(meter: &Meter) -> Problem {
+    let limit = meter.deadline.saturating_duration_since(meter.began);
+    Problem::new(Code::TimeExceeded, format!("the call had not ended after {} ms", limit.as_millis()))
+}

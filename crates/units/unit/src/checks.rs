@@ -1,0 +1,300 @@
+//! What every kind of unit must pass. A kind's tests call [`run`] once for each of [`ALL`].
+//!
+//! The images are the same functions in every kind's own form: `hello`, `counter` and `attack` of `guests/`.
+
+use crate::{Artefact, Call, Content, Contract, Deployed, Ended, LogLine, LogSink, Prepared, Reply, UnitKind, Watch, Work};
+use event::Event;
+use manifest::{Function, Name};
+use problem::{Code, Problem};
+use state::{Options, State};
+use std::fs::File;
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The images of one kind.
+pub struct Images<'a> {
+    /// Replies `hello, NAME`.
+    pub hello: &'a [u8],
+    /// Counts in the bucket `counters`.
+    pub counter: &'a [u8],
+    /// Misbehaves as its data says.
+    pub attack: &'a [u8],
+}
+
+type Running<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+type Check = for<'a> fn(&'a Stage<'a>) -> Running<'a>;
+
+/// The claims, by name.
+pub const ALL: &[(&str, Check)] = &[
+    ("an_event_is_answered", |stage| Box::pin(an_event_is_answered(stage))),
+    ("every_call_has_fresh_memory", |stage| Box::pin(every_call_has_fresh_memory(stage))),
+    ("a_unit_is_used_again_only_as_often_as_allowed", |stage| Box::pin(a_unit_is_used_again_only_as_often_as_allowed(stage))),
+    ("an_endless_loop_ends_at_its_cpu_limit", |stage| Box::pin(an_endless_loop_ends_at_its_cpu_limit(stage))),
+    ("an_endless_loop_ends_at_its_time_limit", |stage| Box::pin(an_endless_loop_ends_at_its_time_limit(stage))),
+    ("a_loop_of_host_calls_ends_too", |stage| Box::pin(a_loop_of_host_calls_ends_too(stage))),
+    ("memory_and_stack_are_bounded", |stage| Box::pin(memory_and_stack_are_bounded(stage))),
+    ("a_crash_is_a_problem_with_a_backtrace", |stage| Box::pin(a_crash_is_a_problem_with_a_backtrace(stage))),
+    ("a_log_flood_is_cut_and_said", |stage| Box::pin(a_log_flood_is_cut_and_said(stage))),
+    ("a_reply_over_the_limit_is_refused", |stage| Box::pin(a_reply_over_the_limit_is_refused(stage))),
+    ("failures_keep_their_meaning", |stage| Box::pin(failures_keep_their_meaning(stage))),
+    ("nothing_is_granted_by_default", |stage| Box::pin(nothing_is_granted_by_default(stage))),
+    ("a_crash_undoes_its_writes", |stage| Box::pin(a_crash_undoes_its_writes(stage))),
+    ("increments_at_once_all_count", |stage| Box::pin(increments_at_once_all_count(stage))),
+    ("a_dropped_call_stops_its_unit", |stage| Box::pin(a_dropped_call_stops_its_unit(stage))),
+    ("an_attacker_does_not_stop_its_neighbour", |stage| Box::pin(an_attacker_does_not_stop_its_neighbour(stage))),
+    ("what_is_no_image_is_refused", |stage| Box::pin(what_is_no_image_is_refused(stage))),
+];
+
+/// Runs every check, each with a data folder of its own below `folder`, and names those that fail by panicking.
+pub async fn run(kind: &dyn UnitKind, images: &Images<'_>, folder: &Path) {
+    for (name, check) in ALL {
+        println!("check {} {name}", kind.isolation().as_str());
+        let stage = Stage::new(kind, images, folder.join(name));
+        check(&stage).await;
+    }
+}
+
+/// Where one check plays: a store, a log, and a way to call.
+pub struct Stage<'a> {
+    kind: &'a dyn UnitKind,
+    images: &'a Images<'a>,
+    folder: std::path::PathBuf,
+    state: State,
+    log: Arc<Lines>,
+}
+
+#[derive(Default)]
+struct Lines(Mutex<Vec<String>>);
+
+impl LogSink for Lines {
+    fn write(&self, line: LogLine<'_>) {
+        self.0.lock().expect("not poisoned").push(line.message.to_owned());
+    }
+}
+
+/// Keeps how the call ended.
+#[derive(Clone, Default)]
+struct Watcher(Arc<Mutex<Option<Ended>>>);
+
+impl Watch for Watcher {
+    fn ended(self: Box<Self>, ended: Ended) {
+        *self.0.lock().expect("not poisoned") = Some(ended);
+    }
+}
+
+impl<'a> Stage<'a> {
+    fn new(kind: &'a dyn UnitKind, images: &'a Images<'a>, folder: std::path::PathBuf) -> Self {
+        std::fs::create_dir_all(&folder).expect("a folder for the check");
+        let state = State::open(&folder.join("state"), Options::default()).expect("a store for the check");
+        Self { kind, images, folder, state, log: Arc::default() }
+    }
+
+    fn prepare(&self, name: &str, image: &[u8], change: impl FnOnce(&mut Function)) -> Arc<dyn Prepared> {
+        let shape = self.kind.check(image).expect("a good image");
+        assert_eq!(shape.contract, Contract::Unit);
+        let path = self.folder.join(name);
+        if !path.exists() {
+            std::fs::write(&path, self.kind.compile(image).expect("it compiles")).expect("room for the artefact");
+        }
+        let mut function = Function::new(name);
+        change(&mut function);
+        let deployed = Deployed {
+            name: Name::try_from(name.to_owned()).expect("a name"),
+            version: 1,
+            function: Arc::new(function),
+            contract: shape.contract,
+            secrets: Arc::default(),
+            state: self.state.clone(),
+            log: self.log.clone(),
+        };
+        let file = File::open(&path).expect("the artefact is there");
+        self.kind.load(Artefact { path, file }, deployed).expect("it loads")
+    }
+
+    fn attack(&self, change: impl FnOnce(&mut Function)) -> Arc<dyn Prepared> {
+        self.prepare("attack", self.images.attack, change)
+    }
+
+    fn log(&self) -> String {
+        self.log.0.lock().expect("not poisoned").join("\n")
+    }
+}
+
+fn call_of(prepared: &Arc<dyn Prepared>, data: &str, watch: Watcher) -> impl Future<Output = Result<Reply, Problem>> + use<> {
+    let event = Event { data: data.into(), attempt: 1, ..Event::default() };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let call = Call { request_id: "check".into(), work: Work::Event(event), deadline, watch: Box::new(watch) };
+    prepared.clone().call(call)
+}
+
+async fn call(prepared: &Arc<dyn Prepared>, data: &str) -> Result<String, Problem> {
+    let watcher = Watcher::default();
+    let result = call_of(prepared, data, watcher.clone()).await;
+    let ended = watcher.0.lock().expect("not poisoned").take().expect("the watch hears of the end");
+    assert_eq!(ended.result.is_ok(), result.is_ok(), "the watch and the caller hear the same");
+    result.map(|reply| match reply.content {
+        Content::Bytes(bytes) => String::from_utf8(bytes).expect("text"),
+        Content::Http(_) => panic!("a lighter:unit function replies with bytes"),
+    })
+}
+
+#[track_caller]
+fn is(result: Result<String, Problem>, code: Code) {
+    match result {
+        Err(problem) => assert_eq!(problem.code, code, "{problem}"),
+        Ok(reply) => panic!("{code} was expected, the reply is {} bytes", reply.len()),
+    }
+}
+
+async fn an_event_is_answered(stage: &Stage<'_>) {
+    let hello = stage.prepare("hello", stage.images.hello, |_| {});
+    let start = hello.clone().try_start().await.expect("it starts");
+    assert!(start > Duration::ZERO);
+    assert_eq!(call(&hello, "world").await.unwrap().trim(), "hello, world");
+    assert!(hello.units().is_empty(), "the unit is gone after its call");
+}
+
+async fn every_call_has_fresh_memory(stage: &Stage<'_>) {
+    let attack = stage.attack(|_| {});
+    for _ in 0..3 {
+        assert_eq!(call(&attack, "remember").await.unwrap(), "1");
+    }
+}
+
+async fn a_unit_is_used_again_only_as_often_as_allowed(stage: &Stage<'_>) {
+    let attack = stage.attack(|function| function.units.reuse_calls = 3);
+    let mut replies = Vec::new();
+    for _ in 0..7 {
+        replies.push(call(&attack, "remember").await.unwrap());
+    }
+    assert_eq!(replies, ["1", "2", "3", "1", "2", "3", "1"]);
+    assert_eq!(attack.units().len(), 1, "the last one waits for its next call");
+    is(call(&attack, "unreachable").await, Code::UnitTrapped);
+    assert_eq!(call(&attack, "remember").await.unwrap(), "1", "a unit that crashed is not used again");
+    attack.sweep(Instant::now(), true);
+    assert!(attack.units().is_empty());
+}
+
+async fn an_endless_loop_ends_at_its_cpu_limit(stage: &Stage<'_>) {
+    let attack = stage.attack(|function| function.limits.cpu_ms = 50);
+    let began = Instant::now();
+    is(call(&attack, "loop").await, Code::CpuExceeded);
+    assert!(began.elapsed() >= Duration::from_millis(50), "not before its time");
+}
+
+async fn an_endless_loop_ends_at_its_time_limit(stage: &Stage<'_>) {
+    let attack = stage.attack(|_| {});
+    let event = Event { data: b"loop".to_vec(), ..Event::default() };
+    let deadline = Instant::now() + Duration::from_millis(80);
+    let watch = Box::new(Watcher::default());
+    let result = attack.call(Call { request_id: "check".into(), work: Work::Event(event), deadline, watch }).await;
+    assert_eq!(result.err().map(|problem| problem.code), Some(Code::TimeExceeded));
+}
+
+async fn a_loop_of_host_calls_ends_too(stage: &Stage<'_>) {
+    let attack = stage.attack(|function| function.limits.cpu_ms = 50);
+    is(call(&attack, "clock-loop").await, Code::CpuExceeded);
+}
+
+async fn memory_and_stack_are_bounded(stage: &Stage<'_>) {
+    let attack = stage.attack(|_| {});
+    is(call(&attack, "memory").await, Code::MemoryExceeded);
+    is(call(&attack, "recurse").await, Code::StackExceeded);
+}
+
+async fn a_crash_is_a_problem_with_a_backtrace(stage: &Stage<'_>) {
+    let attack = stage.attack(|function| function.units.dump = true);
+    assert!(attack.dump().is_none());
+    for word in ["unreachable", "out-of-bounds", "panic", "random-huge"] {
+        is(call(&attack, word).await, Code::UnitTrapped);
+    }
+    assert!(stage.log().contains("read_out_of_bounds"), "the log names the function: {}", stage.log());
+    assert!(stage.log().contains("lib.rs:"), "and the source line: {}", stage.log());
+    assert!(attack.dump().is_some_and(|dump| !dump.is_empty()));
+}
+
+async fn a_log_flood_is_cut_and_said(stage: &Stage<'_>) {
+    let attack = stage.attack(|function| function.limits.log_bytes = 1_000);
+    call(&attack, "log-flood 1000").await.unwrap();
+    let log = stage.log();
+    assert!(log.len() < 2_000, "{} bytes", log.len());
+    assert!(log.contains("bytes of log output dropped"), "{log}");
+}
+
+async fn a_reply_over_the_limit_is_refused(stage: &Stage<'_>) {
+    let attack = stage.attack(|function| function.limits.body_bytes = 1_000);
+    assert_eq!(call(&attack, "big-reply 1000").await.unwrap().len(), 1_000);
+    is(call(&attack, "big-reply 1001").await, Code::ReplyTooLarge);
+}
+
+async fn failures_keep_their_meaning(stage: &Stage<'_>) {
+    let attack = stage.attack(|_| {});
+    is(call(&attack, "invalid").await, Code::UnitInvalid);
+    is(call(&attack, "retry").await, Code::UnitRetry);
+    is(call(&attack, "fatal").await, Code::UnitFatal);
+}
+
+async fn nothing_is_granted_by_default(stage: &Stage<'_>) {
+    let counter = stage.prepare("counter", stage.images.counter, |_| {});
+    let problem = call(&counter, "").await.unwrap_err();
+    assert!(problem.detail.contains("grants.stores"), "{problem}");
+}
+
+async fn a_crash_undoes_its_writes(stage: &Stage<'_>) {
+    let attack = stage.attack(|function| function.grants.stores = vec!["attack".into()]);
+    is(call(&attack, "store-set-then-trap").await, Code::UnitTrapped);
+    assert_eq!(stage.state.begin().get("attack", "key").unwrap(), None);
+    assert_eq!(call(&attack, "store-set").await.unwrap(), "written");
+    assert_eq!(stage.state.begin().get("attack", "key").unwrap(), Some(b"written".to_vec()));
+}
+
+async fn increments_at_once_all_count(stage: &Stage<'_>) {
+    let counter = stage.prepare("counter", stage.images.counter, |function| function.grants.stores = vec!["counters".into()]);
+    let calls = (0..40).map(|_| tokio::spawn(call_of(&counter, "key", Watcher::default())));
+    let mut counted = 0;
+    for call in calls.collect::<Vec<_>>() {
+        counted += u64::from(call.await.expect("it ran").is_ok());
+    }
+    assert_eq!(stage.state.begin().get("counters", "key").unwrap(), Some(counted.to_string().into_bytes()));
+    assert!(counted > 0);
+}
+
+async fn a_dropped_call_stops_its_unit(stage: &Stage<'_>) {
+    let attack = stage.attack(|_| {});
+    let running = tokio::spawn(call_of(&attack, "loop", Watcher::default()));
+    wait_until(|| !attack.units().is_empty()).await;
+    running.abort();
+    wait_until(|| attack.units().is_empty()).await;
+}
+
+async fn an_attacker_does_not_stop_its_neighbour(stage: &Stage<'_>) {
+    let attack = stage.attack(|function| function.limits.cpu_ms = 300);
+    let hello = stage.prepare("hello", stage.images.hello, |_| {});
+    let attackers: Vec<_> = (0..8).map(|_| tokio::spawn(call_of(&attack, "loop", Watcher::default()))).collect();
+    wait_until(|| attack.units().len() == 8).await;
+    for _ in 0..100 {
+        assert_eq!(call(&hello, "world").await.unwrap().trim(), "hello, world");
+    }
+    assert!(!attack.units().is_empty(), "a hundred calls passed the loops by");
+    for attacker in attackers {
+        let result = attacker.await.expect("it ran");
+        assert_eq!(result.err().map(|problem| problem.code), Some(Code::CpuExceeded));
+    }
+}
+
+async fn what_is_no_image_is_refused(stage: &Stage<'_>) {
+    for image in [&b""[..], b"not an image", &stage.images.hello[..stage.images.hello.len() / 2]] {
+        let refused = stage.kind.check(image).is_err() || stage.kind.compile(image).is_err();
+        assert!(refused, "{} bytes", image.len());
+    }
+}
+
+/// Waits for what must come; a check that hangs here has failed.
+async fn wait_until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        tokio::task::yield_now().await;
+    }
+}

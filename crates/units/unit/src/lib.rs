@@ -1,0 +1,184 @@
+//! The plug point of isolation classes: what a kind of unit must do, and the checks every kind must pass.
+//!
+//! ```text
+//!   image ──check──▶ Shape          cheap: is it one of ours, what does it export and import
+//!         ──compile─▶ artefact      dear: once per image and engine, kept by the warehouse
+//!         ──load────▶ Prepared      microseconds to milliseconds: ready to start units
+//!                        └─call───▶ Reply    start a unit, hand it the work, stop it
+//! ```
+//! Rules for all kinds: fresh memory for each call by default; deadline and limits bind even in a loop, a start function
+//! or a host call; output is captured as log lines; a crash is a typed problem; nothing a unit does harms the node or
+//! another unit.
+#![forbid(unsafe_code)]
+
+mod body;
+pub mod checks;
+mod log;
+
+pub use body::{Body, BodyError, LimitedBody};
+pub use log::{Level, LogLine, LogSink, Stream};
+
+use event::Event;
+use futures_util::future::BoxFuture;
+use manifest::{Function, Isolation, Name};
+use problem::Problem;
+use state::State;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A kind of unit. One instance serves the whole node.
+pub trait UnitKind: Send + Sync + 'static {
+    /// The word for it in manifests, metrics and the API.
+    fn isolation(&self) -> Isolation;
+
+    /// What an artefact depends on beside its image: engine version, settings, CPU. Another fingerprint means
+    /// compiling anew.
+    fn fingerprint(&self) -> &str;
+
+    /// Says what the image is, without compiling it. Called at deploy for every image.
+    ///
+    /// # Errors
+    /// The image cannot run here: not of this kind, no known export, an import that is not offered.
+    fn check(&self, image: &[u8]) -> Result<Shape, Problem>;
+
+    /// Makes the artefact. Takes seconds for large images: call it where blocking is allowed.
+    fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem>;
+
+    /// Makes a function ready to start units. May block for the time of a file map.
+    ///
+    /// # Errors
+    /// The artefact does not fit this engine: compile the image anew.
+    fn load(&self, artefact: Artefact, function: Deployed) -> Result<Arc<dyn Prepared>, Problem>;
+}
+
+/// A function ready to start units. Dropping it lets calls that run end, and frees what it held.
+pub trait Prepared: Send + Sync {
+    /// Starts a unit and stops it again; returns how long the start took. Called once at deploy.
+    fn try_start(self: Arc<Self>) -> BoxFuture<'static, Result<Duration, Problem>>;
+
+    /// Starts a unit (or takes one kept for reuse), hands it the work and waits for the reply's head.
+    ///
+    /// `call.watch` hears how it ended: at once for a whole reply, later for a reply that streams. A dropped future, or
+    /// a dropped reply body, stops the unit.
+    ///
+    /// # Errors
+    /// Codes L3xxx for limits, L5xxx for the store, L6xxx for what the unit did.
+    fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>>;
+
+    /// The units that exist now.
+    fn units(&self) -> Vec<UnitStatus>;
+
+    /// The core dump of the last unit that trapped, if the manifest asks for dumps and one did.
+    fn dump(&self) -> Option<Arc<Vec<u8>>>;
+
+    /// Stops units kept for reuse. Called when the function is replaced and now and then to find idle ones.
+    fn sweep(&self, now: Instant, all: bool);
+}
+
+/// The contract a component exports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contract {
+    /// `lighter:unit/handler`: takes [`Work::Event`].
+    Unit,
+    /// `wasi:http/incoming-handler`: takes [`Work::Http`].
+    WasiHttp,
+}
+
+impl Contract {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unit => "lighter:unit",
+            Self::WasiHttp => "wasi:http",
+        }
+    }
+}
+
+/// What an image is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shape {
+    pub contract: Contract,
+    /// Interfaces it imports, with versions.
+    pub imports: Vec<String>,
+}
+
+/// A compiled image, verified by the warehouse.
+pub struct Artefact {
+    pub path: PathBuf,
+    /// Open on exactly the bytes that were verified.
+    pub file: File,
+}
+
+/// A function as a kind sees it.
+#[derive(Clone)]
+pub struct Deployed {
+    pub name: Name,
+    pub version: u32,
+    pub function: Arc<Function>,
+    pub contract: Contract,
+    /// Values of the secrets it is granted.
+    pub secrets: Arc<BTreeMap<String, String>>,
+    pub state: State,
+    pub log: Arc<dyn LogSink>,
+}
+
+/// One call.
+pub struct Call {
+    /// Printable ASCII, at most 64 bytes: stands in logs and replies.
+    pub request_id: Arc<str>,
+    pub work: Work,
+    /// When the call's wall time ends.
+    pub deadline: Instant,
+    pub watch: Box<dyn Watch>,
+}
+
+pub enum Work {
+    Event(Event),
+    Http(http::Request<Body>),
+}
+
+/// Hears how a call ended. Dropped without a word when the caller went away. Holds what the call occupies, such as its
+/// place among the running ones.
+pub trait Watch: Send {
+    fn ended(self: Box<Self>, ended: Ended);
+}
+
+#[derive(Debug)]
+pub struct Ended {
+    pub result: Result<(), Problem>,
+    pub timing: Timing,
+    pub cpu: Duration,
+    /// Linear memory at the end.
+    pub memory_bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Timing {
+    /// From the start of the call to a unit that can take it.
+    pub start: Duration,
+    /// In the unit: until the reply was whole, or until its head was there for a reply that streams.
+    pub run: Duration,
+}
+
+pub struct Reply {
+    pub timing: Timing,
+    pub content: Content,
+}
+
+pub enum Content {
+    /// What a handler returned.
+    Bytes(Vec<u8>),
+    Http(http::Response<Body>),
+}
+
+/// A unit that exists now.
+#[derive(Debug, Clone)]
+pub struct UnitStatus {
+    pub unit: u64,
+    /// The call it serves; none while it waits to be used again.
+    pub request_id: Option<Arc<str>>,
+    pub since: Instant,
+    pub calls: u64,
+}

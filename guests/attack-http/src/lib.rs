@@ -1,0 +1,101 @@
+//! A `wasi:http` function that misbehaves as its path says, to show that a node and its neighbours do not care.
+//!
+//! ```text
+//! /silent           returns without an answer            /error            answers with an error instead of a reply
+//! /loop             never returns, never answers         /early-then-loop  answers, then never returns
+//! /half             promises 1,000 bytes, sends 500      /too-much         promises 10 bytes, sends 1,000
+//! /trap             traps before its answer              /trap-in-body     traps half-way through its body
+//! /set-twice        tries to answer twice                /endless          a body without an end
+//! /sleep            sleeps for an hour in the host       /early-then-sleep answers, then sleeps for an hour
+//! /bad-header       a header no HTTP allows              /bad-status       a status no HTTP allows
+//! /many-headers     10,000 headers                       /keep-resources   makes resources until there are none
+//! /stdout           a gigabyte of standard output, unless it is cut short
+//! ```
+
+use guest_http::wasi::cli::stdout;
+use guest_http::wasi::clocks::monotonic_clock;
+use guest_http::wasi::http::types::{ErrorCode, OutgoingResponse};
+use guest_http::{CHUNK_BYTES, Fields, Guest, IncomingRequest, Reply, ResponseOutparam, path_and_query};
+
+const HOUR_NS: u64 = 3_600_000_000_000;
+
+struct AttackHttp;
+
+impl Guest for AttackHttp {
+    fn handle(request: IncomingRequest, out: ResponseOutparam) {
+        match path_and_query(&request).0.as_str() {
+            "/silent" => drop(out),
+            "/error" => ResponseOutparam::set(out, Err(ErrorCode::InternalError(Some("asked to fail".into())))),
+            "/loop" => spin(),
+            "/early-then-loop" => {
+                Reply::text(out, 200, "early\n");
+                spin()
+            }
+            "/half" => promise(out, "1000", 500),
+            "/too-much" => promise(out, "10", 1_000),
+            "/trap" => core::arch::wasm32::unreachable(),
+            "/trap-in-body" => {
+                let reply = Reply::start(out, 200, &[]);
+                reply.write(&[b'x'; 500]);
+                core::arch::wasm32::unreachable()
+            }
+            "/set-twice" => set_twice(out),
+            "/endless" => {
+                let reply = Reply::start(out, 200, &[]);
+                while reply.write(&[b'x'; CHUNK_BYTES as usize]) {}
+            }
+            "/sleep" => monotonic_clock::subscribe_duration(HOUR_NS).block(),
+            "/early-then-sleep" => {
+                Reply::text(out, 200, "early\n");
+                monotonic_clock::subscribe_duration(HOUR_NS).block();
+            }
+            "/bad-header" => Reply::start(out, 200, &[("bad header\r\n", "value\r\nsmuggled: yes")]).finish(None),
+            "/bad-status" => Reply::start(out, 9_999, &[]).finish(None),
+            "/many-headers" => Reply::start(out, 200, &vec![("x-many", "value"); 10_000]).finish(None),
+            "/keep-resources" => loop {
+                std::mem::forget(Fields::new());
+            },
+            "/stdout" => {
+                flood_stdout();
+                Reply::text(out, 200, "done\n");
+            }
+            _ => Reply::text(out, 404, "see the source for the paths\n"),
+        }
+    }
+}
+
+/// Uses its CPU for ever, with no call to the host in which it could be stopped.
+fn spin() -> ! {
+    let mut turns = 0_u64;
+    loop {
+        turns = std::hint::black_box(turns).wrapping_add(1);
+    }
+}
+
+fn promise(out: ResponseOutparam, promised: &str, sent: usize) {
+    let reply = Reply::start(out, 200, &[("content-length", promised)]);
+    reply.write(&vec![b'x'; sent]);
+    reply.finish(None);
+}
+
+/// The type says that an answer is given once, so the second one uses a handle that the host has taken back.
+fn set_twice(out: ResponseOutparam) {
+    let handle = out.handle();
+    ResponseOutparam::set(out, Ok(OutgoingResponse::new(Fields::new())));
+    // SAFETY: not a handle of ours any more, on purpose; it is only a number, which the host checks.
+    let again = unsafe { ResponseOutparam::from_handle(handle) };
+    ResponseOutparam::set(again, Ok(OutgoingResponse::new(Fields::new())));
+}
+
+/// A gigabyte, or as much as the host takes.
+fn flood_stdout() {
+    let stream = stdout::get_stdout();
+    let line = [[b'x'; 1_023].as_slice(), b"\n"].concat();
+    for _ in 0..1 << 20 {
+        if stream.blocking_write_and_flush(&line).is_err() {
+            break;
+        }
+    }
+}
+
+guest_http::export!(AttackHttp);
