@@ -134,7 +134,8 @@ impl Standing {
 
 /// Loads each contestant in turn, A B C C B A A B C …, so that whatever else happens on the machine hits all alike.
 pub fn side_by_side(contestants: &[Contestant<'_>], rounds: usize, cores: Cores) -> anyhow::Result<Vec<Standing>> {
-    let standing = |contestant: &Contestant<'_>| Standing { name: contestant.name, rounds: Vec::new(), cpu_us: Vec::new() };
+    let standing =
+        |contestant: &Contestant<'_>| Standing { name: contestant.name, rounds: Vec::new(), cpu_us: Vec::new() };
     let mut standings: Vec<_> = contestants.iter().map(standing).collect();
     for round in 0..rounds {
         let turn: Vec<_> = match round % 2 {
@@ -144,7 +145,8 @@ pub fn side_by_side(contestants: &[Contestant<'_>], rounds: usize, cores: Cores)
         for place in turn {
             let contestant = &contestants[place];
             let before = contestant.process.cpu_time()?;
-            let outcome = contestant.load.run_well(cores).with_context(|| format!("under load: {}", contestant.name))?;
+            let outcome =
+                contestant.load.run_well(cores).with_context(|| format!("under load: {}", contestant.name))?;
             let used = contestant.process.cpu_time()?.saturating_sub(before);
             standings[place].cpu_us.push(used.as_secs_f64() * 1e6 / outcome.replies_with_warmup as f64);
             standings[place].rounds.push(outcome);

@@ -22,7 +22,8 @@ pub fn run(options: &HoldOptions) -> anyhow::Result<()> {
     let HoldOptions { address, path, .. } = options;
     let request = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: {BODY_BYTES}\r\n\r\nx");
     let open = |number| {
-        let open = TcpStream::connect(address).and_then(|mut stream| stream.write_all(request.as_bytes()).map(|()| stream));
+        let open =
+            TcpStream::connect(address).and_then(|mut stream| stream.write_all(request.as_bytes()).map(|()| stream));
         open.with_context(|| format!("could not open request {number} of {}", options.requests))
     };
     let held = (1..=options.requests).map(open).collect::<anyhow::Result<Vec<_>>>()?;

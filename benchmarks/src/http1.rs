@@ -60,7 +60,8 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Reply<'_>>, Malformed> {
     let head = std::str::from_utf8(&bytes[..head_length]).map_err(|_| Malformed::Header)?;
     let rest = &bytes[head_length + 4..];
     let (status_line, headers) = head.split_once("\r\n").unwrap_or((head, ""));
-    let status = status_line.strip_prefix("HTTP/1.1 ").and_then(|line| line.get(..3)).and_then(|code| code.parse().ok());
+    let status =
+        status_line.strip_prefix("HTTP/1.1 ").and_then(|line| line.get(..3)).and_then(|code| code.parse().ok());
     let status: u16 = status.ok_or(Malformed::StatusLine)?;
 
     let mut content_length = if status == 204 || status == 304 { Some(0) } else { None };

@@ -44,7 +44,8 @@ pub fn run(options: &HyperOptions) -> anyhow::Result<()> {
                     std::future::ready(Ok::<_, Infallible>(response))
                 });
                 // A connection that breaks is its client's affair: the load generator counts it.
-                let _ = http1::Builder::new().pipeline_flush(false).serve_connection(TokioIo::new(stream), answer).await;
+                let _ =
+                    http1::Builder::new().pipeline_flush(false).serve_connection(TokioIo::new(stream), answer).await;
             });
         }
     })

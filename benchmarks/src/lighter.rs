@@ -33,7 +33,8 @@ impl Node {
         command.arg("up").arg("--data").arg(data).args(["--http", &gate.to_string(), "--api", &api.to_string()]);
         let begin = Instant::now();
         let mut process = Process::start(command, &data.with_extension("log"))?;
-        let is_ready = || http1::once(api, "GET", "/readyz", b"", READY_TIMEOUT).is_ok_and(|answer| answer.status == 200);
+        let is_ready =
+            || http1::once(api, "GET", "/readyz", b"", READY_TIMEOUT).is_ok_and(|answer| answer.status == 200);
         process.wait_until(READY_TIMEOUT, is_ready).context("could not start the node")?;
         let ready = begin.elapsed();
         Ok(Self { program: program.to_owned(), data: data.to_owned(), process, gate, ready })
@@ -49,7 +50,12 @@ impl Node {
     /// `lighter deploy` of a project.
     pub fn deploy(&self, project: &Path) -> anyhow::Result<()> {
         let mut command = Command::new(&self.program);
-        command.arg("deploy").arg(project).env("LIGHTER_DATA", &self.data).env_remove("LIGHTER_NODE").env_remove("LIGHTER_TOKEN");
+        command
+            .arg("deploy")
+            .arg(project)
+            .env("LIGHTER_DATA", &self.data)
+            .env_remove("LIGHTER_NODE")
+            .env_remove("LIGHTER_TOKEN");
         process::run_to_end(command).map(drop)
     }
 
@@ -69,7 +75,11 @@ impl Node {
     /// Units that exist now, as `lighter ps` would count them.
     pub fn units_running(&self) -> anyhow::Result<u64> {
         let mut command = Command::new(&self.program);
-        command.args(["ps", "--json"]).env("LIGHTER_DATA", &self.data).env_remove("LIGHTER_NODE").env_remove("LIGHTER_TOKEN");
+        command
+            .args(["ps", "--json"])
+            .env("LIGHTER_DATA", &self.data)
+            .env_remove("LIGHTER_NODE")
+            .env_remove("LIGHTER_TOKEN");
         let units: Vec<serde_json::Value> = serde_json::from_slice(&process::run_to_end(command)?)?;
         Ok(units.len() as u64)
     }

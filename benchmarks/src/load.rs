@@ -82,7 +82,8 @@ struct Plan {
 
 impl Plan {
     fn new(options: &LoadOptions) -> anyhow::Result<Self> {
-        let rest = options.url.strip_prefix("http://").with_context(|| format!("{:?} is not an http:// URL", options.url))?;
+        let rest =
+            options.url.strip_prefix("http://").with_context(|| format!("{:?} is not an http:// URL", options.url))?;
         let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
         let to = host.parse().with_context(|| format!("{host:?} is not ADDRESS:PORT"))?;
         let request = |number: u32| {
@@ -90,7 +91,11 @@ impl Plan {
             http1::request(&options.method, host, &path, options.body.as_bytes())
         };
         let seconds = |name: &str, value: f64| {
-            if (0.0..=3_600.0).contains(&value) { Ok(Duration::from_secs_f64(value)) } else { bail!("{name} {value} is not between 0 and 3600") }
+            if (0.0..=3_600.0).contains(&value) {
+                Ok(Duration::from_secs_f64(value))
+            } else {
+                bail!("{name} {value} is not between 0 and 3600")
+            }
         };
         Ok(Self {
             to,

@@ -50,7 +50,11 @@ const PROMISES: [Promise; 14] = [
         bar: Bar::AtMost(100.0),
         says: "more resident memory for each of 1,000 functions, deployed and called",
     },
-    Promise { name: "rss_1000_units_mb", bar: Bar::AtMost(64.0), says: "more private memory with 1,000 live Rust units" },
+    Promise {
+        name: "rss_1000_units_mb",
+        bar: Bar::AtMost(64.0),
+        says: "more private memory with 1,000 live Rust units",
+    },
     Promise { name: "binary_mb", bar: Bar::AtMost(40.0), says: "the stripped program" },
     Promise { name: "ready_100_functions_ms", bar: Bar::AtMost(150.0), says: "start to ready with 100 functions" },
     Promise {
@@ -124,7 +128,11 @@ type Measure = fn(&Bench, &mut Figures) -> anyhow::Result<()>;
 
 /// A name for progress and `--part`, what to run, and the figures that are lost if it fails.
 const PARTS: [(&str, Measure, &[&str]); 8] = [
-    ("http", http::rust, &["http_rust_vs_wasmtime_serve", "http_rust_vs_hyper", "http_unit_vs_hyper", "unit_start_p50_us"]),
+    (
+        "http",
+        http::rust,
+        &["http_rust_vs_wasmtime_serve", "http_rust_vs_hyper", "http_unit_vs_hyper", "unit_start_p50_us"],
+    ),
     ("javascript", http::javascript, &["http_js_vs_wasmtime_serve", "http_js_reuse_vs_workerd"]),
     ("cold", cold::measure, &["cold_first_request_p99_ms", "ready_100_functions_ms"]),
     ("container", container::measure, &[]),
@@ -142,7 +150,10 @@ pub fn run(options: &NodeOptions) -> anyhow::Result<()> {
     }
     let bench = Bench {
         quick: options.quick,
-        lighter: options.lighter.canonicalize().with_context(|| format!("there is no {}", options.lighter.display()))?,
+        lighter: options
+            .lighter
+            .canonicalize()
+            .with_context(|| format!("there is no {}", options.lighter.display()))?,
         guests: options.guests.clone(),
         peers: Peers::read(&options.peers, &options.cache)?,
         work: tempfile::Builder::new().prefix("lighter-bench-").tempdir()?,

@@ -146,9 +146,11 @@ impl std::fmt::Display for Table {
         let is_number = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
-        let widths: Vec<_> = (0..columns).map(|c| cells(c).map(|cell| cell.chars().count()).max().unwrap_or(0)).collect();
+        let widths: Vec<_> =
+            (0..columns).map(|c| cells(c).map(|cell| cell.chars().count()).max().unwrap_or(0)).collect();
         // A column is one of numbers if its first row of data is.
-        let right: Vec<_> = (0..columns).map(|c| self.rows.get(1).and_then(|row| row.get(c)).is_some_and(is_number)).collect();
+        let right: Vec<_> =
+            (0..columns).map(|c| self.rows.get(1).and_then(|row| row.get(c)).is_some_and(is_number)).collect();
         writeln!(f, "{}", self.title)?;
         for row in &self.rows {
             let cells = row.iter().zip(widths.iter().zip(&right)).map(|(cell, (width, right))| match right {
@@ -204,7 +206,14 @@ mod tests {
 
     #[test]
     fn figures_keep_four_digits() {
-        let cases = [(0.0, 0.0), (0.000_123_456, 0.000_123_5), (0.3, 0.3), (99.999, 100.0), (123_456.0, 123_500.0), (-1.5, -1.5)];
+        let cases = [
+            (0.0, 0.0),
+            (0.000_123_456, 0.000_123_5),
+            (0.3, 0.3),
+            (99.999, 100.0),
+            (123_456.0, 123_500.0),
+            (-1.5, -1.5),
+        ];
         for (value, expected) in cases {
             assert!((rounded(value) - expected).abs() < 1e-9, "{value}: {}", rounded(value));
         }

@@ -18,7 +18,11 @@ fn main() -> io::Result<()> {
         files.sort();
         text += &format!("/// Path and content of each file.\npub static {name}: &[(&str, &[u8])] = &[\n");
         for file in &files {
-            let path = file.strip_prefix(&folder).expect("it was found in the folder").to_str().expect("our file names are UTF-8");
+            let path = file
+                .strip_prefix(&folder)
+                .expect("it was found in the folder")
+                .to_str()
+                .expect("our file names are UTF-8");
             text += &format!("    ({path:?}, include_bytes!({file:?})),\n");
         }
         text += "];\n";

@@ -24,7 +24,8 @@ fn check(bytes: &[u8]) {
         Kind::Failure => drop(read_failure(&frame.body)),
         _ => {
             let Ok(event) = read_event(&frame.body) else { return };
-            let written = encode_event(&event, Checksum::Front, &limits).expect("an event that was read can be written");
+            let written =
+                encode_event(&event, Checksum::Front, &limits).expect("an event that was read can be written");
             assert_eq!(frame::decode_event(&written.to_vec(), &limits), Ok(event));
         }
     }

@@ -32,14 +32,21 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     }
     node.process.stop()?;
 
-    let title = format!("After a restart, {FUNCTIONS} functions with images of their own; connecting included; page cache warm");
+    let title = format!(
+        "After a restart, {FUNCTIONS} functions with images of their own; connecting included; page cache warm"
+    );
     let mut table = Table::new(&title, &["request", "p50 ms", "p90", "p99", "max", "requests"]);
     for (name, latencies) in [("first to each function", &first), ("second to each function", &second)] {
         let cells = [0.5, 0.9, 0.99, 1.0].map(|share| number(quantile(latencies, share)));
         table.row([name.to_owned()].into_iter().chain(cells).chain([latencies.len().to_string()]));
     }
     table.print();
-    println!("Start to ready with {FUNCTIONS} functions: median {} ms, worst {} ms of {}", number(median(&ready)), number(quantile(&ready, 1.0)), ready.len());
+    println!(
+        "Start to ready with {FUNCTIONS} functions: median {} ms, worst {} ms of {}",
+        number(median(&ready)),
+        number(quantile(&ready, 1.0)),
+        ready.len()
+    );
     figures.set("cold_first_request_p99_ms", quantile(&first, 0.99));
     figures.set("ready_100_functions_ms", median(&ready));
     Ok(())

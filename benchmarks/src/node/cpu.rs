@@ -23,7 +23,11 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
         let result = black_box(fibonacci(black_box(N)));
         native.push(begin.elapsed().as_secs_f64() * 1e3);
         let answer = node.request("POST", "/fibonacci", N.to_string().as_bytes())?;
-        ensure!(answer.body == format!("{result}\n").into_bytes(), "the unit says {:?}", String::from_utf8_lossy(&answer.body));
+        ensure!(
+            answer.body == format!("{result}\n").into_bytes(),
+            "the unit says {:?}",
+            String::from_utf8_lossy(&answer.body)
+        );
         unit.push(answer.stage("run").context("the reply has no `run` in its Server-Timing")?.as_secs_f64() * 1e3);
         ratios.push(native[native.len() - 1] / unit[unit.len() - 1]);
     }

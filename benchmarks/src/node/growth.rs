@@ -48,12 +48,15 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     }
     functions.print();
 
-    let mut connections =
-        Table::new("Growth with connections, one function", &["connections", "requests/s", "p50 us", "p90", "p99", "p99.9", "max"]);
+    let mut connections = Table::new(
+        "Growth with connections, one function",
+        &["connections", "requests/s", "p50 us", "p90", "p99", "p99.9", "max"],
+    );
     for count in COUNTS {
         let outcome = LoadOptions::get(node.url("/f0"), count, seconds).run_well(LOAD)?;
         let latency = outcome.latency_us;
-        let cells = [outcome.replies_per_s, latency.p50, latency.p90, latency.p99, latency.p999, latency.max].map(number);
+        let cells =
+            [outcome.replies_per_s, latency.p50, latency.p90, latency.p99, latency.p999, latency.max].map(number);
         connections.row([count.to_string()].into_iter().chain(cells));
     }
     connections.print();

@@ -70,13 +70,21 @@ const WORKERD: &str = "workerd (always reuses)";
 
 /// Starts of units, one request after the other: under full load the clock would also count waiting for the core.
 fn start_times(bench: &Bench, ours: &[Contestant<'_>], figures: &mut Figures) -> anyhow::Result<()> {
-    let mut table = Table::new("Start of a fresh unit, one connection", &["", "p50 us", "p90", "p99", "p99.9", "request p50", "p99"]);
+    let mut table = Table::new(
+        "Start of a fresh unit, one connection",
+        &["", "p50 us", "p90", "p99", "p99.9", "request p50", "p99"],
+    );
     let mut slowest: f64 = 0.0;
     for contestant in ours {
         let load = LoadOptions { connections: 1, seconds: bench.pick(1.5, 5.0), ..contestant.load.clone() };
         let outcome = load.run_well(LOAD)?;
         let start = outcome.stages_us["start"];
-        anyhow::ensure!(start.count == outcome.replies, "{} of {} replies told their start", start.count, outcome.replies);
+        anyhow::ensure!(
+            start.count == outcome.replies,
+            "{} of {} replies told their start",
+            start.count,
+            outcome.replies
+        );
         slowest = slowest.max(start.p50);
         let request = outcome.latency_us;
         let cells = [start.p50, start.p90, start.p99, start.p999, request.p50, request.p99].map(number);
@@ -158,7 +166,9 @@ fn check_generator(bench: &Bench, hyper: &Server, standing: &Standing) {
     };
     let ours = number(standing.median(|outcome| outcome.replies_per_s));
     match wrk() {
-        Ok(rate) => println!("Check of the generator: bare hyper gives {} requests/s to wrk, {ours} to ours", number(rate)),
+        Ok(rate) => {
+            println!("Check of the generator: bare hyper gives {} requests/s to wrk, {ours} to ours", number(rate))
+        }
         Err(why) => println!("Check of the generator: not done: {why:#}"),
     }
 }

@@ -20,7 +20,11 @@ pub fn print(peers: &Peers) -> anyhow::Result<()> {
         line.map_or("unknown".to_owned(), |line| line.trim_matches([' ', '\t', ':']).to_owned())
     };
     let kernel = line("/proc/sys/kernel/osrelease", "");
-    println!("Machine: {} ({cores} cores), {}, Linux {kernel}", line("/proc/cpuinfo", "model name"), line("/proc/meminfo", "MemTotal"));
+    println!(
+        "Machine: {} ({cores} cores), {}, Linux {kernel}",
+        line("/proc/cpuinfo", "model name"),
+        line("/proc/meminfo", "MemTotal")
+    );
     for (name, is_there, note) in peers.notes() {
         println!("Peer: {name}: {}{note}", if is_there { "" } else { "MISSING: " });
     }

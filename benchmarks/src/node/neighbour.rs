@@ -29,7 +29,9 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
         ..LoadOptions::get(node.url("/victim"), CONNECTIONS, seconds)
     };
     let mut table = Table::new(
-        &format!("Neighbour: {RATE} requests/s to one function while {ATTACKERS} requests at a time attack through another"),
+        &format!(
+            "Neighbour: {RATE} requests/s to one function while {ATTACKERS} requests at a time attack through another"
+        ),
         &["attack", "p50 us", "p90", "p99", "max", "errors", "p99 / quiet", "replies to the attacker"],
     );
     let row = |outcome: &Outcome| {
@@ -58,7 +60,8 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let mut worst: f64 = 0.0;
     for (what, outcome, replies) in &attacked {
         // A request that failed waited for ever: it counts as slower than any.
-        let ratio = if outcome.errors_total() * 100 > outcome.replies { f64::INFINITY } else { outcome.latency_us.p99 / quiet };
+        let ratio =
+            if outcome.errors_total() * 100 > outcome.replies { f64::INFINITY } else { outcome.latency_us.p99 / quiet };
         worst = worst.max(ratio);
         let ends = [number(ratio), replies.to_string()];
         table.row([(*what).to_owned()].into_iter().chain(row(outcome)).chain(ends));

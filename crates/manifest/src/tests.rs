@@ -41,7 +41,11 @@ fn an_unknown_key_names_the_nearest_known_one() {
         Code::ManifestUnknownKey,
         &["function.f.limits.memory_byte", "\"memory_bytes\""],
     );
-    refused(&format!("{top}http = {{ rout = \"/a\" }}"), Code::ManifestUnknownKey, &["function.f.http.rout", "\"route\""]);
+    refused(
+        &format!("{top}http = {{ rout = \"/a\" }}"),
+        Code::ManifestUnknownKey,
+        &["function.f.http.rout", "\"route\""],
+    );
     refused(&format!("{top}http = [{{ route = \"/a\", metods = [] }}]"), Code::ManifestUnknownKey, &["\"methods\""]);
     refused("[functions.f]\nimage = \"f.wasm\"", Code::ManifestUnknownKey, &["\"function\""]);
     refused("[function.f.zzzzzz]\n", Code::ManifestUnknownKey, &["function.f.zzzzzz"]);
@@ -103,7 +107,8 @@ fn the_schema_states_the_bounds_that_are_checked() {
     let schema = json_schema();
     for table in ["limits", "units"] {
         let mut bounded = 0;
-        let properties = schema["$defs"][if table == "limits" { "Limits" } else { "Units" }]["properties"].as_object().unwrap();
+        let properties =
+            schema["$defs"][if table == "limits" { "Limits" } else { "Units" }]["properties"].as_object().unwrap();
         for (key, property) in properties.iter().filter(|(_, property)| property["type"] == "integer") {
             let [min, max] = ["minimum", "maximum"].map(|bound| property[bound].as_i64().expect(key));
             let manifest = |value| format!("[function.f]\nimage = \"x\"\n[function.f.{table}]\n{key} = {value}");
@@ -126,6 +131,43 @@ fn the_schema_of_http_takes_every_way_to_write_it() {
     for part in [r#""type":"string""#, r##""$ref":"#/$defs/HttpTrigger""##, r#""type":"array""#] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
+}
+
+#[test]
+fn the_manual_has_every_key_with_its_default_and_bounds() {
+    const MANUAL: &str = include_str!("../../../docs/manifest.md");
+    /// `65536` as the manual has it: `65_536`.
+    fn grouped(number: i64) -> String {
+        let digits = number.to_string();
+        let group = |(index, digit)| {
+            if index > 0 && (digits.len() - index) % 3 == 0 { format!("_{digit}") } else { format!("{digit}") }
+        };
+        digits.chars().enumerate().map(group).collect()
+    }
+    let schema = json_schema();
+    for table in ["Function", "HttpTrigger", "Grants", "Limits", "Units"] {
+        for (key, property) in schema["$defs"][table]["properties"].as_object().unwrap() {
+            let line = MANUAL
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{key}` |")) || line.starts_with(&format!("## `{key}`")));
+            let line = line.unwrap_or_else(|| panic!("docs/manifest.md does not have `{key}`"));
+            if property["type"] == "integer" {
+                let numbers = ["default", "minimum", "maximum"].map(|what| grouped(property[what].as_i64().unwrap()));
+                assert!(
+                    line.starts_with(&format!("| `{key}` | {} |", numbers.join(" | "))),
+                    "{numbers:?} are not in: {line}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_example_in_the_manual_is_right() {
+    let manual = include_str!("../../../docs/manifest.md");
+    let example = manual.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let manifest = parse(example).unwrap();
+    assert_eq!(manifest.function["hello"].limits.time_ms, 2_000);
 }
 
 #[test]

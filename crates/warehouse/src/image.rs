@@ -130,6 +130,8 @@ impl ImageWriter {
             return Err(Problem::new(Code::ImageHash, detail));
         }
         let inner = self.inner.clone();
+        let now = (inner.clock)();
+        inner.write_used(&self.file, &self.path, now);
         inner.disk.sync(&self.file).map_err(|error| from_io("make durable", &self.path, &error))?;
         let place = scan::image_path(&inner.root, &hash);
         let images = scan::images_path(&inner.root);
@@ -141,7 +143,7 @@ impl ImageWriter {
             inner.disk.rename(&self.path, &place).map_err(|error| from_io("rename", &self.path, &error))?;
             self.in_place = true;
             stock.images.release(std::mem::take(&mut self.reserved_bytes));
-            stock.images.insert(hash, Entry { bytes: self.bytes, used: (inner.clock)(), detail: () });
+            stock.images.insert(hash, Entry { bytes: self.bytes, used: now, detail: () });
         }
         inner.sync_folder(folder)?;
         Ok(hash)

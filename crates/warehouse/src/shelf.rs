@@ -113,15 +113,12 @@ impl Shelf {
     pub fn put(&self, image: &ImageHash, artefact: &[u8]) -> Result<(), Problem> {
         let inner = &*self.inner;
         let reserved = Reserved::new(inner, artefact.len() as u64)?;
-        let (incoming, mut file) = inner.create_incoming()?;
-        let hash = *blake3::hash(artefact).as_bytes();
-        let place = self.path(image, &hash);
-        let written = inner
-            .disk
-            .write(&mut file, artefact)
-            .and_then(|()| inner.disk.sync(&file))
-            .map_err(|error| from_io("write", &incoming, &error))
-            .and_then(|()| self.put_in_place(image, hash, &file, &incoming, &place, reserved));
+        let (incoming, file) = inner.create_incoming()?;
+        let now = (inner.clock)();
+        let written = self.write(file, &incoming, artefact, now).and_then(|detail| {
+            let entry = Entry { bytes: artefact.len() as u64, used: now, detail };
+            self.put_in_place(image, entry, &incoming, reserved)
+        });
         if written.is_err()
             && let Err(problem) = inner.remove_file(&incoming)
         {
@@ -131,24 +128,29 @@ impl Shelf {
         inner.sync_folder(&scan::shelf_path(&inner.root, &self.name))
     }
 
+    /// Makes the bytes durable. What was written is known to be right: it need not be hashed to be opened.
+    fn write(&self, mut file: File, incoming: &Path, artefact: &[u8], now: SystemTime) -> Result<Detail, Problem> {
+        let failed = |error| from_io("write", incoming, &error);
+        self.inner.disk.write(&mut file, artefact).map_err(failed)?;
+        self.inner.write_used(&file, incoming, now);
+        self.inner.disk.sync(&file).map_err(failed)?;
+        let checked = Some(Stamp::of(&file, incoming)?);
+        Ok(Detail { hash: *blake3::hash(artefact).as_bytes(), checked, used_written: now })
+    }
+
     fn put_in_place(
         &self,
         image: &ImageHash,
-        hash: [u8; 32],
-        file: &File,
+        entry: Entry<Detail>,
         incoming: &Path,
-        place: &Path,
         mut reserved: Reserved<'_>,
     ) -> Result<(), Problem> {
         let inner = &*self.inner;
-        let stamp = Stamp::of(file, incoming)?;
-        let now = (inner.clock)();
+        let hash = entry.detail.hash;
         let mut stock = inner.stock.lock();
-        inner.disk.rename(incoming, place).map_err(|error| from_io("rename", incoming, &error))?;
-        let bytes = std::mem::take(&mut reserved.bytes);
-        stock.artefacts.release(bytes);
-        let detail = Detail { hash, checked: Some(stamp), used_written: now };
-        let replaced = stock.artefacts.insert(self.key(image), Entry { bytes, used: now, detail });
+        inner.disk.rename(incoming, &self.path(image, &hash)).map_err(|error| from_io("rename", incoming, &error))?;
+        stock.artefacts.release(std::mem::take(&mut reserved.bytes));
+        let replaced = stock.artefacts.insert(self.key(image), entry);
         // Only after the new one is in place: a crash in between leaves two, and the newer one stays.
         match replaced.filter(|old| old.detail.hash != hash) {
             Some(old) => inner.remove_file(&self.path(image, &old.detail.hash)),

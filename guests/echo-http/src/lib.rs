@@ -27,11 +27,15 @@ impl Guest for EchoHttp {
 }
 
 fn echo(request: &IncomingRequest, out: ResponseOutparam) {
-    let content_type = request.headers().get("content-type").pop().and_then(|value| String::from_utf8(value).ok());
-    let content_type = content_type.unwrap_or_else(|| "application/octet-stream".into());
+    let header = |name: &str| request.headers().get(name).pop().and_then(|value| String::from_utf8(value).ok());
+    let content_type = header("content-type").unwrap_or_else(|| "application/octet-stream".into());
+    let trailer = header("trailer");
     let body = request.consume().expect("the body is taken once");
     let stream = body.stream().expect("the stream is taken once");
-    let reply = Reply::start(out, 200, &[("content-type", &content_type)]);
+    let mut headers = vec![("content-type", content_type.as_str())];
+    // HTTP/1.1 sends no trailers but those that the head has named.
+    headers.extend(trailer.as_deref().map(|names| ("trailer", names)));
+    let reply = Reply::start(out, 200, &headers);
     while let Some(chunk) = read(&stream) {
         if !reply.write(&chunk) {
             break;

@@ -156,11 +156,10 @@ impl<T> RouteTable<T> {
         if let Some(route) = taking(method) {
             return Ok(route);
         }
-        if *method == Method::HEAD {
-            if let Some(route) = taking(&Method::GET) {
+        if *method == Method::HEAD
+            && let Some(route) = taking(&Method::GET) {
                 return Ok(route);
             }
-        }
         let allow = place.allow.clone();
         Err(if *method == Method::OPTIONS { Refusal::Options { allow } } else { Refusal::MethodNotAllowed { allow } })
     }

@@ -52,11 +52,10 @@ impl Looks {
 
     /// `full`: others wait for a place, so one quiet look is enough.
     fn look(&mut self, now: Instant, facts: Facts, full: bool) -> Verdict {
-        if let Some(closing) = self.closing {
-            if now >= closing && !facts.working {
+        if let Some(closing) = self.closing
+            && now >= closing && !facts.working {
                 return Verdict::Stuck;
             }
-        }
         let head_end = facts.head_since.map(|since| since + self.head_timeout);
         if self.closing.is_none() && head_end.is_some_and(|end| now >= end) {
             self.closing = Some(now + FAREWELL);

@@ -1,6 +1,6 @@
 //! The node itself: is it well, what is it doing, stop.
 
-use super::reply::{Answer, Refused};
+use super::reply::Answer;
 use super::scope::{MayAdmin, MayCall};
 use super::types::{FunctionStats, NodeInfo, UnitInfo};
 use crate::node::{Node, metrics};
@@ -25,10 +25,10 @@ pub async fn healthz() -> &'static str {
 ))]
 pub async fn readyz(State(node): State<Arc<Node>>) -> Answer<&'static str> {
     if node.is_stopping() {
-        return Err(Refused(Problem::new(Code::Draining, "the node is shutting down")));
+        return Err(Problem::new(Code::Draining, "the node is shutting down").into());
     }
     match node.functions.loader.state.stopped() {
-        Some(problem) => Err(Refused(Problem { code: Code::Draining, ..problem })),
+        Some(problem) => Err(Problem { code: Code::Draining, ..problem }.into()),
         None => Ok("ok\n"),
     }
 }

@@ -1,6 +1,6 @@
 //! Images by hash: is it here, take it, give it back.
 
-use super::reply::{Answer, Refused};
+use super::reply::Answer;
 use super::scope::MayDeploy;
 use crate::node::{Node, blocking};
 use axum::body::{Body, Bytes};
@@ -34,7 +34,7 @@ pub async fn head(_: MayDeploy, State(node): State<Arc<Node>>, Path(sha256): Pat
     let hash = parse(&sha256)?;
     match node.functions.loader.warehouse.has_image(&hash) {
         true => Ok(StatusCode::OK),
-        false => Err(Refused(Problem::new(Code::ImageUnknown, format!("no image has the hash {hash}")))),
+        false => Err(Problem::new(Code::ImageUnknown, format!("no image has the hash {hash}")).into()),
     }
 }
 

@@ -19,76 +19,85 @@ mod secrets;
 mod tokens;
 pub mod types;
 
-use crate::node::{Guard, Node, REQUEST_ID_HEADER};
+use crate::node::{Guard, Node};
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::HeaderValue;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
+use axum::routing;
 use problem::{Code, Problem};
 use reply::Refused;
 use std::sync::Arc;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// Serves the API of one node.
+/// Lists every endpoint once, and makes of the list both the router and the OpenAPI document.
+macro_rules! endpoints {
+    ($($method:ident $path:literal $($handler:ident)::+;)*) => {
+        fn endpoints() -> Router<Arc<Node>> {
+            Router::new()$(.route($path, routing::$method($($handler)::+)))*
+        }
+
+        #[cfg(test)]
+        const ENDPOINTS: &[(&str, &str)] = &[$((stringify!($method), $path),)*];
+
+        #[derive(utoipa::OpenApi)]
+        #[openapi(paths($($($handler)::+),*))]
+        struct Paths;
+    };
+}
+
+endpoints! {
+    get "/healthz" health::healthz;
+    get "/readyz" health::readyz;
+    get "/metrics" health::metrics;
+    get "/v1/node" health::node;
+    get "/v1/units" health::units;
+    get "/v1/stats" health::stats;
+    post "/v1/stop" health::stop;
+    get "/v1/openapi.json" openapi::document;
+    get "/v1/manifest.schema.json" openapi::manifest_schema;
+    get "/v1/functions" functions::list;
+    get "/v1/functions/{name}" functions::get;
+    delete "/v1/functions/{name}" functions::remove;
+    post "/v1/functions/{name}/rollback" functions::rollback;
+    post "/v1/functions/{name}/call" call::call;
+    get "/v1/functions/{name}/logs" logs::logs;
+    get "/v1/functions/{name}/dump" functions::dump;
+    post "/v1/deployments" functions::deploy;
+    head "/v1/images/{sha256}" images::head;
+    get "/v1/images/{sha256}" images::get;
+    put "/v1/images/{sha256}" images::put;
+    get "/v1/tokens" tokens::list;
+    post "/v1/tokens" tokens::create;
+    delete "/v1/tokens/{name}" tokens::remove;
+    get "/v1/secrets" secrets::list;
+    put "/v1/secrets/{name}" secrets::put;
+    delete "/v1/secrets/{name}" secrets::remove;
+}
+
+/// Serves the API of one node. A request carries its [`RequestId`].
 pub fn router(node: Arc<Node>, guard: Guard) -> Router {
-    let (router, _) = described().split_for_parts();
-    router
+    endpoints()
         .fallback(async |request: Request| {
             let detail = format!("the API has no {} {}", request.method(), request.uri().path());
-            Refused(Problem::new(Code::ApiUnknown, detail))
+            Refused::from(Problem::new(Code::ApiUnknown, detail))
         })
         .method_not_allowed_fallback(async |request: Request| {
             let detail = format!("{} does not take {}", request.uri().path(), request.method());
-            Refused(Problem::new(Code::MethodNotAllowed, detail))
+            Refused::from(Problem::new(Code::MethodNotAllowed, detail))
         })
-        .layer(from_fn_with_state((node.clone(), Arc::new(guard)), around))
+        .layer(from_fn_with_state(Arc::new(guard), keep_out))
         .with_state(node)
 }
 
-/// Every endpoint, with its description.
-fn described() -> OpenApiRouter<Arc<Node>> {
-    OpenApiRouter::with_openapi(openapi::head())
-        .routes(routes!(health::healthz))
-        .routes(routes!(health::readyz))
-        .routes(routes!(health::metrics))
-        .routes(routes!(health::node))
-        .routes(routes!(health::units))
-        .routes(routes!(health::stats))
-        .routes(routes!(health::stop))
-        .routes(routes!(openapi::document))
-        .routes(routes!(openapi::manifest_schema))
-        .routes(routes!(functions::list))
-        .routes(routes!(functions::get, functions::remove))
-        .routes(routes!(functions::rollback))
-        .routes(routes!(functions::dump))
-        .routes(routes!(functions::deploy))
-        .routes(routes!(call::call))
-        .routes(routes!(logs::logs))
-        .routes(routes!(images::head, images::get, images::put))
-        .routes(routes!(tokens::list, tokens::create))
-        .routes(routes!(tokens::remove))
-        .routes(routes!(secrets::list))
-        .routes(routes!(secrets::put, secrets::remove))
-}
-
-/// What every request goes through: the guard before, the request's id after.
-async fn around(State((node, guard)): State<(Arc<Node>, Arc<Guard>)>, mut request: Request, next: Next) -> Response {
-    let id = node.ids.request_id(request.headers().get(REQUEST_ID_HEADER).map(HeaderValue::as_bytes));
-    let header = HeaderValue::from_str(&id);
-    request.extensions_mut().insert(RequestId(id));
+/// Nothing is looked at before this.
+async fn keep_out(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
-    let mut response = match guard.check(request.headers(), authority.as_deref()) {
+    match guard.check(request.headers(), authority.as_deref()) {
         Ok(()) => next.run(request).await,
         Err(problem) => reply::problem(&problem),
-    };
-    if let Ok(header) = header {
-        response.headers_mut().insert(REQUEST_ID_HEADER, header);
     }
-    response
 }
 
 /// The id of a request, for handlers.
 #[derive(Clone)]
-struct RequestId(Arc<str>);
+pub struct RequestId(pub Arc<str>);

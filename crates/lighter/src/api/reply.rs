@@ -1,8 +1,9 @@
 //! Answers of the API: problems as documents, lists as lines.
 
+use crate::node::Failed;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
-use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use problem::{Code, Problem};
@@ -18,17 +19,27 @@ const JSON_BYTES_MAX: usize = 64 << 10;
 pub type Answer<T> = Result<T, Refused>;
 
 /// A problem as the answer to a request.
-pub struct Refused(pub Problem);
+pub struct Refused(pub Failed);
 
 impl From<Problem> for Refused {
     fn from(problem: Problem) -> Self {
-        Self(problem)
+        Self(problem.into())
+    }
+}
+
+impl From<Failed> for Refused {
+    fn from(failed: Failed) -> Self {
+        Self(failed)
     }
 }
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        problem(&self.0)
+        let mut response = problem(&self.0.problem);
+        if let Some(seconds) = self.0.retry_after_s {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
     }
 }
 

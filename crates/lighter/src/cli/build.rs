@@ -4,7 +4,7 @@ use super::images::{self, Project};
 use super::output::Output;
 use super::stop::{Result, Stop};
 use super::table::Table;
-use super::{words, Session};
+use super::{Session, words};
 use clap::Args;
 use problem::{Code, Problem};
 use serde::Serialize;
@@ -90,10 +90,15 @@ fn check(name: &str, command: &str, status: ExitStatus) -> Result {
     match status.code() {
         Some(0) => Ok(()),
         Some(NOT_FOUND) => {
-            let problem = Problem::new(Code::ToolMissing, format!("function {name:?}: a tool that {command:?} needs is not installed"));
+            let problem = Problem::new(
+                Code::ToolMissing,
+                format!("function {name:?}: a tool that {command:?} needs is not installed"),
+            );
             Err(problem.with_hint("the lines above name it").into())
         }
-        Some(code) => Err(Stop::new(Code::BuildFailed, format!("function {name:?}: {command:?} ended with exit code {code}"))),
+        Some(code) => {
+            Err(Stop::new(Code::BuildFailed, format!("function {name:?}: {command:?} ended with exit code {code}")))
+        }
         None => Err(Stop::new(Code::BuildFailed, format!("function {name:?}: {command:?} was stopped by a signal"))),
     }
 }

@@ -1,10 +1,10 @@
 //! `lighter call`: call a function through the API and print its reply as it comes.
 
-use super::client::{encoded, is_problem, Client};
+use super::client::{Client, encoded, is_problem};
 use super::nearest::{explain, function_path};
 use super::output::Output;
-use super::stop::{Result, Stop, FAILED};
-use super::{words, DataFolder, Session};
+use super::stop::{FAILED, Result, Stop};
+use super::{DataFolder, Session, words};
 use crate::api::types::REQUEST_ID;
 use clap::Args;
 use problem::{Code, Problem};
@@ -12,14 +12,17 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use ureq::http::header::{HeaderMap, CONTENT_TYPE};
-use ureq::http::Response;
 use ureq::Body;
+use ureq::http::Response;
+use ureq::http::header::{CONTENT_TYPE, HeaderMap};
 
 /// Bytes of an event's data that are read here. The node has a limit of its own, `limits.body_bytes`.
 const DATA_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a reply that are shown at once: on a terminal, and inside a JSON document.
 const SHOWN_BYTES_MAX: u64 = 64 << 20;
+
+/// Thousands of the codes of problems that a unit made itself.
+const UNIT_PROBLEMS: u16 = 6;
 
 #[derive(Debug, Args)]
 pub struct Call {
@@ -81,7 +84,9 @@ fn whole(reader: impl Read, path: &Path) -> Result<Vec<u8>> {
 /// The media type data most probably has.
 pub fn guessed_type(data: &[u8]) -> &'static str {
     match (data.trim_ascii_start().first(), std::str::from_utf8(data)) {
-        (Some(b'{' | b'['), Ok(text)) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => "application/json",
+        (Some(b'{' | b'['), Ok(text)) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {
+            "application/json"
+        }
         (_, Ok(_)) => "text/plain; charset=utf-8",
         (_, Err(_)) => "application/octet-stream",
     }
@@ -127,16 +132,21 @@ impl Call {
     /// reply like any other.
     fn failed(&self, client: &Client, response: Response<Body>, head: &Head, out: Output) -> Result<Stop> {
         let body = client.bytes(response, SHOWN_BYTES_MAX)?;
-        let is_ours = serde_json::from_slice::<problem::Document>(&body).is_ok_and(|document| document.kind.starts_with("urn:lighter:"));
+        let is_ours = serde_json::from_slice::<problem::Document>(&body)
+            .is_ok_and(|document| document.kind.starts_with("urn:lighter:"));
         let Some(problem) = Problem::from_json(&body).filter(|_| is_ours) else {
             out.raw(&body)?;
             out.say(format!("status {}", head.status));
             return Ok(Stop::Status(FAILED));
         };
-        if let Some(id) = head.request_id.as_ref().filter(|_| problem.code as u16 / 1_000 == 6) {
-            out.advise(format!("request {id}: `lighter logs {}` has what the function wrote", self.name));
+        let stop = explain(client, &self.name, problem.into());
+        let (Stop::Problem(problem), Some(id)) = (&stop, &head.request_id) else { return Ok(stop) };
+        if problem.code as u16 / 1_000 != UNIT_PROBLEMS {
+            return Ok(stop);
         }
-        Ok(explain(client, &self.name, problem.into()))
+        out.problem(problem);
+        out.advise(format!("  request {id}: `lighter logs {}` has what the function wrote", self.name));
+        Ok(Stop::Status(stop.exit_code()))
     }
 
     fn print(&self, client: &Client, response: Response<Body>, head: &Head, out: Output) -> Result {
@@ -148,7 +158,10 @@ impl Call {
             match std::str::from_utf8(&body) {
                 Ok("") => {}
                 Ok(text) => out.line(text.strip_suffix('\n').unwrap_or(text))?,
-                Err(_) => out.say(format!("the reply is {} of binary data: send it to a file or a pipe", words::bytes(body.len() as u64))),
+                Err(_) => out.say(format!(
+                    "the reply is {} of binary data: send it to a file or a pipe",
+                    words::bytes(body.len() as u64)
+                )),
             }
         } else {
             copy(client, response, out)?;
@@ -198,7 +211,8 @@ impl Head {
     }
 
     fn to_json(&self, body: &[u8]) -> serde_json::Value {
-        let timing: serde_json::Map<_, _> = self.timing.iter().map(|(name, us)| (format!("{name}_us"), (*us).into())).collect();
+        let timing: serde_json::Map<_, _> =
+            self.timing.iter().map(|(name, us)| (format!("{name}_us"), (*us).into())).collect();
         let mut document = serde_json::json!({
             "status": self.status,
             "content_type": self.content_type,
@@ -218,7 +232,8 @@ impl Head {
 fn timing(header: &str) -> Vec<(String, f64)> {
     let metric = |metric: &str| {
         let (name, parameters) = metric.split_once(';')?;
-        let ms = parameters.split(';').find_map(|parameter| parameter.trim().strip_prefix("dur=")?.parse::<f64>().ok())?;
+        let ms =
+            parameters.split(';').find_map(|parameter| parameter.trim().strip_prefix("dur=")?.parse::<f64>().ok())?;
         Some((name.trim().to_owned(), ms * 1e3))
     };
     header.split(',').filter_map(metric).collect()
@@ -250,7 +265,13 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_travel_in_json_as_base64() {
-        let head = Head { status: 200, content_type: None, request_id: None, timing: vec![("run".into(), 7.0)], round_trip_us: 9.0 };
+        let head = Head {
+            status: 200,
+            content_type: None,
+            request_id: None,
+            timing: vec![("run".into(), 7.0)],
+            round_trip_us: 9.0,
+        };
         assert_eq!(head.to_json(b"hi")["body"], "hi");
         assert_eq!(head.to_json(b"\xff")["body_base64"], "/w==");
         assert_eq!(head.to_json(b"")["timing"]["run_us"], 7.0);

@@ -3,13 +3,13 @@
 use super::locate::Place;
 use super::stop::{Result, Stop};
 use problem::{Code, Problem};
-use serde::de::DeserializeOwned;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
-use ureq::http::{header, Request, Response};
-use ureq::tls::{parse_pem, PemItem, RootCerts, TlsConfig};
+use ureq::http::{Request, Response, header};
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, AsSendBody, Body};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -104,10 +104,14 @@ impl Client {
 
     /// The problem in an answer, if it is one of ours: a function may send such a status and type too.
     fn problem_in(&self, response: Response<Body>) -> Result<Option<Problem>> {
-        Ok(match is_problem(&response) {
-            true => Problem::from_json(&self.bytes(response, DOCUMENT_BYTES_MAX)?),
-            false => None,
-        })
+        if !is_problem(&response) {
+            return Ok(None);
+        }
+        let problem = Problem::from_json(&self.bytes(response, DOCUMENT_BYTES_MAX)?);
+        Ok(problem.map(|problem| match problem.code {
+            Code::TokenMissing => problem.with_hint("give one with --token-file or LIGHTER_TOKEN"),
+            _ => problem,
+        }))
     }
 
     /// The whole answer, at most `max` bytes.
@@ -116,7 +120,10 @@ impl Client {
         let mut reader = response.into_body().into_reader().take(max + 1);
         reader.read_to_end(&mut bytes).map_err(|error| self.broken(&error))?;
         if bytes.len() as u64 > max {
-            return Err(Stop::new(Code::ReplyTooLarge, format!("the answer is larger than {}", super::words::bytes(max))));
+            return Err(Stop::new(
+                Code::ReplyTooLarge,
+                format!("the answer is larger than {}", super::words::bytes(max)),
+            ));
         }
         Ok(bytes)
     }
@@ -128,7 +135,9 @@ impl Client {
 
     fn strange(&self, error: &serde_json::Error) -> Stop {
         let detail = format!("what {} answered cannot be read: {error}", self.place.url);
-        Problem::new(Code::Unknown, detail).with_hint("`lighter version` shows both versions; they should be the same").into()
+        Problem::new(Code::Unknown, detail)
+            .with_hint("`lighter version` shows both versions; they should be the same")
+            .into()
     }
 
     pub fn broken(&self, error: &io::Error) -> Stop {
@@ -145,7 +154,7 @@ impl Client {
         match error {
             ureq::Error::Io(error) if error.to_string().contains("certificate") => {
                 problem(format!("the certificate of {url} is not trusted: {error}"))
-                    .with_hint("name the certificate that signed it with --ca-cert")
+                    .with_hint(certificate_hint(&error.to_string()))
             }
             ureq::Error::Io(error) => problem(format!("no node answers at {url}: {error}")),
             ureq::Error::Timeout(_) => problem(format!("{url} does not answer in time")),
@@ -201,6 +210,18 @@ pub fn encoded(part: &str) -> String {
         }
     }
     text
+}
+
+fn certificate_hint(error: &str) -> &'static str {
+    match error {
+        // What `openssl req -x509` makes unless it is told otherwise.
+        error if error.contains("CaUsedAsEndEntity") => {
+            "it says of itself that it signs others: make it with `-addext basicConstraints=critical,CA:FALSE`"
+        }
+        error if error.contains("NotValidForName") => "use a name that the certificate has in --node",
+        error if error.contains("Expired") => "it has expired: make a new one",
+        _ => "name the certificate that signed it with --ca-cert",
+    }
 }
 
 fn roots(file: &Path) -> Result<RootCerts> {
@@ -264,7 +285,10 @@ mod tests {
              {\"title\":\"\",\"status\":404,\"detail\":\"there is no function\",\"code\":\"L2001\",\"hint\":\"look\"}",
         );
         let problem = problem(client.get::<String>("/v1/functions/x"));
-        assert_eq!((problem.code, &*problem.detail, &*problem.hint), (Code::FunctionUnknown, "there is no function", "look"));
+        assert_eq!(
+            (problem.code, &*problem.detail, &*problem.hint),
+            (Code::FunctionUnknown, "there is no function", "look")
+        );
     }
 
     #[test]

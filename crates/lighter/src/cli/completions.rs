@@ -1,7 +1,7 @@
 //! `lighter completions`: completions for a shell, to be put where the shell looks for them.
 
 use super::stop::Result;
-use super::{help, Session};
+use super::{Session, help};
 use clap::Args;
 use clap_complete::Shell;
 

@@ -20,13 +20,17 @@ pub fn component(image: &[u8]) -> Result<Cow<'_, [u8]>, Problem> {
     if !Parser::is_core_wasm(image) {
         return Err(Problem::new(Code::ImageNotWasm, "it does not begin as WebAssembly does"));
     }
-    let broken = |error: &dyn std::fmt::Display| Problem::new(Code::ImageNotWasm, format!("the core module cannot be read: {error}"));
+    let broken = |error: &dyn std::fmt::Display| {
+        Problem::new(Code::ImageNotWasm, format!("the core module cannot be read: {error}"))
+    };
     let outline = outline(image).map_err(|error| broken(&error))?;
     if !outline.has_world {
         let problem = Problem::new(Code::WorldMismatch, "the core module does not say which WIT world it was made for");
         return Err(problem.with_hint("generate its bindings with wit-bindgen from wit/unit.wit, or build a component"));
     }
-    let unfit = |error: &dyn std::fmt::Debug| Problem::new(Code::WorldMismatch, format!("no component can be made of the core module: {error:?}"));
+    let unfit = |error: &dyn std::fmt::Debug| {
+        Problem::new(Code::WorldMismatch, format!("no component can be made of the core module: {error:?}"))
+    };
     let mut encoder = ComponentEncoder::default().validate(true).module(image).map_err(|error| unfit(&error))?;
     if outline.uses_preview1 {
         encoder = encoder.adapter(WASI, ADAPTER).map_err(|error| unfit(&error))?;

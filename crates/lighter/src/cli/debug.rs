@@ -7,10 +7,10 @@
 //! The debugger learns of compiled code through the GDB JIT interface. A breakpoint therefore is pending until the image
 //! is compiled, and a trap stops at its source line like a signal.
 
-use super::call::{guessed_type, Data};
+use super::call::{Data, guessed_type};
 use super::nearest::{explain, function_path};
-use super::stop::{Result, Stop, FAILED};
-use super::{images, DataFolder, Session};
+use super::stop::{FAILED, Result, Stop};
+use super::{DataFolder, Session, images};
 use crate::api::types::FunctionInfo;
 use clap::Args;
 use event::Event;
@@ -39,10 +39,10 @@ pub struct Debug {
     /// Use lldb
     #[arg(long)]
     lldb: bool,
-    /// Stop at FILE:LINE or at a function; may be repeated
+    /// Stop at FILE:LINE (hello/src/lib.rs:7) or at a function; may be repeated
     #[arg(long = "break", short, value_name = "WHERE")]
     breakpoints: Vec<String>,
-    /// Ask nothing: run, show backtrace and variables at the first stop, go on, end
+    /// Ask nothing: run, show backtrace and variables at each stop, go on, end
     #[arg(long)]
     batch: bool,
     #[command(flatten)]
@@ -74,7 +74,8 @@ impl Debug {
         let path = function_path(&client, &self.name)?;
         let function: FunctionInfo = client.get(&path).map_err(|stop| explain(&client, &self.name, stop))?;
         let version = function.versions.iter().find(|version| version.version == function.version);
-        let version = version.ok_or_else(|| Stop::new(Code::VersionUnknown, format!("the node keeps no version of {:?}", self.name)))?;
+        let version = version
+            .ok_or_else(|| Stop::new(Code::VersionUnknown, format!("the node keeps no version of {:?}", self.name)))?;
         let hash = &version.image;
         let progress = session.out.progress();
         progress.step(format!("fetching the image of {}", self.name));
@@ -98,7 +99,8 @@ impl Debug {
         if self.breakpoints.is_empty() && !self.batch {
             session.out.advise(debugger.advice());
         }
-        start(debugger, &self.breakpoints, self.batch, &line)
+        let script = file("commands".to_owned(), debugger.script(&self.breakpoints, self.batch).as_bytes())?;
+        start(debugger, &debugger.arguments(&script, self.batch, &line))
     }
 
     fn debugger(&self) -> Result<Debugger> {
@@ -108,7 +110,8 @@ impl Debug {
             _ => &[Debugger::Gdb, Debugger::Lldb],
         };
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let is_installed = |debugger: &&Debugger| std::env::split_paths(&path).any(|folder| folder.join(debugger.as_str()).is_file());
+        let is_installed =
+            |debugger: &&Debugger| std::env::split_paths(&path).any(|folder| folder.join(debugger.as_str()).is_file());
         wanted.iter().find(is_installed).copied().ok_or_else(|| {
             let names = wanted.iter().map(|debugger| debugger.as_str()).collect::<Vec<_>>().join(" nor ");
             let problem = Problem::new(Code::ToolMissing, format!("{names} is not installed"));
@@ -116,6 +119,23 @@ impl Debug {
         })
     }
 }
+
+/// At each stop: where, with which variables; at the end, the exit code of the call. A breakpoint in a loop is left alone
+/// after a while.
+const GDB_BATCH: &str = "\
+set $stops = 0
+while $_isvoid($_exitcode) && $_isvoid($_exitsignal) && $stops < 100
+  bt 8
+  info locals
+  set $stops = $stops + 1
+  continue
+end
+if $_isvoid($_exitcode)
+  quit 1
+end
+quit $_exitcode";
+
+const LLDB_BATCH: &str = "bt 8\nframe variable\ncontinue";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Debugger {
@@ -133,45 +153,53 @@ impl Debugger {
 
     fn advice(self) -> &'static str {
         match self {
-            Self::Gdb => "set a breakpoint with `break lib.rs:7` (it stays pending until the image is compiled), then `run`",
-            Self::Lldb => "set a breakpoint with `breakpoint set -f lib.rs -l 7` (pending until the image is compiled), then `run`",
+            Self::Gdb => {
+                "set a breakpoint like `break hello/src/lib.rs:7` (pending until the image is compiled), then `run`"
+            }
+            Self::Lldb => "set one like `breakpoint set -f hello/src/lib.rs -l 7` (pending until compiled), then `run`",
         }
     }
 
-    /// Its command line.
-    fn arguments(self, breakpoints: &[String], batch: bool, program: &[OsString]) -> Vec<OsString> {
-        let runs = batch || !breakpoints.is_empty();
-        let (mut arguments, flag, separator): (Vec<OsString>, _, _) = match self {
-            // Symbols of system libraries would be asked for over the network.
-            Self::Gdb => (vec!["-q".into(), "-iex".into(), "set debuginfod enabled off".into()], "-ex", "--args"),
-            Self::Lldb => (Vec::new(), "-o", "--"),
+    /// What it is told before the user gets the word, a line each.
+    fn script(self, breakpoints: &[String], batch: bool) -> String {
+        let mut lines: Vec<String> = match self {
+            Self::Gdb => vec!["set breakpoint pending on".to_owned(), "set print thread-events off".to_owned()],
+            Self::Lldb => vec!["settings set plugin.jit-loader.gdb.enable on".to_owned()],
         };
+        lines.extend(breakpoints.iter().map(|place| self.breakpoint(place)));
+        if batch || !breakpoints.is_empty() {
+            lines.push("run".to_owned());
+        }
+        if batch {
+            lines.push(if self == Self::Gdb { GDB_BATCH } else { LLDB_BATCH }.to_owned());
+        }
+        lines.join("\n") + "\n"
+    }
+
+    /// Its command line.
+    fn arguments(self, script: &Path, batch: bool, program: &[OsString]) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = match self {
+            // Neither symbols of system libraries over the network, nor printers for the node's own Rust.
+            Self::Gdb => vec!["-q".into(), "-iex".into(), "set debuginfod enabled off".into()],
+            Self::Lldb => Vec::new(),
+        };
+        if self == Self::Gdb {
+            arguments.extend(["-iex".into(), "set auto-load python-scripts off".into()]);
+        }
         if batch {
             arguments.push(if self == Self::Gdb { "-batch".into() } else { "--batch".into() });
         }
-        let mut commands: Vec<String> = match self {
-            Self::Gdb => vec!["set breakpoint pending on".to_owned()],
-            Self::Lldb => vec!["settings set plugin.jit-loader.gdb.enable on".to_owned()],
-        };
-        commands.extend(breakpoints.iter().map(|place| self.breakpoint(place)));
-        if runs {
-            commands.push("run".to_owned());
-        }
-        if batch {
-            let variables = if self == Self::Gdb { "info locals" } else { "frame variable" };
-            commands.extend(["bt".to_owned(), variables.to_owned(), "continue".to_owned()]);
-        }
-        for command in commands {
-            arguments.extend([flag.into(), command.into()]);
-        }
-        arguments.push(separator.into());
+        let (source, separator) = if self == Self::Gdb { ("-x", "--args") } else { ("-s", "--") };
+        arguments.extend([source.into(), script.into(), separator.into()]);
         arguments.extend(program.iter().cloned());
         arguments
     }
 
     fn breakpoint(self, place: &str) -> String {
         match (self, place.rsplit_once(':')) {
-            (Self::Lldb, Some((file, line))) if line.parse::<u32>().is_ok() => format!("breakpoint set -f {file} -l {line}"),
+            (Self::Lldb, Some((file, line))) if line.parse::<u32>().is_ok() => {
+                format!("breakpoint set -f {file} -l {line}")
+            }
             (Self::Lldb, _) => format!("breakpoint set -n {place}"),
             (Self::Gdb, _) => format!("break {place}"),
         }
@@ -190,11 +218,12 @@ fn check_all(breakpoints: &[String]) -> Result {
     }
 }
 
-fn start(debugger: Debugger, breakpoints: &[String], batch: bool, program: &[OsString]) -> Result {
+fn start(debugger: Debugger, arguments: &[OsString]) -> Result {
     thread::spawn(leave_interrupts_to_the_debugger);
     let mut command = Command::new(debugger.as_str());
-    command.args(debugger.arguments(breakpoints, batch, program)).env_remove("LIGHTER_TOKEN");
-    let status = command.status().map_err(|error| Stop::new(Code::ToolMissing, format!("{}: {error}", debugger.as_str())))?;
+    command.args(arguments).env_remove("LIGHTER_TOKEN");
+    let status =
+        command.status().map_err(|error| Stop::new(Code::ToolMissing, format!("{}: {error}", debugger.as_str())))?;
     if status.success() { Ok(()) } else { Err(Stop::Status(FAILED)) }
 }
 
@@ -238,24 +267,33 @@ impl DebugRun {
 mod tests {
     use super::*;
 
-    fn line(debugger: Debugger, breakpoints: &[&str], batch: bool) -> String {
+    fn script(debugger: Debugger, breakpoints: &[&str], batch: bool) -> String {
         let breakpoints: Vec<String> = breakpoints.iter().map(|place| (*place).to_owned()).collect();
-        let words = debugger.arguments(&breakpoints, batch, &["lighter".into(), "debug-run".into()]);
-        words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join("|")
+        debugger.script(&breakpoints, batch)
     }
 
     #[test]
     fn breakpoints_are_set_before_the_call_runs() {
         assert_eq!(
-            line(Debugger::Gdb, &["lib.rs:7"], false),
-            "-q|-iex|set debuginfod enabled off|-ex|set breakpoint pending on|-ex|break lib.rs:7|-ex|run|--args|lighter|debug-run"
+            script(Debugger::Gdb, &["lib.rs:7"], false),
+            "set breakpoint pending on\nset print thread-events off\nbreak lib.rs:7\nrun\n"
         );
         assert_eq!(
-            line(Debugger::Lldb, &["lib.rs:7", "handle"], true),
-            "--batch|-o|settings set plugin.jit-loader.gdb.enable on|-o|breakpoint set -f lib.rs -l 7|-o|breakpoint set -n handle|\
-             -o|run|-o|bt|-o|frame variable|-o|continue|--|lighter|debug-run"
+            script(Debugger::Lldb, &["lib.rs:7", "handle"], true),
+            "settings set plugin.jit-loader.gdb.enable on\nbreakpoint set -f lib.rs -l 7\nbreakpoint set -n handle\nrun\n\
+             bt 8\nframe variable\ncontinue\n"
         );
-        assert!(!line(Debugger::Gdb, &[], false).contains("|run|"), "without a breakpoint the user sets one first");
+        assert!(!script(Debugger::Gdb, &[], false).contains("run"), "without a breakpoint the user sets one first");
+    }
+
+    #[test]
+    fn the_program_comes_last_on_the_debuggers_command_line() {
+        let words = |debugger: Debugger| {
+            let words = debugger.arguments(Path::new("script"), true, &["lighter".into(), "debug-run".into()]);
+            words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join("|")
+        };
+        assert!(words(Debugger::Gdb).ends_with("|-batch|-x|script|--args|lighter|debug-run"));
+        assert_eq!(words(Debugger::Lldb), "--batch|-s|script|--|lighter|debug-run");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! `lighter deploy`: everything is checked here, then sent, then checked and compiled there, then swapped in.
 
-use super::client::{json, Client};
+use super::client::{Client, json};
 use super::images::{self, Project};
 use super::progress::Progress;
 use super::stop::Result;
-use super::{build, ls, words, Session};
+use super::{Session, build, ls, words};
 use crate::api::types::{DeployStep, FunctionInfo};
 use clap::Args;
 use manifest::{Manifest, Name};
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
-use ureq::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use ureq::SendBody;
+use ureq::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 
 #[derive(Debug, Args)]
 pub struct Deploy {
@@ -61,7 +61,9 @@ pub fn deploy(project: &Project, client: &Client, progress: &Progress) -> Result
             }
             DeployStep::Failed { problem } => {
                 let problem = Problem::from_json(&json(&problem));
-                return Err(problem.unwrap_or_else(|| Problem::new(Code::Unknown, "the node refused the deployment")).into());
+                return Err(problem
+                    .unwrap_or_else(|| Problem::new(Code::Unknown, "the node refused the deployment"))
+                    .into());
             }
             step => match words_for(&step) {
                 Some(Words::Begun(text)) => progress.step(text),
@@ -112,10 +114,18 @@ fn is_there(client: &Client, hash: &str) -> Result<bool> {
 fn send(client: &Client, hash: &str, upload: &Upload, progress: &Progress) -> Result {
     let bytes = images::image(&upload.function, &upload.path)?.bytes;
     let size = bytes.len();
-    let text = |sent: usize| format!("sending the image of {} ({} of {})", upload.function, words::bytes(sent as u64), words::bytes(size as u64));
+    let text = |sent: usize| {
+        format!(
+            "sending the image of {} ({} of {})",
+            upload.function,
+            words::bytes(sent as u64),
+            words::bytes(size as u64)
+        )
+    };
     progress.step(text(0));
     let sent = Cell::new(0);
-    let mut reader = Counted { left: &bytes, heard: |count| progress.update(text(sent.replace(sent.get() + count) + count)) };
+    let mut reader =
+        Counted { left: &bytes, heard: |count| progress.update(text(sent.replace(sent.get() + count) + count)) };
     let request = client.request("PUT", &format!("/v1/images/{hash}"));
     let request = request.header(CONTENT_TYPE, "application/wasm").header(CONTENT_LENGTH, size);
     client.succeeded(client.exchange(request, SendBody::from_reader(&mut reader))?)?;
@@ -146,7 +156,9 @@ enum Words {
 /// What a step is called; the last one, which has the result, is called nothing.
 fn words_for(step: &DeployStep) -> Option<Words> {
     Some(match step {
-        DeployStep::Checked { function, contract } => Words::Finished(format!("{function}: fits the contract {contract}")),
+        DeployStep::Checked { function, contract } => {
+            Words::Finished(format!("{function}: fits the contract {contract}"))
+        }
         DeployStep::Compiling { function, image_bytes } => {
             Words::Begun(format!("{function}: compiling {}", words::bytes(*image_bytes)))
         }
@@ -159,7 +171,9 @@ fn words_for(step: &DeployStep) -> Option<Words> {
         DeployStep::Started { function, microseconds } => {
             Words::Finished(format!("{function}: a unit starts in {}", words::microseconds(*microseconds as f64)))
         }
-        DeployStep::Unchanged { function, version } => Words::Finished(format!("{function}: unchanged, version {version}")),
+        DeployStep::Unchanged { function, version } => {
+            Words::Finished(format!("{function}: unchanged, version {version}"))
+        }
         DeployStep::Done { .. } | DeployStep::Failed { .. } => return None,
     })
 }
@@ -173,7 +187,12 @@ mod tests {
         let function = || "hello".to_owned();
         let compiling = DeployStep::Compiling { function: function(), image_bytes: 13_000_000 };
         assert_eq!(words_for(&compiling), Some(Words::Begun("hello: compiling 13.0 MB".into())));
-        let compiled = DeployStep::Compiled { function: function(), milliseconds: 18_100, artefact_bytes: 40_000_000, kept: false };
+        let compiled = DeployStep::Compiled {
+            function: function(),
+            milliseconds: 18_100,
+            artefact_bytes: 40_000_000,
+            kept: false,
+        };
         assert_eq!(words_for(&compiled), Some(Words::Finished("hello: compiled in 18.1 s to 40.0 MB".into())));
         let started = DeployStep::Started { function: function(), microseconds: 17 };
         assert_eq!(words_for(&started), Some(Words::Finished("hello: a unit starts in 17 µs".into())));

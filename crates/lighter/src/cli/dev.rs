@@ -7,14 +7,14 @@
 
 use super::client::Client;
 use super::stop::{Result, Stop};
-use super::watch::{snapshot, Snapshot};
-use super::{build, deploy, images, logs, Session};
+use super::watch::{Snapshot, snapshot};
+use super::{Session, build, deploy, images, logs};
 use clap::Args;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use problem::{Code, Problem};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ impl Dev {
     pub fn run(&self, session: &Session) -> Result {
         let client = session.client()?;
         images::project(&self.dir)?;
-        let folder = if self.dir.is_dir() { self.dir.clone() } else { self.dir.parent().unwrap_or(Path::new(".")).to_path_buf() };
+        let folder = self.folder();
         let (sender, wakes) = sync_channel(1);
         let mut watched = Watched::new(sender.clone())?;
         let names = Names::default();
@@ -68,10 +68,22 @@ impl Dev {
         }
     }
 
+    fn folder(&self) -> PathBuf {
+        match self.dir.is_dir() {
+            true => self.dir.clone(),
+            false => self
+                .dir
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty())
+                .unwrap_or(Path::new("."))
+                .to_path_buf(),
+        }
+    }
+
     /// Images are what a build makes, not what it is made of.
     fn outputs(&self) -> Vec<PathBuf> {
-        let project = images::project(&self.dir);
-        project.map_or_else(|_| Vec::new(), |project| project.manifest.function.values().map(|function| project.image_path(function)).collect())
+        let Ok(project) = images::project(&self.dir) else { return Vec::new() };
+        project.manifest.function.values().map(|function| self.folder().join(&function.image)).collect()
     }
 
     /// Builds and deploys once. What is wrong with the function is shown; only a closed pipe ends it all.
@@ -86,7 +98,12 @@ impl Dev {
         match deployed {
             Ok(functions) => {
                 for function in functions {
-                    session.out.say(format!("{} version {} runs  {}", function.name, function.version, function.urls.join(" ")));
+                    session.out.say(format!(
+                        "{} version {} runs  {}",
+                        function.name,
+                        function.version,
+                        function.urls.join(" ")
+                    ));
                 }
                 session.out.say(format!("ready in {}", super::words::duration(since.elapsed())));
                 Ok(())
@@ -118,8 +135,10 @@ fn wait(wakes: &Receiver<Wake>, start: &Snapshot, look: impl Fn() -> Result<Snap
 
 fn tell(session: &Session, before: &Snapshot, after: &Snapshot, folder: &Path) {
     let changed = before.changed(after);
-    let names: Vec<String> = changed.iter().take(3).map(|path| path.strip_prefix(folder).unwrap_or(path).display().to_string()).collect();
-    let more = if changed.len() > names.len() { format!(" and {} more", changed.len() - names.len()) } else { String::new() };
+    let names: Vec<String> =
+        changed.iter().take(3).map(|path| path.strip_prefix(folder).unwrap_or(path).display().to_string()).collect();
+    let more =
+        if changed.len() > names.len() { format!(" and {} more", changed.len() - names.len()) } else { String::new() };
     session.out.say(format!("\nchanged: {}{more}", names.join(", ")));
 }
 
@@ -164,18 +183,22 @@ fn failed(error: &notify::Error) -> Stop {
 /// Prints what the project's functions write, in a thread of its own, for as long as somebody reads it.
 fn follow_logs(session: &Session, names: Names, sender: SyncSender<Wake>) -> Result {
     let (client, out) = (session.client()?, session.out);
-    thread::spawn(move || loop {
-        let known = |name: &String| names.lock().unwrap_or_else(PoisonError::into_inner).contains(name);
-        match logs::print(&client, out, None, true, 0, |line| known(&line.function)) {
-            // The node may be started again any time; what is wrong with it the deployment says.
-            Ok(()) | Err(Stop::Problem(Problem { code: Code::NodeUnreachable | Code::Draining, .. })) => thread::sleep(LOG_PAUSE),
-            Err(Stop::Problem(problem)) => {
-                out.complain(format!("the log cannot be shown: {problem}"));
-                return;
-            }
-            Err(stop) => {
-                let _ = sender.send(Wake::Ended(stop));
-                return;
+    thread::spawn(move || {
+        loop {
+            let known = |name: &String| names.lock().unwrap_or_else(PoisonError::into_inner).contains(name);
+            match logs::print(&client, out, None, true, 0, |line| known(&line.function)) {
+                // The node may be started again any time; what is wrong with it the deployment says.
+                Ok(()) | Err(Stop::Problem(Problem { code: Code::NodeUnreachable | Code::Draining, .. })) => {
+                    thread::sleep(LOG_PAUSE)
+                }
+                Err(Stop::Problem(problem)) => {
+                    out.complain(format!("the log cannot be shown: {problem}"));
+                    return;
+                }
+                Err(stop) => {
+                    let _ = sender.send(Wake::Ended(stop));
+                    return;
+                }
             }
         }
     });

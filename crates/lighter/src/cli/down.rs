@@ -1,7 +1,7 @@
 //! `lighter down`: ask the node to stop, and wait until it has.
 
 use super::stop::{Result, Stop};
-use super::{words, Session};
+use super::{Session, words};
 use problem::Code;
 use std::thread;
 use std::time::{Duration, Instant};

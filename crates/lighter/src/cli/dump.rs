@@ -2,7 +2,7 @@
 
 use super::nearest::{explain, function_path};
 use super::stop::{Result, Stop};
-use super::{words, Session};
+use super::{Session, words};
 use clap::Args;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -25,7 +25,8 @@ impl Dump {
     pub fn run(&self, session: &Session) -> Result {
         let client = session.client()?;
         let path = function_path(&client, &self.name)?;
-        let response = client.ask("GET", &format!("{path}/dump"), ()).map_err(|stop| explain(&client, &self.name, stop))?;
+        let response =
+            client.ask("GET", &format!("{path}/dump"), ()).map_err(|stop| explain(&client, &self.name, stop))?;
         let mut reader = response.into_body().into_reader().take(DUMP_BYTES_MAX);
         let file = self.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.coredump", self.name)));
         let to_stdout = file.as_os_str() == "-";

@@ -1,12 +1,12 @@
 //! `lighter errors`: what a code means and what helps, or all codes.
 
+use super::Session;
 use super::nearest::nearest;
 use super::stop::{Result, Stop};
 use super::table::Table;
-use super::Session;
 use clap::Args;
 use problem::{Code, Problem};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 #[derive(Debug, Args)]
 pub struct Errors {
@@ -56,7 +56,11 @@ fn explanation(code: Code) -> Vec<String> {
     if !code.hint().is_empty() {
         lines.push(format!("  hint: {}", code.hint()));
     }
-    lines.push(format!("  HTTP status: {}, exit code of this program: {}", code.status(), Stop::new(code, "").exit_code()));
+    lines.push(format!(
+        "  HTTP status: {}, exit code of this program: {}",
+        code.status(),
+        Stop::new(code, "").exit_code()
+    ));
     lines
 }
 
@@ -87,6 +91,11 @@ mod tests {
     #[test]
     fn an_explanation_has_meaning_hint_and_codes() {
         let text = explanation(Code::NodeUnreachable).join("\n");
-        assert!(text.contains("no node answers") && text.contains("lighter up") && text.contains("exit code of this program: 3"), "{text}");
+        assert!(
+            text.contains("no node answers")
+                && text.contains("lighter up")
+                && text.contains("exit code of this program: 3"),
+            "{text}"
+        );
     }
 }

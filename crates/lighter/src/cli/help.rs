@@ -1,7 +1,7 @@
 //! What `-h` and `--help` say: the first fits a screen, the second has everything.
 
-use super::stop::EXIT_CODES;
 use super::Cli;
+use super::stop::EXIT_CODES;
 use clap::{Command, CommandFactory};
 
 /// The commands by what they are for. Lines of `-h`, which shows no more than these and the common options.
@@ -41,7 +41,12 @@ fn commands(command: &Command) -> String {
 }
 
 fn exit_codes() -> String {
-    EXIT_CODES.iter().map(|(code, meaning)| format!("  {code:>3}  {meaning}\n")).collect::<String>().trim_end().to_owned()
+    EXIT_CODES
+        .iter()
+        .map(|(code, meaning)| format!("  {code:>3}  {meaning}\n"))
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -53,7 +58,11 @@ mod tests {
 
     fn names() -> Vec<String> {
         let command = command();
-        command.get_subcommands().filter(|command| !command.is_hide_set()).map(|command| command.get_name().to_owned()).collect()
+        command
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+            .map(|command| command.get_name().to_owned())
+            .collect()
     }
 
     #[test]
@@ -80,7 +89,9 @@ mod tests {
         let examples = EXAMPLES.lines().skip(1).flat_map(|line| line.trim().split("   ").next().unwrap().split(" && "));
         let mut count = 0;
         for example in examples {
-            command().try_get_matches_from(example.split_whitespace()).unwrap_or_else(|error| panic!("{example}: {error}"));
+            command()
+                .try_get_matches_from(example.split_whitespace())
+                .unwrap_or_else(|error| panic!("{example}: {error}"));
             count += 1;
         }
         assert_eq!(count, 4);
@@ -93,13 +104,17 @@ mod tests {
         command.build();
         for name in names() {
             let heading = format!("\n### lighter {name}\n");
-            let section = MANUAL.split_once(&heading).unwrap_or_else(|| panic!("docs/cli.md has no heading {heading:?}")).1;
+            let section =
+                MANUAL.split_once(&heading).unwrap_or_else(|| panic!("docs/cli.md has no heading {heading:?}")).1;
             let section = section.split("\n### ").next().unwrap();
             let own = command.find_subcommand(&name).unwrap();
             let mut options: Vec<&Arg> = own.get_arguments().collect();
             options.extend(own.get_subcommands().flat_map(Command::get_arguments));
             for long in options.into_iter().filter(|arg| !global.contains(arg.get_id())).filter_map(Arg::get_long) {
-                assert!(long == "help" || section.contains(&format!("--{long}")), "docs/cli.md says nothing of --{long} of {name}");
+                assert!(
+                    long == "help" || section.contains(&format!("--{long}")),
+                    "docs/cli.md says nothing of --{long} of {name}"
+                );
             }
         }
     }
@@ -114,8 +129,14 @@ mod tests {
     #[test]
     fn the_data_folder_and_the_data_of_an_event_do_not_get_in_each_others_way() {
         use clap::FromArgMatches;
-        let parse = |line: &str| Cli::from_arg_matches(&command().try_get_matches_from(line.split(' ')).unwrap()).unwrap();
-        for line in ["lighter --data /d call f --data x", "lighter call f --data x --data-folder /d", "lighter --data /d ls", "lighter ls --data /d"] {
+        let parse =
+            |line: &str| Cli::from_arg_matches(&command().try_get_matches_from(line.split(' ')).unwrap()).unwrap();
+        for line in [
+            "lighter --data /d call f --data x",
+            "lighter call f --data x --data-folder /d",
+            "lighter --data /d ls",
+            "lighter ls --data /d",
+        ] {
             assert_eq!(parse(line).global.data.as_deref(), Some(std::path::Path::new("/d")), "{line}");
         }
         assert!(command().try_get_matches_from(["lighter", "deplyo"]).unwrap_err().to_string().contains("deploy"));

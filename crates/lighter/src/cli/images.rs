@@ -22,6 +22,7 @@ pub struct Project {
 /// Reads the manifest in `place`, or the file `place` itself.
 pub fn project(place: &Path) -> Result<Project> {
     let (folder, file) = match place.is_dir() {
+        true if place == Path::new(".") => (PathBuf::new(), PathBuf::from(manifest::FILE_NAME)),
         true => (place.to_path_buf(), place.join(manifest::FILE_NAME)),
         false => (place.parent().map_or_else(PathBuf::new, Path::to_path_buf), place.to_path_buf()),
     };
@@ -62,9 +63,10 @@ pub fn image(name: &Name, path: &Path) -> Result<Image> {
         ..problem
     };
     let metadata = fs::metadata(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            Stop::from(Problem::new(Code::ImageMissing, format!("function {:?}: there is no {}", name.as_str(), path.display())))
-        }
+        io::ErrorKind::NotFound => Stop::from(Problem::new(
+            Code::ImageMissing,
+            format!("function {:?}: there is no {}", name.as_str(), path.display()),
+        )),
         _ => Stop::file(path, &error),
     })?;
     if metadata.len() > IMAGE_BYTES_MAX {
@@ -86,6 +88,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result {
     let write = || {
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(bytes)?;
+        file.as_file().set_permissions(fs::metadata(path)?.permissions())?;
         file.persist(path)?;
         Ok(())
     };
@@ -112,6 +115,7 @@ fn located(file: &Path, problem: Problem) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn code<T>(result: Result<T>) -> Code {
         match result {
@@ -153,7 +157,9 @@ mod tests {
         let [path, link] = ["a", "b"].map(|name| folder.path().join(name));
         fs::write(&path, "old").unwrap();
         fs::hard_link(&path, &link).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         replace(&path, b"new").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!((fs::read(&path).unwrap(), fs::read(&link).unwrap()), (b"new".to_vec(), b"old".to_vec()));
         assert_eq!(hash(b"new").len(), 64);
     }

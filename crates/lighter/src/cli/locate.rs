@@ -165,7 +165,8 @@ mod tests {
     #[test]
     fn a_token_never_travels_unencrypted_beyond_this_machine() {
         let folder = folder_with_node();
-        let with = |node| Wishes { node: Some(node), token: Some("t".into()), data: Some(folder.path()), ..Wishes::default() };
+        let with =
+            |node| Wishes { node: Some(node), token: Some("t".into()), data: Some(folder.path()), ..Wishes::default() };
         assert_eq!(code(find(&with("http://example.org"))), Code::Usage);
         for good in ["https://example.org", "http://localhost:1", "http://[::1]:1", "http://127.9.9.9"] {
             assert_eq!(find(&with(good)).unwrap().token.as_deref(), Some("t"), "{good}");

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::nearest::{explain, function_path};
 use super::output::Output;
 use super::stop::{Result, Stop};
-use super::{words, Session};
+use super::{Session, words};
 use crate::api::types::LogLine;
 use clap::Args;
 use problem::Code;

@@ -2,7 +2,7 @@
 
 use super::stop::Result;
 use super::table::Table;
-use super::{words, Session};
+use super::{Session, words};
 use crate::api::types::FunctionInfo;
 use clap::Args;
 

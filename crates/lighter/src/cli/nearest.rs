@@ -1,6 +1,6 @@
 //! The name somebody probably meant.
 
-use super::client::{encoded, Client};
+use super::client::{Client, encoded};
 use super::stop::{Result, Stop};
 use crate::api::types::FunctionInfo;
 use manifest::Name;
@@ -15,7 +15,11 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         let part = word.len() >= 3 && (candidate.contains(&word) || word.contains(&candidate));
         (distance <= candidate.chars().count().div_ceil(3) || part).then_some(distance)
     };
-    candidates.into_iter().filter_map(|candidate| Some((close(candidate)?, candidate))).min().map(|(_, candidate)| candidate)
+    candidates
+        .into_iter()
+        .filter_map(|candidate| Some((close(candidate)?, candidate)))
+        .min()
+        .map(|(_, candidate)| candidate)
 }
 
 /// The path of a function in the API.
@@ -25,7 +29,9 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 pub fn function_path(client: &Client, name: &str) -> Result<String> {
     match name.parse::<Name>() {
         Ok(name) => Ok(format!("/v1/functions/{}", encoded(name.as_str()))),
-        Err(_) => Err(explain(client, name, Stop::new(Code::FunctionUnknown, format!("there is no function {name:?}")))),
+        Err(_) => {
+            Err(explain(client, name, Stop::new(Code::FunctionUnknown, format!("there is no function {name:?}"))))
+        }
     }
 }
 

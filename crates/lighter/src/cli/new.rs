@@ -1,7 +1,7 @@
 //! `lighter new`: begin a function from a template.
 
 use super::stop::{Result, Stop};
-use super::{template, Session};
+use super::{Session, template};
 use clap::{Args, ValueEnum};
 use manifest::Name;
 use problem::{Code, Problem};
@@ -52,7 +52,9 @@ impl New {
         }
         if session.out.json {
             let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
-            return session.out.json(&serde_json::json!({ "folder": folder, "language": self.lang.as_str(), "files": paths }));
+            return session
+                .out
+                .json(&serde_json::json!({ "folder": folder, "language": self.lang.as_str(), "files": paths }));
         }
         session.out.line(folder.display())?;
         session.out.advise(format!(
@@ -67,7 +69,9 @@ impl New {
 fn check_empty(folder: &Path) -> Result {
     match fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Problem::new(Code::FolderNotEmpty, format!("the folder {} is not empty", folder.display())).into()),
+        Ok(false) => {
+            Err(Problem::new(Code::FolderNotEmpty, format!("the folder {} is not empty", folder.display())).into())
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Stop::file(folder, &error)),
     }
@@ -82,7 +86,8 @@ mod tests {
         for language in Language::value_variants() {
             let files = template::files(language.as_str(), "my-thing");
             let (_, text) = files.iter().find(|(path, _)| path == manifest::FILE_NAME).expect(language.as_str());
-            let manifest = manifest::parse(std::str::from_utf8(text).unwrap()).unwrap_or_else(|problem| panic!("{}: {problem}", language.as_str()));
+            let manifest = manifest::parse(std::str::from_utf8(text).unwrap())
+                .unwrap_or_else(|problem| panic!("{}: {problem}", language.as_str()));
             let function = manifest.function.get("my-thing").expect("the function has the name that was asked for");
             assert!(function.build.is_some(), "`lighter build` needs a command");
         }

@@ -49,7 +49,8 @@ struct Step {
 
 impl Progress {
     pub fn new(silent: bool, live: bool) -> Self {
-        let shared = Arc::new(Shared { state: Mutex::new(State { silent, live, ..State::default() }), ..Shared::default() });
+        let shared =
+            Arc::new(Shared { state: Mutex::new(State { silent, live, ..State::default() }), ..Shared::default() });
         let ticker = (!silent).then(|| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.tick())

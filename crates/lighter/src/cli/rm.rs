@@ -1,8 +1,8 @@
 //! `lighter rm`: remove functions from the node.
 
+use super::Session;
 use super::nearest::{explain, function_path};
 use super::stop::Result;
-use super::Session;
 use clap::Args;
 
 #[derive(Debug, Args)]

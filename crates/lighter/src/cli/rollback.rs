@@ -2,7 +2,7 @@
 
 use super::nearest::{explain, function_path};
 use super::stop::Result;
-use super::{ls, Session};
+use super::{Session, ls};
 use crate::api::types::{FunctionInfo, RollbackRequest};
 use clap::Args;
 

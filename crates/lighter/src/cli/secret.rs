@@ -3,7 +3,7 @@
 
 use super::client::encoded;
 use super::stop::{Result, Stop};
-use super::{prompt, Session};
+use super::{Session, prompt};
 use clap::Subcommand;
 use problem::{Code, Problem};
 use std::io::{self, IsTerminal, Read};
@@ -90,7 +90,9 @@ fn trimmed(mut value: Vec<u8>) -> Result<Vec<u8>> {
         }
     }
     match value.len() as u64 {
-        0 => Err(Problem::new(Code::Usage, "the value is empty").with_hint("write it to standard input: `pass show x | lighter secret set X`").into()),
+        0 => Err(Problem::new(Code::Usage, "the value is empty")
+            .with_hint("write it to standard input: `pass show x | lighter secret set X`")
+            .into()),
         1..=VALUE_BYTES_MAX => Ok(value),
         _ => Err(Stop::new(Code::Usage, format!("the value has more than {VALUE_BYTES_MAX} bytes"))),
     }

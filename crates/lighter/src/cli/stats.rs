@@ -1,10 +1,10 @@
 //! `lighter stats`: how often, how fast and how well functions ran since the node started.
 
+use super::Session;
 use super::nearest::{explain, function_path};
 use super::stop::{Result, Stop};
 use super::table::Table;
 use super::words::microseconds;
-use super::Session;
 use crate::api::types::{FunctionStats, Quantiles};
 use clap::Args;
 use problem::Code;
@@ -28,7 +28,11 @@ impl Stats {
         function_path(&client, name)?;
         stats.retain(|stats| stats.function == *name);
         let Some(stats) = stats.first() else {
-            return Err(explain(&client, name, Stop::new(Code::FunctionUnknown, format!("there is no function {name:?}"))));
+            return Err(explain(
+                &client,
+                name,
+                Stop::new(Code::FunctionUnknown, format!("there is no function {name:?}")),
+            ));
         };
         if session.out.json {
             return session.out.json(stats);
@@ -45,7 +49,8 @@ impl Stats {
 }
 
 fn overview(stats: &[FunctionStats]) -> Table {
-    let mut table = Table::new(&["FUNCTION", ">CALLS", ">ERRORS", ">RUNNING", ">WAITING", ">P50", ">P90", ">P99", ">MAX"]);
+    let mut table =
+        Table::new(&["FUNCTION", ">CALLS", ">ERRORS", ">RUNNING", ">WAITING", ">P50", ">P90", ">P99", ">MAX"]);
     for stats in stats {
         let [p50, p90, p99, max] = cells(&stats.total_us);
         table.row([
@@ -77,7 +82,8 @@ fn summary(stats: &FunctionStats) -> String {
 
 fn phases(stats: &FunctionStats) -> Table {
     let mut table = Table::new(&["PHASE", ">P50", ">P90", ">P99", ">MAX"]);
-    let phases = [("queue", stats.queue_us), ("start", stats.start_us), ("run", stats.run_us), ("total", stats.total_us)];
+    let phases =
+        [("queue", stats.queue_us), ("start", stats.start_us), ("run", stats.run_us), ("total", stats.total_us)];
     for (name, quantiles) in phases {
         let [p50, p90, p99, max] = cells(&quantiles);
         table.row([name.to_owned(), p50, p90, p99, max]);

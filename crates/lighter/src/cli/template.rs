@@ -35,7 +35,10 @@ mod tests {
 
     #[test]
     fn the_name_is_filled_in_as_a_name_and_as_an_identifier() {
-        assert_eq!(filled("[function.{{name}}] {{identifier}}.wasm {{other}}", "my-thing"), "[function.my-thing] my_thing.wasm {{other}}");
+        assert_eq!(
+            filled("[function.{{name}}] {{identifier}}.wasm {{other}}", "my-thing"),
+            "[function.my-thing] my_thing.wasm {{other}}"
+        );
         assert_eq!(filled_bytes(b"\xff{{name}}", "x"), b"\xff{{name}}");
     }
 
@@ -46,7 +49,10 @@ mod tests {
             assert!(files.iter().any(|(path, _)| path == "wit/unit.wit"), "{language} has the contract");
             for (path, content) in files.iter().filter(|(path, _)| !path.starts_with("wit/")) {
                 let text = String::from_utf8_lossy(content);
-                assert!(!path.contains("{{name") && !text.contains("{{name") && !text.contains("{{ident"), "{language}/{path}");
+                assert!(
+                    !path.contains("{{name") && !text.contains("{{name") && !text.contains("{{ident"),
+                    "{language}/{path}"
+                );
             }
         }
     }

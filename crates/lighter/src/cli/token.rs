@@ -3,7 +3,7 @@
 use super::client::encoded;
 use super::stop::Result;
 use super::table::Table;
-use super::{words, Session};
+use super::{Session, words};
 use crate::api::types::{Scope, TokenCreated, TokenInfo, TokenRequest};
 use clap::Subcommand;
 

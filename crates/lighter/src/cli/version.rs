@@ -1,14 +1,17 @@
 //! `lighter version`: of this program, and of the node if one answers.
 
-use super::stop::Result;
 use super::Session;
+use super::stop::Result;
 use crate::api::types::NodeInfo;
 use serde_json::json;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub fn run(session: &Session) -> Result {
-    let node = session.client().ok().and_then(|client| Some((client.get::<NodeInfo>("/v1/node").ok()?, client.url().to_owned())));
+    let node = session
+        .client()
+        .ok()
+        .and_then(|client| Some((client.get::<NodeInfo>("/v1/node").ok()?, client.url().to_owned())));
     let machine = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
     if session.out.json {
         let node = node.map(|(info, url)| json!({ "version": info.version, "url": url, "architecture": info.architecture, "engine": info.engine }));

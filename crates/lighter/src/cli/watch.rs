@@ -78,7 +78,8 @@ impl Snapshot {
     /// Files that are new, different or gone in `later`.
     pub fn changed<'a>(&'a self, later: &'a Self) -> Vec<&'a Path> {
         let gone = self.files.keys().filter(|path| !later.files.contains_key(*path));
-        let other = later.files.iter().filter(|(path, mark)| self.files.get(*path) != Some(*mark)).map(|(path, _)| path);
+        let other =
+            later.files.iter().filter(|(path, mark)| self.files.get(*path) != Some(*mark)).map(|(path, _)| path);
         gone.chain(other).map(PathBuf::as_path).collect()
     }
 }
@@ -99,7 +100,14 @@ mod tests {
         write("src/lib.rs", "one");
         write("old.rs", "");
         let before = look();
-        for (name, text) in [("f.wasm", "x"), ("target/f", "x"), (".git/x", "x"), ("src/.lib.rs.swp", "x"), ("a~", "x"), ("src/lib.rs", "one")] {
+        for (name, text) in [
+            ("f.wasm", "x"),
+            ("target/f", "x"),
+            (".git/x", "x"),
+            ("src/.lib.rs.swp", "x"),
+            ("a~", "x"),
+            ("src/lib.rs", "one"),
+        ] {
             write(name, text);
         }
         assert_eq!(before.changed(&look()), Vec::<&Path>::new(), "what is built or left by editors is no source");

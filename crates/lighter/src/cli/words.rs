@@ -103,8 +103,14 @@ mod tests {
 
     #[test]
     fn numbers_keep_three_digits_at_most() {
-        assert_eq!(["0 B", "999 B", "1.0 kB", "1.0 MB", "13.0 MB", "2.1 GB"], [0, 999, 1_000, 999_990, 13_000_000, 2_147_483_648].map(bytes).each_ref().map(String::as_str));
-        assert_eq!(["-", "2.1 µs", "29 µs", "1.0 ms", "3.4 s"], [0.0, 2.1, 29.4, 999.6, 3.4e6].map(microseconds).each_ref().map(String::as_str));
+        assert_eq!(
+            ["0 B", "999 B", "1.0 kB", "1.0 MB", "13.0 MB", "2.1 GB"],
+            [0, 999, 1_000, 999_990, 13_000_000, 2_147_483_648].map(bytes).each_ref().map(String::as_str)
+        );
+        assert_eq!(
+            ["-", "2.1 µs", "29 µs", "1.0 ms", "3.4 s"],
+            [0.0, 2.1, 29.4, 999.6, 3.4e6].map(microseconds).each_ref().map(String::as_str)
+        );
         assert_eq!(duration(Duration::from_millis(250)), "250 ms");
         assert_eq!(duration(Duration::from_secs(250)), "4 min 10 s");
         assert_eq!(duration(Duration::from_secs(187_200)), "2 d 4 h");
@@ -125,7 +131,8 @@ mod tests {
 
     #[test]
     fn base64_has_the_vectors_of_its_rfc() {
-        let vectors = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")];
+        let vectors =
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")];
         for (plain, encoded) in vectors {
             assert_eq!(base64(plain.as_bytes()), encoded);
         }

@@ -36,28 +36,43 @@ pub struct Answer {
     pub times: Times,
 }
 
+/// Why there is no answer.
+pub struct Failed {
+    pub problem: Problem,
+    /// Seconds after which trying again is known to help.
+    pub retry_after_s: Option<u64>,
+}
+
+impl From<Problem> for Failed {
+    fn from(problem: Problem) -> Self {
+        Self { problem, retry_after_s: None }
+    }
+}
+
 impl Incoming {
     /// Runs the work. Dropping the future stops the unit, as does dropping the body of the reply.
     ///
     /// # Errors
     /// What admission, the loader or the unit say; counted here.
-    pub async fn run(self, loader: &Arc<Loader>, work: Work) -> Result<Answer, Problem> {
-        let permit = match self.live.identity.admission.admit(self.arrived).await {
+    pub async fn run(self, loader: &Arc<Loader>, work: Work) -> Result<Answer, Failed> {
+        let permit = match self.live.identity.admission.admit(self.arrived.into()).await {
             Ok(permit) => permit,
-            Err(refusal) => return Err(self.refused(refusal.into())),
+            Err(refusal) => {
+                let problem = self.refused(refusal.problem(self.live.name().as_str()));
+                return Err(Failed { problem, retry_after_s: refusal.retry_after_s() });
+            }
         };
-        let prepared = match loader.ready(&self.live, self.arrived).await {
-            Ok(prepared) => prepared,
-            Err(problem) => return Err(self.refused(problem)),
+        let ready = match loader.ready(&self.live, self.arrived).await {
+            Ok(ready) => ready,
+            Err(problem) => return Err(self.refused(problem).into()),
         };
-        // The function's own time begins when it could run; most calls were let in the moment they came.
-        let began = Instant::now();
-        let queue = began.saturating_duration_since(self.arrived);
-        let deadline = began + self.live.function.limits.time();
+        // The function's own time begins when it could run.
+        let deadline = Instant::now() + self.live.function.limits.time();
         let request_id = self.request_id.clone();
-        let watch = Box::new(CallWatch { call: self, queue, _permit: permit, heard: false });
-        let reply = prepared.call(Call { request_id, work, deadline, watch }).await?;
-        let times = Times { queue, start: reply.timing.start, run: reply.timing.run, total: Duration::ZERO };
+        let (queue, load) = (permit.waited(), ready.took);
+        let watch = Box::new(CallWatch { call: self, queue, load, _permit: permit, heard: false });
+        let reply = ready.prepared.call(Call { request_id, work, deadline, watch }).await?;
+        let times = Times { queue, start: load + reply.timing.start, run: reply.timing.run, total: Duration::ZERO };
         Ok(Answer { content: reply.content, times })
     }
 
@@ -83,6 +98,8 @@ impl Incoming {
 struct CallWatch {
     call: Incoming,
     queue: Duration,
+    /// Making the function ready, which only its first call waits for; counts as starting.
+    load: Duration,
     _permit: Permit,
     heard: bool,
 }
@@ -92,7 +109,7 @@ impl Watch for CallWatch {
         self.heard = true;
         let Ended { result, timing, cpu, memory_bytes } = ended;
         let total = self.call.arrived.elapsed();
-        let times = Times { queue: self.queue, start: timing.start, run: timing.run, total };
+        let times = Times { queue: self.queue, start: self.load + timing.start, run: timing.run, total };
         let problem = result.err();
         self.call.live.identity.counters.ended(problem.as_ref().map(|problem| problem.code), &times, cpu, memory_bytes);
         self.call.end_trace(&times, problem.as_ref());

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Bytes of a `node.toml`; a larger one is refused.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// What the node's log holds by default: what the node does, and of the database below only what is wrong.
+const LOG: &str = "info,fjall=warn,lsm_tree=warn";
+
 const MIB: u64 = 1 << 20;
 
 /// Options of `lighter up`.
@@ -48,7 +51,7 @@ pub struct UpArgs {
     pub insecure_listen: bool,
     /// Units that exist at once [default: 1000]
     #[arg(long, value_name = "N")]
-    pub units_max: Option<usize>,
+    pub units_max: Option<u32>,
     /// Functions kept ready to start units; others are loaded by their next call [default: 1000]
     #[arg(long, value_name = "N")]
     pub functions_loaded_max: Option<usize>,
@@ -76,7 +79,7 @@ pub struct UpArgs {
     /// How the node's log looks [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// What the node's log holds, as `info` or `warn,lighter=debug` [default: info]
+    /// What the node's log holds, as `info` or `warn,lighter=debug` [default: info, and warn for the libraries below]
     #[arg(long, value_name = "FILTER", env = "LIGHTER_LOG")]
     pub log: Option<String>,
     /// Also write the units' log lines to the node's log
@@ -106,7 +109,7 @@ pub struct Config {
     pub api: SocketAddr,
     pub api_names: Vec<String>,
     pub tls: Option<TlsFiles>,
-    pub units_max: usize,
+    pub units_max: u32,
     pub functions_loaded_max: usize,
     pub function_idle: Duration,
     pub image_bytes_max: u64,
@@ -167,7 +170,7 @@ impl Config {
             logs_bytes_max: in_range("logs_bytes_max", args.logs_bytes_max, 16 * MIB, 65_536..=4_096 * MIB)? as usize,
             traces: trace_target(args.otlp, args.otlp_share)?,
             log_format: args.log_format.unwrap_or_default(),
-            log: args.log.unwrap_or_else(|| "info".to_owned()),
+            log: args.log.unwrap_or_else(|| LOG.to_owned()),
             log_units: args.log_units,
             access_log: args.access_log,
             drain: seconds("drain_seconds", args.drain_seconds, 10, 0..=3_600)?,

@@ -22,8 +22,7 @@ impl Kinds {
     /// # Errors
     /// A kind cannot work on this machine, or its shelf cannot be opened.
     pub fn open(config: &Config, warehouse: &Warehouse) -> Result<Self, Problem> {
-        let units_max = u32::try_from(config.units_max).unwrap_or(u32::MAX);
-        let kinds: [Arc<dyn UnitKind>; _] = [Arc::new(unit_wasm::WasmKind::new(unit_wasm::Config { units_max })?)];
+        let kinds: [Arc<dyn UnitKind>; _] = [Arc::new(unit_wasm::WasmKind::new(unit_wasm::Config { units_max: config.units_max })?)];
         Self::with(kinds, warehouse)
     }
 

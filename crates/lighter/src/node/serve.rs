@@ -1,7 +1,7 @@
 //! A request for a function, from the gate or the API: made into work, run, and its reply made into a response.
 
 use super::body::Collected;
-use super::call::{Incoming, Trace};
+use super::call::{Failed, Incoming, Trace};
 use super::functions::Live;
 use super::timing::{SERVER_TIMING, server_timing};
 use super::{Node, clock, event, traces};
@@ -41,7 +41,7 @@ pub enum ReplyBody {
 ///
 /// # Errors
 /// Whatever keeps the function from replying; counted already.
-pub async fn serve<B>(node: &Node, wanted: Wanted<'_>, request: Request<B>) -> Result<Response<ReplyBody>, Problem>
+pub async fn serve<B>(node: &Node, wanted: Wanted<'_>, request: Request<B>) -> Result<Response<ReplyBody>, Failed>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Display,
@@ -64,7 +64,7 @@ async fn serve_event<B>(
     wanted: &Wanted<'_>,
     incoming: Incoming,
     request: Request<B>,
-) -> Result<Response<ReplyBody>, Problem>
+) -> Result<Response<ReplyBody>, Failed>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Display,
@@ -89,7 +89,7 @@ pub async fn reply_to_event(
     wanted: &Wanted<'_>,
     incoming: Incoming,
     event: ::event::Event,
-) -> Result<Response<ReplyBody>, Problem> {
+) -> Result<Response<ReplyBody>, Failed> {
     let answer = incoming.run(&node.functions.loader, Work::Event(event)).await?;
     let timing = server_timing(&answer.times);
     let mut response = match answer.content {
@@ -110,7 +110,7 @@ async fn serve_http<B>(
     wanted: &Wanted<'_>,
     incoming: Incoming,
     mut request: Request<B>,
-) -> Result<Response<ReplyBody>, Problem>
+) -> Result<Response<ReplyBody>, Failed>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Display,
@@ -125,7 +125,7 @@ where
     }
     let limit_bytes = wanted.live.function.limits.body_bytes;
     if request.body().size_hint().lower() > limit_bytes {
-        return Err(incoming.refused(too_large(limit_bytes)));
+        return Err(incoming.refused(too_large(limit_bytes)).into());
     }
     let exceeded = (!request.body().is_end_stream()).then(|| Arc::new(AtomicBool::new(false)));
     let request = request.map(|body| match &exceeded {
@@ -133,9 +133,9 @@ where
         None => Empty::new().map_err(|never| match never {}).boxed_unsync(),
     });
     let answer = incoming.run(&node.functions.loader, Work::Http(request)).await;
-    let answer = answer.map_err(|problem| match exceeded.is_some_and(|exceeded| exceeded.load(Relaxed)) {
-        true => too_large(limit_bytes),
-        false => problem,
+    let answer = answer.map_err(|failed| match exceeded.is_some_and(|exceeded| exceeded.load(Relaxed)) {
+        true => too_large(limit_bytes).into(),
+        false => failed,
     })?;
     let mut response = match answer.content {
         Content::Http(response) => response.map(ReplyBody::Streaming),

@@ -57,7 +57,10 @@ fn contract(exports: &[String]) -> Result<Contract, Problem> {
 
 /// Imports of plain functions and types are left to the linker, which knows their types too.
 fn offered(import: &str) -> Result<(), Problem> {
-    let Some((interface, version)) = import.split_once('@') else { return Ok(()) };
+    if !import.contains(':') {
+        return Ok(());
+    }
+    let (interface, version) = import.split_once('@').unwrap_or((import, ""));
     let package = interface.split('/').next().unwrap_or(interface);
     let fits = |(name, offered): &&(&str, &str)| *name == interface && compatible(version, offered);
     if OFFERED.iter().any(|offer| fits(&offer)) {

@@ -1,8 +1,8 @@
 //! The engine all units share: its settings, its pool of memory slots, its ticker and its threads for hogs.
 //!
-//! Time is counted in ticks of one millisecond. A unit that has run for two of them gives way, and from then on runs on
+//! Time is counted in ticks of one millisecond. A unit that has used a whole one gives way, and from then on runs on
 //! threads of the operating system's idle class, which yield the core the moment anything else wants it. So a function
-//! that loops costs its neighbours at most two ticks, whatever the number of cores.
+//! that loops costs its neighbours two ticks or three, whatever the number of cores.
 
 use crate::host;
 use crate::unit_state::UnitState;
@@ -17,9 +17,6 @@ use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Was
 
 /// One tick: the unit in which CPU time is counted and units give way.
 pub const TICK: Duration = Duration::from_millis(1);
-
-/// Ticks a unit runs on the threads everyone shares; then it moves to those for hogs.
-pub const GIVE_WAY_TICKS: u64 = 2;
 
 /// The ticker sleeps after this many ticks without a running call.
 const IDLE_TICKS: u32 = 100;

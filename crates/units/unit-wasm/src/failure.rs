@@ -47,13 +47,14 @@ fn frames(backtrace: &WasmBacktrace) -> String {
     for (index, frame) in backtrace.frames().iter().take(FRAMES_MAX).enumerate() {
         let symbols = frame.symbols();
         if symbols.is_empty() {
-            let name = frame.func_name().map_or_else(|| format!("function {}", frame.func_index()), str::to_owned);
+            let name = frame.func_name().map(|name| format!("{:#}", rustc_demangle::demangle(name)));
+            let name = name.unwrap_or_else(|| format!("function {}", frame.func_index()));
             let offset = frame.module_offset().unwrap_or_default();
             text += &format!("  {index}: {name} at byte {offset:#x}; build with debug information for source lines\n");
         }
         for symbol in symbols {
             let name = symbol.name().or(frame.func_name()).unwrap_or("?");
-            text += &format!("  {index}: {name}");
+            text += &format!("  {index}: {:#}", rustc_demangle::demangle(name));
             if let Some(file) = symbol.file() {
                 text += &format!(" at {file}:{}", symbol.line().unwrap_or_default());
             }

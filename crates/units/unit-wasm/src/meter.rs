@@ -1,5 +1,6 @@
 //! What a call has used, shared between the unit (which may be deep in wasm code) and the future that polls it.
 
+use crate::engine::TICK;
 use parking_lot::Mutex;
 use problem::Code;
 use rustix::time::{clock_gettime, ClockId};
@@ -16,6 +17,8 @@ pub struct Meter {
     cpu_ns: AtomicU64,
     /// The clock when the current poll began.
     poll_began_ns: AtomicU64,
+    /// The thread's CPU time at the first tick of the current poll; 0 before it.
+    ticked_cpu_ns: AtomicU64,
     /// Nanoseconds the start took; 0 until there is a unit.
     start_ns: AtomicU64,
     /// Ran into a tick on the threads everyone shares: is to move to the threads for hogs.
@@ -36,6 +39,7 @@ impl Meter {
             deadline,
             cpu_ns: AtomicU64::new(0),
             poll_began_ns: AtomicU64::new(0),
+            ticked_cpu_ns: AtomicU64::new(0),
             start_ns: AtomicU64::new(0),
             hog: AtomicBool::new(false),
             moved: AtomicBool::new(false),
@@ -47,6 +51,19 @@ impl Meter {
 
     pub fn poll_begins(&self) {
         self.poll_began_ns.store(self.clock_ns(), Relaxed);
+        self.ticked_cpu_ns.store(0, Relaxed);
+    }
+
+    /// To be asked at a tick: has this poll used a whole tick of CPU since its first one? On a busy machine ticks also
+    /// pass while the thread waits for its core, and a unit that waits is no hog.
+    pub fn used_a_tick(&self) -> bool {
+        let now = thread_cpu_ns();
+        let first = self.ticked_cpu_ns.load(Relaxed);
+        if first == 0 {
+            self.ticked_cpu_ns.store(now, Relaxed);
+            return false;
+        }
+        u128::from(now - first) >= TICK.as_nanos()
     }
 
     pub fn poll_ends(&self) {
@@ -76,8 +93,7 @@ impl Meter {
     /// On the shared threads a poll lasts a tick or two, and wall time (cheap to read) stands for CPU time.
     fn clock_ns(&self) -> u64 {
         if self.has_moved() {
-            let now = clock_gettime(ClockId::ThreadCPUTime);
-            now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+            thread_cpu_ns()
         } else {
             u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
         }
@@ -108,4 +124,9 @@ impl Meter {
     pub fn take_written(&self) -> Option<Ticket> {
         self.written.lock().take()
     }
+}
+
+fn thread_cpu_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

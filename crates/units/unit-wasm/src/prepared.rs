@@ -1,7 +1,7 @@
 //! A function ready to run: starts units, hands them work, keeps some for reuse when the manifest says so.
 
 use crate::bindings::{handler, types, EverythingPre};
-use crate::engine::{Engine, GIVE_WAY_TICKS};
+use crate::engine::Engine;
 use crate::failure;
 use crate::meter::Meter;
 use crate::output::Output;
@@ -101,7 +101,7 @@ impl PreparedWasm {
         let kept = self.kept.lock().pop();
         if let Some(mut unit) = kept {
             unit.store.data_mut().next_call(meter.clone(), request_id.clone());
-            unit.store.set_epoch_deadline(GIVE_WAY_TICKS);
+            unit.store.set_epoch_deadline(1);
             unit.entry.serves(Some(request_id.clone()));
             meter.started();
             return Ok(unit);
@@ -112,7 +112,7 @@ impl PreparedWasm {
         let state = UnitState::new(self.deployed.clone(), self.engine.client.clone(), meter.clone(), output);
         let mut store = Store::new(&self.engine.wasmtime, state);
         store.limiter(|state| &mut state.limiter);
-        store.set_epoch_deadline(GIVE_WAY_TICKS);
+        store.set_epoch_deadline(1);
         store.epoch_deadline_callback(tick);
         let entry = Roster::enter(&self.roster, number, request_id.clone());
         let instance = match &self.guest {
@@ -291,6 +291,9 @@ fn tick(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<UpdateD
     }
     if meter.has_moved() {
         return Ok(UpdateDeadline::Yield(HOG_TICKS));
+    }
+    if !meter.used_a_tick() {
+        return Ok(UpdateDeadline::Continue(1));
     }
     meter.hog.store(true, Relaxed);
     Ok(UpdateDeadline::Yield(1))

@@ -153,8 +153,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             let framing = match &mut self.mode {
                 Mode::Http1(framing) => framing,
                 Mode::Open => return self.poll_open(cx, buf),
-                // hyper reads nothing more after the stand-in; were it to, the connection would end.
-                Mode::Refused => return Poll::Ready(Ok(())),
+                // Nothing comes after the stand-in, not even an end: hyper would take that for a client that left, and
+                // drop the refusal. The refusal itself ends the connection.
+                Mode::Refused => return Poll::Pending,
                 Mode::Broken(what) => return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, *what))),
             };
             if self.line.is_head_late() && !framing.in_body() {

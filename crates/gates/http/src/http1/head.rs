@@ -134,12 +134,11 @@ impl Head {
                 let start = line.end - text[colon + 1..].trim_ascii_start().len();
                 self.host = Some(start..start + value.len());
             }
-            7 if name.eq_ignore_ascii_case(b"upgrade") => {
+            7 if name.eq_ignore_ascii_case(b"upgrade")
                 // Clients that could do HTTP/2 offer h2c on every first request; staying with HTTP/1 is the answer.
-                if !trim(value).eq_ignore_ascii_case(b"h2c") {
+                && !trim(value).eq_ignore_ascii_case(b"h2c") => {
                     return Err(Refused::Upgrade);
                 }
-            }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 if self.length.is_some() {
                     return Err(Refused::Malformed("the request has two content-length fields"));

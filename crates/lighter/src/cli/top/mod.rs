@@ -8,18 +8,18 @@
 mod model;
 mod view;
 
+use super::Session;
 use super::client::Client;
 use super::stop::{Result, Stop};
-use super::Session;
 use crate::api::types::{FunctionStats, NodeInfo};
 use clap::Args;
 use model::{Model, Sort};
 use problem::{Code, Problem};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::json;
 use std::io;
-use std::sync::mpsc::{sync_channel, Receiver};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -154,10 +154,12 @@ fn look(client: &Client, start: Instant) -> Result<Sample> {
 /// Looks at the node in a thread of its own, so that a slow node does not make the keys slow. Ends with the receiver.
 fn sampler(client: Client, interval: Duration, start: Instant) -> Receiver<Result<Sample>> {
     let (sender, receiver) = sync_channel(1);
-    thread::spawn(move || loop {
-        thread::sleep(interval);
-        if sender.send(look(&client, start)).is_err() {
-            return;
+    thread::spawn(move || {
+        loop {
+            thread::sleep(interval);
+            if sender.send(look(&client, start)).is_err() {
+                return;
+            }
         }
     });
     receiver

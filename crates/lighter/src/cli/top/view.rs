@@ -2,11 +2,11 @@
 
 use super::super::words;
 use super::model::{Model, Row, Sort};
+use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row as Cells, Table};
-use ratatui::Frame;
 use std::time::Duration;
 
 /// Widths of the columns after the name.
@@ -30,7 +30,9 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     ];
     let widths = [Constraint::Fill(1)].into_iter().chain(WIDTHS.map(Constraint::Length));
     let rows = model.rows.iter().skip(model.scroll).take(usize::from(body.height)).map(|row| cells(row_text(row)));
-    let table = Table::new(rows, widths).column_spacing(1).header(cells(headings).style(Style::new().add_modifier(Modifier::BOLD)));
+    let table = Table::new(rows, widths)
+        .column_spacing(1)
+        .header(cells(headings).style(Style::new().add_modifier(Modifier::BOLD)));
     frame.render_widget(table, body);
     let keys = format!("q quit · s sort ({}) · f c w p e sort by a column · ↑↓ scroll", model.sort.as_str());
     frame.render_widget(Paragraph::new(keys), foot);
@@ -38,7 +40,12 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
 
 fn about_node(model: &Model) -> Vec<Line<'static>> {
     let Some(node) = &model.node else { return Vec::new() };
-    let first = format!("lighter {} at {}, up {}", node.version, model.url, words::duration(Duration::from_secs(node.uptime_seconds)));
+    let first = format!(
+        "lighter {} at {}, up {}",
+        node.version,
+        model.url,
+        words::duration(Duration::from_secs(node.uptime_seconds))
+    );
     let second = match &model.trouble {
         Some(trouble) => format!("! {}", words::harmless(trouble)),
         None => format!(
@@ -70,7 +77,8 @@ fn row_text(row: &Row) -> [String; 9] {
 }
 
 fn cells(texts: [String; 9]) -> Cells<'static> {
-    let cell = |(index, text): (usize, String)| if index == 0 { Line::from(text) } else { Line::from(text).right_aligned() };
+    let cell =
+        |(index, text): (usize, String)| if index == 0 { Line::from(text) } else { Line::from(text).right_aligned() };
     Cells::new(texts.into_iter().enumerate().map(cell))
 }
 
@@ -88,8 +96,8 @@ fn rate(per_second: f64) -> String {
 mod tests {
     use super::super::model::tests::{node, stats};
     use super::*;
-    use ratatui::backend::TestBackend;
     use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
 
     fn screen(model: &Model) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
@@ -103,7 +111,11 @@ mod tests {
     fn eighty_columns_are_enough() {
         let mut model = Model::new("http://127.0.0.1:8701".into(), Sort::Calls);
         model.take(node(), vec![stats("hello", 0, 0), stats("a-function-with-a-very-long-name", 0, 0)], Duration::ZERO);
-        model.take(node(), vec![stats("hello", 12_345, 3), stats("a-function-with-a-very-long-name", 0, 0)], Duration::from_secs(1));
+        model.take(
+            node(),
+            vec![stats("hello", 12_345, 3), stats("a-function-with-a-very-long-name", 0, 0)],
+            Duration::from_secs(1),
+        );
         let screen = screen(&model);
         assert_eq!(screen[0], "lighter 0.1.0 at http://127.0.0.1:8701, up 2 h 3 min");
         assert_eq!(screen[1], "memory 31.2 MB · units 3 of 1000 · 2 functions · 12.3k calls/s · 3.0 errors/s");

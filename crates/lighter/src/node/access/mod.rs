@@ -7,7 +7,6 @@ mod tokens;
 
 pub use guard::Guard;
 pub use secrets::{SECRET_BYTES_MAX, Secrets};
-pub use tokens::Tokens;
 
 use super::records;
 use crate::api::types::{Scope, TokenCreated, TokenInfo, TokenRequest};
@@ -17,7 +16,7 @@ use http::header::AUTHORIZATION;
 use parking_lot::RwLock;
 use problem::{Code, Problem};
 use state::{Records, State};
-use tokens::Token;
+use tokens::{Token, Tokens};
 
 /// Table of the tokens in the state, by name.
 const TABLE: &str = "tokens";
@@ -64,6 +63,11 @@ impl Access {
             }
             None => Err(self.wrong_token(now_ms / 1_000)),
         }
+    }
+
+    /// Whether this is a token that covers `needed`.
+    pub fn is_valid(&self, text: &str, needed: Scope, now_ms: u64) -> bool {
+        self.tokens.read().scope(text, now_ms).is_some_and(|held| tokens::covers(held, needed))
     }
 
     pub fn list(&self) -> Vec<TokenInfo> {

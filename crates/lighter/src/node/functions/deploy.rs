@@ -158,7 +158,7 @@ impl Functions {
         let history = Arc::new(History::deployed(before.as_ref().map(|entry| &*entry.history), new));
         // Now rather than at the commit: compiling the other functions may take a while.
         history.to_record(&name)?;
-        let identity = before.map_or_else(|| self.identity(&name, &function), |entry| entry.live.identity);
+        let identity = before.map_or_else(|| self.identity(&name, &function), |entry| entry.live.identity.clone());
         let live = Live::new(identity, history.current(), image);
         let loaded = self.loader.load(&live).await.map_err(about)?;
         let took = start_once(&loaded).await.map_err(about)?;
@@ -174,7 +174,7 @@ impl Functions {
 /// # Errors
 /// [`Code::StartFailed`] when the unit traps; a limit keeps its own code.
 pub async fn start_once(loaded: &Loaded) -> Result<Duration, Problem> {
-    loaded.prepared.try_start().await.map_err(|problem| match problem.code {
+    loaded.prepared.clone().try_start().await.map_err(|problem| match problem.code {
         Code::UnitTrapped | Code::UnitExited => Problem::new(Code::StartFailed, problem.detail),
         _ => problem,
     })

@@ -15,7 +15,9 @@ use warehouse::ImageHash;
 /// What a function keeps when it is deployed anew.
 pub struct Identity {
     pub name: Name,
-    pub admission: Arc<Admission>,
+    /// The name again, for those who keep it.
+    pub label: Arc<str>,
+    pub admission: Admission,
     pub counters: Counters,
     pub log: Arc<FunctionLog>,
 }

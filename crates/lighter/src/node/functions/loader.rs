@@ -48,6 +48,12 @@ pub struct Loaded {
     secrets_seen: u64,
 }
 
+/// A function ready for a call, and how long that took.
+pub struct Ready {
+    pub prepared: Arc<dyn Prepared>,
+    pub took: Duration,
+}
+
 /// How an artefact came about.
 pub struct Built {
     pub took: Duration,
@@ -79,12 +85,14 @@ impl Loader {
     ///
     /// # Errors
     /// [`Code::TimeExceeded`] when the call's time ends first; what loading and compiling say.
-    pub async fn ready(self: &Arc<Self>, live: &Arc<Live>, now: Instant) -> Result<Arc<dyn Prepared>, Problem> {
+    pub async fn ready(self: &Arc<Self>, live: &Arc<Live>, now: Instant) -> Result<Ready, Problem> {
         live.note_use(self.ms(now));
-        match live.prepared() {
-            Some(prepared) => Ok(prepared),
-            None => self.load_for_call(live).await,
+        if let Some(prepared) = live.prepared() {
+            return Ok(Ready { prepared, took: Duration::ZERO });
         }
+        let began = Instant::now();
+        let prepared = self.load_for_call(live).await?;
+        Ok(Ready { prepared, took: began.elapsed() })
     }
 
     async fn load_for_call(self: &Arc<Self>, live: &Arc<Live>) -> Result<Arc<dyn Prepared>, Problem> {

@@ -16,15 +16,15 @@ mod loader;
 mod table;
 
 pub use deploy::{Claim, Steps};
-pub use history::{History, Version};
+pub use history::History;
 pub use live::{Identity, Live};
 pub use loader::{Loader, blocking};
-pub use table::{Entry, Table, Target};
+pub use table::{Entry, Table};
 
 use super::log::Logs;
 use super::metrics::Counters;
 use super::records;
-use dispatch::{Admission, NodeRoom, Rules};
+use dispatch::{Admission, Limits, Rate};
 use manifest::{Function, Name};
 use parking_lot::{Mutex, RwLock};
 use problem::{Code, Problem};
@@ -36,7 +36,8 @@ use std::time::Instant;
 pub struct Functions {
     pub loader: Arc<Loader>,
     pub logs: Arc<Logs>,
-    pub room: Arc<NodeRoom>,
+    /// The units of all functions together.
+    pub units: dispatch::Node,
     table: RwLock<Arc<Table>>,
     /// Functions a deployment, rollback or removal is working on.
     busy: Mutex<HashSet<Name>>,
@@ -60,13 +61,13 @@ impl Functions {
     pub fn restore(
         loader: Arc<Loader>,
         logs: Arc<Logs>,
-        room: Arc<NodeRoom>,
+        units: dispatch::Node,
         token_by_default: bool,
     ) -> Result<Arc<Self>, Problem> {
         let functions = Self {
             loader,
             logs,
-            room,
+            units,
             table: RwLock::default(),
             busy: Mutex::default(),
             committing: tokio::sync::Mutex::default(),
@@ -162,7 +163,7 @@ impl Functions {
         for change in &changes {
             let name = match change {
                 Change::Put { live, .. } => {
-                    live.identity.admission.set_rules(Rules::from(&live.function.limits));
+                    live.identity.admission.set_limits(limits(&live.function), tokio::time::Instant::now());
                     live.name()
                 }
                 Change::Remove(name) => name,
@@ -199,10 +200,23 @@ impl Functions {
     fn identity(&self, name: &Name, function: &Function) -> Arc<Identity> {
         Arc::new(Identity {
             name: name.clone(),
-            admission: Admission::new(Rules::from(&function.limits), self.room.clone(), Instant::now()),
+            label: name.as_str().into(),
+            admission: Admission::new(limits(function), &self.units),
             counters: Counters::default(),
             log: self.logs.function(name),
         })
+    }
+}
+
+/// What the manifest says about admission.
+fn limits(function: &Function) -> Limits {
+    let limits = &function.limits;
+    let per_second = limits.rate_per_second;
+    Limits {
+        running_max: limits.concurrency,
+        waiting_max: limits.waiting,
+        wait_max: limits.wait(),
+        rate: (per_second > 0).then(|| Rate { per_second, burst: per_second.saturating_mul(2) }),
     }
 }
 

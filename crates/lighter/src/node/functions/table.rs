@@ -5,9 +5,8 @@ use gate_http::RouteTable;
 use http::HeaderValue;
 use manifest::{HttpTrigger, Manifest, Name, RouteAuth};
 use problem::{Code, Problem};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use unit::Contract;
 use warehouse::ImageHash;
 
 /// Media type of a `lighter:unit` function's reply when its trigger does not say.
@@ -36,14 +35,18 @@ pub struct Target {
 }
 
 impl Table {
+    /// # Errors
+    /// [`Code::RouteTaken`] names the functions that want the same route.
     pub fn new(functions: BTreeMap<Name, Entry>, token_by_default: bool) -> Result<Self, Problem> {
         let mut routes = Vec::new();
         for entry in functions.values() {
             for trigger in &entry.live.function.http {
-                routes.push((trigger.clone(), Arc::new(Target::new(entry.live.clone(), trigger, token_by_default)?)));
+                let target = Arc::new(Target::new(entry.live.clone(), trigger, token_by_default)?);
+                routes.push((entry.live.name().as_str(), trigger, target));
             }
         }
-        Ok(Self { functions, routes: RouteTable::build(routes)? })
+        let routes = RouteTable::build(routes)?;
+        Ok(Self { functions, routes })
     }
 
     /// # Errors
@@ -72,7 +75,7 @@ impl Table {
     /// The table after these changes.
     ///
     /// # Errors
-    /// [`Code::RouteTaken`] names the function that has a route already.
+    /// [`Code::RouteTaken`] names the functions that want the same route.
     pub fn changed(&self, changes: &[Change], token_by_default: bool) -> Result<Self, Problem> {
         let mut functions = self.functions.clone();
         for change in changes {
@@ -84,42 +87,19 @@ impl Table {
                 Change::Remove(name) => _ = functions.remove(name),
             }
         }
-        let put: HashSet<&Name> = changes
-            .iter()
-            .filter_map(|change| match change {
-                Change::Put { live, .. } => Some(live.name()),
-                Change::Remove(_) => None,
-            })
-            .collect();
-        // Those that stay come first: a route belongs to who has it already.
-        let (new, old): (Vec<_>, Vec<_>) = functions.iter().partition(|(name, _)| put.contains(name));
-        let triggers = old.iter().chain(&new).map(|(name, entry)| (*name, &*entry.live.function.http));
-        one_owner_each(triggers)?;
         Self::new(functions, token_by_default)
     }
 
     /// # Errors
     /// [`Code::RouteTaken`]: a function outside of the manifest has a route of one inside.
     pub fn check_routes(&self, manifest: &Manifest) -> Result<(), Problem> {
-        let old = self.functions.iter().filter(|(name, _)| !manifest.function.contains_key(*name));
-        let old = old.map(|(name, entry)| (name, &*entry.live.function.http));
-        one_owner_each(old.chain(manifest.function.iter().map(|(name, function)| (name, &*function.http))))
+        // Those that stay come first: a route belongs to who has it already.
+        let stay = self.functions.iter().filter(|(name, _)| !manifest.function.contains_key(*name));
+        let stay = stay.map(|(name, entry)| (name, &*entry.live.function));
+        let all = stay.chain(&manifest.function);
+        let routes = all.flat_map(|(name, function)| function.http.iter().map(move |trigger| (name.as_str(), trigger, ())));
+        RouteTable::build(routes).map(|_| ())
     }
-}
-
-/// Checks that no two functions have the same route; of two that do, the first keeps it.
-fn one_owner_each<'a>(functions: impl Iterator<Item = (&'a Name, &'a [HttpTrigger])>) -> Result<(), Problem> {
-    let mut owners = HashMap::new();
-    for (name, triggers) in functions {
-        for trigger in triggers {
-            if let Some(owner) = owners.insert((trigger.host.as_deref(), &*trigger.route), name) {
-                let (name, owner, route) = (name.as_str(), owner.as_str(), &trigger.route);
-                let detail = format!("function {name:?} wants the route {route:?}, which function {owner:?} has");
-                return Err(Problem::new(Code::RouteTaken, detail));
-            }
-        }
-    }
-    Ok(())
 }
 
 impl Target {
@@ -132,9 +112,5 @@ impl Target {
             source: format!("/http/{}", live.name()),
             live,
         })
-    }
-
-    pub fn takes_events(&self) -> bool {
-        self.live.contract == Contract::Unit
     }
 }

@@ -105,8 +105,8 @@ fn parts(text: &mut Text, node: &Node, functions: usize) {
     let loader = &node.functions.loader;
     text.gauge("lighter_functions", "Functions that are deployed.").sample(&[], functions);
     text.gauge("lighter_functions_loaded", "Functions that are ready to start units.").sample(&[], loader.loaded_count());
-    text.gauge("lighter_units_running", "Units that serve a call.").sample(&[], node.functions.room.used());
-    text.gauge("lighter_units_max", "Units that may run at once.").sample(&[], node.functions.room.units_max());
+    text.gauge("lighter_units_running", "Units that serve a call.").sample(&[], node.functions.units.counts().running);
+    text.gauge("lighter_units_max", "Units that may run at once.").sample(&[], node.config.units_max);
     text.gauge("lighter_request_bodies_bytes", "Request bodies in memory.").sample(&[], node.bodies.used_bytes());
     text.histogram("lighter_compile_seconds", "Time to compile an image.").distribution(&[], &loader.compile_time.snapshot());
     text.counter("lighter_artefacts_rebuilt_total", "Artefacts compiled again because they were missing or unfit.");

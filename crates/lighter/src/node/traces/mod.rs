@@ -16,7 +16,6 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanEvents, SpanExporter, SpanLinks, SpanProcessor};
 use problem::Problem;
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Spans that wait to be sent; more are dropped.
@@ -25,7 +24,7 @@ const QUEUE_SPANS_MAX: usize = 8_192;
 pub struct Traces {
     processor: BatchSpanProcessor,
     scope: InstrumentationScope,
-    ids: Arc<Ids>,
+    ids: Ids,
     /// Traces that begin here are recorded if a random number is below this.
     recorded_below: u64,
 }
@@ -53,11 +52,11 @@ pub struct CallEnd<'a> {
 impl Traces {
     /// # Errors
     /// The exporter cannot be made.
-    pub fn new(target: &TraceTarget, ids: Arc<Ids>) -> Result<Self, Problem> {
+    pub fn new(target: &TraceTarget, ids: Ids) -> Result<Self, Problem> {
         Ok(Self::with_exporter(exporter::new(&target.url)?, target.share, ids))
     }
 
-    fn with_exporter(exporter: impl SpanExporter + 'static, share: f64, ids: Arc<Ids>) -> Self {
+    fn with_exporter(exporter: impl SpanExporter + 'static, share: f64, ids: Ids) -> Self {
         let config = BatchConfigBuilder::default().with_max_queue_size(QUEUE_SPANS_MAX).build();
         let mut processor = BatchSpanProcessor::new(exporter, config);
         let service = [KeyValue::new("service.name", "lighter"), KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))];
@@ -149,6 +148,7 @@ mod tests {
     use opentelemetry_sdk::error::OTelSdkResult;
     use parking_lot::Mutex;
     use problem::Code;
+    use std::sync::Arc;
 
     #[derive(Debug, Clone, Default)]
     struct Kept(Arc<Mutex<Vec<SpanData>>>);
@@ -167,7 +167,7 @@ mod tests {
 
     fn traced(share: f64, traceparent: Option<&str>, problem: Option<&Problem>) -> Vec<SpanData> {
         let kept = Kept::default();
-        let traces = Traces::with_exporter(kept.clone(), share, Arc::new(Ids::new(7)));
+        let traces = Traces::with_exporter(kept.clone(), share, Ids::new(7));
         let span = traces.begin(traceparent, SystemTime::UNIX_EPOCH);
         traces.end(&span, &end(problem));
         traces.shutdown();

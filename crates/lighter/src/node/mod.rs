@@ -1,0 +1,82 @@
+//! The node: functions that answer, within their limits, for those who may call them.
+//!
+//! In reading order:
+//! - [`config`]: what it was told · [`run`]: start, serve, drain, end
+//! - [`gate`]: where requests come in · `serve`, `event`, `body`: a request made into work · [`call`]: the hot path
+//! - [`functions`]: what is deployed, made ready, swapped · [`registry`]: the kinds of units
+//! - [`access`]: tokens, secrets, the guard · [`log`], [`metrics`], [`traces`]: what can be seen of it all
+
+mod access;
+mod body;
+mod call;
+pub mod clock;
+pub mod config;
+mod describe;
+mod event;
+mod functions;
+mod gate;
+mod ids;
+mod log;
+pub mod metrics;
+mod records;
+mod registry;
+mod run;
+mod serve;
+mod timing;
+mod traces;
+
+pub use access::{Guard, SECRET_BYTES_MAX};
+pub use call::{Failed, Incoming};
+pub use event::hide_token;
+pub use functions::{Claim, Steps, blocking};
+pub use log::{FOLLOWERS_MAX, Follower};
+pub use run::run;
+pub use serve::{ReplyBody, Wanted, reply_to_event, serve};
+
+use access::Access;
+use body::BodyRoom;
+use config::Config;
+use functions::Functions;
+use log::Logs;
+use metrics::Counters;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use tokio::sync::watch;
+use traces::Traces;
+
+/// Everything a request may need, shared by the gate and the API.
+pub struct Node {
+    pub config: Config,
+    pub functions: Arc<Functions>,
+    pub access: Access,
+    pub logs: Arc<Logs>,
+    pub traces: Option<Arc<Traces>>,
+    pub bodies: Arc<BodyRoom>,
+    /// Requests of the gate that reached no function.
+    pub strays: Counters,
+    pub started: Instant,
+    gate_url: OnceLock<String>,
+    stopping: watch::Sender<bool>,
+}
+
+impl Node {
+    /// Asks the node to end.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    /// Address of the gate, as `http://127.0.0.1:8700`; empty before it listens.
+    pub fn gate_url(&self) -> &str {
+        self.gate_url.get().map_or("", String::as_str)
+    }
+
+    async fn stop_wanted(&self) {
+        let mut stopping = self.stopping.subscribe();
+        // The sender lives as long as the node.
+        stopping.wait_for(|stopping| *stopping).await.ok();
+    }
+}

@@ -1,0 +1,100 @@
+//! Who may do what.
+
+use crate::support::{Node, send};
+use serde_json::json;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn the_api_needs_a_token_with_the_right_scope() {
+    let node = Node::start();
+    let create = |scope: &str| {
+        let request = json!({ "name": scope, "scope": scope, "expires_seconds": 3_600 });
+        let reply = node.api("POST", "/v1/tokens", request.to_string().as_bytes());
+        assert_eq!(reply.status, 201);
+        reply.json()["token"].as_str().unwrap().to_owned()
+    };
+    let (call, deploy) = (create("call"), create("deploy"));
+    let code = |token: &str, method: &str, path: &str| {
+        let headers = [("authorization", format!("Bearer {token}"))];
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        send(method, &format!("{}{path}", node.api), &headers, &[]).code()
+    };
+    for (token, method, path, expected) in [
+        (&call, "GET", "/v1/functions", ""),
+        (&call, "GET", "/metrics", ""),
+        (&call, "POST", "/v1/deployments", "L4006"),
+        (&call, "GET", "/v1/functions/-/logs", "L4006"),
+        (&call, "GET", "/v1/tokens", "L4006"),
+        (&deploy, "GET", "/v1/functions/-/logs", ""),
+        (&deploy, "PUT", "/v1/secrets/A", "L4006"),
+        (&deploy, "POST", "/v1/stop", "L4006"),
+        (&"lighter_wrong".to_owned(), "GET", "/v1/functions", "L4005"),
+    ] {
+        assert_eq!(code(token, method, path), expected, "{method} {path}");
+    }
+    let without = send("GET", &format!("{}/v1/functions", node.api), &[], &[]);
+    assert_eq!((without.status, without.code().as_str()), (401, "L4004"));
+    assert_eq!(without.headers["www-authenticate"], "Bearer");
+
+    assert_eq!(node.api("DELETE", "/v1/tokens/call", &[]).status, 204);
+    assert_eq!(code(&call, "GET", "/v1/functions"), "L4005");
+    assert_eq!(node.api("DELETE", "/v1/tokens/call", &[]).code(), "L4013");
+    let listed = node.api("GET", "/v1/tokens", &[]).text();
+    assert!(listed.contains("\"deploy\"") && !listed.contains(&deploy), "{listed}");
+}
+
+#[test]
+fn some_paths_are_open_and_others_do_not_exist() {
+    let node = Node::start();
+    let get = |path: &str| send("GET", &format!("{}{path}", node.api), &[], &[]);
+    for path in ["/healthz", "/readyz", "/v1/openapi.json", "/v1/manifest.schema.json"] {
+        assert_eq!(get(path).status, 200, "{path}");
+    }
+    assert_eq!(get("/v2").code(), "L4008");
+    assert_eq!(send("PUT", &format!("{}/healthz", node.api), &[], &[]).code(), "L4002");
+}
+
+#[test]
+fn a_web_page_cannot_use_the_api() {
+    let node = Node::start();
+    let token = format!("Bearer {}", node.token);
+    for header in [("host", "evil.example"), ("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")] {
+        let reply = send("GET", &format!("{}/v1/node", node.api), &[("authorization", &token), header], &[]);
+        assert_eq!((reply.status, reply.code().as_str()), (421, "L4007"), "{header:?}");
+    }
+}
+
+#[test]
+fn a_route_may_need_a_token_which_the_function_does_not_see() {
+    let node = Node::start();
+    node.deploy_one("f", "hello", json!({ "http": { "route": "/f", "auth": "token" } }));
+    let url = format!("{}/f", node.gate);
+    assert_eq!(send("GET", &url, &[], &[]).code(), "L4004");
+    assert_eq!(send("GET", &url, &[("authorization", "Bearer x")], &[]).code(), "L4005");
+    let token = format!("Bearer {}", node.token);
+    assert_eq!(send("GET", &url, &[("authorization", &token)], &[]).text(), "hello, world\n");
+}
+
+#[test]
+fn what_is_kept_is_for_the_owner_alone() {
+    let node = Node::start();
+    let mode = |name: &str| fs::metadata(node.data.join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!([mode(""), mode("token"), mode("node.json")], [0o700, 0o600, 0o600]);
+    assert_eq!(node.api("PUT", "/v1/secrets/API_KEY", b"very secret").status, 204);
+    assert_eq!(node.api("PUT", "/v1/secrets/bad-name", b"x").code(), "L4009");
+    assert_eq!(node.api("GET", "/v1/secrets", &[]).json(), json!(["API_KEY"]));
+    assert_eq!(node.api("DELETE", "/v1/secrets/API_KEY", &[]).status, 204);
+    assert_eq!(node.api("DELETE", "/v1/secrets/API_KEY", &[]).code(), "L4014");
+}
+
+#[test]
+fn beyond_this_machine_a_certificate_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = Node::try_start(folder.path(), &["--config", "/nowhere/node.toml"]).err().unwrap();
+    assert!(said.contains("L9003"), "{said}");
+    let file = folder.path().join("node.toml");
+    fs::write(&file, "tls_cret = \"x\"").unwrap();
+    let said = Node::try_start(folder.path(), &["--config", file.to_str().unwrap()]).err().unwrap();
+    assert!(said.contains("L9003") && said.contains("tls_cert"), "{said}");
+}

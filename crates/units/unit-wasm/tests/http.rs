@@ -1,0 +1,303 @@
+//! `wasi:http` components on the wasm class: streaming, trailers, early replies, the store, and every way to go wrong.
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use manifest::{Function, HostGrant, Name};
+use problem::{Code, Problem};
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use unit::{Artefact, Body, BodyError, Call, Content, Deployed, Ended, LogLine, LogSink, Prepared, UnitKind, Watch, Work};
+use unit_wasm::{Config, WasmKind};
+
+struct Stage {
+    prepared: Arc<dyn Prepared>,
+    log: Arc<Lines>,
+    ended: Watcher,
+    _folder: TempDir,
+}
+
+#[derive(Default)]
+struct Lines(Mutex<Vec<String>>);
+
+impl LogSink for Lines {
+    fn write(&self, line: LogLine<'_>) {
+        self.0.lock().unwrap().push(line.message.to_owned());
+    }
+}
+
+#[derive(Clone, Default)]
+struct Watcher(Arc<Mutex<Option<Ended>>>);
+
+impl Watch for Watcher {
+    fn ended(self: Box<Self>, ended: Ended) {
+        *self.0.lock().unwrap() = Some(ended);
+    }
+}
+
+fn image(name: &str) -> Vec<u8> {
+    std::fs::read(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../guests/prebuilt").join(name)).unwrap()
+}
+
+fn stage(name: &str, change: impl FnOnce(&mut Function)) -> Stage {
+    let folder = tempfile::tempdir().unwrap();
+    let kind = WasmKind::new(Config { units_max: 20 }).unwrap();
+    let image = image(name);
+    let shape = kind.check(&image).unwrap();
+    let path = folder.path().join("artefact");
+    std::fs::write(&path, kind.compile(&image).unwrap()).unwrap();
+    let mut function = Function::new(name);
+    change(&mut function);
+    let log = Arc::new(Lines::default());
+    let deployed = Deployed {
+        name: Name::try_from("function".to_owned()).unwrap(),
+        version: 1,
+        function: Arc::new(function),
+        contract: shape.contract,
+        secrets: Arc::default(),
+        state: state::State::open(&folder.path().join("state"), state::Options::default()).unwrap(),
+        log: log.clone(),
+    };
+    let prepared = kind.load(Artefact { file: File::open(&path).unwrap(), path }, deployed).unwrap();
+    Stage { prepared, log, ended: Watcher::default(), _folder: folder }
+}
+
+fn empty() -> Body {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+fn full(text: &str) -> Body {
+    Full::new(Bytes::copy_from_slice(text.as_bytes())).map_err(|never| match never {}).boxed_unsync()
+}
+
+impl Stage {
+    async fn send(&self, request: Request<Body>, time: Duration) -> Result<Response<Body>, Problem> {
+        let deadline = Instant::now() + time;
+        let watch = Box::new(self.ended.clone());
+        let call = Call { request_id: "test".into(), work: Work::Http(request), deadline, watch };
+        match self.prepared.clone().call(call).await?.content {
+            Content::Http(response) => Ok(response),
+            Content::Bytes(_) => panic!("a wasi:http function replies with a response"),
+        }
+    }
+
+    async fn request(&self, method: &str, path: &str, body: Body) -> Result<Response<Body>, Problem> {
+        let request = Request::builder().method(method).uri(format!("http://localhost{path}")).body(body).unwrap();
+        self.send(request, Duration::from_secs(20)).await
+    }
+
+    async fn text(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let response = self.request(method, path, full(body)).await.unwrap();
+        let status = response.status().as_u16();
+        (status, String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
+    }
+
+    /// The code of what must go wrong, before the head or in the body.
+    async fn fails(&self, path: &str, time: Duration) -> Code {
+        let request = Request::get(format!("http://localhost{path}")).body(empty()).unwrap();
+        match self.send(request, time).await {
+            Err(problem) => problem.code,
+            Ok(response) => match response.into_body().collect().await {
+                Err(BodyError::Unit(problem)) => problem.code,
+                Err(other) => panic!("{path}: {other}"),
+                Ok(body) => panic!("{path} replied {} bytes", body.to_bytes().len()),
+            },
+        }
+    }
+
+    async fn end(&self) -> Result<(), Code> {
+        loop {
+            if let Some(ended) = self.ended.0.lock().unwrap().take() {
+                return ended.result.map_err(|problem| problem.code);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_small_reply_is_whole() {
+    let stage = stage("hello-http.wasm", |_| {});
+    let response = stage.request("GET", "/hello", empty()).await.unwrap();
+    let body = response.into_body();
+    assert!(http_body::Body::size_hint(&body).exact().is_some_and(|bytes| bytes > 0), "its length is known");
+    stage.end().await.unwrap();
+    assert!(stage.prepared.units().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_stream_both_ways_and_trailers_follow() {
+    let stage = stage("echo-http.wasm", |_| {});
+    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Frame<Bytes>, BodyError>>(1);
+    let frames = futures_util::stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
+    let response = stage.request("POST", "/", StreamBody::new(frames).boxed_unsync()).await.unwrap();
+    let mut body = response.into_body();
+    for part in ["one", "two"] {
+        sender.send(Ok(Frame::data(part.into()))).await.unwrap();
+        let echoed = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(echoed, part, "it comes back before the next is sent");
+    }
+    let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), "6".parse().unwrap())]);
+    sender.send(Ok(Frame::trailers(trailers.clone()))).await.unwrap();
+    drop(sender);
+    assert_eq!(body.frame().await.unwrap().unwrap().into_trailers().ok(), Some(trailers));
+    assert!(body.frame().await.is_none());
+    stage.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_may_begin_before_the_request_is_read() {
+    let stage = stage("echo-http.wasm", |_| {});
+    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Frame<Bytes>, BodyError>>(1);
+    let frames = futures_util::stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
+    let mut body = stage.request("POST", "/early", StreamBody::new(frames).boxed_unsync()).await.unwrap().into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "early\n");
+    sender.send(Ok(Frame::data("12345".into()))).await.unwrap();
+    drop(sender);
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "read 5 bytes\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_reply_arrives_as_it_is_written() {
+    let stage = stage("echo-http.wasm", |_| {});
+    let mut body = stage.request("GET", "/slow?lines=3&pause-ms=20", empty()).await.unwrap().into_body();
+    for line in 0..3 {
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), format!("line {line}\n"));
+    }
+    assert!(body.frame().await.is_none());
+    stage.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_goes_away_stops_the_unit() {
+    let stage = stage("echo-http.wasm", |_| {});
+    let mut body = stage.request("GET", "/slow?lines=100000&pause-ms=5", empty()).await.unwrap().into_body();
+    body.frame().await.unwrap().unwrap();
+    assert_eq!(stage.prepared.units().len(), 1);
+    drop(body);
+    while !stage.prepared.units().is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn head_has_no_body_and_its_unit_ends() {
+    let stage = stage("hello-http.wasm", |_| {});
+    stage.request("HEAD", "/", empty()).await.unwrap();
+    stage.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_goes_on_after_its_reply_until_its_time_is_up() {
+    let stage = stage("attack-http.wasm", |_| {});
+    let request = Request::get("http://localhost/early-then-sleep").body(empty()).unwrap();
+    let response = stage.send(request, Duration::from_millis(300)).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early\n");
+    assert_eq!(stage.end().await, Err(Code::TimeExceeded));
+    assert!(stage.prepared.units().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_way_to_go_wrong_has_its_code() {
+    let stage = stage("attack-http.wasm", |function| function.limits.cpu_ms = 100);
+    let long = Duration::from_secs(20);
+    let short = Duration::from_millis(200);
+    for (path, time, code) in [
+        ("/silent", long, Code::UnitNoReply),
+        ("/error", long, Code::UnitBadReply),
+        ("/loop", long, Code::CpuExceeded),
+        ("/loop", short, Code::CpuExceeded),
+        ("/half", long, Code::UnitBadReply),
+        ("/too-much", long, Code::UnitBadReply),
+        ("/trap", long, Code::UnitTrapped),
+        ("/trap-in-body", long, Code::UnitTrapped),
+        ("/set-twice", long, Code::UnitTrapped),
+        ("/sleep", short, Code::TimeExceeded),
+        ("/bad-header", long, Code::UnitTrapped),
+        ("/bad-status", long, Code::UnitTrapped),
+        ("/many-headers", long, Code::UnitTrapped),
+    ] {
+        assert_eq!(stage.fails(path, time).await, code, "{path}: {:?}", stage.log.0.lock().unwrap().last());
+        assert!(stage.prepared.units().is_empty(), "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_output_is_cut() {
+    let stage = stage("attack-http.wasm", |function| function.limits.log_bytes = 10_000);
+    let (status, _) = stage.text("GET", "/stdout", "").await;
+    assert_eq!(status, 200);
+    assert!(stage.log.0.lock().unwrap().iter().map(String::len).sum::<usize>() < 11_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handles_a_guest_keeps_for_ever_end_with_its_limits() {
+    let stage = stage("attack-http.wasm", |function| function.limits.cpu_ms = 5_000);
+    let code = stage.fails("/keep-resources", Duration::from_secs(20)).await;
+    assert!(matches!(code, Code::UnitTrapped | Code::CpuExceeded), "{code}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_wasi_names_reach_store_config_and_log() {
+    let stage = stage("kv-http.wasm", |function| {
+        function.grants.stores = vec!["default".into()];
+        function.config.insert("GREETING".into(), "hi".into());
+    });
+    assert_eq!(stage.text("GET", "/keys/a", "").await.0, 404);
+    stage.text("PUT", "/keys/a", "1").await;
+    assert_eq!(stage.text("GET", "/keys/a", "").await, (200, "1".into()));
+    assert_eq!(stage.text("POST", "/increment/a?by=4", "").await.1.trim(), "5");
+    stage.text("POST", "/batch", "b=2\nc=3").await;
+    assert_eq!(stage.text("GET", "/keys", "").await.1.lines().collect::<Vec<_>>(), ["a", "b", "c"]);
+    stage.text("DELETE", "/keys/b", "").await;
+    assert_eq!(stage.text("GET", "/keys/b", "").await.0, 404);
+    assert_eq!(stage.text("GET", "/config/GREETING", "").await.1.trim(), "hi");
+    stage.text("POST", "/log?level=warn", "take care").await;
+    assert!(stage.log.0.lock().unwrap().iter().any(|line| line.contains("take care")));
+    let (status, _) = stage.text("GET", "/keys/a?bucket=other", "").await;
+    assert!(status >= 400, "another bucket is not granted: {status}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn outgoing_requests_need_a_grant() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4_096];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\npong").await;
+        }
+    });
+    let path = format!("/?url=http://127.0.0.1:{port}/");
+    let denied = stage("fetch-http.wasm", |_| {});
+    assert_eq!(denied.text("GET", &path, "").await.0, 502);
+    let granted = stage("fetch-http.wasm", |function| {
+        function.grants.hosts = vec![HostGrant::try_from(format!("127.0.0.1:{port}")).unwrap()];
+    });
+    assert_eq!(granted.text("GET", &path, "").await, (200, "pong".into()));
+}
+
+#[test]
+fn images_that_do_not_fit_are_refused_before_they_are_compiled() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let kind = WasmKind::new(Config { units_max: 1 }).unwrap();
+    let code = |name: &str| kind.check(&image(name)).unwrap_err().code;
+    assert_eq!(code("core-module.wasm"), Code::ImageNotWasm);
+    assert_eq!(code("wrong-world.wasm"), Code::WorldMismatch);
+    assert_eq!(code("unknown-import.wasm"), Code::ImportUnknown);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_that_traps_or_loops_is_found_at_deploy() {
+    for (name, code) in [("start-trap.wasm", Code::UnitTrapped), ("start-loop.wasm", Code::CpuExceeded)] {
+        let stage = stage(name, |function| function.limits.cpu_ms = 50);
+        assert_eq!(stage.prepared.clone().try_start().await.unwrap_err().code, code, "{name}");
+    }
+}
