@@ -15,7 +15,7 @@ try {
     writeFileSync(join(wit, "deps", `${name}.wit`), text.replaceAll("0.2.12", "0.2.10"));
   }
   writeFileSync(join(wit, "world.wit"), "package bench:hello;\nworld guest { include wasi:http/proxy@0.2.10; }\n");
-  const made = await componentize({ sourcePath: "hello.js", witPath: wit, worldName: "guest" });
+  const made = await componentize({ sourcePath: "hello.js", witPath: wit, worldName: "guest", disableFeatures: ["fetch-event"] });
   // Renamed into place: an interrupted run leaves no half component behind.
   writeFileSync(`${component}.partial`, made.component);
   renameSync(`${component}.partial`, component);

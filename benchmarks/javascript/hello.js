@@ -1,4 +1,20 @@
 // The JavaScript hello: the same few bytes for every request, as workerd's script gives them.
-addEventListener("fetch", (event) => {
-  event.respondWith(new Response("hello, world\n", { headers: { "content-type": "text/plain" } }));
-});
+//
+// It handles `wasi:http` itself instead of listening for "fetch" events: componentize-js 0.23 lets a unit answer one
+// such event only, so that a unit which is used again would fail.
+import { Fields, OutgoingBody, OutgoingResponse, ResponseOutparam } from "wasi:http/types@0.2.10";
+
+const BODY = new TextEncoder().encode("hello, world\n");
+const TYPE = new TextEncoder().encode("text/plain");
+
+export const incomingHandler = {
+  handle(_request, responseOut) {
+    const response = new OutgoingResponse(Fields.fromList([["content-type", TYPE]]));
+    const body = response.body();
+    ResponseOutparam.set(responseOut, { tag: "ok", val: response });
+    const stream = body.write();
+    stream.blockingWriteAndFlush(BODY);
+    stream[Symbol.dispose]();
+    OutgoingBody.finish(body, undefined);
+  },
+};

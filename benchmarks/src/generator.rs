@@ -113,7 +113,14 @@ pub struct Standing {
     pub rounds: Vec<Outcome>,
     /// CPU time of the server for one reply, in microseconds, one value a round.
     cpu_us: Vec<f64>,
+    /// Share of one core that the server used, one value a round.
+    busy: Vec<f64>,
+    /// Why it was given up, if it was.
+    failure: Option<anyhow::Error>,
 }
+
+/// A server that used less of its core than this was held back by something else: the load, or the machine's other work.
+const BUSY_MIN: f64 = 0.9;
 
 impl Standing {
     /// The median over the rounds.
@@ -125,6 +132,22 @@ impl Standing {
         median(&self.cpu_us)
     }
 
+    pub fn busy(&self) -> f64 {
+        median(&self.busy)
+    }
+
+    /// Why it was given up, if it was.
+    pub fn failure(&self) -> Option<&anyhow::Error> {
+        self.failure.as_ref()
+    }
+
+    /// Why a ratio to the replies a second of this server cannot be trusted, if it cannot: the server could do more.
+    pub fn doubt(&self) -> Option<String> {
+        let percent = self.busy() * 100.0;
+        (self.busy() < BUSY_MIN)
+            .then(|| format!("{} used {percent:.0} % of its core only, so it could do more", self.name))
+    }
+
     /// The median over the rounds of this one's replies a second divided by the other's in the same round.
     pub fn ratio_to(&self, other: &Self) -> f64 {
         let pairs = self.rounds.iter().zip(&other.rounds);
@@ -133,9 +156,15 @@ impl Standing {
 }
 
 /// Loads each contestant in turn, A B C C B A A B C …, so that whatever else happens on the machine hits all alike.
-pub fn side_by_side(contestants: &[Contestant<'_>], rounds: usize, cores: Cores) -> anyhow::Result<Vec<Standing>> {
-    let standing =
-        |contestant: &Contestant<'_>| Standing { name: contestant.name, rounds: Vec::new(), cpu_us: Vec::new() };
+/// One that fails is given up and costs the others nothing.
+pub fn side_by_side(contestants: &[Contestant<'_>], rounds: usize, cores: Cores) -> Vec<Standing> {
+    let standing = |contestant: &Contestant<'_>| Standing {
+        name: contestant.name,
+        rounds: Vec::new(),
+        cpu_us: Vec::new(),
+        busy: Vec::new(),
+        failure: None,
+    };
     let mut standings: Vec<_> = contestants.iter().map(standing).collect();
     for round in 0..rounds {
         let turn: Vec<_> = match round % 2 {
@@ -143,14 +172,24 @@ pub fn side_by_side(contestants: &[Contestant<'_>], rounds: usize, cores: Cores)
             _ => (0..contestants.len()).rev().collect(),
         };
         for place in turn {
-            let contestant = &contestants[place];
-            let before = contestant.process.cpu_time()?;
-            let outcome =
-                contestant.load.run_well(cores).with_context(|| format!("under load: {}", contestant.name))?;
-            let used = contestant.process.cpu_time()?.saturating_sub(before);
-            standings[place].cpu_us.push(used.as_secs_f64() * 1e6 / outcome.replies_with_warmup as f64);
-            standings[place].rounds.push(outcome);
+            let standing = &mut standings[place];
+            if standing.failure.is_none() {
+                standing.failure = standing.round(&contestants[place], cores).err();
+            }
         }
     }
-    Ok(standings)
+    standings
+}
+
+impl Standing {
+    fn round(&mut self, contestant: &Contestant<'_>, cores: Cores) -> anyhow::Result<()> {
+        let load = &contestant.load;
+        let before = contestant.process.cpu_time()?;
+        let outcome = load.run_well(cores).with_context(|| format!("under load: {}", contestant.name))?;
+        let used = contestant.process.cpu_time()?.saturating_sub(before).as_secs_f64();
+        self.cpu_us.push(used * 1e6 / outcome.replies_with_warmup as f64);
+        self.busy.push(used / (load.warmup_seconds + load.seconds));
+        self.rounds.push(outcome);
+        Ok(())
+    }
 }

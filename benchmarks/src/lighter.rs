@@ -20,7 +20,7 @@ pub struct Node {
     data: PathBuf,
     pub process: Process,
     pub gate: SocketAddr,
-    /// From starting the program to the first good answer of `/readyz`.
+    /// From starting the program to the first good answer of `/readyz`, with the file that commands find the node by.
     pub ready: Duration,
 }
 
@@ -33,8 +33,11 @@ impl Node {
         command.arg("up").arg("--data").arg(data).args(["--http", &gate.to_string(), "--api", &api.to_string()]);
         let begin = Instant::now();
         let mut process = Process::start(command, &data.with_extension("log"))?;
-        let is_ready =
-            || http1::once(api, "GET", "/readyz", b"", READY_TIMEOUT).is_ok_and(|answer| answer.status == 200);
+        let place = data.join("node.json");
+        let is_ready = || {
+            http1::once(api, "GET", "/readyz", b"", READY_TIMEOUT).is_ok_and(|answer| answer.status == 200)
+                && place.exists()
+        };
         process.wait_until(READY_TIMEOUT, is_ready).context("could not start the node")?;
         let ready = begin.elapsed();
         Ok(Self { program: program.to_owned(), data: data.to_owned(), process, gate, ready })

@@ -32,11 +32,14 @@ pub struct Promise {
 pub struct Figures {
     promises: &'static [Promise],
     values: Vec<Result<f64, String>>,
+    /// Names and why their values cannot be trusted.
+    doubts: Vec<(String, String)>,
 }
 
 impl Figures {
     pub fn new(promises: &'static [Promise]) -> Self {
-        Self { promises, values: promises.iter().map(|_| Err("not measured".to_owned())).collect() }
+        let values = promises.iter().map(|_| Err("not measured".to_owned())).collect();
+        Self { promises, values, doubts: Vec::new() }
     }
 
     /// Notes a measured value.
@@ -45,6 +48,11 @@ impl Figures {
     /// If `name` is not promised.
     pub fn set(&mut self, name: &str, value: f64) {
         self.note(name, if value.is_finite() { Ok(value) } else { Err(format!("came out as {value}")) });
+    }
+
+    /// Notes why the value of `name` cannot be trusted.
+    pub fn doubt(&mut self, name: &str, why: String) {
+        self.doubts.push((name.to_owned(), why));
     }
 
     /// Notes why these have no value; a value noted before stays.
@@ -68,11 +76,12 @@ impl Figures {
         self.promises.iter().position(|promise| promise.name == name).expect("every figure is promised first")
     }
 
-    /// The figures beside their bars, then the line of JSON.
+    /// The figures beside their bars, what is missing or doubtful and why, then the line of JSON.
     pub fn print(&self) {
         let mut table = Table::new("Promised and measured", &["figure", "measured", "bar", "", "what it says"]);
         for (promise, value) in self.promises.iter().zip(&self.values) {
             let (measured, verdict) = match value {
+                Ok(value) if self.is_doubtful(promise.name) => (number(*value), "DOUBTFUL"),
                 Ok(value) => (number(*value), if promise.bar.is_met(*value) { "met" } else { "MISSED" }),
                 Err(_) => ("none".to_owned(), "NOT MEASURED"),
             };
@@ -88,7 +97,14 @@ impl Figures {
                 println!("{} was not measured: {}", promise.name, why.lines().next().unwrap_or_default());
             }
         }
+        for (name, why) in &self.doubts {
+            println!("{name} is doubtful: {why}");
+        }
         println!("{}", self.json());
+    }
+
+    fn is_doubtful(&self, name: &str) -> bool {
+        self.doubts.iter().any(|(doubted, _)| doubted == name)
     }
 
     /// One JSON object with every promised name, in order; `null` where there is no value.

@@ -7,7 +7,7 @@ use crate::load::LoadOptions;
 use crate::peers::Server;
 use crate::process::{Cores, LOAD_CORE, SERVER_CORE, run_to_end};
 use crate::report::{Figures, Table, number};
-use anyhow::Context as _;
+use anyhow::{Context as _, Error};
 use std::fs;
 use std::process::Command;
 
@@ -45,18 +45,13 @@ pub fn rust(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     if let Ok(wasmtime) = &wasmtime {
         contestants.push(Contestant { name: WASMTIME, process: &wasmtime.process, load: load(wasmtime.url()) });
     }
-    let standings = side_by_side(&contestants, bench.pick(3, 5), LOAD)?;
+    let standings = side_by_side(&contestants, bench.pick(3, 5), LOAD);
     print("HTTP, server on one core, load on another, 32 connections", &standings);
-
-    let (hyper_standing, rust, unit) = (&standings[0], &standings[1], &standings[2]);
-    figures.set("http_rust_vs_hyper", rust.ratio_to(hyper_standing));
-    figures.set("http_unit_vs_hyper", unit.ratio_to(hyper_standing));
-    match &wasmtime {
-        Ok(_) => figures.set("http_rust_vs_wasmtime_serve", rust.ratio_to(&standings[4])),
-        Err(why) => figures.miss(&["http_rust_vs_wasmtime_serve"], why),
-    }
+    compare(figures, "http_rust_vs_hyper", &standings, RUST, HYPER, None);
+    compare(figures, "http_unit_vs_hyper", &standings, UNIT, HYPER, None);
+    compare(figures, "http_rust_vs_wasmtime_serve", &standings, RUST, WASMTIME, wasmtime.as_ref().err());
     start_times(bench, &contestants[1..3], figures)?;
-    check_generator(bench, &hyper, hyper_standing);
+    check_generator(bench, &hyper, &standings[0]);
     Ok(())
 }
 
@@ -121,23 +116,52 @@ pub fn javascript(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     if let Ok(server) = &workerd {
         contestants.push(Contestant { name: WORKERD, process: &server.process, load: load(server.url()) });
     }
-    let standings = side_by_side(&contestants, bench.pick(3, 5), LOAD)?;
+    let standings = side_by_side(&contestants, bench.pick(3, 5), LOAD);
     print("JavaScript hello, server on one core, load on another, 32 connections", &standings);
-    for (figure, ours, name, peer) in [
-        ("http_js_vs_wasmtime_serve", &standings[0], WASMTIME, &wasmtime),
-        ("http_js_reuse_vs_workerd", &standings[1], WORKERD, &workerd),
-    ] {
-        match (peer, standings.iter().find(|standing| standing.name == name)) {
-            (Err(why), _) => figures.miss(&[figure], why),
-            (Ok(_), Some(standing)) => figures.set(figure, ours.ratio_to(standing)),
-            (Ok(_), None) => unreachable!("every server that runs was loaded"),
-        }
-    }
+    compare(figures, "http_js_vs_wasmtime_serve", &standings, JS, WASMTIME, wasmtime.as_ref().err());
+    compare(figures, "http_js_reuse_vs_workerd", &standings, JS_REUSE, WORKERD, workerd.as_ref().err());
     Ok(())
 }
 
+/// Notes our replies a second divided by a peer's, or why there is no such number. `missing` says why the peer could
+/// not be started.
+fn compare(
+    figures: &mut Figures,
+    figure: &str,
+    standings: &[Standing],
+    ours: &str,
+    peer: &str,
+    missing: Option<&Error>,
+) {
+    let find = |name| standings.iter().find(|standing| standing.name == name);
+    let (Some(ours), Some(peer)) = (find(ours), find(peer)) else {
+        let unknown = anyhow::anyhow!("{ours} and {peer} were not both measured");
+        return figures.miss(&[figure], missing.unwrap_or(&unknown));
+    };
+    if let Some(why) = ours.failure().or(peer.failure()) {
+        return figures.miss(&[figure], why);
+    }
+    figures.set(figure, ours.ratio_to(peer));
+    // A peer that is held back makes us look good, and only that is worth a warning.
+    if let Some(why) = peer.doubt() {
+        let by_cpu = number(peer.cpu_us() / ours.cpu_us());
+        figures.doubt(figure, format!("{why}; by CPU time for each request the ratio is {by_cpu}"));
+    }
+}
+
 fn print(title: &str, standings: &[Standing]) {
-    let columns = ["", "requests/s", "of the first", "p50 us", "p90", "p99", "p99.9", "max", "server CPU us/request"];
+    let columns = [
+        "",
+        "requests/s",
+        "of the first",
+        "p50 us",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "server CPU us/request",
+        "core used",
+    ];
     let mut table = Table::new(title, &columns);
     for standing in standings {
         let cells = [
@@ -149,10 +173,16 @@ fn print(title: &str, standings: &[Standing]) {
             standing.median(|outcome| outcome.latency_us.p999),
             standing.median(|outcome| outcome.latency_us.max),
             standing.cpu_us(),
+            standing.busy(),
         ];
         table.row([standing.name.to_owned()].into_iter().chain(cells.map(number)));
     }
     table.print();
+    for standing in standings {
+        if let Some(why) = standing.failure() {
+            println!("{} was given up: {why:#}", standing.name);
+        }
+    }
 }
 
 /// Prints what wrk makes of the fastest server, to show that our generator is not what limits it.

@@ -7,6 +7,7 @@ use crate::lighter::Project;
 use crate::load::{LoadOptions, Outcome};
 use crate::process::Cores;
 use crate::report::{Figures, Table, median, number};
+use std::time::Instant;
 
 const RATE: f64 = 200.0;
 const CONNECTIONS: u32 = 8;
@@ -32,7 +33,17 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
         &format!(
             "Neighbour: {RATE} requests/s to one function while {ATTACKERS} requests at a time attack through another"
         ),
-        &["attack", "p50 us", "p90", "p99", "max", "errors", "p99 / quiet", "replies to the attacker"],
+        &[
+            "attack",
+            "p50 us",
+            "p90",
+            "p99",
+            "max",
+            "errors",
+            "p99 / quiet",
+            "replies to the attacker",
+            "cores used by the node",
+        ],
     );
     let row = |outcome: &Outcome| {
         let latency = outcome.latency_us;
@@ -51,19 +62,21 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
             ..LoadOptions::get(node.url("/attack"), ATTACKERS, seconds + 2.0)
         };
         let running = attack.start(Cores::All)?;
+        let (began, cpu_before) = (Instant::now(), node.process.cpu_time()?);
         let outcome = victim.run(Cores::All)?;
+        let cores = (node.process.cpu_time()? - cpu_before).as_secs_f64() / began.elapsed().as_secs_f64();
         let answers = running.finish()?;
         let replies = answers.replies_with_warmup + answers.errors_total();
-        attacked.push((what, outcome, replies));
+        attacked.push((what, outcome, replies, cores));
     }
     let quiet = median(&quiet);
     let mut worst: f64 = 0.0;
-    for (what, outcome, replies) in &attacked {
+    for (what, outcome, replies, cores) in &attacked {
         // A request that failed waited for ever: it counts as slower than any.
         let ratio =
             if outcome.errors_total() * 100 > outcome.replies { f64::INFINITY } else { outcome.latency_us.p99 / quiet };
         worst = worst.max(ratio);
-        let ends = [number(ratio), replies.to_string()];
+        let ends = [number(ratio), replies.to_string(), number(*cores)];
         table.row([(*what).to_owned()].into_iter().chain(row(outcome)).chain(ends));
     }
     table.print();

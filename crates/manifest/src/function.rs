@@ -1,7 +1,7 @@
 //! One function: image, triggers, grants, limits and units.
 
-use crate::http::{self, HttpTrigger, TRIGGERS_MAX};
 use crate::Name;
+use crate::http::{self, HttpTrigger, TRIGGERS_MAX};
 use problem::{Code, Problem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -100,7 +100,8 @@ impl TryFrom<String> for HostGrant {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let bad = || format!("{text:?} is not a host: write example.org, example.org:8443, [::1]:80, *.example.org or *");
+        let bad =
+            || format!("{text:?} is not a host: write example.org, example.org:8443, [::1]:80, *.example.org or *");
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
                 (host, Some(port.parse::<u16>().map_err(|_| bad())?))
@@ -258,7 +259,10 @@ impl Function {
             in_range(name, &format!("number of entries in {table}"), entries.len(), 0..=1_000)?;
             for (key, value) in entries {
                 if key.is_empty() || key.len() > 255 || key.contains(['=', '\0']) || value.contains('\0') {
-                    return Err(problem(name, format!("{table} has the name {key:?}: 1 to 255 bytes, no = and no NUL")));
+                    return Err(problem(
+                        name,
+                        format!("{table} has the name {key:?}: 1 to 255 bytes, no = and no NUL"),
+                    ));
                 }
                 in_range(name, &format!("bytes of {table}.{key}"), value.len(), 0..=65_536)?;
             }
@@ -278,7 +282,10 @@ impl Grants {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
         for bucket in &self.stores {
             if bucket.is_empty() || bucket.len() > 64 || !bucket.bytes().all(plain) {
-                return Err(problem(name, format!("grants.stores has {bucket:?}: 1 to 64 of a-z, 0-9, '.', '_' and '-'")));
+                return Err(problem(
+                    name,
+                    format!("grants.stores has {bucket:?}: 1 to 64 of a-z, 0-9, '.', '_' and '-'"),
+                ));
             }
         }
         for secret in &self.secrets {
@@ -299,7 +306,12 @@ fn problem(name: &Name, what: impl Display) -> Problem {
     Problem::new(Code::ManifestValue, format!("function {:?}: {what}", name.as_str()))
 }
 
-fn in_range<T: PartialOrd + Display>(name: &Name, what: &str, value: T, range: RangeInclusive<T>) -> Result<(), Problem> {
+fn in_range<T: PartialOrd + Display>(
+    name: &Name,
+    what: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), Problem> {
     if range.contains(&value) {
         return Ok(());
     }

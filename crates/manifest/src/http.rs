@@ -78,10 +78,10 @@ impl HttpTrigger {
                 return bad(format!("methods has {method:?}, write methods in capitals, like \"GET\""));
             }
         }
-        if let Some(kind) = &self.reply_type {
-            if kind.len() > 255 || !kind.contains('/') || !kind.bytes().all(|b| (b' '..=b'~').contains(&b)) {
-                return bad(format!("reply_type is {kind:?}, write a media type like \"text/plain\""));
-            }
+        let is_type =
+            |kind: &str| kind.len() <= 255 && kind.contains('/') && kind.bytes().all(|b| (b' '..=b'~').contains(&b));
+        if let Some(kind) = self.reply_type.as_ref().filter(|kind| !is_type(kind)) {
+            return bad(format!("reply_type is {kind:?}, write a media type like \"text/plain\""));
         }
         Ok(())
     }

@@ -19,11 +19,12 @@ fn walk(table: &Table, schema: &Json, root: &Json, path: &str) -> Result<(), Pro
         let here = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         match (properties.and_then(|known| known.get(key)), any) {
             (Some(inner), _) | (None, Some(inner)) => descend(value, inner, root, &here)?,
-            (None, None) => match properties {
-                Some(known) => return Err(unknown(&here, key, known.keys())),
-                // A free table, whose values are checked by their type.
-                None => {}
-            },
+            (None, None) => {
+                // Without known keys it is a free table, whose values are checked by their type.
+                if let Some(known) = properties {
+                    return Err(unknown(&here, key, known.keys()));
+                }
+            }
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ mod http;
 mod keys;
 mod name;
 
-pub use function::{is_secret_name, Function, Grants, HostGrant, Isolation, Limits, Units};
+pub use function::{Function, Grants, HostGrant, Isolation, Limits, Units, is_secret_name};
 pub use http::{HttpTrigger, RouteAuth};
 pub use name::Name;
 

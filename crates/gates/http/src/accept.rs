@@ -3,14 +3,14 @@
 use crate::gate::{Listener, Place, Shared};
 use crate::http1::guard::{Guard, Version};
 use crate::line::Line;
-use crate::service::{serve, Connection, Handler, Peer};
+use crate::service::{Connection, Handler, Peer, serve};
 use crate::tls::Certificates;
 use crate::watch::watch;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{pin, Pin};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -145,7 +145,9 @@ fn report(ended: Option<hyper::Result<()>>, line: &Line, peer: Peer) {
     match ended {
         Some(Ok(())) => {}
         Some(Err(error)) => tracing::debug!(%error, peer = %peer.address, "a connection broke off"),
-        None if line.abused() => tracing::warn!(peer = %peer.address, "closed a connection that takes back its requests"),
+        None if line.abused() => {
+            tracing::warn!(peer = %peer.address, "closed a connection that takes back its requests")
+        }
         None => tracing::debug!(peer = %peer.address, "closed a quiet or slow connection"),
     }
 }

@@ -4,8 +4,8 @@
 
 use crate::service::Peer;
 use http::{Method, Request};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use tracing::Level;
 

@@ -7,11 +7,11 @@ use problem::{Code, Problem};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::{sleep, Instant, Sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 /// The body of a request.
 pub struct RequestBody {
@@ -61,9 +61,7 @@ impl Body for RequestBody {
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Broken)))
             }
-            Poll::Pending => {
-                self.poll_timer(cx).map(|()| Some(Err(BodyError::TimedOut(self.idle_timeout))))
-            }
+            Poll::Pending => self.poll_timer(cx).map(|()| Some(Err(BodyError::TimedOut(self.idle_timeout)))),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The host a request is addressed to.
 
-use http::{header, Request, Version};
+use http::{Request, Version, header};
 
 /// Bytes of a host name.
 pub const HOST_BYTES_MAX: usize = 253;
@@ -83,9 +83,10 @@ mod tests {
 
     #[test]
     fn what_is_not_a_host_is_none() {
-        for authority in
-            ["", ":80", "a b", "user@a", "a:b", "a:80:80", "a:123456", "[::1", "[]", "[::1]x", "[a@b]", "a/b", "ä", "a,b"]
-        {
+        for authority in [
+            "", ":80", "a b", "user@a", "a:b", "a:80:80", "a:123456", "[::1", "[]", "[::1]x", "[a@b]", "a/b", "ä",
+            "a,b",
+        ] {
             assert_eq!(split_authority(authority), None, "{authority}");
         }
         assert_eq!(split_authority(&"a".repeat(254)), None);

@@ -26,9 +26,10 @@ impl Seed {
 /// The id of a request.
 pub fn choose(headers: &HeaderMap, seed: &Seed, connection: u64, request: u64) -> Arc<str> {
     if let Some(id) = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok())
-        && is_plain(id) {
-            return id.into();
-        }
+        && is_plain(id)
+    {
+        return id.into();
+    }
     let mut id = [b'-'; 16 + 1 + 16 + 1 + 16];
     id[..16].copy_from_slice(&seed.0);
     let mut end = 17 + write_hex(&mut id[17..], connection, 1);

@@ -15,8 +15,8 @@
 //! What the gate promises users stands in `docs/http.md`.
 #![forbid(unsafe_code)]
 
-mod access;
 mod accept;
+mod access;
 mod body;
 mod config;
 mod gate;
@@ -35,7 +35,7 @@ pub use body::{BodyError, RequestBody};
 pub use config::Config;
 pub use gate::{Drained, Gate, Listener};
 pub use host::request_host;
-pub use reply::{problem_reply, Handled, ReplyBody};
+pub use reply::{Handled, ReplyBody, problem_reply};
 pub use routes::{Refusal, Route, RouteTable};
 pub use service::{Arrival, Handler, Peer};
 pub use tls::Certificates;

@@ -1,8 +1,8 @@
 //! What the parts of one connection know of each other: a few counters, written by the connection's own tasks.
 
 use crate::http1::Refused;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 /// A client may give up so many requests of one connection, and half of those answered, before the gate gives up the

@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::line::Line;
 use bytes::Bytes;
-use http::{header, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use problem::Problem;
 use std::pin::Pin;

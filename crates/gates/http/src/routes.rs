@@ -7,10 +7,10 @@
 //! A lookup hashes the path once, and once for each of its parts that could end a prefix: how many routes there are
 //! does not matter. The node swaps whole tables (`RwLock<Arc<RouteTable<_>>>`) when something is deployed.
 
-use crate::host::{request_host, HOST_BYTES_MAX};
+use crate::host::{HOST_BYTES_MAX, request_host};
 use crate::path::canonical;
 use bytes::Bytes;
-use http::{header, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use manifest::{HttpTrigger, RouteAuth};
 use problem::{Code, Problem};
 use std::collections::HashMap;
@@ -157,9 +157,10 @@ impl<T> RouteTable<T> {
             return Ok(route);
         }
         if *method == Method::HEAD
-            && let Some(route) = taking(&Method::GET) {
-                return Ok(route);
-            }
+            && let Some(route) = taking(&Method::GET)
+        {
+            return Ok(route);
+        }
         let allow = place.allow.clone();
         Err(if *method == Method::OPTIONS { Refusal::Options { allow } } else { Refusal::MethodNotAllowed { allow } })
     }
@@ -207,7 +208,10 @@ impl Paths {
         if let Some(other) = place.routes.iter().map(|index| &routes[*index]).find(|other| other.meets(route)) {
             return Err(Problem::new(
                 Code::RouteTaken,
-                format!("function {:?} wants the route {pattern:?}, which belongs to function {:?}", route.owner, other.owner),
+                format!(
+                    "function {:?} wants the route {pattern:?}, which belongs to function {:?}",
+                    route.owner, other.owner
+                ),
             ));
         }
         place.routes.push(index);
@@ -260,7 +264,10 @@ impl Refusal {
         let (mut reply, allow) = match self {
             Self::Malformed(what) => return crate::problem_reply(&Problem::new(Code::RequestMalformed, *what)),
             Self::NotFound => {
-                return crate::problem_reply(&Problem::new(Code::RouteUnknown, "no function has a route for this path"));
+                return crate::problem_reply(&Problem::new(
+                    Code::RouteUnknown,
+                    "no function has a route for this path",
+                ));
             }
             Self::MethodNotAllowed { allow } => {
                 let detail = format!("this route takes {}", allow.to_str().unwrap_or_default());
@@ -329,7 +336,10 @@ mod tests {
                 ("GET /some/very/long/path/that/no/prefix/reaches", Some(3)),
             ],
         );
-        check(&["/", "/x/*"], &[("GET /", Some(0)), ("GET /y", None), ("GET /x", Some(1)), ("GET /xy", None), ("GET /y/x", None)]);
+        check(
+            &["/", "/x/*"],
+            &[("GET /", Some(0)), ("GET /y", None), ("GET /x", Some(1)), ("GET /xy", None), ("GET /y/x", None)],
+        );
     }
 
     #[test]
@@ -398,13 +408,29 @@ mod tests {
     #[test]
     fn no_spelling_of_a_path_gets_around_its_route() {
         let table = table(&["/*", "/admin/*", "/a:b"]).unwrap();
-        for path in
-            ["/admin", "/%61dmin", "/%61%64%6d%69%6E", "/admin/x", "/%61dmin/x", "/admin/%2541", "/admin/a%20b", "/admin/%ff"]
-        {
+        for path in [
+            "/admin",
+            "/%61dmin",
+            "/%61%64%6d%69%6E",
+            "/admin/x",
+            "/%61dmin/x",
+            "/admin/%2541",
+            "/admin/a%20b",
+            "/admin/%ff",
+        ] {
             assert_eq!(table.find(None, path, &Method::GET).unwrap().target, 1, "{path}");
         }
         assert_eq!(table.find(None, "/a%3Ab", &Method::GET).unwrap().target, 2);
-        for path in ["//admin", "/./admin", "/x/../admin", "/%2fadmin", "/x/%2e%2e/admin", "/admin%2fx", "/\\admin", "/%5cadmin"] {
+        for path in [
+            "//admin",
+            "/./admin",
+            "/x/../admin",
+            "/%2fadmin",
+            "/x/%2e%2e/admin",
+            "/admin%2fx",
+            "/\\admin",
+            "/%5cadmin",
+        ] {
             assert!(matches!(table.find(None, path, &Method::GET), Err(Refusal::Malformed(_))), "{path}");
         }
         // Case counts, and so does a slash at the end.
@@ -462,7 +488,8 @@ mod tests {
             let best = (0..50).map(|_| {
                 let begin = Instant::now();
                 for _ in 0..200 {
-                    std::hint::black_box(table.find(None, std::hint::black_box("/function-7/some/path"), &Method::GET)).unwrap();
+                    std::hint::black_box(table.find(None, std::hint::black_box("/function-7/some/path"), &Method::GET))
+                        .unwrap();
                 }
                 begin.elapsed()
             });

@@ -5,10 +5,10 @@
 
 use parking_lot::{Mutex, RwLock};
 use problem::{Code, Problem};
+use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::ServerConfig;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::fs::File;
@@ -93,7 +93,9 @@ impl Certificates {
         let certificate = self.certificate_path.display();
         match self.reload() {
             Ok(()) => tracing::info!(%certificate, "the TLS certificate changed"),
-            Err(problem) => tracing::error!(%problem, "the TLS files changed and cannot be used; the old ones stay in use"),
+            Err(problem) => {
+                tracing::error!(%problem, "the TLS files changed and cannot be used; the old ones stay in use")
+            }
         }
     }
 

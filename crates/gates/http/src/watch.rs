@@ -6,8 +6,8 @@
 
 use crate::gate::Shared;
 use crate::line::{Facts, Line};
-use std::future::{poll_fn, Future};
-use std::pin::{pin, Pin};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::time::sleep_until;
@@ -53,9 +53,11 @@ impl Looks {
     /// `full`: others wait for a place, so one quiet look is enough.
     fn look(&mut self, now: Instant, facts: Facts, full: bool) -> Verdict {
         if let Some(closing) = self.closing
-            && now >= closing && !facts.working {
-                return Verdict::Stuck;
-            }
+            && now >= closing
+            && !facts.working
+        {
+            return Verdict::Stuck;
+        }
         let head_end = facts.head_since.map(|since| since + self.head_timeout);
         if self.closing.is_none() && head_end.is_some_and(|end| now >= end) {
             self.closing = Some(now + FAREWELL);
@@ -124,7 +126,8 @@ pub async fn watch<F: Future>(
             }
         }
         // A head that has just begun to wait may end sooner than the timer.
-        let sooner = line.is_head_waiting() && looks.closing.is_none() && timer_end > Instant::now() + config.head_timeout;
+        let sooner =
+            line.is_head_waiting() && looks.closing.is_none() && timer_end > Instant::now() + config.head_timeout;
         if !timer.is_elapsed() && !sooner {
             return Poll::Pending;
         }

@@ -1,6 +1,6 @@
 //! `lighter call`: call a function through the API and print its reply as it comes.
 
-use super::client::{Client, encoded, is_problem};
+use super::client::{Client, announced, encoded, is_problem};
 use super::nearest::{explain, function_path};
 use super::output::Output;
 use super::stop::{FAILED, Result, Stop};
@@ -101,7 +101,7 @@ impl Call {
             path += &format!("?method={}&path={}", encoded(method), encoded(target));
         }
         let data = if self.has_no_body() { Vec::new() } else { self.data.read(out)? };
-        let mut request = client.request("POST", &path);
+        let mut request = announced(client.request("POST", &path), data.len());
         if let Some(kind) = self.content_type.as_deref().or((!data.is_empty()).then(|| guessed_type(&data))) {
             request = request.header(CONTENT_TYPE, kind);
         }

@@ -5,6 +5,7 @@ use super::stop::{Result, Stop};
 use problem::{Code, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use ureq::{Agent, AsSendBody, Body};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a node may take to answer a plain question.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bodies from this size on wait for the node's word.
+const ANNOUNCED_BYTES_MIN: usize = 64 << 10;
 /// Bytes of a JSON document; a larger one is not read.
 const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of one line of a stream.
@@ -156,6 +159,10 @@ impl Client {
                 problem(format!("the certificate of {url} is not trusted: {error}"))
                     .with_hint(certificate_hint(&error.to_string()))
             }
+            ureq::Error::Io(error) if matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) => {
+                problem(format!("{url} closed the connection before it had read everything"))
+                    .with_hint("the body may be larger than the node takes")
+            }
             ureq::Error::Io(error) => problem(format!("no node answers at {url}: {error}")),
             ureq::Error::Timeout(_) => problem(format!("{url} does not answer in time")),
             ureq::Error::HostNotFound => problem(format!("no node answers at {url}: no machine has this name")),
@@ -193,6 +200,14 @@ impl<T: DeserializeOwned> Iterator for Lines<'_, T> {
 pub fn is_problem(response: &Response<Body>) -> bool {
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     !response.status().is_success() && kind.split(';').next().map(str::trim) == Some(problem::MEDIA_TYPE)
+}
+
+/// Lets the node refuse a large body before it is sent: it answers 100 to have it, or says at once what is wrong.
+pub fn announced(request: ureq::http::request::Builder, body_bytes: usize) -> ureq::http::request::Builder {
+    match body_bytes {
+        ..ANNOUNCED_BYTES_MIN => request,
+        _ => request.header(header::EXPECT, "100-continue"),
+    }
 }
 
 /// A JSON body.

@@ -11,8 +11,8 @@ use wit_component::ComponentEncoder;
 /// The image as a component: itself if it is one, else made of the core module it is.
 ///
 /// # Errors
-/// - [`Code::ImageNotWasm`]: neither.
-/// - [`Code::WorldMismatch`]: a core module that does not say which WIT world it was made for.
+/// - [`Code::ImageNotWasm`] when it is neither.
+/// - [`Code::WorldMismatch`] when a core module does not say which WIT world it was made for.
 pub fn component(image: &[u8]) -> Result<Cow<'_, [u8]>, Problem> {
     if Parser::is_component(image) {
         return Ok(Cow::Borrowed(image));

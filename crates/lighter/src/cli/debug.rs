@@ -4,8 +4,8 @@
 //! lighter debug ──image from the node──▶ temporary folder
 //!        └─ starts gdb (or lldb) ─▶ lighter debug-run --image … --file …      one call, in that process, and its reply
 //! ```
-//! The debugger learns of compiled code through the GDB JIT interface. A breakpoint therefore is pending until the image
-//! is compiled, and a trap stops at its source line like a signal.
+//! The debugger learns of compiled code through the GDB JIT interface. The call stops by itself once that code is there,
+//! which is when breakpoints are set; a trap stops at its source line like a signal.
 
 use super::call::{Data, guessed_type};
 use super::nearest::{explain, function_path};
@@ -62,6 +62,9 @@ pub struct DebugRun {
     /// Media type of the data
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
+    /// Raise SIGTRAP when the function is loaded; only for a debugger
+    #[arg(long)]
+    stop_when_loaded: bool,
     #[command(flatten)]
     _folder: DataFolder,
 }
@@ -91,7 +94,7 @@ impl Debug {
             fs::write(&path, content).map_err(|error| Stop::file(&path, &error)).map(|()| path)
         };
         let program = std::env::current_exe().map_err(|error| Stop::file(Path::new("lighter"), &error))?;
-        let mut line: Vec<OsString> = vec![program.into(), "debug-run".into(), "--image".into()];
+        let mut line: Vec<OsString> = vec![program.into(), "debug-run".into(), "--stop-when-loaded".into(), "--image".into()];
         line.extend([file(format!("{}.wasm", self.name), &image)?.into(), "--function".into()]);
         let manifest = serde_json::to_vec(&version.function).expect("a function is plain data");
         line.extend([file("function.json".to_owned(), &manifest)?.into(), "--file".into()]);
@@ -153,10 +156,8 @@ impl Debugger {
 
     fn advice(self) -> &'static str {
         match self {
-            Self::Gdb => {
-                "set a breakpoint like `break hello/src/lib.rs:7` (pending until the image is compiled), then `run`"
-            }
-            Self::Lldb => "set one like `breakpoint set -f hello/src/lib.rs -l 7` (pending until compiled), then `run`",
+            Self::Gdb => "`run` stops when the function is loaded: set a breakpoint like `break lib.rs:7` then, and `continue`",
+            Self::Lldb => "`run` stops when the function is loaded: `breakpoint set -f lib.rs -l 7` then, and `continue`",
         }
     }
 
@@ -166,9 +167,10 @@ impl Debugger {
             Self::Gdb => vec!["set breakpoint pending on".to_owned(), "set print thread-events off".to_owned()],
             Self::Lldb => vec!["settings set plugin.jit-loader.gdb.enable on".to_owned()],
         };
-        lines.extend(breakpoints.iter().map(|place| self.breakpoint(place)));
         if batch || !breakpoints.is_empty() {
             lines.push("run".to_owned());
+            lines.extend(breakpoints.iter().map(|place| self.breakpoint(place)));
+            lines.push("continue".to_owned());
         }
         if batch {
             lines.push(if self == Self::Gdb { GDB_BATCH } else { LLDB_BATCH }.to_owned());
@@ -259,7 +261,7 @@ impl DebugRun {
                     .map_err(|error| Stop::new(Code::ManifestValue, format!("{}: {error}", path.display())))?
             }
         };
-        session.out.raw(&unit_wasm::debug::run(&self.image, function, event)?)
+        session.out.raw(&unit_wasm::debug::run(&self.image, function, event, self.stop_when_loaded)?)
     }
 }
 
@@ -273,15 +275,15 @@ mod tests {
     }
 
     #[test]
-    fn breakpoints_are_set_before_the_call_runs() {
+    fn breakpoints_are_set_once_the_function_is_loaded() {
         assert_eq!(
             script(Debugger::Gdb, &["lib.rs:7"], false),
-            "set breakpoint pending on\nset print thread-events off\nbreak lib.rs:7\nrun\n"
+            "set breakpoint pending on\nset print thread-events off\nrun\nbreak lib.rs:7\ncontinue\n"
         );
         assert_eq!(
             script(Debugger::Lldb, &["lib.rs:7", "handle"], true),
-            "settings set plugin.jit-loader.gdb.enable on\nbreakpoint set -f lib.rs -l 7\nbreakpoint set -n handle\nrun\n\
-             bt 8\nframe variable\ncontinue\n"
+            "settings set plugin.jit-loader.gdb.enable on\nrun\nbreakpoint set -f lib.rs -l 7\nbreakpoint set -n handle\n\
+             continue\nbt 8\nframe variable\ncontinue\n"
         );
         assert!(!script(Debugger::Gdb, &[], false).contains("run"), "without a breakpoint the user sets one first");
     }

@@ -1,6 +1,6 @@
 //! `lighter deploy`: everything is checked here, then sent, then checked and compiled there, then swapped in.
 
-use super::client::{Client, json};
+use super::client::{Client, announced, json};
 use super::images::{self, Project};
 use super::progress::Progress;
 use super::stop::Result;
@@ -126,9 +126,10 @@ fn send(client: &Client, hash: &str, upload: &Upload, progress: &Progress) -> Re
     let sent = Cell::new(0);
     let mut reader =
         Counted { left: &bytes, heard: |count| progress.update(text(sent.replace(sent.get() + count) + count)) };
-    let request = client.request("PUT", &format!("/v1/images/{hash}"));
+    let request = announced(client.request("PUT", &format!("/v1/images/{hash}")), size);
     let request = request.header(CONTENT_TYPE, "application/wasm").header(CONTENT_LENGTH, size);
-    client.succeeded(client.exchange(request, SendBody::from_reader(&mut reader))?)?;
+    let response = client.exchange(request, SendBody::from_reader(&mut reader))?;
+    client.succeeded(response).map_err(|stop| stop.about(&upload.function))?;
     progress.done(format!("sent the image of {} ({})", upload.function, words::bytes(size as u64)));
     Ok(())
 }

@@ -98,7 +98,7 @@ struct DataFolder {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start a node here, until Ctrl-C or `lighter down`
-    Up(up::Up),
+    Up(Box<up::Up>),
     /// Stop the node: calls that run may end first
     Down,
     /// Begin a function from a template

@@ -46,6 +46,18 @@ impl Stop {
         Self::new(Code::FileUnusable, format!("{}: {error}", path.display()))
     }
 
+    /// Says which function the problem is about.
+    #[must_use]
+    pub fn about(self, function: &manifest::Name) -> Self {
+        match self {
+            Self::Problem(problem) => {
+                let detail = format!("function {:?}: {}", function.as_str(), problem.detail);
+                Self::Problem(Problem { detail: detail.into(), ..problem })
+            }
+            stop => stop,
+        }
+    }
+
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Problem(problem) => exit_code(problem.code),

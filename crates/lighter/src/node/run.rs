@@ -186,7 +186,8 @@ impl Signals {
 
 fn start_log(config: &Config) -> Result<(), Problem> {
     let bad = |error: &dyn std::fmt::Display| Problem::new(Code::ConfigInvalid, format!("log {:?}: {error}", config.log));
-    let mut filter = EnvFilter::try_new(&config.log).map_err(|error| bad(&error))?;
+    // The database tells much that is of interest only to its makers; who asks for it by name still gets it.
+    let mut filter = EnvFilter::try_new(format!("fjall=warn,lsm_tree=warn,{}", config.log)).map_err(|error| bad(&error))?;
     for (wanted, on, off) in [(config.access_log, "access=info", "access=off"), (config.log_units, "unit=trace", "unit=off")] {
         let directive = if wanted { on } else { off };
         filter = filter.add_directive(directive.parse().expect("the directive is well formed"));

@@ -89,7 +89,22 @@ fn what_is_kept_is_for_the_owner_alone() {
 }
 
 #[test]
-fn beyond_this_machine_a_certificate_is_needed() {
+fn beyond_this_machine_a_certificate_is_needed_or_an_explicit_word_and_then_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let said = Node::try_start(&data, &["--http", "0.0.0.0:0"]).err().unwrap();
+    assert!(said.contains("L9005"), "{said}");
+    assert!(!data.exists(), "nothing is made before everything is checked");
+
+    let node = Node::start_in(&data, &["--http", "0.0.0.0:0", "--insecure-listen"]);
+    node.deploy_one("f", "hello", json!({}));
+    node.deploy_one("open", "hello", json!({ "http": { "route": "/open", "auth": "none" } }));
+    assert_eq!(node.get("/f").code(), "L4004");
+    assert_eq!(node.get("/open").status, 200);
+}
+
+#[test]
+fn a_configuration_that_is_not_right_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let said = Node::try_start(folder.path(), &["--config", "/nowhere/node.toml"]).err().unwrap();
     assert!(said.contains("L9003"), "{said}");
@@ -97,4 +112,19 @@ fn beyond_this_machine_a_certificate_is_needed() {
     fs::write(&file, "tls_cret = \"x\"").unwrap();
     let said = Node::try_start(folder.path(), &["--config", file.to_str().unwrap()]).err().unwrap();
     assert!(said.contains("L9003") && said.contains("tls_cert"), "{said}");
+}
+
+#[test]
+fn a_token_file_that_is_lost_is_made_anew_and_the_old_token_ends() {
+    let node = Node::start();
+    let (data, old) = (node.data.clone(), node.token.clone());
+    let folder = node.stop();
+    fs::remove_file(data.join("token")).unwrap();
+    let node = Node::start_in(&data, &[]);
+    assert_ne!(node.token, old);
+    assert_eq!(node.api("GET", "/v1/node", &[]).status, 200);
+    let headers = [("authorization", format!("Bearer {old}"))];
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    assert_eq!(send("GET", &format!("{}/v1/node", node.api), &headers, &[]).code(), "L4005");
+    drop((node, folder));
 }

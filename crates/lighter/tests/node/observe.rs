@@ -1,8 +1,10 @@
 //! What can be seen of a node: logs, numbers, itself.
 
-use crate::support::Node;
+use crate::support::{Node, send};
 use serde_json::json;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::thread;
 
 #[test]
 fn logs_tell_who_said_what_and_can_be_followed() {
@@ -79,6 +81,38 @@ fn an_event_may_be_sent_whole_as_a_frame() {
     let token = format!("Bearer {}", node.token);
     let url = format!("{}/v1/functions/hello/call", node.api);
     let headers = [("authorization", token.as_str()), ("content-type", frame::MEDIA_TYPE)];
-    assert_eq!(crate::support::send("POST", &url, &headers, &encoded).text(), "hello, frame\n");
-    assert_eq!(crate::support::send("POST", &url, &headers, b"nonsense").code(), "L4009");
+    assert_eq!(send("POST", &url, &headers, &encoded).text(), "hello, frame\n");
+    assert_eq!(send("POST", &url, &headers, b"nonsense").code(), "L4009");
+}
+
+#[test]
+fn traces_carry_the_callers_id_to_the_receiver() {
+    let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", receiver.local_addr().unwrap());
+    let received = thread::spawn(move || {
+        let (mut connection, _) = receiver.accept().unwrap();
+        let mut reader = BufReader::new(connection.try_clone().unwrap());
+        let mut head = Vec::new();
+        let mut line = String::new();
+        while reader.read_line(&mut line).unwrap() > 2 {
+            head.push(std::mem::take(&mut line).to_lowercase());
+        }
+        let length = head.iter().find_map(|line| line.strip_prefix("content-length:")).unwrap();
+        let mut body = vec![0; length.trim().parse().unwrap()];
+        reader.read_exact(&mut body).unwrap();
+        connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+        (head.swap_remove(0), body)
+    });
+    let node = Node::start_with(&["--otlp", &url]);
+    node.deploy_one("hello", "hello", json!({}));
+    let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    assert_eq!(send("GET", &format!("{}/hello", node.gate), &[("traceparent", traceparent)], &[]).status, 200);
+    node.stop();
+    let (line, body) = received.join().unwrap();
+    assert!(line.starts_with("post /v1/traces "), "{line}");
+    let holds = |part: &[u8]| body.windows(part.len()).any(|window| window == part);
+    assert!(holds(&[0x0a, 0xf7, 0x65, 0x19, 0x16, 0xcd, 0x43, 0xdd, 0x84, 0x48, 0xeb, 0x21, 0x1c, 0x80, 0x31, 0x9c]));
+    for word in ["lighter", "hello", "queue", "start", "run", "faas.version"] {
+        assert!(holds(word.as_bytes()), "{word} is not in the spans");
+    }
 }

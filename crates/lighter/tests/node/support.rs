@@ -72,9 +72,10 @@ impl Node {
     /// What it said if it did not become ready.
     pub fn try_start(data: &Path, options: &[&str]) -> Result<Self, String> {
         let mut process = Command::new(env!("CARGO_BIN_EXE_lighter"))
-            .args(["up", "--http", "127.0.0.1:0", "--api", "127.0.0.1:0", "--log", "warn", "--data"])
+            .args(["up", "--api", "127.0.0.1:0", "--log", "warn", "--data"])
             .arg(data)
             .args(options)
+            .args(if options.contains(&"--http") { &[][..] } else { &["--http", "127.0.0.1:0"] })
             .env_remove("LIGHTER_DATA")
             .env_remove("LIGHTER_LOG")
             .stdin(Stdio::null())

@@ -10,6 +10,7 @@ use event::Event;
 use http_body_util::{BodyExt, Full};
 use manifest::{Function, Name};
 use problem::{Code, Problem};
+use rustix::process::{getpid, kill_process, Signal};
 use state::{Options, State};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,28 +22,40 @@ use wasmtime::component::Component;
 const DEADLINE: Duration = Duration::from_secs(86_400);
 
 /// Calls the function in `image` once and returns its reply. A `wasi:http` function gets a POST of the event's data.
+/// With `stop_when_loaded` the process raises SIGTRAP once the function's code is there, so that a debugger that runs it
+/// can set breakpoints in it; without a debugger that ends the process.
 ///
 /// # Errors
 /// The image is no component, or the call failed as it would on a node.
-pub fn run(image: &Path, function: Function, event: Event) -> Result<Vec<u8>, Problem> {
+pub fn run(image: &Path, function: Function, event: Event, stop_when_loaded: bool) -> Result<Vec<u8>, Problem> {
     let internal = |what: &str, error: std::io::Error| Problem::new(Code::Internal, format!("{what}: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| internal("starting a runtime", error))?;
     let folder = std::env::temp_dir().join(format!("lighter-debug-{}", std::process::id()));
-    let result = runtime.block_on(call(image, function, event, &folder));
+    let result = runtime.block_on(call(image, function, event, stop_when_loaded, &folder));
     let removed = std::fs::remove_dir_all(&folder).map_err(|error| internal("removing the empty store", error));
     result.and_then(|reply| removed.map(|()| reply))
 }
 
-async fn call(image: &Path, function: Function, event: Event, folder: &Path) -> Result<Vec<u8>, Problem> {
+async fn call(
+    image: &Path,
+    function: Function,
+    event: Event,
+    stop_when_loaded: bool,
+    folder: &Path,
+) -> Result<Vec<u8>, Problem> {
     let bytes = std::fs::read(image)
         .map_err(|error| Problem::new(Code::ImageUnknown, format!("cannot read {}: {error}", image.display())))?;
     let contract = check::shape(&bytes)?.contract;
     let engine = Arc::new(Engine::for_debugging()?);
     let component = Component::new(&engine.wasmtime, &bytes)
         .map_err(|error| Problem::new(Code::CompileFailed, format!("the component did not compile: {error:#}")))?;
+    if stop_when_loaded {
+        kill_process(getpid(), Signal::TRAP)
+            .map_err(|error| Problem::new(Code::Internal, format!("raising SIGTRAP: {error}")))?;
+    }
     let deployed = Deployed {
         name: Name::try_from("debug".to_owned()).expect("a name"),
         version: 0,

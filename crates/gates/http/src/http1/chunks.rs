@@ -21,10 +21,19 @@ pub struct Chunks {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    Size { size: u64, digits: u8 },
-    Extension { size: u64 },
-    SizeEnd { size: u64 },
-    Data { left: u64 },
+    Size {
+        size: u64,
+        digits: u8,
+    },
+    Extension {
+        size: u64,
+    },
+    SizeEnd {
+        size: u64,
+    },
+    Data {
+        left: u64,
+    },
     DataCr,
     DataLf,
     /// At the beginning of a trailer line.
@@ -102,7 +111,9 @@ impl Chunks {
                 State::Trailer
             }
             (State::DataCr | State::DataLf, _) => return Err("a chunk is longer than its size"),
-            (State::SizeEnd { .. } | State::TrailerLf | State::LastLf, _) => return Err("a line does not end with CR LF"),
+            (State::SizeEnd { .. } | State::TrailerLf | State::LastLf, _) => {
+                return Err("a line does not end with CR LF");
+            }
             (State::Data { .. }, _) => unreachable!("data is skipped, not stepped through"),
         };
         Ok(false)

@@ -138,7 +138,10 @@ mod tests {
         passes("OPTIONS * HTTP/1.1\r\nhost:a\r\n\r\n", 1);
         passes("GET http://A:80/x HTTP/1.1\r\nHost: \t a:80 \t\r\n\r\n", 1);
         passes("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nGET /GET / HTTP/1.1\r\nHost: a\r\n\r\n", 2);
-        passes("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n3;x=\"y\"\r\n\r\n\r\r\n0a\r\n0123456789\r\n0\r\nx: y\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", 2);
+        passes(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n3;x=\"y\"\r\n\r\n\r\r\n0a\r\n0123456789\r\n0\r\nx: y\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            2,
+        );
         passes("GET / HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nX-Obs: \u{e9}\r\nempty:\r\n\r\n", 1);
     }
 
@@ -261,8 +264,22 @@ mod tests {
     #[test]
     fn noise_never_panics_and_never_passes_more_than_there_is() {
         let words = [
-            "GET / HTTP/1.1\r\n", "Host: a\r\n", "\r\n", "Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n",
-            "0\r\n\r\n", "\n", "\r", " ", "x", ":", "abc", "\0", "POST http://a/ HTTP/1.1\r\n", "0\r\nt: u\r\n\r\n",
+            "GET / HTTP/1.1\r\n",
+            "Host: a\r\n",
+            "\r\n",
+            "Content-Length: 3\r\n",
+            "Transfer-Encoding: chunked\r\n",
+            "3\r\nabc\r\n",
+            "0\r\n\r\n",
+            "\n",
+            "\r",
+            " ",
+            "x",
+            ":",
+            "abc",
+            "\0",
+            "POST http://a/ HTTP/1.1\r\n",
+            "0\r\nt: u\r\n\r\n",
         ];
         let mut state = 11_u64;
         for _ in 0..30_000 {

@@ -13,7 +13,7 @@ use bytes::{Buf, BytesMut};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{ready, Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What hyper reads in place of a refused head.

@@ -90,7 +90,8 @@ impl Head {
             return Err(Refused::Connect);
         }
         // Folded without an early exit so that it runs on many bytes at once.
-        let plain = target.iter().fold(true, |good, &b| good & (b > b' ') & (b < 0x7f) & !matches!(b, b'#' | b'<' | b'>'));
+        let plain =
+            target.iter().fold(true, |good, &b| good & (b > b' ') & (b < 0x7f) & !matches!(b, b'#' | b'<' | b'>'));
         if !plain {
             return Err(Refused::Malformed("the request target has characters that must be percent-encoded"));
         }
@@ -136,9 +137,10 @@ impl Head {
             }
             7 if name.eq_ignore_ascii_case(b"upgrade")
                 // Clients that could do HTTP/2 offer h2c on every first request; staying with HTTP/1 is the answer.
-                && !trim(value).eq_ignore_ascii_case(b"h2c") => {
-                    return Err(Refused::Upgrade);
-                }
+                && !trim(value).eq_ignore_ascii_case(b"h2c") =>
+            {
+                return Err(Refused::Upgrade);
+            }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 if self.length.is_some() {
                     return Err(Refused::Malformed("the request has two content-length fields"));

@@ -36,7 +36,9 @@ impl Refused {
     pub fn problem(self) -> Problem {
         match self {
             Self::Malformed(what) => Problem::new(Code::RequestMalformed, what),
-            Self::HeadTooLarge => Problem::new(Code::HeadersTooLarge, "the request head has more bytes than this gate takes"),
+            Self::HeadTooLarge => {
+                Problem::new(Code::HeadersTooLarge, "the request head has more bytes than this gate takes")
+            }
             Self::TooManyHeaders => Problem::new(
                 Code::HeadersTooLarge,
                 format!("the request has more than {} header fields", crate::config::HEADERS_MAX),

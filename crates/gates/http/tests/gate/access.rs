@@ -54,8 +54,16 @@ async fn one_line_a_request_and_no_secrets() {
             "POST /collect?token=secret HTTP/1.1\r\nHost: a\r\nX-Request-Id: id-1\r\nAuthorization: Bearer secret\r\n\
              Cookie: secret\r\nContent-Length: 4\r\nConnection: close\r\n\r\nabcd",
             &[
-                "method=\"POST\"", "path=\"/collect\"", "status=200", "whole=true", "bytes_in=4", "bytes_out=18", "duration_us=",
-                "function=\"test\"", "request_id=\"id-1\"", "tls=false",
+                "method=\"POST\"",
+                "path=\"/collect\"",
+                "status=200",
+                "whole=true",
+                "bytes_in=4",
+                "bytes_out=18",
+                "duration_us=",
+                "function=\"test\"",
+                "request_id=\"id-1\"",
+                "tls=false",
             ][..],
         ),
         ("GET /breaks HTTP/1.1\r\nHost: a\r\n\r\n", &["path=\"/breaks\"", "status=200", "whole=false", "bytes_out=5"]),
@@ -67,7 +75,8 @@ async fn one_line_a_request_and_no_secrets() {
         read_all(&mut stream).await;
         let lines = within(async {
             loop {
-                let lines: Vec<String> = log.0.lock().unwrap().iter().filter(|line| line.contains(&peer)).cloned().collect();
+                let lines: Vec<String> =
+                    log.0.lock().unwrap().iter().filter(|line| line.contains(&peer)).cloned().collect();
                 if !lines.is_empty() {
                     return lines;
                 }

@@ -2,11 +2,14 @@
 
 use crate::support::{body_of, connect, http2, request, start, within};
 use bytes::Bytes;
-use gate_http::Config;
-use http::{header, HeaderMap, HeaderValue, Method, StatusCode, Version};
-use http_body::Frame;
+use gate_http::{BodyError, Config};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
+use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use problem::{Code, Problem};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::test]
@@ -116,6 +119,30 @@ async fn a_function_has_no_say_over_the_connection() {
     assert_eq!(reply.collect().await.unwrap().to_bytes(), "truth");
     let reply = client.send_request(request(Method::GET, "/breaks")).await.unwrap();
     assert!(reply.collect().await.is_err());
+}
+
+#[tokio::test]
+async fn a_body_that_stops_coming_fails() {
+    let gate = start(Config { body_timeout: Duration::from_millis(150), ..Config::default() });
+    let mut client = http2(gate.address).await;
+    let stalled = request(Method::POST, "/collect").map(|_| Stalled(Some(Bytes::from_static(b"abc"))).boxed_unsync());
+    let reply = within(client.send_request(stalled)).await.unwrap();
+    assert_eq!(reply.status(), StatusCode::REQUEST_TIMEOUT);
+    // The connection goes on.
+    let reply = client.send_request(request(Method::GET, "/hello")).await.unwrap();
+    assert_eq!(reply.status(), StatusCode::OK);
+}
+
+/// A body that says something and then nothing.
+struct Stalled(Option<Bytes>);
+
+impl Body for Stalled {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.0.take().map_or(Poll::Pending, |part| Poll::Ready(Some(Ok(Frame::data(part)))))
+    }
 }
 
 #[tokio::test]

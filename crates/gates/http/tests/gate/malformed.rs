@@ -52,25 +52,36 @@ async fn malformed_requests_are_refused_with_a_problem_and_the_connection_closes
         (&long, 431, "L4011"),
         (&format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(101)), 431, "L4011"),
         // lengths: smuggling
-        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "L4003"),
-        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n", 400, "L4003"),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+            "L4003",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
+            400,
+            "L4003",
+        ),
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n", 400, "L4003"),
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0, 0\r\n\r\n", 400, "L4003"),
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\nx", 400, "L4003"),
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n", 400, "L4003"),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400, "L4003"),
-        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "L4003"),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+            "L4003",
+        ),
         ("POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "L4003"),
         // chunks: the request is the node's by then, which answers for the broken body
         (&format!("{chunked}zz\r\n"), 400, "L4003"),
-        (&format!("{chunked}5\r\nabc\r\n"), 400, "L4003"),
+        (&format!("{chunked}5\r\nabc\r\nde"), 400, "L4003"),
         (&format!("{chunked}3\r\nabcd\r\n0\r\n\r\n"), 400, "L4003"),
         (&format!("{chunked}3\nabc\r\n0\r\n\r\n"), 400, "L4003"),
         (&format!("{chunked}3 \r\nabc\r\n0\r\n\r\n"), 400, "L4003"),
         (&format!("{chunked}ffffffffffffffffff\r\n"), 400, "L4003"),
         (&format!("{chunked}0\r\nx: y\n\r\n"), 400, "L4003"),
     ] {
-        eprintln!("DEBUG {:?}", &bytes[..bytes.len().min(80)]);
         expect(&talk(gate.address, bytes.as_bytes()).await, status, code, bytes);
         // The same in pieces, so that every path through the guard is taken.
         let mut stream = connect(gate.address).await;
@@ -127,11 +138,35 @@ async fn a_client_that_ends_in_the_middle_of_a_body_is_no_whole_request() {
 }
 
 #[tokio::test]
+async fn what_only_hyper_refuses_has_no_problem() {
+    // A known gap: the few characters that the gate takes in a target and hyper does not. hyper answers these itself,
+    // with a bare 400.
+    let gate = start(Config::default());
+    for target in ["/`", "/^`x"] {
+        let reply = talk(gate.address, format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await;
+        assert!(reply.starts_with("HTTP/1.1 400 ") && reply.ends_with("\r\n\r\n"), "{target}: {reply}");
+    }
+}
+
+#[tokio::test]
 async fn noise_never_stops_the_gate() {
     let gate = start(Config::default());
     let words = [
-        "GET /hello HTTP/1.1\r\n", "Host: a\r\n", "\r\n", "Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n",
-        "0\r\n\r\n", "\n", "\r", " ", "x", ":", "\0", "POST /collect HTTP/1.1\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "GET /hello HTTP/1.1\r\n",
+        "Host: a\r\n",
+        "\r\n",
+        "Content-Length: 3\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "3\r\nabc\r\n",
+        "0\r\n\r\n",
+        "\n",
+        "\r",
+        " ",
+        "x",
+        ":",
+        "\0",
+        "POST /collect HTTP/1.1\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ];
     let mut state = 5_u64;
     for _ in 0..300 {

@@ -84,7 +84,10 @@ async fn an_offer_of_h2c_is_declined_by_answering_in_http_1() {
 async fn expect_100_continue_is_answered_when_the_body_is_read() {
     let gate = start(Config::default());
     let mut stream = connect(gate.address).await;
-    stream.write_all(b"POST /collect HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"POST /collect HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        .await
+        .unwrap();
     read_until(&mut stream, "HTTP/1.1 100 Continue\r\n\r\n").await;
     stream.write_all(b"abc").await.unwrap();
     read_until(&mut stream, "3 bytes").await;
@@ -108,7 +111,8 @@ async fn bodies_stream_both_ways_at_once() {
 #[tokio::test]
 async fn trailers_reach_a_client_that_wants_them() {
     let gate = start(Config::default());
-    let asked = talk(gate.address, b"GET /trailers HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\n\r\n").await;
+    let asked =
+        talk(gate.address, b"GET /trailers HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\n\r\n").await;
     assert!(asked.contains("5\r\npart \r\n"), "{asked}");
     // hyper sends only the trailers that the reply's head announces.
     let wanted = asked.ends_with("0\r\n\r\n") || asked.ends_with("0\r\netag: end\r\n\r\n");
@@ -120,7 +124,10 @@ async fn large_bodies_arrive_whole() {
     let gate = start(Config::default());
     let size = 20 * 1024 * 1024;
     let mut stream = connect(gate.address).await;
-    stream.write_all(format!("POST /collect HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n").as_bytes()).await.unwrap();
+    stream
+        .write_all(format!("POST /collect HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
     stream.write_all(&vec![b'\n'; size]).await.unwrap();
     read_until(&mut stream, &format!("{size} bytes")).await;
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
@@ -176,4 +183,24 @@ async fn the_node_hears_of_a_client_that_goes_away() {
     drop(stream);
     crate::support::within(dropping).await;
     assert_eq!(gate.node.dropped.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn routes_are_found_by_host_path_and_method() {
+    let gate = start(Config::default());
+    for (method, path, host, parts) in [
+        ("GET", "/routed/x", "a", &["HTTP/1.1 200", "to any"][..]),
+        ("GET", "/routed/x?y=//", "B:8080", &["HTTP/1.1 200", "to b"]),
+        ("GET", "http://b/routed/x", "b", &["HTTP/1.1 200", "to b"]),
+        ("HEAD", "/routed/x", "a", &["HTTP/1.1 200", "content-length: 6"]),
+        ("POST", "/routed/x", "a", &["HTTP/1.1 405", "allow: GET, HEAD, OPTIONS", "L4002"]),
+        ("OPTIONS", "/routed/x", "a", &["HTTP/1.1 204", "allow: GET, HEAD, OPTIONS"]),
+        ("GET", "/routed-not", "a", &["HTTP/1.1 404", "L4001"]),
+    ] {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let reply = talk(gate.address, request.as_bytes()).await;
+        for part in parts {
+            assert!(reply.contains(part), "{method} {path} at {host} is answered {reply}, without {part}");
+        }
+    }
 }

@@ -1,19 +1,20 @@
 //! A gate with a small node behind it, and clients that speak raw bytes, HTTP/1 and HTTP/2.
 
 use bytes::Bytes;
-use gate_http::{Arrival, BodyError, Config, Gate, Handled, Handler, Listener, RequestBody};
-use http::{header, HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use gate_http::{Arrival, BodyError, Config, Gate, Handled, Handler, Listener, RequestBody, RouteTable};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::{Body, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use manifest::HttpTrigger;
 use problem::Problem;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -50,55 +51,78 @@ impl Handler for Node {
     type Body = NodeBody;
 
     async fn handle(self: &Arc<Self>, request: Request<RequestBody>, arrival: Arrival) -> Handled<NodeBody> {
-            let path = request.uri().path().to_owned();
-            let response = match path.as_str() {
-                "/hello" => text("hello"),
-                "/echo" => Response::new(request.into_body().boxed_unsync()),
-                "/trailers" => Response::new(Trailing::default().boxed_unsync()),
-                "/collect" => match request.into_body().collect().await {
-                    Ok(body) => {
-                        let trailers = body.trailers().map_or(0, HeaderMap::len);
-                        text(format!("{} bytes {trailers} trailers", body.to_bytes().len()))
-                    }
-                    Err(error) => {
-                        let problem = Problem::from(error);
-                        gate_http::problem_reply(&problem).map(|bytes| Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
-                    }
-                },
-                "/ignore" => text("ignored"),
-                "/who" => text(format!("{} {} {:?}", arrival.peer.address.ip(), arrival.request_id, request.version())),
-                "/path" => text(request.uri().to_string()),
-                "/wait" | "/forever" => {
-                    self.begun.fetch_add(1, SeqCst);
-                    let dropped = Dropped(self);
-                    if path == "/forever" {
-                        std::future::pending::<()>().await;
-                    }
-                    self.release.notified().await;
-                    std::mem::forget(dropped);
-                    text("waited")
+        let path = request.uri().path().to_owned();
+        if path.starts_with("/routed") {
+            return self.routed(&request).into();
+        }
+        let response = match path.as_str() {
+            "/hello" => text("hello"),
+            "/echo" => Response::new(request.into_body().boxed_unsync()),
+            "/trailers" => Response::new(Trailing::default().boxed_unsync()),
+            "/collect" => match request.into_body().collect().await {
+                Ok(body) => {
+                    let trailers = body.trailers().map_or(0, HeaderMap::len);
+                    text(format!("{} bytes {trailers} trailers", body.to_bytes().len()))
                 }
-                "/large" => text(vec![b'x'; 32 * 1024 * 1024]),
-                "/breaks" => Response::new(Breaking(0).boxed_unsync()),
-                "/continue" => {
-                    let mut response = text("");
-                    *response.status_mut() = StatusCode::CONTINUE;
-                    response
+                Err(error) => {
+                    let problem = Problem::from(error);
+                    gate_http::problem_reply(&problem)
+                        .map(|bytes| Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
                 }
-                "/liar" => {
-                    let mut response = text("truth");
-                    for (name, value) in [("connection", "upgrade"), ("transfer-encoding", "gzip"), ("upgrade", "x"), ("keep-alive", "x")] {
-                        response.headers_mut().insert(name, HeaderValue::from_static(value));
-                    }
-                    response
+            },
+            "/ignore" => text("ignored"),
+            "/who" => text(format!("{} {} {:?}", arrival.peer.address.ip(), arrival.request_id, request.version())),
+            "/path" => text(request.uri().to_string()),
+            "/wait" | "/forever" => {
+                self.begun.fetch_add(1, SeqCst);
+                let dropped = Dropped(self);
+                if path == "/forever" {
+                    std::future::pending::<()>().await;
                 }
-                _ => {
-                    let mut response = text("none");
-                    *response.status_mut() = StatusCode::NOT_FOUND;
-                    response
+                self.release.notified().await;
+                std::mem::forget(dropped);
+                text("waited")
+            }
+            "/large" => text(vec![b'x'; 32 * 1024 * 1024]),
+            "/breaks" => Response::new(Breaking(0).boxed_unsync()),
+            "/continue" => {
+                let mut response = text("");
+                *response.status_mut() = StatusCode::CONTINUE;
+                response
+            }
+            "/liar" => {
+                let mut response = text("truth");
+                for (name, value) in
+                    [("connection", "upgrade"), ("transfer-encoding", "gzip"), ("upgrade", "x"), ("keep-alive", "x")]
+                {
+                    response.headers_mut().insert(name, HeaderValue::from_static(value));
                 }
-            };
-            Handled { response, function: Some("test".into()) }
+                response
+            }
+            _ => {
+                let mut response = text("none");
+                *response.status_mut() = StatusCode::NOT_FOUND;
+                response
+            }
+        };
+        Handled { response, function: Some("test".into()) }
+    }
+}
+
+impl Node {
+    fn routed<B>(&self, request: &Request<B>) -> Response<NodeBody> {
+        let mut get = HttpTrigger::new("/routed/*");
+        get.methods = vec!["GET".to_owned()];
+        let table = RouteTable::build([
+            ("f", &get, "any"),
+            ("g", &HttpTrigger { host: Some("b".to_owned()), ..get.clone() }, "b"),
+        ]);
+        match table.unwrap().route(request) {
+            Ok(route) => text(format!("to {}", route.target)),
+            Err(refusal) => {
+                refusal.reply().map(|bytes| Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
+            }
+        }
     }
 }
 
@@ -200,14 +224,19 @@ pub type Client = SendRequest<UnsyncBoxBody<Bytes, BodyError>>;
 
 pub async fn http2(address: SocketAddr) -> Client {
     let stream = connect(address).await;
-    let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     sender
 }
 
 pub fn request(method: Method, path: &str) -> Request<NodeBody> {
     let uri = format!("http://a{path}");
-    Request::builder().method(method).uri(uri).body(Empty::new().map_err(|never| match never {}).boxed_unsync()).unwrap()
+    Request::builder()
+        .method(method)
+        .uri(uri)
+        .body(Empty::new().map_err(|never| match never {}).boxed_unsync())
+        .unwrap()
 }
 
 pub fn body_of(frames: Vec<Frame<Bytes>>) -> NodeBody {

@@ -1,6 +1,6 @@
 //! TLS: both protocols, and certificates that change.
 
-use crate::support::{request, within, Node};
+use crate::support::{Node, request, within};
 use gate_http::{Certificates, Config, Gate, Listener};
 use http::{Method, Version};
 use http_body_util::BodyExt;
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// A folder with a certificate and its key.
 struct Files {
@@ -57,7 +57,11 @@ fn start(certificates: Arc<Certificates>, config: Config) -> (Gate, SocketAddr) 
 }
 
 /// Trusts just this certificate.
-async fn connect(address: SocketAddr, trusted: &CertificateDer<'static>, alpn: &str) -> std::io::Result<TlsStream<TcpStream>> {
+async fn connect(
+    address: SocketAddr,
+    trusted: &CertificateDer<'static>,
+    alpn: &str,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).unwrap();
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -85,16 +85,16 @@ impl Top {
         let mut looks = 0;
         loop {
             terminal.draw(|frame| view::draw(frame, model)).map_err(|error| broken(&error))?;
-            if event::poll(KEY_POLL).map_err(|error| broken(&error))? {
-                if let Event::Key(key) = event::read().map_err(|error| broken(&error))? {
-                    match pressed(key) {
-                        Some(Wish::End) => return Ok(()),
-                        Some(Wish::Interrupt) => return Err(Stop::Interrupted),
-                        Some(Wish::Sort(sort)) => model.sort_by(sort),
-                        Some(Wish::NextSort) => model.sort_by(model.sort.next()),
-                        Some(Wish::Scroll(rows)) => model.scroll_by(rows),
-                        None => {}
-                    }
+            if event::poll(KEY_POLL).map_err(|error| broken(&error))?
+                && let Event::Key(key) = event::read().map_err(|error| broken(&error))?
+            {
+                match pressed(key) {
+                    Some(Wish::End) => return Ok(()),
+                    Some(Wish::Interrupt) => return Err(Stop::Interrupted),
+                    Some(Wish::Sort(sort)) => model.sort_by(sort),
+                    Some(Wish::NextSort) => model.sort_by(model.sort.next()),
+                    Some(Wish::Scroll(rows)) => model.scroll_by(rows),
+                    None => {}
                 }
             }
             while let Ok(sample) = samples.try_recv() {
