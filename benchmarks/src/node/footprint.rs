@@ -6,7 +6,7 @@ use crate::process::{Cores, command, run_to_end};
 use crate::report::{Figures, number};
 use anyhow::{Context as _, bail};
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,13 +44,17 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     node.request("POST", "/echo", b"once, so that what is loaded once does not count a thousand times")?;
     thread::sleep(SETTLE);
     let before = node.process.private_bytes()? as f64;
-    let mut holder = Holder::start(&node)?;
+    let mut holder = Holder::connect(&node)?;
+    thread::sleep(SETTLE);
+    let connected = node.process.private_bytes()? as f64;
+    holder.begin()?;
     let units = wait_for_units(&node)?;
     thread::sleep(SETTLE);
     let with_units = node.process.private_bytes()? as f64;
     holder.end()?;
-    let more = (with_units - before) / MB;
-    println!("  {units} live wasi:http units      {} MB more private memory, their connections included", number(more));
+    let more = (with_units - connected) / MB;
+    println!("  {UNITS} idle connections        {} MB more private memory", number((connected - before) / MB));
+    println!("  {units} live wasi:http units      {} MB more on top of that", number(more));
     figures.set("rss_1000_units_mb", more);
     Ok(())
 }
@@ -71,25 +75,41 @@ fn wait_for_units(node: &Node) -> anyhow::Result<u64> {
 }
 
 /// The process that keeps the requests open.
-struct Holder(Child);
+struct Holder {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
 
 impl Holder {
-    fn start(node: &Node) -> anyhow::Result<Self> {
+    fn connect(node: &Node) -> anyhow::Result<Self> {
         let mut hold = command(std::env::current_exe()?, Cores::All);
         hold.args(["hold", &node.gate.to_string(), "/echo", "--requests", &UNITS.to_string()]);
-        let mut child = Self(hold.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+        let mut child = hold.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let output = BufReader::new(child.stdout.take().context("stdout is a pipe")?);
+        let mut holder = Self { child, output };
+        holder.says("connected")?;
+        Ok(holder)
+    }
+
+    /// Begins the requests.
+    fn begin(&mut self) -> anyhow::Result<()> {
+        self.child.stdin.as_mut().context("stdin is a pipe")?.write_all(b"begin\n")?;
+        self.says("holding")
+    }
+
+    fn says(&mut self, what: &str) -> anyhow::Result<()> {
         let mut line = String::new();
-        BufReader::new(child.0.stdout.as_mut().context("stdout is a pipe")?).read_line(&mut line)?;
-        if line.trim() != format!("holding {UNITS}") {
+        self.output.read_line(&mut line)?;
+        if line.trim() != format!("{what} {UNITS}") {
             bail!("the {UNITS} requests could not all be opened: {line:?}");
         }
-        Ok(child)
+        Ok(())
     }
 
     /// Lets go of the requests.
     fn end(&mut self) -> anyhow::Result<()> {
-        drop(self.0.stdin.take());
-        self.0.wait()?;
+        drop(self.child.stdin.take());
+        self.child.wait()?;
         Ok(())
     }
 }
@@ -97,7 +117,7 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         // Both fail only if it has ended, which is what is wanted.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -74,45 +74,67 @@ enum Own {
     Empty,
 }
 
-pub(crate) async fn serve<H: Handler>(
+/// A request on its way to its reply.
+struct Admitted {
+    next: Result<(Request<RequestBody>, Arrival), Own>,
+    id_value: HeaderValue,
+    work: Work,
+    access: Option<Box<Access>>,
+    /// hyper leaves the body of a HEAD reply away in HTTP/1 only.
+    head_only: bool,
+}
+
+// Not an async function: what needs no waiting is done before there is a future, which keeps it small to move.
+pub(crate) fn serve<H: Handler>(
     connection: Arc<Connection<H>>,
     request: Request<Incoming>,
-) -> Result<Response<ReplyBody<H::Body>>, Infallible> {
-    let Connection { handler, line, shared, peer } = &*connection;
+) -> impl Future<Output = Result<Response<ReplyBody<H::Body>>, Infallible>> + Send {
+    let Admitted { next, id_value, work, mut access, head_only } = admit(&connection, request);
+    async move {
+        let response = match next {
+            Ok((request, arrival)) => {
+                let Handled { response, function } = connection.handler.handle(request, arrival).await;
+                if let Some(access) = &mut access {
+                    access.function = function;
+                }
+                fit(response)
+            }
+            Err(own) => own.reply().map(Content::Gate),
+        };
+        if let Some(access) = &mut access {
+            access.status = response.status().as_u16();
+        }
+        let mut response = response.map(|content| ReplyBody::new(content, work, access));
+        response.headers_mut().insert(REQUEST_ID, id_value);
+        if head_only {
+            response = strip_body(response);
+        }
+        Ok(response)
+    }
+}
+
+fn admit<H>(connection: &Connection<H>, request: Request<Incoming>) -> Admitted {
+    let Connection { line, shared, peer, .. } = connection;
     let number = line.request();
-    let work = Work::begin(line.clone());
     let request_id = id::choose(request.headers(), &shared.seed, line.number, number);
     let id_value = HeaderValue::from_str(&request_id).expect("an id is plain");
     let mut access = Access::begin(&request, &request_id, *peer);
-    // hyper leaves the body of a HEAD reply away in HTTP/1 only.
     let head_only = request.method() == Method::HEAD && request.version() == Version::HTTP_2;
-    let response = match check(line, number, &request) {
+    let next = match check(line, number, &request) {
         Ok(()) => {
             let counted = access.as_ref().map(|access| access.bytes_in.clone());
             let body_timeout = shared.config.body_timeout;
             let request = request.map(|body| RequestBody::new(body, body_timeout, counted));
-            let Handled { response, function } = handler.handle(request, Arrival { request_id, peer: *peer }).await;
-            if let Some(access) = &mut access {
-                access.function = function;
-            }
-            fit(response)
+            Ok((request, Arrival { request_id, peer: *peer }))
         }
         Err(own) => {
             if let (Own::Last(_), Some(access)) = (&own, &mut access) {
                 access.forget_target();
             }
-            own.reply().map(Content::Gate)
+            Err(own)
         }
     };
-    if let Some(access) = &mut access {
-        access.status = response.status().as_u16();
-    }
-    let mut response = response.map(|content| ReplyBody::new(content, work, access));
-    response.headers_mut().insert(REQUEST_ID, id_value);
-    if head_only {
-        response = strip_body(response);
-    }
-    Ok(response)
+    Admitted { next, id_value, work: Work::begin(line.clone()), access, head_only }
 }
 
 /// Checks what HTTP/1 has been checked for already, and what it has not.
@@ -170,8 +192,11 @@ fn fit<B>(mut response: Response<B>) -> Response<Content<B>> {
 }
 
 fn remove_connection_fields(headers: &mut HeaderMap) {
-    for name in &CONNECTION_FIELDS {
-        headers.remove(name);
+    // Nearly no reply has one: looking at the few names there are is quicker than five lookups.
+    if headers.keys().any(|name| CONNECTION_FIELDS.contains(name)) {
+        for name in &CONNECTION_FIELDS {
+            headers.remove(name);
+        }
     }
 }
 

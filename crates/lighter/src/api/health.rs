@@ -21,14 +21,15 @@ pub async fn healthz() -> &'static str {
 /// Does the node take calls?
 #[utoipa::path(get, path = "/readyz", tag = "node", security(()), responses(
     (status = 200, description = "It does", body = String),
-    (status = 503, description = "It is stopping, or its disk failed"),
+    (status = 503, description = "L4010: it is stopping"),
+    (status = 500, description = "L5003, L5004: its disk failed; reads go on"),
 ))]
 pub async fn readyz(State(node): State<Arc<Node>>) -> Answer<&'static str> {
     if node.is_stopping() {
         return Err(Problem::new(Code::Draining, "the node is shutting down").into());
     }
     match node.functions.loader.state.stopped() {
-        Some(problem) => Err(Problem { code: Code::Draining, ..problem }.into()),
+        Some(problem) => Err(problem.into()),
         None => Ok("ok\n"),
     }
 }

@@ -50,17 +50,18 @@ impl Dev {
         let mut watched = Watched::new(sender.clone())?;
         let names = Names::default();
         follow_logs(session, Arc::clone(&names), sender)?;
-        let mut at_once = 0;
+        let (mut at_once, mut outputs) = (0, Vec::new());
         loop {
-            let before = snapshot(&folder, &self.outputs())?;
+            outputs = self.outputs().unwrap_or(outputs);
+            let before = snapshot(&folder, &outputs)?;
             watched.watch(&before)?;
             self.attempt(session, &client, &names)?;
-            let mut after = snapshot(&folder, &self.outputs())?;
-            at_once = if after == before || at_once == AT_ONCE_MAX { 0 } else { at_once + 1 };
+            let mut after = snapshot(&folder, &outputs)?;
+            at_once = if before.changed(&after).is_empty() || at_once == AT_ONCE_MAX { 0 } else { at_once + 1 };
             if at_once == 0 {
                 let start = std::mem::take(&mut after);
                 session.out.say("waiting for a change (Ctrl-C ends)");
-                after = wait(&wakes, &start, || snapshot(&folder, &self.outputs()))?;
+                after = wait(&wakes, &start, || snapshot(&folder, &outputs))?;
                 tell(session, &start, &after, &folder);
             } else {
                 tell(session, &before, &after, &folder);
@@ -80,10 +81,10 @@ impl Dev {
         }
     }
 
-    /// Images are what a build makes, not what it is made of.
-    fn outputs(&self) -> Vec<PathBuf> {
-        let Ok(project) = images::project(&self.dir) else { return Vec::new() };
-        project.manifest.function.values().map(|function| self.folder().join(&function.image)).collect()
+    /// Images are what a build makes, not what it is made of. While the manifest is broken, nobody knows which they are.
+    fn outputs(&self) -> Option<Vec<PathBuf>> {
+        let project = images::project(&self.dir).ok()?;
+        Some(project.manifest.function.values().map(|function| self.folder().join(&function.image)).collect())
     }
 
     /// Builds and deploys once. What is wrong with the function is shown; only a closed pipe ends it all.

@@ -85,7 +85,7 @@ pub struct UpArgs {
     /// Also write the units' log lines to the node's log
     #[arg(long)]
     pub log_units: bool,
-    /// Write a log line for every request of the gate
+    /// Write a log line for every request of the gate and the API
     #[arg(long)]
     pub access_log: bool,
     /// Seconds that running calls get to end when the node stops [default: 10]

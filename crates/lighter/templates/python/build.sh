@@ -5,4 +5,4 @@ cd "$(dirname "$0")"
 [ -x .venv/bin/pip ] || python3 -m venv .venv
 [ -x .venv/bin/componentize-py ] || .venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements.txt
 mkdir -p build
-.venv/bin/componentize-py --quiet --wit-path wit --world function componentize app --python-path . --output build/{{name}}.wasm
+.venv/bin/componentize-py --quiet --wit-path wit --world function componentize app --python-path src --output build/{{name}}.wasm

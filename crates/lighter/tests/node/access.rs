@@ -128,3 +128,25 @@ fn a_token_file_that_is_lost_is_made_anew_and_the_old_token_ends() {
     assert_eq!(send("GET", &format!("{}/v1/node", node.api), &headers, &[]).code(), "L4005");
     drop((node, folder));
 }
+
+#[test]
+fn the_gate_speaks_tls_and_the_api_on_this_machine_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (certificate, key) = (file("cert.pem", made.cert.pem()), file("key.pem", made.signing_key.serialize_pem()));
+    let data = folder.path().join("data");
+    let said = Node::try_start(&data, &["--tls-cert", &certificate]).err().unwrap();
+    assert!(said.contains("L9003"), "{said}");
+    let node = Node::start_in(&data, &["--tls-cert", &certificate, "--tls-key", &key]);
+    node.deploy_one("hello", "hello", json!({}));
+    assert!(node.gate.starts_with("https://") && node.api.starts_with("http://"));
+    let tls = ureq::tls::TlsConfig::builder().disable_verification(true).build();
+    let agent: ureq::Agent = ureq::Agent::config_builder().tls_config(tls).build().into();
+    let reply = agent.get(format!("{}/hello", node.gate)).call().unwrap().body_mut().read_to_string().unwrap();
+    assert_eq!(reply, "hello, world\n");
+}

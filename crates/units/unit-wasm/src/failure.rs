@@ -2,7 +2,7 @@
 
 use crate::bindings::types::Failure;
 use crate::meter::Meter;
-use crate::output::Output;
+use crate::output::{cut, Output};
 use problem::{Code, Problem};
 use unit::Level;
 use wasmtime::{Error, Trap, WasmBacktrace};
@@ -67,6 +67,9 @@ fn frames(backtrace: &WasmBacktrace) -> String {
     text
 }
 
+/// Bytes of a handler's own words that travel in the problem; the log has more of them.
+const WORDS_BYTES_MAX: usize = 4 << 10;
+
 /// What the handler itself says went wrong.
 pub fn said(failure: Failure, output: &Output) -> Problem {
     let (code, why) = match failure {
@@ -75,5 +78,5 @@ pub fn said(failure: Failure, output: &Output) -> Problem {
         Failure::Fatal(why) => (Code::UnitFatal, why),
     };
     output.note(Level::Warn, &format!("{}: {why}", code.title()));
-    Problem::new(code, why)
+    Problem::new(code, cut(&why, WORDS_BYTES_MAX).to_owned())
 }

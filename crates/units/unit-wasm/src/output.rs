@@ -105,7 +105,7 @@ impl Output {
 }
 
 /// The longest start of `text` that has at most `bytes_max` bytes and whole characters.
-fn cut(text: &str, bytes_max: usize) -> &str {
+pub fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;

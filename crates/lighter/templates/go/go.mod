@@ -1,0 +1,3 @@
+module function.local
+
+go 1.24
