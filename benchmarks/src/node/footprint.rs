@@ -7,7 +7,7 @@ use crate::report::{Figures, number};
 use anyhow::{Context as _, bail};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -32,6 +32,9 @@ const STREAM_SEND_BYTES: usize = 64 * 1024;
 /// How long connections that were aborted have to notice.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The shortest [`Config::idle_timeout`] that takes effect.
+const IDLE_TIMEOUT_MIN: Duration = Duration::from_millis(10);
+
 const RUNNING: u8 = 0;
 const DRAINING: u8 = 1;
 const ABORTING: u8 = 2;
@@ -170,7 +173,10 @@ pub(crate) struct Place {
 }
 
 impl Shared {
-    fn new(config: Config, seed: Seed) -> Self {
+    fn new(mut config: Config, seed: Seed) -> Self {
+        // Nothing works with none, and looking at connections all the time works badly.
+        config.connections_max = config.connections_max.max(1);
+        config.idle_timeout = config.idle_timeout.max(IDLE_TIMEOUT_MIN);
         let mut http1 = http1::Builder::new();
         // No timer: the gate watches slow heads itself, without one timer a request.
         http1.header_read_timeout(None).max_buf_size(config.head_bytes() + BUFFER_BYTES_SPARE);

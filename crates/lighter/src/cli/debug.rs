@@ -94,7 +94,8 @@ impl Debug {
             fs::write(&path, content).map_err(|error| Stop::file(&path, &error)).map(|()| path)
         };
         let program = std::env::current_exe().map_err(|error| Stop::file(Path::new("lighter"), &error))?;
-        let mut line: Vec<OsString> = vec![program.into(), "debug-run".into(), "--stop-when-loaded".into(), "--image".into()];
+        let mut line: Vec<OsString> =
+            vec![program.into(), "debug-run".into(), "--stop-when-loaded".into(), "--image".into()];
         line.extend([file(format!("{}.wasm", self.name), &image)?.into(), "--function".into()]);
         let manifest = serde_json::to_vec(&version.function).expect("a function is plain data");
         line.extend([file("function.json".to_owned(), &manifest)?.into(), "--file".into()]);
@@ -156,8 +157,12 @@ impl Debugger {
 
     fn advice(self) -> &'static str {
         match self {
-            Self::Gdb => "`run` stops when the function is loaded: set a breakpoint like `break lib.rs:7` then, and `continue`",
-            Self::Lldb => "`run` stops when the function is loaded: `breakpoint set -f lib.rs -l 7` then, and `continue`",
+            Self::Gdb => {
+                "`run` stops when the function is loaded: set a breakpoint like `break lib.rs:7` then, and `continue`"
+            }
+            Self::Lldb => {
+                "`run` stops when the function is loaded: `breakpoint set -f lib.rs -l 7` then, and `continue`"
+            }
         }
     }
 

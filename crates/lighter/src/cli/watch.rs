@@ -15,7 +15,7 @@ const FILES_MAX: usize = 20_000;
 /// Bytes of a file compared by content; a larger one by size and time.
 const HASHED_BYTES_MAX: u64 = 1 << 20;
 /// Folders that hold no sources: what tools build and fetch.
-const NO_SOURCES: [&str; 5] = ["target", "node_modules", "__pycache__", "dist", "vendor"];
+const NO_SOURCES: [&str; 6] = ["build", "target", "node_modules", "__pycache__", "dist", "vendor"];
 
 /// A folder's sources at one moment.
 #[derive(Debug, Default, PartialEq, Eq)]

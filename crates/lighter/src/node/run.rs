@@ -83,6 +83,7 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
     write_place(&data, &api_url, &gate_url)?;
     let sweeper = tokio::spawn(sweep(node.clone()));
     say_ready(&node, &gate_url, &api_url);
+    tokio::spawn(warm_up(node.clone()));
 
     tokio::select! {
         () = node.stop_wanted() => {}
@@ -139,6 +140,17 @@ fn open(config: Config, started: Instant) -> Result<Arc<Node>, Problem> {
         gate_url: OnceLock::new(),
         stopping: watch::Sender::new(false),
     }))
+}
+
+/// Makes one function ready and starts a unit of it, so that the first caller does not wait for the process to touch its
+/// own code for the first time. The others wait for their calls.
+async fn warm_up(node: Arc<Node>) {
+    let table = node.functions.table();
+    let Some(entry) = table.entries().next() else { return };
+    // What is wrong with it is told by its first call.
+    if let Ok(ready) = node.functions.loader.ready(&entry.live, Instant::now()).await {
+        ready.prepared.try_start().await.ok();
+    }
 }
 
 async fn sweep(node: Arc<Node>) {

@@ -113,8 +113,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
             self.vetted = vetted.pass;
             match vetted.refused {
                 Some(refused) => self.refuse(refused),
-                None if self.vetted < self.held.len() => self.line.head_waits(),
-                None => self.line.head_done(),
+                None if self.vetted == self.held.len() => self.line.head_done(),
+                None => {}
             }
         }
     }
@@ -164,7 +164,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                 continue;
             }
             let before = buf.filled().len();
-            ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+            match Pin::new(&mut self.stream).poll_read(cx, buf) {
+                Poll::Ready(result) => result?,
+                Poll::Pending => {
+                    // Only now is it the client who is waited for: while hyper is busy, nobody reads here.
+                    if !self.held.is_empty() {
+                        self.line.head_waits();
+                    }
+                    return Poll::Pending;
+                }
+            }
             let arrived = &buf.filled()[before..];
             if arrived.is_empty() {
                 return Poll::Ready(Ok(()));
@@ -176,10 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                     return Poll::Ready(Ok(()));
                 }
                 match vetted.refused {
-                    None => {
-                        self.held.extend_from_slice(&arrived[vetted.pass..]);
-                        self.line.head_waits();
-                    }
+                    None => self.held.extend_from_slice(&arrived[vetted.pass..]),
                     Some(refused) => self.refuse(refused),
                 }
                 buf.set_filled(before + vetted.pass);

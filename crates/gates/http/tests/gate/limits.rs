@@ -56,6 +56,23 @@ async fn a_late_second_head_gets_408_too() {
 }
 
 #[tokio::test]
+async fn a_head_is_not_late_while_the_node_is_busy_with_the_one_before() {
+    let gate = start(Config { head_timeout: SHORT, ..Config::default() });
+    let mut stream = connect(gate.address).await;
+    let hello = "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n";
+    stream.write_all(format!("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n{hello}{}", &hello[..9]).as_bytes()).await.unwrap();
+    while gate.node.begun.load(SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    stream.write_all(hello[9..].as_bytes()).await.unwrap();
+    tokio::time::sleep(SHORT * 3).await;
+    gate.node.release.notify_one();
+    let reply = read_until(&mut stream, "waited").await;
+    let rest = if reply.matches("hello").count() == 2 { String::new() } else { read_until(&mut stream, "hello").await };
+    assert!(!format!("{reply}{rest}").contains(" 408 "), "{reply}{rest}");
+}
+
+#[tokio::test]
 async fn quiet_connections_are_closed() {
     let gate = start(Config { idle_timeout: SHORT, ..Config::default() });
     for said in ["", "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"] {

@@ -204,3 +204,11 @@ async fn routes_are_found_by_host_path_and_method() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_hundred_header_fields_go_through() {
+    let gate = start(Config::default());
+    let fields = "x: y\r\n".repeat(98);
+    let request = format!("GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
+    assert!(talk(gate.address, request.as_bytes()).await.ends_with("hello"));
+}

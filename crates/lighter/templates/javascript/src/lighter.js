@@ -10,9 +10,9 @@ export function serve(answer) {
         return typeof reply === "string" ? encode(reply) : reply;
       } catch (error) {
         if (error instanceof Failure) throw { tag: error.tag, val: error.message };
-        // The host refused something: { tag: "denied" | "invalid" | "unavailable", val: why }.
-        const refusal = error?.tag === undefined ? error?.payload : error;
-        const why = refusal?.tag === undefined ? String(error) : `${refusal.tag}: ${refusal.val}`;
+        // What the host refuses is an error with the payload { tag: "denied" | "invalid" | "unavailable", val: why }.
+        const refusal = error?.payload;
+        const why = refusal === undefined ? String(error) : `${refusal.tag}: ${refusal.val}`;
         log.write("error", `${why}\n${error?.stack ?? ""}`);
         throw { tag: refusal?.tag === "unavailable" ? "retry" : "fatal", val: why };
       }
