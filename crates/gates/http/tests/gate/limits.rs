@@ -64,7 +64,7 @@ async fn a_head_is_not_late_while_the_node_is_busy_with_the_one_before() {
     while gate.node.begun.load(SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
-    stream.write_all(hello[9..].as_bytes()).await.unwrap();
+    stream.write_all(&hello.as_bytes()[9..]).await.unwrap();
     tokio::time::sleep(SHORT * 3).await;
     gate.node.release.notify_one();
     let reply = read_until(&mut stream, "waited").await;
