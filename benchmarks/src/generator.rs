@@ -24,6 +24,7 @@ impl LoadOptions {
             expect: None,
             functions: 1,
             stage: Vec::new(),
+            awake: false,
         }
     }
 
@@ -42,6 +43,9 @@ impl LoadOptions {
         }
         for stage in &self.stage {
             command.args(["--stage", stage]);
+        }
+        if self.awake || matches!(cores, Cores::Only(_)) {
+            command.arg("--awake");
         }
         Ok(command)
     }

@@ -53,6 +53,10 @@ pub struct LoadOptions {
     /// Also report this stage of the replies' Server-Timing; may be repeated.
     #[arg(long)]
     pub stage: Vec<String>,
+    /// Do not sleep while no reply is there (closed loop): a server then pays for its replies, not for waking us up. Only
+    /// on a core of its own.
+    #[arg(long)]
+    pub awake: bool,
 }
 
 /// Runs the load and prints the outcome as one line of JSON.
@@ -78,6 +82,7 @@ struct Plan {
     status: u16,
     expected: Option<Vec<u8>>,
     stages: Vec<String>,
+    awake: bool,
 }
 
 impl Plan {
@@ -106,6 +111,7 @@ impl Plan {
             status: options.status,
             expected: options.expect.as_ref().map(|body| body.clone().into_bytes()),
             stages: options.stage.clone(),
+            awake: options.awake,
         })
     }
 

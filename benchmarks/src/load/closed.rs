@@ -28,6 +28,13 @@ pub fn run(plan: &Rc<Plan>) -> std::io::Result<Tally> {
         // What is in flight at the end is dropped: neither a reply nor an error.
         connections.spawn_local(async move { tokio::time::timeout_at(end.into(), connection).await.is_ok() });
     }
+    if plan.awake {
+        connections.spawn_local(async move {
+            while Instant::now() < end {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
     runtime.block_on(connections);
     Ok(Rc::into_inner(tally).expect("every connection has ended").into_inner())
 }

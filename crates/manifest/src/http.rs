@@ -21,8 +21,8 @@ pub struct HttpTrigger {
     /// Only requests for this host: `example.org`, or `*.example.org` for every name below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Only these methods; empty means all. HEAD is allowed wherever GET is; OPTIONS is answered by the gate unless
-    /// it is listed.
+    /// Only these methods; empty means all, OPTIONS too. HEAD is allowed wherever GET is. Where methods are listed, the
+    /// gate answers OPTIONS itself unless it is among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<String>,
     /// Who may call. By default anyone where the gate listens on this machine only, else holders of a token.

@@ -12,6 +12,9 @@ wit_bindgen::generate!({
 use exports::wasi::http::incoming_handler::Guest;
 use wasi::http::types::{Fields, IncomingRequest, OutgoingBody, OutgoingResponse, ResponseOutparam};
 
+#[global_allocator]
+static ARENA: guest_arena::Arena = guest_arena::Arena::new();
+
 struct HelloHttp;
 
 impl Guest for HelloHttp {

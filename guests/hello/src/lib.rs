@@ -4,6 +4,9 @@ wit_bindgen::generate!({ world: "lighter:unit/function", path: "../../contracts/
 
 use exports::lighter::unit::handler::{Event, Failure, Guest};
 
+#[global_allocator]
+static ARENA: guest_arena::Arena = guest_arena::Arena::new();
+
 struct Hello;
 
 impl Guest for Hello {

@@ -6,7 +6,7 @@ use crate::failure;
 use crate::meter::Meter;
 use crate::output::Output;
 use crate::reply;
-use crate::run::{time_exceeded, Run};
+use crate::run::{time_exceeded, Run, Weight};
 use crate::unit_state::UnitState;
 use event::Event;
 use futures_util::future::BoxFuture;
@@ -38,6 +38,7 @@ pub type HeadSender = oneshot::Sender<Result<hyper::Response<HyperOutgoingBody>,
 pub struct PreparedWasm {
     pub engine: Arc<Engine>,
     pub deployed: Arc<Deployed>,
+    pub weight: Arc<Weight>,
     guest: Guest,
     /// Units waiting to be used again, the most recently used last.
     kept: Mutex<Vec<Unit>>,
@@ -90,6 +91,7 @@ impl PreparedWasm {
         Ok(Arc::new(Self {
             engine,
             deployed: Arc::new(deployed),
+            weight: Arc::default(),
             guest,
             kept: Mutex::default(),
             roster: Arc::default(),
@@ -201,7 +203,7 @@ impl PreparedWasm {
             let copy = may_rerun.then(|| event.clone());
             let meter = Arc::new(Meter::new(deadline));
             let work = self.clone().handle(meter.clone(), request_id.clone(), event);
-            let result = Run::new(self.engine.clone(), meter.clone(), work).await;
+            let result = Run::new(self.engine.clone(), self.weight.clone(), meter.clone(), work).await;
             last = Some(meter);
             match (result, copy) {
                 (Ok(None), Some(copy)) => event = Event { attempt: copy.attempt + 1, ..copy },
@@ -317,9 +319,9 @@ impl Prepared for PreparedWasm {
     fn try_start(self: Arc<Self>) -> BoxFuture<'static, Result<Duration, Problem>> {
         Box::pin(async move {
             let meter = Arc::new(Meter::new(Instant::now() + self.deployed.function.limits.time()));
-            let (engine, on) = (self.engine.clone(), meter.clone());
+            let (engine, weight, on) = (self.engine.clone(), self.weight.clone(), meter.clone());
             let work = async move { self.start(&on, &"deploy".into()).await.map(drop) };
-            Run::new(engine, meter.clone(), work).await?;
+            Run::new(engine, weight, meter.clone(), work).await?;
             Ok(meter.start().unwrap_or_default())
         })
     }

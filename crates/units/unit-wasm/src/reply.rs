@@ -43,9 +43,9 @@ pub async fn call_http(
     let is_head = request.method() == Method::HEAD;
     let (sender, receiver) = oneshot::channel();
     let state = prepared.deployed.state.clone();
-    let engine = prepared.engine.clone();
+    let (engine, weight) = (prepared.engine.clone(), prepared.weight.clone());
     let work = prepared.serve(meter.clone(), request_id, request, sender);
-    let mut tail = Tail { run: Some(Run::new(engine, meter.clone(), work)), result: Ok(()), meter, watch: Some(watch) };
+    let mut tail = Tail { run: Some(Run::new(engine, weight, meter.clone(), work)), result: Ok(()), meter, watch: Some(watch) };
     let head = tail.head(receiver).await;
     let (head, body) = match head {
         Ok(response) => response.into_parts(),

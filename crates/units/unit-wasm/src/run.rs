@@ -1,11 +1,11 @@
 //! One call's work as a future: metered, moved to the threads for hogs when it runs long, ended at its deadline.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, TICK};
 use crate::meter::Meter;
 use problem::{Code, Problem};
 use std::future::{poll_fn, Future};
 use std::pin::Pin;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -14,10 +14,35 @@ use tokio::time::Sleep;
 
 type Work<T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send>>;
 
+/// How heavy a function's calls have been of late. The calls of one that mostly runs long begin on the threads for hogs,
+/// so that many of them, one after the other, do not add up on the threads everyone shares.
+#[derive(Default)]
+pub struct Weight(AtomicI32);
+
+impl Weight {
+    const MAX: i32 = 16;
+    /// What one heavy call weighs against light ones.
+    const HEAVY_CALL: i32 = 4;
+
+    fn is_heavy(&self) -> bool {
+        self.0.load(Relaxed) > Self::HEAVY_CALL
+    }
+
+    fn note(&self, cpu: Duration) {
+        let before = self.0.load(Relaxed);
+        let after = if cpu > TICK { (before + Self::HEAVY_CALL).min(Self::MAX) } else { (before - 1).max(0) };
+        // Calls that end at the same moment may miss each other: it is an estimate.
+        if after != before {
+            self.0.store(after, Relaxed);
+        }
+    }
+}
+
 /// Dropping it stops the unit, at its next tick at the latest.
 pub struct Run<T> {
     engine: Arc<Engine>,
     meter: Arc<Meter>,
+    weight: Arc<Weight>,
     place: Place<T>,
     /// Set up only for work that has to wait at all.
     alarm: Option<Pin<Box<Sleep>>>,
@@ -52,9 +77,22 @@ const STARVED_AFTER: Duration = Duration::from_millis(50);
 const STARVED_GETS: Duration = Duration::from_millis(20);
 
 impl<T: Send + 'static> Run<T> {
-    pub fn new(engine: Arc<Engine>, meter: Arc<Meter>, work: impl Future<Output = Result<T, Problem>> + Send + 'static) -> Self {
+    pub fn new(
+        engine: Arc<Engine>,
+        weight: Arc<Weight>,
+        meter: Arc<Meter>,
+        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) -> Self {
         engine.call_begins();
-        Self { engine, meter, place: Place::Here(Box::pin(work)), alarm: None }
+        let is_heavy = weight.is_heavy();
+        let mut run = Self { engine, weight, meter, place: Place::Done, alarm: None };
+        if is_heavy {
+            run.meter.moves();
+            run.go(Box::pin(work), Threads::Hogs);
+        } else {
+            run.place = Place::Here(Box::pin(work));
+        }
+        run
     }
 
     fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Problem>> {
@@ -154,6 +192,7 @@ impl<T: Send + 'static> Future for Run<T> {
 impl<T> Drop for Run<T> {
     fn drop(&mut self) {
         self.engine.call_ends();
+        self.weight.note(self.meter.cpu());
         if let Place::Moved(handle) = &self.place {
             handle.abort();
         }
