@@ -25,6 +25,8 @@ pub struct Meter {
     pub hog: AtomicBool,
     /// Runs on the threads for hogs, where other threads may take the core: its clock is the thread's CPU time.
     moved: AtomicBool,
+    /// The unit has failed; its end will tell how. Set before its side of a reply is dropped.
+    pub failed: AtomicBool,
     pub memory_bytes: AtomicU64,
     /// The limit that was hit, as its code; 0 for none.
     exceeded: AtomicU64,
@@ -43,6 +45,7 @@ impl Meter {
             start_ns: AtomicU64::new(0),
             hog: AtomicBool::new(false),
             moved: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             memory_bytes: AtomicU64::new(0),
             exceeded: AtomicU64::new(0),
             written: Mutex::new(None),

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use problem::{Code, Problem};
 use state::CommitError;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -132,6 +132,7 @@ impl PreparedWasm {
     /// Names the failure, and keeps a core dump if the manifest asks for one.
     fn failed(&self, error: &wasmtime::Error, store: &mut Store<UnitState>) -> Problem {
         let state = store.data();
+        state.meter.failed.store(true, SeqCst);
         let problem = failure::of(error, &state.meter, &state.output);
         if let Some(core) = error.downcast_ref::<wasmtime::WasmCoreDump>().filter(|_| self.deployed.function.units.dump) {
             let bytes = core.serialize(store, self.deployed.name.as_str());

@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 use std::future::{poll_fn, Future};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -198,7 +199,13 @@ impl Streaming {
             return Poll::Ready(None);
         }
         let ended = self.tail.poll_run(cx);
-        match Pin::new(&mut self.inner).poll_frame(cx) {
+        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        // A unit that fails on another thread drops its side of the body before its end is known here; without its result
+        // a body cut off by a trap would look whole.
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) && ended.is_pending() && self.tail.meter.failed.load(SeqCst) {
+            return Poll::Pending;
+        }
+        match polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Poll::Ready(Err(problem)) = ended {
                     return Poll::Ready(Some(Err(problem)));

@@ -215,7 +215,6 @@ async fn every_way_to_go_wrong_has_its_code() {
         ("/silent", long, Code::UnitNoReply),
         ("/error", long, Code::UnitBadReply),
         ("/loop", long, Code::CpuExceeded),
-        ("/loop", short, Code::CpuExceeded),
         ("/half", long, Code::UnitBadReply),
         ("/too-much", long, Code::UnitBadReply),
         ("/trap", long, Code::UnitTrapped),
