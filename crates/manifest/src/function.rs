@@ -2,6 +2,9 @@
 
 use crate::Name;
 use crate::http::{self, HttpTrigger, TRIGGERS_MAX};
+use crate::queue::Retry;
+use crate::trigger::{self, CronTrigger, EveryTrigger, MqttTrigger};
+use crate::Span;
 use problem::{Code, Problem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,6 +29,25 @@ pub struct Function {
     #[serde(default, deserialize_with = "http::triggers", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "http::Triggers")]
     pub http: Vec<HttpTrigger>,
+    /// The queue whose events the function handles. One that has other triggers than `http`, and does not say, has a
+    /// queue of its own, which is called as the function is. A queue is handled by one function or sink.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Name>,
+    /// MQTT messages that become events: `"meter/+/power"`, a table, or a list.
+    #[serde(default, deserialize_with = "trigger::mqtt", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "trigger::Written<MqttTrigger>")]
+    pub mqtt: Vec<MqttTrigger>,
+    /// An event at a steady pace: `"10s"`, a table, or a list.
+    #[serde(default, deserialize_with = "trigger::every", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "trigger::Written<EveryTrigger>")]
+    pub every: Vec<EveryTrigger>,
+    /// Events by a calendar: `"0 7 * * mon-fri"`, a table, or a list.
+    #[serde(default, deserialize_with = "trigger::cron", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "trigger::Written<CronTrigger>")]
+    pub cron: Vec<CronTrigger>,
+    /// How often an event that failed is tried again.
+    #[serde(default)]
+    pub retry: Retry,
     /// Values the function reads by name (`lighter:unit/config`, `wasi:config`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config: BTreeMap<String, String>,
@@ -64,6 +86,12 @@ pub struct Grants {
     /// Buckets of the store, by name. Every function that is granted a bucket shares it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stores: Vec<String>,
+    /// Queues it may push events to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub push: Vec<Name>,
+    /// Queues it may take events from by itself, beside those it handles.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pop: Vec<Name>,
     /// Hosts the function may send HTTP requests to: `example.org`, `example.org:8443`, `*.example.org`; `*` for all.
     /// Without a port, 80 and 443.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -222,14 +250,46 @@ pub struct Units {
     /// How long a unit kept for reuse may sit idle, in milliseconds.
     #[schemars(range(min = 0, max = 86_400_000))]
     pub reuse_idle_ms: u64,
+    /// Units that handle queued events at once. 0 pauses the queue.
+    #[schemars(range(min = 0, max = 10_000))]
+    pub maximum: u32,
+    /// What decides how many there are.
+    pub policy: Policy,
+    /// With the policy `triggers`: events in the queue over which another unit starts.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub threshold: u64,
+    /// With the policy `triggers`: pause after a start before the same trigger starts another.
+    pub grace: Span,
+    /// With the policy `latency`: how old the oldest event may become before another unit starts.
+    pub target: Span,
     /// Keep a core dump of the last unit that trapped, for `lighter dump`. It holds the unit's whole memory.
     pub dump: bool,
 }
 
 impl Default for Units {
     fn default() -> Self {
-        Self { reuse_calls: 1, reuse_idle_ms: 10_000, dump: false }
+        Self {
+            reuse_calls: 1,
+            reuse_idle_ms: 10_000,
+            maximum: 10,
+            policy: Policy::Latency,
+            threshold: 10,
+            grace: Span::from_ms(1_000),
+            target: Span::from_ms(100),
+            dump: false,
+        }
     }
+}
+
+/// What decides how many units handle a queue. Either way idle functions hold no unit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// The measured service time and the age of the oldest event.
+    #[default]
+    Latency,
+    /// UniFaaS's triggers: first event in an empty queue, queue emptied, size over the threshold.
+    Triggers,
 }
 
 impl Function {
@@ -239,12 +299,23 @@ impl Function {
             build: None,
             isolation: Isolation::default(),
             http: Vec::new(),
+            queue: None,
+            mqtt: Vec::new(),
+            every: Vec::new(),
+            cron: Vec::new(),
+            retry: Retry::default(),
             config: BTreeMap::new(),
             environment: BTreeMap::new(),
             grants: Grants::default(),
             limits: Limits::default(),
             units: Units::default(),
         }
+    }
+
+    /// The queue whose events `name`, this function, handles; none if only HTTP calls it.
+    pub fn handles<'a>(&'a self, name: &'a Name) -> Option<&'a Name> {
+        let has_own = !(self.mqtt.is_empty() && self.every.is_empty() && self.cron.is_empty());
+        self.queue.as_ref().or(has_own.then_some(name))
     }
 
     pub(crate) fn check(&self, name: &Name) -> Result<(), Problem> {
@@ -255,6 +326,11 @@ impl Function {
         for trigger in &self.http {
             trigger.check(name)?;
         }
+        let others = self.mqtt.len() + self.every.len() + self.cron.len();
+        in_range(name, "number of mqtt, every and cron triggers", others, 0..=TRIGGERS_MAX)?;
+        self.mqtt.iter().try_for_each(|trigger| trigger.check(name))?;
+        self.every.iter().try_for_each(|trigger| trigger.check(name))?;
+        self.retry.check(name)?;
         for (table, entries) in [("config", &self.config), ("environment", &self.environment)] {
             in_range(name, &format!("number of entries in {table}"), entries.len(), 0..=1_000)?;
             for (key, value) in entries {
@@ -270,7 +346,11 @@ impl Function {
         self.grants.check(name)?;
         self.limits.check(name)?;
         in_range(name, "units.reuse_calls", self.units.reuse_calls, 1..=1_000_000_000)?;
-        in_range(name, "units.reuse_idle_ms", self.units.reuse_idle_ms, 0..=86_400_000)
+        in_range(name, "units.reuse_idle_ms", self.units.reuse_idle_ms, 0..=86_400_000)?;
+        in_range(name, "units.maximum", self.units.maximum, 0..=10_000)?;
+        in_range(name, "units.threshold", self.units.threshold, 1..=1_000_000_000)?;
+        in_range(name, "units.grace", self.units.grace, Span::from_ms(0)..=Span::from_ms(86_400_000))?;
+        in_range(name, "units.target", self.units.target, Span::from_ms(1)..=Span::from_ms(86_400_000))
     }
 }
 

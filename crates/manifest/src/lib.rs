@@ -12,14 +12,24 @@
 //! range, before anything is built or sent. The same types travel in the API, where `image` is a hash instead of a path.
 #![forbid(unsafe_code)]
 
+mod bucket;
+mod duration;
 mod function;
 mod http;
 mod keys;
 mod name;
+mod queue;
+mod sink;
+mod trigger;
 
-pub use function::{Function, Grants, HostGrant, Isolation, Limits, Units, is_secret_name};
+pub use bucket::Bucket;
+pub use duration::Span;
+pub use function::{Function, Grants, HostGrant, Isolation, Limits, Policy, Units, is_secret_name};
 pub use http::{HttpTrigger, RouteAuth};
 pub use name::Name;
+pub use queue::{Order, Queue, Retry, WhenFull};
+pub use sink::{Format, MqttSink, Sink, Webhook};
+pub use trigger::{CatchUp, CronTrigger, EveryTrigger, MqttTrigger, is_topic_filter};
 
 use problem::{Code, Problem};
 use schemars::JsonSchema;
@@ -42,6 +52,15 @@ pub struct Manifest {
     /// The functions by name.
     #[serde(default)]
     pub function: BTreeMap<Name, Function>,
+    /// Queues by name. One that is used and not listed here has the defaults.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub queue: BTreeMap<Name, Queue>,
+    /// Where events leave the node, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sink: BTreeMap<Name, Sink>,
+    /// Bounds of buckets, by name of the bucket.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bucket: BTreeMap<String, Bucket>,
 }
 
 /// Reads and checks a manifest.
@@ -78,6 +97,24 @@ impl Manifest {
                     let detail = format!("functions {other:?} and {name:?} both have the route {:?}", trigger.route);
                     return Err(Problem::new(Code::ManifestConflict, detail));
                 }
+            }
+        }
+        self.queue.iter().try_for_each(|(name, queue)| queue.check(name))?;
+        self.sink.iter().try_for_each(|(name, sink)| sink.check(name))?;
+        self.bucket.iter().try_for_each(|(name, bucket)| bucket.check(name))?;
+        self.check_handlers()
+    }
+
+    /// A queue is handled by one function or sink: each event has one place to go.
+    fn check_handlers(&self) -> Result<(), Problem> {
+        let functions = self.function.iter().filter_map(|(name, function)| Some((function.handles(name)?, name)));
+        let sinks = self.sink.iter().map(|(name, sink)| (&sink.queue, name));
+        let mut handlers = BTreeMap::new();
+        for (queue, handler) in functions.chain(sinks) {
+            if let Some(other) = handlers.insert(queue, handler) {
+                let detail = format!("{:?} and {:?} both handle the queue {:?}", other.as_str(), handler.as_str(), queue.as_str());
+                let hint = "give each a queue of its own and push every event to both";
+                return Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint));
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Every code a user can see. A number is never reused; texts may improve.
 //!
 //! L1xxx manifest and command line · L2xxx images and deployment · L3xxx limits · L4xxx HTTP and access ·
-//! L5xxx state and disk · L6xxx units · L9xxx the node itself.
+//! L5xxx state and disk · L6xxx units · L7xxx events · L9xxx the node itself.
 
 use std::fmt;
 
@@ -93,6 +93,14 @@ codes! {
     6005 UnitFatal 500 "the function failed" "";
     6006 UnitBadReply 502 "the unit's reply is not valid HTTP" "";
     6007 UnitExited 500 "the unit called exit" "";
+    7001 QueueUnknown 404 "no queue of this name" "`lighter queue ls` lists the queues";
+    7002 QueueFull 503 "the queue is full" "raise events_max or bytes_max of the queue, or handle its events faster";
+    7003 EventInvalid 400 "the event is not valid" "";
+    7004 EventTooLarge 413 "the event is too large" "";
+    7005 LeaseLost 409 "the lease of the event ended before it was handled" "raise limits.time_ms, or make the function faster";
+    7006 EventUnknown 404 "no such event" "";
+    7007 BucketFull 507 "the bucket is full" "raise keys_max or bytes_max of the bucket, or delete what is not needed";
+    7008 WorkflowEnded 503 "the workflow has ended because a queue of it was full" "deploy it again to go on";
     9001 Internal 500 "the node failed" "please report this with the node's log";
     9002 Unknown 500 "an error this program does not know" "update it to the version of the node";
     9003 ConfigInvalid 400 "the node's configuration is not right" "";
