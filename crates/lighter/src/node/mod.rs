@@ -3,6 +3,7 @@
 //! In reading order:
 //! - [`config`]: what it was told · [`run`]: start, serve, drain, end
 //! - [`gate`]: where requests come in · `serve`, `event`, `body`: a request made into work · [`call`]: the hot path
+//! - [`events`]: the door for events, and who handles them
 //! - [`functions`]: what is deployed, made ready, swapped · [`registry`]: the kinds of units
 //! - [`access`]: tokens, secrets, the guard · [`log`], [`metrics`], [`traces`]: what can be seen of it all
 
@@ -13,6 +14,7 @@ pub mod clock;
 pub mod config;
 mod describe;
 mod event;
+pub mod events;
 mod functions;
 mod gate;
 mod ids;
@@ -36,6 +38,7 @@ pub use serve::{ReplyBody, Wanted, reply_to_event, serve};
 use access::Access;
 use body::BodyRoom;
 use config::Config;
+use events::Events;
 use functions::Functions;
 use log::Logs;
 use metrics::Counters;
@@ -48,6 +51,7 @@ use traces::Traces;
 pub struct Node {
     pub config: Config,
     pub functions: Arc<Functions>,
+    pub events: Arc<Events>,
     pub access: Access,
     pub logs: Arc<Logs>,
     pub traces: Option<Arc<Traces>>,

@@ -26,19 +26,21 @@ use super::metrics::Counters;
 use super::records;
 use dispatch::{Admission, Limits, Rate};
 use manifest::{Function, Name};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use problem::{Code, Problem};
 use state::Batch;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::watch;
 
 pub struct Functions {
     pub loader: Arc<Loader>,
     pub logs: Arc<Logs>,
     /// The units of all functions together.
     pub units: dispatch::Node,
-    table: RwLock<Arc<Table>>,
+    /// Replaced, never changed; who wants to know of it watches.
+    table: watch::Sender<Arc<Table>>,
     /// Functions a deployment, rollback or removal is working on.
     busy: Mutex<HashSet<Name>>,
     /// Held from the last look at the table to its replacement.
@@ -68,37 +70,47 @@ impl Functions {
             loader,
             logs,
             units,
-            table: RwLock::default(),
+            table: watch::Sender::default(),
             busy: Mutex::default(),
             committing: tokio::sync::Mutex::default(),
             token_by_default,
         };
         let mut entries = BTreeMap::new();
         records::each(&functions.loader.state.records(history::TABLE), |key, record| {
-            let corrupt = |why: String| Problem::new(Code::StateCorrupt, format!("the record of function {key:?}: {why}"));
+            let corrupt =
+                |why: String| Problem::new(Code::StateCorrupt, format!("the record of function {key:?}: {why}"));
             let name: Name = key.parse().map_err(corrupt)?;
             let history = Arc::new(History::from_record(key, record)?);
             let version = history.current();
-            let image = version.function.image.parse().map_err(|_| corrupt(format!("{:?} is no hash", version.function.image)))?;
+            let image = version
+                .function
+                .image
+                .parse()
+                .map_err(|_| corrupt(format!("{:?} is no hash", version.function.image)))?;
             let live = Live::new(functions.identity(&name, &version.function), version, image);
             entries.insert(name, Entry { live, history });
             Ok(())
         })?;
         let table = Table::new(entries, token_by_default)?;
         functions.loader.warehouse.set_in_use(table.images())?;
-        *functions.table.write() = Arc::new(table);
+        functions.table.send_replace(Arc::new(table));
         Ok(Arc::new(functions))
     }
 
     /// The functions as they are now.
     pub fn table(&self) -> Arc<Table> {
-        self.table.read().clone()
+        self.table.borrow().clone()
+    }
+
+    /// The functions as they are now, and whenever they change.
+    pub fn watch(&self) -> watch::Receiver<Arc<Table>> {
+        self.table.subscribe()
     }
 
     /// # Errors
     /// [`Code::FunctionUnknown`].
     pub fn get(&self, name: &str) -> Result<Entry, Problem> {
-        self.table.read().get(name)
+        self.table.borrow().get(name)
     }
 
     /// Goes back to an earlier version, or the one before the current. Durable when it returns.
@@ -158,7 +170,7 @@ impl Functions {
         self.hold_images(&before, &after).await?;
         self.check_images(&changes)?;
         self.loader.state.write_records(batch).await?;
-        *self.table.write() = after.clone();
+        self.table.send_replace(after.clone());
 
         for change in &changes {
             let name = match change {

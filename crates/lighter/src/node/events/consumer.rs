@@ -1,0 +1,62 @@
+//! What handles the events of one queue: a function, or a sink. Leasing, retry and dead letters are the same for both.
+
+use futures_util::future::BoxFuture;
+use manifest::{Name, Retry, Sink};
+use problem::Problem;
+use state::Leased;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Handles events of one queue, several at once. Made anew when what is deployed changes; handlings that run keep the
+/// one they began with.
+pub trait Consumer: Send + Sync + 'static {
+    /// How long one handling may take. The lease lasts a little longer; a handling that takes more than that is dropped,
+    /// and its event tried again.
+    fn time_max(&self) -> Duration;
+
+    /// Handlings at once, at most. 0 pauses the queue.
+    fn workers_max(&self) -> u32;
+
+    fn retry(&self) -> &Retry;
+
+    /// Handles one event; called for each try. A dropped future must leave nothing behind that goes on.
+    fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Outcome>;
+}
+
+/// How one handling ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done, and acked in the consumer's own transaction.
+    Acked,
+    /// Done; the runtime acks it.
+    Done,
+    /// It may work later: counts as a try. After the last one the event is a dead letter.
+    Retry {
+        problem: Problem,
+        /// The longer of this pause and that of `retry` is kept.
+        after: Option<Duration>,
+    },
+    /// It can never work: a dead letter at once.
+    Dead(Problem),
+    /// Not begun, for a reason that is not the event's: it is put back without counting a try, and the queue rests.
+    Postponed {
+        problem: Problem,
+        /// None: the runtime chooses.
+        after: Option<Duration>,
+    },
+}
+
+/// One kind of sink. The node has a list of them, made in `node/run.rs`.
+pub trait SinkKind: Send + Sync + 'static {
+    /// Whether this kind delivers for such a sink.
+    fn takes(&self, sink: &Sink) -> bool;
+
+    /// Called when the sink is deployed, for what the manifest alone cannot know, as secrets.
+    ///
+    /// # Errors
+    /// The deployment is refused with this problem.
+    fn check(&self, name: &Name, sink: &Sink) -> Result<(), Problem>;
+
+    /// What delivers from now on. Must be cheap and must not fail: what is wrong shows in the outcomes.
+    fn open(&self, name: &Name, sink: &Arc<Sink>) -> Arc<dyn Consumer>;
+}
