@@ -22,8 +22,7 @@ impl Kinds {
     /// # Errors
     /// A kind cannot work on this machine, or its shelf cannot be opened.
     pub fn open(config: &Config, warehouse: &Warehouse) -> Result<Self, Problem> {
-        let kinds: [Arc<dyn UnitKind>; _] =
-            [Arc::new(unit_wasm::WasmKind::new(unit_wasm::Config { units_max: config.units_max })?)];
+        let kinds: [Arc<dyn UnitKind>; _] = [Arc::new(unit_wasm::WasmKind::new(unit_wasm::Config { units_max: config.units_max })?)];
         Self::with(kinds, warehouse)
     }
 
@@ -40,10 +39,7 @@ impl Kinds {
     pub fn get(&self, isolation: Isolation) -> Result<&Kind, Problem> {
         self.kinds.iter().find(|kind| kind.units.isolation() == isolation).ok_or_else(|| {
             let (wanted, offered) = (isolation.as_str(), self.words().join(", "));
-            Problem::new(
-                Code::IsolationUnknown,
-                format!("this node has no isolation class {wanted:?}; it has {offered}"),
-            )
+            Problem::new(Code::IsolationUnknown, format!("this node has no isolation class {wanted:?}; it has {offered}"))
         })
     }
 
@@ -54,8 +50,7 @@ impl Kinds {
 
     /// What their artefacts depend on.
     pub fn fingerprints(&self) -> String {
-        let each =
-            self.kinds.iter().map(|kind| format!("{}-{}", kind.units.isolation().as_str(), kind.units.fingerprint()));
+        let each = self.kinds.iter().map(|kind| format!("{}-{}", kind.units.isolation().as_str(), kind.units.fingerprint()));
         each.collect::<Vec<_>>().join(" ")
     }
 }

@@ -91,10 +91,7 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
         () = node.stop_wanted() => {}
         () = signals.next() => node.stop(),
     }
-    eprintln!(
-        "lighter is stopping: running calls have {} s to end; once more to end at once",
-        node.config.drain.as_secs()
-    );
+    eprintln!("lighter is stopping: running calls have {} s to end; once more to end at once", node.config.drain.as_secs());
     node.logs.close();
     let drain = async { tokio::join!(gate.drain(node.config.drain), api.drain(node.config.drain)) };
     let drained = tokio::select! {
@@ -131,12 +128,7 @@ fn open(config: Config, started: Instant) -> Result<Arc<Node>, Problem> {
     let logs = Arc::new(Logs::new(config.logs_bytes_max, config.log_units));
     let loader = Arc::new(Loader::new(kinds, warehouse, state, config.functions_loaded_max, config.function_idle));
     let token_by_default = !config.http.ip().is_loopback();
-    let functions = Functions::restore(
-        loader,
-        logs.clone(),
-        dispatch::Node::new(config.units_max, config.units_max),
-        token_by_default,
-    )?;
+    let functions = Functions::restore(loader, logs.clone(), dispatch::Node::new(config.units_max, config.units_max), token_by_default)?;
     let seed = getrandom::u64().map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
     let traces = config.traces.as_ref().map(|target| Traces::new(target, Ids::new(seed)).map(Arc::new)).transpose()?;
     // A kind of sink is one more line here.
@@ -212,14 +204,10 @@ impl Signals {
 }
 
 fn start_log(config: &Config) -> Result<(), Problem> {
-    let bad =
-        |error: &dyn std::fmt::Display| Problem::new(Code::ConfigInvalid, format!("log {:?}: {error}", config.log));
+    let bad = |error: &dyn std::fmt::Display| Problem::new(Code::ConfigInvalid, format!("log {:?}: {error}", config.log));
     // The database tells much that is of interest only to its makers; who asks for it by name still gets it.
-    let mut filter =
-        EnvFilter::try_new(format!("fjall=warn,lsm_tree=warn,{}", config.log)).map_err(|error| bad(&error))?;
-    for (wanted, on, off) in
-        [(config.access_log, "access=info", "access=off"), (config.log_units, "unit=trace", "unit=off")]
-    {
+    let mut filter = EnvFilter::try_new(format!("fjall=warn,lsm_tree=warn,{}", config.log)).map_err(|error| bad(&error))?;
+    for (wanted, on, off) in [(config.access_log, "access=info", "access=off"), (config.log_units, "unit=trace", "unit=off")] {
         let directive = if wanted { on } else { off };
         filter = filter.add_directive(directive.parse().expect("the directive is well formed"));
     }
@@ -242,8 +230,7 @@ fn raise_file_limit() {
 
 /// The data folder is nobody else's business: it holds secrets.
 fn make_folder(data: &Path) -> Result<(), Problem> {
-    let failed =
-        |error: std::io::Error| Problem::new(Code::DataUnusable, format!("data folder {}: {error}", data.display()));
+    let failed = |error: std::io::Error| Problem::new(Code::DataUnusable, format!("data folder {}: {error}", data.display()));
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     let mode = fs::metadata(data).map_err(failed)?.permissions().mode();
     if mode & 0o077 != 0 {

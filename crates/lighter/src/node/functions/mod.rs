@@ -77,16 +77,11 @@ impl Functions {
         };
         let mut entries = BTreeMap::new();
         records::each(&functions.loader.state.records(history::TABLE), |key, record| {
-            let corrupt =
-                |why: String| Problem::new(Code::StateCorrupt, format!("the record of function {key:?}: {why}"));
+            let corrupt = |why: String| Problem::new(Code::StateCorrupt, format!("the record of function {key:?}: {why}"));
             let name: Name = key.parse().map_err(corrupt)?;
             let history = Arc::new(History::from_record(key, record)?);
             let version = history.current();
-            let image = version
-                .function
-                .image
-                .parse()
-                .map_err(|_| corrupt(format!("{:?} is no hash", version.function.image)))?;
+            let image = version.function.image.parse().map_err(|_| corrupt(format!("{:?} is no hash", version.function.image)))?;
             let live = Live::new(functions.identity(&name, &version.function), version, image);
             entries.insert(name, Entry { live, history });
             Ok(())

@@ -52,10 +52,9 @@ impl Table {
     /// # Errors
     /// [`Code::FunctionUnknown`].
     pub fn get(&self, name: &str) -> Result<Entry, Problem> {
-        self.functions
-            .get(name)
-            .cloned()
-            .ok_or_else(|| Problem::new(Code::FunctionUnknown, format!("there is no function {name:?}")))
+        self.functions.get(name).cloned().ok_or_else(|| {
+            Problem::new(Code::FunctionUnknown, format!("there is no function {name:?}"))
+        })
     }
 
     /// In the order of their names.
@@ -98,8 +97,7 @@ impl Table {
         let stay = self.functions.iter().filter(|(name, _)| !manifest.function.contains_key(*name));
         let stay = stay.map(|(name, entry)| (name, &*entry.live.function));
         let all = stay.chain(&manifest.function);
-        let routes =
-            all.flat_map(|(name, function)| function.http.iter().map(move |trigger| (name.as_str(), trigger, ())));
+        let routes = all.flat_map(|(name, function)| function.http.iter().map(move |trigger| (name.as_str(), trigger, ())));
         RouteTable::build(routes).map(|_| ())
     }
 }
@@ -107,8 +105,7 @@ impl Table {
 impl Target {
     fn new(live: Arc<Live>, trigger: &HttpTrigger, token_by_default: bool) -> Result<Self, Problem> {
         let reply_type = trigger.reply_type.as_deref().unwrap_or(REPLY_TYPE);
-        let bad =
-            |_| Problem::new(Code::ManifestValue, format!("http.reply_type {reply_type:?} cannot stand in a header"));
+        let bad = |_| Problem::new(Code::ManifestValue, format!("http.reply_type {reply_type:?} cannot stand in a header"));
         Ok(Self {
             needs_token: trigger.auth.map_or(token_by_default, |auth| auth == RouteAuth::Token),
             reply_type: reply_type.parse().map_err(bad)?,
