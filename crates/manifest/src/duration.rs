@@ -50,7 +50,8 @@ impl From<Span> for String {
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.ms();
-        let (name, unit_ms) = UNITS.iter().find(|(_, unit_ms)| ms >= *unit_ms && ms % unit_ms == 0).unwrap_or(&("ms", 1));
+        let (name, unit_ms) =
+            UNITS.iter().find(|(_, unit_ms)| ms >= *unit_ms && ms % unit_ms == 0).unwrap_or(&("ms", 1));
         write!(f, "{}{name}", ms / unit_ms)
     }
 }
@@ -61,7 +62,9 @@ mod tests {
 
     #[test]
     fn a_span_reads_back_as_it_is_written() {
-        for (text, ms) in [("0ms", 0), ("1500ms", 1_500), ("10s", 10_000), ("5m", 300_000), ("1h", 3_600_000), ("7d", 604_800_000)] {
+        for (text, ms) in
+            [("0ms", 0), ("1500ms", 1_500), ("10s", 10_000), ("5m", 300_000), ("1h", 3_600_000), ("7d", 604_800_000)]
+        {
             let span = Span::try_from(text.to_owned()).unwrap();
             assert_eq!((span.ms(), span.to_string().as_str()), (ms, text));
         }

@@ -1,10 +1,10 @@
 //! One function: image, triggers, grants, limits and units.
 
 use crate::Name;
+use crate::Span;
 use crate::http::{self, HttpTrigger, TRIGGERS_MAX};
 use crate::queue::Retry;
 use crate::trigger::{self, CronTrigger, EveryTrigger, MqttTrigger};
-use crate::Span;
 use problem::{Code, Problem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

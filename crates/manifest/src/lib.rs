@@ -14,6 +14,7 @@
 
 mod bucket;
 mod duration;
+pub mod flow;
 mod function;
 mod http;
 mod keys;
@@ -102,7 +103,11 @@ impl Manifest {
         self.queue.iter().try_for_each(|(name, queue)| queue.check(name))?;
         self.sink.iter().try_for_each(|(name, sink)| sink.check(name))?;
         self.bucket.iter().try_for_each(|(name, bucket)| bucket.check(name))?;
-        self.check_handlers()
+        self.check_handlers()?;
+        match flow::Flow::of(self).check(self).errors.into_iter().next() {
+            Some(problem) => Err(problem),
+            None => Ok(()),
+        }
     }
 
     /// A queue is handled by one function or sink: each event has one place to go.
@@ -112,7 +117,12 @@ impl Manifest {
         let mut handlers = BTreeMap::new();
         for (queue, handler) in functions.chain(sinks) {
             if let Some(other) = handlers.insert(queue, handler) {
-                let detail = format!("{:?} and {:?} both handle the queue {:?}", other.as_str(), handler.as_str(), queue.as_str());
+                let detail = format!(
+                    "{:?} and {:?} both handle the queue {:?}",
+                    other.as_str(),
+                    handler.as_str(),
+                    queue.as_str()
+                );
                 let hint = "give each a queue of its own and push every event to both";
                 return Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint));
             }

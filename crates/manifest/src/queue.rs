@@ -29,6 +29,8 @@ pub struct Queue {
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub dead_letters_max: u64,
     pub when_full: WhenFull,
+    /// Events may come back to this queue by way of others. Without it a cycle is an error.
+    pub cycle: bool,
 }
 
 /// In which order events are handled.
@@ -64,6 +66,7 @@ impl Default for Queue {
             order: Order::None,
             dead_letters_max: 10_000,
             when_full: WhenFull::Refuse,
+            cycle: false,
         }
     }
 }
@@ -109,10 +112,16 @@ impl Retry {
     }
 }
 
-fn in_range<T: PartialOrd + Display>(name: &Name, what: &str, value: T, range: RangeInclusive<T>) -> Result<(), Problem> {
+fn in_range<T: PartialOrd + Display>(
+    name: &Name,
+    what: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), Problem> {
     if range.contains(&value) {
         return Ok(());
     }
-    let detail = format!("{:?}: {what} is {value}, it must be between {} and {}", name.as_str(), range.start(), range.end());
+    let detail =
+        format!("{:?}: {what} is {value}, it must be between {} and {}", name.as_str(), range.start(), range.end());
     Err(Problem::new(Code::ManifestValue, detail))
 }

@@ -130,7 +130,10 @@ pub(crate) enum TextOrTable<Table> {
     Table(Table),
 }
 
-fn read<'de, D, Table>(deserializer: D, from_text: impl Fn(String) -> Result<Table, String>) -> Result<Vec<Table>, D::Error>
+fn read<'de, D, Table>(
+    deserializer: D,
+    from_text: impl Fn(String) -> Result<Table, String>,
+) -> Result<Vec<Table>, D::Error>
 where
     D: Deserializer<'de>,
     Table: Deserialize<'de>,
