@@ -92,8 +92,9 @@ impl HttpTrigger {
 #[serde(untagged, expecting = "http must be a route like \"/hello\", a table with `route`, or a list of these")]
 #[schemars(inline)]
 pub(crate) enum Triggers {
-    One(Trigger),
+    // First: serde also reads a table from a list of its values, and a list of routes is none.
     Many(Vec<Trigger>),
+    One(Trigger),
 }
 
 /// A route alone, or a table.

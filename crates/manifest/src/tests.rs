@@ -179,3 +179,20 @@ fn the_contract_holds_exactly_this_schema() {
     }
     assert_eq!(std::fs::read_to_string(FILE).unwrap(), written, "run LIGHTER_UPDATE=1 cargo test -p manifest");
 }
+
+/// `cron = ["0 7 * * *", "UTC"]` was read as one table whose zone is the second text.
+#[test]
+fn a_list_of_texts_is_a_list_of_triggers() {
+    let manifest = parse(
+        r##"[function.f]
+            image = "x"
+            http = ["/a", "/b"]
+            mqtt = ["a", "b"]
+            every = ["10s", "20s"]
+            cron = ["0 7 * * *", "0 8 * * *"]"##,
+    )
+    .unwrap();
+    let function = &manifest.function["f"];
+    assert_eq!([function.http.len(), function.mqtt.len(), function.every.len(), function.cron.len()], [2; 4]);
+    assert_eq!((function.http[1].route.as_str(), function.cron[1].schedule.as_str()), ("/b", "0 8 * * *"));
+}

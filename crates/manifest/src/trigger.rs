@@ -118,8 +118,9 @@ fn bad(name: &Name, what: String) -> Problem {
 #[schemars(inline)]
 pub(crate) enum Written<Table> {
     Text(String),
-    Table(Table),
+    // Before the table: serde also reads a table from a list of its values, and a list of texts is none.
     Many(Vec<TextOrTable<Table>>),
+    Table(Table),
 }
 
 #[derive(Deserialize, JsonSchema)]
