@@ -1,0 +1,102 @@
+//! A queue, its workers and a policy in virtual time, many seeds each. A failure names its seed.
+//!
+//! What is checked holds for every policy: never above the maximum, every event is taken, an idle queue has no worker, and
+//! no event waits longer for its first worker than the policy promises.
+
+mod world;
+
+use orchestrator::{Latency, LatencyConfig, Policy, Triggers, TriggersConfig};
+use std::time::Duration;
+use world::{Jump, Load, Report, World};
+
+const SEEDS: u64 = 100;
+const SECOND: Duration = Duration::from_secs(1);
+const TARGET: Duration = Duration::from_millis(100);
+const GRACE: Duration = Duration::from_millis(500);
+
+fn latency(maximum: u32) -> Box<dyn Policy> {
+    Box::new(Latency::new(LatencyConfig { maximum, target: TARGET }))
+}
+
+fn triggers(maximum: u32) -> Box<dyn Policy> {
+    Box::new(Triggers::new(TriggersConfig { maximum, threshold: 10, grace: GRACE, ends_workflow: false }))
+}
+
+/// Runs all seeds of a load with both policies; `check` hears which, and what happened.
+fn each(load: impl Fn(u64) -> Load, check: impl Fn(&str, &Report)) {
+    type Make = fn(u32) -> Box<dyn Policy>;
+    for (name, make, reaction) in [("latency", latency as Make, TARGET), ("triggers", triggers as Make, GRACE)] {
+        for seed in 0..SEEDS {
+            let maximum = [1, 3, 10, 64][(seed % 4) as usize];
+            let load = load(seed);
+            let report = World::new(seed, make(maximum), load).run();
+            let place = format!("{name}, seed {seed}, maximum {maximum}");
+            assert!(report.workers_max <= maximum, "{place}: {} workers", report.workers_max);
+            assert_eq!(report.handled, report.arrived, "{place}: not all were handled");
+            assert_eq!(report.workers_at_the_end, 0, "{place}");
+            assert!(report.reaction_max <= reaction, "{place}: nobody came for {:?}", report.reaction_max);
+            check(name, &report);
+        }
+    }
+}
+
+#[test]
+fn bursts_are_drained() {
+    each(|seed| Load::bursts(seed, 200, Duration::from_millis(5)), |_, _| {});
+}
+
+#[test]
+fn a_trickle_holds_no_worker_between_its_events() {
+    each(
+        |seed| Load::steady(seed, 2.0, 30 * SECOND, Duration::from_millis(3)),
+        |name, report| assert!(report.busy_share < 0.02, "{name}: workers for {} of the time", report.busy_share),
+    );
+}
+
+#[test]
+fn slow_handlers_are_drained_by_more_workers() {
+    each(|seed| Load::bursts(seed, 60, Duration::from_millis(700)), |_, _| {});
+}
+
+#[test]
+fn hung_handlers_hold_up_only_their_own_worker() {
+    each(|seed| Load { hang_share: 0.1, ..Load::steady(seed, 20.0, 20 * SECOND, Duration::from_millis(4)) }, |_, _| {});
+}
+
+#[test]
+fn clock_jumps_back_and_forth_change_nothing_that_matters() {
+    let jumps = vec![
+        Jump { at: 3 * SECOND, by_ms: 3_600_000 },
+        Jump { at: 6 * SECOND, by_ms: -7_200_000 },
+        Jump { at: 9 * SECOND, by_ms: 86_400_000 },
+    ];
+    each(
+        |seed| Load { jumps: jumps.clone(), ..Load::steady(seed, 50.0, 12 * SECOND, Duration::from_millis(4)) },
+        |name, report| {
+            // A load of a fifth of one worker.
+            assert!(report.workers_max <= 3, "{name}: {} workers", report.workers_max);
+        },
+    );
+}
+
+#[test]
+fn latency_keeps_the_wait_within_reach_of_its_target_and_does_not_swing() {
+    for seed in 0..SEEDS {
+        // 5 workers are busy four fifths of the time.
+        let load = Load::steady(seed, 400.0, 30 * SECOND, Duration::from_millis(10));
+        let report = World::new(seed, latency(64), load).run();
+        assert!(report.wait_p99 <= 2 * TARGET, "seed {seed}: p99 of the wait is {:?}", report.wait_p99);
+        assert!(report.workers_max <= 12, "seed {seed}: {} workers for a load of 4", report.workers_max);
+        assert_eq!(report.stopped, 0, "seed {seed}: workers were ended while there was work");
+    }
+}
+
+#[test]
+fn latency_helps_when_every_worker_hangs() {
+    for seed in 0..SEEDS {
+        let load = Load { hang_share: 0.5, ..Load::steady(seed, 10.0, 20 * SECOND, Duration::from_millis(4)) };
+        let report = World::new(seed, latency(1_000), load).run();
+        // Two hang each second for ten seconds; the others get through.
+        assert!(report.wait_p99 <= 4 * TARGET, "seed {seed}: p99 of the wait is {:?}", report.wait_p99);
+    }
+}
