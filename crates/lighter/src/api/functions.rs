@@ -81,12 +81,12 @@ pub async fn dump(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Path<
     Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
-/// Deploys all functions of a manifest, or none. The answer is a stream of steps, one JSON document a line; the last is
+/// Deploys all functions, queues, sinks and buckets of a manifest, or none. The answer is a stream of steps, one JSON document a line; the last is
 /// `done` or `failed`. The deployment goes on to its end even if the client goes away.
 #[utoipa::path(post, path = "/v1/deployments", tag = "functions",
     request_body(content = Object, description = "A manifest as JSON, with the hashes of uploaded images in `image`"), responses(
     (status = 200, content_type = "application/x-ndjson", body = DeployStep),
-    (status = 400, description = "L1003, L1004, L1005: the manifest is not right; nothing was begun"),
+    (status = 400, description = "L1003, L1004, L1005: the manifest is not right, or at odds with what is deployed; nothing was begun"),
     (status = 409, description = "L2012: somebody else is changing one of the functions; nothing was begun"),
 ))]
 pub async fn deploy(_: MayDeploy, State(node): State<Arc<Node>>, body: Body) -> Answer<Response> {
@@ -94,8 +94,8 @@ pub async fn deploy(_: MayDeploy, State(node): State<Arc<Node>>, body: Body) -> 
     if node.is_stopping() {
         return Err(Problem::new(Code::Draining, "the node is shutting down").into());
     }
-    let claim = Claim::new(&node.functions, manifest.function.keys())?;
-    let (steps, receiver) = Steps::new(manifest.function.len());
+    let claim = Claim::all(&node.functions, &manifest)?;
+    let (steps, receiver) = Steps::new(&manifest);
     tokio::spawn(async move {
         let _claim = claim;
         let names: Vec<Name> = manifest.function.keys().cloned().collect();
@@ -129,8 +129,9 @@ fn parse(body: &[u8]) -> Result<Manifest, Problem> {
         Problem::new(code, format!("the manifest as JSON: {text}"))
     })?;
     manifest.check()?;
-    if manifest.function.is_empty() {
-        return Err(Problem::new(Code::ManifestValue, "the manifest has no function"));
+    let Manifest { function, queue, sink, bucket } = &manifest;
+    if function.is_empty() && queue.is_empty() && sink.is_empty() && bucket.is_empty() {
+        return Err(Problem::new(Code::ManifestValue, "the manifest has nothing to deploy"));
     }
     Ok(manifest)
 }

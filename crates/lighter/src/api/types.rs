@@ -72,6 +72,8 @@ pub enum DeployStep {
     Started { function: String, microseconds: u64 },
     /// Nothing changed for this function: same image, same manifest.
     Unchanged { function: String, version: u32 },
+    /// A `queue`, `sink` or `bucket` is as the manifest says; a `workflow` that had ended goes on.
+    Configured { kind: String, name: String },
     /// All functions of the manifest answer with their new versions.
     Done { functions: Vec<FunctionInfo> },
     /// Nothing was changed.

@@ -175,6 +175,8 @@ fn words_for(step: &DeployStep) -> Option<Words> {
         DeployStep::Unchanged { function, version } => {
             Words::Finished(format!("{function}: unchanged, version {version}"))
         }
+        DeployStep::Configured { kind, name } if kind == "workflow" => Words::Finished(format!("{name}: goes on")),
+        DeployStep::Configured { kind, name } => Words::Finished(format!("{kind} {name}: configured")),
         DeployStep::Done { .. } | DeployStep::Failed { .. } => return None,
     })
 }

@@ -3,7 +3,7 @@
 use super::access::Access;
 use super::body::BodyRoom;
 use super::config::{Config, LogFormat, TlsFiles};
-use super::events::{Events, SinkKind};
+use super::events::{Events, SinkKinds};
 use super::functions::{Functions, Loader};
 use super::ids::Ids;
 use super::log::Logs;
@@ -128,12 +128,13 @@ fn open(config: Config, started: Instant) -> Result<Arc<Node>, Problem> {
     let logs = Arc::new(Logs::new(config.logs_bytes_max, config.log_units));
     let loader = Arc::new(Loader::new(kinds, warehouse, state, config.functions_loaded_max, config.function_idle));
     let token_by_default = !config.http.ip().is_loopback();
-    let functions = Functions::restore(loader, logs.clone(), dispatch::Node::new(config.units_max, config.units_max), token_by_default)?;
+    // A kind of sink is one more line here.
+    let sinks = SinkKinds(Vec::new());
+    let units = dispatch::Node::new(config.units_max, config.units_max);
+    let functions = Functions::restore(loader, logs.clone(), units, token_by_default, sinks)?;
     let seed = getrandom::u64().map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
     let traces = config.traces.as_ref().map(|target| Traces::new(target, Ids::new(seed)).map(Arc::new)).transpose()?;
-    // A kind of sink is one more line here.
-    let sinks: Vec<Arc<dyn SinkKind>> = Vec::new();
-    let events = Events::new(functions.clone(), sinks);
+    let events = Events::new(functions.clone());
     Ok(Arc::new(Node {
         bodies: BodyRoom::new(config.bodies_bytes_max),
         config,

@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use manifest::{Name, Retry, Sink};
-use problem::Problem;
+use problem::{Code, Problem};
 use state::Leased;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,23 @@ pub enum Outcome {
     },
 }
 
-/// One kind of sink. The node has a list of them, made in `node/run.rs`.
+/// The kinds of sinks this node offers, made in `node/run.rs`.
+#[derive(Default)]
+pub struct SinkKinds(pub Vec<Arc<dyn SinkKind>>);
+
+impl SinkKinds {
+    /// The kind that delivers for such a sink.
+    ///
+    /// # Errors
+    /// [`Code::ManifestValue`]: none does.
+    pub fn get(&self, name: &Name, sink: &Sink) -> Result<&Arc<dyn SinkKind>, Problem> {
+        self.0.iter().find(|kind| kind.takes(sink)).ok_or_else(|| {
+            Problem::new(Code::ManifestValue, format!("sink {:?}: this node has no such kind of sink", name.as_str()))
+        })
+    }
+}
+
+/// One kind of sink.
 pub trait SinkKind: Send + Sync + 'static {
     /// Whether this kind delivers for such a sink.
     fn takes(&self, sink: &Sink) -> bool;

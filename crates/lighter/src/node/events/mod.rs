@@ -10,7 +10,7 @@
 mod consumer;
 mod sources;
 
-pub use consumer::{Consumer, Outcome, SinkKind};
+pub use consumer::{Consumer, Outcome, SinkKind, SinkKinds};
 pub use sources::{Source, Sources};
 
 use super::clock;
@@ -26,16 +26,14 @@ use tokio::sync::watch;
 pub struct Events {
     functions: Arc<Functions>,
     state: State,
-    sinks: Vec<Arc<dyn SinkKind>>,
     sources: watch::Sender<Arc<Sources>>,
 }
 
 impl Events {
-    /// `sinks` are the kinds of sinks this node offers.
-    pub fn new(functions: Arc<Functions>, sinks: Vec<Arc<dyn SinkKind>>) -> Arc<Self> {
+    pub fn new(functions: Arc<Functions>) -> Arc<Self> {
         let state = functions.loader.state.clone();
         let sources = watch::Sender::new(Arc::new(sources_of(&functions.table())));
-        Arc::new(Self { functions, state, sinks, sources })
+        Arc::new(Self { functions, state, sources })
     }
 
     /// Keeps up with what is deployed, for as long as the node runs.
@@ -95,16 +93,6 @@ impl Events {
     /// The triggers of what is deployed, now and whenever they change.
     pub fn sources(&self) -> watch::Receiver<Arc<Sources>> {
         self.sources.subscribe()
-    }
-
-    /// The kind that delivers for such a sink.
-    ///
-    /// # Errors
-    /// [`Code::ManifestValue`]: none does.
-    pub fn sink_kind(&self, name: &Name, sink: &manifest::Sink) -> Result<&Arc<dyn SinkKind>, Problem> {
-        self.sinks.iter().find(|kind| kind.takes(sink)).ok_or_else(|| {
-            Problem::new(Code::ManifestValue, format!("sink {:?}: this node has no such kind of sink", name.as_str()))
-        })
     }
 
     /// For gates that write records of their own in the transaction of a push.

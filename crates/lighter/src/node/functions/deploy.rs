@@ -6,7 +6,7 @@
 use super::history::{History, NewVersion};
 use super::live::Live;
 use super::loader::{Loaded, blocking};
-use super::{Change, Functions, hash};
+use super::{Change, Functions, PartChange, Table, hash};
 use crate::api::types::DeployStep;
 use manifest::{Function, Manifest, Name};
 use problem::{Code, Problem};
@@ -17,16 +17,19 @@ use unit::{Contract, Level};
 use warehouse::ImageHash;
 
 /// Steps one function says at most, and those of the whole deployment.
-const STEPS_PER_FUNCTION: usize = 4;
+const STEPS_PER_FUNCTION: usize = 5;
 const STEPS_AT_THE_END: usize = 1;
 
 /// Says how far a deployment is.
 pub struct Steps(mpsc::Sender<DeployStep>);
 
 impl Steps {
-    /// For a deployment of so many functions.
-    pub fn new(functions: usize) -> (Self, mpsc::Receiver<DeployStep>) {
-        let (sender, receiver) = mpsc::channel(functions * STEPS_PER_FUNCTION + STEPS_AT_THE_END);
+    /// For the deployment of this manifest.
+    pub fn new(manifest: &Manifest) -> (Self, mpsc::Receiver<DeployStep>) {
+        let Manifest { function, queue, sink, bucket } = manifest;
+        // A function or sink whose workflow had ended has a step more.
+        let steps = function.len() * STEPS_PER_FUNCTION + queue.len() + 2 * sink.len() + bucket.len();
+        let (sender, receiver) = mpsc::channel(steps + STEPS_AT_THE_END);
         (Self(sender), receiver)
     }
 
@@ -36,31 +39,44 @@ impl Steps {
     }
 }
 
-/// The right to change these functions. Dropping it gives it back.
+/// The right to change these functions, queues, sinks and buckets. Dropping it gives it back.
 pub struct Claim {
     functions: Arc<Functions>,
-    names: Vec<Name>,
+    /// As `function "hello"`.
+    subjects: Vec<String>,
 }
 
 impl Claim {
     /// # Errors
-    /// [`Code::DeployBusy`] names the function somebody else is changing.
-    pub fn new<'a>(functions: &Arc<Functions>, names: impl IntoIterator<Item = &'a Name>) -> Result<Self, Problem> {
-        let names: Vec<Name> = names.into_iter().cloned().collect();
+    /// [`Code::DeployBusy`] names what somebody else is changing.
+    pub fn all(functions: &Arc<Functions>, manifest: &Manifest) -> Result<Self, Problem> {
+        let Manifest { function, queue, sink, bucket } = manifest;
+        let subjects = function.keys().map(|name| ("function", name.as_str()));
+        let subjects = subjects.chain(queue.keys().map(|name| ("queue", name.as_str())));
+        let subjects = subjects.chain(sink.keys().map(|name| ("sink", name.as_str())));
+        Self::new(functions, subjects.chain(bucket.keys().map(|name| ("bucket", name.as_str()))))
+    }
+
+    /// Kinds and names; errors as of [`Claim::all`].
+    pub fn new<'a>(
+        functions: &Arc<Functions>,
+        subjects: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, Problem> {
+        let subjects: Vec<String> = subjects.into_iter().map(|(kind, name)| format!("{kind} {name:?}")).collect();
         let mut busy = functions.busy.lock();
-        if let Some(name) = names.iter().find(|name| busy.contains(*name)) {
-            return Err(Problem::new(Code::DeployBusy, format!("function {:?} is being changed already", name.as_str())));
+        if let Some(subject) = subjects.iter().find(|subject| busy.contains(*subject)) {
+            return Err(Problem::new(Code::DeployBusy, format!("{subject} is being changed already")));
         }
-        busy.extend(names.iter().cloned());
+        busy.extend(subjects.iter().cloned());
         drop(busy);
-        Ok(Self { functions: functions.clone(), names })
+        Ok(Self { functions: functions.clone(), subjects })
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut busy = self.functions.busy.lock();
-        self.names.iter().for_each(|name| _ = busy.remove(name));
+        self.subjects.iter().for_each(|subject| _ = busy.remove(subject));
     }
 }
 
@@ -90,7 +106,12 @@ impl Functions {
     }
 
     async fn deploy_all(self: &Arc<Self>, manifest: Manifest, now_ms: u64, steps: &Steps) -> Result<(), Problem> {
-        self.table().check_routes(&manifest)?;
+        let table = self.table();
+        table.check_routes(&manifest)?;
+        let parts = self.changed_parts(&table, &manifest, now_ms)?;
+        for (name, sink) in &manifest.sink {
+            self.sinks.get(name, sink)?.check(name, sink)?;
+        }
         let mut candidates = Vec::new();
         for (name, function) in manifest.function {
             match self.unchanged(&name, &function) {
@@ -102,8 +123,15 @@ impl Functions {
         for candidate in candidates {
             changes.push(self.make_ready(candidate, now_ms, steps).await?);
         }
+        changes.extend(parts.into_iter().map(Change::Part));
         if changes.is_empty() {
             return Ok(());
+        }
+        for change in &changes {
+            if let Change::Part(part) = change {
+                let (kind, name) = part.subject();
+                steps.say(DeployStep::Configured { kind: kind.to_owned(), name: name.to_owned() });
+            }
         }
         let said: Vec<(Arc<Live>, String)> = changes.iter().filter_map(describe).collect();
         self.commit(changes).await?;
@@ -112,6 +140,10 @@ impl Functions {
             tracing::info!(function = %live.name(), version = live.version, image = %live.image, "deployed");
         }
         Ok(())
+    }
+
+    fn changed_parts(&self, table: &Table, manifest: &Manifest, now_ms: u64) -> Result<Vec<PartChange>, Problem> {
+        table.parts().changes(manifest, now_ms, |name| table.get(name.as_str()).is_ok())
     }
 
     /// The version that runs, if it is this very function.
@@ -183,6 +215,6 @@ pub async fn start_once(loaded: &Loaded) -> Result<Duration, Problem> {
 fn describe(change: &Change) -> Option<(Arc<Live>, String)> {
     match change {
         Change::Put { live, .. } => Some((live.clone(), format!("version {} takes calls", live.version))),
-        Change::Remove(_) => None,
+        Change::Remove(_) | Change::Part(_) => None,
     }
 }

@@ -13,14 +13,17 @@ mod deploy;
 mod history;
 mod live;
 mod loader;
+mod parts;
 mod table;
 
 pub use deploy::{Claim, Steps};
 pub use history::History;
 pub use live::{Identity, Live};
 pub use loader::{Loader, blocking};
-pub use table::{Entry, Table};
+pub use parts::{Ended, Part, PartChange, Parts};
+pub use table::{Entry, Handler, Table};
 
+use super::events::SinkKinds;
 use super::log::Logs;
 use super::metrics::Counters;
 use super::records;
@@ -41,18 +44,20 @@ pub struct Functions {
     pub units: dispatch::Node,
     /// Replaced, never changed; who wants to know of it watches.
     table: watch::Sender<Arc<Table>>,
-    /// Functions a deployment, rollback or removal is working on.
-    busy: Mutex<HashSet<Name>>,
+    /// What a deployment, rollback or removal is working on, as `function "hello"`.
+    busy: Mutex<HashSet<String>>,
     /// Held from the last look at the table to its replacement.
     committing: tokio::sync::Mutex<()>,
     /// Whether routes that do not say need a token.
     token_by_default: bool,
+    pub sinks: SinkKinds,
 }
 
 /// One change of the table.
 pub enum Change {
     Put { live: Arc<Live>, history: Arc<History> },
     Remove(Name),
+    Part(PartChange),
 }
 
 impl Functions {
@@ -65,6 +70,7 @@ impl Functions {
         logs: Arc<Logs>,
         units: dispatch::Node,
         token_by_default: bool,
+        sinks: SinkKinds,
     ) -> Result<Arc<Self>, Problem> {
         let functions = Self {
             loader,
@@ -74,6 +80,7 @@ impl Functions {
             busy: Mutex::default(),
             committing: tokio::sync::Mutex::default(),
             token_by_default,
+            sinks,
         };
         let mut entries = BTreeMap::new();
         records::each(&functions.loader.state.records(history::TABLE), |key, record| {
@@ -86,7 +93,9 @@ impl Functions {
             entries.insert(name, Entry { live, history });
             Ok(())
         })?;
-        let table = Table::new(entries, token_by_default)?;
+        let parts = Parts::restore(&functions.loader.state)?;
+        let table = Table::new(entries, parts, token_by_default)?;
+        configure(&functions.loader.state, &table)?;
         functions.loader.warehouse.set_in_use(table.images())?;
         functions.table.send_replace(Arc::new(table));
         Ok(Arc::new(functions))
@@ -113,7 +122,7 @@ impl Functions {
     /// # Errors
     /// [`Code::FunctionUnknown`], [`Code::VersionUnknown`], [`Code::DeployBusy`]; nothing was changed.
     pub async fn roll_back(self: &Arc<Self>, name: &Name, version: Option<u32>) -> Result<(), Problem> {
-        let _claim = Claim::new(self, [name])?;
+        let _claim = Claim::new(self, [("function", name.as_str())])?;
         let entry = self.get(name.as_str())?;
         let history = Arc::new(entry.history.rolled_back(name, version)?);
         let function = &history.current().function;
@@ -133,7 +142,7 @@ impl Functions {
     /// # Errors
     /// [`Code::FunctionUnknown`], [`Code::DeployBusy`]; nothing was changed.
     pub async fn remove(self: &Arc<Self>, name: &Name) -> Result<(), Problem> {
-        let _claim = Claim::new(self, [name])?;
+        let _claim = Claim::new(self, [("function", name.as_str())])?;
         self.get(name.as_str())?;
         self.commit(vec![Change::Remove(name.clone())]).await?;
         self.logs.remove(name);
@@ -154,17 +163,22 @@ impl Functions {
                 Change::Put { live, history } => {
                     let record = history.to_record(live.name())?;
                     bytes += record.len();
-                    if bytes > state::WRITE_BYTES_MAX / 2 {
-                        return Err(too_much(bytes));
-                    }
                     batch.put(history::TABLE, live.name().as_str(), record)?;
                 }
                 Change::Remove(name) => batch.delete(history::TABLE, name.as_str())?,
+                Change::Part(part) => bytes += part.write(&mut batch)?,
             }
+        }
+        if bytes > state::WRITE_BYTES_MAX / 2 {
+            return Err(too_much(bytes));
         }
         self.hold_images(&before, &after).await?;
         self.check_images(&changes)?;
         self.loader.state.write_records(batch).await?;
+        if let Err(problem) = configure(&self.loader.state, &after) {
+            // The change is made; the next start configures them again.
+            tracing::warn!("queues keep their earlier bounds for now: {}", problem.detail);
+        }
         self.table.send_replace(after.clone());
 
         for change in &changes {
@@ -174,6 +188,7 @@ impl Functions {
                     live.name()
                 }
                 Change::Remove(name) => name,
+                Change::Part(_) => continue,
             };
             if let Ok(old) = before.get(name.as_str()) {
                 old.live.unload(Instant::now());
@@ -213,6 +228,23 @@ impl Functions {
             log: self.logs.function(name),
         })
     }
+}
+
+/// Gives queues the bounds that the manifests say: those that are handled or listed.
+fn configure(state: &state::State, table: &Table) -> Result<(), Problem> {
+    let parts = table.parts();
+    for name in table.handlers().keys().chain(parts.queues.keys()) {
+        let queue = parts.queues.get(name).map(|part| (*part.what).clone()).unwrap_or_default();
+        state.queue(name.as_str())?.configure(state::QueueConfig {
+            events_max: queue.events_max,
+            bytes_max: queue.bytes_max,
+            ttl: queue.ttl.map(manifest::Span::duration),
+            deduplicate: queue.deduplicate.map(manifest::Span::duration),
+            order_by_key: queue.order == manifest::Order::Key,
+            dead_letters_max: queue.dead_letters_max,
+        });
+    }
+    Ok(())
 }
 
 /// What the manifest says about admission.

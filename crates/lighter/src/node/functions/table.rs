@@ -1,9 +1,9 @@
 //! Every function and every route at one moment. Never changed: a change makes another one and puts it in its place.
 
-use super::{Change, History, Live};
+use super::{Change, History, Live, Parts};
 use gate_http::RouteTable;
 use http::HeaderValue;
-use manifest::{HttpTrigger, Manifest, Name, RouteAuth};
+use manifest::{HttpTrigger, Manifest, Name, RouteAuth, Sink};
 use problem::{Code, Problem};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -15,6 +15,8 @@ pub const REPLY_TYPE: &str = "application/octet-stream";
 #[derive(Default)]
 pub struct Table {
     functions: BTreeMap<Name, Entry>,
+    parts: Parts,
+    handlers: BTreeMap<Name, Handler>,
     pub routes: RouteTable<Arc<Target>>,
 }
 
@@ -23,6 +25,31 @@ pub struct Table {
 pub struct Entry {
     pub live: Arc<Live>,
     pub history: Arc<History>,
+}
+
+/// What handles a queue.
+#[derive(Clone)]
+pub enum Handler {
+    Function(Arc<Live>),
+    Sink(Name, Arc<Sink>),
+}
+
+impl Handler {
+    pub fn name(&self) -> &Name {
+        match self {
+            Self::Function(live) => live.name(),
+            Self::Sink(name, _) => name,
+        }
+    }
+
+    /// `function "hello"`.
+    fn described(&self) -> String {
+        let kind = match self {
+            Self::Function(_) => "function",
+            Self::Sink(..) => "sink",
+        };
+        format!("{kind} {:?}", self.name().as_str())
+    }
 }
 
 /// What a route leads to, with all that a call needs to know worked out.
@@ -36,8 +63,9 @@ pub struct Target {
 
 impl Table {
     /// # Errors
-    /// [`Code::RouteTaken`] names the functions that want the same route.
-    pub fn new(functions: BTreeMap<Name, Entry>, token_by_default: bool) -> Result<Self, Problem> {
+    /// [`Code::RouteTaken`] names the functions that want the same route, [`Code::ManifestConflict`] those that want the
+    /// same queue.
+    pub fn new(functions: BTreeMap<Name, Entry>, parts: Parts, token_by_default: bool) -> Result<Self, Problem> {
         let mut routes = Vec::new();
         for entry in functions.values() {
             for trigger in &entry.live.function.http {
@@ -46,7 +74,8 @@ impl Table {
             }
         }
         let routes = RouteTable::build(routes)?;
-        Ok(Self { functions, routes })
+        let handlers = handlers(&functions, &parts)?;
+        Ok(Self { functions, parts, handlers, routes })
     }
 
     /// # Errors
@@ -62,6 +91,16 @@ impl Table {
         self.functions.values()
     }
 
+    /// Queues, sinks and buckets as deployed.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Each queue that is handled, and by whom.
+    pub fn handlers(&self) -> &BTreeMap<Name, Handler> {
+        &self.handlers
+    }
+
     pub fn count(&self) -> usize {
         self.functions.len()
     }
@@ -75,9 +114,11 @@ impl Table {
     /// The table after these changes.
     ///
     /// # Errors
-    /// [`Code::RouteTaken`] names the functions that want the same route.
+    /// [`Code::RouteTaken`] names the functions that want the same route, [`Code::ManifestConflict`] those that want the
+    /// same queue.
     pub fn changed(&self, changes: &[Change], token_by_default: bool) -> Result<Self, Problem> {
         let mut functions = self.functions.clone();
+        let mut parts = self.parts.clone();
         for change in changes {
             match change {
                 Change::Put { live, history } => {
@@ -85,9 +126,10 @@ impl Table {
                     functions.insert(live.name().clone(), entry);
                 }
                 Change::Remove(name) => _ = functions.remove(name),
+                Change::Part(change) => parts.apply(change),
             }
         }
-        Self::new(functions, token_by_default)
+        Self::new(functions, parts, token_by_default)
     }
 
     /// # Errors
@@ -100,6 +142,24 @@ impl Table {
         let routes = all.flat_map(|(name, function)| function.http.iter().map(move |trigger| (name.as_str(), trigger, ())));
         RouteTable::build(routes).map(|_| ())
     }
+}
+
+/// Each event has one place to go.
+fn handlers(functions: &BTreeMap<Name, Entry>, parts: &Parts) -> Result<BTreeMap<Name, Handler>, Problem> {
+    let functions = functions.iter().filter_map(|(name, entry)| {
+        Some((entry.live.function.handles(name)?, Handler::Function(entry.live.clone())))
+    });
+    let sinks = parts.sinks.iter().map(|(name, part)| (&part.what.queue, Handler::Sink(name.clone(), part.what.clone())));
+    let mut handlers = BTreeMap::new();
+    for (queue, handler) in functions.chain(sinks) {
+        let described = handler.described();
+        if let Some(other) = handlers.insert(queue.clone(), handler) {
+            let detail = format!("{} and {described} both handle the queue {:?}", other.described(), queue.as_str());
+            let hint = "give each a queue of its own and push every event to both, or remove the other first";
+            return Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint));
+        }
+    }
+    Ok(handlers)
 }
 
 impl Target {
