@@ -1,6 +1,7 @@
 //! What can go wrong with the state, and how the database's own errors become codes a user can look up.
 
 use crate::keys::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::ledger::Full;
 use crate::page::LIMIT_MAX;
 use crate::transaction::{WRITE_BYTES_MAX, WRITES_MAX};
 use problem::{Code, Problem};
@@ -10,18 +11,32 @@ use std::{fmt, io};
 /// [`StoreError::Unavailable`], where it should be given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreError {
-    BucketName { name: String },
-    KeyLength { bytes: usize },
-    ValueLength { bytes: usize },
+    BucketName {
+        name: String,
+    },
+    KeyLength {
+        bytes: usize,
+    },
+    ValueLength {
+        bytes: usize,
+    },
     /// The transaction already writes as many keys as one may.
     WriteCount,
     /// The transaction would hold more bytes of keys and values than one may.
     WriteBytes,
-    ListLimit { limit: u32 },
+    ListLimit {
+        limit: u32,
+    },
     /// The value that should be counted up is not a decimal 64-bit integer.
-    NotANumber { key: String },
+    NotANumber {
+        key: String,
+    },
     /// The sum does not fit 64 bits.
-    Overflow { key: String },
+    Overflow {
+        key: String,
+    },
+    /// With this write the transaction would take the bucket beyond one of its bounds.
+    BucketFull(Full),
     /// The database could not answer.
     Unavailable(Problem),
 }
@@ -39,6 +54,7 @@ impl fmt::Display for StoreError {
             Self::ListLimit { limit } => write!(f, "a list of {limit} entries, allowed are 1 to {LIMIT_MAX}"),
             Self::NotANumber { key } => write!(f, "key {key:?} does not hold a decimal 64-bit integer"),
             Self::Overflow { key } => write!(f, "key {key:?}: the sum does not fit 64 bits"),
+            Self::BucketFull(full) => full.fmt(f),
             Self::Unavailable(problem) => f.write_str(&problem.detail),
         }
     }
@@ -51,6 +67,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unavailable(problem) => problem,
+            StoreError::BucketFull(full) => full.into(),
             other => Problem::new(Code::Internal, other.to_string()),
         }
     }
@@ -61,6 +78,8 @@ impl From<StoreError> for Problem {
 pub enum CommitError {
     /// Another transaction wrote what this one read. Running the whole of it again may succeed.
     Conflict,
+    /// A bucket would go beyond one of its bounds, by this transaction and others that came first.
+    BucketFull(Full),
     /// The disk is full, failed or behind. With [`Code::DiskFailed`] it may or may not have been written.
     Unavailable(Problem),
 }
@@ -69,6 +88,7 @@ impl fmt::Display for CommitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Conflict => f.write_str("another handling changed the same keys"),
+            Self::BucketFull(full) => full.fmt(f),
             Self::Unavailable(problem) => f.write_str(&problem.detail),
         }
     }
@@ -80,6 +100,7 @@ impl From<CommitError> for Problem {
     fn from(error: CommitError) -> Self {
         match error {
             CommitError::Conflict => Problem::new(Code::Conflict, "another handling changed the same keys"),
+            CommitError::BucketFull(full) => full.into(),
             CommitError::Unavailable(problem) => problem,
         }
     }

@@ -3,6 +3,10 @@
 //! ```text
 //! bucket "a", key "k"   ->  61 00 6b          A bucket's name has no zero byte, so no bucket's keys
 //! bucket "ab", key "k"  ->  61 62 00 6b       begin with those of another, whatever the names.
+//!
+//! 01 · bucket                       what the bucket holds     Beside them, what is kept about buckets: no name
+//! 02 · own time, 8 bytes · key      when a key expires        begins with such a byte.
+//! 03 · word                         about all of it
 //! ```
 
 use crate::error::StoreError;
@@ -13,6 +17,14 @@ pub const BUCKET_BYTES_MAX: usize = 64;
 pub const KEY_BYTES_MAX: usize = 1_024;
 /// Largest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
+
+const COUNTS: u8 = 1;
+const EXPIRY: u8 = 2;
+/// Under which format all this is written: [`FORMAT_VALUE`].
+pub const FORMAT: &[u8] = b"\x03format";
+pub const FORMAT_VALUE: &[u8] = b"1";
+/// The state's own time, as [`crate::clock::Moment`].
+pub const CLOCK: &[u8] = b"\x03clock";
 
 /// Half-open: from the first key up to, but not including, the second.
 pub type KeyRange = (Vec<u8>, Vec<u8>);
@@ -48,6 +60,43 @@ pub fn just_after(key: &[u8]) -> Vec<u8> {
     next.extend_from_slice(key);
     next.push(0);
     next
+}
+
+/// The database's key for what `bucket` holds.
+pub fn counts(bucket: &str) -> Vec<u8> {
+    [&[COUNTS], bucket.as_bytes()].concat()
+}
+
+/// The bucket of a key that [`counts`] made.
+pub fn counted(encoded: &[u8]) -> Option<&str> {
+    std::str::from_utf8(encoded.strip_prefix(&[COUNTS])?).ok()
+}
+
+/// All keys that [`counts`] makes.
+pub fn all_counts() -> KeyRange {
+    (vec![COUNTS], vec![COUNTS + 1])
+}
+
+/// The database's key for the note that `encoded` expires at `at_ms`.
+pub fn expiry(at_ms: u64, encoded: &[u8]) -> Vec<u8> {
+    [&[EXPIRY], &at_ms.to_be_bytes()[..], encoded].concat()
+}
+
+/// When which key expires, from a key that [`expiry`] made.
+pub fn expiring(note: &[u8]) -> Option<(u64, &[u8])> {
+    let (at, encoded) = note.strip_prefix(&[EXPIRY])?.split_first_chunk()?;
+    Some((u64::from_be_bytes(*at), encoded))
+}
+
+/// Notes of what expires from `from_ms` on.
+pub fn expiries_from(from_ms: u64) -> KeyRange {
+    (expiry(from_ms, &[]), vec![EXPIRY + 1])
+}
+
+/// The bucket of a key that [`encode`] made, and how many bytes of it the user gave.
+pub fn parts(encoded: &[u8]) -> Option<(&str, usize)> {
+    let end = encoded.iter().position(|byte| *byte == 0)?;
+    Some((std::str::from_utf8(&encoded[..end]).ok()?, encoded.len() - end - 1))
 }
 
 /// The part of a database key that the user gave; none if the database holds something we never wrote.
@@ -94,11 +143,24 @@ mod tests {
     fn a_listing_holds_its_prefix_and_what_comes_after() {
         let (start, end) = listing("a", "k", Some("k1")).unwrap().unwrap();
         let held = |key: &str| (start.clone()..end.clone()).contains(&encode("a", key).unwrap());
-        assert_eq!([held("k1"), held("k1\0"), held("k2"), held("k\u{10ffff}"), held("l"), held("j")], [
-            false, true, true, true, false, false
-        ]);
+        assert_eq!(
+            [held("k1"), held("k1\0"), held("k2"), held("k\u{10ffff}"), held("l"), held("j")],
+            [false, true, true, true, false, false]
+        );
         assert_eq!(listing("a", "k", Some("l")).unwrap(), None);
         assert_eq!(listing("a", "k", Some("a")).unwrap(), listing("a", "k", None).unwrap());
+    }
+
+    #[test]
+    fn what_is_kept_about_buckets_is_in_none_of_them() {
+        let (start, end) = listing("0", "", None).unwrap().unwrap();
+        for kept in [counts("0"), expiry(u64::MAX, &encode("0", "k").unwrap()), FORMAT.to_vec(), CLOCK.to_vec()] {
+            assert!(kept < start && kept < end, "{kept:?}");
+        }
+        assert_eq!(counted(&counts("a-b")), Some("a-b"));
+        let key = encode("a", "k\0").unwrap();
+        assert_eq!(expiring(&expiry(7, &key)), Some((7, &key[..])));
+        assert_eq!(parts(&key), Some(("a", 2)));
     }
 
     #[test]

@@ -31,10 +31,14 @@
 //! A transaction that only reads never waits, so it may show what another has committed but not yet made durable.
 #![forbid(unsafe_code)]
 
+mod books;
+mod clock;
 mod disk;
+mod envelope;
 mod error;
 mod group;
 mod keys;
+mod ledger;
 mod lock;
 mod memory;
 mod oracle;
@@ -44,19 +48,24 @@ mod records;
 mod statistics;
 mod transaction;
 
+pub use books::Swept;
+pub use clock::{Clock, RealClock};
 pub use disk::{Disk, RealDisk};
 pub use error::{CommitError, StoreError};
 pub use group::Ticket;
 pub use keys::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use ledger::{Bound, BucketConfig, BucketCounts, Full};
 pub use page::{Entry, LIMIT_MAX, PAGE_BYTES_MAX, Page};
 pub use queue::{Failed, LeaseId, Leased, Listed, Part, Push, Pushed, Queue, QueueConfig, QueueCounts};
 pub use records::{Batch, Records};
 pub use statistics::Statistics;
 pub use transaction::{Transaction, WRITE_BYTES_MAX, WRITES_MAX};
 
+use clock::OwnTime;
 use fjall::compaction::Leveled;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 use group::{Group, Syncer, World};
+use ledger::Ledger;
 use lock::DataLock;
 use memory::Memory;
 use oracle::Oracle;
@@ -91,6 +100,8 @@ pub struct Options {
     /// Free disk space below which writes are refused; tables are written and merged within it. Default 64 MiB.
     pub reserve_bytes: u64,
     pub disk: Arc<dyn Disk>,
+    /// What time it is, for keys that expire.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Default for Options {
@@ -101,6 +112,7 @@ impl Default for Options {
             worker_threads: 1,
             reserve_bytes: 64 << 20,
             disk: Arc::new(RealDisk),
+            clock: Arc::new(RealClock),
         }
     }
 }
@@ -128,6 +140,7 @@ impl State {
         let (database, buckets, node) = opened
             .map_err(|_| Problem::new(Code::StateCorrupt, format!("cannot {what}: the database gave up on its files")))?
             .map_err(|error| error::from_database(&what, &error))?;
+        let (ledger, time) = books::open(&database, &buckets, Arc::clone(&options.clock), &folder)?;
         sync_folders(path, &changed).map_err(|error| error::from_io(&what, &error))?;
 
         let group = Arc::new(Group::new());
@@ -146,6 +159,9 @@ impl State {
             oracle: Mutex::new(Oracle::default()),
             commits: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
+            ledger,
+            time,
+            sweep_from: AtomicU64::new(0),
             memory,
             buckets,
             node,
@@ -201,6 +217,10 @@ pub(crate) struct Inner {
     oracle: Mutex<Oracle>,
     commits: AtomicU64,
     conflicts: AtomicU64,
+    ledger: Ledger,
+    time: OwnTime,
+    /// No key expires earlier than this, in the state's own time, except what the sweep is removing.
+    sweep_from: AtomicU64,
     memory: Arc<Memory>,
     buckets: Keyspace,
     node: Keyspace,
@@ -211,18 +231,18 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Applies `writes` to `keyspace` if `may_commit` agrees.
+    /// Applies `writes` to `keyspace` if `judge` agrees. It may add to the batch, and says what buckets hold then.
     fn write(
         &self,
         keyspace: &Keyspace,
         writes: &Writes,
         bytes: usize,
-        may_commit: impl FnOnce(&Oracle) -> bool,
+        judge: impl FnOnce(&Oracle, &mut OwnedWriteBatch) -> Result<Vec<(String, BucketCounts)>, CommitError>,
     ) -> Result<Ticket, CommitError> {
         self.admit(bytes as u64).map_err(CommitError::Unavailable)?;
         let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
-        for (key, value) in writes {
-            match value {
+        for (key, write) in writes {
+            match &write.value {
                 Some(value) => batch.insert(keyspace, key.as_slice(), value.as_slice()),
                 None => batch.remove(keyspace, key.as_slice()),
             }
@@ -231,12 +251,16 @@ impl Inner {
             let mut oracle = self.oracle.lock();
             // Looked at once more: many may have been admitted at the same moment.
             self.memory.check_room().map_err(CommitError::Unavailable)?;
-            if !may_commit(&oracle) {
-                self.conflicts.fetch_add(1, Ordering::Relaxed);
-                return Err(CommitError::Conflict);
-            }
+            let counts = judge(&oracle, &mut batch).inspect_err(|error| {
+                if matches!(error, CommitError::Conflict) {
+                    self.conflicts.fetch_add(1, Ordering::Relaxed);
+                }
+            })?;
             batch.commit().map_err(|error| CommitError::Unavailable(self.write_failed(&error)))?;
             oracle.record(writes.keys().map(Vec::as_slice));
+            for (bucket, counts) in counts {
+                self.ledger.set(&bucket, counts);
+            }
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
         Ok(self.group.issue(self.syncer.as_ref().expect("it runs until the last clone is dropped")))

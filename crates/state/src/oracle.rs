@@ -74,6 +74,11 @@ impl Oracle {
             })
     }
 
+    /// Whether `key` was, or may have been, written by a commit since `began`. Only for a transaction that is open.
+    pub fn may_have_changed(&self, began: CommitNumber, key: &[u8]) -> bool {
+        began < self.forgotten || self.written.get(key).is_some_and(|number| *number > began)
+    }
+
     /// Records that `keys` were written by the commit that is now the newest.
     pub fn record<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
         self.last += 1;

@@ -2,6 +2,7 @@
 
 use crate::error::StoreError;
 use crate::keys;
+use crate::transaction::Write;
 use fjall::Iter;
 use problem::{Code, Problem};
 use std::collections::btree_map;
@@ -21,28 +22,42 @@ pub struct Entry {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
     pub entries: Vec<Entry>,
-    /// Pass it as `after` to read on; none when this was the last page.
+    /// Pass it as `after` to read on; none when this was the last page. A page with nothing else in it can have one, when
+    /// very many keys have just expired.
     pub next: Option<String>,
 }
 
-/// An encoded key and its value.
+/// Most entries that have expired one page passes over; the sweep has not come by yet. Beyond, the page ends.
+const EXPIRED_MAX: usize = 10_000;
+
+/// An encoded key and what is stored under it.
 pub type Stored = (Vec<u8>, Vec<u8>);
 
-/// Fills a page from `entries`. Also says up to which key (inclusive) it looked; none when it looked to the end.
+/// Fills a page from `entries`, of which `open` makes the values; none: it is not there any more. Also says up to which
+/// key (inclusive) it looked; none when it looked to the end.
 pub fn fill(
     bucket: &str,
     limit: u32,
     entries: impl Iterator<Item = fjall::Result<Stored>>,
+    mut open: impl FnMut(Vec<u8>) -> Result<Option<Vec<u8>>, StoreError>,
 ) -> Result<(Page, Option<Vec<u8>>), StoreError> {
     check_limit(limit)?;
     let mut page = Page::default();
-    let mut bytes = 0;
+    let (mut bytes, mut expired) = (0, 0);
     for entry in entries {
-        let (encoded, value) = entry.map_err(|error| read_failed(&error))?;
+        let (encoded, stored) = entry.map_err(|error| read_failed(&error))?;
         let key = keys::decode(bucket, &encoded).ok_or_else(|| {
             let detail = format!("bucket {bucket:?} holds a key that is not text");
             StoreError::Unavailable(Problem::new(Code::StateCorrupt, detail))
         })?;
+        let Some(value) = open(stored)? else {
+            expired += 1;
+            if expired == EXPIRED_MAX {
+                page.next = Some(key.to_owned());
+                return Ok((page, Some(encoded)));
+            }
+            continue;
+        };
         bytes += key.len() + value.len();
         if page.entries.len() == limit as usize || (bytes > PAGE_BYTES_MAX && !page.entries.is_empty()) {
             page.next = page.entries.last().map(|entry| entry.key.clone());
@@ -69,11 +84,11 @@ pub fn stored(iter: Iter) -> impl Iterator<Item = fjall::Result<Stored>> {
 /// What is stored, seen through writes that are not: a written key hides the stored one, a deleted key hides both.
 pub struct Overlay<'a, Below: Iterator<Item = fjall::Result<Stored>>> {
     below: Peekable<Below>,
-    above: Peekable<btree_map::Range<'a, Vec<u8>, Option<Vec<u8>>>>,
+    above: Peekable<btree_map::Range<'a, Vec<u8>, Write>>,
 }
 
 impl<'a, Below: Iterator<Item = fjall::Result<Stored>>> Overlay<'a, Below> {
-    pub fn new(below: Below, above: btree_map::Range<'a, Vec<u8>, Option<Vec<u8>>>) -> Self {
+    pub fn new(below: Below, above: btree_map::Range<'a, Vec<u8>, Write>) -> Self {
         Self { below: below.peekable(), above: above.peekable() }
     }
 }
@@ -91,11 +106,11 @@ impl<Below: Iterator<Item = fjall::Result<Stored>>> Iterator for Overlay<'_, Bel
             if !own_is_next {
                 return self.below.next();
             }
-            let (key, value) = self.above.next()?;
+            let (key, write) = self.above.next()?;
             if matches!(self.below.peek(), Some(Ok((stored, _))) if stored == key) {
                 self.below.next();
             }
-            if let Some(value) = value {
+            if let Some(value) = &write.value {
                 return Some(Ok((key.clone(), value.clone())));
             }
         }

@@ -6,7 +6,7 @@
 use crate::error::StoreError;
 use crate::keys::{self, VALUE_BYTES_MAX};
 use crate::page::{self, Page};
-use crate::transaction::{WRITE_BYTES_MAX, WRITES_MAX, Writes};
+use crate::transaction::{WRITE_BYTES_MAX, WRITES_MAX, Write, Writes};
 use crate::{Inner, State};
 use fjall::Readable;
 use problem::Problem;
@@ -43,7 +43,10 @@ impl Records {
             let _no_commit_is_half_applied = inner.oracle.lock();
             inner.database.snapshot()
         };
-        let (page, _) = page::fill(&self.table, limit, page::stored(snapshot.range(&inner.node, start..end)))?;
+        let (page, _) =
+            page::fill(&self.table, limit, page::stored(snapshot.range(&inner.node, start..end)), |value| {
+                Ok(Some(value))
+            })?;
         Ok(page)
     }
 
@@ -90,7 +93,7 @@ impl Batch {
         if self.bytes > WRITE_BYTES_MAX {
             return Err(StoreError::WriteBytes.into());
         }
-        self.writes.insert(encoded, value);
+        self.writes.insert(encoded, Write { value, before: None });
         if self.writes.len() > WRITES_MAX {
             return Err(StoreError::WriteCount.into());
         }
@@ -101,7 +104,7 @@ impl Batch {
         if self.writes.is_empty() {
             return Ok(());
         }
-        let ticket = inner.write(&inner.node, &self.writes, self.bytes, |_| true)?;
+        let ticket = inner.write(&inner.node, &self.writes, self.bytes, |_, _| Ok(Vec::new()))?;
         inner.group.durable(ticket).await
     }
 }

@@ -4,22 +4,34 @@
 //! and the commit is refused if another transaction wrote any of it meanwhile.
 
 use crate::Inner;
+use crate::envelope::{self, Header};
 use crate::error::{CommitError, StoreError};
 use crate::group::Ticket;
 use crate::keys::{self, VALUE_BYTES_MAX};
+use crate::ledger::Growth;
 use crate::oracle::{CommitNumber, ReadSet};
 use crate::page::{self, Overlay, Page};
 use fjall::{Readable, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most keys one transaction writes.
 pub const WRITES_MAX: usize = 10_000;
 /// Most bytes of keys and values one transaction writes.
 pub const WRITE_BYTES_MAX: usize = 16 << 20;
 
-/// What a transaction changes: encoded keys, and their values or none to delete them.
-pub type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+/// What a transaction changes, by encoded key.
+pub type Writes = BTreeMap<Vec<u8>, Write>;
+
+/// One change.
+#[derive(Debug)]
+pub struct Write {
+    /// What is stored from now on; none deletes.
+    pub value: Option<Vec<u8>>,
+    /// What was stored when the transaction began. For buckets only.
+    pub before: Option<Header>,
+}
 
 /// A transaction on the buckets. Made by [`State::begin`](crate::State::begin); dropping it undoes it.
 ///
@@ -30,6 +42,12 @@ pub struct Transaction {
     reads: ReadSet,
     writes: Writes,
     write_bytes: usize,
+    /// What the writes so far add to each bucket.
+    growth: BTreeMap<String, Growth>,
+    /// The state's own time, as of when the transaction first had to know it.
+    now_ms: Option<u64>,
+    /// Whether anything it did depends on a key having expired.
+    saw_expired: bool,
     began: Began,
 }
 
@@ -41,34 +59,50 @@ impl Transaction {
             (inner.database.snapshot(), oracle.begin())
         };
         let began = Began { inner, number };
-        Self { snapshot, reads: ReadSet::default(), writes: Writes::new(), write_bytes: 0, began }
+        Self {
+            snapshot,
+            reads: ReadSet::default(),
+            writes: Writes::new(),
+            write_bytes: 0,
+            growth: BTreeMap::new(),
+            now_ms: None,
+            saw_expired: false,
+            began,
+        }
     }
 
     pub fn get(&mut self, bucket: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let encoded = keys::encode(bucket, key)?;
-        if let Some(own) = self.writes.get(&encoded) {
-            return Ok(own.clone());
-        }
-        self.reads.add_key(&encoded);
-        let stored = self.snapshot.get(&self.began.inner.buckets, &encoded);
-        stored.map(|value| value.map(|value| value.to_vec())).map_err(|error| page::read_failed(&error))
+        let (header, stored) = self.look(&encoded)?;
+        Ok(stored.filter(|_| !self.has_expired(header)))
     }
 
+    /// Writes `value` under `key`. It lives as long as the bucket's [`ttl`](crate::BucketConfig::ttl) says, whatever was
+    /// there before.
     pub fn set(&mut self, bucket: &str, key: &str, value: Vec<u8>) -> Result<(), StoreError> {
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(StoreError::ValueLength { bytes: value.len() });
-        }
-        self.write(keys::encode(bucket, key)?, Some(value))
+        let expires_ms = self.default_expiry(bucket);
+        self.put(bucket, keys::encode(bucket, key)?, &value, expires_ms, None)
+    }
+
+    /// As [`set`](Self::set), but the key lives for `ttl`: from then on it is as if it had been deleted.
+    pub fn set_with_ttl(&mut self, bucket: &str, key: &str, value: Vec<u8>, ttl: Duration) -> Result<(), StoreError> {
+        let expires_ms = self.in_future(ttl);
+        self.put(bucket, keys::encode(bucket, key)?, &value, Some(expires_ms), None)
     }
 
     /// Deleting a key that is not there is no error.
     pub fn delete(&mut self, bucket: &str, key: &str) -> Result<(), StoreError> {
-        self.write(keys::encode(bucket, key)?, None)
+        self.write(bucket, keys::encode(bucket, key)?, None, None)
     }
 
-    /// Adds `delta` to the decimal integer stored under `key`, where a missing one counts as 0, and returns the sum.
+    /// Adds `delta` to the decimal integer stored under `key`, where a missing one counts as 0, and returns the sum. A
+    /// key that is there expires when it would have; a new one lives as one that is [`set`](Self::set).
     pub fn increment(&mut self, bucket: &str, key: &str, delta: i64) -> Result<i64, StoreError> {
-        let number = match self.get(bucket, key)? {
+        let encoded = keys::encode(bucket, key)?;
+        let (header, stored) = self.look(&encoded)?;
+        let value = stored.filter(|_| !self.has_expired(header));
+        let is_there = value.is_some();
+        let number = match value {
             None => 0,
             Some(value) => std::str::from_utf8(&value)
                 .ok()
@@ -76,7 +110,11 @@ impl Transaction {
                 .ok_or_else(|| StoreError::NotANumber { key: key.to_owned() })?,
         };
         let sum = number.checked_add(delta).ok_or_else(|| StoreError::Overflow { key: key.to_owned() })?;
-        self.set(bucket, key, sum.to_string().into_bytes())?;
+        let expires_ms = match header {
+            Some(header) if is_there => header.expires_ms,
+            _ => self.default_expiry(bucket),
+        };
+        self.put(bucket, encoded, sum.to_string().as_bytes(), expires_ms, Some(header))?;
         Ok(sum)
     }
 
@@ -88,12 +126,17 @@ impl Transaction {
         expected: Option<&[u8]>,
         value: Option<Vec<u8>>,
     ) -> Result<bool, StoreError> {
-        if self.get(bucket, key)?.as_deref() != expected {
+        let encoded = keys::encode(bucket, key)?;
+        let (header, stored) = self.look(&encoded)?;
+        if stored.filter(|_| !self.has_expired(header)).as_deref() != expected {
             return Ok(false);
         }
         match value {
-            Some(value) => self.set(bucket, key, value)?,
-            None => self.delete(bucket, key)?,
+            Some(value) => {
+                let expires_ms = self.default_expiry(bucket);
+                self.put(bucket, encoded, &value, expires_ms, Some(header))?;
+            }
+            None => self.write(bucket, encoded, None, Some(header))?,
         }
         Ok(true)
     }
@@ -107,7 +150,15 @@ impl Transaction {
         };
         let below = page::stored(self.snapshot.range(&self.began.inner.buckets, start.clone()..end.clone()));
         let above = self.writes.range(start.clone()..end.clone());
-        let (page, seen) = page::fill(bucket, limit, Overlay::new(below, above))?;
+        let (time, mut now_ms, mut saw_expired) = (&self.began.inner.time, self.now_ms, false);
+        let (page, seen) = page::fill(bucket, limit, Overlay::new(below, above), |sealed| {
+            let (header, value) = envelope::open(&sealed)?;
+            let expired = header.expires_ms.is_some_and(|at| at <= *now_ms.get_or_insert_with(|| time.now_ms()));
+            saw_expired |= expired;
+            Ok((!expired).then(|| value.to_vec()))
+        })?;
+        self.now_ms = now_ms;
+        self.saw_expired |= saw_expired;
         // Only what was looked at is noted: a key written beyond the page does not disturb its reader.
         self.reads.add_range((start, seen.map_or(end, |last| keys::just_after(&last))));
         Ok(page)
@@ -124,29 +175,134 @@ impl Transaction {
     ///
     /// # Errors
     /// - [`CommitError::Conflict`]: nothing was written; run the whole transaction again.
+    /// - [`CommitError::BucketFull`]: nothing was written.
     /// - [`CommitError::Unavailable`]: nothing was written, unless its code is `DiskFailed`.
     pub fn commit(self) -> Result<Ticket, CommitError> {
         if self.writes.is_empty() {
             return Ok(Ticket::NOTHING_WRITTEN);
         }
         let inner = &self.began.inner;
-        inner.write(&inner.buckets, &self.writes, self.write_bytes, |oracle| {
-            !oracle.has_conflict(self.began.number, &self.reads)
+        inner.write(&inner.buckets, &self.writes, self.write_bytes, |oracle, batch| {
+            if oracle.has_conflict(self.began.number, &self.reads) {
+                return Err(CommitError::Conflict);
+            }
+            inner.keep_books(oracle, self.began.number, &self.writes, &self.growth, self.saw_expired, batch)
         })
     }
 
-    fn write(&mut self, encoded: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), StoreError> {
-        let size = |value: &Option<Vec<u8>>| encoded.len() + value.as_ref().map_or(0, Vec::len);
-        let before = self.writes.get(&encoded).map(size);
-        let bytes = self.write_bytes - before.unwrap_or(0) + size(&value);
-        if before.is_none() && self.writes.len() == WRITES_MAX {
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Deletes a key that expires at `at_ms`, if it still does. For the sweep.
+    pub(crate) fn remove_expired(&mut self, encoded: &[u8], at_ms: u64) -> Result<bool, StoreError> {
+        let (header, _) = self.look(encoded)?;
+        let expires = header.is_some_and(|header| header.expires_ms == Some(at_ms));
+        if let (true, Some((bucket, _))) = (expires && self.has_expired(header), keys::parts(encoded)) {
+            self.write(bucket, encoded.to_vec(), None, Some(header))?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// What is there, expired or not, and its value. Notes that it was read.
+    fn look(&mut self, encoded: &[u8]) -> Result<(Option<Header>, Option<Vec<u8>>), StoreError> {
+        let opened = |sealed: &[u8]| envelope::open(sealed).map(|(header, value)| (Some(header), Some(value.to_vec())));
+        if let Some(own) = self.writes.get(encoded) {
+            return own.value.as_deref().map_or(Ok((None, None)), opened);
+        }
+        self.reads.add_key(encoded);
+        let stored =
+            self.snapshot.get(&self.began.inner.buckets, encoded).map_err(|error| page::read_failed(&error))?;
+        stored.as_deref().map_or(Ok((None, None)), opened)
+    }
+
+    fn has_expired(&mut self, header: Option<Header>) -> bool {
+        let Some(at) = header.and_then(|header| header.expires_ms) else { return false };
+        let expired = at <= self.now_ms();
+        self.saw_expired |= expired;
+        expired
+    }
+
+    fn now_ms(&mut self) -> u64 {
+        *self.now_ms.get_or_insert_with(|| self.began.inner.time.now_ms())
+    }
+
+    fn in_future(&mut self, ttl: Duration) -> u64 {
+        self.now_ms().saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn default_expiry(&mut self, bucket: &str) -> Option<u64> {
+        let ttl = self.began.inner.ledger.ttl(bucket)?;
+        Some(self.in_future(ttl))
+    }
+
+    fn put(
+        &mut self,
+        bucket: &str,
+        encoded: Vec<u8>,
+        value: &[u8],
+        expires_ms: Option<u64>,
+        known: Option<Option<Header>>,
+    ) -> Result<(), StoreError> {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(StoreError::ValueLength { bytes: value.len() });
+        }
+        self.write(bucket, encoded, Some(envelope::seal(value, expires_ms)), known)
+    }
+
+    /// Notes a change of `encoded` in `bucket`, unless it goes beyond a bound. `known` is what is stored there, if that
+    /// has been looked at.
+    fn write(
+        &mut self,
+        bucket: &str,
+        encoded: Vec<u8>,
+        value: Option<Vec<u8>>,
+        known: Option<Option<Header>>,
+    ) -> Result<(), StoreError> {
+        let value_bytes = |sealed: &Option<Vec<u8>>| match sealed {
+            Some(sealed) => envelope::open(sealed).map(|(header, _)| Some(header.value_bytes)),
+            None => Ok(None),
+        };
+        let after = value_bytes(&value)?;
+        let own = self.writes.get(&encoded);
+        if own.is_none() && self.writes.len() == WRITES_MAX {
             return Err(StoreError::WriteCount);
         }
+        let (before, held) = match own {
+            Some(own) => (own.before, value_bytes(&own.value)?),
+            None => {
+                let before = match known {
+                    Some(known) => known,
+                    None => self.began.inner.header(&self.snapshot, &encoded)?,
+                };
+                (before, before.map(|header| header.value_bytes))
+            }
+        };
+        let written_before = own.map_or(0, |_| encoded.len() + held.unwrap_or(0));
+        let bytes = self.write_bytes - written_before + encoded.len() + after.unwrap_or(0);
         if bytes > WRITE_BYTES_MAX {
             return Err(StoreError::WriteBytes);
         }
+        let key_bytes = encoded.len() - bucket.len() - 1;
+        let size = |value_bytes: usize| key_bytes + value_bytes;
+        let change = Growth::of(held.map(size), after.map(size));
+        self.grow(bucket, change)?;
         self.write_bytes = bytes;
-        self.writes.insert(encoded, value);
+        self.writes.insert(encoded, Write { value, before });
+        Ok(())
+    }
+
+    fn grow(&mut self, bucket: &str, change: Growth) -> Result<(), StoreError> {
+        let mut growth = self.growth.get(bucket).copied().unwrap_or_default();
+        growth.add(change);
+        if change.keys > 0 || change.bytes > 0 {
+            self.began.inner.ledger.admit(bucket, growth).map_err(StoreError::BucketFull)?;
+        }
+        match self.growth.get_mut(bucket) {
+            Some(held) => *held = growth,
+            None => drop(self.growth.insert(bucket.to_owned(), growth)),
+        }
         Ok(())
     }
 }

@@ -190,8 +190,9 @@ fn a_damaged_table_is_named_when_it_is_read() {
     for entry in fs::read_dir(tables).unwrap() {
         let file = OpenOptions::new().read(true).write(true).open(entry.unwrap().path()).unwrap();
         let mut byte = [0];
-        file.read_exact_at(&mut byte, 1_000).unwrap();
-        file.write_all_at(&[byte[0] ^ 1], 1_000).unwrap();
+        // Further in than the books of the state, without which it does not open.
+        file.read_exact_at(&mut byte, 20_000).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], 20_000).unwrap();
     }
     let state = State::open(folder.path(), options()).unwrap();
     let mut transaction = state.begin();

@@ -136,7 +136,7 @@ fn increment(state: &State) {
         match transaction.commit() {
             Ok(ticket) => return durable(state, ticket).unwrap(),
             Err(CommitError::Conflict) => {}
-            Err(CommitError::Unavailable(problem)) => panic!("{problem}"),
+            Err(other) => panic!("{other}"),
         }
     }
 }

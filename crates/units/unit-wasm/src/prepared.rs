@@ -185,7 +185,7 @@ impl PreparedWasm {
             None => {}
             Some(Ok(ticket)) => self.deployed.state.durable(ticket).await?,
             Some(Err(CommitError::Conflict)) => return Ok(None),
-            Some(Err(CommitError::Unavailable(problem))) => return Err(problem),
+            Some(Err(refused)) => return Err(refused.into()),
         }
         Ok(Some(reply))
     }

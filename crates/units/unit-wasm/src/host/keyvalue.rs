@@ -41,7 +41,7 @@ impl UnitState {
                     return Ok(value);
                 }
                 Err(CommitError::Conflict) => {}
-                Err(CommitError::Unavailable(problem)) => return Err(Error::Other(problem.detail.into_owned())),
+                Err(refused) => return Err(Error::Other(refused.to_string())),
             }
         }
         Err(Error::Other(format!("gave up after {TRIES_MAX} conflicts with other units")))

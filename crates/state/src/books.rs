@@ -1,0 +1,250 @@
+//! The books kept about buckets, in the same commit as what they are about: what each holds, and what expires when.
+//!
+//! ```text
+//! commit ─▶ for each key written: what was there, how large, expiring when?
+//!             │ read when the transaction wrote it, without a lock;
+//!             │ read again under the oracle's lock only if another commit has written it since
+//!             ▼
+//!           counts of its buckets · notes of what expires ─▶ the same batch as the writes themselves
+//! ```
+//! Notes stand in the order of time, so the sweep reads what is due and no more. It begins at the earliest note there can
+//! be, and so does not look again at what it removed.
+
+use crate::clock::{Clock, Moment, OwnTime};
+use crate::envelope::{self, Header};
+use crate::error::{CommitError, StoreError, from_database};
+use crate::keys;
+use crate::ledger::{BucketConfig, BucketCounts, Growth, Ledger};
+use crate::oracle::{CommitNumber, Oracle};
+use crate::page::read_failed;
+use crate::transaction::Writes;
+use crate::{Inner, State};
+use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, Readable, Snapshot};
+use problem::{Code, Problem};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Most keys one call of the sweep removes.
+const SWEEP_KEYS_MAX: usize = 1_000;
+
+/// What a sweep did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Swept {
+    /// Keys it removed.
+    pub keys: u64,
+    /// How long nothing is due from now on, as far as is known; zero: there is more to remove. None: nothing expires.
+    pub next: Option<Duration>,
+}
+
+impl State {
+    /// Sets bounds and time to live of a bucket, until the state is closed. What is stored already stays, also beyond a
+    /// bound: then nothing that grows is taken. A new time to live counts for what is set from now on.
+    pub fn configure_bucket(&self, bucket: &str, config: BucketConfig) -> Result<(), Problem> {
+        keys::encode(bucket, "k")?;
+        self.inner.ledger.configure(bucket, config);
+        Ok(())
+    }
+
+    /// What a bucket holds, expired keys that are not removed yet among it. Costs no disk.
+    pub fn bucket_counts(&self, bucket: &str) -> BucketCounts {
+        self.inner.ledger.counts(bucket)
+    }
+
+    /// All buckets that hold something, by name. Costs no disk.
+    pub fn buckets(&self) -> Vec<(String, BucketCounts)> {
+        self.inner.ledger.all()
+    }
+
+    /// Removes up to 1,000 keys that have expired; nobody sees them any more in any case. Call it when it says, and about
+    /// every second while there are keys with a time to live. Reads and writes the disk, and does not wait for it.
+    ///
+    /// # Errors
+    /// Those of a commit; nothing was removed then.
+    pub fn sweep(&self) -> Result<Swept, Problem> {
+        let inner = &self.inner;
+        if inner.time.is_saved() && inner.time.is_stale() {
+            inner.write_time().map_err(Problem::from)?;
+        }
+        let now = inner.time.now_ms();
+        // Commits that note something earlier meanwhile lower it again.
+        let from = inner.sweep_from.swap(u64::MAX, Ordering::AcqRel);
+        let swept = inner.sweep(self, from, now);
+        let first_left = swept.as_ref().map_or(from, |(_, first_left)| *first_left);
+        inner.sweep_from.fetch_min(first_left, Ordering::AcqRel);
+        let (keys, _) = swept.map_err(Problem::from)?;
+        let next = (first_left < u64::MAX).then(|| Duration::from_millis(first_left.saturating_sub(now)));
+        Ok(Swept { keys, next })
+    }
+}
+
+impl Inner {
+    /// What `snapshot` has stored under `encoded`, without its value.
+    pub(crate) fn header(&self, snapshot: &Snapshot, encoded: &[u8]) -> Result<Option<Header>, StoreError> {
+        let stored = snapshot.get(&self.buckets, encoded).map_err(|error| read_failed(&error))?;
+        stored.map(|sealed| envelope::open(&sealed).map(|(header, _)| header)).transpose()
+    }
+
+    /// Adds to `batch` what has to be noted about `writes`, which are about to be committed. Says what buckets hold then.
+    pub(crate) fn keep_books(
+        &self,
+        oracle: &Oracle,
+        began: CommitNumber,
+        writes: &Writes,
+        growth: &BTreeMap<String, Growth>,
+        saw_expired: bool,
+        batch: &mut OwnedWriteBatch,
+    ) -> Result<Vec<(String, BucketCounts)>, CommitError> {
+        let mut growth = Cow::Borrowed(growth);
+        let mut anything_expires = false;
+        for (encoded, write) in writes {
+            let mut before = write.before;
+            if oracle.may_have_changed(began, encoded) {
+                before = self.header_now(encoded)?;
+                correct(growth.to_mut(), encoded, write.before, before);
+            }
+            let after = write.value.as_deref().map(|sealed| envelope::open(sealed).map(|(header, _)| header));
+            let after = after.transpose().map_err(unavailable)?.and_then(|header| header.expires_ms);
+            let before = before.and_then(|header| header.expires_ms);
+            anything_expires |= after.is_some();
+            if before == after {
+                continue;
+            }
+            if let Some(at) = before {
+                batch.remove(&self.buckets, keys::expiry(at, encoded));
+            }
+            if let Some(at) = after {
+                batch.insert(&self.buckets, keys::expiry(at, encoded), []);
+                self.sweep_from.fetch_min(at, Ordering::AcqRel);
+            }
+        }
+        // Whatever depends on a key having expired must find it expired after a restart as well, whatever the wall clock
+        // says then.
+        if saw_expired || (anything_expires && !self.time.is_saved()) {
+            self.save_time(batch);
+        }
+        let mut counts = Vec::with_capacity(growth.len());
+        for (bucket, growth) in growth.iter().filter(|(_, growth)| **growth != Growth::default()) {
+            let held = self.ledger.judge(bucket, *growth).map_err(unavailable)?;
+            batch.insert(&self.buckets, keys::counts(bucket), held.encode());
+            counts.push((bucket.clone(), held));
+        }
+        Ok(counts)
+    }
+
+    /// What is stored now. Only under the oracle's lock, where no commit is half applied.
+    fn header_now(&self, encoded: &[u8]) -> Result<Option<Header>, CommitError> {
+        let stored = self.buckets.get(encoded).map_err(|error| unavailable(read_failed(&error)))?;
+        stored.map(|sealed| envelope::open(&sealed).map(|(header, _)| header)).transpose().map_err(unavailable)
+    }
+
+    fn save_time(&self, batch: &mut OwnedWriteBatch) {
+        let moment = self.time.moment();
+        batch.insert(&self.buckets, keys::CLOCK, moment.encode());
+        self.time.set_saved(moment);
+    }
+
+    /// Removes what expired from `from` up to `now`. Says how many keys, and when the first note that is left is due.
+    fn sweep(&self, state: &State, from: u64, now: u64) -> Result<(u64, u64), CommitError> {
+        if from > now {
+            return Ok((0, from));
+        }
+        let mut count = SWEEP_KEYS_MAX;
+        loop {
+            match self.sweep_some(state, from, now, count) {
+                // Others write these very keys. Fewer at once have a better chance.
+                Err(CommitError::Conflict) if count > 1 => count /= 8,
+                // And there is always the next time.
+                Err(CommitError::Conflict) => return Ok((0, from)),
+                other => return other,
+            }
+        }
+    }
+
+    fn sweep_some(&self, state: &State, from: u64, now: u64, count: usize) -> Result<(u64, u64), CommitError> {
+        let mut transaction = state.begin();
+        let (start, end) = keys::expiries_from(from);
+        let (mut keys, mut first_left) = (0, u64::MAX);
+        for note in transaction.snapshot().range(&self.buckets, start..end) {
+            let note = note.key().map_err(|error| unavailable(read_failed(&error)))?;
+            let Some((at, encoded)) = keys::expiring(&note) else {
+                let detail = "a note of what expires is not one";
+                return Err(CommitError::Unavailable(Problem::new(Code::StateCorrupt, detail)));
+            };
+            if at > now || keys as usize == count {
+                first_left = at;
+                break;
+            }
+            keys += u64::from(transaction.remove_expired(encoded, at).map_err(unavailable)?);
+        }
+        let _removed_again_if_lost = transaction.commit()?;
+        Ok((keys, first_left))
+    }
+
+    /// Writes the time down after the wall clock was set, so that the jump does not count as time off.
+    fn write_time(&self) -> Result<(), CommitError> {
+        let _not_waited_for = self.write(&self.buckets, &Writes::new(), 0, |_, batch| {
+            self.save_time(batch);
+            Ok(Vec::new())
+        })?;
+        Ok(())
+    }
+}
+
+/// Corrects the growth of `encoded`'s bucket: what was there before is not what it was taken for.
+fn correct(growth: &mut BTreeMap<String, Growth>, encoded: &[u8], taken: Option<Header>, real: Option<Header>) {
+    let Some((bucket, key_bytes)) = keys::parts(encoded) else { return };
+    let size = |header: Header| key_bytes + header.value_bytes;
+    if let Some(growth) = growth.get_mut(bucket) {
+        growth.add(Growth::of(real.map(size), taken.map(size)));
+    }
+}
+
+fn unavailable(error: StoreError) -> CommitError {
+    match error {
+        StoreError::BucketFull(full) => CommitError::BucketFull(full),
+        other => CommitError::Unavailable(other.into()),
+    }
+}
+
+/// Reads the books, and begins them in a new state.
+pub fn open(
+    database: &Database,
+    buckets: &Keyspace,
+    clock: Arc<dyn Clock>,
+    folder: &Path,
+) -> Result<(Ledger, OwnTime), Problem> {
+    let what = format!("read the books of {}", folder.display());
+    let failed = |error: fjall::Error| from_database(&what, &error);
+    let corrupt = |detail: &str| Problem::new(Code::StateCorrupt, format!("cannot {what}: {detail}"));
+    match buckets.get(keys::FORMAT).map_err(failed)? {
+        Some(format) if *format == *keys::FORMAT_VALUE => {}
+        Some(format) => {
+            let detail = format!("{} is written in format {:?}", folder.display(), String::from_utf8_lossy(&format));
+            return Err(Problem::new(Code::DataUnusable, format!("{detail}, this version reads format 1")));
+        }
+        None if buckets.is_empty().map_err(failed)? => {
+            let mut batch = database.batch();
+            batch.insert(buckets, keys::FORMAT, keys::FORMAT_VALUE);
+            batch.commit().and_then(|()| database.persist(PersistMode::SyncAll)).map_err(failed)?;
+        }
+        None => {
+            let detail = format!("{} was written by an older version of lighter", folder.display());
+            return Err(Problem::new(Code::DataUnusable, detail));
+        }
+    }
+    let mut counts = BTreeMap::new();
+    let (start, end) = keys::all_counts();
+    for entry in buckets.range(start..end) {
+        let (key, value) = entry.into_inner().map_err(failed)?;
+        let entry = keys::counted(&key).zip(BucketCounts::decode(&value));
+        let (bucket, held) = entry.ok_or_else(|| corrupt("what a bucket holds cannot be read"))?;
+        counts.insert(bucket.to_owned(), held);
+    }
+    let saved = buckets.get(keys::CLOCK).map_err(failed)?;
+    let saved = saved.map(|bytes| Moment::decode(&bytes).ok_or_else(|| corrupt("its time cannot be read")));
+    Ok((Ledger::new(counts), OwnTime::resume(clock, saved.transpose()?)))
+}
