@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! commit ─▶ for each key written: what was there, how large, expiring when?
-//!             │ read when the transaction wrote it, without a lock;
-//!             │ read again under the oracle's lock only if another commit has written it since
+//!             │ read when the transaction wrote it; what commits since then left there, the oracle knows
 //!             ▼
 //!           counts of its buckets · notes of what expires ─▶ the same batch as the writes themselves
 //! ```
@@ -15,11 +14,11 @@ use crate::envelope::{self, Header};
 use crate::error::{CommitError, StoreError, from_database};
 use crate::keys;
 use crate::ledger::{BucketConfig, BucketCounts, Growth, Ledger};
-use crate::oracle::{CommitNumber, Oracle};
+use crate::oracle::{CommitNumber, Oracle, Since};
 use crate::page::read_failed;
 use crate::transaction::Writes;
 use crate::{Inner, State};
-use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, Readable, Snapshot};
+use fjall::{Database, Keyspace, PersistMode, Readable, Snapshot};
 use problem::{Code, Problem};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,6 +26,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// A key of the database, and what to store under it; none deletes.
+pub type Note = (Vec<u8>, Option<Vec<u8>>);
+
+/// What is noted beside the writes of a commit.
+#[derive(Default)]
+pub struct Books {
+    pub notes: Vec<Note>,
+    /// What buckets hold once it has happened.
+    pub counts: Vec<(String, BucketCounts)>,
+}
 
 /// Most keys one call of the sweep removes.
 const SWEEP_KEYS_MAX: usize = 1_000;
@@ -88,7 +98,7 @@ impl Inner {
         stored.map(|sealed| envelope::open(&sealed).map(|(header, _)| header)).transpose()
     }
 
-    /// Adds to `batch` what has to be noted about `writes`, which are about to be committed. Says what buckets hold then.
+    /// What has to be noted about `writes`, which are about to be committed. Touches no disk.
     pub(crate) fn keep_books(
         &self,
         oracle: &Oracle,
@@ -96,55 +106,47 @@ impl Inner {
         writes: &Writes,
         growth: &BTreeMap<String, Growth>,
         saw_expired: bool,
-        batch: &mut OwnedWriteBatch,
-    ) -> Result<Vec<(String, BucketCounts)>, CommitError> {
-        let mut growth = Cow::Borrowed(growth);
-        let mut anything_expires = false;
+    ) -> Result<Books, CommitError> {
+        let (mut growth, mut books) = (Cow::Borrowed(growth), Books::default());
+        let mut earliest = u64::MAX;
         for (encoded, write) in writes {
-            let mut before = write.before;
-            if oracle.may_have_changed(began, encoded) {
-                before = self.header_now(encoded)?;
-                correct(growth.to_mut(), encoded, write.before, before);
+            let before = match oracle.since(began, encoded) {
+                Since::Unchanged => write.before,
+                Since::Written(now) => {
+                    correct(growth.to_mut(), encoded, write.before, now);
+                    now
+                }
+                Since::Forgotten => return Err(CommitError::Conflict),
+            };
+            let [before, after] = [before, write.after].map(|header| header.and_then(|header| header.expires_ms));
+            if let Some(at) = after {
+                earliest = earliest.min(at);
             }
-            let after = write.value.as_deref().map(|sealed| envelope::open(sealed).map(|(header, _)| header));
-            let after = after.transpose().map_err(unavailable)?.and_then(|header| header.expires_ms);
-            let before = before.and_then(|header| header.expires_ms);
-            anything_expires |= after.is_some();
             if before == after {
                 continue;
             }
-            if let Some(at) = before {
-                batch.remove(&self.buckets, keys::expiry(at, encoded));
-            }
-            if let Some(at) = after {
-                batch.insert(&self.buckets, keys::expiry(at, encoded), []);
-                self.sweep_from.fetch_min(at, Ordering::AcqRel);
-            }
+            books.notes.extend(before.map(|at| (keys::expiry(at, encoded), None)));
+            books.notes.extend(after.map(|at| (keys::expiry(at, encoded), Some(Vec::new()))));
+        }
+        for (bucket, growth) in growth.iter().filter(|(_, growth)| **growth != Growth::default()) {
+            let held = self.ledger.judge(bucket, *growth).map_err(unavailable)?;
+            books.notes.push((keys::counts(bucket), Some(held.encode().to_vec())));
+            books.counts.push((bucket.clone(), held));
         }
         // Whatever depends on a key having expired must find it expired after a restart as well, whatever the wall clock
         // says then.
-        if saw_expired || (anything_expires && !self.time.is_saved()) {
-            self.save_time(batch);
+        if saw_expired || (earliest < u64::MAX && !self.time.is_saved()) {
+            books.notes.push(self.time_note());
         }
-        let mut counts = Vec::with_capacity(growth.len());
-        for (bucket, growth) in growth.iter().filter(|(_, growth)| **growth != Growth::default()) {
-            let held = self.ledger.judge(bucket, *growth).map_err(unavailable)?;
-            batch.insert(&self.buckets, keys::counts(bucket), held.encode());
-            counts.push((bucket.clone(), held));
-        }
-        Ok(counts)
+        self.sweep_from.fetch_min(earliest, Ordering::AcqRel);
+        Ok(books)
     }
 
-    /// What is stored now. Only under the oracle's lock, where no commit is half applied.
-    fn header_now(&self, encoded: &[u8]) -> Result<Option<Header>, CommitError> {
-        let stored = self.buckets.get(encoded).map_err(|error| unavailable(read_failed(&error)))?;
-        stored.map(|sealed| envelope::open(&sealed).map(|(header, _)| header)).transpose().map_err(unavailable)
-    }
-
-    fn save_time(&self, batch: &mut OwnedWriteBatch) {
+    /// The present time, to be written down.
+    fn time_note(&self) -> Note {
         let moment = self.time.moment();
-        batch.insert(&self.buckets, keys::CLOCK, moment.encode());
         self.time.set_saved(moment);
+        (keys::CLOCK.to_vec(), Some(moment.encode().to_vec()))
     }
 
     /// Removes what expired from `from` up to `now`. Says how many keys, and when the first note that is left is due.
@@ -186,10 +188,8 @@ impl Inner {
 
     /// Writes the time down after the wall clock was set, so that the jump does not count as time off.
     fn write_time(&self) -> Result<(), CommitError> {
-        let _not_waited_for = self.write(&self.buckets, &Writes::new(), 0, |_, batch| {
-            self.save_time(batch);
-            Ok(Vec::new())
-        })?;
+        let note = || Ok(Books { notes: vec![self.time_note()], ..Books::default() });
+        let _not_waited_for = self.write(&self.buckets, &Writes::new(), 0, |_| note())?;
         Ok(())
     }
 }

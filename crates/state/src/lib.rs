@@ -61,9 +61,10 @@ pub use records::{Batch, Records};
 pub use statistics::Statistics;
 pub use transaction::{Transaction, WRITE_BYTES_MAX, WRITES_MAX};
 
+use books::Books;
 use clock::OwnTime;
 use fjall::compaction::Leveled;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use group::{Group, Syncer, World};
 use ledger::Ledger;
 use lock::DataLock;
@@ -231,13 +232,13 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Applies `writes` to `keyspace` if `judge` agrees. It may add to the batch, and says what buckets hold then.
+    /// Applies `writes` to `keyspace` if `judge` agrees. It says what to note in the same batch.
     fn write(
         &self,
         keyspace: &Keyspace,
         writes: &Writes,
         bytes: usize,
-        judge: impl FnOnce(&Oracle, &mut OwnedWriteBatch) -> Result<Vec<(String, BucketCounts)>, CommitError>,
+        judge: impl FnOnce(&Oracle) -> Result<Books, CommitError>,
     ) -> Result<Ticket, CommitError> {
         self.admit(bytes as u64).map_err(CommitError::Unavailable)?;
         let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
@@ -251,14 +252,20 @@ impl Inner {
             let mut oracle = self.oracle.lock();
             // Looked at once more: many may have been admitted at the same moment.
             self.memory.check_room().map_err(CommitError::Unavailable)?;
-            let counts = judge(&oracle, &mut batch).inspect_err(|error| {
+            let books = judge(&oracle).inspect_err(|error| {
                 if matches!(error, CommitError::Conflict) {
                     self.conflicts.fetch_add(1, Ordering::Relaxed);
                 }
             })?;
+            for (key, value) in books.notes {
+                match value {
+                    Some(value) => batch.insert(&self.buckets, key, value),
+                    None => batch.remove(&self.buckets, key),
+                }
+            }
             batch.commit().map_err(|error| CommitError::Unavailable(self.write_failed(&error)))?;
-            oracle.record(writes.keys().map(Vec::as_slice));
-            for (bucket, counts) in counts {
+            oracle.record(writes.iter().map(|(key, write)| (key.as_slice(), write.after)));
+            for (bucket, counts) in books.counts {
                 self.ledger.set(&bucket, counts);
             }
         }

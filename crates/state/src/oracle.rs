@@ -11,6 +11,7 @@
 //! been closed and looks through all of it at each commit. Measured: 18 µs for a transaction against 4 µs without,
 //! 16 MB more resident, and no bound at all when keys are long, which here a stranger's code decides.
 
+use crate::envelope::Header;
 use crate::keys::{KeyRange, just_after};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -23,7 +24,7 @@ const REMEMBERED_BYTES_MAX: usize = 8 << 20;
 /// never a conflict missed, perhaps one too many.
 const READ_BYTES_MAX: usize = 256 << 10;
 /// What a remembered key costs beside its own bytes.
-const KEY_OVERHEAD_BYTES: usize = 64;
+const KEY_OVERHEAD_BYTES: usize = 88;
 
 /// Number of a commit. A transaction that began at 7 sees commits 1 to 7.
 pub type CommitNumber = u64;
@@ -36,8 +37,8 @@ pub struct Oracle {
     forgotten: CommitNumber,
     /// How many open transactions began at each number.
     open: BTreeMap<CommitNumber, usize>,
-    /// The last commit that wrote each key.
-    written: BTreeMap<Arc<[u8]>, CommitNumber>,
+    /// The last commit that wrote each key, and what it wrote.
+    written: BTreeMap<Arc<[u8]>, (CommitNumber, Option<Header>)>,
     recent: VecDeque<(CommitNumber, Vec<Arc<[u8]>>)>,
     remembered_bytes: usize,
 }
@@ -65,31 +66,37 @@ impl Oracle {
         if reads.keys.is_empty() && reads.ranges.is_empty() {
             return false;
         }
-        let newer = |number: &CommitNumber| *number > began;
+        let newer = |(number, _): &(CommitNumber, Option<Header>)| *number > began;
         began < self.forgotten
             || reads.keys.iter().any(|key| self.written.get(key.as_slice()).is_some_and(newer))
             || reads.ranges.iter().any(|(start, end)| {
                 let range = (Bound::Included(start.as_slice()), Bound::Excluded(end.as_slice()));
-                self.written.range::<[u8], _>(range).any(|(_, number)| newer(number))
+                self.written.range::<[u8], _>(range).any(|(_, written)| newer(written))
             })
     }
 
-    /// Whether `key` was, or may have been, written by a commit since `began`. Only for a transaction that is open.
-    pub fn may_have_changed(&self, began: CommitNumber, key: &[u8]) -> bool {
-        began < self.forgotten || self.written.get(key).is_some_and(|number| *number > began)
+    /// What is stored under `key` now, if a commit since `began` wrote it. Only for a transaction that is open.
+    pub fn since(&self, began: CommitNumber, key: &[u8]) -> Since {
+        match self.written.get(key) {
+            Some((number, header)) if *number > began => Since::Written(*header),
+            _ if began < self.forgotten => Since::Forgotten,
+            _ => Since::Unchanged,
+        }
     }
 
-    /// Records that `keys` were written by the commit that is now the newest.
-    pub fn record<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
+    /// Records that `keys` were written by the commit that is now the newest, and what is stored under them.
+    pub fn record<'a>(&mut self, keys: impl Iterator<Item = (&'a [u8], Option<Header>)>) {
         self.last += 1;
         if self.open.is_empty() {
             return;
         }
-        let keys: Vec<Arc<[u8]>> = keys.map(Arc::from).collect();
-        for key in &keys {
+        let note = |(key, header): (&[u8], Option<Header>)| {
+            let key: Arc<[u8]> = Arc::from(key);
             self.remembered_bytes += key.len() + KEY_OVERHEAD_BYTES;
-            self.written.insert(Arc::clone(key), self.last);
-        }
+            self.written.insert(Arc::clone(&key), (self.last, header));
+            key
+        };
+        let keys = keys.map(note).collect();
         self.recent.push_back((self.last, keys));
         while self.remembered_bytes > REMEMBERED_BYTES_MAX {
             let oldest = self.recent.front().expect("bytes are remembered for something").0;
@@ -108,12 +115,22 @@ impl Oracle {
             let (oldest, keys) = self.recent.pop_front().expect("it was just seen");
             for key in keys {
                 self.remembered_bytes -= key.len() + KEY_OVERHEAD_BYTES;
-                if self.written.get(&key) == Some(&oldest) {
+                if self.written.get(&key).is_some_and(|(number, _)| *number == oldest) {
                     self.written.remove(&key);
                 }
             }
         }
     }
+}
+
+/// What became of a key since a transaction began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    Unchanged,
+    /// Other commits wrote it; this is what is there now.
+    Written(Option<Header>),
+    /// Too much was written since: it is not known any more.
+    Forgotten,
 }
 
 /// What one transaction has read.
@@ -175,7 +192,7 @@ mod tests {
     }
 
     fn write(oracle: &mut Oracle, key: &str) {
-        oracle.record(std::iter::once(key.as_bytes()));
+        oracle.record(std::iter::once((key.as_bytes(), None)));
     }
 
     #[test]
@@ -190,6 +207,19 @@ mod tests {
         assert_eq!([judge(late, key("x")), judge(late, key("y"))], [false, true]);
         assert_eq!([judge(late, range("x", "y")), judge(late, range("x", "y\0"))], [false, true]);
         assert!(!judge(early, ReadSet::default()), "blind writes never conflict");
+    }
+
+    #[test]
+    fn it_knows_what_others_left_under_a_key() {
+        let mut oracle = Oracle::default();
+        let began = oracle.begin();
+        let header = Header { expires_ms: None, value_bytes: 3 };
+        oracle.record([(&b"x"[..], None), (b"y", Some(header))].into_iter());
+        oracle.record(std::iter::once((&b"x"[..], Some(header))));
+        assert_eq!(oracle.since(began, b"x"), Since::Written(Some(header)));
+        assert_eq!(oracle.since(began, b"z"), Since::Unchanged);
+        let later = oracle.begin();
+        assert_eq!(oracle.since(later, b"x"), Since::Unchanged);
     }
 
     #[test]
@@ -215,6 +245,7 @@ mod tests {
         }
         assert!(oracle.remembered_bytes <= REMEMBERED_BYTES_MAX);
         assert!(oracle.has_conflict(old, &key("never written")));
+        assert_eq!(oracle.since(old, b"never written"), Since::Forgotten);
         let young = oracle.begin();
         assert!(!oracle.has_conflict(young, &key("never written")));
     }

@@ -3,6 +3,7 @@
 //! They live apart from the users' buckets, so no grant reaches them. Writes are few and go one after the other;
 //! whoever reads a record to write it back keeps others from doing the same meanwhile.
 
+use crate::books::Books;
 use crate::error::StoreError;
 use crate::keys::{self, VALUE_BYTES_MAX};
 use crate::page::{self, Page};
@@ -93,7 +94,7 @@ impl Batch {
         if self.bytes > WRITE_BYTES_MAX {
             return Err(StoreError::WriteBytes.into());
         }
-        self.writes.insert(encoded, Write { value, before: None });
+        self.writes.insert(encoded, Write { value, before: None, after: None });
         if self.writes.len() > WRITES_MAX {
             return Err(StoreError::WriteCount.into());
         }
@@ -104,7 +105,7 @@ impl Batch {
         if self.writes.is_empty() {
             return Ok(());
         }
-        let ticket = inner.write(&inner.node, &self.writes, self.bytes, |_, _| Ok(Vec::new()))?;
+        let ticket = inner.write(&inner.node, &self.writes, self.bytes, |_| Ok(Books::default()))?;
         inner.group.durable(ticket).await
     }
 }

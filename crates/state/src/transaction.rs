@@ -31,6 +31,8 @@ pub struct Write {
     pub value: Option<Vec<u8>>,
     /// What was stored when the transaction began. For buckets only.
     pub before: Option<Header>,
+    /// What is stored from now on. For buckets only.
+    pub after: Option<Header>,
 }
 
 /// A transaction on the buckets. Made by [`State::begin`](crate::State::begin); dropping it undoes it.
@@ -182,11 +184,11 @@ impl Transaction {
             return Ok(Ticket::NOTHING_WRITTEN);
         }
         let inner = &self.began.inner;
-        inner.write(&inner.buckets, &self.writes, self.write_bytes, |oracle, batch| {
+        inner.write(&inner.buckets, &self.writes, self.write_bytes, |oracle| {
             if oracle.has_conflict(self.began.number, &self.reads) {
                 return Err(CommitError::Conflict);
             }
-            inner.keep_books(oracle, self.began.number, &self.writes, &self.growth, self.saw_expired, batch)
+            inner.keep_books(oracle, self.began.number, &self.writes, &self.growth, self.saw_expired)
         })
     }
 
@@ -260,36 +262,36 @@ impl Transaction {
         value: Option<Vec<u8>>,
         known: Option<Option<Header>>,
     ) -> Result<(), StoreError> {
-        let value_bytes = |sealed: &Option<Vec<u8>>| match sealed {
-            Some(sealed) => envelope::open(sealed).map(|(header, _)| Some(header.value_bytes)),
-            None => Ok(None),
+        let after = match &value {
+            Some(sealed) => Some(envelope::open(sealed)?.0),
+            None => None,
         };
-        let after = value_bytes(&value)?;
         let own = self.writes.get(&encoded);
         if own.is_none() && self.writes.len() == WRITES_MAX {
             return Err(StoreError::WriteCount);
         }
         let (before, held) = match own {
-            Some(own) => (own.before, value_bytes(&own.value)?),
+            Some(own) => (own.before, own.after),
             None => {
                 let before = match known {
                     Some(known) => known,
                     None => self.began.inner.header(&self.snapshot, &encoded)?,
                 };
-                (before, before.map(|header| header.value_bytes))
+                (before, before)
             }
         };
-        let written_before = own.map_or(0, |_| encoded.len() + held.unwrap_or(0));
-        let bytes = self.write_bytes - written_before + encoded.len() + after.unwrap_or(0);
+        let size = |header: Option<Header>| encoded.len() + header.map_or(0, |header| header.value_bytes);
+        let written_before = own.map_or(0, |own| size(own.after));
+        let bytes = self.write_bytes - written_before + size(after);
         if bytes > WRITE_BYTES_MAX {
             return Err(StoreError::WriteBytes);
         }
         let key_bytes = encoded.len() - bucket.len() - 1;
-        let size = |value_bytes: usize| key_bytes + value_bytes;
+        let size = |header: Header| key_bytes + header.value_bytes;
         let change = Growth::of(held.map(size), after.map(size));
         self.grow(bucket, change)?;
         self.write_bytes = bytes;
-        self.writes.insert(encoded, Write { value, before });
+        self.writes.insert(encoded, Write { value, before, after });
         Ok(())
     }
 
