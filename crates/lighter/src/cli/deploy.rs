@@ -4,7 +4,7 @@ use super::client::{Client, announced, json};
 use super::images::{self, Project};
 use super::progress::Progress;
 use super::stop::Result;
-use super::{Session, build, ls, words};
+use super::{Session, build, flow, ls, words};
 use crate::api::types::{DeployStep, FunctionInfo};
 use clap::Args;
 use manifest::{Manifest, Name};
@@ -30,6 +30,7 @@ pub struct Deploy {
 impl Deploy {
     pub fn run(&self, session: &Session) -> Result {
         let project = images::project(&self.dir)?;
+        flow::warn_of(session, &project);
         let client = session.client()?;
         if self.build {
             build::build(&project, session.out)?;

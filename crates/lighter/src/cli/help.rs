@@ -6,17 +6,15 @@ use clap::{Command, CommandFactory};
 
 /// The commands by what they are for. Lines of `-h`, which shows no more than these and the common options.
 const GROUPS: &str = "\
-Write     new        begin a function          build        run its build command
-          dev        both on every change      schema       of lighter.toml
-Run       up         start a node here         down         stop it
-          deploy     put functions on it       rollback     go back a version
-          call       call a function           rm           remove functions
-Look      ls         functions                 ps           units
-          logs       what functions wrote      stats        calls, latency
-          top        stats live                errors       what a code means
-Debug     debug      a call under gdb or lldb  dump         core dump of a trap
-Secure    token      make, list, remove        secret       set, list, remove
-Other     version    of both sides             completions  for your shell";
+Write   new      begin a function   build     build it        dev     on changes
+        flow     draw a workflow    schema    of lighter.toml
+Run     up       start a node here  down      stop it         deploy  functions
+        call     a function         rollback  a version back  rm      functions
+Look    ls       functions          ps        units           logs    written
+        stats    calls, latency     top       stats live      errors  codes
+Debug   debug    with gdb or lldb   dump      core of a trap
+Secure  token    make, list, remove secret    set, list, end
+Other   version  of both sides      completions for your shell";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -17,6 +17,7 @@ mod dev;
 mod down;
 mod dump;
 mod errors;
+mod flow;
 mod help;
 mod images;
 mod locate;
@@ -113,6 +114,8 @@ enum Command {
     Rm(rm::Rm),
     /// List the functions
     Ls(ls::Ls),
+    /// Draw the workflow: what starts functions, and the queues that join them
+    Flow(flow::Flow),
     /// List the units that exist now
     Ps,
     /// Call a function and print its reply
@@ -194,6 +197,7 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Rollback(rollback) => rollback.run(session),
         Command::Rm(rm) => rm.run(session),
         Command::Ls(ls) => ls.run(session),
+        Command::Flow(flow) => flow.run(session),
         Command::Ps => ps::run(session),
         Command::Call(call) => call.run(session),
         Command::Logs(logs) => logs.run(session),
