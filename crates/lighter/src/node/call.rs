@@ -71,7 +71,7 @@ impl Incoming {
         let request_id = self.request_id.clone();
         let (queue, load) = (permit.waited(), ready.took);
         let watch = Box::new(CallWatch { call: self, queue, load, _permit: permit, heard: false });
-        let reply = ready.prepared.call(Call { request_id, work, deadline, watch }).await?;
+        let reply = ready.prepared.call(Call { request_id, work, deadline, watch, lease: None }).await?;
         let times = Times { queue, start: load + reply.timing.start, run: reply.timing.run, total: Duration::ZERO };
         Ok(Answer { content: reply.content, times })
     }
@@ -107,7 +107,7 @@ struct CallWatch {
 impl Watch for CallWatch {
     fn ended(mut self: Box<Self>, ended: Ended) {
         self.heard = true;
-        let Ended { result, timing, cpu, memory_bytes } = ended;
+        let Ended { result, timing, cpu, memory_bytes, reruns: _ } = ended;
         let total = self.call.arrived.elapsed();
         let times = Times { queue: self.queue, start: self.load + timing.start, run: timing.run, total };
         let problem = result.err();

@@ -61,7 +61,7 @@ async fn main() -> anyhow::Result<()> {
             }
         };
         let deadline = call_began + Duration::from_secs(10);
-        let call = Call { request_id: "r".into(), work, deadline, watch: Box::new(Silent) };
+        let call = Call { request_id: "r".into(), work, deadline, watch: Box::new(Silent), lease: None };
         let reply = prepared.clone().call(call).await?;
         if let Content::Http(response) = reply.content {
             response.into_body().collect().await?;

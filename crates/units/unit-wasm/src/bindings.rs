@@ -25,5 +25,4 @@ wasmtime::component::bindgen!({
     require_store_data_send: true,
 });
 
-pub use exports::lighter::unit::handler;
 pub use lighter::unit::types;

@@ -74,7 +74,8 @@ async fn call(
             Work::Http(request.expect("a fixed request is valid"))
         }
     };
-    let call = Call { request_id: "debug".into(), work, deadline: Instant::now() + DEADLINE, watch: Box::new(Standard) };
+    let (deadline, watch) = (Instant::now() + DEADLINE, Box::new(Standard));
+    let call = Call { request_id: "debug".into(), work, deadline, watch, lease: None };
     match prepared.call(call).await?.content {
         Content::Bytes(bytes) => Ok(bytes),
         Content::Http(response) => {

@@ -16,12 +16,14 @@ mod check;
 pub mod debug;
 mod engine;
 mod failure;
+mod handling;
 mod host;
 mod limiter;
 mod meter;
 mod output;
 mod prepared;
 mod reply;
+mod request;
 mod run;
 mod unit_state;
 

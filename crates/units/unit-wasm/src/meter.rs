@@ -30,7 +30,9 @@ pub struct Meter {
     pub memory_bytes: AtomicU64,
     /// The limit that was hit, as its code; 0 for none.
     exceeded: AtomicU64,
-    /// The last write this call made outside a transaction of its own; the reply waits until it is durable.
+    /// The unit has sent something to another host that a second unit would send again.
+    pub sent: AtomicBool,
+    /// What was committed when the head of the reply was set; the head waits until it is durable.
     written: Mutex<Option<Ticket>>,
 }
 
@@ -46,6 +48,7 @@ impl Meter {
             hog: AtomicBool::new(false),
             moved: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            sent: AtomicBool::new(false),
             memory_bytes: AtomicU64::new(0),
             exceeded: AtomicU64::new(0),
             written: Mutex::new(None),

@@ -1,39 +1,28 @@
 //! A function ready to run: starts units, hands them work, keeps some for reuse when the manifest says so.
 
-use crate::bindings::{handler, types, EverythingPre};
+use crate::bindings::EverythingPre;
 use crate::engine::Engine;
 use crate::failure;
+use crate::handling;
 use crate::meter::Meter;
 use crate::output::Output;
-use crate::reply;
+use crate::reply::HttpCall;
 use crate::run::{time_exceeded, Run, Weight};
 use crate::unit_state::UnitState;
-use event::Event;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
-use state::CommitError;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
-use unit::{Artefact, Body, Call, Content, Contract, Deployed, Ended, Prepared, Reply, Timing, UnitStatus, Watch, Work};
+use unit::{Artefact, Call, Contract, Deployed, Ended, Prepared, Reply, Timing, UnitStatus, Work};
 use wasmtime::component::Component;
 use wasmtime::{Store, StoreContextMut, UpdateDeadline};
-use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
-use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
-use wasmtime_wasi_http::WasiHttpView;
-
-/// Handlings of one event that conflicted with others before the caller is told to try again later.
-const RERUNS_MAX: u32 = 20;
 
 /// Units this process has started; a unit's number.
 static UNITS: AtomicU64 = AtomicU64::new(0);
-
-/// Where a guest puts the head of its HTTP reply.
-pub type HeadSender = oneshot::Sender<Result<hyper::Response<HyperOutgoingBody>, ErrorCode>>;
 
 pub struct PreparedWasm {
     pub engine: Arc<Engine>,
@@ -51,15 +40,15 @@ enum Guest {
     WasiHttp(ProxyPre<UnitState>),
 }
 
-enum Instance {
+pub enum Instance {
     Unit(crate::bindings::Everything),
     WasiHttp(wasmtime_wasi_http::p2::bindings::Proxy),
 }
 
 /// A running unit.
-struct Unit {
-    store: Store<UnitState>,
-    instance: Instance,
+pub struct Unit {
+    pub store: Store<UnitState>,
+    pub instance: Instance,
     calls: u32,
     since: Instant,
     entry: Entry,
@@ -99,7 +88,7 @@ impl PreparedWasm {
         }))
     }
 
-    async fn start(&self, meter: &Arc<Meter>, request_id: &Arc<str>) -> Result<Unit, Problem> {
+    pub async fn start(&self, meter: &Arc<Meter>, request_id: &Arc<str>) -> Result<Unit, Problem> {
         let kept = self.kept.lock().pop();
         if let Some(mut unit) = kept {
             unit.store.data_mut().next_call(meter.clone(), request_id.clone());
@@ -130,7 +119,7 @@ impl PreparedWasm {
     }
 
     /// Names the failure, and keeps a core dump if the manifest asks for one.
-    fn failed(&self, error: &wasmtime::Error, store: &mut Store<UnitState>) -> Problem {
+    pub fn failed(&self, error: &wasmtime::Error, store: &mut Store<UnitState>) -> Problem {
         let state = store.data();
         state.meter.failed.store(true, SeqCst);
         let problem = failure::of(error, &state.meter, &state.output);
@@ -142,7 +131,7 @@ impl PreparedWasm {
     }
 
     /// Keeps the unit for the next call, or stops it.
-    fn put_back(&self, mut unit: Unit) {
+    pub fn put_back(&self, mut unit: Unit) {
         unit.calls += 1;
         unit.store.data().output.end_call();
         let units = &self.deployed.function.units;
@@ -155,121 +144,11 @@ impl PreparedWasm {
             }
         }
     }
-
-    /// Handles one event in one transaction; `None` after a conflict.
-    async fn handle(self: Arc<Self>, meter: Arc<Meter>, request_id: Arc<str>, event: Event) -> Result<Option<Vec<u8>>, Problem> {
-        let mut unit = self.start(&meter, &request_id).await?;
-        let Instance::Unit(instance) = &unit.instance else { unreachable!("the guest's contract is lighter:unit") };
-        let result = instance.lighter_unit_handler().call_handle(&mut unit.store, &to_guest(event)).await;
-        let transaction = unit.store.data_mut().transaction.take();
-        let reply = match result {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(said)) => {
-                let problem = failure::said(said, &unit.store.data().output);
-                self.put_back(unit);
-                return Err(problem);
-            }
-            Err(error) => {
-                let problem = self.failed(&error, &mut unit.store);
-                unit.store.data().output.end_call();
-                return Err(problem);
-            }
-        };
-        self.put_back(unit);
-        let bytes_max = self.deployed.function.limits.body_bytes;
-        if reply.len() as u64 > bytes_max {
-            let detail = format!("the reply has {} bytes, limits.body_bytes is {bytes_max}", reply.len());
-            return Err(Problem::new(Code::ReplyTooLarge, detail));
-        }
-        match transaction.map(|transaction| transaction.commit()) {
-            None => {}
-            Some(Ok(ticket)) => self.deployed.state.durable(ticket).await?,
-            Some(Err(CommitError::Conflict)) => return Ok(None),
-            Some(Err(refused)) => return Err(refused.into()),
-        }
-        Ok(Some(reply))
-    }
-
-    async fn call_unit(
-        self: Arc<Self>,
-        request_id: Arc<str>,
-        deadline: Instant,
-        watch: Box<dyn Watch>,
-        mut event: Event,
-    ) -> Result<Reply, Problem> {
-        // Only a function that may write can conflict, and only then is a copy needed to run it again.
-        let may_rerun = !self.deployed.function.grants.stores.is_empty();
-        let mut last = None;
-        for _ in 0..RERUNS_MAX {
-            let copy = may_rerun.then(|| event.clone());
-            let meter = Arc::new(Meter::new(deadline));
-            let work = self.clone().handle(meter.clone(), request_id.clone(), event);
-            let result = Run::new(self.engine.clone(), self.weight.clone(), meter.clone(), work).await;
-            last = Some(meter);
-            match (result, copy) {
-                (Ok(None), Some(copy)) => event = Event { attempt: copy.attempt + 1, ..copy },
-                (result, _) => return finish(result, last.as_deref(), watch),
-            }
-        }
-        let detail = format!("{RERUNS_MAX} handlings in a row conflicted with others that changed the same keys");
-        finish(Err(Problem::new(Code::Conflict, detail)), last.as_deref(), watch)
-    }
-
-    /// Serves one request; the head of the reply goes through `head`.
-    pub async fn serve(
-        self: Arc<Self>,
-        meter: Arc<Meter>,
-        request_id: Arc<str>,
-        request: http::Request<Body>,
-        head: HeadSender,
-    ) -> Result<(), Problem> {
-        let mut unit = self.start(&meter, &request_id).await?;
-        let Instance::WasiHttp(instance) = &unit.instance else { unreachable!("the guest's contract is wasi:http") };
-        let scheme = match request.uri().scheme_str() {
-            Some("https") => Scheme::Https,
-            _ => Scheme::Http,
-        };
-        let request = request.map(|body| reply::ToGuest(body));
-        let resources = (|| {
-            let mut view = unit.store.data_mut().http();
-            Ok((view.new_incoming_request(scheme, request)?, view.new_response_outparam(head)?))
-        })();
-        let (request, out) = resources.map_err(|error: wasmtime::Error| {
-            Problem::new(Code::RequestMalformed, format!("the request cannot be passed on: {error:#}"))
-        })?;
-        match instance.wasi_http_incoming_handler().call_handle(&mut unit.store, request, out).await {
-            Ok(()) => self.put_back(unit),
-            Err(error) => {
-                let problem = self.failed(&error, &mut unit.store);
-                unit.store.data().output.end_call();
-                return Err(problem);
-            }
-        }
-        match meter.take_written() {
-            Some(ticket) => self.deployed.state.durable(ticket).await,
-            None => Ok(()),
-        }
-    }
 }
 
-/// Reports the end of a call whose reply is whole.
-fn finish(result: Result<Option<Vec<u8>>, Problem>, meter: Option<&Meter>, watch: Box<dyn Watch>) -> Result<Reply, Problem> {
-    let timing = meter.map(timing).unwrap_or_default();
-    let (ended, reply) = match result {
-        Ok(bytes) => (Ok(()), Ok(Reply { timing, content: Content::Bytes(bytes.unwrap_or_default()) })),
-        Err(problem) => (Err(problem.clone()), Err(problem)),
-    };
-    watch.ended(ended_with(ended, meter));
-    reply
-}
-
-pub fn ended_with(result: Result<(), Problem>, meter: Option<&Meter>) -> Ended {
-    Ended {
-        result,
-        timing: meter.map(timing).unwrap_or_default(),
-        cpu: meter.map(Meter::cpu).unwrap_or_default(),
-        memory_bytes: meter.map_or(0, |meter| meter.memory_bytes.load(Relaxed)),
-    }
+pub fn ended_with(result: Result<(), Problem>, meter: &Meter, reruns: u32) -> Ended {
+    let memory_bytes = meter.memory_bytes.load(Relaxed);
+    Ended { result, timing: timing(meter), cpu: meter.cpu(), memory_bytes, reruns }
 }
 
 pub fn timing(meter: &Meter) -> Timing {
@@ -302,20 +181,6 @@ fn tick(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<UpdateD
     Ok(UpdateDeadline::Yield(1))
 }
 
-fn to_guest(event: Event) -> handler::Event {
-    types::Event {
-        id: event.id,
-        source: event.source,
-        type_: event.kind,
-        subject: event.subject,
-        time_ms: event.time_ms,
-        content_type: event.content_type,
-        attributes: event.attributes,
-        attempt: event.attempt,
-        data: event.data,
-    }
-}
-
 impl Prepared for PreparedWasm {
     fn try_start(self: Arc<Self>) -> BoxFuture<'static, Result<Duration, Problem>> {
         Box::pin(async move {
@@ -328,13 +193,13 @@ impl Prepared for PreparedWasm {
     }
 
     fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>> {
-        let Call { request_id, work, deadline, watch } = call;
+        let Call { request_id, work, deadline, watch, lease } = call;
         match (self.deployed.contract, work) {
             (Contract::Unit, Work::Event(event)) => {
-                Box::pin(self.call_unit(request_id, deadline, watch, event))
+                Box::pin(handling::call(self, request_id, deadline, watch, event, lease))
             }
             (Contract::WasiHttp, Work::Http(request)) => {
-                Box::pin(reply::call_http(self, request_id, deadline, watch, request))
+                Box::pin(HttpCall { prepared: self, request_id, deadline, lease }.run(watch, request))
             }
             (contract, _) => Box::pin(async move {
                 Err(Problem::new(Code::Internal, format!("this work is not for a {} function", contract.as_str())))

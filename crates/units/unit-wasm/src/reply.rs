@@ -6,74 +6,112 @@
 //!                                                                    no  ─▶ streams: each poll of the body runs the
 //!                                                                           unit on, so a slow reader slows the unit
 //! ```
+//! The head is not there before what the unit did until then is durable (`host/head.rs` commits it). If that conflicts with
+//! others the request is given to a fresh unit, as long as it can be. Leased work is committed once, at its end.
+//!
 //! A unit that goes on after its body is whole (early reply) runs on by itself until its deadline. A caller that goes
 //! away before stops the unit.
 
+use crate::handling::RERUNS_MAX;
 use crate::meter::Meter;
-use crate::prepared::{ended_with, timing, PreparedWasm};
+use crate::prepared::{PreparedWasm, ended_with, timing};
+use crate::request::{HeadSender, Incoming};
 use crate::run::Run;
 use bytes::{Bytes, BytesMut};
+use http::response::Parts;
 use http::{Method, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use problem::{Code, Problem};
+use state::{Leased, Transaction};
 use std::collections::VecDeque;
-use std::future::{poll_fn, Future};
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 use tokio::sync::oneshot;
-use unit::{Body, BodyError, Content, Reply, Watch};
+use unit::{Body, BodyError, Content, Reply, Watch, WholeReply};
+use wasmtime_wasi_http::Error;
 use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
-use wasmtime_wasi_http::Error;
 
 /// Bytes of a body that are gathered before its head is sent.
 const WHOLE_BYTES_MAX: usize = 64 << 10;
 
-pub async fn call_http(
-    prepared: Arc<PreparedWasm>,
-    request_id: Arc<str>,
-    deadline: Instant,
-    watch: Box<dyn Watch>,
-    request: Request<Body>,
-) -> Result<Reply, Problem> {
-    let meter = Arc::new(Meter::new(deadline));
-    let is_head = request.method() == Method::HEAD;
-    let (sender, receiver) = oneshot::channel();
-    let state = prepared.deployed.state.clone();
-    let (engine, weight) = (prepared.engine.clone(), prepared.weight.clone());
-    let work = prepared.serve(meter.clone(), request_id, request, sender);
-    let mut tail = Tail { run: Some(Run::new(engine, weight, meter.clone(), work)), result: Ok(()), meter, watch: Some(watch) };
-    let head = tail.head(receiver).await;
-    let (head, body) = match head {
-        Ok(response) => response.into_parts(),
-        Err(problem) => return Err(tail.fail(problem)),
-    };
-    if let Some(ticket) = tail.meter.take_written() {
-        if let Err(problem) = state.durable(ticket).await {
-            return Err(tail.fail(problem));
+/// The function, and what all handlings of one request have in common.
+pub struct HttpCall {
+    pub prepared: Arc<PreparedWasm>,
+    pub request_id: Arc<str>,
+    pub deadline: Instant,
+    pub lease: Option<Arc<Leased>>,
+}
+
+impl HttpCall {
+    /// Handles the request, and again in a fresh unit if it conflicted with others and can be given to another one.
+    pub async fn run(self, mut watch: Box<dyn Watch>, request: Request<Body>) -> Result<Reply, Problem> {
+        let is_head = request.method() == Method::HEAD;
+        let mut request = Incoming::new(request, self.prepared.may_write());
+        let mut reruns = 0;
+        loop {
+            let (sender, receiver) = oneshot::channel();
+            let mut tail = self.begin(&mut request, sender, watch, reruns);
+            let problem = match self.head_or_whole(&mut tail, receiver).await {
+                Ok(Answer::Whole(reply)) => return Ok(reply),
+                Ok(Answer::Head(head, body)) => return tail.send(head, body, is_head).await,
+                Err(problem) => problem,
+            };
+            let again = problem.code == Code::Conflict && reruns + 1 < RERUNS_MAX && request.can_be_given_again();
+            if !again || tail.meter.sent.load(SeqCst) {
+                return Err(tail.fail(problem));
+            }
+            watch = tail.watch.take().expect("it hears of an end once");
+            reruns += 1;
         }
     }
-    let mut body = Streaming { tail, inner: body, ready: VecDeque::new(), inner_ended: false };
-    let whole = poll_fn(|cx| Poll::Ready(body.gather(cx))).await;
-    let timing = timing(&body.tail.meter);
-    let body = match whole {
-        Err(problem) => return Err(body.tail.fail(problem)),
-        Ok(true) => {
-            let bytes = join(&mut body.ready);
-            body.tail.run_on();
-            Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
-        }
-        Ok(false) if is_head => {
-            tokio::spawn(async move { while body.frame().await.is_some() {} });
-            Full::new(Bytes::new()).map_err(|never| match never {}).boxed_unsync()
-        }
-        Ok(false) => body.boxed_unsync(),
-    };
-    Ok(Reply { timing, content: Content::Http(Response::from_parts(head, body)) })
+
+    fn begin(&self, request: &mut Incoming, head: HeadSender, watch: Box<dyn Watch>, reruns: u32) -> Tail {
+        let meter = Arc::new(Meter::new(self.deadline));
+        let (prepared, is_leased) = (self.prepared.clone(), self.lease.is_some());
+        let work = prepared.clone().serve(meter.clone(), self.request_id.clone(), request.give(), head, is_leased);
+        let run = Run::new(prepared.engine.clone(), prepared.weight.clone(), meter.clone(), work);
+        Tail { run: Some(run), result: Ok(()), left: None, meter, watch: Some(watch), is_held: true, reruns }
+    }
+
+    /// Waits for the head, and until what was done before it is durable. Of leased work, for all of it.
+    async fn head_or_whole(
+        &self,
+        tail: &mut Tail,
+        receiver: oneshot::Receiver<Result<Response<HyperOutgoingBody>, ErrorCode>>,
+    ) -> Result<Answer, Problem> {
+        let state = &self.prepared.deployed.state;
+        let (head, body) = tail.head(receiver).await?.into_parts();
+        let Some(lease) = &self.lease else {
+            if let Some(ticket) = tail.meter.take_written() {
+                state.durable(ticket).await?;
+            }
+            tail.release();
+            return Ok(Answer::Head(head, body));
+        };
+        let bytes = tail.whole(body, self.prepared.deployed.function.limits.body_bytes).await?;
+        let reply = WholeReply::Http(Response::from_parts(head, bytes));
+        let mut transaction = tail.left.take().unwrap_or_else(|| state.begin());
+        tail.watch.as_mut().expect("it has not heard of an end").commits(&mut transaction, &reply)?;
+        transaction.ack(lease);
+        state.durable(transaction.commit()?).await?;
+        tail.release();
+        let WholeReply::Http(reply) = reply else { unreachable!("just made") };
+        let content = Content::Http(reply.map(|bytes| Full::new(bytes).map_err(|never| match never {}).boxed_unsync()));
+        Ok(Answer::Whole(Reply { timing: timing(&tail.meter), content }))
+    }
+}
+
+/// What a unit gave until now.
+enum Answer {
+    /// The head, and a body that may still be in the making.
+    Head(Parts, HyperOutgoingBody),
+    Whole(Reply),
 }
 
 fn join(frames: &mut VecDeque<Frame<Bytes>>) -> Bytes {
@@ -90,11 +128,16 @@ fn join(frames: &mut VecDeque<Frame<Bytes>>) -> Bytes {
 
 /// The unit behind a reply, and who is to hear of its end.
 struct Tail {
-    run: Option<Run<()>>,
+    run: Option<Run<Option<Transaction>>>,
     /// How the run ended, once it has.
     result: Result<(), Problem>,
+    /// What leased work left to be committed.
+    left: Option<Transaction>,
     meter: Arc<Meter>,
     watch: Option<Box<dyn Watch>>,
+    /// The end of the run is not yet the end of the call: what was done is not durable, or the run may be begun again.
+    is_held: bool,
+    reruns: u32,
 }
 
 impl Tail {
@@ -136,17 +179,77 @@ impl Tail {
     /// Runs the unit on. Ready with its result once it has ended.
     fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Problem>> {
         if let Some(run) = &mut self.run {
-            self.result = std::task::ready!(Pin::new(run).poll(cx));
+            let result = std::task::ready!(Pin::new(run).poll(cx));
             self.run = None;
-            self.tell(self.result.clone());
+            self.result = result.map(|left| self.left = left);
+            if !self.is_held {
+                self.tell(self.result.clone());
+            }
         }
         Poll::Ready(self.result.clone())
     }
 
+    /// From here on the end of the run is the end of the call.
+    fn release(&mut self) {
+        self.is_held = false;
+        if self.run.is_none() {
+            self.tell(self.result.clone());
+        }
+    }
+
     fn tell(&mut self, result: Result<(), Problem>) {
         if let Some(watch) = self.watch.take() {
-            watch.ended(ended_with(result, Some(&self.meter)));
+            watch.ended(ended_with(result, &self.meter, self.reruns));
         }
+    }
+
+    /// Runs the unit to its end and gathers the body.
+    async fn whole(&mut self, mut body: HyperOutgoingBody, bytes_max: u64) -> Result<Bytes, Problem> {
+        let mut bytes = BytesMut::new();
+        let mut body_ended = None;
+        poll_fn(|cx| {
+            let ended = self.poll_run(cx);
+            while body_ended.is_none() {
+                match Pin::new(&mut body).poll_frame(cx) {
+                    Poll::Ready(Some(Ok(frame))) => bytes.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new())),
+                    Poll::Ready(Some(Err(error))) => body_ended = Some(Err(bad_body(&error))),
+                    Poll::Ready(None) => body_ended = Some(Ok(())),
+                    Poll::Pending => break,
+                }
+                if bytes.len() as u64 > bytes_max {
+                    let detail = format!("the reply has more than {bytes_max} bytes, the limit is limits.body_bytes");
+                    return Poll::Ready(Err(Problem::new(Code::ReplyTooLarge, detail)));
+                }
+            }
+            match (ended, &mut body_ended) {
+                (Poll::Ready(Err(problem)), _) => Poll::Ready(Err(problem)),
+                (Poll::Ready(Ok(())), Some(body)) => Poll::Ready(body.clone()),
+                _ => Poll::Pending,
+            }
+        })
+        .await?;
+        Ok(bytes.freeze())
+    }
+
+    /// Sends what there is of the reply, and lets the unit go on behind it.
+    async fn send(self, head: Parts, body: HyperOutgoingBody, is_head: bool) -> Result<Reply, Problem> {
+        let mut body = Streaming { tail: self, inner: body, ready: VecDeque::new(), inner_ended: false };
+        let whole = poll_fn(|cx| Poll::Ready(body.gather(cx))).await;
+        let timing = timing(&body.tail.meter);
+        let body = match whole {
+            Err(problem) => return Err(body.tail.fail(problem)),
+            Ok(true) => {
+                let bytes = join(&mut body.ready);
+                body.tail.run_on();
+                Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+            }
+            Ok(false) if is_head => {
+                tokio::spawn(async move { while body.frame().await.is_some() {} });
+                Full::new(Bytes::new()).map_err(|never| match never {}).boxed_unsync()
+            }
+            Ok(false) => body.boxed_unsync(),
+        };
+        Ok(Reply { timing, content: Content::Http(Response::from_parts(head, body)) })
     }
 
     /// Stops the unit and reports why.
@@ -159,7 +262,9 @@ impl Tail {
     /// Lets a unit whose reply is whole go on by itself.
     fn run_on(&mut self) {
         let Some(run) = self.run.take() else { return };
-        let mut tail = Tail { run: Some(run), result: Ok(()), meter: self.meter.clone(), watch: self.watch.take() };
+        let (meter, watch) = (self.meter.clone(), self.watch.take());
+        let (is_held, reruns) = (self.is_held, self.reruns);
+        let mut tail = Tail { run: Some(run), result: Ok(()), left: None, meter, watch, is_held, reruns };
         tokio::spawn(async move { poll_fn(|cx| tail.poll_run(cx)).await });
     }
 }
@@ -214,7 +319,7 @@ impl Streaming {
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(match ended {
                 Poll::Ready(Err(problem)) => problem,
-                _ => Problem::new(Code::UnitBadReply, format!("the unit's body is not right: {error}")),
+                _ => bad_body(&error),
             }))),
             Poll::Ready(None) => match ended {
                 Poll::Ready(Err(problem)) => Poll::Ready(Some(Err(problem))),
@@ -271,25 +376,6 @@ impl Drop for Streaming {
     }
 }
 
-/// A request's body as the guest's host functions want it.
-pub struct ToGuest(pub Body);
-
-impl HttpBody for ToGuest {
-    type Data = Bytes;
-    type Error = Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        Pin::new(&mut self.0).poll_frame(cx).map_err(|error| match error {
-            BodyError::TooLarge { limit_bytes } => Error::HttpRequestBodySize(Some(limit_bytes)),
-            error => Error::InternalError(Some(error.to_string())),
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
-    }
+fn bad_body(error: &Error) -> Problem {
+    Problem::new(Code::UnitBadReply, format!("the unit's body is not right: {error}"))
 }

@@ -1,9 +1,12 @@
 //! What a unit's store holds: the host's side of one running unit.
 
+use crate::bindings::types;
 use crate::host;
+use crate::host::head::HeadState;
 use crate::limiter::Limiter;
 use crate::meter::Meter;
 use crate::output::Output;
+use http::HeaderMap;
 use state::Transaction;
 use std::sync::Arc;
 use unit::Deployed;
@@ -18,8 +21,12 @@ pub struct UnitState {
     pub output: Arc<Output>,
     pub table: ResourceTable,
     pub http: host::http::Hooks,
-    /// The handling's transaction, begun by its first use of the store.
+    /// The handling's transaction, begun by its first use of store or queue.
     pub transaction: Option<Transaction>,
+    pub cause: Cause,
+    pub head: HeadState,
+    /// Events pushed in this handling so far.
+    pub pushed: u32,
     wasi_http: WasiHttpCtx,
     /// Made at first use: seeding its random generators is dearer than many a whole call.
     wasi: Option<WasiCtx>,
@@ -37,6 +44,9 @@ impl UnitState {
             table: ResourceTable::new(),
             http,
             transaction: None,
+            cause: Cause::None,
+            head: HeadState::Awaited,
+            pushed: 0,
             wasi_http: WasiHttpCtx::new(),
             wasi: None,
         }
@@ -47,9 +57,29 @@ impl UnitState {
         self.limiter.meter = meter.clone();
         self.http.next_call(meter.clone(), request_id.clone());
         self.meter = meter;
-        self.transaction = None;
+        self.end_handling();
         self.output.next_call(request_id, self.deployed.function.limits.log_bytes);
     }
+
+    /// The handling's transaction.
+    pub fn transaction(&mut self) -> &mut Transaction {
+        let state = &self.deployed.state;
+        self.transaction.get_or_insert_with(|| state.begin())
+    }
+
+    /// Takes what the handling did, and forgets what it was about.
+    pub fn end_handling(&mut self) -> Option<Transaction> {
+        self.cause = Cause::None;
+        self.pushed = 0;
+        self.transaction.take()
+    }
+}
+
+/// What the unit is at work on.
+pub enum Cause {
+    None,
+    Event(Arc<types::Event>),
+    Request { id: Arc<str>, headers: HeaderMap },
 }
 
 impl WasiView for UnitState {

@@ -78,7 +78,7 @@ impl Stage {
     async fn send(&self, request: Request<Body>, time: Duration) -> Result<Response<Body>, Problem> {
         let deadline = Instant::now() + time;
         let watch = Box::new(self.ended.clone());
-        let call = Call { request_id: "test".into(), work: Work::Http(request), deadline, watch };
+        let call = Call { request_id: "test".into(), work: Work::Http(request), deadline, watch, lease: None };
         match self.prepared.clone().call(call).await?.content {
             Content::Http(response) => Ok(response),
             Content::Bytes(_) => panic!("a wasi:http function replies with a response"),

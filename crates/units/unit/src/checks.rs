@@ -126,7 +126,7 @@ impl<'a> Stage<'a> {
 fn call_of(prepared: &Arc<dyn Prepared>, data: &str, watch: Watcher) -> impl Future<Output = Result<Reply, Problem>> + use<> {
     let event = Event { data: data.into(), attempt: 1, ..Event::default() };
     let deadline = Instant::now() + Duration::from_secs(60);
-    let call = Call { request_id: "check".into(), work: Work::Event(event), deadline, watch: Box::new(watch) };
+    let call = Call { request_id: "check".into(), work: Work::Event(event), deadline, watch: Box::new(watch), lease: None };
     prepared.clone().call(call)
 }
 
@@ -190,7 +190,7 @@ async fn an_endless_loop_ends_at_its_time_limit(stage: &Stage<'_>) {
     let event = Event { data: b"loop".to_vec(), ..Event::default() };
     let deadline = Instant::now() + Duration::from_millis(80);
     let watch = Box::new(Watcher::default());
-    let result = attack.call(Call { request_id: "check".into(), work: Work::Event(event), deadline, watch }).await;
+    let result = attack.call(Call { request_id: "check".into(), work: Work::Event(event), deadline, watch, lease: None }).await;
     assert_eq!(result.err().map(|problem| problem.code), Some(Code::TimeExceeded));
 }
 

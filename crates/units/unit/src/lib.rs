@@ -14,15 +14,18 @@
 mod body;
 pub mod checks;
 mod log;
+mod outgoing;
 
 pub use body::{Body, BodyError, LimitedBody};
 pub use log::{Level, LogLine, LogSink, Stream};
+pub use outgoing::{DELAY_MAX, Origin, Outgoing};
 
+use bytes::Bytes;
 use event::Event;
 use futures_util::future::BoxFuture;
 use manifest::{Function, Isolation, Name};
 use problem::Problem;
-use state::State;
+use state::{Leased, State, Transaction};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
@@ -64,8 +67,17 @@ pub trait Prepared: Send + Sync {
     /// `call.watch` hears how it ended: at once for a whole reply, later for a reply that streams. A dropped future, or
     /// a dropped reply body, stops the unit.
     ///
+    /// What the function wrote and pushed is committed and durable before this returns a reply; with a lease, the ack
+    /// of its event too. Only what a `wasi:http` function does after it has set the head of a reply comes later.
+    ///
     /// # Errors
-    /// Codes L3xxx for limits, L5xxx for the store, L6xxx for what the unit did.
+    /// Everything of this call is undone; the event of a lease is still leased, except with `LeaseLost`.
+    /// - L3xxx: a limit.
+    /// - L5xxx: the store. [`Code::Conflict`](problem::Code::Conflict): so many reruns in a row conflicted with others.
+    ///   [`Code::DiskFailed`](problem::Code::DiskFailed): it may or may not be undone.
+    /// - `UnitInvalid`, `UnitRetry`, `UnitFatal`: the handler said so. Other L6xxx: it trapped, or its reply is not one.
+    /// - `QueueFull`: a queue it pushed to had no room when it was committed. Like `UnitRetry`.
+    /// - `LeaseLost`: the lease had ended. Another handling has the event, or will.
     fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>>;
 
     /// The units that exist now.
@@ -132,6 +144,8 @@ pub struct Call {
     /// When the call's wall time ends.
     pub deadline: Instant,
     pub watch: Box<dyn Watch>,
+    /// Where the work comes from, if it comes from a queue: acked in the transaction of the handling that succeeds.
+    pub lease: Option<Arc<Leased>>,
 }
 
 pub enum Work {
@@ -142,7 +156,24 @@ pub enum Work {
 /// Hears how a call ended. Dropped without a word when the caller went away. Holds what the call occupies, such as its
 /// place among the running ones.
 pub trait Watch: Send {
+    /// Called for leased work that succeeded, before it is committed; once more for each rerun. What is written to
+    /// `transaction` here becomes durable with the handling, as the reply to one who asks for it later.
+    ///
+    /// # Errors
+    /// Undo the handling; the call fails with this problem.
+    fn commits(&mut self, transaction: &mut Transaction, reply: &WholeReply) -> Result<(), Problem> {
+        let _ = (transaction, reply);
+        Ok(())
+    }
+
     fn ended(self: Box<Self>, ended: Ended);
+}
+
+/// A reply that has ended.
+pub enum WholeReply {
+    /// What a handler returned.
+    Bytes(Vec<u8>),
+    Http(http::Response<Bytes>),
 }
 
 #[derive(Debug)]
@@ -152,6 +183,8 @@ pub struct Ended {
     pub cpu: Duration,
     /// Linear memory at the end.
     pub memory_bytes: u64,
+    /// Handlings that were begun again because others had changed what they had read. The times are those of the last.
+    pub reruns: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]

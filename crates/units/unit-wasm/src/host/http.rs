@@ -12,6 +12,7 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use unit::Deployed;
@@ -99,6 +100,9 @@ impl WasiHttpHooks for Hooks {
     ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>> + Send>
     {
         let granted = self.granted(request.uri());
+        if granted.is_ok() {
+            self.meter.sent.store(true, SeqCst);
+        }
         let client = self.client.clone();
         let timeout = self.time_left(options.and_then(|options| options.first_byte_timeout));
         let (deployed, request_id) = (self.deployed.clone(), self.request_id.clone());

@@ -1,14 +1,11 @@
-//! `wasi:keyvalue`: each operation is a transaction of its own, durable before the reply's head is sent.
+//! `wasi:keyvalue`: the operations of one call are one transaction, committed when the head of its reply is set.
 
 use crate::bindings::wasi::keyvalue::{atomics, batch, store};
 use crate::host::store::denied;
 use crate::unit_state::UnitState;
-use state::{CommitError, StoreError, Transaction};
+use state::{StoreError, Transaction};
 use store::Error;
 use wasmtime::component::Resource;
-
-/// Tries of one operation that conflicts with others.
-const TRIES_MAX: u32 = 100;
 
 /// Keys of one page of `list-keys`.
 const PAGE_KEYS: u32 = 1_000;
@@ -30,21 +27,8 @@ impl UnitState {
         Ok(self.table.get(bucket)?.name.clone())
     }
 
-    /// Runs `operate` in a transaction of its own, again after a conflict.
-    fn operate<T>(&self, operate: impl Fn(&mut Transaction) -> Result<T, StoreError>) -> Result<T, Error> {
-        for _ in 0..TRIES_MAX {
-            let mut transaction = self.deployed.state.begin();
-            let value = operate(&mut transaction).map_err(|error| Error::Other(error.to_string()))?;
-            match transaction.commit() {
-                Ok(ticket) => {
-                    self.meter.wrote(ticket);
-                    return Ok(value);
-                }
-                Err(CommitError::Conflict) => {}
-                Err(refused) => return Err(Error::Other(refused.to_string())),
-            }
-        }
-        Err(Error::Other(format!("gave up after {TRIES_MAX} conflicts with other units")))
+    fn operate<T>(&mut self, operate: impl FnOnce(&mut Transaction) -> Result<T, StoreError>) -> Result<T, Error> {
+        operate(self.transaction()).map_err(|error| Error::Other(error.to_string()))
     }
 }
 

@@ -1,8 +1,10 @@
 //! What a unit can reach. Each file is one interface; each asks the function's grants before it does anything.
 
+pub mod head;
 pub mod http;
 pub mod keyvalue;
 mod plain;
+pub mod queue;
 mod store;
 pub mod wasi;
 
@@ -14,6 +16,7 @@ use wasmtime::component::{HasSelf, Linker};
 pub const OFFERED: &[(&str, &str)] = &[
     ("lighter:unit/types", "0.1.0"),
     ("lighter:unit/store", "0.1.0"),
+    ("lighter:unit/queue", "0.1.0"),
     ("lighter:unit/log", "0.1.0"),
     ("lighter:unit/clock", "0.1.0"),
     ("lighter:unit/random", "0.1.0"),
@@ -63,9 +66,11 @@ pub fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<UnitState>> 
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    head::add_to_linker(&mut linker)?;
     type Own = HasSelf<UnitState>;
     lighter::unit::types::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     lighter::unit::store::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    lighter::unit::queue::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     lighter::unit::log::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     lighter::unit::clock::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     lighter::unit::random::add_to_linker::<_, Own>(&mut linker, |state| state)?;

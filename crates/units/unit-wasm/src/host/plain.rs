@@ -46,10 +46,14 @@ impl wasi_logging::Host for UnitState {
     }
 }
 
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl clock::Host for UnitState {
     fn now_ms(&mut self) -> wasmtime::Result<u64> {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        Ok(unix_ms())
     }
 
     fn monotonic_ns(&mut self) -> wasmtime::Result<u64> {

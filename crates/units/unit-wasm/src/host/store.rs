@@ -4,6 +4,7 @@ use crate::bindings::lighter::unit::store as contract;
 use crate::bindings::types;
 use crate::unit_state::UnitState;
 use state::{StoreError, Transaction};
+use std::time::Duration;
 
 impl UnitState {
     /// The handling's transaction, if the function is granted the bucket.
@@ -11,8 +12,7 @@ impl UnitState {
         if !self.is_granted(bucket) {
             return Err(types::Error::Denied(denied(bucket)));
         }
-        let state = &self.deployed.state;
-        Ok(self.transaction.get_or_insert_with(|| state.begin()))
+        Ok(self.transaction())
     }
 
     pub fn is_granted(&self, bucket: &str) -> bool {
@@ -24,9 +24,11 @@ pub fn denied(bucket: &str) -> String {
     format!("no grant covers the bucket {bucket:?}; add it to grants.stores of the function")
 }
 
-fn error(error: StoreError) -> types::Error {
+pub fn error(error: StoreError) -> types::Error {
     match error {
         StoreError::Unavailable(problem) => types::Error::Unavailable(problem.detail.into_owned()),
+        // Not the argument's fault: there may be room again later.
+        full @ StoreError::BucketFull(_) => types::Error::Unavailable(full.to_string()),
         invalid => types::Error::Invalid(invalid.to_string()),
     }
 }
@@ -40,6 +42,11 @@ impl contract::Host for UnitState {
 
     fn set(&mut self, bucket: String, key: String, value: Vec<u8>) -> Outcome<()> {
         Ok(self.store(&bucket).and_then(|transaction| transaction.set(&bucket, &key, value).map_err(error)))
+    }
+
+    fn set_with_ttl(&mut self, bucket: String, key: String, value: Vec<u8>, ttl_ms: u64) -> Outcome<()> {
+        let ttl = Duration::from_millis(ttl_ms);
+        Ok(self.store(&bucket).and_then(|transaction| transaction.set_with_ttl(&bucket, &key, value, ttl).map_err(error)))
     }
 
     fn delete(&mut self, bucket: String, key: String) -> Outcome<()> {
