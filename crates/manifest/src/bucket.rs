@@ -25,6 +25,9 @@ pub struct Bucket {
 impl Bucket {
     pub(crate) fn check(&self, name: &str) -> Result<(), Problem> {
         let bad = |what: String| Err(Problem::new(Code::ManifestValue, format!("bucket {name:?}: {what}")));
+        if name.starts_with('.') {
+            return bad("names that begin with '.' are the node's own".to_owned());
+        }
         if self.keys_max.is_some_and(|keys| !(1..=1_000_000_000).contains(&keys)) {
             return bad("keys_max must be between 1 and 1000000000".to_owned());
         }

@@ -314,8 +314,20 @@ impl Function {
 
     /// The queue whose events `name`, this function, handles; none if only HTTP calls it.
     pub fn handles<'a>(&'a self, name: &'a Name) -> Option<&'a Name> {
-        let has_own = !(self.mqtt.is_empty() && self.every.is_empty() && self.cron.is_empty());
+        let is_async = self.http.iter().any(|trigger| trigger.is_async);
+        let has_own = is_async || !(self.mqtt.is_empty() && self.every.is_empty() && self.cron.is_empty());
         self.queue.as_ref().or(has_own.then_some(name))
+    }
+
+    /// The routes below which the results of its async routes are read, each once.
+    pub fn results(&self) -> Vec<HttpTrigger> {
+        let mut routes: Vec<HttpTrigger> = Vec::new();
+        for results in self.http.iter().filter_map(HttpTrigger::results) {
+            if !routes.iter().any(|known| (&known.host, &known.route) == (&results.host, &results.route)) {
+                routes.push(results);
+            }
+        }
+        routes
     }
 
     pub(crate) fn check(&self, name: &Name) -> Result<(), Problem> {
@@ -361,10 +373,10 @@ impl Grants {
         in_range(name, "number of grants.secrets", self.secrets.len(), 0..=256)?;
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
         for bucket in &self.stores {
-            if bucket.is_empty() || bucket.len() > 64 || !bucket.bytes().all(plain) {
+            if bucket.is_empty() || bucket.len() > 64 || bucket.starts_with('.') || !bucket.bytes().all(plain) {
                 return Err(problem(
                     name,
-                    format!("grants.stores has {bucket:?}: 1 to 64 of a-z, 0-9, '.', '_' and '-'"),
+                    format!("grants.stores has {bucket:?}: 1 to 64 of a-z, 0-9, '.', '_' and '-', not beginning with '.'"),
                 ));
             }
         }

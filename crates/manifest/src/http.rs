@@ -8,6 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// Bytes of a route.
 pub const ROUTE_BYTES_MAX: usize = 512;
 
+/// Part of a path below which the results of an async route are read.
+pub const RESULTS: &str = "/results/";
+
 /// HTTP triggers of one function.
 pub const TRIGGERS_MAX: usize = 64;
 
@@ -32,6 +35,10 @@ pub struct HttpTrigger {
     /// `application/octet-stream`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_type: Option<String>,
+    /// The request becomes an event in the function's queue and is answered with 202 at once; `location` says where its
+    /// result will be, below `/results/` of the route. A CloudEvent stays one.
+    #[serde(rename = "async", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_async: bool,
 }
 
 /// Who may call a route.
@@ -46,7 +53,17 @@ pub enum RouteAuth {
 
 impl HttpTrigger {
     pub fn new(route: impl Into<String>) -> Self {
-        Self { route: route.into(), host: None, methods: Vec::new(), auth: None, reply_type: None }
+        Self { route: route.into(), host: None, methods: Vec::new(), auth: None, reply_type: None, is_async: false }
+    }
+
+    /// The route below which the results of an async one are read.
+    pub fn results(&self) -> Option<Self> {
+        let above = self.route.strip_suffix("/*").unwrap_or(&self.route).trim_end_matches('/');
+        self.is_async.then(|| Self {
+            route: format!("{above}{RESULTS}*"),
+            methods: vec!["GET".to_owned()],
+            ..self.clone()
+        })
     }
 
     pub(crate) fn check(&self, name: &Name) -> Result<(), Problem> {

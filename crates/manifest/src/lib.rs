@@ -26,7 +26,7 @@ mod trigger;
 pub use bucket::Bucket;
 pub use duration::Span;
 pub use function::{Function, Grants, HostGrant, Isolation, Limits, Policy, Units, is_secret_name};
-pub use http::{HttpTrigger, RouteAuth};
+pub use http::{HttpTrigger, RESULTS, RouteAuth};
 pub use name::Name;
 pub use queue::{Order, Queue, Retry, WhenFull};
 pub use sink::{Format, MqttSink, Sink, Webhook};
@@ -93,7 +93,7 @@ impl Manifest {
         let mut routes = BTreeMap::new();
         for (name, function) in &self.function {
             function.check(name)?;
-            for trigger in &function.http {
+            for trigger in function.http.iter().chain(&function.results()) {
                 if let Some(other) = routes.insert((trigger.host.clone(), trigger.route.clone()), name) {
                     let detail = format!("functions {other:?} and {name:?} both have the route {:?}", trigger.route);
                     return Err(Problem::new(Code::ManifestConflict, detail));

@@ -196,3 +196,23 @@ fn a_list_of_texts_is_a_list_of_triggers() {
     assert_eq!([function.http.len(), function.mqtt.len(), function.every.len(), function.cron.len()], [2; 4]);
     assert_eq!((function.http[1].route.as_str(), function.cron[1].schedule.as_str()), ("/b", "0 8 * * *"));
 }
+
+#[test]
+fn the_results_of_an_async_route_have_a_route_of_their_own() {
+    let text = |more: &str| format!("[function.f]\nimage = \"x\"\nhttp = [{{ route = \"/jobs\", async = true }}{more}]");
+    let manifest = parse(&text(", { route = \"/jobs/*\", async = true }, \"/\"")).unwrap();
+    let function = &manifest.function["f"];
+    assert_eq!(function.handles(&"f".parse().unwrap()).unwrap().as_str(), "f");
+    let results: Vec<_> = function.results().iter().map(|trigger| (trigger.route.clone(), trigger.methods.clone())).collect();
+    assert_eq!(results, [("/jobs/results/*".to_owned(), vec!["GET".to_owned()])]);
+    refused(&text(", \"/jobs/results/*\""), Code::ManifestConflict, &["/jobs/results/*"]);
+    assert_eq!(HttpTrigger { is_async: true, ..HttpTrigger::new("/*") }.results().unwrap().route, "/results/*");
+    assert_eq!(HttpTrigger { is_async: true, ..HttpTrigger::new("/") }.results().unwrap().route, "/results/*");
+}
+
+#[test]
+fn the_nodes_own_buckets_cannot_be_granted() {
+    let text = "[function.f]\nimage = \"x\"\ngrants.stores = [\".results\"]";
+    refused(text, Code::ManifestValue, &["\".results\""]);
+    refused("[bucket.\".results\"]\nkeys_max = 1", Code::ManifestValue, &["\".results\""]);
+}

@@ -101,6 +101,7 @@ codes! {
     7006 EventUnknown 404 "no such event" "";
     7007 BucketFull 507 "the bucket is full" "raise keys_max or bytes_max of the bucket, or delete what is not needed";
     7008 WorkflowEnded 503 "the workflow has ended because a queue of it was full" "deploy it again to go on";
+    7009 SinkFailed 502 "the sink could not deliver the event" "";
     9001 Internal 500 "the node failed" "please report this with the node's log";
     9002 Unknown 500 "an error this program does not know" "update it to the version of the node";
     9003 ConfigInvalid 400 "the node's configuration is not right" "";

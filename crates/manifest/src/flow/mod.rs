@@ -177,7 +177,9 @@ impl<'a> Builder<'a> {
         let stage = function_stage(name, function);
         for trigger in &function.http {
             let text = trigger.host.as_deref().unwrap_or_default().to_owned() + &trigger.route;
-            self.edge(Stage::Trigger { gate: Gate::Http, text }, stage.clone(), EdgeKind::Start, None);
+            let queue = function.handles(name).filter(|_| trigger.is_async);
+            let to = queue.map_or(&stage, |queue| &self.entry[queue]).clone();
+            self.edge(Stage::Trigger { gate: Gate::Http, text }, to, EdgeKind::Start, queue);
         }
         let mqtt = function.mqtt.iter().map(|trigger| (Gate::Mqtt, trigger.topic.clone()));
         let every = function.every.iter().map(|trigger| (Gate::Every, trigger.period.to_string()));
