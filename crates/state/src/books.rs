@@ -10,12 +10,14 @@
 //! be, and so does not look again at what it removed.
 
 use crate::clock::{Clock, Moment, OwnTime};
+use crate::engine::Work;
 use crate::envelope::{self, Header};
 use crate::error::{CommitError, StoreError, from_database};
 use crate::keys;
 use crate::ledger::{BucketConfig, BucketCounts, Growth, Ledger};
 use crate::oracle::{CommitNumber, Oracle, Since};
 use crate::page::read_failed;
+use crate::pending::Space;
 use crate::transaction::Writes;
 use crate::{Inner, State};
 use fjall::{Database, Keyspace, PersistMode, Readable, Snapshot};
@@ -94,7 +96,7 @@ impl State {
 impl Inner {
     /// What `snapshot` has stored under `encoded`, without its value.
     pub(crate) fn header(&self, snapshot: &Snapshot, encoded: &[u8]) -> Result<Option<Header>, StoreError> {
-        let stored = snapshot.get(&self.buckets, encoded).map_err(|error| read_failed(&error))?;
+        let stored = snapshot.get(&self.engine.buckets, encoded).map_err(|error| read_failed(&error))?;
         stored.map(|sealed| envelope::open(&sealed).map(|(header, _)| header)).transpose()
     }
 
@@ -170,7 +172,7 @@ impl Inner {
         let mut transaction = state.begin();
         let (start, end) = keys::expiries_from(from);
         let (mut keys, mut first_left) = (0, u64::MAX);
-        for note in transaction.snapshot().range(&self.buckets, start..end) {
+        for note in transaction.snapshot().range(&self.engine.buckets, start..end) {
             let note = note.key().map_err(|error| unavailable(read_failed(&error)))?;
             let Some((at, encoded)) = keys::expiring(&note) else {
                 let detail = "a note of what expires is not one";
@@ -188,8 +190,9 @@ impl Inner {
 
     /// Writes the time down after the wall clock was set, so that the jump does not count as time off.
     fn write_time(&self) -> Result<(), CommitError> {
+        let work = Work { space: Space::Buckets, writes: Writes::new(), bytes: 0, ops: Vec::new() };
         let note = || Ok(Books { notes: vec![self.time_note()], ..Books::default() });
-        let _not_waited_for = self.write(&self.buckets, &Writes::new(), 0, |_| note())?;
+        let _not_waited_for = self.commit(work, |_, _| note())?;
         Ok(())
     }
 }

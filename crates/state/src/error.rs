@@ -3,9 +3,12 @@
 use crate::keys::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::ledger::Full;
 use crate::page::LIMIT_MAX;
+use crate::queue::EVENT_BYTES_MAX;
 use crate::transaction::{WRITE_BYTES_MAX, WRITES_MAX};
 use problem::{Code, Problem};
 use std::{fmt, io};
+
+const LEASE_LOST: &str = "the lease of the event ended before it was handled";
 
 /// Why one operation on a bucket was refused. It changed nothing; the transaction can go on, except after
 /// [`StoreError::Unavailable`], where it should be given up.
@@ -37,8 +40,31 @@ pub enum StoreError {
     },
     /// With this write the transaction would take the bucket beyond one of its bounds.
     BucketFull(Full),
+    QueueName {
+        name: String,
+    },
+    EventLength {
+        bytes: usize,
+    },
+    /// The queue holds as much as it may.
+    QueueFull(FullQueue),
     /// The database could not answer.
     Unavailable(Problem),
+}
+
+/// A queue that is full, and what it may hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FullQueue {
+    pub queue: String,
+    pub events_max: u64,
+    pub bytes_max: u64,
+}
+
+impl fmt::Display for FullQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { queue, events_max, bytes_max } = self;
+        write!(f, "queue {queue:?} is full, it holds at most {events_max} events and {bytes_max} bytes")
+    }
 }
 
 impl fmt::Display for StoreError {
@@ -55,6 +81,11 @@ impl fmt::Display for StoreError {
             Self::NotANumber { key } => write!(f, "key {key:?} does not hold a decimal 64-bit integer"),
             Self::Overflow { key } => write!(f, "key {key:?}: the sum does not fit 64 bits"),
             Self::BucketFull(full) => full.fmt(f),
+            Self::QueueName { name } => {
+                write!(f, "queue {name:?}: a name is 1 to {BUCKET_BYTES_MAX} of a-z, 0-9, '.', '_' and '-'")
+            }
+            Self::EventLength { bytes } => write!(f, "an event of {bytes} bytes, the limit is {EVENT_BYTES_MAX}"),
+            Self::QueueFull(full) => full.fmt(f),
             Self::Unavailable(problem) => f.write_str(&problem.detail),
         }
     }
@@ -68,6 +99,9 @@ impl From<StoreError> for Problem {
         match error {
             StoreError::Unavailable(problem) => problem,
             StoreError::BucketFull(full) => full.into(),
+            StoreError::QueueFull(full) => Problem::new(Code::QueueFull, full.to_string()),
+            StoreError::QueueName { .. } => Problem::new(Code::QueueUnknown, error.to_string()),
+            StoreError::EventLength { .. } => Problem::new(Code::EventTooLarge, error.to_string()),
             other => Problem::new(Code::Internal, other.to_string()),
         }
     }
@@ -80,6 +114,10 @@ pub enum CommitError {
     Conflict,
     /// A bucket would go beyond one of its bounds, by this transaction and others that came first.
     BucketFull(Full),
+    /// A lease that it acks or fails has ended, and the event is ready again or in other hands.
+    LeaseLost,
+    /// What it pushes does not fit.
+    QueueFull(FullQueue),
     /// The disk is full, failed or behind. With [`Code::DiskFailed`] it may or may not have been written.
     Unavailable(Problem),
 }
@@ -89,6 +127,8 @@ impl fmt::Display for CommitError {
         match self {
             Self::Conflict => f.write_str("another handling changed the same keys"),
             Self::BucketFull(full) => full.fmt(f),
+            Self::LeaseLost => f.write_str(LEASE_LOST),
+            Self::QueueFull(full) => full.fmt(f),
             Self::Unavailable(problem) => f.write_str(&problem.detail),
         }
     }
@@ -101,6 +141,8 @@ impl From<CommitError> for Problem {
         match error {
             CommitError::Conflict => Problem::new(Code::Conflict, "another handling changed the same keys"),
             CommitError::BucketFull(full) => full.into(),
+            CommitError::LeaseLost => Problem::new(Code::LeaseLost, LEASE_LOST),
+            CommitError::QueueFull(full) => Problem::new(Code::QueueFull, full.to_string()),
             CommitError::Unavailable(problem) => problem,
         }
     }

@@ -16,9 +16,11 @@
 //! call would succeed without it. From then on writes are refused and reads go on.
 
 use crate::disk::Disk;
+use crate::engine::Engine;
 use crate::error::{from_database, from_io};
-use crate::memory::Memory;
+use parking_lot::Mutex;
 use problem::{Code, Problem};
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// How long the acknowledgement of durable commits is held back while memory waits to be written out as tables.
 const PACE_MAX: Duration = Duration::from_secs(1);
@@ -46,67 +48,88 @@ impl Ticket {
 /// Shared by those who commit and the thread that syncs.
 #[derive(Debug)]
 pub struct Group {
-    /// Commits handed to the operating system.
-    written: AtomicU64,
-    progress: watch::Sender<Progress>,
+    /// Batches up to this one are durable.
+    durable: AtomicU64,
+    waiting: Mutex<Waiting>,
     /// Why no more writes are taken until the node is started again.
     stopped: OnceLock<Problem>,
     /// Whether the disk had too little space when it was last looked at.
     disk_full: AtomicBool,
     closing: AtomicBool,
+    /// Milliseconds between syncs in relaxed mode; 0 when every commit waits for one.
+    relaxed_ms: AtomicU64,
     syncs: AtomicU64,
     sync_nanoseconds: AtomicU64,
     sync_nanoseconds_last: AtomicU64,
 }
 
-#[derive(Debug, Clone, Default)]
-struct Progress {
+/// Who waits for which batch. Each batch has a bell of its own: a sync wakes those it serves and nobody else.
+#[derive(Debug, Default)]
+struct Waiting {
     durable: u64,
     failure: Option<Problem>,
+    /// In the order of their batches, few at any time.
+    bells: VecDeque<(u64, Arc<Notify>)>,
 }
 
-/// What the thread needs of the world.
-pub struct World {
-    /// The folder of the database.
-    pub folder: PathBuf,
-    pub disk: Arc<dyn Disk>,
-    /// Free bytes below which the disk counts as full.
-    pub reserve_bytes: u64,
-    pub memory: Arc<Memory>,
+impl Waiting {
+    fn bell(&mut self, batch: u64) -> Arc<Notify> {
+        let at = self.bells.partition_point(|(number, _)| *number < batch);
+        if self.bells.get(at).is_none_or(|(number, _)| *number != batch) {
+            self.bells.insert(at, (batch, Arc::default()));
+        }
+        Arc::clone(&self.bells[at].1)
+    }
 }
 
 impl Group {
     pub fn new() -> Self {
         Self {
-            written: AtomicU64::new(0),
-            progress: watch::Sender::default(),
+            durable: AtomicU64::new(0),
+            waiting: Mutex::default(),
             stopped: OnceLock::new(),
             disk_full: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            relaxed_ms: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             sync_nanoseconds: AtomicU64::new(0),
             sync_nanoseconds_last: AtomicU64::new(0),
         }
     }
 
-    /// Gives the ticket of a commit that has just been handed to the operating system.
-    pub fn issue(&self, syncer: &Syncer) -> Ticket {
-        let ticket = Ticket(self.written.fetch_add(1, Ordering::AcqRel) + 1);
-        syncer.thread.thread().unpark();
-        ticket
-    }
-
     /// Waits until the commit is durable. Dropping the future changes nothing about the commit.
     pub async fn durable(&self, ticket: Ticket) -> Result<(), Problem> {
-        let mut progress = self.progress.subscribe();
-        let reached = progress
-            .wait_for(|now| now.durable >= ticket.0 || now.failure.is_some())
-            .await
-            .expect("the sender lives as long as the group");
-        match &reached.failure {
-            Some(failure) if reached.durable < ticket.0 => Err(failure.clone()),
+        if self.durable.load(Ordering::Acquire) >= ticket.0 {
+            return Ok(());
+        }
+        let bell;
+        let rings = {
+            let mut waiting = self.waiting.lock();
+            match &waiting.failure {
+                _ if waiting.durable >= ticket.0 => return Ok(()),
+                Some(failure) => return Err(failure.clone()),
+                None => bell = waiting.bell(ticket.0),
+            }
+            // Made while nobody can ring: it cannot be missed.
+            bell.notified()
+        };
+        rings.await;
+        let waiting = self.waiting.lock();
+        match &waiting.failure {
+            Some(failure) if waiting.durable < ticket.0 => Err(failure.clone()),
             _ => Ok(()),
         }
+    }
+
+    /// Tells those who wait for batches up to this one.
+    fn set_durable(&self, batch: u64) {
+        let mut waiting = self.waiting.lock();
+        waiting.durable = batch;
+        self.durable.store(batch, Ordering::Release);
+        let served = waiting.bells.partition_point(|(number, _)| *number <= batch);
+        let bells: Vec<_> = waiting.bells.drain(..served).collect();
+        drop(waiting);
+        bells.iter().for_each(|(_, bell)| bell.notify_waiters());
     }
 
     /// Why writes are refused, if they are.
@@ -114,11 +137,16 @@ impl Group {
         self.stopped.get()
     }
 
-    /// Refuses all later writes. The first reason stays.
-    pub fn stop(&self, problem: Problem) {
+    /// Refuses all later writes, and tells those who wait that theirs may be lost. The first reason stays.
+    pub fn fail(&self, problem: Problem) {
         if self.stopped.set(problem.clone()).is_ok() {
             tracing::error!(code = %problem.code, "writes are refused until the node is started again: {}", problem.detail);
         }
+        let mut waiting = self.waiting.lock();
+        waiting.failure.get_or_insert(problem);
+        let bells = std::mem::take(&mut waiting.bells);
+        drop(waiting);
+        bells.iter().for_each(|(_, bell)| bell.notify_waiters());
     }
 
     pub fn disk_full(&self) -> bool {
@@ -131,6 +159,16 @@ impl Group {
         }
     }
 
+    pub fn set_relaxed(&self, period: Option<Duration>) {
+        let period_ms = period.map_or(0, |period| u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1));
+        self.relaxed_ms.store(period_ms, Ordering::Relaxed);
+    }
+
+    fn relaxed(&self) -> Option<Duration> {
+        let period_ms = self.relaxed_ms.load(Ordering::Relaxed);
+        (period_ms > 0).then(|| Duration::from_millis(period_ms))
+    }
+
     /// Number of syncs, the time of all and of the last.
     pub fn sync_times(&self) -> (u64, Duration, Duration) {
         (
@@ -139,93 +177,114 @@ impl Group {
             Duration::from_nanos(self.sync_nanoseconds_last.load(Ordering::Relaxed)),
         )
     }
+
+    fn count_sync(&self, took: Duration) {
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.sync_nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        self.sync_nanoseconds_last.store(nanoseconds, Ordering::Relaxed);
+    }
 }
 
-/// The thread. Dropping it makes all that was committed durable, then ends it.
+/// The thread.
 pub struct Syncer {
-    group: Arc<Group>,
+    engine: Arc<Engine>,
     thread: JoinHandle<()>,
 }
 
 impl Syncer {
-    pub fn start(group: Arc<Group>, world: World) -> Result<Self, Problem> {
+    pub fn start(engine: &Arc<Engine>) -> Result<Self, Problem> {
         let start = || {
-            let journal = Journal::newest(&world.folder)?;
-            let shared = Arc::clone(&group);
-            thread::Builder::new().name("state-sync".to_owned()).spawn(move || run(&shared, &world, journal))
+            let journal = Journal::newest(&engine.folder)?;
+            let shared = Arc::clone(engine);
+            thread::Builder::new().name("state-sync".to_owned()).spawn(move || run(&shared, journal))
         };
         let thread = start().map_err(|error| from_io("start the thread that syncs the state", &error))?;
-        Ok(Self { group, thread })
+        Ok(Self { engine: Arc::clone(engine), thread })
+    }
+
+    /// Tells the thread that there is something to write.
+    pub fn wake(&self) {
+        self.thread.thread().unpark();
     }
 
     /// Ends the thread once all that was committed is durable.
     pub fn finish(self) {
-        self.group.closing.store(true, Ordering::Release);
-        self.thread.thread().unpark();
+        self.engine.group.closing.store(true, Ordering::Release);
+        self.wake();
         if self.thread.join().is_err() {
             tracing::error!("the thread that syncs the state panicked");
         }
     }
 }
 
-fn run(group: &Group, world: &World, mut journal: Journal) {
-    let mut durable = 0;
+fn run(engine: &Engine, mut journal: Journal) {
+    let group = &engine.group;
+    let (mut told, mut synced, mut synced_at) = (0, 0, Instant::now());
     loop {
         let closing = group.closing.load(Ordering::Acquire);
-        let written = group.written.load(Ordering::Acquire);
-        if written == durable {
-            if closing {
-                return;
-            }
-            thread::park();
+        // A write that failed has told everybody already.
+        let Ok(written) = engine.apply() else { return };
+        let relaxed = group.relaxed().filter(|_| !closing);
+        if relaxed.is_some() && told < written {
+            pace(engine);
+            told = written;
+            group.set_durable(told);
             continue;
         }
-        if let Ok(free) = world.disk.bytes_free(&world.folder) {
-            group.set_disk_full(free < world.reserve_bytes);
+        let wait = match relaxed {
+            _ if written == synced => None,
+            Some(period) => Some(period.saturating_sub(synced_at.elapsed())),
+            None => Some(Duration::ZERO),
+        };
+        match wait {
+            None if closing => return,
+            None => thread::park(),
+            Some(Duration::ZERO) => {
+                if let Err(error) = sync(engine, &mut journal) {
+                    group.fail(error);
+                    return;
+                }
+                (synced, synced_at) = (written, Instant::now());
+                if !closing {
+                    pace(engine);
+                }
+                if told < written {
+                    told = written;
+                    group.set_durable(told);
+                }
+            }
+            Some(time) => thread::park_timeout(time),
         }
-        let started = Instant::now();
-        if let Err(error) = journal.sync(&world.folder, &*world.disk) {
-            fail(group, &error);
-            return;
-        }
-        group.count_sync(started.elapsed());
-        if !closing {
-            pace(group, &world.memory);
-        }
-        durable = written;
-        group.progress.send_modify(|progress| progress.durable = durable);
     }
 }
 
-fn fail(group: &Group, error: &io::Error) {
-    let problem = from_io("make the state durable", error);
-    let code = if problem.code == Code::DiskFull { Code::DiskFull } else { Code::DiskFailed };
-    let problem = Problem::new(code, format!("{}; writes are refused until the node is started again", problem.detail));
-    group.stop(problem.clone());
-    group.progress.send_modify(|progress| progress.failure = Some(problem));
+fn sync(engine: &Engine, journal: &mut Journal) -> Result<(), Problem> {
+    if let Ok(free) = engine.disk.bytes_free(&engine.folder) {
+        engine.group.set_disk_full(free < engine.reserve_bytes);
+    }
+    let started = Instant::now();
+    journal.sync(&engine.folder, &*engine.disk).map_err(|error| {
+        let problem = from_io("make the state durable", &error);
+        let code = if problem.code == Code::DiskFull { Code::DiskFull } else { Code::DiskFailed };
+        Problem::new(code, format!("{}; writes are refused until the node is started again", problem.detail))
+    })?;
+    engine.group.count_sync(started.elapsed());
+    Ok(())
 }
 
 /// Slows writers down to what the disk takes, by letting them wait here instead of filling the memory.
-fn pace(group: &Group, memory: &Memory) {
+fn pace(engine: &Engine) {
     let mut waited = Duration::ZERO;
     loop {
-        if let Err(error) = memory.tend() {
-            return group.stop(from_database("write the state out as a table", &error));
+        if let Err(error) = engine.memory.tend() {
+            return engine.group.fail(from_database("write the state out as a table", &error));
         }
-        if waited >= PACE_MAX || !memory.is_slow() {
+        if waited >= PACE_MAX || !engine.memory.is_slow() {
             return;
         }
         thread::sleep(PACE_STEP);
         waited += PACE_STEP;
-    }
-}
-
-impl Group {
-    fn count_sync(&self, took: Duration) {
-        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-        self.sync_nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
-        self.sync_nanoseconds_last.store(nanoseconds, Ordering::Relaxed);
     }
 }
 

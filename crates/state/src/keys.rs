@@ -104,9 +104,14 @@ pub fn decode<'a>(bucket: &str, encoded: &'a [u8]) -> Option<&'a str> {
     std::str::from_utf8(encoded.get(bucket.len() + 1..)?).ok()
 }
 
-fn join(bucket: &str, key: &str) -> Result<Vec<u8>, StoreError> {
+/// Whether a bucket, a table of records or a queue may be named so.
+pub fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
-    if bucket.is_empty() || bucket.len() > BUCKET_BYTES_MAX || !bucket.bytes().all(allowed) {
+    !name.is_empty() && name.len() <= BUCKET_BYTES_MAX && name.bytes().all(allowed)
+}
+
+fn join(bucket: &str, key: &str) -> Result<Vec<u8>, StoreError> {
+    if !is_name(bucket) {
         return Err(StoreError::BucketName { name: bucket.chars().take(BUCKET_BYTES_MAX).collect() });
     }
     let mut encoded = Vec::with_capacity(bucket.len() + 1 + key.len());

@@ -34,6 +34,7 @@
 mod books;
 mod clock;
 mod disk;
+mod engine;
 mod envelope;
 mod error;
 mod group;
@@ -43,6 +44,7 @@ mod lock;
 mod memory;
 mod oracle;
 mod page;
+mod pending;
 mod queue;
 mod records;
 mod statistics;
@@ -51,36 +53,36 @@ mod transaction;
 pub use books::Swept;
 pub use clock::{Clock, RealClock};
 pub use disk::{Disk, RealDisk};
-pub use error::{CommitError, StoreError};
+pub use error::{CommitError, FullQueue, StoreError};
 pub use group::Ticket;
 pub use keys::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use ledger::{Bound, BucketConfig, BucketCounts, Full};
 pub use page::{Entry, LIMIT_MAX, PAGE_BYTES_MAX, Page};
-pub use queue::{Failed, LeaseId, Leased, Listed, Part, Push, Pushed, Queue, QueueConfig, QueueCounts};
+pub use queue::{
+    EVENT_BYTES_MAX, Failed, LeaseId, Leased, Listed, Part, Place, Push, Pushed, Queue, QueueConfig, QueueCounts,
+};
 pub use records::{Batch, Records};
 pub use statistics::Statistics;
 pub use transaction::{Transaction, WRITE_BYTES_MAX, WRITES_MAX};
 
 use books::Books;
 use clock::OwnTime;
+use engine::{Engine, Opened, Work};
 use fjall::compaction::Leveled;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use group::{Group, Syncer, World};
+use fjall::{Database, KeyspaceCreateOptions};
+use group::Syncer;
 use ledger::Ledger;
 use lock::DataLock;
 use memory::Memory;
 use oracle::Oracle;
-use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::fs::File;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use transaction::Writes;
 
-/// A commit larger than this looks at the free space itself, instead of relying on the last look.
-const LARGE_COMMIT_BYTES: u64 = 1 << 20;
 /// Open files of the database that are kept for the next read.
 const FILES_KEPT: usize = 128;
 /// Newest records of the node kept in memory.
@@ -96,6 +98,9 @@ pub struct Options {
     /// Newest writes to buckets kept in memory before they are written out as a table. With about twice as much
     /// waiting, acknowledgements wait too; some 32 MiB more, and commits are refused. Default 4 MiB.
     pub memtable_bytes: u64,
+    /// The same for queues. An event that is pushed and acked before it is written out never becomes part of a table.
+    /// Default 8 MiB.
+    pub queue_memtable_bytes: u64,
     /// Threads that write tables and merge them. Default 1: of more, one spins while another merges.
     pub worker_threads: usize,
     /// Free disk space below which writes are refused; tables are written and merged within it. Default 64 MiB.
@@ -110,6 +115,7 @@ impl Default for Options {
         Self {
             cache_bytes: 4 << 20,
             memtable_bytes: 4 << 20,
+            queue_memtable_bytes: 8 << 20,
             worker_threads: 1,
             reserve_bytes: 64 << 20,
             disk: Arc::new(RealDisk),
@@ -138,44 +144,28 @@ impl State {
         let what = format!("open the state in {}", folder.display());
         // The database asserts what damaged files can break; damage is an error, not a reason to fall over.
         let opened = std::panic::catch_unwind(AssertUnwindSafe(|| open_database(&folder, &options)));
-        let (database, buckets, node) = opened
+        let opened = opened
             .map_err(|_| Problem::new(Code::StateCorrupt, format!("cannot {what}: the database gave up on its files")))?
             .map_err(|error| error::from_database(&what, &error))?;
-        let (ledger, time) = books::open(&database, &buckets, Arc::clone(&options.clock), &folder)?;
+        let (ledger, time) = books::open(&opened.database, &opened.buckets, Arc::clone(&options.clock), &folder)?;
         sync_folders(path, &changed).map_err(|error| error::from_io(&what, &error))?;
 
-        let group = Arc::new(Group::new());
-        let limited = vec![(buckets.clone(), options.memtable_bytes), (node.clone(), NODE_MEMTABLE_BYTES)];
-        let memory = Arc::new(Memory::new(database.clone(), limited));
-        let world = World {
-            folder: folder.clone(),
-            disk: Arc::clone(&options.disk),
-            reserve_bytes: options.reserve_bytes,
-            memory: Arc::clone(&memory),
-        };
-        let syncer = Syncer::start(Arc::clone(&group), world)?;
-        let inner = Inner {
-            group,
-            syncer: Some(syncer),
-            oracle: Mutex::new(Oracle::default()),
-            commits: AtomicU64::new(0),
-            conflicts: AtomicU64::new(0),
-            ledger,
-            time,
-            sweep_from: AtomicU64::new(0),
-            memory,
-            buckets,
-            node,
-            database,
-            folder,
-            options,
-            _lock: lock,
-        };
-        inner.look_at_space(0).ok();
+        let limited = vec![
+            (opened.buckets.clone(), options.memtable_bytes),
+            (opened.queues.clone(), options.queue_memtable_bytes),
+            (opened.node.clone(), NODE_MEMTABLE_BYTES),
+        ];
+        let memory = Memory::new(opened.database.clone(), limited);
+        let engine = Arc::new(Engine::new(opened, memory, folder, options.disk, options.reserve_bytes));
+        let queues = queue::Registry::read(&engine)?;
+        let syncer = Syncer::start(&engine)?;
+        engine.look_at_space(0).ok();
+        let sweep_from = AtomicU64::new(0);
+        let inner = Inner { syncer: Some(syncer), queues, ledger, time, sweep_from, engine, _lock: lock };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Begins a transaction. Costs about a microsecond and no disk.
+    /// Begins a transaction. Costs nothing until it reads: what it reads is the state of the moment it first did.
     pub fn begin(&self) -> Transaction {
         Transaction::new(Arc::clone(&self.inner))
     }
@@ -185,7 +175,7 @@ impl State {
     /// # Errors
     /// `DiskFailed` or `DiskFull`: the disk did not confirm; whether the commit survives is not known.
     pub async fn durable(&self, ticket: Ticket) -> Result<(), Problem> {
-        self.inner.group.durable(ticket).await
+        self.inner.engine.group.durable(ticket).await
     }
 
     /// The node's records in `table`, which is named as a bucket is.
@@ -201,116 +191,38 @@ impl State {
 
     /// Why writes are refused until the node is started again, if they are.
     pub fn stopped(&self) -> Option<Problem> {
-        self.inner.group.stopped().cloned()
+        self.inner.engine.group.stopped().cloned()
     }
 
     /// Numbers for the metrics. Looks through the folder for the bytes on disk.
     pub fn statistics(&self) -> Statistics {
-        statistics::of(&self.inner)
+        statistics::of(&self.inner.engine)
     }
 }
 
 /// What all clones share. Fields are dropped in this order: the database closes before the folder is unlocked.
 pub(crate) struct Inner {
-    group: Arc<Group>,
     syncer: Option<Syncer>,
-    /// Held while a commit is judged and applied, and while a snapshot is taken.
-    oracle: Mutex<Oracle>,
-    commits: AtomicU64,
-    conflicts: AtomicU64,
+    queues: queue::Registry,
     ledger: Ledger,
     time: OwnTime,
     /// No key expires earlier than this, in the state's own time, except what the sweep is removing.
     sweep_from: AtomicU64,
-    memory: Arc<Memory>,
-    buckets: Keyspace,
-    node: Keyspace,
-    database: Database,
-    folder: PathBuf,
-    options: Options,
+    engine: Arc<Engine>,
     _lock: DataLock,
 }
 
 impl Inner {
-    /// Applies `writes` to `keyspace` if `judge` agrees. It says what to note in the same batch.
-    fn write(
+    /// Decides about a commit with the help of `judge`, which is asked under the lock of the oracle and says what is to be
+    /// noted about it. Says also which queues have more dead letters than they may.
+    pub(crate) fn commit(
         &self,
-        keyspace: &Keyspace,
-        writes: &Writes,
-        bytes: usize,
-        judge: impl FnOnce(&Oracle) -> Result<Books, CommitError>,
-    ) -> Result<Ticket, CommitError> {
-        self.admit(bytes as u64).map_err(CommitError::Unavailable)?;
-        let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
-        for (key, write) in writes {
-            match &write.value {
-                Some(value) => batch.insert(keyspace, key.as_slice(), value.as_slice()),
-                None => batch.remove(keyspace, key.as_slice()),
-            }
-        }
-        {
-            let mut oracle = self.oracle.lock();
-            // Looked at once more: many may have been admitted at the same moment.
-            self.memory.check_room().map_err(CommitError::Unavailable)?;
-            let books = judge(&oracle).inspect_err(|error| {
-                if matches!(error, CommitError::Conflict) {
-                    self.conflicts.fetch_add(1, Ordering::Relaxed);
-                }
-            })?;
-            for (key, value) in books.notes {
-                match value {
-                    Some(value) => batch.insert(&self.buckets, key, value),
-                    None => batch.remove(&self.buckets, key),
-                }
-            }
-            batch.commit().map_err(|error| CommitError::Unavailable(self.write_failed(&error)))?;
-            oracle.record(writes.iter().map(|(key, write)| (key.as_slice(), write.after)));
-            for (bucket, counts) in books.counts {
-                self.ledger.set(&bucket, counts);
-            }
-        }
-        self.commits.fetch_add(1, Ordering::Relaxed);
-        Ok(self.group.issue(self.syncer.as_ref().expect("it runs until the last clone is dropped")))
-    }
-
-    /// Refuses what could not be written well while nothing has happened yet: after a write that failed the database
-    /// takes no other until it is opened again.
-    fn admit(&self, bytes: u64) -> Result<(), Problem> {
-        if let Some(problem) = self.group.stopped() {
-            return Err(problem.clone());
-        }
-        if self.group.disk_full() || bytes > LARGE_COMMIT_BYTES {
-            self.look_at_space(bytes)?;
-        }
-        let Err(busy) = self.memory.check_room() else {
-            return Ok(());
-        };
-        // Only behind, or has the thread that writes tables given up? It is asked again, for no commit may follow.
-        let asked = self.memory.tend().and_then(|()| self.database.persist(PersistMode::Buffer));
-        asked.map_err(|error| self.write_failed(&error))?;
-        Err(busy)
-    }
-
-    fn look_at_space(&self, bytes: u64) -> Result<(), Problem> {
-        let Ok(free) = self.options.disk.bytes_free(&self.folder) else {
-            return Ok(());
-        };
-        let needed = self.options.reserve_bytes.saturating_add(bytes);
-        self.group.set_disk_full(free < self.options.reserve_bytes);
-        if free >= needed {
-            return Ok(());
-        }
-        let detail = format!("{free} bytes are free below {}, a write needs {needed}", self.folder.display());
-        Err(Problem::new(Code::DiskFull, detail))
-    }
-
-    fn write_failed(&self, error: &fjall::Error) -> Problem {
-        let problem = error::from_database("write the state", error);
-        let code = if problem.code == Code::DiskFull { Code::DiskFull } else { Code::DiskFailed };
-        let problem =
-            Problem::new(code, format!("{}; writes are refused until the node is started again", problem.detail));
-        self.group.stop(problem.clone());
-        problem
+        work: Work,
+        judge: impl FnOnce(&Oracle, &Writes) -> Result<Books, CommitError>,
+    ) -> Result<(Ticket, Vec<Arc<queue::Shared>>), CommitError> {
+        let (batch, over) = self.engine.commit(work, judge, |bucket, counts| self.ledger.set(bucket, counts))?;
+        self.syncer.as_ref().expect("it runs until the last clone is dropped").wake();
+        Ok((Ticket(batch), over))
     }
 }
 
@@ -322,7 +234,7 @@ impl Drop for Inner {
     }
 }
 
-fn open_database(folder: &Path, options: &Options) -> fjall::Result<(Database, Keyspace, Keyspace)> {
+fn open_database(folder: &Path, options: &Options) -> fjall::Result<Opened> {
     let database = Database::builder(folder)
         .cache_size(options.cache_bytes)
         .max_cached_files(Some(FILES_KEPT))
@@ -337,7 +249,8 @@ fn open_database(folder: &Path, options: &Options) -> fjall::Result<(Database, K
     };
     let buckets = database.keyspace("buckets", settings)?;
     let node = database.keyspace("node", settings)?;
-    Ok((database, buckets, node))
+    let queues = database.keyspace("queues", settings)?;
+    Ok(Opened { database, buckets, node, queues })
 }
 
 /// Makes the folder and whatever above it is missing. Says whose list of names has changed.

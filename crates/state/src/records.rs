@@ -4,9 +4,11 @@
 //! whoever reads a record to write it back keeps others from doing the same meanwhile.
 
 use crate::books::Books;
+use crate::engine::Work;
 use crate::error::StoreError;
 use crate::keys::{self, VALUE_BYTES_MAX};
 use crate::page::{self, Page};
+use crate::pending::Space;
 use crate::transaction::{WRITE_BYTES_MAX, WRITES_MAX, Write, Writes};
 use crate::{Inner, State};
 use fjall::Readable;
@@ -27,8 +29,8 @@ impl Records {
 
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Problem> {
         let encoded = keys::encode(&self.table, key)?;
-        let inner = &self.state.inner;
-        let stored = inner.node.get(encoded).map_err(|error| page::read_failed(&error))?;
+        let engine = &self.state.inner.engine;
+        let stored = engine.snapshot().get(&engine.node, encoded).map_err(|error| page::read_failed(&error))?;
         Ok(stored.map(|value| value.to_vec()))
     }
 
@@ -39,13 +41,10 @@ impl Records {
         let Some((start, end)) = keys::listing(&self.table, prefix, after)? else {
             return Ok(Page::default());
         };
-        let inner = &self.state.inner;
-        let snapshot = {
-            let _no_commit_is_half_applied = inner.oracle.lock();
-            inner.database.snapshot()
-        };
+        let engine = &self.state.inner.engine;
+        let snapshot = engine.snapshot();
         let (page, _) =
-            page::fill(&self.table, limit, page::stored(snapshot.range(&inner.node, start..end)), |value| {
+            page::fill(&self.table, limit, page::stored(snapshot.range(&engine.node, start..end)), |value| {
                 Ok(Some(value))
             })?;
         Ok(page)
@@ -105,7 +104,9 @@ impl Batch {
         if self.writes.is_empty() {
             return Ok(());
         }
-        let ticket = inner.write(&inner.node, &self.writes, self.bytes, |_| Ok(Books::default()))?;
-        inner.group.durable(ticket).await
+        let Self { writes, bytes } = self;
+        let work = Work { space: Space::Node, writes, bytes, ops: Vec::new() };
+        let (ticket, _) = inner.commit(work, |_, _| Ok(Books::default()))?;
+        inner.engine.group.durable(ticket).await
     }
 }

@@ -1,6 +1,6 @@
 //! Numbers about the state, for the metrics.
 
-use crate::Inner;
+use crate::engine::Engine;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -29,18 +29,18 @@ pub struct Statistics {
     pub stopped: bool,
 }
 
-pub fn of(inner: &Inner) -> Statistics {
-    let (syncs, sync_time, sync_time_last) = inner.group.sync_times();
+pub fn of(engine: &Engine) -> Statistics {
+    let (syncs, sync_time, sync_time_last) = engine.group.sync_times();
     Statistics {
-        commits: inner.commits.load(Ordering::Relaxed),
-        conflicts: inner.conflicts.load(Ordering::Relaxed),
+        commits: engine.commits.load(Ordering::Relaxed),
+        conflicts: engine.conflicts.load(Ordering::Relaxed),
         syncs,
         sync_time,
         sync_time_last,
-        disk_bytes: bytes_below(&inner.folder, DEPTH_MAX),
-        transactions_open: inner.oracle.lock().open_count() as u64,
-        disk_full: inner.group.disk_full(),
-        stopped: inner.group.stopped().is_some(),
+        disk_bytes: bytes_below(&engine.folder, DEPTH_MAX),
+        transactions_open: engine.head.lock().oracle.open_count() as u64,
+        disk_full: engine.group.disk_full(),
+        stopped: engine.group.stopped().is_some(),
     }
 }
 

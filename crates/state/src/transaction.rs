@@ -4,6 +4,8 @@
 //! and the commit is refused if another transaction wrote any of it meanwhile.
 
 use crate::Inner;
+use crate::books::Books;
+use crate::engine::Work;
 use crate::envelope::{self, Header};
 use crate::error::{CommitError, StoreError};
 use crate::group::Ticket;
@@ -11,6 +13,8 @@ use crate::keys::{self, VALUE_BYTES_MAX};
 use crate::ledger::Growth;
 use crate::oracle::{CommitNumber, ReadSet};
 use crate::page::{self, Overlay, Page};
+use crate::pending::Space;
+use crate::queue::{self, LeaseId, OwnOps, Shared};
 use fjall::{Readable, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,13 +39,13 @@ pub struct Write {
     pub after: Option<Header>,
 }
 
-/// A transaction on the buckets. Made by [`State::begin`](crate::State::begin); dropping it undoes it.
+/// A transaction on buckets and queues. Made by [`State::begin`](crate::State::begin); dropping it undoes it.
 ///
-/// It keeps the state of the moment it began alive: keep it short.
+/// Once it has read it keeps the state of that moment alive: keep it short.
 #[must_use = "dropping a transaction undoes it"]
 pub struct Transaction {
-    snapshot: Snapshot,
-    reads: ReadSet,
+    snapshot: Option<Snapshot>,
+    pub(crate) reads: ReadSet,
     writes: Writes,
     write_bytes: usize,
     /// What the writes so far add to each bucket.
@@ -50,27 +54,50 @@ pub struct Transaction {
     now_ms: Option<u64>,
     /// Whether anything it did depends on a key having expired.
     saw_expired: bool,
-    began: Began,
+    /// What it does with queues.
+    pub(crate) ops: OwnOps,
+    /// Given back when it is dropped.
+    pub(crate) popped: Vec<(Arc<Shared>, LeaseId)>,
+    began: Option<Began>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 impl Transaction {
     pub(crate) fn new(inner: Arc<Inner>) -> Self {
-        let (snapshot, number) = {
-            // No commit is half applied while the oracle is locked, so the snapshot holds whole transactions.
-            let mut oracle = inner.oracle.lock();
-            (inner.database.snapshot(), oracle.begin())
-        };
-        let began = Began { inner, number };
         Self {
-            snapshot,
+            snapshot: None,
             reads: ReadSet::default(),
             writes: Writes::new(),
             write_bytes: 0,
             growth: BTreeMap::new(),
             now_ms: None,
             saw_expired: false,
-            began,
+            ops: OwnOps::default(),
+            popped: Vec::new(),
+            began: None,
+            inner,
         }
+    }
+
+    /// The state of the moment of the first read.
+    pub(crate) fn snapshot(&mut self) -> &Snapshot {
+        let Self { inner, snapshot, began, .. } = self;
+        snapshot.get_or_insert_with(|| {
+            let (snapshot, number) = inner.engine.begin();
+            let new = Began { inner: Arc::clone(inner), number };
+            // An earlier one stays: judged by that, no conflict is missed.
+            began.get_or_insert(new);
+            snapshot
+        })
+    }
+
+    /// From here on, writes of others to what this one reads are conflicts.
+    pub(crate) fn watch_reads(&mut self) {
+        let inner = &self.inner;
+        self.began.get_or_insert_with(|| {
+            let number = inner.engine.head.lock().oracle.begin();
+            Began { inner: Arc::clone(inner), number }
+        });
     }
 
     pub fn get(&mut self, bucket: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -150,9 +177,10 @@ impl Transaction {
         let Some((start, end)) = keys::listing(bucket, prefix, after)? else {
             return Ok(Page::default());
         };
-        let below = page::stored(self.snapshot.range(&self.began.inner.buckets, start.clone()..end.clone()));
+        let buckets = self.inner.engine.buckets.clone();
+        let below = page::stored(self.snapshot().range(&buckets, start.clone()..end.clone()));
         let above = self.writes.range(start.clone()..end.clone());
-        let (time, mut now_ms, mut saw_expired) = (&self.began.inner.time, self.now_ms, false);
+        let (time, mut now_ms, mut saw_expired) = (&self.inner.time, self.now_ms, false);
         let (page, seen) = page::fill(bucket, limit, Overlay::new(below, above), |sealed| {
             let (header, value) = envelope::open(&sealed)?;
             let expired = header.expires_ms.is_some_and(|at| at <= *now_ms.get_or_insert_with(|| time.now_ms()));
@@ -166,9 +194,21 @@ impl Transaction {
         Ok(page)
     }
 
-    /// How many keys the transaction writes so far.
+    /// How many keys and events the transaction changes so far.
     pub fn write_count(&self) -> usize {
-        self.writes.len()
+        self.writes.len() + self.ops.count()
+    }
+
+    /// Counts a change of a queue, of so many bytes.
+    pub(crate) fn count_op(&mut self, bytes: usize) -> Result<(), StoreError> {
+        if self.write_count() == WRITES_MAX {
+            return Err(StoreError::WriteCount);
+        }
+        if self.write_bytes + bytes > WRITE_BYTES_MAX {
+            return Err(StoreError::WriteBytes);
+        }
+        self.write_bytes += bytes;
+        Ok(())
     }
 
     /// Applies all writes at once; others see them from now on. They are durable once
@@ -177,23 +217,26 @@ impl Transaction {
     ///
     /// # Errors
     /// - [`CommitError::Conflict`]: nothing was written; run the whole transaction again.
-    /// - [`CommitError::BucketFull`]: nothing was written.
+    /// - [`CommitError::BucketFull`], [`CommitError::QueueFull`]: nothing was written.
+    /// - [`CommitError::LeaseLost`]: nothing was written; the event is ready again, or in other hands.
     /// - [`CommitError::Unavailable`]: nothing was written, unless its code is `DiskFailed`.
-    pub fn commit(self) -> Result<Ticket, CommitError> {
-        if self.writes.is_empty() {
+    pub fn commit(mut self) -> Result<Ticket, CommitError> {
+        if self.write_count() == 0 {
             return Ok(Ticket::NOTHING_WRITTEN);
         }
-        let inner = &self.began.inner;
-        inner.write(&inner.buckets, &self.writes, self.write_bytes, |oracle| {
-            if oracle.has_conflict(self.began.number, &self.reads) {
+        let (writes, ops) = (std::mem::take(&mut self.writes), std::mem::take(&mut self.ops).into_list());
+        let began = self.began.as_ref().map(|began| began.number);
+        let work = Work { space: Space::Buckets, writes, bytes: self.write_bytes, ops };
+        let (ticket, over) = self.inner.commit(work, |oracle, writes| {
+            let Some(began) = began else { return Ok(Books::default()) };
+            if oracle.has_conflict(began, &self.reads) {
                 return Err(CommitError::Conflict);
             }
-            inner.keep_books(oracle, self.began.number, &self.writes, &self.growth, self.saw_expired)
-        })
-    }
-
-    pub(crate) fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+            self.inner.keep_books(oracle, began, writes, &self.growth, self.saw_expired)
+        })?;
+        self.popped.clear();
+        queue::trim(&self.inner, over);
+        Ok(ticket)
     }
 
     /// Deletes a key that expires at `at_ms`, if it still does. For the sweep.
@@ -214,8 +257,8 @@ impl Transaction {
             return own.value.as_deref().map_or(Ok((None, None)), opened);
         }
         self.reads.add_key(encoded);
-        let stored =
-            self.snapshot.get(&self.began.inner.buckets, encoded).map_err(|error| page::read_failed(&error))?;
+        let buckets = self.inner.engine.buckets.clone();
+        let stored = self.snapshot().get(&buckets, encoded).map_err(|error| page::read_failed(&error))?;
         stored.as_deref().map_or(Ok((None, None)), opened)
     }
 
@@ -227,7 +270,7 @@ impl Transaction {
     }
 
     fn now_ms(&mut self) -> u64 {
-        *self.now_ms.get_or_insert_with(|| self.began.inner.time.now_ms())
+        *self.now_ms.get_or_insert_with(|| self.inner.time.now_ms())
     }
 
     fn in_future(&mut self, ttl: Duration) -> u64 {
@@ -235,7 +278,7 @@ impl Transaction {
     }
 
     fn default_expiry(&mut self, bucket: &str) -> Option<u64> {
-        let ttl = self.began.inner.ledger.ttl(bucket)?;
+        let ttl = self.inner.ledger.ttl(bucket)?;
         Some(self.in_future(ttl))
     }
 
@@ -266,8 +309,11 @@ impl Transaction {
             Some(sealed) => Some(envelope::open(sealed)?.0),
             None => None,
         };
+        if !self.writes.contains_key(&encoded) {
+            self.snapshot();
+        }
         let own = self.writes.get(&encoded);
-        if own.is_none() && self.writes.len() == WRITES_MAX {
+        if own.is_none() && self.write_count() == WRITES_MAX {
             return Err(StoreError::WriteCount);
         }
         let (before, held) = match own {
@@ -275,7 +321,7 @@ impl Transaction {
             None => {
                 let before = match known {
                     Some(known) => known,
-                    None => self.began.inner.header(&self.snapshot, &encoded)?,
+                    None => self.inner.header(self.snapshot.as_ref().expect("taken above"), &encoded)?,
                 };
                 (before, before)
             }
@@ -299,7 +345,7 @@ impl Transaction {
         let mut growth = self.growth.get(bucket).copied().unwrap_or_default();
         growth.add(change);
         if change.keys > 0 || change.bytes > 0 {
-            self.began.inner.ledger.admit(bucket, growth).map_err(StoreError::BucketFull)?;
+            self.inner.ledger.admit(bucket, growth).map_err(StoreError::BucketFull)?;
         }
         match self.growth.get_mut(bucket) {
             Some(held) => *held = growth,
@@ -317,6 +363,14 @@ struct Began {
 
 impl Drop for Began {
     fn drop(&mut self) {
-        self.inner.oracle.lock().end(self.number);
+        self.inner.engine.head.lock().oracle.end(self.number);
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        for (queue, lease) in self.popped.drain(..) {
+            queue.release(lease);
+        }
     }
 }

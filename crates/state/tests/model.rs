@@ -114,7 +114,9 @@ fn increment(model: &mut Model, place: (String, String), delta: i64) -> Result<i
 fn list(model: &Model, bucket: &str, prefix: &str, after: Option<&str>, limit: u32) -> Page {
     let mut entries: Vec<Entry> = model
         .iter()
-        .filter(|((held, key), _)| held == bucket && key.starts_with(prefix) && after.is_none_or(|after| &**key > after))
+        .filter(|((held, key), _)| {
+            held == bucket && key.starts_with(prefix) && after.is_none_or(|after| &**key > after)
+        })
         .map(|((_, key), value)| Entry { key: key.clone(), value: value.clone() })
         .collect();
     let more = entries.len() > limit as usize;

@@ -15,6 +15,7 @@ fn a_transaction_sees_one_moment_and_its_own_writes() {
     with_state(|state| {
         set(state, "x", "old");
         let mut reader = state.begin();
+        assert_eq!(reader.get("b", "y").unwrap(), None);
         set(state, "x", "new");
         assert_eq!(reader.get("b", "x").unwrap().unwrap(), b"old");
         reader.set("b", "x", b"own".to_vec()).unwrap();

@@ -1,0 +1,242 @@
+//! How commits reach the database: decided one after the other, written many at once.
+//!
+//! ```text
+//! commit ─▶ [ head ] decide: conflict? lease lost? full? ─▶ pending ─┐ commits go on meanwhile
+//!                                                                    ▼
+//!                   snapshot or sync ─▶ [ applying ] pending ─▶ one batch ─▶ journal + memory
+//! ```
+//! Locks are taken in this order: a queue's `disk`, `applying`, `head`, a queue's `core`. `head` and `core` are held
+//! for microseconds and never while the disk is touched.
+
+use crate::books::Books;
+use crate::disk::Disk;
+use crate::error::{self, CommitError};
+use crate::group::Group;
+use crate::ledger::BucketCounts;
+use crate::memory::Memory;
+use crate::oracle::{CommitNumber, Oracle};
+use crate::pending::{Pending, Space};
+use crate::queue::{self, Op, Shared};
+use crate::transaction::Writes;
+use fjall::{Database, Keyspace, PersistMode, Slice, Snapshot};
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A commit larger than this looks at the free space itself, instead of relying on the last look.
+const LARGE_COMMIT_BYTES: u64 = 1 << 20;
+/// Bytes that may be pending; whoever commits more writes them himself.
+const PENDING_BYTES_MAX: usize = 1 << 20;
+
+/// What one commit does.
+pub struct Work {
+    pub space: Space,
+    pub writes: Writes,
+    pub bytes: usize,
+    pub ops: Vec<(Arc<Shared>, Op)>,
+}
+
+/// Decided under one lock: commits have one order, and it is the order of the queues.
+#[derive(Default)]
+pub struct Head {
+    pub oracle: Oracle,
+    pending: Pending,
+}
+
+/// Shared by all who commit and the thread that syncs.
+pub struct Engine {
+    pub head: Mutex<Head>,
+    /// Held while a batch is written. Number of the last one, and the buffer of the next.
+    applying: Mutex<(u64, Pending)>,
+    /// Number of the batch that commits go into now.
+    collecting: AtomicU64,
+    pub commits: AtomicU64,
+    pub conflicts: AtomicU64,
+    pub group: Group,
+    pub memory: Memory,
+    pub database: Database,
+    pub buckets: Keyspace,
+    pub node: Keyspace,
+    pub queues: Keyspace,
+    pub folder: PathBuf,
+    pub disk: Arc<dyn Disk>,
+    /// Free bytes below which the disk counts as full.
+    pub reserve_bytes: u64,
+}
+
+/// The parts of the database.
+pub struct Opened {
+    pub database: Database,
+    pub buckets: Keyspace,
+    pub node: Keyspace,
+    pub queues: Keyspace,
+}
+
+impl Engine {
+    pub fn new(opened: Opened, memory: Memory, folder: PathBuf, disk: Arc<dyn Disk>, reserve_bytes: u64) -> Self {
+        let Opened { database, buckets, node, queues } = opened;
+        Self {
+            head: Mutex::default(),
+            applying: Mutex::default(),
+            collecting: AtomicU64::new(1),
+            commits: AtomicU64::new(0),
+            conflicts: AtomicU64::new(0),
+            group: Group::new(),
+            memory,
+            database,
+            buckets,
+            node,
+            queues,
+            folder,
+            disk,
+            reserve_bytes,
+        }
+    }
+
+    /// Decides about a commit; others see it from now on. Says the number of its batch, and which queues have more dead
+    /// letters than they may. `count` is told what buckets hold then.
+    pub fn commit(
+        &self,
+        work: Work,
+        judge: impl FnOnce(&Oracle, &Writes) -> Result<Books, CommitError>,
+        count: impl Fn(&str, BucketCounts),
+    ) -> Result<(u64, Vec<Arc<Shared>>), CommitError> {
+        self.admit(work.bytes as u64).map_err(CommitError::Unavailable)?;
+        let mut head = self.head.lock();
+        // Looked at once more: many may have been admitted at the same moment.
+        self.memory.check_room().map_err(CommitError::Unavailable)?;
+        let Head { oracle, pending } = &mut *head;
+        let Work { space, writes, ops, .. } = work;
+        let books = judge(oracle, &writes).inspect_err(|error| {
+            if matches!(error, CommitError::Conflict) {
+                self.conflicts.fetch_add(1, Ordering::Relaxed);
+            }
+        })?;
+        let applied = queue::apply(&ops, pending)?;
+        if space == Space::Buckets {
+            let written = writes.iter().map(|(key, write)| (key.as_slice(), write.after));
+            oracle.record(written.chain(applied.noted.iter().map(|name| (name.as_slice(), None))));
+        }
+        for (bucket, counts) in &books.counts {
+            count(bucket, *counts);
+        }
+        let writes = writes.into_iter().map(|(key, write)| (key, write.value));
+        for (key, value) in writes.chain(books.notes) {
+            match value {
+                Some(value) => pending.put(space, key.into(), value.into()),
+                None => pending.delete(space, key.into()),
+            }
+        }
+        let (batch, is_much) = (self.collecting.load(Ordering::Relaxed), pending.bytes() > PENDING_BYTES_MAX);
+        drop(head);
+        applied.news.iter().for_each(|queue| queue.tell());
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        if is_much {
+            self.apply().map_err(CommitError::Unavailable)?;
+        }
+        Ok((batch, applied.over))
+    }
+
+    /// Writes what is pending into the database. Says the number of the last batch written.
+    pub fn apply(&self) -> Result<u64, Problem> {
+        let mut applying = self.applying.lock();
+        self.take(&mut applying, false);
+        self.write(&mut applying)
+    }
+
+    /// A view of all commits until now, and the number of the last of them, noted as open in the oracle.
+    pub fn begin(&self) -> (Snapshot, CommitNumber) {
+        let mut applying = self.applying.lock();
+        let number = self.take(&mut applying, true);
+        // What cannot be written has stopped all writing; reading goes on with what is there.
+        self.write(&mut applying).ok();
+        (self.database.snapshot(), number)
+    }
+
+    /// A view of all commits until now.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut applying = self.applying.lock();
+        self.take(&mut applying, false);
+        self.write(&mut applying).ok();
+        self.database.snapshot()
+    }
+
+    fn take(&self, locked: &mut (u64, Pending), begin: bool) -> CommitNumber {
+        let mut head = self.head.lock();
+        let number = if begin { head.oracle.begin() } else { 0 };
+        self.swap(&mut head, locked);
+        number
+    }
+
+    fn swap(&self, head: &mut Head, (_, buffer): &mut (u64, Pending)) {
+        if !head.pending.is_empty() {
+            queue::write_numbers(&mut head.pending);
+            std::mem::swap(&mut head.pending, buffer);
+            self.collecting.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn write(&self, (written, buffer): &mut (u64, Pending)) -> Result<u64, Problem> {
+        if let Some(problem) = self.group.stopped() {
+            return Err(problem.clone());
+        }
+        if !buffer.is_empty() {
+            let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
+            buffer.drain_into(&mut batch, |space| match space {
+                Space::Buckets => self.buckets.clone(),
+                Space::Node => self.node.clone(),
+                Space::Queues => self.queues.clone(),
+            });
+            batch.commit().map_err(|error| self.write_failed(&error))?;
+            *written += 1;
+        }
+        Ok(*written)
+    }
+
+    /// The value of a key in the queues' part, as of the last batch.
+    pub fn queue_value(&self, key: &[u8]) -> Result<Option<Slice>, Problem> {
+        self.queues.get(key).map_err(|error| error::from_database("read a queue", &error))
+    }
+
+    /// Refuses what could not be written well while nothing has happened yet: after a write that failed the database
+    /// takes no other until it is opened again.
+    fn admit(&self, bytes: u64) -> Result<(), Problem> {
+        if let Some(problem) = self.group.stopped() {
+            return Err(problem.clone());
+        }
+        if self.group.disk_full() || bytes > LARGE_COMMIT_BYTES {
+            self.look_at_space(bytes)?;
+        }
+        let Err(busy) = self.memory.check_room() else {
+            return Ok(());
+        };
+        // Only behind, or has the thread that writes tables given up? It is asked again, for no commit may follow.
+        let asked = self.memory.tend().and_then(|()| self.database.persist(PersistMode::Buffer));
+        asked.map_err(|error| self.write_failed(&error))?;
+        Err(busy)
+    }
+
+    pub fn look_at_space(&self, bytes: u64) -> Result<(), Problem> {
+        let Ok(free) = self.disk.bytes_free(&self.folder) else {
+            return Ok(());
+        };
+        let needed = self.reserve_bytes.saturating_add(bytes);
+        self.group.set_disk_full(free < self.reserve_bytes);
+        if free >= needed {
+            return Ok(());
+        }
+        let detail = format!("{free} bytes are free below {}, a write needs {needed}", self.folder.display());
+        Err(Problem::new(Code::DiskFull, detail))
+    }
+
+    fn write_failed(&self, error: &fjall::Error) -> Problem {
+        let problem = error::from_database("write the state", error);
+        let code = if problem.code == Code::DiskFull { Code::DiskFull } else { Code::DiskFailed };
+        let problem =
+            Problem::new(code, format!("{}; writes are refused until the node is started again", problem.detail));
+        self.group.fail(problem.clone());
+        problem
+    }
+}

@@ -1,0 +1,443 @@
+//! What a queue has in memory: a window of its oldest events, who has leased which, and its numbers.
+//!
+//! ```text
+//!      head                        cursor                       tail
+//!  gone  │ leased  ready  waiting …  │  on disk only …            │
+//!        └──────── slots ────────────┘
+//! ```
+//! Everything below the cursor is in memory; a queue that is short is wholly so, and leasing from it reads no disk.
+//! Nothing here touches the disk or the clock.
+
+use super::clock::Clock;
+use super::keys::{IdHash, Numbers};
+use super::{LeaseId, QueueConfig};
+use fjall::Slice;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Ready events kept in memory beside the leased ones.
+pub const WINDOW_EVENTS: usize = 512;
+/// And their bytes. One event is kept even if it alone has more.
+pub const WINDOW_BYTES: usize = 1 << 20;
+
+/// How often the event ids are looked through for those whose time is over.
+pub const SWEEP_PERIOD_MS: u64 = 1_000;
+
+static LEASES: AtomicU64 = AtomicU64::new(1);
+
+/// One event in memory.
+#[derive(Debug)]
+pub struct Slot {
+    pub value: Slice,
+    /// Since when it is ready, by the node's clock.
+    pub since_ms: u64,
+    pub expires: u64,
+    /// Of order by key; 0 is none.
+    pub key: u64,
+    /// Leases that ended without a word.
+    pub lease_ends: u32,
+    /// Stored more than once under its key on disk.
+    pub rewritten: bool,
+    pub state: SlotState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotState {
+    Ready,
+    /// Another event of its key comes first.
+    Waiting,
+    /// Failed, and keeps its place until then.
+    Held {
+        until: u64,
+    },
+    Leased {
+        lease: u64,
+        until: u64,
+    },
+    /// Its bytes cannot be read.
+    Damaged,
+}
+
+/// Events of one key.
+#[derive(Debug, Default)]
+struct Key {
+    /// Leased or held: the others wait.
+    busy: Option<u64>,
+    waiting: BTreeSet<u64>,
+}
+
+/// Counted since the node started.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Totals {
+    pub pushed: u64,
+    pub acked: u64,
+    pub retried: u64,
+    pub died: u64,
+    pub expired: u64,
+    pub duplicates: u64,
+    pub refused: u64,
+    /// Dead letters that went because of the bound.
+    pub dropped: u64,
+    pub leases_ended: u64,
+    pub purged: u64,
+}
+
+/// An event that has just been leased, its bytes not yet read.
+pub struct Taken {
+    pub lease: u64,
+    pub sequence: u64,
+    pub value: Slice,
+    pub lease_ends: u32,
+}
+
+/// What [`Core::take`] found beside what it leased.
+#[derive(Default)]
+pub struct Found {
+    /// Leased too, but only to be moved to the dead letters.
+    pub expired: Vec<Taken>,
+    /// Nothing more in memory, and there is more on disk.
+    pub is_short: bool,
+}
+
+pub struct Core {
+    pub config: QueueConfig,
+    pub clock: Clock,
+    pub numbers: Numbers,
+    /// Whether the numbers are to be written with the next batch.
+    pub is_changed: bool,
+    /// Takes no more pushes: it is about to go.
+    pub is_closed: bool,
+    pub is_removed: bool,
+    pub totals: Totals,
+    /// Something became ready since it was last looked at.
+    pub has_news: bool,
+    /// Ready events from here on are on disk only.
+    cursor: u64,
+    slots: BTreeMap<u64, Slot>,
+    bytes: usize,
+    ready: BTreeSet<u64>,
+    leases: HashMap<u64, u64>,
+    ends: BTreeSet<(u64, u64)>,
+    held: BTreeSet<(u64, u64)>,
+    keys: HashMap<u64, Key>,
+    /// Ids of commits that are not in the database yet.
+    pub ids: HashMap<IdHash, u64>,
+    pub ids_applying: HashMap<IdHash, u64>,
+    /// The oldest dead letters and their bytes, to be dropped without reading.
+    pub oldest_dead: VecDeque<(u64, u64)>,
+    /// Where the next look for event ids whose time is over begins, and when the last one was.
+    pub swept: IdHash,
+    pub swept_at: u64,
+    /// The earliest time of delayed pushes since this was last reset.
+    pub due_new: u64,
+}
+
+impl Core {
+    pub fn new(config: QueueConfig, numbers: Numbers) -> Self {
+        Self {
+            config,
+            clock: Clock::at(numbers.time),
+            cursor: numbers.head,
+            numbers,
+            is_changed: false,
+            is_closed: false,
+            is_removed: false,
+            totals: Totals::default(),
+            has_news: false,
+            slots: BTreeMap::new(),
+            bytes: 0,
+            ready: BTreeSet::new(),
+            leases: HashMap::new(),
+            ends: BTreeSet::new(),
+            held: BTreeSet::new(),
+            keys: HashMap::new(),
+            ids: HashMap::new(),
+            ids_applying: HashMap::new(),
+            oldest_dead: VecDeque::new(),
+            swept: [0; 16],
+            swept_at: 0,
+            due_new: u64::MAX,
+        }
+    }
+
+    pub fn configure(&mut self, config: QueueConfig, key_of: impl Fn(&Slice) -> u64) {
+        let order_changed = self.config.order_by_key != config.order_by_key;
+        self.config = config;
+        if !order_changed {
+            return;
+        }
+        self.keys.clear();
+        let sequences: Vec<u64> = self.slots.keys().copied().collect();
+        for sequence in sequences {
+            let slot = self.slots.get_mut(&sequence).expect("just seen");
+            slot.key = if self.config.order_by_key { key_of(&slot.value) } else { 0 };
+            match slot.state {
+                SlotState::Leased { .. } | SlotState::Held { .. } => self.occupy(sequence),
+                SlotState::Waiting => self.make_ready(sequence),
+                SlotState::Ready | SlotState::Damaged => {}
+            }
+        }
+    }
+
+    /// Ready events that are not in memory.
+    pub fn on_disk_only(&self) -> u64 {
+        self.numbers.ready.saturating_sub(self.slots.len() as u64)
+    }
+
+    pub fn has_room(&self) -> bool {
+        let window = self.slots.len() - self.leases.len();
+        window == 0 || (window < WINDOW_EVENTS && self.bytes < WINDOW_BYTES)
+    }
+
+    /// Where to read on, if that is of use.
+    pub fn refill_from(&self) -> Option<u64> {
+        (self.on_disk_only() > 0 && self.has_room()).then_some(self.cursor)
+    }
+
+    /// Everything below is in memory from now on.
+    pub fn set_cursor(&mut self, cursor: u64) {
+        self.cursor = self.cursor.max(cursor);
+        if self.on_disk_only() == 0 {
+            self.cursor = self.cursor.max(self.numbers.tail);
+        }
+    }
+
+    /// No ready event has a lower sequence.
+    pub fn head(&self) -> u64 {
+        self.slots.keys().next().copied().unwrap_or(self.cursor)
+    }
+
+    /// Takes in an event that has just been given this sequence, the highest so far, if all before it is in memory.
+    pub fn insert_new(&mut self, sequence: u64, slot: Slot) {
+        // The event itself is counted already.
+        if self.on_disk_only() == 1 {
+            self.cursor = sequence;
+        }
+        if self.cursor == sequence && self.has_room() {
+            self.cursor = sequence + 1;
+            self.insert(sequence, slot);
+        }
+        self.has_news = true;
+    }
+
+    /// Takes in an event that was read from disk.
+    pub fn insert(&mut self, sequence: u64, slot: Slot) {
+        self.bytes += slot.value.len();
+        let state = slot.state;
+        self.slots.insert(sequence, slot);
+        match state {
+            SlotState::Held { until } => {
+                self.held.insert((until, sequence));
+                self.occupy(sequence);
+            }
+            SlotState::Ready => {
+                self.ready.insert(sequence);
+            }
+            SlotState::Waiting | SlotState::Leased { .. } | SlotState::Damaged => {}
+        }
+    }
+
+    pub fn slot(&self, sequence: u64) -> Option<&Slot> {
+        self.slots.get(&sequence)
+    }
+
+    /// The slot this lease is on.
+    pub fn leased(&self, sequence: u64, lease: LeaseId) -> Option<&Slot> {
+        let slot = self.slots.get(&sequence)?;
+        matches!(slot.state, SlotState::Leased { lease: held, .. } if held == lease.0).then_some(slot)
+    }
+
+    /// Leases up to `count` ready events.
+    pub fn take(&mut self, now_ms: u64, until_ms: u64, count: usize, taken: &mut Vec<Taken>) -> Found {
+        let time = self.clock.observe(now_ms);
+        self.pass(time);
+        let until = time.saturating_add(until_ms.saturating_sub(now_ms));
+        let mut found = Found::default();
+        while taken.len() < count {
+            let Some(sequence) = self.ready.pop_first() else {
+                found.is_short = self.refill_from().is_some();
+                break;
+            };
+            let slot = &self.slots[&sequence];
+            if self.is_busy(slot.key) {
+                self.wait(sequence);
+                continue;
+            }
+            let is_over = slot.expires <= time;
+            let out = if is_over { &mut found.expired } else { &mut *taken };
+            let lease = LEASES.fetch_add(1, Ordering::Relaxed);
+            out.push(Taken { lease, sequence, value: slot.value.clone(), lease_ends: slot.lease_ends });
+            self.lend(sequence, lease, until);
+            if found.expired.len() == WINDOW_EVENTS {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Leases those ready events in memory whose life is over.
+    pub fn take_expired(&mut self, time: u64) -> Vec<Taken> {
+        let is_over = |sequence: &&u64| self.slots[sequence].expires <= time;
+        let over: Vec<u64> = self.ready.iter().filter(is_over).copied().collect();
+        let lend = |sequence: u64| {
+            let lease = LEASES.fetch_add(1, Ordering::Relaxed);
+            self.ready.remove(&sequence);
+            let slot = &self.slots[&sequence];
+            let taken = Taken { lease, sequence, value: slot.value.clone(), lease_ends: slot.lease_ends };
+            self.lend(sequence, lease, u64::MAX);
+            taken
+        };
+        over.into_iter().map(lend).collect()
+    }
+
+    fn lend(&mut self, sequence: u64, lease: u64, until: u64) {
+        self.slots.get_mut(&sequence).expect("it was ready").state = SlotState::Leased { lease, until };
+        self.leases.insert(lease, sequence);
+        self.ends.insert((until, sequence));
+        self.occupy(sequence);
+    }
+
+    /// Ends leases that are over, and frees what was held until now.
+    pub fn pass(&mut self, time: u64) {
+        while let Some((until, sequence)) = self.ends.first().copied().filter(|(until, _)| *until <= time) {
+            let slot = self.slots.get_mut(&sequence).expect("leased events are in memory");
+            slot.lease_ends = slot.lease_ends.saturating_add(1);
+            self.totals.leases_ended += 1;
+            debug_assert!(matches!(slot.state, SlotState::Leased { until: end, .. } if end == until));
+            self.free(sequence);
+        }
+        while let Some((_, sequence)) = self.held.first().copied().filter(|(until, _)| *until <= time) {
+            self.free(sequence);
+        }
+    }
+
+    /// Gives an event back; says whether the lease was still on.
+    pub fn release(&mut self, lease: LeaseId) -> bool {
+        let Some(sequence) = self.leases.get(&lease.0).copied() else {
+            return false;
+        };
+        self.free(sequence);
+        true
+    }
+
+    /// Ends all leases; nothing is ready again by that.
+    pub fn drop_leases(&mut self) {
+        let leased: Vec<u64> = self.leases.values().copied().collect();
+        leased.into_iter().for_each(|sequence| self.free(sequence));
+    }
+
+    /// Leased or held becomes ready.
+    fn free(&mut self, sequence: u64) {
+        self.detach(sequence);
+        self.make_ready(sequence);
+        self.settle(self.slots[&sequence].key);
+    }
+
+    /// Takes it out of every list its state has put it in.
+    fn detach(&mut self, sequence: u64) {
+        let slot = &self.slots[&sequence];
+        match slot.state {
+            SlotState::Ready => drop(self.ready.remove(&sequence)),
+            SlotState::Held { until } => drop(self.held.remove(&(until, sequence))),
+            SlotState::Leased { lease, until } => {
+                self.leases.remove(&lease);
+                self.ends.remove(&(until, sequence));
+            }
+            SlotState::Waiting | SlotState::Damaged => {}
+        }
+        if let Some(key) = self.keys.get_mut(&slot.key) {
+            key.waiting.remove(&sequence);
+            key.busy = key.busy.filter(|busy| *busy != sequence);
+        }
+    }
+
+    fn make_ready(&mut self, sequence: u64) {
+        self.slots.get_mut(&sequence).expect("it is in memory").state = SlotState::Ready;
+        self.ready.insert(sequence);
+        self.has_news = true;
+    }
+
+    /// An event that left: acked, dead, delayed or purged.
+    pub fn remove(&mut self, sequence: u64) -> Option<Slot> {
+        if !self.slots.contains_key(&sequence) {
+            return None;
+        }
+        self.detach(sequence);
+        let slot = self.slots.remove(&sequence)?;
+        self.bytes -= slot.value.len();
+        self.settle(slot.key);
+        Some(slot)
+    }
+
+    /// A leased event failed and keeps its place, with other bytes.
+    pub fn hold(&mut self, sequence: u64, value: Slice, until: u64) {
+        self.detach(sequence);
+        let since_ms = self.clock.to_node(until);
+        let slot = self.slots.get_mut(&sequence).expect("leased events are in memory");
+        self.bytes = self.bytes - slot.value.len() + value.len();
+        (slot.value, slot.lease_ends, slot.rewritten, slot.since_ms) = (value, 0, true, since_ms);
+        slot.state = SlotState::Held { until };
+        self.held.insert((until, sequence));
+        self.occupy(sequence);
+    }
+
+    /// Its bytes cannot be read: it stays where it is, out of the way of the others.
+    pub fn set_aside(&mut self, sequence: u64) {
+        if self.slots.contains_key(&sequence) {
+            self.detach(sequence);
+            self.slots.get_mut(&sequence).expect("just seen").state = SlotState::Damaged;
+            self.settle(self.slots[&sequence].key);
+        }
+    }
+
+    fn is_busy(&self, key: u64) -> bool {
+        key != 0 && self.keys.get(&key).is_some_and(|key| key.busy.is_some())
+    }
+
+    fn occupy(&mut self, sequence: u64) {
+        let key = self.slots[&sequence].key;
+        if key != 0 {
+            self.keys.entry(key).or_default().busy = Some(sequence);
+        }
+    }
+
+    fn wait(&mut self, sequence: u64) {
+        let slot = self.slots.get_mut(&sequence).expect("it was ready");
+        slot.state = SlotState::Waiting;
+        self.keys.entry(slot.key).or_default().waiting.insert(sequence);
+    }
+
+    /// If nothing of this key is in hand, the next one is ready.
+    fn settle(&mut self, key: u64) {
+        let Some(entry) = self.keys.get_mut(&key).filter(|entry| entry.busy.is_none()) else {
+            return;
+        };
+        match entry.waiting.pop_first() {
+            Some(next) => self.make_ready(next),
+            None => drop(self.keys.remove(&key)),
+        }
+    }
+
+    pub fn leased_count(&self) -> u64 {
+        self.leases.len() as u64
+    }
+
+    pub fn held_count(&self) -> u64 {
+        self.held.len() as u64
+    }
+
+    /// Since when the oldest ready event is ready.
+    pub fn oldest_ms(&self) -> Option<u64> {
+        self.ready.first().map(|sequence| self.slots[sequence].since_ms)
+    }
+
+    /// When something changes by itself, in the queue's own time.
+    pub fn next_change(&self) -> Option<u64> {
+        let ends = self.ends.first().map(|(until, _)| *until);
+        let held = self.held.first().map(|(until, _)| *until);
+        let due = (self.numbers.delayed > 0).then_some(self.numbers.due_floor);
+        let over = self.ready.iter().map(|sequence| self.slots[sequence].expires).min().filter(|at| *at != u64::MAX);
+        let sweep = (self.numbers.ids > 0).then_some(self.swept_at.saturating_add(SWEEP_PERIOD_MS));
+        [ends, held, due, over, sweep].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,167 @@
+//! One event as bytes: no names of fields, nothing for what is not there, the data last.
+//!
+//! ```text
+//! version │ flags │ pushed_ms │ [attempts] [expires] [since] [died] [reason] │ body
+//! body:     flags │ time - pushed │ id │ source │ kind │ [subject] [type] [attributes] │ data
+//! ```
+//! The head changes when an event is tried again or dies; the body is copied as it is.
+
+use super::varint::{self, Reader};
+use event::{ATTRIBUTES_MAX, Event};
+use fjall::Slice;
+
+const VERSION: u8 = 1;
+/// A few numbers before the body.
+const HEAD_BYTES: usize = 24;
+
+const ATTEMPTS: u8 = 1;
+const EXPIRES: u8 = 2;
+const SINCE: u8 = 4;
+const DIED: u8 = 8;
+const REASON: u8 = 16;
+const REWRITTEN: u8 = 32;
+
+const SUBJECT: u8 = 1;
+const CONTENT_TYPE: u8 = 2;
+const HAS_ATTRIBUTES: u8 = 4;
+
+/// What the queue knows about an event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Head {
+    pub pushed_ms: u64,
+    /// Tries that failed.
+    pub attempts: u32,
+    /// When its life is over, in the queue's own time.
+    pub expires: Option<u64>,
+    /// Not ready before this moment of the queue's own time.
+    pub since: Option<u64>,
+    pub died_ms: Option<u64>,
+    pub reason: Option<String>,
+    /// Stored more than once under its present key.
+    pub rewritten: bool,
+}
+
+impl Head {
+    fn put(&self, out: &mut Vec<u8>) {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        out.push(VERSION);
+        out.push(
+            flag(self.attempts > 0, ATTEMPTS)
+                | flag(self.expires.is_some(), EXPIRES)
+                | flag(self.since.is_some(), SINCE)
+                | flag(self.died_ms.is_some(), DIED)
+                | flag(self.reason.is_some(), REASON)
+                | flag(self.rewritten, REWRITTEN),
+        );
+        varint::put(out, self.pushed_ms);
+        if self.attempts > 0 {
+            varint::put(out, u64::from(self.attempts));
+        }
+        for number in [self.expires, self.since, self.died_ms].into_iter().flatten() {
+            varint::put(out, number);
+        }
+        if let Some(reason) = &self.reason {
+            varint::put_text(out, reason);
+        }
+    }
+
+    /// The head and the body; none for bytes that we never wrote.
+    pub fn split(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let mut reader = Reader(bytes);
+        if reader.byte()? != VERSION {
+            return None;
+        }
+        let flags = reader.byte()?;
+        let mut head = Self { pushed_ms: reader.number()?, rewritten: flags & REWRITTEN != 0, ..Self::default() };
+        if flags & ATTEMPTS != 0 {
+            head.attempts = u32::try_from(reader.number()?).ok()?;
+        }
+        for (flag, place) in [(EXPIRES, &mut head.expires), (SINCE, &mut head.since), (DIED, &mut head.died_ms)] {
+            if flags & flag != 0 {
+                *place = Some(reader.number()?);
+            }
+        }
+        if flags & REASON != 0 {
+            head.reason = Some(reader.text()?.to_owned());
+        }
+        Some((head, reader.0))
+    }
+}
+
+/// The bytes of a new event.
+pub fn encode(head: &Head, event: &Event) -> Slice {
+    let texts = event.id.len() + event.source.len() + event.kind.len() + event.subject.as_ref().map_or(0, String::len);
+    let attributes: usize = event.attributes.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
+    let mut out = Vec::with_capacity(HEAD_BYTES + texts + attributes + event.data.len() + 64);
+    head.put(&mut out);
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+    out.push(
+        flag(event.subject.is_some(), SUBJECT)
+            | flag(event.content_type.is_some(), CONTENT_TYPE)
+            | flag(!event.attributes.is_empty(), HAS_ATTRIBUTES),
+    );
+    varint::put_signed(&mut out, event.time_ms.wrapping_sub(head.pushed_ms) as i64);
+    for text in [&event.id, &event.source, &event.kind].into_iter().chain(&event.subject).chain(&event.content_type) {
+        varint::put_text(&mut out, text);
+    }
+    if !event.attributes.is_empty() {
+        varint::put(&mut out, event.attributes.len() as u64);
+        for (key, value) in &event.attributes {
+            varint::put_text(&mut out, key);
+            varint::put_text(&mut out, value);
+        }
+    }
+    out.extend_from_slice(&event.data);
+    out.into()
+}
+
+/// The same event with another head.
+pub fn with_head(head: &Head, body: &[u8]) -> Slice {
+    let mut out = Vec::with_capacity(HEAD_BYTES + head.reason.as_ref().map_or(0, String::len) + body.len());
+    head.put(&mut out);
+    out.extend_from_slice(body);
+    out.into()
+}
+
+/// Reads what [`encode`] wrote; none for anything else. The event's `attempt` is the one that comes next.
+pub fn decode(bytes: &[u8]) -> Option<(Head, Event)> {
+    let (head, body) = Head::split(bytes)?;
+    let mut reader = Reader(body);
+    let flags = reader.byte()?;
+    let mut event = Event {
+        time_ms: head.pushed_ms.wrapping_add(reader.signed()? as u64),
+        id: reader.text()?.to_owned(),
+        source: reader.text()?.to_owned(),
+        kind: reader.text()?.to_owned(),
+        attempt: head.attempts.saturating_add(1),
+        ..Event::default()
+    };
+    if flags & SUBJECT != 0 {
+        event.subject = Some(reader.text()?.to_owned());
+    }
+    if flags & CONTENT_TYPE != 0 {
+        event.content_type = Some(reader.text()?.to_owned());
+    }
+    if flags & HAS_ATTRIBUTES != 0 {
+        let count = usize::try_from(reader.number()?).ok().filter(|count| *count <= ATTRIBUTES_STORED_MAX)?;
+        for _ in 0..count {
+            event.attributes.push((reader.text()?.to_owned(), reader.text()?.to_owned()));
+        }
+    }
+    event.data = reader.0.to_vec();
+    Some((head, event))
+}
+
+/// Gates let fewer in; more than this are only in bytes that are damaged.
+const ATTRIBUTES_STORED_MAX: usize = 64 * ATTRIBUTES_MAX;
+
+/// Events of one key are handled one after the other: the attribute `partitionkey`, else the subject. Zero is no key.
+pub fn key_of(event: &Event) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let Some(key) = event.attribute("partitionkey").or(event.subject.as_deref()) else {
+        return 0;
+    };
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish().max(1)
+}
