@@ -84,6 +84,35 @@ fn a_workflow_is_drawn_as_wide_as_there_is_place() {
     }
 }
 
+/// The examples that come with the node, as their manual shows them.
+#[test]
+fn the_examples_are_sound_and_fit_80_columns() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let manifests = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().join("lighter.toml"));
+    let mut count = 0;
+    for path in manifests.filter(|path| path.exists()) {
+        let manifest = manifest::parse(&fs::read_to_string(&path).unwrap()).unwrap();
+        let flow = Flow::of(&manifest);
+        assert_eq!(flow.check(&manifest).warnings, [], "{}", path.display());
+        let drawing = drawing::text(&flow, &BTreeMap::new(), 80);
+        assert!(drawing.lines().all(|line| line.chars().count() <= 80) && !drawing.contains("──▶ "), "{drawing}");
+        count += 1;
+    }
+    assert!(count >= 8, "{count} examples");
+}
+
+#[test]
+fn the_manual_shows_what_is_drawn() {
+    const MANUAL: &str = include_str!("../../../docs/workflows.md");
+    for name in ["co2", "orders"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../examples/{name}/lighter.toml"));
+        let flow = flow(&fs::read_to_string(path).unwrap());
+        let drawing = drawing::text(&flow, &BTreeMap::new(), 80);
+        assert!(MANUAL.contains(&drawing), "docs/workflows.md should have\n{drawing}");
+        golden(&format!("../../../../docs/{name}.svg"), &drawing::svg(&flow, &BTreeMap::new()));
+    }
+}
+
 #[test]
 fn counts_stand_in_the_boxes_of_their_queues() {
     let counts = BTreeMap::from([

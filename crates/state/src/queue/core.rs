@@ -275,13 +275,14 @@ impl Core {
         found
     }
 
-    /// Leases those ready events in memory whose life is over.
+    /// Leases those events in memory that wait for a handler and whose life is over.
     pub fn take_expired(&mut self, time: u64) -> Vec<Taken> {
-        let is_over = |sequence: &&u64| self.slots[sequence].expires <= time;
-        let over: Vec<u64> = self.ready.iter().filter(is_over).copied().collect();
+        let waits = |slot: &Slot| matches!(slot.state, SlotState::Ready | SlotState::Waiting);
+        let over = self.slots.iter().filter(|(_, slot)| slot.expires <= time && waits(slot));
+        let over: Vec<u64> = over.map(|(sequence, _)| *sequence).collect();
         let lend = |sequence: u64| {
             let lease = LEASES.fetch_add(1, Ordering::Relaxed);
-            self.ready.remove(&sequence);
+            self.detach(sequence);
             let slot = &self.slots[&sequence];
             let taken = Taken { lease, sequence, value: slot.value.clone(), lease_ends: slot.lease_ends };
             self.lend(sequence, lease, u64::MAX);
@@ -397,7 +398,7 @@ impl Core {
     fn occupy(&mut self, sequence: u64) {
         let key = self.slots[&sequence].key;
         if key != 0 {
-            self.keys.entry(key).or_default().busy = Some(sequence);
+            self.keys.entry(key).or_default().busy.get_or_insert(sequence);
         }
     }
 
@@ -436,7 +437,8 @@ impl Core {
         let ends = self.ends.first().map(|(until, _)| *until);
         let held = self.held.first().map(|(until, _)| *until);
         let due = (self.numbers.delayed > 0).then_some(self.numbers.due_floor);
-        let over = self.ready.iter().map(|sequence| self.slots[sequence].expires).min().filter(|at| *at != u64::MAX);
+        let waiting = self.slots.values().filter(|slot| !matches!(slot.state, SlotState::Leased { .. }));
+        let over = waiting.map(|slot| slot.expires).min().filter(|at| *at != u64::MAX);
         let sweep = (self.numbers.ids > 0).then_some(self.swept_at.saturating_add(SWEEP_PERIOD_MS));
         [ends, held, due, over, sweep].into_iter().flatten().min()
     }

@@ -265,6 +265,7 @@ impl Queue {
     /// Moves what is due to the ready ones and ends leases and lives that are over. Called by the node's clock.
     /// Says when it wants to be called next; at once if there is more to do than one call should take.
     pub fn tick(&self, now_ms: u64) -> Result<Option<u64>, Problem> {
+        self.refill()?;
         let expired = {
             let mut core = self.shared.core.lock();
             let time = core.clock.observe(now_ms);
@@ -272,7 +273,6 @@ impl Queue {
             core.take_expired(time)
         };
         self.expire(expired)?;
-        self.refill()?;
         let is_behind = self.move_due()? | self.trim_dead()? | self.forget_ids()?;
         let (news, next) = {
             let mut core = self.shared.core.lock();
@@ -306,6 +306,11 @@ impl Queue {
             leases_ended: totals.leases_ended,
             dropped: totals.dropped,
         }
+    }
+
+    /// Event ids it remembers, those among them whose time is over and that were not removed yet.
+    pub fn remembered_ids(&self) -> u64 {
+        self.shared.core.lock().numbers.ids
     }
 
     /// Changes each time an event becomes ready. The value says nothing; wait with `changed().await`.
