@@ -40,6 +40,11 @@ pub struct Ticket(pub(crate) u64);
 impl Ticket {
     /// Of a transaction that wrote nothing: there is nothing to wait for.
     pub const NOTHING_WRITTEN: Self = Self(0);
+
+    /// Later commits have no lower number; those that share a write to the disk have the same.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
 }
 
 /// Shared by those who commit and the thread that syncs.
@@ -116,6 +121,11 @@ impl Group {
             Some(failure) if waiting.durable < ticket.0 => Err(failure.clone()),
             _ => Ok(()),
         }
+    }
+
+    /// The newest ticket whose commit, with all before it, is durable.
+    pub fn newest_durable(&self) -> Ticket {
+        Ticket(self.durable.load(Ordering::Acquire))
     }
 
     /// Tells those who wait for batches up to this one.

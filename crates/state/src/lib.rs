@@ -183,6 +183,11 @@ impl State {
         self.inner.engine.group.durable(ticket).await
     }
 
+    /// The newest ticket that is durable; all commits before it are, too.
+    pub fn newest_durable(&self) -> Ticket {
+        self.inner.engine.group.newest_durable()
+    }
+
     /// The node's records in `table`, which is named as a bucket is.
     pub fn records(&self, table: &str) -> Records {
         Records::new(self.clone(), table)

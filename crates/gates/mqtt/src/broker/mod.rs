@@ -34,6 +34,7 @@ pub use connecting::Refusal;
 pub use connection::ConnectionKey;
 pub use message::{Message, View};
 pub use packets::Fed;
+pub use trie::Filters;
 
 use crate::codec::{Reason, encode};
 use crate::limits::Limits;

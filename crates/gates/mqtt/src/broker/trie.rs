@@ -10,6 +10,7 @@
 
 use crate::codec::SubscriptionOptions;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Names a session.
 pub type SessionKey = u32;
@@ -29,7 +30,7 @@ pub struct Group {
     name: Box<str>,
     members: Vec<Subscriber>,
     /// Whose turn it is.
-    next: usize,
+    next: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -77,9 +78,36 @@ impl Trie {
 
     /// Collects everyone who wants a message of this topic, a session perhaps more than once. Of each group
     /// `is_ready` may prefer some; else it goes around.
-    pub fn matches(&mut self, topic: &str, is_ready: &dyn Fn(SessionKey) -> bool, into: &mut Vec<Subscriber>) {
+    pub fn matches(&self, topic: &str, is_ready: &dyn Fn(SessionKey) -> bool, into: &mut Vec<Subscriber>) {
         // Wildcards at the beginning do not match what begins with `$`.
         self.root.matches(topic.split('/'), topic.starts_with('$'), is_ready, into);
+    }
+}
+
+/// Filters under numbers: which of them a topic matches.
+#[derive(Debug, Default)]
+pub struct Filters {
+    trie: Trie,
+}
+
+impl Filters {
+    /// A number may have several filters.
+    pub fn new<'a>(filters: impl Iterator<Item = (&'a str, u32)>) -> Self {
+        let mut trie = Trie::default();
+        for (filter, number) in filters {
+            trie.insert(filter, None, Subscriber { session: number, options: SubscriptionOptions::default(), id: None });
+        }
+        Self { trie }
+    }
+
+    /// Numbers with a filter that matches, each once, in order.
+    pub fn matches(&self, topic: &str) -> Vec<u32> {
+        let mut found = Vec::new();
+        self.trie.matches(topic, &|_| true, &mut found);
+        let mut numbers: Vec<u32> = found.iter().map(|subscriber| subscriber.session).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
     }
 }
 
@@ -121,7 +149,7 @@ impl Node {
     }
 
     fn matches<'a>(
-        &mut self,
+        &self,
         mut levels: impl Iterator<Item = &'a str> + Clone,
         no_wildcards: bool,
         is_ready: &dyn Fn(SessionKey) -> bool,
@@ -131,10 +159,10 @@ impl Node {
             self.below.collect(is_ready, into);
         }
         let Some(name) = levels.next() else { return self.here.collect(is_ready, into) };
-        if let Some(child) = self.children.get_mut(name) {
+        if let Some(child) = self.children.get(name) {
             child.matches(levels.clone(), false, is_ready, into);
         }
-        if let Some(plus) = self.plus.as_mut().filter(|_| !no_wildcards) {
+        if let Some(plus) = self.plus.as_ref().filter(|_| !no_wildcards) {
             plus.matches(levels, false, is_ready, into);
         }
     }
@@ -150,7 +178,7 @@ impl Subscribers {
         match self.shared.iter_mut().find(|group| &*group.name == name) {
             Some(group) => insert(&mut group.members, subscriber),
             None => {
-                self.shared.push(Group { name: name.into(), members: vec![subscriber], next: 0 });
+                self.shared.push(Group { name: name.into(), members: vec![subscriber], next: AtomicUsize::new(0) });
                 true
             }
         }
@@ -166,22 +194,22 @@ impl Subscribers {
         removed
     }
 
-    fn collect(&mut self, is_ready: &dyn Fn(SessionKey) -> bool, into: &mut Vec<Subscriber>) {
+    fn collect(&self, is_ready: &dyn Fn(SessionKey) -> bool, into: &mut Vec<Subscriber>) {
         into.extend_from_slice(&self.plain);
-        for group in &mut self.shared {
+        for group in &self.shared {
             into.push(group.choose(is_ready));
         }
     }
 }
 
 impl Group {
-    fn choose(&mut self, is_ready: &dyn Fn(SessionKey) -> bool) -> Subscriber {
-        let count = self.members.len();
+    fn choose(&self, is_ready: &dyn Fn(SessionKey) -> bool) -> Subscriber {
+        let (count, next) = (self.members.len(), self.next.load(Ordering::Relaxed));
         let place = (0..count)
-            .map(|step| (self.next + step) % count)
+            .map(|step| (next + step) % count)
             .find(|place| is_ready(self.members[*place].session))
-            .unwrap_or(self.next % count);
-        self.next = (place + 1) % count;
+            .unwrap_or(next % count);
+        self.next.store((place + 1) % count, Ordering::Relaxed);
         self.members[place]
     }
 }
@@ -271,7 +299,7 @@ mod tests {
             assert!(trie.insert("a/#", Some("g"), subscriber(session)));
         }
         trie.insert("a/b", Some("g"), subscriber(9));
-        let mut turns = |ready: &dyn Fn(SessionKey) -> bool| {
+        let turns = |ready: &dyn Fn(SessionKey) -> bool| {
             let mut found = Vec::new();
             trie.matches("a/b", ready, &mut found);
             assert_eq!(found.len(), 2);

@@ -106,7 +106,9 @@ impl<'a> Connect<'a> {
                     bytes => self.packet_bytes_max = Some(bytes),
                 },
                 Property::TopicAliasMaximum => self.topic_alias_maximum = properties.two()?,
-                Property::RequestResponse => drop(properties.flag()?),
+                Property::RequestResponse => {
+                    properties.flag()?;
+                }
                 Property::RequestProblem => self.wants_problems = properties.flag()?,
                 Property::User => properties.user(&mut user)?,
                 Property::AuthMethod => self.auth_method = Some(properties.text()?),
@@ -221,9 +223,11 @@ impl Connack {
                 }
                 Property::User => properties.user(&mut user)?,
                 Property::ResponseInformation | Property::ServerReference | Property::AuthMethod => {
-                    drop(properties.text()?)
+                    properties.text()?;
                 }
-                Property::AuthData => drop(properties.binary()?),
+                Property::AuthData => {
+                    properties.binary()?;
+                }
                 _ => return Properties::misplaced(),
             }
         }

@@ -196,7 +196,9 @@ fn disconnect<'a>(mut reader: Reader<'a>, is_5: bool) -> Result<Packet<'a>, Faul
         while let Some(property) = properties.next()? {
             match property {
                 Property::SessionExpiry => session_expiry_s = Some(properties.four()?),
-                Property::ReasonText | Property::ServerReference => drop(properties.text()?),
+                Property::ReasonText | Property::ServerReference => {
+                    properties.text()?;
+                }
                 Property::User => properties.user(&mut user)?,
                 _ => return Properties::misplaced(),
             }

@@ -186,8 +186,12 @@ pub fn skim(reader: &mut Reader<'_>, allowed: &[Property]) -> Result<(), Fault> 
         match property {
             other if !allowed.contains(&other) => return Properties::misplaced(),
             Property::User => properties.user(&mut user)?,
-            Property::ReasonText | Property::ServerReference | Property::AuthMethod => drop(properties.text()?),
-            Property::AuthData => drop(properties.binary()?),
+            Property::ReasonText | Property::ServerReference | Property::AuthMethod => {
+                properties.text()?;
+            }
+            Property::AuthData => {
+                properties.binary()?;
+            }
             _ => return Properties::misplaced(),
         }
     }
