@@ -9,6 +9,7 @@
 //! hang, service times that change. It acts at most once in a target's time, and only in one direction:
 //! workers end by themselves when the queue is empty, never because a measurement wavers, so nothing swings.
 
+use crate::overflow::Overflow;
 use crate::{Decision, Observation, Policy, excess};
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ pub struct LatencyConfig {
     pub maximum: u32,
     /// How long an event may wait before another worker starts.
     pub target: Duration,
+    /// Whether the workflow ends when a push was refused for want of room while the maximum was at work. Else the push is
+    /// refused and that is all.
+    pub ends_workflow: bool,
 }
 
 pub struct Latency {
@@ -31,11 +35,12 @@ pub struct Latency {
     grown: Option<Duration>,
     /// Since when events have been ready without a break: an age the wall clock cannot change.
     ready_since: Option<Duration>,
+    overflow: Overflow,
 }
 
 impl Latency {
     pub fn new(config: LatencyConfig) -> Self {
-        Self { config, grown: None, ready_since: None }
+        Self { config, grown: None, ready_since: None, overflow: Overflow::default() }
     }
 
     /// Workers that begin the last of the ready events within the target, as far as can be known.
@@ -63,7 +68,10 @@ impl Latency {
 
 impl Policy for Latency {
     fn decide(&mut self, now: Duration, seen: &Observation) -> Decision {
-        let LatencyConfig { maximum, target } = self.config;
+        let LatencyConfig { maximum, target, ends_workflow } = self.config;
+        if ends_workflow && self.overflow.is_there(seen, maximum) {
+            return Overflow::DECISION;
+        }
         if seen.ready == 0 {
             self.ready_since = None;
             return Decision { stop: excess(seen.workers, maximum), ..Decision::default() };
@@ -86,7 +94,8 @@ impl Policy for Latency {
 mod tests {
     use super::*;
 
-    const CONFIG: LatencyConfig = LatencyConfig { maximum: 8, target: Duration::from_millis(100) };
+    const CONFIG: LatencyConfig =
+        LatencyConfig { maximum: 8, target: Duration::from_millis(100), ends_workflow: false };
 
     fn seen(ready: u64, workers: u32, service_ms: u64, age_ms: u64) -> Observation {
         let service_time = (service_ms > 0).then(|| Duration::from_millis(service_ms));

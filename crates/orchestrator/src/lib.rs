@@ -11,7 +11,7 @@
 //! use orchestrator::{Latency, LatencyConfig, Observation, Policy};
 //! use std::time::Duration;
 //!
-//! let mut policy = Latency::new(LatencyConfig { maximum: 10, target: Duration::from_millis(100) });
+//! let mut policy = Latency::new(LatencyConfig { maximum: 10, target: Duration::from_millis(100), ends_workflow: false });
 //! let seen = Observation { ready: 1, ..Observation::default() };
 //! assert_eq!(policy.decide(Duration::ZERO, &seen).start, 1);
 //! ```
@@ -19,6 +19,7 @@
 
 mod latency;
 mod measure;
+mod overflow;
 mod triggers;
 
 pub use latency::{Latency, LatencyConfig};

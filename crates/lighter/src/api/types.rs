@@ -41,6 +41,12 @@ pub struct FunctionInfo {
     pub routes: Vec<String>,
     /// URLs under which the gate serves it.
     pub urls: Vec<String>,
+    /// The queue whose events it handles; none if only HTTP calls it.
+    #[serde(default)]
+    pub queue: Option<String>,
+    /// What makes events for it, as `mqtt meter/+/power`, `every 10s`, `cron 0 7 * * *`.
+    #[serde(default)]
+    pub triggers: Vec<String>,
     pub units_running: usize,
     pub calls: u64,
     pub errors: u64,
@@ -87,6 +93,141 @@ pub enum DeployStep {
 pub struct RollbackRequest {
     /// The version to go back to; by default the one before the current.
     pub version: Option<u32>,
+}
+
+/// A queue, and what became of its events since the node started.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct QueueInfo {
+    pub name: String,
+    /// The function or sink that handles it; none if nothing does.
+    pub handler: Option<HandlerInfo>,
+    /// Events that can be handled now.
+    pub ready: u64,
+    /// Events that wait for their time: delayed, or to be tried again.
+    pub delayed: u64,
+    /// Events that are being handled.
+    pub leased: u64,
+    /// Dead letters.
+    pub dead: u64,
+    pub bytes: u64,
+    /// For how long the oldest ready event has been ready.
+    pub oldest_age_ms: Option<u64>,
+    pub pushed: u64,
+    pub acked: u64,
+    pub retried: u64,
+    pub died: u64,
+    /// Events whose time to live was over before they were handled.
+    pub expired: u64,
+    pub duplicates: u64,
+    /// Pushes refused for want of room.
+    pub refused: u64,
+    /// Leases that ended before their event was handled.
+    pub leases_ended: u64,
+    /// Dead letters that went because there were too many.
+    pub dropped: u64,
+    /// How it was configured, or the defaults.
+    #[schema(value_type = Object)]
+    pub configuration: manifest::Queue,
+}
+
+/// What handles a queue.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct HandlerInfo {
+    /// `function` or `sink`.
+    pub kind: String,
+    pub name: String,
+    /// Workers that take events now.
+    pub workers: u32,
+    /// Workers there may be at once; 0 pauses the queue.
+    pub workers_max: u32,
+    /// Handlings put off because the node could not do them.
+    pub postponed: u64,
+    /// Handlings undone because their lease had ended.
+    pub lost: u64,
+    /// Mean time of a handling, in microseconds.
+    pub service_us: Option<u64>,
+    /// Why its workflow has ended, if it has.
+    pub ended: Option<String>,
+}
+
+/// Which events of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum QueuePart {
+    Ready,
+    Delayed,
+    Dead,
+}
+
+impl From<QueuePart> for state::Part {
+    fn from(part: QueuePart) -> Self {
+        match part {
+            QueuePart::Ready => Self::Ready,
+            QueuePart::Delayed => Self::Delayed,
+            QueuePart::Dead => Self::Dead,
+        }
+    }
+}
+
+/// What was pushed, once it is durable.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct PushReply {
+    pub queue: String,
+    /// Ids of the events, in the order of the request.
+    pub ids: Vec<String>,
+    /// How many of them the queue had already.
+    pub duplicates: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct EventPage {
+    pub events: Vec<EventInfo>,
+    /// Pass it as `after` for the next page; none if this one is empty.
+    pub next: Option<String>,
+}
+
+/// An event in a queue.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct EventInfo {
+    /// Its place in the queue, by which a dead letter is replayed.
+    pub sequence: u64,
+    /// The try it would have next; of a dead letter, its last.
+    pub attempt: u32,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub pushed_ms: u64,
+    /// When a delayed event is ready; when a dead letter died.
+    pub at_ms: Option<u64>,
+    /// Why it failed last: a code and a sentence.
+    pub reason: Option<String>,
+    /// The event in the JSON of CloudEvents 1.0.
+    #[schema(value_type = Object)]
+    pub event: serde_json::Value,
+}
+
+impl From<state::Listed> for EventInfo {
+    fn from(listed: state::Listed) -> Self {
+        let state::Listed { sequence, event, pushed_ms, at_ms, reason, .. } = listed;
+        let json = serde_json::from_slice(&cloudevents::structured(&event));
+        let attempt = event.attempt;
+        Self { sequence, attempt, pushed_ms, at_ms, reason, event: json.expect("an event is written as JSON") }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RemovedReply {
+    pub removed: u64,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayRequest {
+    /// Dead letters by their sequence; without it, all.
+    pub sequences: Option<Vec<u64>>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ReplayReply {
+    pub replayed: u64,
 }
 
 /// A running unit.

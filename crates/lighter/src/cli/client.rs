@@ -131,6 +131,11 @@ impl Client {
         Ok(bytes)
     }
 
+    /// The document in an answer.
+    pub fn read<T: DeserializeOwned>(&self, response: Response<Body>) -> Result<T> {
+        self.document(response)
+    }
+
     fn document<T: DeserializeOwned>(&self, response: Response<Body>) -> Result<T> {
         let bytes = self.bytes(response, DOCUMENT_BYTES_MAX)?;
         serde_json::from_slice(&bytes).map_err(|error| self.strange(&error))

@@ -31,7 +31,7 @@ impl Ls {
 }
 
 fn overview(functions: &[FunctionInfo]) -> Table {
-    let mut table = Table::new(&["FUNCTION", ">VERSION", "CLASS", "CONTRACT", ">UNITS", ">CALLS", ">ERRORS", "URL"]);
+    let mut table = Table::new(&["FUNCTION", ">VERSION", "CLASS", "CONTRACT", ">UNITS", ">CALLS", ">ERRORS", "QUEUE", "URL"]);
     for function in functions {
         table.row([
             function.name.to_string(),
@@ -41,6 +41,7 @@ fn overview(functions: &[FunctionInfo]) -> Table {
             function.units_running.to_string(),
             function.calls.to_string(),
             function.errors.to_string(),
+            function.queue.clone().unwrap_or_else(|| "-".to_owned()),
             function.urls.join(" "),
         ]);
     }
@@ -70,9 +71,10 @@ fn versions(functions: &[FunctionInfo]) -> Table {
 pub fn urls(functions: &[FunctionInfo]) -> Table {
     let mut table = Table::new(&["FUNCTION", ">VERSION", "URL"]);
     for function in functions {
-        let urls = match function.urls.is_empty() {
-            true => format!("(no route: lighter call {})", function.name),
-            false => function.urls.join(" "),
+        let urls = match (&function.queue, function.urls.is_empty()) {
+            (Some(queue), true) => format!("(queue {queue})"),
+            (None, true) => format!("(no route: lighter call {})", function.name),
+            (_, false) => function.urls.join(" "),
         };
         table.row([function.name.to_string(), function.version.to_string(), urls]);
     }
@@ -101,6 +103,8 @@ mod tests {
             contract: "lighter:unit".into(),
             routes: vec!["/hello".into()],
             urls: vec!["http://127.0.0.1:8700/hello".into()],
+            queue: None,
+            triggers: Vec::new(),
             units_running: 0,
             calls: 7,
             errors: 1,
@@ -122,12 +126,14 @@ mod tests {
     #[test]
     fn a_function_without_a_route_says_how_to_call_it() {
         let alone = FunctionInfo { urls: Vec::new(), ..hello() };
+        let queued = FunctionInfo { queue: Some("readings".into()), ..alone.clone() };
         assert_eq!(
-            urls(&[hello(), alone]).lines(),
+            urls(&[hello(), alone, queued]).lines(),
             [
                 "FUNCTION  VERSION  URL",
                 "hello           1  http://127.0.0.1:8700/hello",
                 "hello           1  (no route: lighter call hello)",
+                "hello           1  (queue readings)",
             ]
         );
     }

@@ -29,6 +29,8 @@ mod output;
 mod progress;
 mod prompt;
 mod ps;
+mod push;
+mod queue;
 mod rm;
 mod rollback;
 mod schema;
@@ -76,7 +78,7 @@ struct Global {
     ca_cert: Option<PathBuf>,
     /// Its data folder, else LIGHTER_DATA, else the user's own
     ///
-    /// That is $XDG_DATA_HOME/lighter, or ~/.local/share/lighter. `call` and `debug` name it --data-folder: their --data
+    /// That is $XDG_DATA_HOME/lighter, or ~/.local/share/lighter. `call`, `push` and `debug` name it --data-folder: their --data
     /// is the event's.
     #[arg(long, global = true, value_name = "DIR", env = "LIGHTER_DATA", alias = "data-folder", hide_env = true)]
     data: Option<PathBuf>,
@@ -120,6 +122,11 @@ enum Command {
     Ps,
     /// Call a function and print its reply
     Call(call::Call),
+    /// Put events into a queue
+    Push(push::Push),
+    /// Look into queues, replay dead letters, purge
+    #[command(subcommand)]
+    Queue(queue::Queue),
     /// Print what functions wrote
     Logs(logs::Logs),
     /// Print how often, how fast and how well functions ran
@@ -200,6 +207,8 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Flow(flow) => flow.run(session),
         Command::Ps => ps::run(session),
         Command::Call(call) => call.run(session),
+        Command::Push(push) => push.run(session),
+        Command::Queue(queue) => queue.run(session),
         Command::Logs(logs) => logs.run(session),
         Command::Stats(stats) => stats.run(session),
         Command::Top(top) => top.run(session),

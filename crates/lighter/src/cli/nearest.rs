@@ -2,7 +2,7 @@
 
 use super::client::{Client, encoded};
 use super::stop::{Result, Stop};
-use crate::api::types::FunctionInfo;
+use crate::api::types::{FunctionInfo, QueueInfo};
 use manifest::Name;
 use problem::{Code, Problem};
 
@@ -45,6 +45,19 @@ pub fn explain(client: &Client, name: &str, stop: Stop) -> Stop {
     let Ok(functions) = client.get::<Vec<FunctionInfo>>("/v1/functions") else { return problem.into() };
     let names: Vec<&str> = functions.iter().map(|function| function.name.as_str()).collect();
     with_nearest(problem, name, &names).into()
+}
+
+/// Adds the nearest name to a problem about an unknown queue.
+pub fn explain_queue(client: &Client, name: &str, stop: Stop) -> Stop {
+    let Stop::Problem(problem) = stop else { return stop };
+    if problem.code != Code::QueueUnknown {
+        return problem.into();
+    }
+    let Ok(queues) = client.get::<Vec<QueueInfo>>("/v1/queues") else { return problem.into() };
+    match nearest(name, queues.iter().map(|queue| queue.name.as_str())) {
+        Some(near) => problem.with_hint(format!("did you mean {near:?}?")).into(),
+        None => problem.into(),
+    }
 }
 
 fn with_nearest(problem: Problem, name: &str, names: &[&str]) -> Problem {

@@ -1,23 +1,33 @@
 //! `lighter rm`: remove functions from the node.
 
 use super::Session;
+use super::client::encoded;
 use super::nearest::{explain, function_path};
 use super::stop::Result;
 use clap::Args;
 
 #[derive(Debug, Args)]
 pub struct Rm {
-    /// Functions to remove, with all their versions
+    /// Functions to remove, with all their versions; their queues stay, with the events in them
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
+    /// They are sinks
+    #[arg(long)]
+    sink: bool,
 }
 
 impl Rm {
     pub fn run(&self, session: &Session) -> Result {
         let client = session.client()?;
         for name in &self.names {
-            let path = function_path(&client, name)?;
-            client.send("DELETE", &path, ()).map_err(|stop| explain(&client, name, stop))?;
+            let path = match self.sink {
+                true => format!("/v1/sinks/{}", encoded(name)),
+                false => function_path(&client, name)?,
+            };
+            client.send("DELETE", &path, ()).map_err(|stop| match self.sink {
+                true => stop,
+                false => explain(&client, name, stop),
+            })?;
             session.out.advise(format!("removed {name}"));
         }
         match session.out.json {

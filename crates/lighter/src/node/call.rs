@@ -7,6 +7,7 @@
 //! This path is hot: everything it touches hangs off [`Live`], nothing is looked up by name, and what is said about
 //! the call is counted in atomics.
 
+use super::events::{is_request, judge};
 use super::functions::{Live, Loader};
 use super::metrics::Times;
 use super::traces::{CallEnd, CallSpan, Traces};
@@ -14,7 +15,8 @@ use dispatch::Permit;
 use problem::Problem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Call, Content, Ended, Watch, Work};
+use state::{Leased, Transaction};
+use unit::{Call, Content, Contract, Ended, Watch, WholeReply, Work};
 
 /// A call on its way.
 pub struct Incoming {
@@ -39,27 +41,34 @@ pub struct Answer {
 /// Why there is no answer.
 pub struct Failed {
     pub problem: Problem,
+    /// Whether it had a unit.
+    pub began: bool,
     /// Seconds after which trying again is known to help.
     pub retry_after_s: Option<u64>,
 }
 
 impl From<Problem> for Failed {
     fn from(problem: Problem) -> Self {
-        Self { problem, retry_after_s: None }
+        Self { problem, began: false, retry_after_s: None }
     }
 }
 
 impl Incoming {
-    /// Runs the work. Dropping the future stops the unit, as does dropping the body of the reply.
+    /// Runs the work; with a lease, its event is acked in the transaction of the handling. Dropping the future stops the unit, as does dropping the body of the reply.
     ///
     /// # Errors
     /// What admission, the loader or the unit say; counted here.
-    pub async fn run(self, loader: &Arc<Loader>, work: Work) -> Result<Answer, Failed> {
+    pub async fn run(
+        self,
+        loader: &Arc<Loader>,
+        work: Work,
+        lease: Option<Arc<Leased>>,
+    ) -> Result<Answer, Failed> {
         let permit = match self.live.identity.admission.admit(self.arrived.into()).await {
             Ok(permit) => permit,
             Err(refusal) => {
                 let problem = self.refused(refusal.problem(self.live.name().as_str()));
-                return Err(Failed { problem, retry_after_s: refusal.retry_after_s() });
+                return Err(Failed { problem, began: false, retry_after_s: refusal.retry_after_s() });
             }
         };
         let ready = match loader.ready(&self.live, self.arrived).await {
@@ -70,8 +79,10 @@ impl Incoming {
         let deadline = Instant::now() + self.live.function.limits.time();
         let request_id = self.request_id.clone();
         let (queue, load) = (permit.waited(), ready.took);
-        let watch = Box::new(CallWatch { call: self, queue, load, _permit: permit, heard: false });
-        let reply = ready.prepared.call(Call { request_id, work, deadline, watch, lease: None }).await?;
+        let judged = self.live.contract == Contract::WasiHttp && lease.as_ref().is_some_and(|lease| !is_request(&lease.event));
+        let watch = Box::new(CallWatch { call: self, queue, load, judged, _permit: permit, heard: false });
+        let called = ready.prepared.call(Call { request_id, work, deadline, watch, lease }).await;
+        let reply = called.map_err(|problem| Failed { problem, began: true, retry_after_s: None })?;
         let times = Times { queue, start: load + reply.timing.start, run: reply.timing.run, total: Duration::ZERO };
         Ok(Answer { content: reply.content, times })
     }
@@ -100,14 +111,24 @@ struct CallWatch {
     queue: Duration,
     /// Making the function ready, which only its first call waits for; counts as starting.
     load: Duration,
+    /// Whether the status of the reply says what becomes of a queued event.
+    judged: bool,
     _permit: Permit,
     heard: bool,
 }
 
 impl Watch for CallWatch {
+    fn commits(&mut self, _transaction: &mut Transaction, reply: &WholeReply) -> Result<(), Problem> {
+        match reply {
+            WholeReply::Http(reply) if self.judged => judge(reply.status()),
+            _ => Ok(()),
+        }
+    }
+
     fn ended(mut self: Box<Self>, ended: Ended) {
         self.heard = true;
-        let Ended { result, timing, cpu, memory_bytes, reruns: _ } = ended;
+        let Ended { result, timing, cpu, memory_bytes, reruns } = ended;
+        self.call.live.identity.counters.reruns(reruns);
         let total = self.call.arrived.elapsed();
         let times = Times { queue: self.queue, start: self.load + timing.start, run: timing.run, total };
         let problem = result.err();

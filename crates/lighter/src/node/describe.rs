@@ -1,10 +1,14 @@
 //! What the API says about the node and its functions.
 
-use super::Node;
-use super::functions::Entry;
+use super::events::Numbers;
+use super::functions::{Entry, Handler, Table};
 use super::metrics::usage;
-use crate::api::types::{FunctionInfo, FunctionStats, NodeInfo, UnitInfo, VersionInfo};
-use std::time::Instant;
+use super::{Node, clock};
+use crate::api::types::{FunctionInfo, FunctionStats, HandlerInfo, NodeInfo, QueueInfo, UnitInfo, VersionInfo};
+use manifest::Function;
+use problem::Problem;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Instant, SystemTime};
 
 impl Node {
     pub fn info(&self) -> NodeInfo {
@@ -45,9 +49,57 @@ impl Node {
             contract: live.contract.as_str().to_owned(),
             routes: routes.collect(),
             urls: live.function.http.iter().map(|trigger| self.url(trigger.host.as_deref(), &trigger.route)).collect(),
+            queue: live.function.handles(live.name()).map(ToString::to_string),
+            triggers: triggers(&live.function),
             units_running: live.identity.admission.counts().running as usize,
             calls: counters.calls(),
             errors: counters.failed_count(),
+        }
+    }
+
+    /// A queue, whether or not anything is deployed for it.
+    pub fn describe_queue(&self, name: &str) -> Result<QueueInfo, Problem> {
+        let table = self.functions.table();
+        let counts = self.functions.loader.state.queue(name)?.counts();
+        let now_ms = clock::unix_ms(SystemTime::now());
+        Ok(QueueInfo {
+            name: name.to_owned(),
+            handler: table.handlers().get(name).map(|handler| self.describe_handler(&table, name, handler)),
+            ready: counts.ready,
+            delayed: counts.delayed,
+            leased: counts.leased,
+            dead: counts.dead,
+            bytes: counts.bytes,
+            oldest_age_ms: counts.oldest_ms.map(|oldest_ms| now_ms.saturating_sub(oldest_ms)),
+            pushed: counts.pushed,
+            acked: counts.acked,
+            retried: counts.retried,
+            died: counts.died,
+            expired: counts.expired,
+            duplicates: counts.duplicates,
+            refused: counts.refused,
+            leases_ended: counts.leases_ended,
+            dropped: counts.dropped,
+            configuration: table.parts().queues.get(name).map(|part| (*part.what).clone()).unwrap_or_default(),
+        })
+    }
+
+    fn describe_handler(&self, table: &Table, queue: &str, handler: &Handler) -> HandlerInfo {
+        let shell = self.events.shell(queue);
+        let number = |read: fn(&Numbers) -> u64| shell.as_ref().map_or(0, |shell| read(&shell.numbers));
+        let ended = table.parts().ended.get(handler.name()).map(|ended| ended.reason.clone());
+        HandlerInfo {
+            kind: handler.kind().to_owned(),
+            name: handler.name().to_string(),
+            workers: number(|numbers| numbers.workers.load(Relaxed).into()) as u32,
+            workers_max: match &ended {
+                Some(_) => 0,
+                None => shell.as_ref().map_or(0, |shell| shell.consumer().workers_max()),
+            },
+            postponed: number(|numbers| numbers.postponed.load(Relaxed)),
+            lost: number(|numbers| numbers.lost.load(Relaxed)),
+            service_us: shell.as_ref().and_then(|shell| shell.service_time()).map(|time| time.as_micros() as u64),
+            ended,
         }
     }
 
@@ -91,4 +143,12 @@ impl Node {
             _ => format!("{gate}{route}"),
         }
     }
+}
+
+/// What makes events for the function, as the manifest names it.
+fn triggers(function: &Function) -> Vec<String> {
+    let mqtt = function.mqtt.iter().map(|trigger| format!("mqtt {}", trigger.topic));
+    let every = function.every.iter().map(|trigger| format!("every {}", trigger.period));
+    let cron = function.cron.iter().map(|trigger| format!("cron {}", trigger.schedule));
+    mqtt.chain(every).chain(cron).collect()
 }

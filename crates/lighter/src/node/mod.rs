@@ -33,6 +33,7 @@ pub use event::hide_token;
 pub use functions::{Claim, Steps, blocking};
 pub use log::{FOLLOWERS_MAX, Follower};
 pub use run::run;
+pub use traces::HEADER as TRACEPARENT;
 pub use serve::{ReplyBody, Wanted, reply_to_event, serve};
 
 use access::Access;

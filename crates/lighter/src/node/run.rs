@@ -93,9 +93,17 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
     }
     eprintln!("lighter is stopping: running calls have {} s to end; once more to end at once", node.config.drain.as_secs());
     node.logs.close();
-    let drain = async { tokio::join!(gate.drain(node.config.drain), api.drain(node.config.drain)) };
+    let drain = async {
+        let at_most = node.config.drain;
+        tokio::join!(gate.drain(at_most), api.drain(at_most), node.events.drain(at_most))
+    };
     let drained = tokio::select! {
-        (gate, api) = drain => gate.cut + api.cut,
+        (gate, api, handlings) = drain => {
+            if handlings > 0 {
+                eprintln!("lighter gave up {handlings} queues whose handlings had not ended in time; their events are handled after the next start");
+            }
+            gate.cut + api.cut
+        }
         () = signals.next() => {
             eprintln!("lighter ends at once");
             0
@@ -134,7 +142,8 @@ fn open(config: Config, started: Instant) -> Result<Arc<Node>, Problem> {
     let functions = Functions::restore(loader, logs.clone(), units, token_by_default, sinks)?;
     let seed = getrandom::u64().map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
     let traces = config.traces.as_ref().map(|target| Traces::new(target, Ids::new(seed)).map(Arc::new)).transpose()?;
-    let events = Events::new(functions.clone());
+    let seed = getrandom::u64().map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
+    let events = Events::new(functions.clone(), traces.clone(), seed);
     Ok(Arc::new(Node {
         bodies: BodyRoom::new(config.bodies_bytes_max),
         config,

@@ -90,7 +90,7 @@ pub async fn reply_to_event(
     incoming: Incoming,
     event: ::event::Event,
 ) -> Result<Response<ReplyBody>, Failed> {
-    let answer = incoming.run(&node.functions.loader, Work::Event(event)).await?;
+    let answer = incoming.run(&node.functions.loader, Work::Event(event), None).await?;
     let timing = server_timing(&answer.times);
     let mut response = match answer.content {
         Content::Bytes(bytes) => {
@@ -132,7 +132,7 @@ where
         Some(exceeded) => LimitedBody::new(body, limit_bytes, exceeded.clone()).boxed_unsync(),
         None => Empty::new().map_err(|never| match never {}).boxed_unsync(),
     });
-    let answer = incoming.run(&node.functions.loader, Work::Http(request)).await;
+    let answer = incoming.run(&node.functions.loader, Work::Http(request), None).await;
     let answer = answer.map_err(|failed| match exceeded.is_some_and(|exceeded| exceeded.load(Relaxed)) {
         true => too_large(limit_bytes).into(),
         false => failed,

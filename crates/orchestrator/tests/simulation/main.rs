@@ -15,7 +15,7 @@ const TARGET: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_millis(500);
 
 fn latency(maximum: u32) -> Box<dyn Policy> {
-    Box::new(Latency::new(LatencyConfig { maximum, target: TARGET }))
+    Box::new(Latency::new(LatencyConfig { maximum, target: TARGET, ends_workflow: false }))
 }
 
 fn triggers(maximum: u32) -> Box<dyn Policy> {

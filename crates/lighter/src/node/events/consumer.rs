@@ -10,14 +10,19 @@ use std::time::Duration;
 /// Handles events of one queue, several at once. Made anew when what is deployed changes; handlings that run keep the
 /// one they began with.
 pub trait Consumer: Send + Sync + 'static {
-    /// How long one handling may take. The lease lasts a little longer; a handling that takes more than that is dropped,
-    /// and its event tried again.
+    /// How long one handling may take, all its waiting included. The lease lasts a little longer; a handling that takes
+    /// more is dropped, and its event tried again.
     fn time_max(&self) -> Duration;
 
     /// Handlings at once, at most. 0 pauses the queue.
     fn workers_max(&self) -> u32;
 
     fn retry(&self) -> &Retry;
+
+    /// Tells whoever looks after the consumer that an event became a dead letter, and why.
+    fn died(&self, leased: &Leased, reason: &str) {
+        let _ = (leased, reason);
+    }
 
     /// Handles one event; called for each try. A dropped future must leave nothing behind that goes on.
     fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Outcome>;
@@ -38,6 +43,8 @@ pub enum Outcome {
     },
     /// It can never work: a dead letter at once.
     Dead(Problem),
+    /// The lease had ended, and the event is another handling's now. Nothing of this one remains.
+    Lost,
     /// Not begun, for a reason that is not the event's: it is put back without counting a try, and the queue rests.
     Postponed {
         problem: Problem,

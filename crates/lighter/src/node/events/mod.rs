@@ -1,57 +1,71 @@
 //! Events: where gates put them, which function or sink handles them, and what becomes of those that fail.
 //!
 //! ```text
-//!   gate ──▶ Events::push ──▶ queue ──▶ worker ──▶ Consumer: a function or a sink
-//!     ▲                                               │
-//!     └── Sources: triggers of what is deployed       └──▶ Outcome: acked · retry · dead letter · postponed
+//!   gate ──▶ Events::push ──▶ queue ──▶ Shell: workers ──▶ Consumer: a function or a sink
+//!     ▲                                    ▲                    │
+//!     └── Sources: triggers                └── Policy           └──▶ Outcome: acked · retry · dead letter · postponed
 //! ```
-//! A gate knows queues and triggers, never a unit; a consumer knows one event at a time, never the queue.
+//! A gate knows queues and triggers, never a unit; a consumer knows one event at a time, never the queue. In reading
+//! order: [`consumer`], `shell`, `worker`, [`failure`], `function`, `work`; `runtime` keeps up with what is deployed and
+//! `clock` with the time.
 
+mod clock;
 mod consumer;
+mod failure;
+mod function;
+mod runtime;
+mod shell;
 mod sources;
+mod work;
+mod worker;
 
 pub use consumer::{Consumer, Outcome, SinkKind, SinkKinds};
+pub use shell::{Numbers, Shell};
 pub use sources::{Source, Sources};
+pub use work::{is_request, judge, set_trace};
 
-use super::clock;
 use super::functions::{Functions, Table};
+use super::ids::Ids;
+use super::traces::Traces;
+use clock::Agenda;
+use event::{ATTRIBUTES_MAX, Event};
 use manifest::Name;
 use problem::{Code, Problem};
-use state::{Push, Pushed, State};
+use runtime::Shells;
+use state::{Push, Pushed, Queue, State};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
+
+/// Bytes of the id, source, type or subject of an event.
+const FIELD_BYTES_MAX: usize = 8_192;
 
 /// The one door for events, and the runtime behind it. Shared by gates and the API.
 pub struct Events {
     functions: Arc<Functions>,
     state: State,
+    traces: Option<Arc<Traces>>,
     sources: watch::Sender<Arc<Sources>>,
+    shells: Shells,
+    agenda: Arc<Agenda>,
+    seeds: Ids,
 }
 
 impl Events {
-    pub fn new(functions: Arc<Functions>) -> Arc<Self> {
+    /// `seed` is random: two nodes, and two runs, do not try again at the same moments.
+    pub fn new(functions: Arc<Functions>, traces: Option<Arc<Traces>>, seed: u64) -> Arc<Self> {
         let state = functions.loader.state.clone();
         let sources = watch::Sender::new(Arc::new(sources_of(&functions.table())));
-        Arc::new(Self { functions, state, sources })
-    }
-
-    /// Keeps up with what is deployed, for as long as the node runs.
-    pub async fn run(self: Arc<Self>) {
-        let mut tables = self.functions.watch();
-        loop {
-            let sources = sources_of(&tables.borrow_and_update().clone());
-            self.sources.send_if_modified(|known| {
-                let is_new = **known != sources;
-                if is_new {
-                    *known = Arc::new(sources);
-                }
-                is_new
-            });
-            if tables.changed().await.is_err() {
-                return;
-            }
-        }
+        Arc::new(Self {
+            functions,
+            state,
+            traces,
+            sources,
+            shells: Shells::default(),
+            agenda: Arc::default(),
+            seeds: Ids::new(seed),
+        })
     }
 
     /// Pushes events to one queue, all or none. They are durable when it returns; a dropped future may or may not have
@@ -67,13 +81,21 @@ impl Events {
 
     /// The same for events of several queues, all or none: fan-out.
     pub async fn push_all(&self, pushes: Vec<(Arc<str>, Push)>) -> Result<Vec<Pushed>, Problem> {
-        let now_ms = clock::unix_ms(SystemTime::now());
+        let table = self.functions.table();
+        for (queue, push) in &pushes {
+            refuse_ended(&table, queue)?;
+            check(&push.event)?;
+        }
+        let now_ms = clock::now_ms();
+        let delayed: Vec<(Arc<str>, Duration)> =
+            pushes.iter().filter(|(_, push)| !push.delay.is_zero()).map(|(queue, push)| (queue.clone(), push.delay)).collect();
         let mut transaction = self.state.begin();
         let mut pushed = Vec::with_capacity(pushes.len());
         for (queue, push) in pushes {
             pushed.push(transaction.push(&queue, push, now_ms)?);
         }
         self.state.durable(transaction.commit()?).await?;
+        delayed.iter().for_each(|(queue, delay)| self.agenda.add(queue, *delay));
         Ok(pushed)
     }
 
@@ -90,6 +112,40 @@ impl Events {
         })
     }
 
+    /// A queue that something deployed handles, names or is granted, or that holds events.
+    ///
+    /// # Errors
+    /// [`Code::QueueUnknown`].
+    pub fn queue(&self, name: &str) -> Result<Queue, Problem> {
+        let table = self.functions.table();
+        let is_known = table.handlers().contains_key(name)
+            || table.parts().queues.contains_key(name)
+            || table.entries().any(|entry| {
+                let grants = &entry.live.function.grants;
+                grants.push.iter().chain(&grants.pop).any(|queue| queue.as_str() == name)
+            })
+            || self.state.queues().iter().any(|queue| queue == name);
+        match is_known {
+            true => self.state.queue(name),
+            false => Err(Problem::new(Code::QueueUnknown, format!("there is no queue {name:?}"))),
+        }
+    }
+
+    /// The names of all queues there are, in order.
+    pub fn queues(&self) -> BTreeSet<String> {
+        let table = self.functions.table();
+        let configured = table.handlers().keys().chain(table.parts().queues.keys()).map(ToString::to_string);
+        configured.chain(self.state.queues()).collect()
+    }
+
+    /// The trace in which a pushed event goes on: its own, the caller's, or a new one. A push that is recorded is a span of
+    /// its own, and what handles the event its child. None if nothing is traced.
+    pub fn trace_push(&self, queue: &str, event: &Event, caller: Option<&str>) -> Option<String> {
+        let traces = self.traces.as_ref()?;
+        let parent = event.attribute(super::traces::HEADER).or(caller);
+        Some(traces.push(parent, queue, &event.id, SystemTime::now()))
+    }
+
     /// The triggers of what is deployed, now and whenever they change.
     pub fn sources(&self) -> watch::Receiver<Arc<Sources>> {
         self.sources.subscribe()
@@ -103,4 +159,35 @@ impl Events {
 
 fn sources_of(table: &Table) -> Sources {
     Sources::of(table.entries().map(|entry| (entry.live.name(), &*entry.live.function)))
+}
+
+fn refuse_ended(table: &Table, queue: &str) -> Result<(), Problem> {
+    let ended = &table.parts().ended;
+    if ended.is_empty() {
+        return Ok(());
+    }
+    match table.handlers().get(queue).and_then(|handler| ended.get_key_value(handler.name())) {
+        None => Ok(()),
+        Some((name, why)) => {
+            let detail = format!("queue {queue:?} takes no events: {:?} has ended, because {}", name.as_str(), why.reason);
+            Err(Problem::new(Code::WorkflowEnded, detail))
+        }
+    }
+}
+
+/// What the queue itself does not look at.
+fn check(event: &Event) -> Result<(), Problem> {
+    let bad = |detail: String| Err(Problem::new(Code::EventInvalid, detail));
+    let needed = [("id", &event.id), ("source", &event.source), ("type", &event.kind)];
+    if let Some((name, _)) = needed.iter().find(|(_, value)| value.is_empty()) {
+        return bad(format!("the event has no {name}"));
+    }
+    let subject = event.subject.iter().map(|subject| ("subject", subject));
+    if let Some((name, value)) = needed.into_iter().chain(subject).find(|(_, value)| value.len() > FIELD_BYTES_MAX) {
+        return bad(format!("the {name} of the event has {} bytes, the limit is {FIELD_BYTES_MAX}", value.len()));
+    }
+    if event.attributes.len() > ATTRIBUTES_MAX {
+        return bad(format!("the event has {} attributes, the limit is {ATTRIBUTES_MAX}", event.attributes.len()));
+    }
+    Ok(())
 }

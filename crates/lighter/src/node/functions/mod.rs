@@ -31,8 +31,8 @@ use dispatch::{Admission, Limits, Rate};
 use manifest::{Function, Name};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
-use state::Batch;
-use std::collections::{BTreeMap, HashSet};
+use state::{Batch, Queue};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
@@ -144,10 +144,55 @@ impl Functions {
     pub async fn remove(self: &Arc<Self>, name: &Name) -> Result<(), Problem> {
         let _claim = Claim::new(self, [("function", name.as_str())])?;
         self.get(name.as_str())?;
-        self.commit(vec![Change::Remove(name.clone())]).await?;
+        let ended = PartChange::Ended(name.clone(), None);
+        self.commit(vec![Change::Remove(name.clone()), Change::Part(ended)]).await?;
         self.logs.remove(name);
         tracing::info!(function = %name, "removed");
         Ok(())
+    }
+
+    /// Forgets a queue with all that is in it, and how it was configured.
+    ///
+    /// # Errors
+    /// [`Code::ManifestConflict`]: something handles it. [`Code::DeployBusy`].
+    pub async fn remove_queue(self: &Arc<Self>, queue: &Queue) -> Result<(), Problem> {
+        let name: &str = queue.name();
+        let _claim = Claim::new(self, [("queue", name)])?;
+        let table = self.table();
+        if let Some(handler) = table.handlers().get(name) {
+            let problem = Problem::new(Code::ManifestConflict, format!("{} handles the queue {name:?}", handler.described()));
+            return Err(problem.with_hint("remove that first, or purge the queue"));
+        }
+        if let Some((name, _)) = table.parts().queues.get_key_value(name) {
+            self.commit(vec![Change::Part(PartChange::Queue(name.clone(), None))]).await?;
+        }
+        queue.remove().await?;
+        tracing::info!(queue = name, "removed");
+        Ok(())
+    }
+
+    /// Removes a sink; its queue and the events in it stay.
+    ///
+    /// # Errors
+    /// [`Code::FunctionUnknown`]: there is none. [`Code::DeployBusy`].
+    pub async fn remove_sink(self: &Arc<Self>, name: &str) -> Result<(), Problem> {
+        let _claim = Claim::new(self, [("sink", name)])?;
+        let table = self.table();
+        let Some((name, _)) = table.parts().sinks.get_key_value(name) else {
+            let problem = Problem::new(Code::FunctionUnknown, format!("there is no sink {name:?}"));
+            return Err(problem.with_hint("`lighter queue ls` lists what handles what"));
+        };
+        let changes = [PartChange::Sink(name.clone(), None), PartChange::Ended(name.clone(), None)];
+        self.commit(changes.into_iter().map(Change::Part).collect()).await?;
+        tracing::info!(sink = %name, "removed");
+        Ok(())
+    }
+
+    /// Notes that these functions and sinks handle nothing until they are deployed again. Durable when it returns.
+    pub async fn end_workflow(self: &Arc<Self>, names: BTreeSet<Name>, ended: Ended) -> Result<(), Problem> {
+        let ended = Arc::new(ended);
+        let end = |name| Change::Part(PartChange::Ended(name, Some(ended.clone())));
+        self.commit(names.into_iter().map(end).collect()).await
     }
 
     /// Makes the changes durable, all or none, then shows them to calls at once. A crash in between shows them at the

@@ -42,13 +42,17 @@ impl Handler {
         }
     }
 
-    /// `function "hello"`.
-    fn described(&self) -> String {
-        let kind = match self {
+    /// `function` or `sink`.
+    pub fn kind(&self) -> &'static str {
+        match self {
             Self::Function(_) => "function",
             Self::Sink(..) => "sink",
-        };
-        format!("{kind} {:?}", self.name().as_str())
+        }
+    }
+
+    /// `function "hello"`.
+    pub fn described(&self) -> String {
+        format!("{} {:?}", self.kind(), self.name().as_str())
     }
 }
 
@@ -84,6 +88,10 @@ impl Table {
         self.functions.get(name).cloned().ok_or_else(|| {
             Problem::new(Code::FunctionUnknown, format!("there is no function {name:?}"))
         })
+    }
+
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.functions.get(name)
     }
 
     /// In the order of their names.

@@ -15,6 +15,8 @@ pub struct Counters {
     gone: AtomicU64,
     /// Calls that ended with a problem, by its place in [`Code::ALL`].
     failed: [AtomicU64; Code::ALL.len()],
+    /// Handlings begun again because others had changed what they had read.
+    reruns: AtomicU64,
     cpu_ns: AtomicU64,
     memory_bytes_max: AtomicU64,
     pub queue: Histogram,
@@ -38,6 +40,7 @@ impl Default for Counters {
             ok: AtomicU64::new(0),
             gone: AtomicU64::new(0),
             failed: [const { AtomicU64::new(0) }; Code::ALL.len()],
+            reruns: AtomicU64::new(0),
             cpu_ns: AtomicU64::new(0),
             memory_bytes_max: AtomicU64::new(0),
             queue: Histogram::default(),
@@ -72,6 +75,16 @@ impl Counters {
 
     pub fn gone(&self) {
         self.gone.fetch_add(1, Relaxed);
+    }
+
+    pub fn reruns(&self, count: u32) {
+        if count > 0 {
+            self.reruns.fetch_add(count.into(), Relaxed);
+        }
+    }
+
+    pub fn rerun_count(&self) -> u64 {
+        self.reruns.load(Relaxed)
     }
 
     pub fn ok_count(&self) -> u64 {

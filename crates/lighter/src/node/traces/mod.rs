@@ -34,7 +34,23 @@ pub struct Traces {
 pub struct CallSpan {
     pub context: TraceContext,
     parent: Option<SpanId>,
+    kind: Kind,
     start: SystemTime,
+}
+
+/// Who waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Call,
+    Event,
+}
+
+impl CallSpan {
+    /// Says that it is the handling of a queued event.
+    #[must_use]
+    pub fn of_event(self) -> Self {
+        Self { kind: Kind::Event, ..self }
+    }
 }
 
 /// What is known of a call when it has ended.
@@ -73,7 +89,7 @@ impl Traces {
             span: SpanId::from_bytes(self.ids.next().to_be_bytes()),
             recorded: caller.map_or_else(|| self.ids.next() <= self.recorded_below, |caller| caller.recorded),
         };
-        CallSpan { context, parent: caller.map(|caller| caller.span), start: now }
+        CallSpan { context, parent: caller.map(|caller| caller.span), kind: Kind::Call, start: now }
     }
 
     /// Ends it, and queues it to be sent.
@@ -90,7 +106,11 @@ impl Traces {
         attributes.extend(end.problem.map(|problem| KeyValue::new("error.type", problem.code.to_string())));
         let parent = call.parent.unwrap_or(SpanId::INVALID);
         let whole = Part { name: end.function.to_owned().into(), start: call.start, duration: end.total };
-        let mut span = self.span(call, call.context.span, parent, whole, SpanKind::Server);
+        let kind = match call.kind {
+            Kind::Call => SpanKind::Server,
+            Kind::Event => SpanKind::Consumer,
+        };
+        let mut span = self.span(call, call.context.span, parent, whole, kind);
         span.parent_span_is_remote = call.parent.is_some();
         (span.attributes, span.status) = (attributes, status);
         self.processor.on_end(span);
@@ -102,6 +122,22 @@ impl Traces {
             let id = SpanId::from_bytes(self.ids.next().to_be_bytes());
             self.processor.on_end(self.span(call, id, call.context.span, part, SpanKind::Internal));
         }
+    }
+
+    /// A push of an event to a queue, which takes no time. Returns the `traceparent` for the event.
+    pub fn push(&self, traceparent: Option<&str>, queue: &str, event: &str, now: SystemTime) -> String {
+        let push = self.begin(traceparent, now);
+        if push.context.recorded {
+            let part = Part { name: format!("push {queue}").into(), start: now, duration: Duration::ZERO };
+            let parent = push.parent.unwrap_or(SpanId::INVALID);
+            let mut span = self.span(&push, push.context.span, parent, part, SpanKind::Producer);
+            span.parent_span_is_remote = push.parent.is_some();
+            let (queue, event) = (queue.to_owned(), event.to_owned());
+            span.attributes =
+                vec![KeyValue::new("messaging.destination.name", queue), KeyValue::new("messaging.message.id", event)];
+            self.processor.on_end(span);
+        }
+        push.context.to_string()
     }
 
     /// Sends what waits. Blocks for as long as the receiver takes, a few seconds at most.

@@ -1,0 +1,115 @@
+//! `lighter push`: put events into a queue. Once it prints their ids they are durable.
+
+use super::call::{Data, guessed_type};
+use super::client::{Client, announced, encoded};
+use super::nearest::explain_queue;
+use super::stop::{Result, Stop};
+use super::{DataFolder, Session};
+use crate::api::types::PushReply;
+use clap::Args;
+use manifest::Span;
+use problem::{Code, Problem};
+use ureq::http::header::CONTENT_TYPE;
+
+/// Events of one request; more are sent in several.
+const EVENTS_PER_REQUEST: u32 = 1_000;
+/// Bytes of one request, below what the node takes.
+const BYTES_PER_REQUEST: usize = 8 << 20;
+
+#[derive(Debug, Args)]
+pub struct Push {
+    /// Queue to push to; a function with triggers has one of its own name
+    queue: String,
+    #[command(flatten)]
+    data: Data,
+    /// Type of the event
+    #[arg(long = "type", value_name = "TYPE", default_value = "push")]
+    kind: String,
+    /// Subject of the event
+    #[arg(long)]
+    subject: Option<String>,
+    /// Id of the event, by which a queue with `deduplicate` knows it again [default: a new one]
+    #[arg(long)]
+    id: Option<String>,
+    /// Events of one key are handled one after the other in a queue with order = "key"
+    #[arg(long)]
+    key: Option<String>,
+    /// How long it waits before it is handled, as 10s or 5m
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    delay: Option<Span>,
+    /// Push it so many times, with ids that end in -1, -2 and so on
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    count: u32,
+    /// Media type of the data [default: guessed from it]
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+    #[command(flatten)]
+    _folder: DataFolder,
+}
+
+fn span(text: &str) -> std::result::Result<Span, String> {
+    Span::try_from(text.to_owned())
+}
+
+impl Push {
+    pub fn run(&self, session: &Session) -> Result {
+        let (out, client) = (session.out, session.client()?);
+        let data = self.data.read(out)?;
+        let per_request = u32::try_from(BYTES_PER_REQUEST / data.len().max(1)).unwrap_or(u32::MAX);
+        let per_request = per_request.clamp(1, EVENTS_PER_REQUEST);
+        let progress = out.progress();
+        let (mut pushed, mut duplicates) = (0, 0);
+        let mut all = PushReply { queue: self.queue.clone(), ids: Vec::new(), duplicates: 0 };
+        while pushed < self.count {
+            let count = per_request.min(self.count - pushed);
+            progress.step(format!("pushing to {} ({pushed} of {})", self.queue, self.count));
+            let reply = self.push(&client, &data, pushed, count).map_err(|stop| match pushed {
+                0 => stop,
+                pushed => {
+                    out.complain(format!("{pushed} of {} events had been pushed", self.count));
+                    stop
+                }
+            })?;
+            pushed += count;
+            duplicates += reply.duplicates;
+            match out.json {
+                true => all.ids.extend(reply.ids),
+                false => reply.ids.iter().try_for_each(|id| out.line(id))?,
+            }
+        }
+        drop(progress);
+        if out.json {
+            return out.json(&PushReply { duplicates, ..all });
+        }
+        if duplicates > 0 {
+            out.say(format!("{duplicates} of them the queue had already"));
+        }
+        Ok(())
+    }
+
+    fn push(&self, client: &Client, data: &[u8], before: u32, count: u32) -> Result<PushReply> {
+        let mut query = vec![("type", self.kind.clone())];
+        query.extend(self.subject.clone().map(|subject| ("subject", subject)));
+        query.extend(self.key.clone().map(|key| ("key", key)));
+        query.extend(self.delay.map(|delay| ("delay_ms", delay.duration().as_millis().to_string())));
+        if let Some(id) = &self.id {
+            // Requests after the first go on where the one before ended.
+            let id = if before == 0 { id.clone() } else { format!("{id}-{before}") };
+            query.push(("id", id));
+        }
+        if count > 1 {
+            query.push(("count", count.to_string()));
+        }
+        let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        let path = format!("/v1/queues/{}/events?{}", encoded(&self.queue), query.join("&"));
+        let mut request = announced(client.request("POST", &path), data.len());
+        if let Some(kind) = self.content_type.as_deref().or((!data.is_empty()).then(|| guessed_type(data))) {
+            request = request.header(CONTENT_TYPE, kind);
+        }
+        let response = client.succeeded(client.exchange(request, data)?);
+        let response = response.map_err(|stop| explain_queue(client, &self.queue, stop))?;
+        let bytes = client.bytes(response, 64 << 20)?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| Stop::Problem(Problem::new(Code::Unknown, format!("the node's answer: {error}"))))
+    }
+}

@@ -1,0 +1,183 @@
+//! A worker: takes one event after the other, hands it to the consumer, and settles what became of it. Ends when the
+//! queue is empty, when it is told to, and when the queue has to rest.
+
+use super::clock;
+use super::consumer::{Consumer, Outcome};
+use super::failure::{self, ms};
+use super::shell::Shell;
+use problem::{Code, Problem};
+use state::{CommitError, Failed, Leased};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// A lease lasts this much longer than the handling may take.
+const LEASE_MARGIN: Duration = Duration::from_secs(5);
+
+/// Counted as a worker of the shell until it is dropped.
+pub struct Worker {
+    shell: Arc<Shell>,
+}
+
+impl Worker {
+    pub fn new(shell: Arc<Shell>) -> Self {
+        shell.numbers.workers.fetch_add(1, Relaxed);
+        Self { shell }
+    }
+
+    pub async fn run(self) {
+        while self.shell.may_lease() {
+            let consumer = self.shell.consumer();
+            let Some(leased) = self.lease(&*consumer) else { return };
+            self.handle(consumer, leased).await;
+            // A queue that is never empty must not keep the thread from others.
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    fn lease(&self, consumer: &dyn Consumer) -> Option<Held> {
+        let shell = &self.shell;
+        let now_ms = clock::now_ms();
+        let until_ms = now_ms.saturating_add(ms(consumer.time_max() + LEASE_MARGIN));
+        match shell.queue.lease(now_ms, until_ms, 1) {
+            Ok(mut leased) => leased.pop().map(|leased| Held { shell: shell.clone(), leased: Some(Arc::new(leased)) }),
+            Err(problem) => {
+                tracing::error!(queue = %shell.name, "cannot lease: {} {}", problem.code, problem.detail);
+                shell.rest(None);
+                None
+            }
+        }
+    }
+
+    async fn handle(&self, consumer: Arc<dyn Consumer>, held: Held) {
+        let shell = &self.shell;
+        let leased = held.leased();
+        let began = Instant::now();
+        let _busy = Busy::new(shell, began);
+        let time_max = consumer.time_max() + LEASE_MARGIN / 2;
+        let outcome = tokio::time::timeout(time_max, consumer.clone().handle(leased)).await.unwrap_or_else(|_| {
+            let detail = format!("the handling took longer than {} ms", time_max.as_millis());
+            Outcome::Retry { problem: Problem::new(Code::TimeExceeded, detail), after: None }
+        });
+        shell.settle(&*consumer, held, outcome, began.elapsed());
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.shell.numbers.workers.fetch_sub(1, Relaxed);
+        self.shell.wake();
+    }
+}
+
+/// A leased event; released when it is dropped without having been settled.
+pub struct Held {
+    shell: Arc<Shell>,
+    leased: Option<Arc<Leased>>,
+}
+
+impl Held {
+    fn leased(&self) -> Arc<Leased> {
+        self.leased.clone().expect("it is held until it is settled")
+    }
+
+    fn settled(mut self) {
+        self.leased = None;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(leased) = self.leased.take() {
+            self.shell.queue.release(leased.lease);
+        }
+    }
+}
+
+/// Counted as busy until it is dropped.
+struct Busy<'a>(&'a Shell);
+
+impl<'a> Busy<'a> {
+    fn new(shell: &'a Shell, now: Instant) -> Self {
+        shell.numbers.busy.fetch_add(1, Relaxed);
+        shell.numbers.last_lease_us.fetch_max(shell.us(now), Relaxed);
+        Self(shell)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.numbers.busy.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Shell {
+    /// Writes down what became of an event. Nobody waits for the disk: what is lost with a power cut is done again.
+    fn settle(&self, consumer: &dyn Consumer, held: Held, outcome: Outcome, took: Duration) {
+        let leased = held.leased();
+        let numbers = &self.numbers;
+        let failed = match outcome {
+            Outcome::Acked => {
+                numbers.handled.fetch_add(1, Relaxed);
+                self.handled(took);
+                return held.settled();
+            }
+            Outcome::Done => {
+                numbers.handled.fetch_add(1, Relaxed);
+                self.handled(took);
+                None
+            }
+            Outcome::Lost => {
+                numbers.lost.fetch_add(1, Relaxed);
+                return held.settled();
+            }
+            Outcome::Postponed { problem, after } => {
+                numbers.postponed.fetch_add(1, Relaxed);
+                tracing::debug!(queue = %self.name, event = %leased.event.id, "postponed: {} {}", problem.code, problem.detail);
+                self.rest(after);
+                return drop(held);
+            }
+            Outcome::Retry { problem, after } => {
+                self.handled(took);
+                let (attempt, now_ms) = (leased.event.attempt, clock::now_ms());
+                Some(failure::next_step(consumer.retry(), attempt, &problem, after, now_ms, self.random()))
+            }
+            Outcome::Dead(problem) => {
+                self.handled(took);
+                Some(Failed::Dead { reason: format!("{}: {}", problem.code, problem.detail) })
+            }
+        };
+        let mut transaction = self.state.begin();
+        match &failed {
+            None => transaction.ack(&leased),
+            Some(failed) => transaction.fail(&leased, failed.clone()),
+        }
+        match transaction.commit() {
+            Ok(_) => held.settled(),
+            Err(CommitError::LeaseLost) => {
+                numbers.lost.fetch_add(1, Relaxed);
+                return held.settled();
+            }
+            Err(error) => {
+                let problem = Problem::from(error);
+                tracing::error!(queue = %self.name, "cannot write what became of an event: {} {}", problem.code, problem.detail);
+                // It is tried again as if this try had not been.
+                self.rest(None);
+                return;
+            }
+        }
+        match failed {
+            None => {}
+            Some(Failed::Retry { at_ms, reason }) => {
+                self.agenda.add(&self.name, Duration::from_millis(at_ms.saturating_sub(clock::now_ms())));
+                numbers.retried.fetch_add(1, Relaxed);
+                tracing::debug!(queue = %self.name, event = %leased.event.id, attempt = leased.event.attempt, "tried again later: {reason}");
+            }
+            Some(Failed::Dead { reason }) => {
+                numbers.died.fetch_add(1, Relaxed);
+                tracing::warn!(queue = %self.name, event = %leased.event.id, "a dead letter: {reason}");
+                consumer.died(&leased, &reason);
+            }
+        }
+    }
+}
