@@ -17,8 +17,8 @@ use anyhow::{Context as _, bail};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
-pub use tally::Outcome;
 use tally::Tally;
+pub use tally::{Latency, Outcome, histogram};
 
 /// What to send where, for how long.
 #[derive(Debug, Clone, clap::Args)]

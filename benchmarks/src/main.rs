@@ -8,16 +8,23 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod client;
+mod events;
+mod fill;
 mod generator;
 mod hold;
 mod http1;
 mod hyper_peer;
 mod lighter;
 mod load;
+mod machine;
 mod node;
 mod peers;
 mod process;
+#[path = "../../guests/sift/src/reading.rs"]
+mod reading;
 mod report;
+mod run;
 mod starts;
 
 use clap::{Parser, Subcommand};
@@ -32,9 +39,16 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum What {
     /// The node beside wasmtime serve, hyper, workerd and crun
-    Node(node::NodeOptions),
+    Node(run::Options),
+    /// Queues, MQTT and workflows beside redis, NATS and mosquitto
+    Events(run::Options),
+    /// One end of a queue: pushes events, or handles them
+    #[command(subcommand)]
+    Client(client::Client),
     /// Sends HTTP requests and prints what came back as JSON
     Load(load::LoadOptions),
+    /// Fills a queue and a bucket and prints how fast they are then as JSON
+    Fill(fill::FillOptions),
     /// Opens many requests and keeps them unfinished until its input ends
     Hold(hold::HoldOptions),
     /// Starts a program again and again and prints the times to its first output as JSON
@@ -46,7 +60,10 @@ enum What {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().what {
         What::Node(options) => node::run(&options),
+        What::Events(options) => events::run(&options),
+        What::Client(client) => client::run(&client),
         What::Load(options) => load::run(&options),
+        What::Fill(options) => fill::run(&options),
         What::Hold(options) => hold::run(&options),
         What::Starts(options) => starts::run(&options),
         What::Hyper(options) => hyper_peer::run(&options),

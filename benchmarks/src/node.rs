@@ -10,18 +10,10 @@ mod cpu;
 mod footprint;
 mod growth;
 mod http;
-mod machine;
 mod neighbour;
 
-use crate::lighter::Node;
-use crate::peers::Peers;
-use crate::process::Cores;
-use crate::report::{Bar, Figures, Promise};
-use anyhow::Context as _;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
-use tempfile::TempDir;
+use crate::report::{Bar, Promise};
+use crate::run::{self, Options, Part};
 
 const PROMISES: [Promise; 14] = [
     Promise {
@@ -64,70 +56,7 @@ const PROMISES: [Promise; 14] = [
     },
 ];
 
-#[derive(Debug, clap::Args)]
-pub struct NodeOptions {
-    /// Under five minutes: fewer rounds, shorter ones.
-    #[arg(long)]
-    quick: bool,
-    /// The node's program.
-    #[arg(long, default_value = "target/release/lighter")]
-    lighter: PathBuf,
-    /// Folder with the prebuilt guests.
-    #[arg(long, default_value = "guests/prebuilt")]
-    guests: PathBuf,
-    /// What `benchmarks/peers` printed.
-    #[arg(long)]
-    peers: PathBuf,
-    /// Folder for what is kept from one run to the next.
-    #[arg(long)]
-    cache: PathBuf,
-    /// Only these parts; may be repeated. The figures of the others are null.
-    #[arg(long)]
-    part: Vec<String>,
-}
-
-/// What every part needs.
-struct Bench {
-    quick: bool,
-    lighter: PathBuf,
-    guests: PathBuf,
-    peers: Peers,
-    work: TempDir,
-}
-
-impl Bench {
-    /// One value for `--quick`, another for the full run.
-    fn pick<T>(&self, quick: T, full: T) -> T {
-        if self.quick { quick } else { full }
-    }
-
-    fn guest(&self, name: &str) -> anyhow::Result<Vec<u8>> {
-        let path = self.guest_path(name);
-        fs::read(&path).with_context(|| format!("could not read the guest {}", path.display()))
-    }
-
-    fn guest_path(&self, name: &str) -> PathBuf {
-        self.guests.join(format!("{name}.wasm"))
-    }
-
-    fn folder(&self, name: &str) -> PathBuf {
-        self.work.path().join(name)
-    }
-
-    /// A node with a data folder of its own.
-    fn node(&self, name: &str, cores: Cores) -> anyhow::Result<Node> {
-        Node::start(&self.lighter, &self.folder(&format!("{name}-data")), cores)
-    }
-
-    fn work(&self) -> &Path {
-        self.work.path()
-    }
-}
-
-type Measure = fn(&Bench, &mut Figures) -> anyhow::Result<()>;
-
-/// A name for progress and `--part`, what to run, and the figures that are lost if it fails.
-const PARTS: [(&str, Measure, &[&str]); 8] = [
+const PARTS: [Part; 8] = [
     (
         "http",
         http::rust,
@@ -143,35 +72,6 @@ const PARTS: [(&str, Measure, &[&str]); 8] = [
 ];
 
 /// Measures everything and prints the report; its last line is one JSON object.
-pub fn run(options: &NodeOptions) -> anyhow::Result<()> {
-    let known = |part: &&String| PARTS.iter().all(|(name, ..)| name != part);
-    if let Some(unknown) = options.part.iter().find(known) {
-        anyhow::bail!("there is no part {unknown:?}; there are {}", PARTS.map(|(name, ..)| name).join(", "));
-    }
-    let bench = Bench {
-        quick: options.quick,
-        lighter: options
-            .lighter
-            .canonicalize()
-            .with_context(|| format!("there is no {}", options.lighter.display()))?,
-        guests: options.guests.clone(),
-        peers: Peers::read(&options.peers, &options.cache)?,
-        work: tempfile::Builder::new().prefix("lighter-bench-").tempdir()?,
-    };
-    machine::print(&bench.peers)?;
-    let mut figures = Figures::new(&PROMISES);
-    let begin = Instant::now();
-    for (name, measure, lost) in PARTS {
-        if !options.part.is_empty() && !options.part.iter().any(|part| part == name) {
-            continue;
-        }
-        eprintln!("bench: {name} ({:.0} s since the start)", begin.elapsed().as_secs_f64());
-        if let Err(why) = measure(&bench, &mut figures) {
-            println!("\n{name} could not be measured: {}", format!("{why:#}").trim_end());
-            figures.miss(lost, &why);
-        }
-    }
-    eprintln!("bench: done after {:.0} s", begin.elapsed().as_secs_f64());
-    figures.print();
-    Ok(())
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    run::run(options, &PROMISES, &PARTS)
 }

@@ -115,6 +115,13 @@ impl Process {
         sum_of_fields(&self.proc_file("smaps_rollup")?, &["Private_Clean", "Private_Dirty"])
     }
 
+    /// Bytes it had written to the disk so far, by the system or by itself, and before any that were taken back.
+    pub fn written_bytes(&self) -> anyhow::Result<u64> {
+        let io = self.proc_file("io")?;
+        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+        line.and_then(|bytes| bytes.parse().ok()).context("/proc/PID/io has no write_bytes")
+    }
+
     fn proc_file(&self, name: &str) -> anyhow::Result<String> {
         let path = format!("/proc/{}/{name}", self.child.id());
         fs::read_to_string(&path).with_context(|| format!("could not read {path}; the process may have ended"))
@@ -134,6 +141,11 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Resident memory of this process, in bytes.
+pub fn own_resident_bytes() -> anyhow::Result<u64> {
+    sum_of_fields(&fs::read_to_string("/proc/self/status")?, &["VmRSS"])
 }
 
 /// Adds up lines such as `VmRSS:      1234 kB`.

@@ -67,7 +67,8 @@ impl Tally {
     }
 }
 
-fn histogram() -> Histogram<u64> {
+/// Of nanoseconds, up to a minute.
+pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, nanoseconds(LATENCY_MAX), 3).expect("the bounds are constants and right")
 }
 
@@ -105,7 +106,8 @@ pub struct Latency {
 }
 
 impl Latency {
-    fn of(histogram: &Histogram<u64>) -> Self {
+    /// Of nanoseconds.
+    pub fn of(histogram: &Histogram<u64>) -> Self {
         let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
         Self {
             count: histogram.len(),

@@ -1,9 +1,9 @@
 //! The first request to each function after the node was restarted, and how long the restart itself takes.
 
-use super::Bench;
 use crate::lighter::{Project, variant};
 use crate::process::Cores;
 use crate::report::{Figures, Table, median, number, quantile};
+use crate::run::Bench;
 use std::time::Instant;
 
 const FUNCTIONS: u32 = 100;

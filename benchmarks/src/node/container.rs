@@ -1,8 +1,8 @@
 //! What others pay for a start: a container and a plain process, from the start of the program to its first output.
 
-use super::Bench;
 use crate::process::run_to_end;
 use crate::report::{Figures, Table, number, quantile};
+use crate::run::Bench;
 use anyhow::Context as _;
 use std::ffi::OsString;
 use std::fs;

@@ -1,9 +1,9 @@
 //! The paper's CPU workload: the same naive Fibonacci, native and in a unit.
 
-use super::Bench;
 use crate::lighter::Project;
 use crate::process::Cores;
 use crate::report::{Figures, Table, median, number, quantile};
+use crate::run::Bench;
 use anyhow::{Context as _, ensure};
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,9 +1,9 @@
 //! How much room the node takes: the program, an idle node, a thousand live units.
 
-use super::Bench;
 use crate::lighter::{Node, Project};
 use crate::process::{Cores, command, run_to_end};
 use crate::report::{Figures, number};
+use crate::run::Bench;
 use anyhow::{Context as _, bail};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,10 +1,10 @@
 //! How cost grows: with the number of functions, and with the number of connections.
 
-use super::Bench;
 use crate::lighter::{Project, variant};
 use crate::load::LoadOptions;
 use crate::process::{Cores, LOAD_CORE, SERVER_CORE};
 use crate::report::{Figures, Table, number};
+use crate::run::Bench;
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -1,12 +1,12 @@
 //! Requests a second on one core, beside servers that do the same job.
 
-use super::Bench;
 use crate::generator::{Contestant, Standing, side_by_side};
 use crate::lighter::Project;
 use crate::load::LoadOptions;
 use crate::peers::Server;
 use crate::process::{Cores, LOAD_CORE, SERVER_CORE, run_to_end};
 use crate::report::{Figures, Table, number};
+use crate::run::Bench;
 use anyhow::{Context as _, Error};
 use std::fs;
 use std::process::Command;

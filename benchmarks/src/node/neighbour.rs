@@ -2,11 +2,11 @@
 //!
 //! Requests to the victim leave on a fixed schedule, so that none is left out because the last one was late.
 
-use super::Bench;
 use crate::lighter::Project;
 use crate::load::{LoadOptions, Outcome};
 use crate::process::Cores;
 use crate::report::{Figures, Table, median, number};
+use crate::run::Bench;
 use std::time::Instant;
 
 const RATE: f64 = 200.0;

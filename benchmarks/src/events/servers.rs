@@ -1,0 +1,78 @@
+//! The servers we are measured beside: redis, NATS and mosquitto, each on a port and a folder of its own.
+
+use crate::client::redis_answers;
+use crate::process::{self, Cores, Process};
+use crate::run::Bench;
+use anyhow::Context as _;
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A peer that keeps or passes on events.
+pub struct Server {
+    pub process: Process,
+    pub address: SocketAddr,
+}
+
+/// When what a queue was told is on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durable {
+    /// Before it is confirmed.
+    Always,
+    /// Later: of redis every second, of NATS as it does by default, every two minutes.
+    Relaxed,
+}
+
+/// redis with an append-only file and no snapshots.
+pub fn redis(bench: &Bench, durable: Durable) -> anyhow::Result<Server> {
+    let program = bench.peers.program("redis-server")?;
+    let address = process::free_address()?;
+    let data = bench.folder(&format!("redis-{}", address.port()));
+    fs::create_dir_all(&data)?;
+    let mut command = process::command(program, Cores::All);
+    command.args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(&data);
+    command.args(["--appendonly", "yes", "--appendfsync"]);
+    command.arg(match durable {
+        Durable::Always => "always",
+        Durable::Relaxed => "everysec",
+    });
+    let mut process = Process::start(command, &data.with_extension("log"))?;
+    process.wait_until(READY_TIMEOUT, || redis_answers(address)).context("could not start redis-server")?;
+    Ok(Server { process, address })
+}
+
+/// NATS with JetStream.
+pub fn nats(bench: &Bench, durable: Durable) -> anyhow::Result<Server> {
+    let program = bench.peers.program("nats-server")?;
+    let address = process::free_address()?;
+    let data = bench.folder(&format!("nats-{}", address.port()));
+    fs::create_dir_all(&data)?;
+    let sync = match durable {
+        Durable::Always => "sync_interval: always",
+        Durable::Relaxed => "",
+    };
+    let config = data.with_extension("conf");
+    fs::write(&config, format!("listen: {address}\njetstream {{\n  store_dir: {data:?}\n  {sync}\n}}\n"))?;
+    let mut command = process::command(program, Cores::All);
+    command.arg("--config").arg(config);
+    let mut process = Process::start(command, &data.with_extension("log"))?;
+    let answers = || TcpStream::connect(address).is_ok();
+    process.wait_until(READY_TIMEOUT, answers).context("could not start nats-server")?;
+    Ok(Server { process, address })
+}
+
+/// mosquitto with its defaults, but for the permission to connect.
+pub fn mosquitto(bench: &Bench) -> anyhow::Result<Server> {
+    let program = bench.peers.program("mosquitto")?;
+    let address = process::free_address()?;
+    let config = bench.folder(&format!("mosquitto-{}.conf", address.port()));
+    fs::write(&config, format!("listener {} 127.0.0.1\nallow_anonymous true\n", address.port()))?;
+    let mut command = process::command(program, Cores::All);
+    command.arg("-c").arg(&config);
+    let mut process = Process::start(command, &config.with_extension("log"))?;
+    let answers = || TcpStream::connect(address).is_ok();
+    process.wait_until(READY_TIMEOUT, answers).context("could not start mosquitto")?;
+    Ok(Server { process, address })
+}
