@@ -21,6 +21,7 @@ use crate::transaction::Writes;
 use fjall::{Database, Keyspace, PersistMode, Slice, Snapshot};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +37,12 @@ pub struct Work {
     pub writes: Writes,
     pub bytes: usize,
     pub ops: Vec<(Arc<Shared>, Op)>,
+    /// Of the node, beside what it does in `space`.
+    pub records: Records,
 }
+
+/// Changes to records of the node, by encoded key; none deletes.
+pub type Records = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// Decided under one lock: commits have one order, and it is the order of the queues.
 #[derive(Default)]
@@ -108,7 +114,7 @@ impl Engine {
         // Looked at once more: many may have been admitted at the same moment.
         self.memory.check_room().map_err(CommitError::Unavailable)?;
         let Head { oracle, pending } = &mut *head;
-        let Work { space, writes, ops, .. } = work;
+        let Work { space, writes, ops, records, .. } = work;
         let books = judge(oracle, &writes).inspect_err(|error| {
             if matches!(error, CommitError::Conflict) {
                 self.conflicts.fetch_add(1, Ordering::Relaxed);
@@ -127,6 +133,12 @@ impl Engine {
             match value {
                 Some(value) => pending.put(space, key.into(), value.into()),
                 None => pending.delete(space, key.into()),
+            }
+        }
+        for (key, value) in records {
+            match value {
+                Some(value) => pending.put(Space::Node, key.into(), value.into()),
+                None => pending.delete(Space::Node, key.into()),
             }
         }
         let (batch, is_much) = (self.collecting.load(Ordering::Relaxed), pending.bytes() > PENDING_BYTES_MAX);

@@ -15,15 +15,12 @@
 //! A disk that failed once is not asked again: the kernel may have dropped what it could not write, and a second
 //! call would succeed without it. From then on writes are refused and reads go on.
 
-use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{from_database, from_io};
+use crate::journal::Follower;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::VecDeque;
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -43,6 +40,11 @@ pub struct Ticket(pub(crate) u64);
 impl Ticket {
     /// Of a transaction that wrote nothing: there is nothing to wait for.
     pub const NOTHING_WRITTEN: Self = Self(0);
+
+    /// Later commits have no lower number; those that share a write to the disk have the same.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
 }
 
 /// Shared by those who commit and the thread that syncs.
@@ -121,6 +123,11 @@ impl Group {
         }
     }
 
+    /// The newest ticket whose commit, with all before it, is durable.
+    pub fn newest_durable(&self) -> Ticket {
+        Ticket(self.durable.load(Ordering::Acquire))
+    }
+
     /// Tells those who wait for batches up to this one.
     fn set_durable(&self, batch: u64) {
         let mut waiting = self.waiting.lock();
@@ -193,13 +200,10 @@ pub struct Syncer {
 }
 
 impl Syncer {
-    pub fn start(engine: &Arc<Engine>) -> Result<Self, Problem> {
-        let start = || {
-            let journal = Journal::newest(&engine.folder)?;
-            let shared = Arc::clone(engine);
-            thread::Builder::new().name("state-sync".to_owned()).spawn(move || run(&shared, journal))
-        };
-        let thread = start().map_err(|error| from_io("start the thread that syncs the state", &error))?;
+    pub fn start(engine: &Arc<Engine>, journal: Follower) -> Result<Self, Problem> {
+        let shared = Arc::clone(engine);
+        let thread = thread::Builder::new().name("state-sync".to_owned()).spawn(move || run(&shared, journal));
+        let thread = thread.map_err(|error| from_io("start the thread that syncs the state", &error))?;
         Ok(Self { engine: Arc::clone(engine), thread })
     }
 
@@ -218,7 +222,7 @@ impl Syncer {
     }
 }
 
-fn run(engine: &Engine, mut journal: Journal) {
+fn run(engine: &Engine, mut journal: Follower) {
     let group = &engine.group;
     let (mut told, mut synced, mut synced_at) = (0, 0, Instant::now());
     loop {
@@ -239,7 +243,10 @@ fn run(engine: &Engine, mut journal: Journal) {
         };
         match wait {
             None if closing => return,
-            None => thread::park(),
+            None => match journal.mark_if_due(Instant::now()) {
+                Some(due) => thread::park_timeout(due),
+                None => thread::park(),
+            },
             Some(Duration::ZERO) => {
                 if let Err(error) = sync(engine, &mut journal) {
                     group.fail(error);
@@ -253,18 +260,19 @@ fn run(engine: &Engine, mut journal: Journal) {
                     told = written;
                     group.set_durable(told);
                 }
+                journal.mark_if_due(Instant::now());
             }
             Some(time) => thread::park_timeout(time),
         }
     }
 }
 
-fn sync(engine: &Engine, journal: &mut Journal) -> Result<(), Problem> {
+fn sync(engine: &Engine, journal: &mut Follower) -> Result<(), Problem> {
     if let Ok(free) = engine.disk.bytes_free(&engine.folder) {
         engine.group.set_disk_full(free < engine.reserve_bytes);
     }
     let started = Instant::now();
-    journal.sync(&engine.folder, &*engine.disk).map_err(|error| {
+    journal.sync(&*engine.disk).map_err(|error| {
         let problem = from_io("make the state durable", &error);
         let code = if problem.code == Code::DiskFull { Code::DiskFull } else { Code::DiskFailed };
         Problem::new(code, format!("{}; writes are refused until the node is started again", problem.detail))
@@ -286,41 +294,4 @@ fn pace(engine: &Engine) {
         thread::sleep(PACE_STEP);
         waited += PACE_STEP;
     }
-}
-
-/// The newest journal of the database, open.
-struct Journal {
-    number: u64,
-    file: File,
-}
-
-impl Journal {
-    fn newest(folder: &Path) -> io::Result<Self> {
-        let number = newest_number(folder)?;
-        Ok(Self { number, file: File::open(path_of(folder, number))? })
-    }
-
-    fn sync(&mut self, folder: &Path, disk: &dyn Disk) -> io::Result<()> {
-        let number = newest_number(folder)?;
-        if number != self.number {
-            *self = Self { number, file: File::open(path_of(folder, number))? };
-            // The new file's name has to be durable as well.
-            File::open(folder)?.sync_all()?;
-        }
-        disk.sync(&self.file)
-    }
-}
-
-fn path_of(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("{number}.jnl"))
-}
-
-fn newest_number(folder: &Path) -> io::Result<u64> {
-    let mut newest = None;
-    for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(".jnl")).and_then(|number| number.parse().ok());
-        newest = newest.max(number);
-    }
-    newest.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no journal in {}", folder.display())))
 }

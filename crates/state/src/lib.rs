@@ -38,6 +38,7 @@ mod engine;
 mod envelope;
 mod error;
 mod group;
+pub mod journal;
 mod keys;
 mod ledger;
 mod lock;
@@ -49,6 +50,7 @@ mod queue;
 mod records;
 mod statistics;
 mod transaction;
+mod whole;
 
 pub use books::Swept;
 pub use clock::{Clock, RealClock};
@@ -71,6 +73,7 @@ use engine::{Engine, Opened, Work};
 use fjall::compaction::Leveled;
 use fjall::{Database, KeyspaceCreateOptions};
 use group::Syncer;
+use journal::{Follower, MarkFile};
 use ledger::Ledger;
 use lock::DataLock;
 use memory::Memory;
@@ -142,11 +145,13 @@ impl State {
         let lock = DataLock::take(path)?;
         let folder = path.join("state");
         let what = format!("open the state in {}", folder.display());
+        let checked = whole::check(&folder)?;
         // The database asserts what damaged files can break; damage is an error, not a reason to fall over.
         let opened = std::panic::catch_unwind(AssertUnwindSafe(|| open_database(&folder, &options)));
         let opened = opened
             .map_err(|_| Problem::new(Code::StateCorrupt, format!("cannot {what}: the database gave up on its files")))?
             .map_err(|error| error::from_database(&what, &error))?;
+        let follower = follow(&folder, checked.as_ref()).map_err(|error| error::from_io(&what, &error))?;
         let (ledger, time) = books::open(&opened.database, &opened.buckets, Arc::clone(&options.clock), &folder)?;
         sync_folders(path, &changed).map_err(|error| error::from_io(&what, &error))?;
 
@@ -158,7 +163,7 @@ impl State {
         let memory = Memory::new(opened.database.clone(), limited);
         let engine = Arc::new(Engine::new(opened, memory, folder, options.disk, options.reserve_bytes));
         let queues = queue::Registry::read(&engine)?;
-        let syncer = Syncer::start(&engine)?;
+        let syncer = Syncer::start(&engine, follower)?;
         engine.look_at_space(0).ok();
         let sweep_from = AtomicU64::new(0);
         let inner = Inner { syncer: Some(syncer), queues, ledger, time, sweep_from, engine, _lock: lock };
@@ -176,6 +181,11 @@ impl State {
     /// `DiskFailed` or `DiskFull`: the disk did not confirm; whether the commit survives is not known.
     pub async fn durable(&self, ticket: Ticket) -> Result<(), Problem> {
         self.inner.engine.group.durable(ticket).await
+    }
+
+    /// The newest ticket that is durable; all commits before it are, too.
+    pub fn newest_durable(&self) -> Ticket {
+        self.inner.engine.group.newest_durable()
     }
 
     /// The node's records in `table`, which is named as a bucket is.
@@ -251,6 +261,14 @@ fn open_database(folder: &Path, options: &Options) -> fjall::Result<Opened> {
     let node = database.keyspace("node", settings)?;
     let queues = database.keyspace("queues", settings)?;
     Ok(Opened { database, buckets, node, queues })
+}
+
+/// Follows the journals from where they were checked to; a new state gets its first mark.
+fn follow(folder: &Path, checked: Option<&journal::Checked>) -> std::io::Result<Follower> {
+    match checked {
+        Some(checked) => Follower::new(folder, checked.mark(folder)?, checked.journals.clone()),
+        None => Follower::new(folder, MarkFile::create(folder, &[])?, Vec::new()),
+    }
 }
 
 /// Makes the folder and whatever above it is missing. Says whose list of names has changed.

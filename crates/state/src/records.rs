@@ -105,7 +105,7 @@ impl Batch {
             return Ok(());
         }
         let Self { writes, bytes } = self;
-        let work = Work { space: Space::Node, writes, bytes, ops: Vec::new() };
+        let work = Work { space: Space::Node, writes, bytes, ops: Vec::new(), records: Default::default() };
         let (ticket, _) = inner.commit(work, |_, _| Ok(Books::default()))?;
         inner.engine.group.durable(ticket).await
     }

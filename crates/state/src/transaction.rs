@@ -5,7 +5,7 @@
 
 use crate::Inner;
 use crate::books::Books;
-use crate::engine::Work;
+use crate::engine::{self, Work};
 use crate::envelope::{self, Header};
 use crate::error::{CommitError, StoreError};
 use crate::group::Ticket;
@@ -48,6 +48,7 @@ pub struct Transaction {
     pub(crate) reads: ReadSet,
     writes: Writes,
     write_bytes: usize,
+    records: engine::Records,
     /// What the writes so far add to each bucket.
     growth: BTreeMap<String, Growth>,
     /// The state's own time, as of when the transaction first had to know it.
@@ -69,6 +70,7 @@ impl Transaction {
             reads: ReadSet::default(),
             writes: Writes::new(),
             write_bytes: 0,
+            records: engine::Records::new(),
             growth: BTreeMap::new(),
             now_ms: None,
             saw_expired: false,
@@ -196,7 +198,7 @@ impl Transaction {
 
     /// How many keys and events the transaction changes so far.
     pub fn write_count(&self) -> usize {
-        self.writes.len() + self.ops.count()
+        self.writes.len() + self.ops.count() + self.records.len()
     }
 
     /// Counts a change of a queue, of so many bytes.
@@ -208,6 +210,19 @@ impl Transaction {
             return Err(StoreError::WriteBytes);
         }
         self.write_bytes += bytes;
+        Ok(())
+    }
+
+    /// Writes a record of the node in `table`, or deletes it, when the transaction commits. Records are not read by
+    /// transactions, so they cause no conflicts; the last change of one counts.
+    pub fn record(&mut self, table: &str, key: &str, value: Option<Vec<u8>>) -> Result<(), StoreError> {
+        let bytes = value.as_ref().map_or(0, Vec::len);
+        if bytes > VALUE_BYTES_MAX {
+            return Err(StoreError::ValueLength { bytes });
+        }
+        let encoded = keys::encode(table, key)?;
+        self.count_op(encoded.len() + bytes)?;
+        self.records.insert(encoded, value);
         Ok(())
     }
 
@@ -226,7 +241,8 @@ impl Transaction {
         }
         let (writes, ops) = (std::mem::take(&mut self.writes), std::mem::take(&mut self.ops).into_list());
         let began = self.began.as_ref().map(|began| began.number);
-        let work = Work { space: Space::Buckets, writes, bytes: self.write_bytes, ops };
+        let records = std::mem::take(&mut self.records);
+        let work = Work { space: Space::Buckets, writes, bytes: self.write_bytes, ops, records };
         let (ticket, over) = self.inner.commit(work, |oracle, writes| {
             let Some(began) = began else { return Ok(Books::default()) };
             if oracle.has_conflict(began, &self.reads) {

@@ -69,7 +69,7 @@ fn full(bound: Bound) -> state::Full {
 
 #[test]
 fn a_bucket_takes_no_more_keys_or_bytes_than_it_may() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let state = common::open(folder.path());
     state.configure_bucket("b", BucketConfig { keys_max: Some(2), bytes_max: Some(100), ttl: None }).unwrap();
     let mut transaction = state.begin();
@@ -92,7 +92,7 @@ fn a_bucket_takes_no_more_keys_or_bytes_than_it_may() {
 
 #[test]
 fn of_two_that_would_fill_a_bucket_together_the_second_is_refused_at_its_commit() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let state = common::open(folder.path());
     state.configure_bucket("b", BucketConfig { keys_max: Some(1), ..BucketConfig::default() }).unwrap();
     let [mut first, mut second] = [state.begin(), state.begin()];
@@ -105,7 +105,7 @@ fn of_two_that_would_fill_a_bucket_together_the_second_is_refused_at_its_commit(
 
 #[test]
 fn both_may_write_the_same_new_key_and_it_counts_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let state = common::open(folder.path());
     state.configure_bucket("b", BucketConfig { keys_max: Some(1), ..BucketConfig::default() }).unwrap();
     let [mut first, mut second] = [state.begin(), state.begin()];
@@ -118,7 +118,7 @@ fn both_may_write_the_same_new_key_and_it_counts_once() {
 
 #[test]
 fn a_lowered_bound_keeps_what_is_there_and_lets_it_shrink() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let state = common::open(folder.path());
     for key in ["1", "2", "3"] {
         common::set(&state, key, "value");
@@ -135,7 +135,7 @@ fn a_lowered_bound_keeps_what_is_there_and_lets_it_shrink() {
 
 #[test]
 fn an_expired_key_is_gone_for_every_operation_at_once() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), hands());
+    let (folder, clock) = (common::folder(), hands());
     let state = open(folder.path(), &clock);
     for key in ["get", "cas", "counted", "kept"] {
         set(&state, key, "7", 1_000);
@@ -163,7 +163,7 @@ fn an_expired_key_is_gone_for_every_operation_at_once() {
 
 #[test]
 fn a_transaction_sees_one_time_from_beginning_to_end() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), hands());
+    let (folder, clock) = (common::folder(), hands());
     let state = open(folder.path(), &clock);
     set(&state, "k", "v", 1_000);
     let mut transaction = state.begin();
@@ -175,7 +175,7 @@ fn a_transaction_sees_one_time_from_beginning_to_end() {
 
 #[test]
 fn the_time_to_live_of_a_bucket_is_for_keys_that_bring_none() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), hands());
+    let (folder, clock) = (common::folder(), hands());
     let state = open(folder.path(), &clock);
     common::set(&state, "before", "v");
     let config = BucketConfig { ttl: Some(Duration::from_secs(60)), ..BucketConfig::default() };
@@ -194,7 +194,7 @@ fn the_time_to_live_of_a_bucket_is_for_keys_that_bring_none() {
 
 #[test]
 fn a_wall_clock_that_jumps_neither_ends_lives_nor_gives_them_back() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), hands());
+    let (folder, clock) = (common::folder(), hands());
     let mut state = open(folder.path(), &clock);
     set(&state, "short", "v", 1_000);
     set(&state, "long", "v", 3_600_000);
@@ -220,7 +220,7 @@ fn a_wall_clock_that_jumps_neither_ends_lives_nor_gives_them_back() {
 
 #[test]
 fn what_was_decided_because_a_key_had_expired_stays_decided_after_the_clock_fell_back() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), hands());
+    let (folder, clock) = (common::folder(), hands());
     let state = open(folder.path(), &clock);
     set(&state, "claim", "somebody", 1_000);
     clock.pass(1_000);
@@ -236,7 +236,7 @@ fn what_was_decided_because_a_key_had_expired_stays_decided_after_the_clock_fell
 
 #[test]
 fn the_sweep_is_bounded_and_leaves_no_note_behind() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), hands());
+    let (folder, clock) = (common::folder(), hands());
     let state = open(folder.path(), &clock);
     assert_eq!(state.sweep().unwrap(), state::Swept { keys: 0, next: None });
     let mut transaction = state.begin();
@@ -256,7 +256,7 @@ fn the_sweep_is_bounded_and_leaves_no_note_behind() {
 
 #[test]
 fn a_key_that_is_set_while_it_is_swept_is_not_lost() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), hands());
+    let (folder, clock) = (common::folder(), hands());
     let state = open(folder.path(), &clock);
     set(&state, "k", "old", 10);
     clock.pass(5);
@@ -275,7 +275,7 @@ fn a_key_that_is_set_while_it_is_swept_is_not_lost() {
 #[test]
 fn counts_are_exact_through_everything() {
     for seed in 0..3 {
-        let (folder, clock) = (tempfile::tempdir().unwrap(), hands());
+        let (folder, clock) = (common::folder(), hands());
         let options = || Options { memtable_bytes: 64 << 10, clock: clock.clone(), ..Options::default() };
         let mut state = State::open(folder.path(), options()).unwrap();
         let mut rng = Rng(seed);

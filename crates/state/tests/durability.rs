@@ -3,14 +3,16 @@
 mod common;
 
 use common::{FaultyDisk, GatedDisk, durable, get, open, set, wait};
-use problem::Code;
-use state::{Batch, CommitError, Disk, Options, RealDisk, State};
+use event::Event;
+use problem::{Code, Problem};
+use state::{Batch, CommitError, Disk, Options, Push, QueueConfig, RealDisk, State};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 fn on_disk(path: &Path, disk: Arc<dyn Disk>) -> State {
     State::open(path, Options { disk, ..Options::default() }).unwrap()
@@ -300,6 +302,33 @@ fn records_are_durable_together_and_apart_from_buckets() {
     assert_eq!(state.begin().get("tokens", "t").unwrap(), None);
     wait(state.records("tokens").delete(&["t", "never there"])).unwrap();
     assert_eq!(state.records("tokens").get("t").unwrap(), None);
+}
+
+#[test]
+fn records_commit_together_with_buckets_and_queues() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = open(folder.path());
+    state.queue("q").unwrap().configure(QueueConfig { events_max: 1, ..QueueConfig::default() });
+    let push = || Push { event: Event { id: "1".into(), ..Event::default() }, delay: Duration::ZERO, ttl: None };
+    let commit = |value: &[u8]| {
+        let mut transaction = state.begin();
+        transaction.record("seen", "k", Some(value.to_vec())).unwrap();
+        transaction.set("b", "k", value.to_vec()).unwrap();
+        transaction.push("q", push(), 1).map_err(Problem::from)?;
+        Ok::<_, Problem>(transaction.commit()?)
+    };
+    let ticket = commit(b"1").unwrap();
+    wait(state.durable(ticket)).unwrap();
+    assert!(state.newest_durable() >= ticket && ticket.number() > 0);
+    // The queue is full: nothing else happens either.
+    assert_eq!(commit(b"2").unwrap_err().code, Code::QueueFull);
+    drop(state);
+    let state = open(folder.path());
+    assert_eq!(state.records("seen").get("k").unwrap().unwrap(), b"1");
+    let mut transaction = state.begin();
+    transaction.record("seen", "k", None).unwrap();
+    wait(state.durable(transaction.commit().unwrap())).unwrap();
+    assert_eq!(state.records("seen").get("k").unwrap(), None);
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn the_state_answers_as_a_map_does() {
 
 fn run(seed: u64) {
     let mut rng = Rng(seed);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     // Small enough for tables to be written and merged all the time.
     let options = || Options { memtable_bytes: 64 << 10, ..Options::default() };
     let mut state = State::open(folder.path(), options()).unwrap();

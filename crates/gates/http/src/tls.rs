@@ -71,6 +71,14 @@ impl Certificates {
         Ok(())
     }
 
+    /// The same certificate, always the newest, for another protocol than HTTP: clients that name protocols must name
+    /// one of these.
+    pub fn config_for(&self, protocols: &[&[u8]]) -> Arc<ServerConfig> {
+        let mut config = (*self.config).clone();
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Arc::new(config)
+    }
+
     pub(crate) fn server_config(&self) -> Arc<ServerConfig> {
         self.config.clone()
     }

@@ -322,7 +322,7 @@ impl Queue {
     fn commit(&self, ops: Vec<Op>) -> Result<crate::Ticket, CommitError> {
         let ops = ops.into_iter().map(|op| (Arc::clone(&self.shared), op)).collect();
         let space = crate::pending::Space::Queues;
-        let work = Work { space, writes: Writes::new(), bytes: 0, ops };
+        let work = Work { space, writes: Writes::new(), bytes: 0, ops, records: Default::default() };
         let (ticket, _) = self.state.inner.commit(work, |_, _| Ok(Books::default()))?;
         Ok(ticket)
     }

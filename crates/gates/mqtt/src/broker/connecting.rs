@@ -1,0 +1,357 @@
+//! The beginning and the end of connections, and of the sessions behind them.
+
+use super::connection::{Connection, ConnectionKey, Reply};
+use super::message::View;
+use super::publishing::Publishing;
+use super::records;
+use super::session::Session;
+use super::trie::SessionKey;
+use super::will::StoredWill;
+use super::{Broker, Now};
+use crate::codec::{Connack, Connect, Fault, Reason, Version, Will, encode};
+use crate::limits::TOPIC_BYTES_MAX;
+use crate::node::Node;
+use crate::topic;
+use crate::users::Identity;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Why a client is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    pub version: Version,
+    pub reason: Reason,
+}
+
+impl Refusal {
+    /// The CONNACK that says so; empty where 3.1.1 has no word for it.
+    pub fn packet(self) -> Vec<u8> {
+        let code = match self.version {
+            Version::V5 => Some(self.reason.0),
+            Version::V311 => self.reason.connack_311(),
+        };
+        let mut bytes = Vec::new();
+        if let Some(code) = code {
+            encode::connack(&mut bytes, &Connack { code, ..Connack::default() }, self.version);
+        }
+        bytes
+    }
+}
+
+impl<N: Node> Broker<N> {
+    /// Lets a client in that has shown who it is. `assigned` names it if it has no name of its own.
+    ///
+    /// # Errors
+    /// It is not let in; nothing has changed.
+    pub fn connect(
+        &mut self,
+        now: Now,
+        connect: &Connect<'_>,
+        identity: Arc<Identity>,
+        assigned: &str,
+    ) -> Result<ConnectionKey, Refusal> {
+        self.now = now;
+        let refuse = |reason| Refusal { version: connect.version, reason };
+        let expiry_max_s = u32::try_from(self.limits.session_expiry_max.as_secs()).unwrap_or(u32::MAX - 1);
+        let expiry_s = connect.session_expiry_s.min(expiry_max_s);
+        self.check_connect(connect, &identity, expiry_s).map_err(refuse)?;
+        self.finish();
+
+        let client: Arc<str> = if connect.client_id.is_empty() { assigned.into() } else { connect.client_id.into() };
+        let old = self.by_client.get(&client).copied();
+        if let Some(connection) = old.and_then(|key| self.sessions.get(key)).and_then(|session| session.connection) {
+            self.close(connection, Reason::TAKEN_OVER);
+        }
+        // Taking over ended the session if it was to end with its connection.
+        let old = self.by_client.get(&client).copied();
+        if let Some(key) = old.filter(|_| connect.clean_start) {
+            self.end_session(key);
+        }
+        let old = old.filter(|_| !connect.clean_start);
+        let key = old.unwrap_or_else(|| self.new_session(client.clone(), &identity, expiry_s));
+        let keep_alive_s = self.keep_alive_s(connect);
+        let connection = Connection {
+            version: connect.version,
+            identity,
+            session: Some(key),
+            out: Vec::new(),
+            is_dirty: false,
+            is_open: false,
+            replies: VecDeque::new(),
+            last_ms: now.steady_ms,
+            silence_max_ms: u64::from(keep_alive_s) * 1_500,
+            unconfirmed: 0,
+            window: usize::from(connect.receive_maximum.min(self.limits.inflight_max)),
+            packet_bytes_max: connect.packet_bytes_max.map_or(usize::MAX, |bytes| bytes as usize),
+            aliases: Vec::new(),
+            stalled: None,
+            held_since_ms: None,
+        };
+        let connection_key = self.connections.insert(connection);
+        self.attach(key, connection_key, connect, expiry_s);
+        let connack = self.connack(connect, assigned, old.is_some(), expiry_s, keep_alive_s);
+        let mut frame = Vec::new();
+        encode::connack(&mut frame, &connack, connect.version);
+        self.loose_replies.push((connection_key, Reply::Open(frame.into())));
+        self.finish();
+        Ok(connection_key)
+    }
+
+    fn check_connect(&self, connect: &Connect<'_>, identity: &Identity, expiry_s: u32) -> Result<(), Reason> {
+        if self.broken {
+            return Err(Reason::UNAVAILABLE);
+        }
+        if connect.auth_method.is_some() {
+            return Err(Reason::BAD_METHOD);
+        }
+        let has_no_name = connect.client_id.is_empty() && connect.version == Version::V311 && !connect.clean_start;
+        // What begins with `$` is for the node's own.
+        if has_no_name
+            || connect.client_id.len() > self.limits.client_id_bytes_max
+            || connect.client_id.starts_with('$')
+        {
+            return Err(Reason::CLIENT_ID);
+        }
+        if let Some(will) = &connect.will {
+            if will.topic.len() > TOPIC_BYTES_MAX || topic::levels(will.topic) > self.limits.topic_levels_max {
+                return Err(Reason::TOPIC_INVALID);
+            }
+            if !identity.may_publish(will.topic) {
+                return Err(Reason::NOT_AUTHORIZED);
+            }
+        }
+        let old = self.by_client.get(connect.client_id).and_then(|key| self.sessions.get(*key));
+        // Else a session could be taken by who only guesses its name.
+        if old.is_some_and(|session| session.user != identity.user) {
+            return Err(Reason::NOT_AUTHORIZED);
+        }
+        let is_one_more = expiry_s > 0 && !old.is_some_and(Session::is_kept);
+        if is_one_more && self.kept_sessions >= self.limits.sessions_max {
+            return Err(Reason::QUOTA_EXCEEDED);
+        }
+        Ok(())
+    }
+
+    /// Seconds between packets that the client is held to; 0: none.
+    fn keep_alive_s(&self, connect: &Connect<'_>) -> u16 {
+        let max_s = u16::try_from(self.limits.keep_alive_max.as_secs()).unwrap_or(u16::MAX);
+        match (connect.keep_alive_s, connect.version) {
+            // A client of 3.1.1 cannot be told, so it is believed.
+            (0, Version::V311) => 0,
+            (0, Version::V5) => max_s,
+            (seconds, Version::V5) => seconds.min(max_s),
+            (seconds, Version::V311) => seconds,
+        }
+    }
+
+    fn connack(
+        &self,
+        connect: &Connect<'_>,
+        assigned: &str,
+        is_old: bool,
+        expiry_s: u32,
+        keep_alive_s: u16,
+    ) -> Connack {
+        let plain = Connack { session_present: is_old, ..Connack::default() };
+        if connect.version == Version::V311 {
+            return plain;
+        }
+        Connack {
+            session_expiry_s: (expiry_s != connect.session_expiry_s).then_some(expiry_s),
+            receive_maximum: Some(self.limits.receive_maximum),
+            packet_bytes_max: Some(u32::try_from(self.limits.packet_bytes_max).unwrap_or(u32::MAX)),
+            assigned_client_id: connect.client_id.is_empty().then(|| assigned.to_owned()),
+            topic_alias_maximum: Some(self.limits.topic_alias_maximum).filter(|maximum| *maximum > 0),
+            keep_alive_s: (keep_alive_s != connect.keep_alive_s).then_some(keep_alive_s),
+            ..plain
+        }
+    }
+
+    fn new_session(&mut self, client: Arc<str>, identity: &Identity, expiry_s: u32) -> SessionKey {
+        let number = self.take_number();
+        let session = Session::new(client.clone(), identity.user.clone(), number, expiry_s);
+        self.kept_sessions += usize::from(session.is_kept());
+        let key = self.sessions.insert(session);
+        self.by_client.insert(client, key);
+        key
+    }
+
+    /// Joins a session with its new connection.
+    fn attach(&mut self, key: SessionKey, connection: ConnectionKey, connect: &Connect<'_>, expiry_s: u32) {
+        self.cancel_expiry(key);
+        self.cancel_will(key);
+        let session = self.sessions.get_mut(key).expect("it was just found or made");
+        let was_kept = session.is_kept();
+        session.connection = Some(connection);
+        session.expiry_s = expiry_s;
+        session.will = connect.will.as_ref().map(store_will);
+        let is_kept = session.is_kept();
+        self.kept_sessions = self.kept_sessions + usize::from(is_kept) - usize::from(was_kept);
+        // What was kept until now ends with this connection, but not before: it is still sent.
+        if is_kept {
+            self.write_session(key);
+        }
+    }
+
+    /// The client says in its DISCONNECT how long the session is to live.
+    pub(super) fn change_expiry(&mut self, key: ConnectionKey, expiry_s: u32) -> Result<(), Fault> {
+        let Some(session_key) = self.connections.get(key).and_then(|connection| connection.session) else {
+            return Ok(());
+        };
+        let session = self.sessions.get_mut(session_key).expect("a connection's session exists");
+        if session.expiry_s == 0 && expiry_s > 0 {
+            return Err(Fault::protocol("a session that ends with its connection is to live on"));
+        }
+        let was_kept = session.is_kept();
+        let expiry_max_s = u32::try_from(self.limits.session_expiry_max.as_secs()).unwrap_or(u32::MAX - 1);
+        session.expiry_s = expiry_s.min(expiry_max_s);
+        self.kept_sessions -= usize::from(was_kept && !session.is_kept());
+        Ok(())
+    }
+
+    /// The socket is gone: forgets the connection.
+    pub fn lost(&mut self, now: Now, key: ConnectionKey) {
+        self.now = now;
+        self.finish();
+        self.detach(key, false);
+        self.connections.remove(key);
+        self.finish();
+    }
+
+    /// Takes the session from its connection, which is closed as soon as what it is to be sent is sent.
+    pub(super) fn detach(&mut self, key: ConnectionKey, is_clean: bool) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(session_key) = connection.session.take() else { return };
+        connection.replies.clear();
+        let stalled = connection.stalled.take();
+        self.set_dirty(key);
+        let session = self.sessions.get_mut(session_key).expect("a connection's session exists");
+        session.connection = None;
+        session.land();
+        self.let_read(session_key);
+        let session = self.sessions.get_mut(session_key).expect("it was just there");
+        if let Some(stalled) = stalled {
+            // They were not accepted: the client sends them again.
+            for id in stalled.messages.iter().filter_map(Publishing::received_id) {
+                session.received.remove(&id);
+            }
+        }
+        if is_clean {
+            session.will = None;
+        }
+        if !session.is_kept() {
+            return self.end_session(session_key);
+        }
+        let expires_ms = self.now.unix_ms.saturating_add(u64::from(session.expiry_s) * 1_000);
+        session.expires_ms = Some(expires_ms);
+        self.expiring.insert((expires_ms, session_key));
+        let delay_s = session.will.as_ref().map(|will| will.delay_s.min(session.expiry_s));
+        match delay_s {
+            Some(0) => self.publish_will(session_key),
+            Some(delay_s) => {
+                let due_ms = self.now.steady_ms + u64::from(delay_s) * 1_000;
+                session.will_due_ms = Some(due_ms);
+                self.wills.insert((due_ms, session_key));
+            }
+            None => {}
+        }
+        self.write_session(session_key);
+        self.finish();
+    }
+
+    /// Ends a session and all it holds. Its will is due now, if it has one.
+    pub(super) fn end_session(&mut self, key: SessionKey) {
+        if let Some(connection) = self.sessions.get(key).and_then(|session| session.connection) {
+            self.close(connection, Reason::TAKEN_OVER);
+        }
+        if self.sessions.get(key).is_none() {
+            return;
+        }
+        self.finish();
+        self.publish_will(key);
+        self.finish();
+        self.cancel_expiry(key);
+        self.forget_on_disk(key);
+        let Some(session) = self.sessions.remove(key) else { return };
+        self.kept_sessions -= usize::from(session.is_kept());
+        self.queued_bytes -= session.bytes;
+        self.by_client.remove(&session.client);
+        for filter in session.subscriptions.keys() {
+            self.remove_from_trie(key, filter);
+        }
+        self.finish();
+    }
+
+    /// Deletes all records of a session.
+    fn forget_on_disk(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get(key) else { return };
+        if !session.is_stored {
+            return;
+        }
+        let number = session.number;
+        let copies = session.queue.iter().map(|queued| (queued.sequence, Some(queued.message.clone())));
+        let flights = session.flights.iter().map(|flight| (flight.sequence, flight.message.clone()));
+        let released = session.released.iter().map(|sequence| (*sequence, None));
+        let copies: Vec<_> = copies.chain(flights).chain(released).collect();
+        self.loose.delete(records::session_key(&session.client));
+        for filter in session.subscriptions.keys() {
+            self.loose.delete(records::subscription_key(number, filter));
+        }
+        for id in &session.received {
+            self.loose.delete(records::received_key(number, *id));
+        }
+        for (sequence, message) in copies {
+            self.loose.delete(records::copy_key(number, sequence));
+            if let Some(message) = message {
+                self.forget_copy(&message);
+            }
+        }
+        self.sessions.get_mut(key).expect("it was just there").is_stored = false;
+    }
+
+    fn write_session(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key).filter(|session| session.is_kept()) else { return };
+        session.is_stored = true;
+        self.loose.put(records::session_key(&session.client), records::write_session(session));
+    }
+
+    pub(super) fn cancel_expiry(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.get_mut(key)
+            && let Some(expires_ms) = session.expires_ms.take()
+        {
+            self.expiring.remove(&(expires_ms, key));
+        }
+    }
+
+    fn cancel_will(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.will = None;
+            if let Some(due_ms) = session.will_due_ms.take() {
+                self.wills.remove(&(due_ms, key));
+            }
+        }
+    }
+
+    /// Publishes the will of a session, if it has one.
+    pub(super) fn publish_will(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if let Some(due_ms) = session.will_due_ms.take() {
+            self.wills.remove(&(due_ms, key));
+        }
+        let Some(will) = session.will.take() else { return };
+        let (client, user) = (session.client.clone(), session.user.clone());
+        let expires_ms = will.expiry_s.map(|seconds| self.now.unix_ms + u64::from(seconds) * 1_000);
+        let message = Arc::new(View { expires_ms, ..will.message.view() }.to_message());
+        self.publish_of_will(Publishing::of_will(message, will.retain, client, user));
+        // In the same commit, so that it is neither lost nor published twice.
+        self.write_session(key);
+    }
+}
+
+fn store_will(will: &Will<'_>) -> StoredWill {
+    let mut lasting = Vec::new();
+    encode::lasting_properties(&mut lasting, &will.properties);
+    let view = View { topic: will.topic, payload: will.payload, lasting: &lasting, qos: will.qos, expires_ms: None };
+    let message = Arc::new(view.to_message());
+    StoredWill { message, retain: will.retain, delay_s: will.delay_s, expiry_s: will.properties.expiry_s }
+}

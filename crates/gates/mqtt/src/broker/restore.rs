@@ -1,0 +1,145 @@
+//! After a restart: sessions, what waits in them, and what is retained, as they were made durable.
+
+use super::Broker;
+use super::message::Message;
+use super::records::{self, Content, Copy, Key, Stored};
+use super::session::{Queued, Session, Subscription};
+use super::trie::Subscriber;
+use crate::node::Node;
+use crate::topic::Filter;
+use problem::{Code, Problem};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// All records, before they are joined.
+#[derive(Default)]
+struct Found {
+    bodies: HashMap<u64, Arc<Message>>,
+    copies: HashMap<u64, BTreeMap<u64, Copy>>,
+    received: HashMap<u64, BTreeSet<u16>>,
+    sessions: Vec<(Arc<str>, Stored)>,
+    subscriptions: HashMap<u64, Vec<(Box<str>, Subscription)>>,
+    retained: Vec<Message>,
+}
+
+impl<N: Node> Broker<N> {
+    pub(super) fn restore(&mut self) -> Result<(), Problem> {
+        let mut found = Found::default();
+        let mut wrong = None;
+        self.node.clone().restore(&mut |key, bytes| {
+            if found.take(key, bytes).is_none() {
+                wrong.get_or_insert_with(|| key.to_owned());
+            }
+        })?;
+        if let Some(key) = wrong {
+            return Err(Problem::new(Code::StateCorrupt, format!("the MQTT record {key:?} cannot be read")));
+        }
+        for message in std::mem::take(&mut found.retained) {
+            self.retained.set(Arc::new(message));
+        }
+        let mut uses: HashMap<u64, u32> = HashMap::new();
+        for (client, stored) in std::mem::take(&mut found.sessions) {
+            self.restore_session(client, stored, &mut found, &mut uses);
+        }
+        for (number, message) in &found.bodies {
+            self.next_number = self.next_number.max(number + 1);
+            match uses.get(number) {
+                Some(count) => message.share(*number, *count),
+                None => self.loose.delete(records::body_key(*number)),
+            }
+        }
+        self.forget_strays(&found);
+        self.finish();
+        Ok(())
+    }
+
+    fn restore_session(&mut self, client: Arc<str>, stored: Stored, found: &mut Found, uses: &mut HashMap<u64, u32>) {
+        let number = stored.number;
+        self.next_number = self.next_number.max(number + 1);
+        let mut session = Session::new(client.clone(), stored.user, number, stored.expiry_s);
+        session.is_stored = true;
+        session.received = found.received.remove(&number).unwrap_or_default();
+        session.will = stored.will;
+        // Who was connected when the node ended is lost as of now.
+        let expires_ms =
+            stored.expires_ms.unwrap_or(self.now.unix_ms.saturating_add(u64::from(stored.expiry_s) * 1_000));
+        session.expires_ms = Some(expires_ms);
+        for (sequence, copy) in found.copies.remove(&number).unwrap_or_default() {
+            session.next_sequence = session.next_sequence.max(sequence + 1);
+            let Copy { qos, retain, ids, content } = copy;
+            let message = match content {
+                Content::Released => {
+                    session.released.insert(sequence);
+                    continue;
+                }
+                Content::Whole(message) => Arc::new(message),
+                Content::Shared(body) => match found.bodies.get(&body) {
+                    Some(message) => {
+                        *uses.entry(body).or_default() += 1;
+                        message.clone()
+                    }
+                    None => continue,
+                },
+            };
+            session.bytes += message.bytes();
+            self.queued_bytes += message.bytes();
+            // Whether it was sent is not written down. If it was, its receiver knows it by its identifier.
+            let dup = session.queue.len() < usize::from(self.limits.inflight_max);
+            session.queue.push_back(Queued { sequence, message, qos, retain, ids, ticket: 0, dup });
+        }
+        let subscriptions = found.subscriptions.remove(&number).unwrap_or_default();
+        let due_ms = session.will.as_ref().map(|will| self.now.steady_ms + u64::from(will.delay_s) * 1_000);
+        session.will_due_ms = due_ms;
+        let key = self.sessions.insert(session);
+        self.by_client.insert(client, key);
+        self.kept_sessions += 1;
+        self.expiring.insert((expires_ms, key));
+        if let Some(due_ms) = due_ms {
+            self.wills.insert((due_ms, key));
+        }
+        for (text, subscription) in subscriptions {
+            let Some(filter) = Filter::new(&text, usize::MAX) else { continue };
+            let Subscription { options, id } = subscription;
+            self.trie.insert(filter.topics, filter.group, Subscriber { session: key, options, id });
+            self.subscriptions += 1;
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.subscriptions.insert(text, subscription);
+            }
+        }
+    }
+
+    /// Deletes what belongs to no session.
+    fn forget_strays(&mut self, found: &Found) {
+        for (session, copies) in &found.copies {
+            copies.keys().for_each(|sequence| self.loose.delete(records::copy_key(*session, *sequence)));
+        }
+        for (session, ids) in &found.received {
+            ids.iter().for_each(|id| self.loose.delete(records::received_key(*session, *id)));
+        }
+        for (session, subscriptions) in &found.subscriptions {
+            subscriptions.iter().for_each(|(filter, _)| self.loose.delete(records::subscription_key(*session, filter)));
+        }
+        if !self.loose.is_empty() {
+            tracing::info!(records = self.loose.records.len(), "MQTT records that belong to no session are deleted");
+        }
+    }
+}
+
+impl Found {
+    fn take(&mut self, key: &str, bytes: &[u8]) -> Option<()> {
+        match Key::parse(key)? {
+            Key::Body(number) => drop(self.bodies.insert(number, Arc::new(records::read_message(bytes)?))),
+            Key::Copy { session, sequence } => {
+                self.copies.entry(session).or_default().insert(sequence, records::read_copy(bytes)?);
+            }
+            Key::Received { session, id } => drop(self.received.entry(session).or_default().insert(id)),
+            Key::Session(client) => self.sessions.push((client.into(), records::read_session(bytes)?)),
+            Key::Subscription { session, filter } => {
+                let subscription = records::read_subscription(bytes)?;
+                self.subscriptions.entry(session).or_default().push((filter.into(), subscription));
+            }
+            Key::Retained(_) => self.retained.push(records::read_message(bytes)?),
+        }
+        Some(())
+    }
+}

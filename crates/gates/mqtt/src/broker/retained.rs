@@ -1,0 +1,145 @@
+//! Retained messages: the last one of each topic, in a tree of topic levels so that a wildcard finds its own.
+
+use super::message::Message;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+#[derive(Debug, Default)]
+struct Node {
+    children: HashMap<Box<str>, Node>,
+    message: Option<Arc<Message>>,
+}
+
+/// All retained messages.
+#[derive(Debug, Default)]
+pub struct Retained {
+    root: Node,
+    count: usize,
+    bytes: usize,
+}
+
+impl Retained {
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn get(&self, topic: &str) -> Option<&Arc<Message>> {
+        let mut node = &self.root;
+        for level in topic.split('/') {
+            node = node.children.get(level)?;
+        }
+        node.message.as_ref()
+    }
+
+    pub fn set(&mut self, message: Arc<Message>) {
+        let mut node = &mut self.root;
+        for level in message.topic().split('/') {
+            node = match level {
+                name if node.children.contains_key(name) => node.children.get_mut(name).expect("it was just found"),
+                name => node.children.entry(name.into()).or_default(),
+            };
+        }
+        self.bytes += message.bytes();
+        self.count += 1;
+        if let Some(before) = node.message.replace(message) {
+            self.bytes -= before.bytes();
+            self.count -= 1;
+        }
+    }
+
+    /// Says whether there was one.
+    pub fn remove(&mut self, topic: &str) -> bool {
+        let Some(removed) = self.root.remove(topic.split('/')) else { return false };
+        self.bytes -= removed.bytes();
+        self.count -= 1;
+        true
+    }
+
+    /// Collects what a new subscription to `filter` is sent first.
+    pub fn matches(&self, filter: &str, into: &mut Vec<Arc<Message>>) {
+        self.root.matches(filter.split('/'), true, into);
+    }
+}
+
+impl Node {
+    fn remove<'a>(&mut self, mut levels: impl Iterator<Item = &'a str>) -> Option<Arc<Message>> {
+        let Some(name) = levels.next() else { return self.message.take() };
+        let child = self.children.get_mut(name)?;
+        let removed = child.remove(levels);
+        if child.message.is_none() && child.children.is_empty() {
+            self.children.remove(name);
+        }
+        removed
+    }
+
+    fn matches<'a>(
+        &self,
+        mut levels: impl Iterator<Item = &'a str> + Clone,
+        is_first: bool,
+        into: &mut Vec<Arc<Message>>,
+    ) {
+        // Wildcards at the beginning do not match what begins with `$`.
+        let visible = |name: &str| !is_first || !name.starts_with('$');
+        match levels.next() {
+            None => into.extend(self.message.clone()),
+            Some("#") => {
+                into.extend(self.message.clone());
+                for (_, child) in self.children.iter().filter(|(name, _)| visible(name)) {
+                    child.matches(["#"].into_iter(), false, into);
+                }
+            }
+            Some("+") => {
+                for (_, child) in self.children.iter().filter(|(name, _)| visible(name)) {
+                    child.matches(levels.clone(), false, into);
+                }
+            }
+            Some(name) => {
+                if let Some(child) = self.children.get(name) {
+                    child.matches(levels, false, into);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topic;
+
+    #[test]
+    fn the_tree_finds_what_a_plain_search_finds() {
+        let mut random = crate::broker::random::Random::new(3);
+        let names = ["", "a", "b", "$c", "+", "#"];
+        for _ in 0..200 {
+            let (mut retained, mut list) = (Retained::default(), std::collections::BTreeMap::new());
+            for _ in 0..30 {
+                let levels: Vec<&str> = (0..=random.below(3)).map(|_| names[random.below(4) as usize]).collect();
+                let name = levels.join("/");
+                if random.below(4) == 0 {
+                    assert_eq!(retained.remove(&name), list.remove(&name).is_some());
+                } else {
+                    let message = Arc::new(Message::for_test(&name, &random.next().to_be_bytes()));
+                    list.insert(name, message.clone());
+                    retained.set(message);
+                }
+                let levels: Vec<&str> = (0..=random.below(3)).map(|_| names[random.below(6) as usize]).collect();
+                let filter = levels.join("/");
+                if topic::is_filter(&filter, 8) {
+                    let mut found = Vec::new();
+                    retained.matches(&filter, &mut found);
+                    let mut found: Vec<_> = found.iter().map(|message| message.topic().to_owned()).collect();
+                    found.sort_unstable();
+                    let expected: Vec<_> = list.keys().filter(|name| topic::matches(&filter, name)).cloned().collect();
+                    assert_eq!(found, expected, "{filter}");
+                }
+                assert_eq!(retained.count(), list.len());
+                assert_eq!(retained.bytes(), list.values().map(|message| message.bytes()).sum::<usize>());
+            }
+        }
+    }
+}

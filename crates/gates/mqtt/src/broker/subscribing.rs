@@ -1,0 +1,171 @@
+//! SUBSCRIBE and UNSUBSCRIBE.
+
+use super::Broker;
+use super::connection::{ConnectionKey, Reply};
+use super::message::Message;
+use super::packets::BATCH_MAX;
+use super::publishing::Target;
+use super::records;
+use super::session::Subscription;
+use super::trie::{SessionKey, Subscriber};
+use crate::codec::{Fault, Reason, Subscribe, SubscribeEntry, Unsubscribe, Version, encode};
+use crate::limits::TOPIC_BYTES_MAX;
+use crate::node::{Changes, Node};
+use crate::topic::Filter;
+use std::sync::Arc;
+
+impl<N: Node> Broker<N> {
+    pub(super) fn take_subscribe(&mut self, key: ConnectionKey, subscribe: &Subscribe<'_>) -> Result<(), Fault> {
+        // Messages before it were published to those who had subscribed then.
+        self.finish();
+        let Some(connection) = self.connections.get(key) else { return Ok(()) };
+        let (version, Some(session)) = (connection.version, connection.session) else { return Ok(()) };
+        let mut codes = Vec::with_capacity(subscribe.entries.len());
+        let mut wanted = Vec::new();
+        for entry in &subscribe.entries {
+            match self.subscribe(key, session, entry, subscribe.subscription_id) {
+                Ok(is_new) => {
+                    codes.push(entry.options.qos.number());
+                    let is_wanted = match entry.options.retain_handling {
+                        0 => true,
+                        1 => is_new,
+                        _ => false,
+                    };
+                    if is_wanted && !entry.filter.starts_with("$share/") {
+                        wanted.push((*entry, subscribe.subscription_id));
+                    }
+                }
+                Err(reason) => codes.push(if version == Version::V5 { reason.0 } else { 0x80 }),
+            }
+        }
+        let mut frame = Vec::new();
+        encode::suback(&mut frame, subscribe.id, &codes, version);
+        self.loose_replies.push((key, Reply::Frame(frame.into())));
+        self.finish();
+        for (entry, id) in wanted {
+            self.send_retained(session, &entry, id);
+        }
+        Ok(())
+    }
+
+    /// Says whether the subscription is new.
+    fn subscribe(
+        &mut self,
+        key: ConnectionKey,
+        session_key: SessionKey,
+        entry: &SubscribeEntry<'_>,
+        id: Option<u32>,
+    ) -> Result<bool, Reason> {
+        let filter = Filter::new(entry.filter, self.limits.topic_levels_max)
+            .filter(|_| entry.filter.len() <= TOPIC_BYTES_MAX)
+            .ok_or(Reason::FILTER_INVALID)?;
+        let connection = self.connections.get(key).ok_or(Reason::UNSPECIFIED)?;
+        if !connection.identity.may_subscribe(filter.topics) {
+            return Err(Reason::NOT_AUTHORIZED);
+        }
+        let session = self.sessions.get_mut(session_key).ok_or(Reason::UNSPECIFIED)?;
+        let is_new = !session.subscriptions.contains_key(entry.filter);
+        if is_new && session.subscriptions.len() >= self.limits.subscriptions_max {
+            return Err(Reason::QUOTA_EXCEEDED);
+        }
+        let subscription = Subscription { options: entry.options, id };
+        session.subscriptions.insert(entry.filter.into(), subscription);
+        if session.is_kept() {
+            let record = records::write_subscription(subscription);
+            self.loose.put(records::subscription_key(session.number, entry.filter), record);
+        }
+        self.trie.insert(filter.topics, filter.group, Subscriber { session: session_key, options: entry.options, id });
+        self.subscriptions += usize::from(is_new);
+        Ok(is_new)
+    }
+
+    /// Sends what is retained under the filter, through the session as any other message.
+    fn send_retained(&mut self, session_key: SessionKey, entry: &SubscribeEntry<'_>, id: Option<u32>) {
+        let mut found = Vec::new();
+        self.retained.matches(entry.filter, &mut found);
+        for some in found.chunks(BATCH_MAX) {
+            let mut changes = Changes::default();
+            let mut targets = Vec::with_capacity(some.len());
+            for message in some {
+                targets.push(self.retained_target(session_key, message, entry, id, &mut changes));
+            }
+            // Copies of a session that outlives its connection are sent once they are durable, as all others.
+            let Ok(ticket) = self.commit(&changes) else {
+                return tracing::warn!("retained messages are not sent: the disk takes none of their copies");
+            };
+            for (message, target) in some.iter().zip(targets) {
+                let Some(mut target) = target else { continue };
+                let mut owned = Some(Arc::clone(message));
+                self.fan_out(message.view(), &mut owned, std::slice::from_mut(&mut target), ticket);
+            }
+        }
+        self.finish();
+    }
+
+    fn retained_target(
+        &mut self,
+        session_key: SessionKey,
+        message: &Arc<Message>,
+        entry: &SubscribeEntry<'_>,
+        id: Option<u32>,
+        changes: &mut Changes,
+    ) -> Option<Target> {
+        let view = message.view();
+        if view.is_expired(self.now.unix_ms) {
+            self.counts.expired += 1;
+            self.retained.remove(view.topic);
+            self.loose.delete(records::retained_key(view.topic));
+            return None;
+        }
+        let qos = entry.options.qos.min(view.qos);
+        let session = self.sessions.get(session_key)?;
+        let is_kept = session.is_kept() && qos.is_confirmed();
+        if is_kept && self.is_full(session_key, view) {
+            self.count_dropped(session_key);
+            return None;
+        }
+        let mut target = Target::retained(session_key, qos, id, is_kept);
+        if is_kept {
+            let session = self.sessions.get_mut(session_key)?;
+            let sequence = session.take_sequence();
+            target.sequence = Some(sequence);
+            let record = records::write_copy(message, qos, true, &target.ids);
+            changes.put(records::copy_key(session.number, sequence), record);
+        }
+        Some(target)
+    }
+
+    pub(super) fn take_unsubscribe(&mut self, key: ConnectionKey, unsubscribe: &Unsubscribe<'_>) -> Result<(), Fault> {
+        self.finish();
+        let Some(connection) = self.connections.get(key) else { return Ok(()) };
+        let (version, Some(session)) = (connection.version, connection.session) else { return Ok(()) };
+        let codes: Vec<u8> = unsubscribe
+            .filters
+            .iter()
+            .map(|filter| if self.unsubscribe(session, filter) { Reason::SUCCESS.0 } else { Reason::NO_SUBSCRIPTION.0 })
+            .collect();
+        let mut frame = Vec::new();
+        encode::unsuback(&mut frame, unsubscribe.id, &codes, version);
+        self.loose_replies.push((key, Reply::Frame(frame.into())));
+        Ok(())
+    }
+
+    fn unsubscribe(&mut self, session_key: SessionKey, text: &str) -> bool {
+        let Some(session) = self.sessions.get_mut(session_key) else { return false };
+        if session.subscriptions.remove(text).is_none() {
+            return false;
+        }
+        if session.is_kept() {
+            self.loose.delete(records::subscription_key(session.number, text));
+        }
+        self.remove_from_trie(session_key, text);
+        true
+    }
+
+    pub(super) fn remove_from_trie(&mut self, session_key: SessionKey, text: &str) {
+        if let Some(filter) = Filter::new(text, usize::MAX) {
+            self.trie.remove(filter.topics, filter.group, session_key);
+            self.subscriptions -= 1;
+        }
+    }
+}

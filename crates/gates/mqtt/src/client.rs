@@ -1,0 +1,399 @@
+//! One client's connection, from the first byte to the last.
+
+use crate::broker::Refusal;
+use crate::codec::{self, Connect, Packet, Reason, Version};
+use crate::gate::{Place, Shared};
+use crate::line::{Line, Wrote};
+use crate::node::Node;
+use crate::users::Identity;
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// Bytes that are read at once. One such buffer a thread, not one a connection.
+const READ_BYTES: usize = 64 * 1_024;
+
+/// Bytes that are asked for when the beginning of a packet is there already.
+const READ_MORE_BYTES: usize = 16 * 1_024;
+
+/// How long a client that is turned away, or whose connection ends, may take to hear so.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn run_client<N: Node>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<Shared<N>>,
+    place: Place<N>,
+) {
+    let mut ended = shared.ended();
+    tokio::select! {
+        () = async {
+            match tls {
+                None => Box::pin(run_plain(stream, peer, &shared)).await,
+                Some(tls) => Box::pin(run_tls(stream, peer, tls, &shared)).await,
+            }
+        } => {}
+        _ = ended.wait_for(|ended| *ended) => {}
+    }
+    drop(place);
+}
+
+async fn run_plain<N: Node>(mut stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared<N>>) {
+    let greeting = tokio::time::timeout(shared.limits.connect_timeout, greet(&mut stream, shared));
+    let (greeting, rest) = match Box::pin(greeting).await {
+        Ok(Ok(greeted)) => greeted,
+        Ok(Err(refused)) => return turn_away(stream, peer, refused).await,
+        Err(_) => return tracing::debug!(%peer, "no CONNECT in time"),
+    };
+    let socket = Arc::new(stream);
+    let joined = join(shared, Some(socket.clone()), &greeting);
+    drop(greeting);
+    match joined {
+        Ok(line) => {
+            let _left = Leave { shared, line: &line };
+            tokio::select! {
+                () = read_plain(&socket, &line, shared, rest) => {}
+                () = write_plain(&socket, &line, shared) => {}
+            }
+        }
+        Err(refusal) => {
+            let Some(stream) = Arc::into_inner(socket) else { return };
+            turn_away(stream, peer, Refused::No(refusal)).await;
+        }
+    }
+}
+
+async fn run_tls<N: Node>(stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor, shared: &Arc<Shared<N>>) {
+    let begin = async {
+        let mut stream = tls.accept(stream).await.map_err(|_| Refused::Gone)?;
+        match greet(&mut stream, shared).await {
+            Ok((greeting, rest)) => Ok((stream, greeting, rest)),
+            Err(refused) => {
+                turn_away(stream, peer, refused).await;
+                Err(Refused::Gone)
+            }
+        }
+    };
+    let Ok(Ok((stream, greeting, rest))) = Box::pin(tokio::time::timeout(shared.limits.connect_timeout, begin)).await
+    else {
+        return tracing::debug!(%peer, "no TLS handshake and CONNECT in time");
+    };
+    match join(shared, None, &greeting) {
+        Ok(line) => {
+            let _left = Leave { shared, line: &line };
+            let (reader, writer) = tokio::io::split(stream);
+            tokio::select! {
+                () = read_tls(reader, &line, shared, rest) => {}
+                () = write_tls(writer, &line, shared) => {}
+            }
+        }
+        Err(refusal) => turn_away(stream, peer, Refused::No(refusal)).await,
+    }
+}
+
+/// Takes the connection from the broker however it ends.
+struct Leave<'a, N: Node> {
+    shared: &'a Arc<Shared<N>>,
+    line: &'a Arc<Line>,
+}
+
+impl<N: Node> Drop for Leave<'_, N> {
+    fn drop(&mut self) {
+        self.shared.leave(self.line.key);
+    }
+}
+
+/// A CONNECT whose sender has shown who it is.
+struct Greeting {
+    /// The packet; it was read once already.
+    packet: Vec<u8>,
+    identity: Arc<Identity>,
+    assigned: String,
+}
+
+enum Refused {
+    No(Refusal),
+    /// Nothing to be said, or nobody to say it to.
+    Gone,
+}
+
+impl Refused {
+    fn from_fault(fault: codec::Fault, bytes: &[u8]) -> Self {
+        // Whoever asks for a version we do not speak is told so in the words of 3.1.1, or of 5 if it is later.
+        let level = bytes.get(2..).and_then(|body| body.windows(5).next()).map(|_| bytes);
+        let version = match level.and_then(|bytes| bytes.get(8)) {
+            Some(level) if *level >= 5 => Version::V5,
+            _ => Version::V311,
+        };
+        match fault.reason {
+            Reason::VERSION => Self::No(Refusal { version, reason: fault.reason }),
+            reason if version == Version::V5 => Self::No(Refusal { version, reason }),
+            _ => Self::Gone,
+        }
+    }
+}
+
+/// Reads the CONNECT and checks name and password. Returns what came after it.
+async fn greet<N: Node, S>(stream: &mut S, shared: &Arc<Shared<N>>) -> Result<(Greeting, Vec<u8>), Refused>
+where
+    S: AsyncRead + Unpin,
+{
+    let mut bytes = Vec::with_capacity(512);
+    let whole = loop {
+        if !bytes.is_empty() && bytes[0] != 0x10 {
+            return Err(Refused::Gone);
+        }
+        match codec::split(&bytes, None, shared.limits.packet_bytes_max) {
+            Ok(Some(frame)) => break frame.bytes,
+            Ok(None) => {}
+            Err(fault) => return Err(Refused::from_fault(fault, &bytes)),
+        }
+        match stream.read_buf(&mut bytes).await {
+            Ok(0) | Err(_) => return Err(Refused::Gone),
+            Ok(_) => {}
+        }
+    };
+    let rest = bytes.split_off(whole);
+    let assigned = assigned_name();
+    let identity = {
+        let connect =
+            read_connect(&bytes, shared.limits.packet_bytes_max).map_err(|fault| Refused::from_fault(fault, &bytes))?;
+        let client = if connect.client_id.is_empty() { assigned.as_str() } else { connect.client_id };
+        check(shared, &connect, client)
+            .await
+            .map_err(|reason| Refused::No(Refusal { version: connect.version, reason }))?
+    };
+    Ok((Greeting { packet: bytes, identity: Arc::new(identity), assigned }, rest))
+}
+
+fn read_connect(bytes: &[u8], bytes_max: usize) -> Result<Connect<'_>, codec::Fault> {
+    let frame = codec::split(bytes, None, bytes_max)?.expect("the packet is whole");
+    match codec::decode(frame, Version::V5)? {
+        Packet::Connect(connect) => Ok(*connect),
+        _ => Err(codec::Fault::protocol("the first packet is no CONNECT")),
+    }
+}
+
+async fn check<N: Node>(shared: &Arc<Shared<N>>, connect: &Connect<'_>, client: &str) -> Result<Identity, Reason> {
+    if !shared.users.is_slow(connect.user, connect.password) || shared.users.is_empty() {
+        return shared.users.check(connect.user, connect.password, client);
+    }
+    // One after the other, away from the threads that serve everybody.
+    let _turn = shared.checking.acquire().await.map_err(|_| Reason::UNAVAILABLE)?;
+    let (shared, client) = (shared.clone(), client.to_owned());
+    let (user, password) = (connect.user.map(str::to_owned), connect.password.map(<[u8]>::to_vec));
+    let checked =
+        tokio::task::spawn_blocking(move || shared.users.check(user.as_deref(), password.as_deref(), &client));
+    checked.await.map_err(|_| Reason::UNAVAILABLE)?
+}
+
+fn join<N: Node>(
+    shared: &Arc<Shared<N>>,
+    socket: Option<Arc<TcpStream>>,
+    greeting: &Greeting,
+) -> Result<Arc<Line>, Refusal> {
+    let connect = read_connect(&greeting.packet, usize::MAX).expect("it was read before");
+    shared.join(socket, |broker, now| broker.connect(now, &connect, greeting.identity.clone(), &greeting.assigned))
+}
+
+/// A name for a client that has none.
+fn assigned_name() -> String {
+    // Not being able to get random numbers is no reason to turn a client away; two of the same name would be.
+    let random = getrandom::u64().unwrap_or_else(|_| {
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    });
+    format!("auto-{random:016x}")
+}
+
+async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, peer: SocketAddr, refused: Refused) {
+    let Refused::No(refusal) = refused else { return };
+    tracing::debug!(%peer, reason = %refusal.reason, "an MQTT client is turned away");
+    let say = async {
+        stream.write_all(&refusal.packet()).await?;
+        stream.shutdown().await?;
+        // Closing at once could take back what was just said.
+        let mut rest = [0; 256];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, say).await;
+}
+
+/// What of `bytes` is left after the broker had them.
+fn feed<'a, N: Node>(shared: &Arc<Shared<N>>, line: &Line, bytes: &'a [u8]) -> (&'a [u8], bool) {
+    let (fed, may_read) = shared.with_line(line, |broker, now| {
+        let fed = broker.feed(now, line.key, bytes);
+        let may_read = broker.may_read(line.key);
+        // Said while nobody else can change it, or the word to go on could come before.
+        line.is_held_up.store(!may_read, Ordering::Relaxed);
+        (fed, may_read)
+    });
+    (&bytes[fed.consumed..], may_read)
+}
+
+/// Goes on with what was left until the broker takes more.
+async fn hold_up<N: Node>(shared: &Arc<Shared<N>>, line: &Line, kept: &mut Vec<u8>, mut may_read: bool) {
+    while !may_read {
+        line.to_read.notified().await;
+        let (rest, may) = feed(shared, line, kept);
+        let done = kept.len() - rest.len();
+        kept.drain(..done);
+        may_read = may;
+    }
+    if kept.is_empty() {
+        *kept = Vec::new();
+    }
+}
+
+async fn read_plain<N: Node>(socket: &TcpStream, line: &Line, shared: &Arc<Shared<N>>, mut kept: Vec<u8>) {
+    if !kept.is_empty() {
+        let (rest, may_read) = feed(shared, line, &kept);
+        let done = kept.len() - rest.len();
+        kept.drain(..done);
+        hold_up(shared, line, &mut kept, may_read).await;
+    }
+    loop {
+        if socket.readable().await.is_err() {
+            return;
+        }
+        let fed = if kept.is_empty() {
+            SCRATCH.with_borrow_mut(|scratch| {
+                let bytes = socket.try_read(scratch)?;
+                let (rest, may_read) = feed(shared, line, &scratch[..bytes]);
+                kept.extend_from_slice(rest);
+                io::Result::Ok((bytes, may_read))
+            })
+        } else {
+            kept.reserve(READ_MORE_BYTES);
+            socket.try_read_buf(&mut kept).map(|bytes| {
+                let (rest, may_read) = feed(shared, line, &kept);
+                let done = kept.len() - rest.len();
+                kept.drain(..done);
+                (bytes, may_read)
+            })
+        };
+        match fed {
+            Ok((0, _)) => return,
+            Ok((_, may_read)) => hold_up(shared, line, &mut kept, may_read).await,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Writes what others could not, and ends when the connection is to end.
+async fn write_plain<N: Node>(socket: &TcpStream, line: &Arc<Line>, shared: &Arc<Shared<N>>) {
+    loop {
+        line.to_write.notified().await;
+        loop {
+            match shared.flush(line) {
+                Wrote::Gone => return,
+                Wrote::All if line.is_closing() => {
+                    // The client is to read our last words before it sees the end.
+                    return linger(socket).await;
+                }
+                Wrote::All => break,
+                Wrote::Some => {
+                    let deadline = async {
+                        while !line.is_closing() {
+                            line.to_write.notified().await;
+                        }
+                        tokio::time::sleep(LAST_WORDS).await;
+                    };
+                    let mut deadline = pin!(deadline);
+                    tokio::select! {
+                        ready = socket.writable() => if ready.is_err() { return },
+                        () = &mut deadline => return,
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Says that nothing more comes, and lets the client finish.
+async fn linger(socket: &TcpStream) {
+    if rustix_shutdown(socket).is_err() {
+        return;
+    }
+    let discard = async {
+        let mut rest = [0; 256];
+        while socket.readable().await.is_ok() {
+            match socket.try_read(&mut rest) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, discard).await;
+}
+
+fn rustix_shutdown(socket: &TcpStream) -> io::Result<()> {
+    rustix::net::shutdown(socket, rustix::net::Shutdown::Write).map_err(io::Error::from)
+}
+
+async fn read_tls<N: Node>(
+    mut reader: ReadHalf<TlsStream<TcpStream>>,
+    line: &Line,
+    shared: &Arc<Shared<N>>,
+    mut kept: Vec<u8>,
+) {
+    loop {
+        let (rest, may_read) = feed(shared, line, &kept);
+        let done = kept.len() - rest.len();
+        kept.drain(..done);
+        hold_up(shared, line, &mut kept, may_read).await;
+        kept.reserve(4_096);
+        match reader.read_buf(&mut kept).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+}
+
+async fn write_tls<N: Node>(mut writer: WriteHalf<TlsStream<TcpStream>>, line: &Arc<Line>, shared: &Arc<Shared<N>>) {
+    loop {
+        let bytes = line.take();
+        if !bytes.is_empty() {
+            let deadline = async {
+                while !line.is_closing() {
+                    line.to_write.notified().await;
+                }
+                tokio::time::sleep(LAST_WORDS).await;
+            };
+            let send = async {
+                writer.write_all(&bytes).await?;
+                writer.flush().await
+            };
+            tokio::select! {
+                sent = send => if sent.is_err() { return },
+                () = deadline => return,
+            }
+        }
+        if line.has_more() && shared.refill(line) {
+            continue;
+        }
+        if line.is_closing() {
+            let _ = tokio::time::timeout(LAST_WORDS, writer.shutdown()).await;
+            return;
+        }
+        line.to_write.notified().await;
+    }
+}

@@ -1,0 +1,408 @@
+//! The gate as the node holds it: listeners, the broker behind one lock, and what keeps it going.
+
+use crate::broker::{Broker, ConnectionKey, Counts, Now, View};
+use crate::client::run_client;
+use crate::limits::Limits;
+use crate::line::{Line, Wrote};
+use crate::node::{Node, Refused};
+use crate::users::Users;
+use gate_http::Certificates;
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+/// Connections that wait to be accepted. The kernel may allow fewer.
+const BACKLOG: u32 = 1_024;
+
+/// How often the broker looks what is due.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Connections one task writes to itself before it leaves the rest to theirs.
+const DIRECT_WRITES_MAX: usize = 64;
+
+/// How long a listener rests after an error that the next attempt would meet too.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a drain waits for connections to be told.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// An address the gate listens on.
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Listener {
+    /// Listens; with certificates, for TLS only. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// L9004: the address is in use, not this machine's, or not allowed.
+    pub fn bind(address: SocketAddr, certificates: Option<&Certificates>) -> Result<Self, Problem> {
+        let listen = || {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            socket.set_reuseaddr(true)?;
+            socket.set_keepalive(true)?;
+            socket.bind(address)?;
+            let socket = socket.listen(BACKLOG)?;
+            let address = socket.local_addr()?;
+            let tls = certificates.map(|certificates| TlsAcceptor::from(certificates.config_for(&[b"mqtt"])));
+            Ok(Self { socket, address, tls })
+        };
+        listen().map_err(|error: std::io::Error| {
+            Problem::new(Code::ListenFailed, format!("cannot listen on {address} for MQTT: {error}"))
+        })
+    }
+
+    /// The address, with the port that the system chose if port 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// A running gate. Dropping it cuts all connections.
+pub struct Gate<N: Node> {
+    shared: Arc<Shared<N>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// What all connections share.
+pub(crate) struct Shared<N: Node> {
+    core: Mutex<Core<N>>,
+    pub limits: Limits,
+    pub users: Users,
+    /// Slow password checks take turns.
+    pub checking: Semaphore,
+    node: Arc<N>,
+    started: Instant,
+    places: Arc<Semaphore>,
+    open: AtomicU32,
+    /// Somebody waits for the disk.
+    to_disk: Notify,
+    /// Connections that others have something for.
+    for_others: Mutex<Vec<Arc<Line>>>,
+    to_others: Notify,
+    /// Told when the gate ends.
+    ended: tokio::sync::watch::Sender<bool>,
+}
+
+struct Core<N: Node> {
+    broker: Broker<N>,
+    lines: Vec<Option<Arc<Line>>>,
+    dirty: Vec<ConnectionKey>,
+}
+
+impl<N: Node> Gate<N> {
+    /// Restores what was kept, and serves the listeners. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The records cannot be read.
+    pub fn start(listeners: Vec<Listener>, limits: Limits, users: Users, node: Arc<N>) -> Result<Self, Problem> {
+        let started = Instant::now();
+        let broker = Broker::new(limits.clone(), node.clone(), now_since(started))?;
+        let shared = Arc::new(Shared {
+            core: Mutex::new(Core { broker, lines: Vec::new(), dirty: Vec::new() }),
+            places: Arc::new(Semaphore::new(limits.connections_max.max(1))),
+            limits,
+            users,
+            checking: Semaphore::new(1),
+            node,
+            started,
+            open: AtomicU32::new(0),
+            to_disk: Notify::new(),
+            for_others: Mutex::default(),
+            to_others: Notify::new(),
+            ended: tokio::sync::watch::Sender::new(false),
+        });
+        let mut tasks: Vec<_> =
+            listeners.into_iter().map(|listener| tokio::spawn(accept(listener, shared.clone()))).collect();
+        tasks.push(tokio::spawn(tick(shared.clone())));
+        tasks.push(tokio::spawn(watch_disk(shared.clone())));
+        tasks.push(tokio::spawn(write_to_others(shared.clone())));
+        Ok(Self { shared, tasks })
+    }
+
+    /// Connections open now, those that have not said CONNECT among them.
+    pub fn connections(&self) -> u32 {
+        self.shared.open.load(Ordering::Relaxed)
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.shared.core.lock().broker.counts()
+    }
+
+    /// Publishes for the node. Returns once everything it caused is durable.
+    ///
+    /// # Errors
+    /// Nothing was published; or the disk failed, and it is not known.
+    pub async fn publish(&self, view: View<'_>, retain: bool, client: &Arc<str>) -> Result<(), Refused> {
+        let shared = &self.shared;
+        let ticket = shared.with(|broker, now| broker.publish_from_node(now, view, retain, client))?;
+        if ticket == 0 {
+            return Ok(());
+        }
+        shared.node.durable(ticket).await.map(|_| ()).map_err(Refused::Unavailable)
+    }
+
+    /// Milliseconds since 1970, as the broker counts them.
+    pub fn unix_ms(&self) -> u64 {
+        self.shared.now().unix_ms
+    }
+
+    /// Tells all clients, closes their connections and keeps their sessions.
+    pub async fn drain(mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        for task in std::mem::take(&mut self.tasks) {
+            // It ended because it was aborted, which is no error.
+            let _ = task.await;
+        }
+        self.shared.with(|broker, now| broker.shut_down(now));
+        let all = u32::try_from(self.shared.limits.connections_max.max(1)).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.shared.places.acquire_many(all)).await;
+    }
+}
+
+impl<N: Node> Drop for Gate<N> {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.shared.ended.send_replace(true);
+    }
+}
+
+impl<N: Node> Shared<N> {
+    pub fn now(&self) -> Now {
+        now_since(self.started)
+    }
+
+    pub fn ended(&self) -> tokio::sync::watch::Receiver<bool> {
+        self.ended.subscribe()
+    }
+
+    /// Lets the broker do something for the connection of `line`, then sends what came of it: to that connection at once,
+    /// to others together with what their other senders have for them.
+    pub fn with_line<T>(self: &Arc<Self>, line: &Line, work: impl FnOnce(&mut Broker<N>, Now) -> T) -> T {
+        let mut core = self.core.lock();
+        let now = self.now();
+        let done = work(&mut core.broker, now);
+        let mut ready = self.gather(&mut core);
+        drop(core);
+        let own = ready.iter().position(|other| other.key == line.key).map(|place| ready.swap_remove(place));
+        if !ready.is_empty() {
+            self.for_others.lock().append(&mut ready);
+            self.to_others.notify_one();
+        }
+        self.send(own.into_iter());
+        done
+    }
+
+    /// Lets the broker do something, then sends what came of it.
+    pub fn with<T>(self: &Arc<Self>, work: impl FnOnce(&mut Broker<N>, Now) -> T) -> T {
+        let mut core = self.core.lock();
+        let now = self.now();
+        let done = work(&mut core.broker, now);
+        let ready = self.gather(&mut core);
+        drop(core);
+        self.send(ready);
+        done
+    }
+
+    /// Adds a connection that `connect` makes in the broker.
+    pub fn join<E>(
+        self: &Arc<Self>,
+        socket: Option<Arc<TcpStream>>,
+        connect: impl FnOnce(&mut Broker<N>, Now) -> Result<ConnectionKey, E>,
+    ) -> Result<Arc<Line>, E> {
+        let mut core = self.core.lock();
+        let now = self.now();
+        let connected = connect(&mut core.broker, now);
+        let line = connected.map(|key| {
+            let place = key as usize;
+            if core.lines.len() <= place {
+                core.lines.resize(place + 1, None);
+            }
+            let line = Arc::new(Line::new(key, socket));
+            core.lines[place] = Some(line.clone());
+            line
+        });
+        let ready = self.gather(&mut core);
+        drop(core);
+        self.send(ready);
+        line
+    }
+
+    /// Forgets a connection.
+    pub fn leave(self: &Arc<Self>, key: ConnectionKey) {
+        let mut core = self.core.lock();
+        let now = self.now();
+        core.lines[key as usize] = None;
+        core.broker.lost(now, key);
+        let ready = self.gather(&mut core);
+        drop(core);
+        self.send(ready);
+    }
+
+    /// Takes from the broker what connections are to be sent.
+    fn gather(&self, core: &mut Core<N>) -> Vec<Arc<Line>> {
+        let mut ready = Vec::new();
+        let mut dirty = std::mem::take(&mut core.dirty);
+        core.broker.dirty(&mut dirty);
+        while !dirty.is_empty() {
+            for key in dirty.drain(..) {
+                let Some(line) = core.lines.get(key as usize).cloned().flatten() else { continue };
+                if line.is_held_up.load(Ordering::Relaxed) && core.broker.may_read(key) {
+                    line.to_read.notify_one();
+                }
+                let broker = &mut core.broker;
+                if line.fill(|buffer| broker.take(key, buffer)) {
+                    ready.push(line);
+                } else if !broker.is_connected(key) {
+                    line.set_closing();
+                }
+            }
+            // Taking makes room, and the session may have sent more.
+            core.broker.dirty(&mut dirty);
+        }
+        core.dirty = dirty;
+        if core.broker.waits_for().is_some() {
+            self.to_disk.notify_one();
+        }
+        ready
+    }
+
+    /// Writes what was gathered: directly where the socket takes it, else by the connection's own task.
+    fn send(self: &Arc<Self>, ready: impl IntoIterator<Item = Arc<Line>>) {
+        for (place, line) in ready.into_iter().enumerate() {
+            if place >= DIRECT_WRITES_MAX || line.socket.is_none() {
+                line.to_write.notify_one();
+            } else {
+                self.flush(&line);
+            }
+        }
+    }
+
+    /// Writes all that the socket takes, going back to the broker for more. Only for connections without TLS.
+    pub fn flush(self: &Arc<Self>, line: &Arc<Line>) -> Wrote {
+        let Some(socket) = &line.socket else { return Wrote::All };
+        loop {
+            match line.write(|bytes| socket.try_write(bytes)) {
+                Wrote::All if line.is_closing() => {
+                    line.to_write.notify_one();
+                    return Wrote::All;
+                }
+                Wrote::All if line.has_more() => {
+                    if !self.refill(line) {
+                        return Wrote::All;
+                    }
+                }
+                Wrote::All => return Wrote::All,
+                other => {
+                    line.to_write.notify_one();
+                    return other;
+                }
+            }
+        }
+    }
+
+    /// Asks the broker for more. Says whether there is something to write.
+    pub fn refill(self: &Arc<Self>, line: &Arc<Line>) -> bool {
+        let mut core = self.core.lock();
+        let broker = &mut core.broker;
+        let filled = line.fill(|buffer| broker.take(line.key, buffer));
+        // Room for one may have let the broker go on with others.
+        let ready = self.gather(&mut core);
+        drop(core);
+        for other in ready {
+            other.to_write.notify_one();
+        }
+        filled
+    }
+}
+
+fn now_since(started: Instant) -> Now {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now { steady_ms: started.elapsed().as_millis() as u64, unix_ms: unix.as_millis() as u64 }
+}
+
+/// The right to one connection.
+pub(crate) struct Place<N: Node> {
+    shared: Arc<Shared<N>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl<N: Node> Drop for Place<N> {
+    fn drop(&mut self) {
+        self.shared.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Runs until it is aborted.
+async fn accept<N: Node>(listener: Listener, shared: Arc<Shared<N>>) {
+    loop {
+        let permit = shared.places.clone().acquire_owned().await.expect("places are never closed");
+        match listener.socket.accept().await {
+            Ok((stream, address)) => {
+                // What is sent is gathered already.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "an MQTT connection ended before it began");
+                    continue;
+                }
+                shared.open.fetch_add(1, Ordering::Relaxed);
+                let place = Place { shared: shared.clone(), _permit: permit };
+                tokio::spawn(run_client(stream, address, listener.tls.clone(), shared.clone(), place));
+            }
+            Err(error) => {
+                tracing::error!(%error, address = %listener.address, "cannot accept an MQTT connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn tick<N: Node>(shared: Arc<Shared<N>>) {
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        shared.with(|broker, now| broker.tick(now));
+    }
+}
+
+/// Writes what connections have for each other, after all that can run has run: what several publish for one subscriber
+/// goes out in one write.
+async fn write_to_others<N: Node>(shared: Arc<Shared<N>>) {
+    loop {
+        shared.to_others.notified().await;
+        tokio::task::yield_now().await;
+        let ready = std::mem::take(&mut *shared.for_others.lock());
+        shared.send(ready);
+    }
+}
+
+/// Waits for the disk in everyone's stead.
+async fn watch_disk<N: Node>(shared: Arc<Shared<N>>) {
+    loop {
+        let wanted = shared.core.lock().broker.waits_for();
+        let Some(ticket) = wanted else {
+            shared.to_disk.notified().await;
+            continue;
+        };
+        match shared.node.durable(ticket).await {
+            Ok(durable) => shared.with(|broker, now| broker.durable(now, durable.max(ticket))),
+            Err(problem) => {
+                shared.with(|broker, now| broker.fail(now, &problem));
+                return;
+            }
+        }
+    }
+}
