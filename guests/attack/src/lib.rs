@@ -9,10 +9,16 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exports::lighter::unit::handler::{Event, Failure, Guest};
-use lighter::unit::{clock, log, random, store};
+use lighter::unit::queue::Outgoing;
+use lighter::unit::types::Error;
+use lighter::unit::{clock, log, queue, random, store};
+
+/// The queue it pushes to and pops from.
+const OUT: &str = "attacked";
 
 const WORDS: &str = "loop recurse memory log-flood log-line-big panic unreachable out-of-bounds big-reply random-huge \
-    clock-loop remember store-flood store-set store-set-then-trap invalid retry fatal failure-big";
+    clock-loop remember store-flood store-set store-set-then-trap invalid retry fatal failure-big count push \
+    push-then-trap push-then-retry push-big push-flood pop pop-then-trap";
 
 /// Calls this unit has served: more than 1 only in a unit that is used again.
 static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -54,6 +60,25 @@ impl Guest for Attack {
             "retry" => Err(Failure::Retry(format!("asked to be retried, attempt {}", event.attempt))),
             "fatal" => Err(Failure::Fatal("asked to be fatal".into())),
             "failure-big" => Err(Failure::Fatal("x".repeat(size(number, 16 << 20)))),
+            "count" => store::increment("attack", "count", 1).map(|sum| sum.to_string().into_bytes()).map_err(refused),
+            "push" => push(number.unwrap_or(1)),
+            "push-then-trap" => {
+                push(number.unwrap_or(1))?;
+                core::arch::wasm32::unreachable()
+            }
+            "push-then-retry" => {
+                push(number.unwrap_or(1))?;
+                Err(Failure::Retry("asked to be retried".into()))
+            }
+            "push-big" => queue::push(OUT, &outgoing(vec![b'x'; size(number, 16 << 20)])).map(|()| Vec::new()).map_err(refused),
+            "push-flood" => loop {
+                queue::push(OUT, &outgoing(vec![b'x'; 64 << 10])).map_err(refused)?;
+            },
+            "pop" => pop(),
+            "pop-then-trap" => {
+                pop()?;
+                core::arch::wasm32::unreachable()
+            }
             _ => Err(Failure::Invalid(format!("the data is one of: {WORDS}"))),
         }
     }
@@ -110,8 +135,43 @@ fn flood_store(keys: u64) -> Result<Vec<u8>, Failure> {
 }
 
 fn set(value: &str) -> Result<(), Failure> {
-    let written = store::set("attack", "key", value.as_bytes());
-    written.map_err(|error| Failure::Fatal(format!("{error:?}")))
+    store::set("attack", "key", value.as_bytes()).map_err(refused)
+}
+
+/// What the host refused; as it should be told to a queue.
+fn refused(error: Error) -> Failure {
+    match error {
+        Error::Unavailable(why) => Failure::Retry(why),
+        Error::Denied(why) | Error::Invalid(why) => Failure::Fatal(why),
+    }
+}
+
+/// Writes to the store, and pushes so many events: the first by itself, the others together.
+fn push(count: u64) -> Result<Vec<u8>, Failure> {
+    set("pushed")?;
+    let mut events = (1..=count).map(|number| outgoing(number.to_string().into_bytes()));
+    if let Some(first) = events.next() {
+        queue::push(OUT, &first).map_err(refused)?;
+    }
+    queue::push_all(OUT, &events.collect::<Vec<_>>()).map_err(refused)?;
+    Ok(b"pushed".to_vec())
+}
+
+fn outgoing(data: Vec<u8>) -> Outgoing {
+    Outgoing {
+        type_: "attack.pushed".into(),
+        subject: Some("attack".into()),
+        content_type: Some("text/plain".into()),
+        attributes: vec![("partitionkey".into(), "a".into())],
+        data,
+        delay_ms: None,
+        ttl_ms: None,
+    }
+}
+
+/// Takes an event, and says what its data is.
+fn pop() -> Result<Vec<u8>, Failure> {
+    Ok(queue::pop(OUT).map_err(refused)?.map_or_else(|| b"nothing".to_vec(), |event| event.data))
 }
 
 /// Reads the last word of the address space, where no memory is.

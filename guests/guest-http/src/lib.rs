@@ -13,6 +13,7 @@ wit_bindgen::generate!({
             import wasi:keyvalue/batch@0.2.0-draft;
             import wasi:config/store@0.2.0-rc.1;
             import wasi:logging/logging@0.1.0-draft;
+            import lighter:unit/queue@0.1.0;
         }
     ",
     path: "../../contracts/wit",

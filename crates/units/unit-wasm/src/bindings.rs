@@ -26,3 +26,24 @@ wasmtime::component::bindgen!({
 });
 
 pub use lighter::unit::types;
+
+/// The drafts that components for other hosts import, from `contracts/wit-drafts`.
+pub mod drafts {
+    wasmtime::component::bindgen!({
+        path: ["../../../contracts/wit-drafts/keyvalue", "../../../contracts/wit-drafts/config"],
+        inline: "
+            package lighter:host-drafts;
+            world drafts {
+                include wasi:keyvalue/imports@0.2.0-draft2;
+                include wasi:config/imports@0.2.0-draft-2024-09-27;
+            }
+        ",
+        world: "lighter:host-drafts/drafts",
+        imports: { default: trappable },
+        with: {
+            "wasi:keyvalue/store.bucket": crate::host::keyvalue::Bucket,
+            "wasi:keyvalue/atomics.cas": crate::host::drafts::Cas,
+        },
+        require_store_data_send: true,
+    });
+}

@@ -37,7 +37,7 @@ pub async fn call(
     let mut reruns = 0;
     loop {
         let meter = Arc::new(Meter::new(deadline));
-        let work = prepared.clone().handle(meter.clone(), request_id.clone(), event.clone());
+        let work = prepared.clone().handle(meter.clone(), request_id.clone(), event.clone(), lease.clone());
         let handled = Run::new(prepared.engine.clone(), prepared.weight.clone(), meter.clone(), work).await;
         let result = match handled {
             Ok(handled) => settle(&prepared, handled, lease.as_deref(), &mut *watch).await,
@@ -100,9 +100,11 @@ impl PreparedWasm {
         meter: Arc<Meter>,
         request_id: Arc<str>,
         event: Arc<types::Event>,
+        lease: Option<Arc<Leased>>,
     ) -> Result<Handled, Problem> {
         let mut unit = self.start(&meter, &request_id).await?;
-        unit.store.data_mut().cause = Cause::Event(event.clone());
+        let state = unit.store.data_mut();
+        (state.cause, state.lease) = (Cause::Event(event.clone()), lease);
         let Instance::Unit(instance) = &unit.instance else { unreachable!("the guest's contract is lighter:unit") };
         let result = instance.lighter_unit_handler().call_handle(&mut unit.store, &event).await;
         let transaction = unit.store.data_mut().end_handling();

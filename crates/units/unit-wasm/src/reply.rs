@@ -73,8 +73,8 @@ impl HttpCall {
 
     fn begin(&self, request: &mut Incoming, head: HeadSender, watch: Box<dyn Watch>, reruns: u32) -> Tail {
         let meter = Arc::new(Meter::new(self.deadline));
-        let (prepared, is_leased) = (self.prepared.clone(), self.lease.is_some());
-        let work = prepared.clone().serve(meter.clone(), self.request_id.clone(), request.give(), head, is_leased);
+        let (prepared, lease) = (self.prepared.clone(), self.lease.clone());
+        let work = prepared.clone().serve(meter.clone(), self.request_id.clone(), request.give(), head, lease);
         let run = Run::new(prepared.engine.clone(), prepared.weight.clone(), meter.clone(), work);
         Tail { run: Some(run), result: Ok(()), left: None, meter, watch: Some(watch), is_held: true, reruns }
     }

@@ -13,7 +13,7 @@ use http::{HeaderMap, Request};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
-use state::Transaction;
+use state::{Leased, Transaction};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -44,6 +44,8 @@ struct Source {
     /// None when there is more than may be kept, or none is to be kept.
     kept: Option<Vec<Kept>>,
     kept_bytes: usize,
+    /// There is no more to come; it is not asked again.
+    has_ended: bool,
 }
 
 #[derive(Clone)]
@@ -56,7 +58,7 @@ impl Incoming {
     /// `keep`: whether it may come to a second unit at all.
     pub fn new(request: Request<Body>, keep: bool) -> Self {
         let (head, inner) = request.into_parts();
-        let source = Source { inner, kept: keep.then(Vec::new), kept_bytes: 0 };
+        let source = Source { inner, kept: keep.then(Vec::new), kept_bytes: 0, has_ended: false };
         Self { head: Some(head), body: Arc::new(Mutex::new(source)) }
     }
 
@@ -111,6 +113,9 @@ impl HttpBody for ToGuest {
                 Kept::Trailers(trailers) => Frame::trailers(trailers),
             })));
         }
+        if source.has_ended {
+            return Poll::Ready(None);
+        }
         let polled = Pin::new(&mut source.inner).poll_frame(cx);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
@@ -118,7 +123,8 @@ impl HttpBody for ToGuest {
                 this.next += 1;
             }
             Poll::Ready(Some(Err(_))) => source.kept = None,
-            _ => {}
+            Poll::Ready(None) => source.has_ended = true,
+            Poll::Pending => {}
         }
         polled.map_err(|error| match error {
             BodyError::TooLarge { limit_bytes } => Error::HttpRequestBodySize(Some(limit_bytes)),
@@ -128,7 +134,7 @@ impl HttpBody for ToGuest {
 
     fn is_end_stream(&self) -> bool {
         let source = self.source.lock();
-        source.kept.as_ref().is_none_or(|kept| self.next >= kept.len()) && source.inner.is_end_stream()
+        source.kept.as_ref().is_none_or(|kept| self.next >= kept.len()) && (source.has_ended || source.inner.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -154,7 +160,7 @@ impl PreparedWasm {
         request_id: Arc<str>,
         request: Request<ToGuest>,
         head: HeadSender,
-        is_leased: bool,
+        lease: Option<Arc<Leased>>,
     ) -> Result<Option<Transaction>, Problem> {
         let mut unit = self.start(&meter, &request_id).await?;
         let Instance::WasiHttp(instance) = &unit.instance else { unreachable!("the guest's contract is wasi:http") };
@@ -166,7 +172,8 @@ impl PreparedWasm {
         if !self.deployed.function.grants.push.is_empty() {
             state.cause = Cause::Request { id: request_id, headers: request.headers().clone() };
         }
-        state.head = if is_leased { HeadState::Leased } else { HeadState::Awaited };
+        state.head = if lease.is_some() { HeadState::Leased } else { HeadState::Awaited };
+        state.lease = lease;
         let resources = (|| {
             let mut view = state.http();
             Ok((view.new_incoming_request(scheme, request)?, view.new_response_outparam(head)?))

@@ -7,7 +7,7 @@ use crate::limiter::Limiter;
 use crate::meter::Meter;
 use crate::output::Output;
 use http::HeaderMap;
-use state::Transaction;
+use state::{Leased, Transaction};
 use std::sync::Arc;
 use unit::Deployed;
 use wasmtime::component::ResourceTable;
@@ -24,6 +24,8 @@ pub struct UnitState {
     /// The handling's transaction, begun by its first use of store or queue.
     pub transaction: Option<Transaction>,
     pub cause: Cause,
+    /// Where the work comes from, if it comes from a queue.
+    pub lease: Option<Arc<Leased>>,
     pub head: HeadState,
     /// Events pushed in this handling so far.
     pub pushed: u32,
@@ -45,6 +47,7 @@ impl UnitState {
             http,
             transaction: None,
             cause: Cause::None,
+            lease: None,
             head: HeadState::Awaited,
             pushed: 0,
             wasi_http: WasiHttpCtx::new(),
@@ -70,6 +73,7 @@ impl UnitState {
     /// Takes what the handling did, and forgets what it was about.
     pub fn end_handling(&mut self) -> Option<Transaction> {
         self.cause = Cause::None;
+        self.lease = None;
         self.pushed = 0;
         self.transaction.take()
     }

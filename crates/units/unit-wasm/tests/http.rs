@@ -1,130 +1,17 @@
 //! `wasi:http` components on the wasm class: streaming, trailers, early replies, the store, and every way to go wrong.
 
+mod stage;
+
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request};
 use http_body::Frame;
-use http_body_util::{BodyExt, Empty, Full, StreamBody};
-use manifest::{Function, HostGrant, Name};
-use problem::{Code, Problem};
-use std::fs::File;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
-use unit::{Artefact, Body, BodyError, Call, Content, Deployed, Ended, LogLine, LogSink, Prepared, UnitKind, Watch, Work};
+use http_body_util::{BodyExt, StreamBody};
+use manifest::HostGrant;
+use problem::Code;
+use stage::{empty, image, stage};
+use std::time::Duration;
+use unit::{BodyError, UnitKind};
 use unit_wasm::{Config, WasmKind};
-
-struct Stage {
-    prepared: Arc<dyn Prepared>,
-    log: Arc<Lines>,
-    ended: Watcher,
-    _folder: TempDir,
-}
-
-#[derive(Default)]
-struct Lines(Mutex<Vec<String>>);
-
-impl LogSink for Lines {
-    fn write(&self, line: LogLine<'_>) {
-        self.0.lock().unwrap().push(line.message.to_owned());
-    }
-}
-
-#[derive(Clone, Default)]
-struct Watcher(Arc<Mutex<Option<Ended>>>);
-
-impl Watch for Watcher {
-    fn ended(self: Box<Self>, ended: Ended) {
-        *self.0.lock().unwrap() = Some(ended);
-    }
-}
-
-fn image(name: &str) -> Vec<u8> {
-    std::fs::read(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../guests/prebuilt").join(name)).unwrap()
-}
-
-fn stage(name: &str, change: impl FnOnce(&mut Function)) -> Stage {
-    let folder = tempfile::tempdir().unwrap();
-    let kind = WasmKind::new(Config { units_max: 20 }).unwrap();
-    let image = image(name);
-    let shape = kind.check(&image).unwrap();
-    let path = folder.path().join("artefact");
-    std::fs::write(&path, kind.compile(&image).unwrap()).unwrap();
-    let mut function = Function::new(name);
-    change(&mut function);
-    let log = Arc::new(Lines::default());
-    let deployed = Deployed {
-        name: Name::try_from("function".to_owned()).unwrap(),
-        version: 1,
-        function: Arc::new(function),
-        contract: shape.contract,
-        secrets: Arc::default(),
-        state: state::State::open(&folder.path().join("state"), state::Options::default()).unwrap(),
-        log: log.clone(),
-    };
-    let prepared = kind.load(Artefact { file: File::open(&path).unwrap(), path }, deployed).unwrap();
-    Stage { prepared, log, ended: Watcher::default(), _folder: folder }
-}
-
-fn empty() -> Body {
-    Empty::new().map_err(|never| match never {}).boxed_unsync()
-}
-
-fn full(text: &str) -> Body {
-    Full::new(Bytes::copy_from_slice(text.as_bytes())).map_err(|never| match never {}).boxed_unsync()
-}
-
-impl Stage {
-    async fn send(&self, request: Request<Body>, time: Duration) -> Result<Response<Body>, Problem> {
-        let deadline = Instant::now() + time;
-        let watch = Box::new(self.ended.clone());
-        let call = Call { request_id: "test".into(), work: Work::Http(request), deadline, watch, lease: None };
-        match self.prepared.clone().call(call).await?.content {
-            Content::Http(response) => Ok(response),
-            Content::Bytes(_) => panic!("a wasi:http function replies with a response"),
-        }
-    }
-
-    async fn request(&self, method: &str, path: &str, body: Body) -> Result<Response<Body>, Problem> {
-        let request = Request::builder().method(method).uri(format!("http://localhost{path}")).body(body).unwrap();
-        self.send(request, Duration::from_secs(20)).await
-    }
-
-    async fn text(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let response = self.request(method, path, full(body)).await.unwrap();
-        let status = response.status().as_u16();
-        (status, String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
-    }
-
-    /// The code of what must go wrong, before the head or in the body.
-    async fn fails(&self, path: &str, time: Duration) -> Code {
-        let request = Request::get(format!("http://localhost{path}")).body(empty()).unwrap();
-        match self.send(request, time).await {
-            Err(problem) => problem.code,
-            Ok(response) => match response.into_body().collect().await {
-                Err(BodyError::Unit(problem)) => problem.code,
-                Err(other) => panic!("{path}: {other}"),
-                Ok(body) => panic!("{path} replied {} bytes", body.to_bytes().len()),
-            },
-        }
-    }
-
-    /// Waits until no unit is left; a test that hangs here has failed.
-    async fn is_empty(&self) {
-        while !self.prepared.units().is_empty() {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    async fn end(&self) -> Result<(), Code> {
-        loop {
-            if let Some(ended) = self.ended.0.lock().unwrap().take() {
-                return ended.result.map_err(|problem| problem.code);
-            }
-            tokio::task::yield_now().await;
-        }
-    }
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_small_reply_is_whole() {
@@ -264,6 +151,28 @@ async fn the_wasi_names_reach_store_config_and_log() {
     assert!(stage.log.0.lock().unwrap().iter().any(|line| line.contains("take care")));
     let (status, _) = stage.text("GET", "/keys/a?bucket=other", "").await;
     assert!(status >= 400, "another bucket is not granted: {status}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_drafts_of_other_hosts_reach_the_same_store() {
+    let stage = stage("drafts-http.wasm", |function| {
+        function.grants.stores = vec!["default".into()];
+        function.config.insert("GREETING".into(), "hi".into());
+    });
+    assert_eq!(stage.text("GET", "/get/a", "").await.0, 404);
+    stage.text("POST", "/set/a/1", "").await;
+    assert_eq!(stage.text("GET", "/get/a", "").await, (200, "1".into()));
+    assert_eq!(stage.text("POST", "/increment/a/-3", "").await, (200, "-2".into()));
+    assert_eq!(stage.text("GET", "/many/a/b", "").await, (200, "a=-2\nb=-\n".into()));
+    assert_eq!(stage.text("POST", "/swap/b/new", "").await, (200, "-".into()));
+    assert_eq!(stage.text("POST", "/swap-stale/b/newer", "").await, (200, "meanwhile".into()));
+    assert_eq!(stage.state.begin().get("default", "b").unwrap(), Some(b"newer".to_vec()));
+    assert_eq!(stage.text("GET", "/config/GREETING", "").await, (200, "hi".into()));
+    assert_eq!(stage.text("GET", "/config/OTHER", "").await.0, 404);
+    let mut transaction = stage.state.begin();
+    (0..2_500).for_each(|key| transaction.set("default", &format!("k{key:04}"), vec![0]).unwrap());
+    stage.state.durable(transaction.commit().unwrap()).await.unwrap();
+    assert_eq!(stage.text("GET", "/keys", "").await.1.lines().count(), 2_502, "in three pages");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,8 @@
 //!
 //! The images are the same functions in every kind's own form: `hello`, `counter` and `attack` of `guests/`.
 
+mod queues;
+
 use crate::{Artefact, Call, Content, Contract, Deployed, Ended, LogLine, LogSink, Prepared, Reply, UnitKind, Watch, Work};
 use event::Event;
 use manifest::{Function, Name};
@@ -45,6 +47,18 @@ pub const ALL: &[(&str, Check)] = &[
     ("increments_at_once_all_count", |stage| Box::pin(increments_at_once_all_count(stage))),
     ("a_dropped_call_stops_its_unit", |stage| Box::pin(a_dropped_call_stops_its_unit(stage))),
     ("an_attacker_does_not_stop_its_neighbour", |stage| Box::pin(an_attacker_does_not_stop_its_neighbour(stage))),
+    ("pushing_and_popping_need_a_grant", |stage| Box::pin(queues::pushing_and_popping_need_a_grant(stage))),
+    ("what_is_pushed_says_where_it_comes_from", |stage| Box::pin(queues::what_is_pushed_says_where_it_comes_from(stage))),
+    ("a_failure_undoes_pushes", |stage| Box::pin(queues::a_failure_undoes_pushes(stage))),
+    ("ack_writes_and_pushes_are_one", |stage| Box::pin(queues::ack_writes_and_pushes_are_one(stage))),
+    ("a_handling_that_only_acks_commits", |stage| Box::pin(queues::a_handling_that_only_acks_commits(stage))),
+    ("a_failed_handling_keeps_its_lease", |stage| Box::pin(queues::a_failed_handling_keeps_its_lease(stage))),
+    ("a_lost_lease_undoes_everything", |stage| Box::pin(queues::a_lost_lease_undoes_everything(stage))),
+    ("a_conflict_runs_a_leased_event_again", |stage| Box::pin(queues::a_conflict_runs_a_leased_event_again(stage))),
+    ("reruns_are_bounded", |stage| Box::pin(queues::reruns_are_bounded(stage))),
+    ("what_was_popped_comes_back_on_failure", |stage| Box::pin(queues::what_was_popped_comes_back_on_failure(stage))),
+    ("a_full_queue_refuses", |stage| Box::pin(queues::a_full_queue_refuses(stage))),
+    ("events_at_once_are_each_handled_once", |stage| Box::pin(queues::events_at_once_are_each_handled_once(stage))),
     ("what_is_no_image_is_refused", |stage| Box::pin(what_is_no_image_is_refused(stage))),
 ];
 
@@ -95,7 +109,8 @@ impl<'a> Stage<'a> {
     fn prepare(&self, name: &str, image: &[u8], change: impl FnOnce(&mut Function)) -> Arc<dyn Prepared> {
         let shape = self.kind.check(image).expect("a good image");
         assert_eq!(shape.contract, Contract::Unit);
-        let path = self.folder.join(name);
+        // Beside the folders of all checks: what one has compiled the next ones use.
+        let path = self.folder.with_file_name(format!("{name}.artefact"));
         if !path.exists() {
             std::fs::write(&path, self.kind.compile(image).expect("it compiles")).expect("room for the artefact");
         }

@@ -8,7 +8,7 @@ use store::Error;
 use wasmtime::component::Resource;
 
 /// Keys of one page of `list-keys`.
-const PAGE_KEYS: u32 = 1_000;
+pub const PAGE_KEYS: u32 = 1_000;
 
 /// Keys of one batch.
 const BATCH_KEYS_MAX: usize = 1_000;
@@ -23,11 +23,11 @@ pub struct Bucket {
 type Outcome<T> = wasmtime::Result<Result<T, Error>>;
 
 impl UnitState {
-    fn bucket(&self, bucket: &Resource<Bucket>) -> wasmtime::Result<String> {
+    pub fn bucket(&self, bucket: &Resource<Bucket>) -> wasmtime::Result<String> {
         Ok(self.table.get(bucket)?.name.clone())
     }
 
-    fn operate<T>(&mut self, operate: impl FnOnce(&mut Transaction) -> Result<T, StoreError>) -> Result<T, Error> {
+    pub fn operate<T>(&mut self, operate: impl FnOnce(&mut Transaction) -> Result<T, StoreError>) -> Result<T, Error> {
         operate(self.transaction()).map_err(|error| Error::Other(error.to_string()))
     }
 }
@@ -133,7 +133,7 @@ impl batch::Host for UnitState {
     }
 }
 
-fn bounded(keys: usize) -> Result<(), Error> {
+pub fn bounded(keys: usize) -> Result<(), Error> {
     if keys > BATCH_KEYS_MAX {
         return Err(Error::Other(format!("a batch of {keys} keys: the limit is {BATCH_KEYS_MAX}")));
     }

@@ -1,5 +1,6 @@
 //! What a unit can reach. Each file is one interface; each asks the function's grants before it does anything.
 
+pub mod drafts;
 pub mod head;
 pub mod http;
 pub mod keyvalue;
@@ -8,6 +9,7 @@ pub mod queue;
 mod store;
 pub mod wasi;
 
+use crate::bindings::drafts::wasi as other_drafts;
 use crate::bindings::{lighter, wasi as proposals};
 use crate::unit_state::UnitState;
 use wasmtime::component::{HasSelf, Linker};
@@ -27,7 +29,11 @@ pub const OFFERED: &[(&str, &str)] = &[
     ("wasi:keyvalue/store", "0.2.0-draft"),
     ("wasi:keyvalue/atomics", "0.2.0-draft"),
     ("wasi:keyvalue/batch", "0.2.0-draft"),
+    ("wasi:keyvalue/store", "0.2.0-draft2"),
+    ("wasi:keyvalue/atomics", "0.2.0-draft2"),
+    ("wasi:keyvalue/batch", "0.2.0-draft2"),
     ("wasi:config/store", "0.2.0-rc.1"),
+    ("wasi:config/store", "0.2.0-draft-2024-09-27"),
     ("wasi:logging/logging", "0.1.0-draft"),
     ("wasi:io/error", "0.2.12"),
     ("wasi:io/poll", "0.2.12"),
@@ -80,6 +86,10 @@ pub fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<UnitState>> 
     proposals::keyvalue::atomics::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     proposals::keyvalue::batch::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     proposals::config::store::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    other_drafts::keyvalue::store::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    other_drafts::keyvalue::atomics::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    other_drafts::keyvalue::batch::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    other_drafts::config::store::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     proposals::logging::logging::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     Ok(linker)
 }

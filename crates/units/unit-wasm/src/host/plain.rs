@@ -74,8 +74,14 @@ impl random::Host for UnitState {
 
 impl UnitState {
     /// A value of `config`, or a granted secret.
-    fn value(&self, name: &str) -> Option<&String> {
+    pub fn value(&self, name: &str) -> Option<&String> {
         self.deployed.function.config.get(name).or_else(|| self.deployed.secrets.get(name))
+    }
+
+    /// All of them.
+    pub fn values(&self) -> Vec<(String, String)> {
+        let values = self.deployed.secrets.iter().chain(&self.deployed.function.config);
+        values.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 }
 
@@ -91,7 +97,6 @@ impl wasi_config::Host for UnitState {
     }
 
     fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, wasi_config::Error>> {
-        let values = self.deployed.secrets.iter().chain(&self.deployed.function.config);
-        Ok(Ok(values.map(|(name, value)| (name.clone(), value.clone())).collect()))
+        Ok(Ok(self.values()))
     }
 }

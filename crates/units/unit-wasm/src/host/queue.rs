@@ -43,6 +43,10 @@ impl UnitState {
         let number = self.pushed + 1;
         let now_ms = unix_ms();
         let push = self.origin().push(number, queue, outgoing(event), now_ms).map_err(types::Error::Invalid)?;
+        if let Some(lease) = self.lease.clone().filter(|lease| *lease.queue == *queue) {
+            // The event makes room for those that follow from it: a full queue that feeds itself goes on.
+            self.transaction().ack(&lease);
+        }
         // One the queue remembers already is where it should be.
         self.transaction().push(queue, push, now_ms).map_err(error)?;
         self.pushed = number;

@@ -28,7 +28,7 @@ pub fn error(error: StoreError) -> types::Error {
     match error {
         StoreError::Unavailable(problem) => types::Error::Unavailable(problem.detail.into_owned()),
         // Not the argument's fault: there may be room again later.
-        full @ StoreError::BucketFull(_) => types::Error::Unavailable(full.to_string()),
+        full @ (StoreError::BucketFull(_) | StoreError::QueueFull(_)) => types::Error::Unavailable(full.to_string()),
         invalid => types::Error::Invalid(invalid.to_string()),
     }
 }

@@ -148,6 +148,57 @@ func Set(bucket string, key string, value []uint8) witTypes.Result[witTypes.Unit
 
 }
 
+//go:wasmimport lighter:unit/store@0.1.0 set-with-ttl
+func wasm_import_set_with_ttl(arg0 uintptr, arg1 uint32, arg2 uintptr, arg3 uint32, arg4 uintptr, arg5 uint32, arg6 int64, arg7 uintptr)
+
+func SetWithTtl(bucket string, key string, value []uint8, ttlMs uint64) witTypes.Result[witTypes.Unit, lighter_unit_types.Error] {
+	pinner := &runtime.Pinner{}
+	defer pinner.Unpin()
+
+	returnArea := uintptr(witRuntime.Allocate(pinner, (4 * 4), 4))
+	utf8 := unsafe.Pointer(unsafe.StringData(bucket))
+	pinner.Pin(utf8)
+	utf80 := unsafe.Pointer(unsafe.StringData(key))
+	pinner.Pin(utf80)
+	data := unsafe.Pointer(unsafe.SliceData(value))
+	pinner.Pin(data)
+	wasm_import_set_with_ttl(uintptr(utf8), uint32(len(bucket)), uintptr(utf80), uint32(len(key)), uintptr(data), uint32(len(value)), int64(ttlMs), returnArea)
+	var result witTypes.Result[witTypes.Unit, lighter_unit_types.Error]
+	switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
+	case 0:
+
+		result = witTypes.Ok[witTypes.Unit, lighter_unit_types.Error](witTypes.Unit{})
+	case 1:
+		var variant lighter_unit_types.Error
+		switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 4))) {
+		case 0:
+			value1 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (2 * 4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (3 * 4))))
+
+			variant = lighter_unit_types.MakeErrorDenied(value1)
+
+		case 1:
+			value2 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (2 * 4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (3 * 4))))
+
+			variant = lighter_unit_types.MakeErrorInvalid(value2)
+
+		case 2:
+			value3 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (2 * 4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (3 * 4))))
+
+			variant = lighter_unit_types.MakeErrorUnavailable(value3)
+
+		default:
+			panic("unreachable")
+		}
+
+		result = witTypes.Err[witTypes.Unit, lighter_unit_types.Error](variant)
+	default:
+		panic("unreachable")
+	}
+	result4 := result
+	return result4
+
+}
+
 //go:wasmimport lighter:unit/store@0.1.0 delete
 func wasm_import_delete(arg0 uintptr, arg1 uint32, arg2 uintptr, arg3 uint32, arg4 uintptr)
 

@@ -1,0 +1,143 @@
+//! `wasi:keyvalue` and `wasi:config` in the drafts that Spin's components import: the same store and values by other types.
+
+use crate::bindings::drafts::wasi::config::store as config;
+use crate::bindings::drafts::wasi::keyvalue::{atomics, batch, store};
+use crate::bindings::wasi::keyvalue::store as first;
+use crate::host::keyvalue::{Bucket, PAGE_KEYS, bounded};
+use crate::unit_state::UnitState;
+use atomics::CasError;
+use store::Error;
+use wasmtime::component::Resource;
+
+/// What a key held when the handle was made.
+pub struct Cas {
+    bucket: String,
+    key: String,
+    value: Option<Vec<u8>>,
+}
+
+type Outcome<T> = wasmtime::Result<Result<T, Error>>;
+
+impl From<first::Error> for Error {
+    fn from(error: first::Error) -> Self {
+        match error {
+            first::Error::NoSuchStore => Self::NoSuchStore,
+            first::Error::AccessDenied => Self::AccessDenied,
+            first::Error::Other(why) => Self::Other(why),
+        }
+    }
+}
+
+impl store::Host for UnitState {
+    fn open(&mut self, identifier: String) -> Outcome<Resource<Bucket>> {
+        Ok(first::Host::open(self, identifier)?.map_err(Error::from))
+    }
+}
+
+impl store::HostBucket for UnitState {
+    fn get(&mut self, bucket: Resource<Bucket>, key: String) -> Outcome<Option<Vec<u8>>> {
+        Ok(first::HostBucket::get(self, bucket, key)?.map_err(Error::from))
+    }
+
+    fn set(&mut self, bucket: Resource<Bucket>, key: String, value: Vec<u8>) -> Outcome<()> {
+        Ok(first::HostBucket::set(self, bucket, key, value)?.map_err(Error::from))
+    }
+
+    fn delete(&mut self, bucket: Resource<Bucket>, key: String) -> Outcome<()> {
+        Ok(first::HostBucket::delete(self, bucket, key)?.map_err(Error::from))
+    }
+
+    fn exists(&mut self, bucket: Resource<Bucket>, key: String) -> Outcome<bool> {
+        Ok(first::HostBucket::exists(self, bucket, key)?.map_err(Error::from))
+    }
+
+    fn list_keys(&mut self, bucket: Resource<Bucket>, cursor: Option<String>) -> Outcome<store::KeyResponse> {
+        let name = self.bucket(&bucket)?;
+        Ok(self.operate(|transaction| transaction.list(&name, "", cursor.as_deref(), PAGE_KEYS)).map_err(Error::from).map(
+            |page| {
+                let keys = page.entries.into_iter().map(|entry| entry.key).collect();
+                store::KeyResponse { keys, cursor: page.next }
+            },
+        ))
+    }
+
+    fn drop(&mut self, bucket: Resource<Bucket>) -> wasmtime::Result<()> {
+        first::HostBucket::drop(self, bucket)
+    }
+}
+
+impl atomics::Host for UnitState {
+    fn increment(&mut self, bucket: Resource<Bucket>, key: String, delta: i64) -> Outcome<i64> {
+        let name = self.bucket(&bucket)?;
+        Ok(self.operate(|transaction| transaction.increment(&name, &key, delta)).map_err(Error::from))
+    }
+
+    fn swap(&mut self, cas: Resource<Cas>, value: Vec<u8>) -> wasmtime::Result<Result<(), CasError>> {
+        let Cas { bucket, key, value: before } = self.table.delete(cas)?;
+        let swapped = self.operate(|transaction| transaction.compare_and_set(&bucket, &key, before.as_deref(), Some(value)));
+        Ok(match swapped {
+            Ok(true) => Ok(()),
+            // Only this unit itself can have written since: what others write makes the whole call conflict.
+            Ok(false) => match self.cas(bucket, key)? {
+                Ok(fresh) => Err(CasError::CasFailed(fresh)),
+                Err(error) => Err(CasError::StoreError(error)),
+            },
+            Err(error) => Err(CasError::StoreError(error.into())),
+        })
+    }
+}
+
+impl atomics::HostCas for UnitState {
+    fn new(&mut self, bucket: Resource<Bucket>, key: String) -> Outcome<Resource<Cas>> {
+        let name = self.bucket(&bucket)?;
+        self.cas(name, key)
+    }
+
+    fn current(&mut self, cas: Resource<Cas>) -> Outcome<Option<Vec<u8>>> {
+        Ok(Ok(self.table.get(&cas)?.value.clone()))
+    }
+
+    fn drop(&mut self, cas: Resource<Cas>) -> wasmtime::Result<()> {
+        self.table.delete(cas)?;
+        Ok(())
+    }
+}
+
+impl UnitState {
+    fn cas(&mut self, bucket: String, key: String) -> Outcome<Resource<Cas>> {
+        match self.operate(|transaction| transaction.get(&bucket, &key)) {
+            Ok(value) => Ok(Ok(self.table.push(Cas { bucket, key, value })?)),
+            Err(error) => Ok(Err(error.into())),
+        }
+    }
+}
+
+impl batch::Host for UnitState {
+    fn get_many(&mut self, bucket: Resource<Bucket>, keys: Vec<String>) -> Outcome<Vec<(String, Option<Vec<u8>>)>> {
+        let name = self.bucket(&bucket)?;
+        let values = bounded(keys.len()).and_then(|()| {
+            self.operate(|transaction| {
+                keys.into_iter().map(|key| Ok((key.clone(), transaction.get(&name, &key)?))).collect()
+            })
+        });
+        Ok(values.map_err(Error::from))
+    }
+
+    fn set_many(&mut self, bucket: Resource<Bucket>, entries: Vec<(String, Vec<u8>)>) -> Outcome<()> {
+        Ok(crate::bindings::wasi::keyvalue::batch::Host::set_many(self, bucket, entries)?.map_err(Error::from))
+    }
+
+    fn delete_many(&mut self, bucket: Resource<Bucket>, keys: Vec<String>) -> Outcome<()> {
+        Ok(crate::bindings::wasi::keyvalue::batch::Host::delete_many(self, bucket, keys)?.map_err(Error::from))
+    }
+}
+
+impl config::Host for UnitState {
+    fn get(&mut self, name: String) -> wasmtime::Result<Result<Option<String>, config::Error>> {
+        Ok(Ok(self.value(&name).cloned()))
+    }
+
+    fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, config::Error>> {
+        Ok(Ok(self.values()))
+    }
+}
