@@ -141,8 +141,10 @@ impl State {
     /// `DataLocked` names the process that uses the folder; `DataUnusable`, `DiskFull`, `DiskFailed`; `StateCorrupt`
     /// when what is stored cannot be read.
     pub fn open(path: &Path, options: Options) -> Result<Self, Problem> {
-        let changed = make_folder(path).map_err(|error| error::from_io(&format!("make {}", path.display()), &error))?;
+        let mut changed =
+            make_folder(path).map_err(|error| error::from_io(&format!("make {}", path.display()), &error))?;
         let lock = DataLock::take(path)?;
+        changed.push(path.to_owned());
         let folder = path.join("state");
         let what = format!("open the state in {}", folder.display());
         let checked = whole::check(&folder)?;
@@ -151,9 +153,9 @@ impl State {
         let opened = opened
             .map_err(|_| Problem::new(Code::StateCorrupt, format!("cannot {what}: the database gave up on its files")))?
             .map_err(|error| error::from_database(&what, &error))?;
+        sync_folders(&folder, &changed).map_err(|error| error::from_io(&what, &error))?;
         let follower = follow(&folder, checked.as_ref()).map_err(|error| error::from_io(&what, &error))?;
         let (ledger, time) = books::open(&opened.database, &opened.buckets, Arc::clone(&options.clock), &folder)?;
-        sync_folders(path, &changed).map_err(|error| error::from_io(&what, &error))?;
 
         let limited = vec![
             (opened.buckets.clone(), options.memtable_bytes),
@@ -280,8 +282,9 @@ fn make_folder(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(changed)
 }
 
-/// Makes the names of new folders durable; the database does so only for what is inside its own.
-fn sync_folders(path: &Path, changed: &[PathBuf]) -> std::io::Result<()> {
-    File::open(path)?.sync_all()?;
-    changed.iter().try_for_each(|folder| File::open(folder)?.sync_all())
+/// Makes the names of new folders durable: those above the database's, and those of its parts, which it does not see to.
+fn sync_folders(database: &Path, changed: &[PathBuf]) -> std::io::Result<()> {
+    let parts = database.join(whole::PARTS);
+    let all = changed.iter().map(PathBuf::as_path).chain([database, &parts]);
+    all.into_iter().try_for_each(|folder| File::open(folder)?.sync_all())
 }

@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::Xxh3;
 /// The file without which the database begins anew.
 const VERSION: &str = "version";
 /// Where its parts are, one folder each.
-const PARTS: &str = "keyspaces";
+pub const PARTS: &str = "keyspaces";
 /// The part that names the others; it has no journal.
 const NAMES: &str = "0";
 /// The file without which a part begins anew: the number of the list of its tables 8, the list's checksum (XXH3, 128

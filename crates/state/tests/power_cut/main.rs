@@ -1,0 +1,399 @@
+//! Power cuts at random moments: what was acknowledged is there, nothing is half there, and the state opens.
+//!
+//! Each seed makes commits on buckets and queues, cuts the power at some syncs and between them, opens each image, compares
+//! it with a model of the first so many commits, and goes on from one of them. `LIGHTER_SEEDS=100000` runs so many seeds;
+//! `LIGHTER_SEED=81` runs one again. What the database's own thread did at the moment of a cut is not in the seed: the image
+//! that failed is kept, and its folder named.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod disk;
+mod model;
+
+use common::Rng;
+use disk::{Cut, Disk};
+use model::{BUCKETS, Change, EFFECTS, Model, QUEUES, SERIAL};
+use problem::Code;
+use state::{Clock, CommitError, Failed, Leased, Options, Part, Push, RealDisk, State, Ticket};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Without `LIGHTER_SEEDS`.
+const SEEDS: u64 = 120;
+/// Each goes on from an image of the one before.
+const GENERATIONS: u64 = 2;
+const COMMITS: u64 = 60;
+/// Of each generation; half of them in the middle of a sync.
+const CUTS: u64 = 4;
+
+/// Wall and steady clock go together, when the test says so.
+struct Hands(AtomicU64);
+
+impl Clock for Hands {
+    fn wall_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn steady_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// What goes wrong with the disk, beside its power.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    None,
+    /// Syncs fail from this one on.
+    FailAfter(u64),
+    /// There is no space from the first to the second look.
+    Full(u64, u64),
+    Slow(Duration),
+}
+
+/// Asked by the state for syncs and space; counts both.
+struct FaultyDisk {
+    fault: Fault,
+    syncs: AtomicU64,
+    looks: AtomicU64,
+}
+
+impl state::Disk for FaultyDisk {
+    fn sync(&self, journal: &File) -> io::Result<()> {
+        let number = self.syncs.fetch_add(1, Ordering::SeqCst);
+        match self.fault {
+            Fault::FailAfter(last) if number >= last => return Err(io::Error::other("the disk failed")),
+            Fault::Slow(time) => std::thread::sleep(time),
+            _ => {}
+        }
+        state::Disk::sync(&RealDisk, journal)
+    }
+
+    fn bytes_free(&self, _: &Path) -> io::Result<u64> {
+        let number = self.looks.fetch_add(1, Ordering::SeqCst);
+        let is_full = matches!(self.fault, Fault::Full(from, to) if (from..to).contains(&number));
+        Ok(if is_full { 0 } else { u64::MAX })
+    }
+}
+
+fn options(fault: Fault, clock: &Arc<Hands>) -> Options {
+    let disk = FaultyDisk { fault, syncs: AtomicU64::new(0), looks: AtomicU64::new(0) };
+    // Small, so that tables are written and merged all the time.
+    Options {
+        memtable_bytes: 48 << 10,
+        queue_memtable_bytes: 24 << 10,
+        disk: Arc::new(disk),
+        clock: clock.clone(),
+        ..Options::default()
+    }
+}
+
+/// All that was ever committed: a model of the first part, and the rest.
+struct History {
+    before: Model,
+    commits: Vec<Vec<Change>>,
+}
+
+impl History {
+    fn count(&self) -> u64 {
+        self.before.commits + self.commits.len() as u64
+    }
+
+    /// What is there after the first `commits`.
+    fn model(&self, commits: u64) -> Model {
+        let mut model = self.before.clone();
+        self.commits[..(commits - self.before.commits) as usize].iter().for_each(|changes| model.commit(changes));
+        model
+    }
+}
+
+/// One life of a state, until the power fails.
+struct Life<'a> {
+    state: State,
+    clock: Arc<Hands>,
+    history: &'a mut History,
+    /// Commits that were acknowledged.
+    acknowledged: Arc<AtomicU64>,
+    waiting: Vec<(u64, Ticket)>,
+    leased: Vec<(&'static str, Leased)>,
+}
+
+impl Life<'_> {
+    /// Makes random commits until there are enough, or the disk fails.
+    fn run(&mut self, rng: &mut Rng, mut between: impl FnMut(u64)) {
+        for step in 0..COMMITS {
+            between(step);
+            self.clock.0.fetch_add(rng.below(20), Ordering::SeqCst);
+            if rng.below(10) == 0 {
+                self.state.sweep().ok();
+            }
+            if !self.commit(rng) || (rng.below(4) == 0 && !self.wait(rng)) {
+                return;
+            }
+        }
+        self.wait(rng);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.0.load(Ordering::SeqCst)
+    }
+
+    /// Says whether the disk still works.
+    fn commit(&mut self, rng: &mut Rng) -> bool {
+        let (now, serial) = (self.now_ms(), self.history.count() + 1);
+        self.lease(rng, now);
+        let mut changes = model::changes(rng, serial, now);
+        let mut transaction = self.state.begin();
+        for change in &changes {
+            match change {
+                Change::Set { bucket, key, value, expires_ms: None } => {
+                    transaction.set(bucket, key, value.clone()).unwrap()
+                }
+                Change::Set { bucket, key, value, expires_ms: Some(at) } => {
+                    transaction.set_with_ttl(bucket, key, value.clone(), Duration::from_millis(at - now)).unwrap();
+                }
+                Change::Delete { bucket, key } => transaction.delete(bucket, key).unwrap(),
+                Change::Push { queue, id } => drop(transaction.push(queue, push(id), now).unwrap()),
+                Change::Handled { .. } | Change::Died { .. } => unreachable!("they need a lease"),
+            }
+        }
+        for (queue, leased) in std::mem::take(&mut self.leased) {
+            let id = leased.event.id.clone();
+            match rng.below(8) {
+                0 => self.state.queue(queue).unwrap().release(leased.lease),
+                1 => {
+                    transaction.fail(&leased, Failed::Dead { reason: "as it was to be".into() });
+                    changes.push(Change::Died { queue, id });
+                }
+                _ => {
+                    transaction.increment(EFFECTS, &format!("{queue} {id}"), 1).unwrap();
+                    if queue == QUEUES[0] {
+                        transaction.push(QUEUES[1], push(&id), now).unwrap();
+                    }
+                    transaction.ack(&leased);
+                    changes.push(Change::Handled { queue, id });
+                }
+            }
+        }
+        transaction.set(SERIAL, "n", serial.to_string().into_bytes()).unwrap();
+        match transaction.commit() {
+            Ok(ticket) => {
+                self.waiting.push((serial, ticket));
+                self.history.commits.push(changes);
+                true
+            }
+            Err(CommitError::Unavailable(problem)) if problem.code == Code::DiskFailed => {
+                self.history.commits.push(changes);
+                false
+            }
+            // Nothing happened; another time.
+            Err(CommitError::Unavailable(problem)) if problem.code == Code::DiskFull => true,
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    fn lease(&mut self, rng: &mut Rng, now: u64) {
+        let name = QUEUES[rng.below(2) as usize];
+        let count = rng.below(4) as usize;
+        let leased = self.state.queue(name).unwrap().lease(now, now + 1_000_000, count).unwrap();
+        self.leased.extend(leased.into_iter().map(|leased| (name, leased)));
+    }
+
+    /// Waits until some of the commits are durable. Says whether the disk still works.
+    fn wait(&mut self, rng: &mut Rng) -> bool {
+        let count = 1 + rng.below(self.waiting.len().max(1) as u64) as usize;
+        for (serial, ticket) in self.waiting.drain(..count.min(self.waiting.len())) {
+            if common::durable(&self.state, ticket).is_err() {
+                return false;
+            }
+            self.acknowledged.fetch_max(serial, Ordering::SeqCst);
+        }
+        true
+    }
+}
+
+fn push(id: &str) -> Push {
+    Push { event: model::event(id), delay: Duration::ZERO, ttl: None }
+}
+
+/// What can be seen of `state`.
+fn look(state: &State) -> Model {
+    let mut seen = Model::default();
+    for bucket in BUCKETS.into_iter().chain([EFFECTS, SERIAL]) {
+        let mut after = None::<String>;
+        loop {
+            let page = state.begin().list(bucket, "", after.as_deref(), 1_000).unwrap();
+            let entries = page.entries.into_iter();
+            seen.values.extend(entries.map(|entry| ((bucket.to_owned(), entry.key), (entry.value, None))));
+            let Some(next) = page.next else { break };
+            after = Some(next);
+        }
+    }
+    let serial = seen.values.get(&(SERIAL.to_owned(), "n".to_owned()));
+    seen.commits = serial.map_or(0, |(value, _)| model::number(value));
+    for queue in QUEUES {
+        let handle = state.queue(queue).unwrap();
+        let ids = |part| {
+            let listed = handle.list(part, None, 1_000).unwrap();
+            listed.into_iter().map(|listed| {
+                assert_eq!(listed.event.data, model::event(&listed.event.id).data);
+                listed.event.id
+            })
+        };
+        let (ready, dead) =
+            (ids(Part::Ready).collect::<Vec<_>>(), ids(Part::Dead).collect::<std::collections::BTreeSet<_>>());
+        let counts = handle.counts();
+        assert_eq!((counts.ready, counts.dead), (ready.len() as u64, dead.len() as u64), "counts of queue {queue}");
+        if !ready.is_empty() {
+            seen.queues.insert(queue, ready);
+        }
+        if !dead.is_empty() {
+            seen.dead.insert(queue, dead);
+        }
+    }
+    seen
+}
+
+/// What is counted is what is there, once everything that expired is removed.
+fn check_counts(state: &State, seen: &Model) {
+    while state.sweep().unwrap().next == Some(Duration::ZERO) {}
+    let mut looked = BTreeMap::<&str, (u64, u64)>::new();
+    for ((bucket, key), (value, _)) in &seen.values {
+        let held = looked.entry(bucket).or_default();
+        *held = (held.0 + 1, held.1 + (key.len() + value.len()) as u64);
+    }
+    for bucket in BUCKETS.into_iter().chain([EFFECTS, SERIAL]) {
+        let counts = state.bucket_counts(bucket);
+        assert_eq!((counts.keys, counts.bytes), looked.get(bucket).copied().unwrap_or_default(), "counts of {bucket}");
+    }
+}
+
+/// An image, and how many commits had been acknowledged when the power failed.
+struct Image {
+    folder: PathBuf,
+    acknowledged: u64,
+}
+
+impl Image {
+    /// Opens it and compares what is there with the history. Says how many commits are there.
+    fn check(&self, history: &History, clock: &Arc<Hands>) -> u64 {
+        let state =
+            State::open(&self.folder, options(Fault::None, clock)).unwrap_or_else(|problem| panic!("{problem}"));
+        let seen = look(&state);
+        let commits = seen.commits;
+        assert!(commits >= self.acknowledged, "{commits} commits are there, {} were acknowledged", self.acknowledged);
+        assert!(commits <= history.count(), "{commits} commits are there, {} were made", history.count());
+        let right = history.model(commits).at(clock.wall_ms());
+        assert!(seen == right, "after {commits} commits of {}: {}", history.count(), seen.unlike(&right));
+        check_counts(&state, &seen);
+        commits
+    }
+}
+
+/// Lets a state live in `folder`, cutting its power now and then.
+fn live(rng: &mut Rng, folder: &Path, fault: Fault, clock: &Arc<Hands>, history: &mut History) -> Vec<Image> {
+    let acknowledged = Arc::new(AtomicU64::new(history.count()));
+    let images = Arc::new(Mutex::new(Vec::new()));
+    let cut = {
+        let (acknowledged, images, folder) = (acknowledged.clone(), images.clone(), folder.to_owned());
+        move |seed: u64| {
+            let mut images = images.lock().unwrap();
+            let image = PathBuf::from(format!("{}.{}", folder.display(), images.len()));
+            images.push(Image { folder: image.clone(), acknowledged: acknowledged.load(Ordering::SeqCst) });
+            Cut { image, seed }
+        }
+    };
+    // Early ones are in the middle of opening.
+    let in_syncs: BTreeMap<u64, u64> = (0..CUTS / 2).map(|_| (1 + rng.below(120), rng.next())).collect();
+    let between: BTreeMap<u64, u64> = (0..CUTS / 2).map(|_| (rng.below(COMMITS), rng.next())).collect();
+    let last = rng.next();
+    let on_sync = cut.clone();
+    let disk = Disk::watch(folder, move |number| in_syncs.get(&number).map(|seed| on_sync(*seed)));
+    let state = State::open(folder, options(fault, clock)).unwrap_or_else(|problem| panic!("{problem}"));
+    let mut life = Life { state, clock: clock.clone(), history, acknowledged, waiting: Vec::new(), leased: Vec::new() };
+    life.run(rng, |step| {
+        if let Some(seed) = between.get(&step) {
+            disk.cut(&cut(*seed));
+        }
+    });
+    disk.cut(&cut(last));
+    drop(life);
+    disk.forget();
+    std::mem::take(&mut *images.lock().unwrap())
+}
+
+fn fault(rng: &mut Rng) -> Fault {
+    match rng.below(8) {
+        0 => Fault::FailAfter(rng.below(40)),
+        1 => {
+            let from = rng.below(40);
+            Fault::Full(from, from + 1 + rng.below(20))
+        }
+        2 => Fault::Slow(Duration::from_micros(rng.below(2_000))),
+        _ => Fault::None,
+    }
+}
+
+fn run(seed: u64) {
+    let home = common::folder();
+    let at = Mutex::new(home.path().join("life"));
+    let lives = || {
+        let mut rng = Rng(seed);
+        let clock = Arc::new(Hands(AtomicU64::new(1_700_000_000_000)));
+        let mut history = History { before: Model::default(), commits: Vec::new() };
+        let mut folder = at.lock().unwrap().clone();
+        std::fs::create_dir(&folder).unwrap();
+        for _ in 0..GENERATIONS {
+            let fault = fault(&mut rng);
+            at.lock().unwrap().clone_from(&folder);
+            let images = live(&mut rng, &folder, fault, &clock, &mut history);
+            let next = rng.below(images.len() as u64) as usize;
+            let mut commits = Vec::new();
+            for image in &images {
+                at.lock().unwrap().clone_from(&image.folder);
+                commits.push(image.check(&history, &clock));
+                // The first start was one after a power cut, this is an ordinary one.
+                assert_eq!(
+                    image.check(&history, &clock),
+                    commits[commits.len() - 1],
+                    "another start finds something else"
+                );
+            }
+            folder.clone_from(&images[next].folder);
+            history = History { before: history.model(commits[next]), commits: Vec::new() };
+        }
+    };
+    if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(lives)) {
+        let image = at.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        eprintln!("seed {seed} failed at {}, which is kept; LIGHTER_SEED={seed} runs it again", image.display());
+        let _kept = home.keep();
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_and_nothing_is_half_there_after_power_cuts() {
+    let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
+    if let Some(seed) = number("LIGHTER_SEED") {
+        return run(seed);
+    }
+    let (next, seeds) = (AtomicU64::new(0), number("LIGHTER_SEEDS").unwrap_or(SEEDS));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds {
+                        return;
+                    }
+                    run(seed);
+                }
+            });
+        }
+    });
+}
