@@ -190,7 +190,13 @@ impl Inner {
 
     /// Writes the time down after the wall clock was set, so that the jump does not count as time off.
     fn write_time(&self) -> Result<(), CommitError> {
-        let work = Work { space: Space::Buckets, writes: Writes::new(), bytes: 0, ops: Vec::new(), records: Default::default() };
+        let work = Work {
+            space: Space::Buckets,
+            writes: Writes::new(),
+            bytes: 0,
+            ops: Vec::new(),
+            records: Default::default(),
+        };
         let note = || Ok(Books { notes: vec![self.time_note()], ..Books::default() });
         let _not_waited_for = self.commit(work, |_, _| note())?;
         Ok(())

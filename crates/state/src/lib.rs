@@ -50,6 +50,7 @@ mod queue;
 mod records;
 mod statistics;
 mod transaction;
+mod transfer;
 mod whole;
 
 pub use books::Swept;
@@ -66,6 +67,7 @@ pub use queue::{
 pub use records::{Batch, Records};
 pub use statistics::Statistics;
 pub use transaction::{Transaction, WRITE_BYTES_MAX, WRITES_MAX};
+pub use transfer::{Export, Import, ImportError, Imported};
 
 use books::Books;
 use clock::OwnTime;

@@ -1,0 +1,327 @@
+//! A bucket out to JSON lines and in again, a piece at a time, in little memory.
+//!
+//! ```text
+//! {"key":"door","value":"open"}                                     text
+//! {"key":"picture","base64":"iVBORw0KGgo="}                         what is not text
+//! {"key":"session/7","value":"…","expires_ms":1767225600000}        gone at this time, in ms since 1970
+//! ```
+//! An export is of one moment, however long it takes; what is committed meanwhile is not in it. An import adds to what is
+//! there, in batches that are each a transaction, and says after each how far it has come: what was counted is durable, and
+//! doing all of it again is safe.
+//!
+//! ```
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+//! # runtime.block_on(async {
+//! let state = state::State::open(folder.path(), state::Options::default())?;
+//! let mut import = state.import("doors")?;
+//! import.feed(b"{\"key\":\"front\",\"value\":\"open\"}\n").await?;
+//! assert_eq!(import.finish().await?.keys, 1);
+//!
+//! let mut export = state.export("doors")?;
+//! while let Some(lines) = export.next_lines()? {
+//!     assert_eq!(lines, b"{\"key\":\"front\",\"value\":\"open\"}\n");
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+
+use crate::envelope;
+use crate::error::{CommitError, StoreError};
+use crate::keys;
+use crate::page::read_failed;
+use crate::{Inner, State};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use fjall::{Readable, Snapshot};
+use problem::{Code, Problem};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A piece of an export ends with the line that goes beyond this.
+const PIECE_BYTES: usize = 256 << 10;
+/// Longest line of an import: the largest value, each byte written as `\u0000`, and its key.
+const LINE_BYTES_MAX: usize = 7 << 20;
+/// What one transaction of an import writes at most, except that one line may be larger.
+const BATCH_KEYS_MAX: usize = 1_000;
+const BATCH_BYTES_MAX: usize = 1 << 20;
+/// How often a batch is tried that conflicts. It reads nothing, so it does only when very much else is written.
+const TRIES_MAX: u32 = 20;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    value: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    base64: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_ms: Option<u64>,
+}
+
+impl State {
+    /// Begins an export of `bucket` as it is now.
+    pub fn export(&self, bucket: &str) -> Result<Export, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        let (next, end) = keys::listing(bucket, "", None)?.expect("a bucket's keys have a beginning and an end");
+        let moment = inner.time.moment();
+        let snapshot = inner.engine.snapshot();
+        Ok(Export {
+            inner,
+            snapshot,
+            bucket: bucket.to_owned(),
+            next,
+            end,
+            own_ms: moment.own_ms,
+            wall_ms: moment.wall_ms,
+        })
+    }
+
+    /// Begins an import into `bucket`.
+    pub fn import(&self, bucket: &str) -> Result<Import, StoreError> {
+        keys::encode(bucket, "k")?;
+        Ok(Import {
+            state: self.clone(),
+            bucket: bucket.to_owned(),
+            partial: Vec::new(),
+            batch: Vec::new(),
+            batch_bytes: 0,
+            read: Imported::default(),
+            durable: Imported::default(),
+        })
+    }
+}
+
+/// A bucket on its way out. It keeps the moment it is of alive: on disk, not in memory.
+pub struct Export {
+    inner: Arc<Inner>,
+    snapshot: Snapshot,
+    bucket: String,
+    /// What is left: from this key up to, but not including, the other.
+    next: Vec<u8>,
+    end: Vec<u8>,
+    /// When it began: the state's own time, and the wall clock's.
+    own_ms: u64,
+    wall_ms: u64,
+}
+
+impl Export {
+    /// The next lines, each with its newline: about 256 KiB, or one line that is larger. None at the end. Reads the disk.
+    pub fn next_lines(&mut self) -> Result<Option<Vec<u8>>, Problem> {
+        let mut lines = Vec::new();
+        for entry in self.snapshot.range(&self.inner.engine.buckets, self.next.clone()..self.end.clone()) {
+            let (encoded, sealed) = entry.into_inner().map_err(|error| read_failed(&error))?;
+            if lines.len() >= PIECE_BYTES {
+                self.next = encoded.to_vec();
+                return Ok(Some(lines));
+            }
+            let (header, value) = envelope::open(&sealed)?;
+            let expires_ms = match header.expires_ms {
+                Some(at) if at <= self.own_ms => continue,
+                Some(at) => Some(self.wall_ms.saturating_add(at - self.own_ms)),
+                None => None,
+            };
+            let key = keys::decode(&self.bucket, &encoded).ok_or_else(|| {
+                Problem::new(Code::StateCorrupt, format!("bucket {:?} holds a key that is not text", self.bucket))
+            })?;
+            let (text, binary) = match std::str::from_utf8(value) {
+                Ok(text) => (Some(text.into()), None),
+                Err(_) => (None, Some(BASE64.encode(value).into())),
+            };
+            let line = Line { key: key.into(), value: text, base64: binary, expires_ms };
+            serde_json::to_writer(&mut lines, &line).expect("text and numbers can be written");
+            lines.push(b'\n');
+        }
+        self.next.clone_from(&self.end);
+        Ok((!lines.is_empty()).then_some(lines))
+    }
+}
+
+/// How far an import has come; all of it is durable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Lines dealt with, empty ones among them.
+    pub lines: u64,
+    /// Keys written.
+    pub keys: u64,
+    /// Keys left out, for they had expired.
+    pub expired: u64,
+}
+
+/// Why an import ended early.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportError {
+    /// The first line that is not in the bucket; what comes after it is not either.
+    pub line: u64,
+    /// What is.
+    pub imported: Imported,
+    /// `ApiRequest` when a line is not right, `BucketFull`, and those of a commit.
+    pub problem: Problem,
+}
+
+impl fmt::Display for ImportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {} lines before are imported", self.problem.detail, self.imported.lines)
+    }
+}
+
+impl std::error::Error for ImportError {}
+
+impl From<ImportError> for Problem {
+    fn from(error: ImportError) -> Self {
+        Self::new(error.problem.code, error.to_string())
+    }
+}
+
+/// One line that waits for its batch.
+struct Entry {
+    line: u64,
+    key: String,
+    value: Vec<u8>,
+    ttl: Option<Duration>,
+}
+
+/// A bucket on its way in. Dropping it leaves what was imported, and nothing else.
+pub struct Import {
+    state: State,
+    bucket: String,
+    /// The beginning of a line whose end has not come.
+    partial: Vec<u8>,
+    batch: Vec<Entry>,
+    batch_bytes: usize,
+    /// What has been read, and what of it is durable.
+    read: Imported,
+    durable: Imported,
+}
+
+impl Import {
+    /// Takes more of the input, cut anywhere. Waits for the disk when a batch is full. A key that does not say when it
+    /// expires lives as one that is [`set`](crate::Transaction::set).
+    ///
+    /// # Errors
+    /// After any, the import is over.
+    pub async fn feed(&mut self, mut bytes: &[u8]) -> Result<(), ImportError> {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            let (line, rest) = bytes.split_at(end);
+            bytes = &rest[1..];
+            self.keep(line)?;
+            let line = std::mem::take(&mut self.partial);
+            self.take(&line)?;
+            if self.batch.len() >= BATCH_KEYS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
+                self.write().await?;
+            }
+        }
+        self.keep(bytes)
+    }
+
+    /// Ends the import; a last line needs no newline.
+    pub async fn finish(mut self) -> Result<Imported, ImportError> {
+        if !self.partial.is_empty() {
+            let line = std::mem::take(&mut self.partial);
+            self.take(&line)?;
+        }
+        self.write().await?;
+        Ok(self.durable)
+    }
+
+    /// How far it has come.
+    pub fn imported(&self) -> Imported {
+        self.durable
+    }
+
+    fn keep(&mut self, part: &[u8]) -> Result<(), ImportError> {
+        if self.partial.len() + part.len() > LINE_BYTES_MAX {
+            return Err(self.refused(&format!("longer than {LINE_BYTES_MAX} bytes")));
+        }
+        self.partial.extend_from_slice(part);
+        Ok(())
+    }
+
+    /// Reads one line into the batch.
+    fn take(&mut self, line: &[u8]) -> Result<(), ImportError> {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            self.read.lines += 1;
+            return Ok(());
+        }
+        let Line { key, value, base64, expires_ms } =
+            serde_json::from_slice(line).map_err(|error| self.refused(&error.to_string()))?;
+        let value = match (value, base64) {
+            (Some(text), None) => text.into_owned().into_bytes(),
+            (None, Some(encoded)) => {
+                BASE64.decode(encoded.as_bytes()).map_err(|error| self.refused(&format!("base64: {error}")))?
+            }
+            _ => return Err(self.refused("one of \"value\" and \"base64\" is needed")),
+        };
+        let wall_ms = self.state.inner.time.moment().wall_ms;
+        let ttl = expires_ms.map(|at| at.saturating_sub(wall_ms));
+        self.read.lines += 1;
+        if ttl == Some(0) {
+            self.read.expired += 1;
+            return Ok(());
+        }
+        self.read.keys += 1;
+        self.batch_bytes += key.len() + value.len();
+        let ttl = ttl.map(Duration::from_millis);
+        self.batch.push(Entry { line: self.read.lines, key: key.into_owned(), value, ttl });
+        Ok(())
+    }
+
+    /// Writes the batch and waits until it is durable.
+    async fn write(&mut self) -> Result<(), ImportError> {
+        for _ in 0..TRIES_MAX {
+            let ticket = match self.commit() {
+                Ok(ticket) => ticket,
+                Err((_, CommitError::Conflict)) => continue,
+                Err((line, refused)) => return Err(self.error(line, refused.into())),
+            };
+            if let Err(problem) = self.state.durable(ticket).await {
+                return Err(self.error(self.durable.lines + 1, problem));
+            }
+            (self.batch_bytes, self.durable) = (0, self.read);
+            self.batch.clear();
+            return Ok(());
+        }
+        Err(self.error(self.durable.lines + 1, CommitError::Conflict.into()))
+    }
+
+    /// Commits the batch. After an error nothing of it is there; the line is the one that was refused.
+    fn commit(&self) -> Result<crate::Ticket, (u64, CommitError)> {
+        let mut transaction = self.state.begin();
+        for Entry { line, key, value, ttl } in &self.batch {
+            let set = match ttl {
+                None => transaction.set(&self.bucket, key, value.clone()),
+                Some(ttl) => transaction.set_with_ttl(&self.bucket, key, value.clone(), *ttl),
+            };
+            set.map_err(|refused| (*line, refusal(refused)))?;
+        }
+        transaction.commit().map_err(|refused| (self.durable.lines + 1, refused))
+    }
+
+    fn refused(&self, what: &str) -> ImportError {
+        let line = self.read.lines + 1;
+        self.error(line, Problem::new(Code::ApiRequest, what.to_owned()))
+    }
+
+    /// `line` was refused. What is in the same batch before it is not there either.
+    fn error(&self, line: u64, problem: Problem) -> ImportError {
+        let detail = format!("line {line}: {}", problem.detail);
+        ImportError {
+            line: self.durable.lines + 1,
+            imported: self.durable,
+            problem: Problem::new(problem.code, detail),
+        }
+    }
+}
+
+fn refusal(refused: StoreError) -> CommitError {
+    match refused {
+        StoreError::BucketFull(full) => CommitError::BucketFull(full),
+        StoreError::Unavailable(problem) => CommitError::Unavailable(problem),
+        invalid => CommitError::Unavailable(Problem::new(Code::ApiRequest, invalid.to_string())),
+    }
+}
