@@ -1,10 +1,14 @@
 //! Measures queues on this machine: cycles of push, lease and ack, and how cost grows with length.
 //!
 //! cargo run --release -p state --example queue_rate -- [cycles|length EVENTS|all] [FOLDER]
+//!
+//! With SYNC_MICROSECONDS=5000 in the environment, a disk whose syncs take that long stands in for this machine's.
 
 use event::Event;
-use state::{Options, Push, QueueConfig, State};
+use state::{Disk, Options, Push, QueueConfig, RealDisk, State};
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const RUN: Duration = Duration::from_secs(3);
@@ -20,9 +24,11 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("the runtime starts");
     if matches!(what, "cycles" | "all") {
         for in_flight in [1, 16, 64, 256] {
-            runtime.block_on(cycles(&folder, in_flight, None));
+            runtime.block_on(cycles(&folder, in_flight, None, false));
         }
-        runtime.block_on(cycles(&folder, 64, Some(Duration::from_secs(1))));
+        runtime.block_on(cycles(&folder, 64, Some(Duration::from_secs(1)), false));
+        runtime.block_on(cycles(&folder, 1, None, true));
+        runtime.block_on(cycles(&folder, 64, None, true));
     }
     let lengths: Vec<u64> = match what {
         "length" => arguments.iter().skip(1).filter_map(|text| text.parse().ok()).collect(),
@@ -34,8 +40,26 @@ fn main() {
     }
 }
 
+/// A disk that takes a given time for each sync, as others than this machine's do.
+struct SlowDisk(Duration);
+
+impl Disk for SlowDisk {
+    fn sync(&self, _: &File) -> std::io::Result<()> {
+        std::thread::sleep(self.0);
+        Ok(())
+    }
+
+    fn bytes_free(&self, _: &Path) -> std::io::Result<u64> {
+        Ok(u64::MAX)
+    }
+}
+
 fn open(folder: &Path) -> State {
-    let state = State::open(folder, Options::default()).expect("the state opens");
+    let disk: Arc<dyn Disk> = match std::env::var("SYNC_MICROSECONDS").ok().and_then(|text| text.parse().ok()) {
+        Some(microseconds) => Arc::new(SlowDisk(Duration::from_micros(microseconds))),
+        None => Arc::new(RealDisk),
+    };
+    let state = State::open(folder, Options { disk, ..Options::default() }).expect("the state opens");
     let config = QueueConfig { events_max: u64::MAX, bytes_max: u64::MAX, ..QueueConfig::default() };
     state.queue("rate").expect("a name").configure(config);
     state
@@ -53,9 +77,10 @@ fn push_of(number: u64) -> Push {
     Push { event, delay: Duration::ZERO, ttl: None }
 }
 
-/// Each of `in_flight` tasks pushes an event, waits until that is durable, leases one, acks it and waits again.
-async fn cycles(folder: &Path, in_flight: u64, relaxed: Option<Duration>) {
-    let state = open(&folder.join(format!("cycles-{in_flight}-{}", relaxed.is_some())));
+/// Each of `in_flight` tasks pushes an event, waits until that is durable, leases one, acks it and waits again. With
+/// `effect`, what acks also reads and writes a key of its own.
+async fn cycles(folder: &Path, in_flight: u64, relaxed: Option<Duration>, effect: bool) {
+    let state = open(&folder.join(format!("cycles-{in_flight}-{}-{effect}", relaxed.is_some())));
     state.set_sync_every(relaxed);
     let (before, io, cpu) = (state.statistics(), written_bytes(), cpu_time());
     let started = Instant::now();
@@ -72,6 +97,9 @@ async fn cycles(folder: &Path, in_flight: u64, relaxed: Option<Duration>) {
                     state.durable(transaction.commit().expect("no conflict")).await.expect("the disk works");
                     let leased = queue.lease(NOW, NOW + 30_000, 1).expect("the disk works").pop();
                     let mut transaction = state.begin();
+                    if effect {
+                        transaction.increment("effects", &task.to_string(), 1).expect("a number");
+                    }
                     transaction.ack(&leased.expect("each leases what one pushed"));
                     state.durable(transaction.commit().expect("no conflict")).await.expect("the disk works");
                     latencies.push(began.elapsed());
@@ -88,8 +116,9 @@ async fn cycles(folder: &Path, in_flight: u64, relaxed: Option<Duration>) {
     latencies.sort_unstable();
     let at = |share: f64| latencies[(latencies.len() as f64 * share) as usize];
     println!(
-        "{in_flight:4} in flight{}: {:7.0} cycles/s, p50 {:?}, p99 {:?}, {} syncs of {:?}, {:.1} µs CPU and {} bytes written a cycle",
+        "{in_flight:4} in flight{}{}: {:7.0} cycles/s, p50 {:?}, p99 {:?}, {} syncs of {:?}, {:.1} µs CPU and {} bytes written a cycle",
         if relaxed.is_some() { ", relaxed" } else { "" },
+        if effect { ", with an effect" } else { "" },
         latencies.len() as f64 / took.as_secs_f64(),
         at(0.5),
         at(0.99),

@@ -32,6 +32,11 @@ const PACE_MAX: Duration = Duration::from_secs(1);
 /// How often the thread looks whether it may go on meanwhile.
 const PACE_STEP: Duration = Duration::from_millis(1);
 
+/// Which part of a sync's time the next one waits for those just served, at most.
+const GATHER_SHARE: u32 = 4;
+const GATHER_MAX: Duration = Duration::from_millis(2);
+const GATHER_STEP: Duration = Duration::from_micros(50);
+
 /// Names a commit; [`State::durable`](crate::State::durable) waits for it.
 #[must_use = "a commit is durable only once `State::durable` says so"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,16 +76,26 @@ struct Waiting {
     durable: u64,
     failure: Option<Problem>,
     /// In the order of their batches, few at any time.
-    bells: VecDeque<(u64, Arc<Notify>)>,
+    bells: VecDeque<Bell>,
+}
+
+#[derive(Debug)]
+struct Bell {
+    batch: u64,
+    rings: Arc<Notify>,
+    /// How many came to wait for it.
+    waiters: u64,
 }
 
 impl Waiting {
     fn bell(&mut self, batch: u64) -> Arc<Notify> {
-        let at = self.bells.partition_point(|(number, _)| *number < batch);
-        if self.bells.get(at).is_none_or(|(number, _)| *number != batch) {
-            self.bells.insert(at, (batch, Arc::default()));
+        let at = self.bells.partition_point(|bell| bell.batch < batch);
+        if self.bells.get(at).is_none_or(|bell| bell.batch != batch) {
+            self.bells.insert(at, Bell { batch, rings: Arc::default(), waiters: 0 });
         }
-        Arc::clone(&self.bells[at].1)
+        let bell = &mut self.bells[at];
+        bell.waiters += 1;
+        Arc::clone(&bell.rings)
     }
 }
 
@@ -128,15 +143,16 @@ impl Group {
         Ticket(self.durable.load(Ordering::Acquire))
     }
 
-    /// Tells those who wait for batches up to this one.
-    fn set_durable(&self, batch: u64) {
+    /// Tells those who wait for batches up to this one. Says how many there were.
+    fn set_durable(&self, batch: u64) -> u64 {
         let mut waiting = self.waiting.lock();
         waiting.durable = batch;
         self.durable.store(batch, Ordering::Release);
-        let served = waiting.bells.partition_point(|(number, _)| *number <= batch);
+        let served = waiting.bells.partition_point(|bell| bell.batch <= batch);
         let bells: Vec<_> = waiting.bells.drain(..served).collect();
         drop(waiting);
-        bells.iter().for_each(|(_, bell)| bell.notify_waiters());
+        bells.iter().for_each(|bell| bell.rings.notify_waiters());
+        bells.iter().map(|bell| bell.waiters).sum()
     }
 
     /// Why writes are refused, if they are.
@@ -153,7 +169,7 @@ impl Group {
         waiting.failure.get_or_insert(problem);
         let bells = std::mem::take(&mut waiting.bells);
         drop(waiting);
-        bells.iter().for_each(|(_, bell)| bell.notify_waiters());
+        bells.iter().for_each(|bell| bell.rings.notify_waiters());
     }
 
     pub fn disk_full(&self) -> bool {
@@ -258,7 +274,11 @@ fn run(engine: &Engine, mut journal: Follower) {
                 }
                 if told < written {
                     told = written;
-                    group.set_durable(told);
+                    let commits = engine.commits.load(Ordering::Relaxed);
+                    let served = group.set_durable(told);
+                    if !closing && relaxed.is_none() {
+                        gather(engine, commits, served);
+                    }
                 }
                 journal.mark_if_due(Instant::now());
             }
@@ -279,6 +299,22 @@ fn sync(engine: &Engine, journal: &mut Follower) -> Result<(), Problem> {
     })?;
     engine.group.count_sync(started.elapsed());
     Ok(())
+}
+
+/// Those who were just served come back with their next commits in a moment, and others wait already: syncing for these at
+/// once would split all that is in flight into two halves, each of which waits for the other's sync. So the next sync
+/// waits until as many have come as were served, for a fraction of what a sync takes.
+fn gather(engine: &Engine, commits: u64, served: u64) {
+    let limit = (engine.group.sync_times().2 / GATHER_SHARE).min(GATHER_MAX);
+    let started = Instant::now();
+    while served > 1 && engine.commits.load(Ordering::Relaxed) < commits + served {
+        let left = limit.saturating_sub(started.elapsed());
+        match left {
+            Duration::ZERO => return,
+            left if left > 2 * GATHER_STEP => thread::sleep(GATHER_STEP),
+            _ => thread::yield_now(),
+        }
+    }
 }
 
 /// Slows writers down to what the disk takes, by letting them wait here instead of filling the memory.

@@ -120,7 +120,7 @@ impl Default for Options {
         Self {
             cache_bytes: 4 << 20,
             memtable_bytes: 4 << 20,
-            queue_memtable_bytes: 8 << 20,
+            queue_memtable_bytes: 4 << 20,
             worker_threads: 1,
             reserve_bytes: 64 << 20,
             disk: Arc::new(RealDisk),

@@ -29,6 +29,13 @@ fn small(path: &std::path::Path) -> State {
     State::open(path, Options { queue_memtable_bytes: 64 << 10, ..Options::default() }).unwrap()
 }
 
+/// Nobody pulls the plug here.
+fn relaxed(path: &std::path::Path) -> State {
+    let state = open(path);
+    state.set_sync_every(Some(Duration::from_millis(100)));
+    state
+}
+
 #[test]
 fn with_many_producers_and_handlers_each_event_has_its_effect_once_and_in_the_order_of_its_key() {
     const PRODUCERS: u64 = 4;
@@ -95,6 +102,37 @@ fn with_many_producers_and_handlers_each_event_has_its_effect_once_and_in_the_or
 }
 
 #[test]
+fn thousands_of_events_behind_one_that_fails_do_not_hold_up_other_keys() {
+    const BEHIND: u64 = 5_000;
+    let folder = tempfile::tempdir().unwrap();
+    let state = small(folder.path());
+    let queue = state.queue("q").unwrap();
+    queue.configure(QueueConfig { order_by_key: true, ..QueueConfig::default() });
+    let _ = push(&state, "q", (0..BEHIND).map(|number| keyed(number, 1)), NOW);
+    let _ = push(&state, "q", std::iter::once(keyed(BEHIND, 2)), NOW);
+    let lease = |now: u64| queue.lease(now, now + 1_000, 10).unwrap();
+    let first = lease(NOW).remove(0);
+    assert_eq!(first.event.id, "0");
+    let mut transaction = state.begin();
+    transaction.fail(&first, Failed::Retry { at_ms: NOW + 60_000, reason: "poison".into() });
+    durable(&state, transaction.commit().unwrap()).unwrap();
+    queue.tick(NOW + 2_000).unwrap();
+    let other = lease(NOW + 2_000);
+    assert_eq!(other.iter().map(|leased| &*leased.event.id).collect::<Vec<_>>(), [BEHIND.to_string()]);
+    let mut transaction = state.begin();
+    transaction.ack(&other[0]);
+    let _ = transaction.commit().unwrap();
+    for number in 0..BEHIND {
+        let leased = lease(NOW + 60_000);
+        assert_eq!(leased.iter().map(|leased| &*leased.event.id).collect::<Vec<_>>(), [number.to_string()]);
+        let mut transaction = state.begin();
+        transaction.ack(&leased[0]);
+        let _ = transaction.commit().unwrap();
+    }
+    assert_eq!((queue.counts().ready, queue.counts().bytes), (0, 0));
+}
+
+#[test]
 fn a_hundred_thousand_dead_letters_are_listed_bounded_replayed_and_purged() {
     const COUNT: u64 = 100_000;
     const KEPT: u64 = 90_000;
@@ -141,7 +179,7 @@ fn whatever_the_clock_does_nothing_is_lost_and_nothing_waits_longer_than_it_was_
     for seed in 0..12 {
         let mut rng = Rng(seed);
         let folder = tempfile::tempdir().unwrap();
-        let mut state = open(folder.path());
+        let mut state = relaxed(folder.path());
         let mut clock = NOW;
         let mut pushed = BTreeSet::new();
         for number in 0..400 {
@@ -173,7 +211,7 @@ fn whatever_the_clock_does_nothing_is_lost_and_nothing_waits_longer_than_it_was_
             }
             if rng.below(40) == 0 {
                 drop((state, queue));
-                state = open(folder.path());
+                state = relaxed(folder.path());
             }
         }
         // Back to the beginning, and then no longer than the longest delay.

@@ -112,6 +112,11 @@ impl Model {
     }
 
     fn tick(&mut self, config: &QueueConfig, now: u64) {
+        while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
+            let event = entry.remove();
+            let sequence = self.next();
+            self.ready.insert(sequence, event);
+        }
         self.pass(now);
         let over: Vec<u64> = self
             .ready
@@ -122,11 +127,6 @@ impl Model {
         for sequence in over {
             let event = self.ready.remove(&sequence).unwrap();
             self.die(config, event, "expired");
-        }
-        while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
-            let event = entry.remove();
-            let sequence = self.next();
-            self.ready.insert(sequence, event);
         }
     }
 
@@ -179,7 +179,7 @@ fn queues_do_what_a_plain_model_does() {
         let (from, to) = range.split_once("..")?;
         Some(from.parse().ok()?..to.parse().ok()?)
     });
-    for seed in seeds.unwrap_or(0..24) {
+    for seed in seeds.unwrap_or(0..12) {
         Run::new(seed).run();
     }
 }
@@ -220,6 +220,8 @@ impl Run {
         for (name, config) in NAMES.iter().zip(&self.configs) {
             state.queue(name).unwrap().configure(config.clone());
         }
+        // Nobody pulls the plug here: half of the runs need not wait for the disk.
+        state.set_sync_every((self.seed % 2 == 1).then_some(Duration::from_millis(20)));
         self.state = Some(state);
     }
 
@@ -278,7 +280,8 @@ impl Run {
     }
 
     fn tick(&mut self, at: usize) {
-        self.queue(at).tick(self.now).unwrap();
+        let next = self.queue(at).tick(self.now).unwrap();
+        assert!(next.is_none_or(|next| next > self.now), "{}: a clock that follows it would never rest", self.at());
         self.models[at].tick(&self.configs[at], self.now);
     }
 

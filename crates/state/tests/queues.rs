@@ -306,6 +306,56 @@ fn a_removed_queue_begins_anew() {
 }
 
 #[test]
+fn an_event_that_cannot_be_read_is_named_and_does_not_hold_up_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = open(folder.path());
+    for id in ["a", "b", "c"] {
+        push(&state, id);
+    }
+    drop(state);
+    let database = fjall::Database::builder(folder.path().join("state")).open().unwrap();
+    let queues = database.keyspace("queues", fjall::KeyspaceCreateOptions::default).unwrap();
+    let entries: Vec<_> = queues.iter().map(|entry| entry.into_inner().unwrap()).collect();
+    let (key, _) = entries.into_iter().find(|(_, value)| value.ends_with(b"b")).unwrap();
+    queues.insert(key, b"\x01\x00nonsense").unwrap();
+    drop((queues, database));
+
+    let state = open(folder.path());
+    let queue = state.queue("q").unwrap();
+    let problem = queue.lease(NOW, NOW + 1_000, 3).unwrap_err();
+    assert_eq!(problem.code, Code::StateCorrupt);
+    assert!(problem.detail.contains("\"q\"") && problem.detail.contains("event 1"), "{problem}");
+    assert_eq!(ids(&queue.lease(NOW, NOW + 1_000, 3).unwrap()), ["a", "c"]);
+    assert_eq!(queue.list(Part::Ready, None, 9).unwrap_err().code, Code::StateCorrupt);
+    assert_eq!(wait(queue.purge(&[Part::Ready])).unwrap(), 1);
+    assert!(queue.list(Part::Ready, None, 9).unwrap().is_empty());
+}
+
+#[test]
+fn in_relaxed_mode_nobody_waits_for_the_disk_and_what_was_acknowledged_is_with_the_operating_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = std::sync::Arc::new(common::GatedDisk::default());
+    let options = state::Options { disk: disk.clone(), ..state::Options::default() };
+    let state = State::open(folder.path(), options).unwrap();
+    state.set_sync_every(Some(Duration::from_secs(3_600)));
+    disk.set_shut(true);
+    for number in 0..100 {
+        push(&state, &format!("{number}"));
+    }
+    assert_eq!(disk.syncs(), 0);
+    // What a process that is killed now leaves behind.
+    let copy = tempfile::tempdir().unwrap();
+    let copied = std::process::Command::new("cp").arg("-r").arg(folder.path()).arg(copy.path().join("c")).status();
+    assert!(copied.unwrap().success());
+    assert_eq!(open(&copy.path().join("c")).queue("q").unwrap().counts().ready, 100);
+    // Back to strict: the next acknowledgement waits again.
+    disk.set_shut(false);
+    state.set_sync_every(None);
+    push(&state, "last");
+    assert!(disk.syncs() > 0);
+}
+
+#[test]
 fn a_name_that_cannot_be_is_named() {
     with_queue(QueueConfig::default(), |state, _| {
         assert_eq!(state.queue("A").err().unwrap().code, Code::QueueUnknown);

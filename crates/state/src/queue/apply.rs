@@ -149,7 +149,7 @@ fn judge(locked: &mut Locked<'_>, op: &Op) -> Result<(), CommitError> {
         Op::Ack { sequence, lease } | Op::Die { sequence, lease, value: Some(_), .. } => {
             let slot = core.leased(*sequence, *lease).ok_or(CommitError::LeaseLost)?;
             locked.events -= 1;
-            locked.bytes -= slot.value.len() as i64;
+            locked.bytes -= slot.length as i64;
         }
         Op::Retry { sequence, lease, value: Some(_), .. } => {
             core.leased(*sequence, *lease).ok_or(CommitError::LeaseLost)?;
@@ -191,7 +191,7 @@ fn perform(core: &mut Core, op: &Op, pending: &mut Pending, noted: &mut Vec<Vec<
             let value = value.clone().expect("judged");
             let until = core.clock.from_node(*at_ms);
             if core.config.order_by_key {
-                let before = core.slot(*sequence).map_or(0, |slot| slot.value.len() as u64);
+                let before = core.slot(*sequence).map_or(0, |slot| slot.length);
                 let value = rewritten(&value, until);
                 core.numbers.ready_bytes = core.numbers.ready_bytes - before + value.len() as u64;
                 pending.put(Space::Queues, keys::ready(id, *sequence), value.clone());
@@ -302,7 +302,8 @@ fn push(core: &mut Core, new: &New, pending: &mut Pending) {
     core.numbers.ready_bytes += bytes;
     pending.put_new(Space::Queues, keys::ready(id, sequence), new.value.clone());
     let slot = Slot {
-        value: new.value.clone(),
+        value: Some(new.value.clone()),
+        length: bytes,
         since_ms: new.since_ms,
         expires: new.expires,
         key: if core.config.order_by_key { new.key } else { 0 },
@@ -317,7 +318,7 @@ fn push(core: &mut Core, new: &New, pending: &mut Pending) {
 fn leave(core: &mut Core, sequence: u64, pending: &mut Pending) -> Slot {
     let slot = core.remove(sequence).expect("judged, or just seen");
     core.numbers.ready -= 1;
-    core.numbers.ready_bytes -= slot.value.len() as u64;
+    core.numbers.ready_bytes -= slot.length;
     let key = keys::ready(core.numbers.id, sequence);
     if slot.rewritten {
         pending.delete(Space::Queues, key);

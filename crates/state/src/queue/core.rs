@@ -17,7 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ready events kept in memory beside the leased ones.
 pub const WINDOW_EVENTS: usize = 512;
-/// And their bytes. One event is kept even if it alone has more.
+/// Events that wait for others of their key, kept in memory without their bytes beside these. So many may pile up behind
+/// one that fails before others have to wait with them.
+pub const WAITING_EVENTS: usize = 16_384;
+/// Bytes of the events in memory. One event is kept even if it alone has more.
 pub const WINDOW_BYTES: usize = 1 << 20;
 
 /// How often the event ids are looked through for those whose time is over.
@@ -28,7 +31,10 @@ static LEASES: AtomicU64 = AtomicU64::new(1);
 /// One event in memory.
 #[derive(Debug)]
 pub struct Slot {
-    pub value: Slice,
+    /// None while it waits for others of its key and there are many: then it is read again when its turn comes.
+    pub value: Option<Slice>,
+    /// Bytes of the value.
+    pub length: u64,
     /// Since when it is ready, by the node's clock.
     pub since_ms: u64,
     pub expires: u64,
@@ -39,6 +45,17 @@ pub struct Slot {
     /// Stored more than once under its key on disk.
     pub rewritten: bool,
     pub state: SlotState,
+}
+
+impl Slot {
+    fn held_bytes(&self) -> usize {
+        self.value.as_ref().map_or(0, |value| value.len())
+    }
+
+    /// Whether its life may end before its turn comes.
+    fn can_expire(&self) -> bool {
+        matches!(self.state, SlotState::Ready | SlotState::Waiting) && self.value.is_some()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +112,8 @@ pub struct Taken {
 pub struct Found {
     /// Leased too, but only to be moved to the dead letters.
     pub expired: Vec<Taken>,
+    /// Ready, but their bytes have to be read first.
+    pub unread: Vec<u64>,
     /// Nothing more in memory, and there is more on disk.
     pub is_short: bool,
 }
@@ -120,6 +139,8 @@ pub struct Core {
     ends: BTreeSet<(u64, u64)>,
     held: BTreeSet<(u64, u64)>,
     keys: HashMap<u64, Key>,
+    /// Events in the state [`SlotState::Waiting`].
+    waiting: usize,
     /// Ids of commits that are not in the database yet.
     pub ids: HashMap<IdHash, u64>,
     pub ids_applying: HashMap<IdHash, u64>,
@@ -151,6 +172,7 @@ impl Core {
             ends: BTreeSet::new(),
             held: BTreeSet::new(),
             keys: HashMap::new(),
+            waiting: 0,
             ids: HashMap::new(),
             ids_applying: HashMap::new(),
             oldest_dead: VecDeque::new(),
@@ -170,10 +192,13 @@ impl Core {
         let sequences: Vec<u64> = self.slots.keys().copied().collect();
         for sequence in sequences {
             let slot = self.slots.get_mut(&sequence).expect("just seen");
-            slot.key = if self.config.order_by_key { key_of(&slot.value) } else { 0 };
+            slot.key = slot.value.as_ref().filter(|_| self.config.order_by_key).map_or(0, &key_of);
             match slot.state {
                 SlotState::Leased { .. } | SlotState::Held { .. } => self.occupy(sequence),
-                SlotState::Waiting => self.make_ready(sequence),
+                SlotState::Waiting => {
+                    self.waiting -= 1;
+                    self.make_ready(sequence);
+                }
                 SlotState::Ready | SlotState::Damaged => {}
             }
         }
@@ -185,8 +210,9 @@ impl Core {
     }
 
     pub fn has_room(&self) -> bool {
-        let window = self.slots.len() - self.leases.len();
-        window == 0 || (window < WINDOW_EVENTS && self.bytes < WINDOW_BYTES)
+        let window = self.slots.len() - self.leases.len() - self.waiting;
+        let room = window == 0 || (window < WINDOW_EVENTS && self.bytes < WINDOW_BYTES);
+        room && self.waiting < WAITING_EVENTS
     }
 
     /// Where to read on, if that is of use.
@@ -220,9 +246,17 @@ impl Core {
         self.has_news = true;
     }
 
+    /// Takes in the bytes of an event that waited for its turn.
+    pub fn fill(&mut self, sequence: u64, value: Slice) {
+        if let Some(slot) = self.slots.get_mut(&sequence).filter(|slot| slot.value.is_none()) {
+            self.bytes += value.len();
+            slot.value = Some(value);
+        }
+    }
+
     /// Takes in an event that was read from disk.
     pub fn insert(&mut self, sequence: u64, slot: Slot) {
-        self.bytes += slot.value.len();
+        self.bytes += slot.held_bytes();
         let state = slot.state;
         self.slots.insert(sequence, slot);
         match state {
@@ -263,10 +297,16 @@ impl Core {
                 self.wait(sequence);
                 continue;
             }
+            let Some(value) = slot.value.clone() else {
+                // It keeps its place, and what comes after it is not taken before it.
+                self.ready.insert(sequence);
+                found.unread.push(sequence);
+                break;
+            };
             let is_over = slot.expires <= time;
             let out = if is_over { &mut found.expired } else { &mut *taken };
             let lease = LEASES.fetch_add(1, Ordering::Relaxed);
-            out.push(Taken { lease, sequence, value: slot.value.clone(), lease_ends: slot.lease_ends });
+            out.push(Taken { lease, sequence, value, lease_ends: slot.lease_ends });
             self.lend(sequence, lease, until);
             if found.expired.len() == WINDOW_EVENTS {
                 break;
@@ -277,14 +317,14 @@ impl Core {
 
     /// Leases those events in memory that wait for a handler and whose life is over.
     pub fn take_expired(&mut self, time: u64) -> Vec<Taken> {
-        let waits = |slot: &Slot| matches!(slot.state, SlotState::Ready | SlotState::Waiting);
-        let over = self.slots.iter().filter(|(_, slot)| slot.expires <= time && waits(slot));
+        let over = self.slots.iter().filter(|(_, slot)| slot.expires <= time && slot.can_expire());
         let over: Vec<u64> = over.map(|(sequence, _)| *sequence).collect();
         let lend = |sequence: u64| {
             let lease = LEASES.fetch_add(1, Ordering::Relaxed);
             self.detach(sequence);
             let slot = &self.slots[&sequence];
-            let taken = Taken { lease, sequence, value: slot.value.clone(), lease_ends: slot.lease_ends };
+            let value = slot.value.clone().expect("only such can expire here");
+            let taken = Taken { lease, sequence, value, lease_ends: slot.lease_ends };
             self.lend(sequence, lease, u64::MAX);
             taken
         };
@@ -344,7 +384,8 @@ impl Core {
                 self.leases.remove(&lease);
                 self.ends.remove(&(until, sequence));
             }
-            SlotState::Waiting | SlotState::Damaged => {}
+            SlotState::Waiting => self.waiting -= 1,
+            SlotState::Damaged => {}
         }
         if let Some(key) = self.keys.get_mut(&slot.key) {
             key.waiting.remove(&sequence);
@@ -365,7 +406,7 @@ impl Core {
         }
         self.detach(sequence);
         let slot = self.slots.remove(&sequence)?;
-        self.bytes -= slot.value.len();
+        self.bytes -= slot.held_bytes();
         self.settle(slot.key);
         Some(slot)
     }
@@ -375,8 +416,9 @@ impl Core {
         self.detach(sequence);
         let since_ms = self.clock.to_node(until);
         let slot = self.slots.get_mut(&sequence).expect("leased events are in memory");
-        self.bytes = self.bytes - slot.value.len() + value.len();
-        (slot.value, slot.lease_ends, slot.rewritten, slot.since_ms) = (value, 0, true, since_ms);
+        self.bytes = self.bytes - slot.held_bytes() + value.len();
+        (slot.length, slot.value) = (value.len() as u64, Some(value));
+        (slot.lease_ends, slot.rewritten, slot.since_ms) = (0, true, since_ms);
         slot.state = SlotState::Held { until };
         self.held.insert((until, sequence));
         self.occupy(sequence);
@@ -405,6 +447,11 @@ impl Core {
     fn wait(&mut self, sequence: u64) {
         let slot = self.slots.get_mut(&sequence).expect("it was ready");
         slot.state = SlotState::Waiting;
+        self.waiting += 1;
+        if self.waiting > WINDOW_EVENTS {
+            self.bytes -= slot.held_bytes();
+            slot.value = None;
+        }
         self.keys.entry(slot.key).or_default().waiting.insert(sequence);
     }
 
@@ -414,7 +461,10 @@ impl Core {
             return;
         };
         match entry.waiting.pop_first() {
-            Some(next) => self.make_ready(next),
+            Some(next) => {
+                self.waiting -= 1;
+                self.make_ready(next);
+            }
             None => drop(self.keys.remove(&key)),
         }
     }
@@ -437,7 +487,7 @@ impl Core {
         let ends = self.ends.first().map(|(until, _)| *until);
         let held = self.held.first().map(|(until, _)| *until);
         let due = (self.numbers.delayed > 0).then_some(self.numbers.due_floor);
-        let waiting = self.slots.values().filter(|slot| !matches!(slot.state, SlotState::Leased { .. }));
+        let waiting = self.slots.values().filter(|slot| slot.can_expire());
         let over = waiting.map(|slot| slot.expires).min().filter(|at| *at != u64::MAX);
         let sweep = (self.numbers.ids > 0).then_some(self.swept_at.saturating_add(SWEEP_PERIOD_MS));
         [ends, held, due, over, sweep].into_iter().flatten().min()

@@ -220,12 +220,15 @@ impl Queue {
     }
 
     fn take(&self, now_ms: u64, until_ms: u64, count: usize, taken: &mut Vec<Taken>) -> Result<(), Problem> {
-        for _ in 0..TAKE_STEPS_MAX {
+        for _ in 0..TAKE_STEPS_MAX + count {
             let found = self.shared.core.lock().take(now_ms, until_ms, count, taken);
-            let has_expired = !found.expired.is_empty();
+            let has_more = found.is_short || !found.expired.is_empty() || !found.unread.is_empty();
             self.expire(found.expired)?;
-            if taken.len() == count || !(has_expired || found.is_short) {
+            if taken.len() == count || !has_more {
                 return Ok(());
+            }
+            for sequence in found.unread {
+                self.read_again(sequence)?;
             }
             if found.is_short {
                 self.refill()?;
@@ -265,17 +268,22 @@ impl Queue {
     /// Moves what is due to the ready ones and ends leases and lives that are over. Called by the node's clock.
     /// Says when it wants to be called next; at once if there is more to do than one call should take.
     pub fn tick(&self, now_ms: u64) -> Result<Option<u64>, Problem> {
+        self.shared.core.lock().clock.observe(now_ms);
+        let mut is_behind = self.move_due()?;
         self.refill()?;
         let expired = {
             let mut core = self.shared.core.lock();
-            let time = core.clock.observe(now_ms);
+            let time = core.clock.time();
             core.pass(time);
             core.take_expired(time)
         };
+        let some_expired = !expired.is_empty();
         self.expire(expired)?;
-        let is_behind = self.move_due()? | self.trim_dead()? | self.forget_ids()?;
+        is_behind |= self.trim_dead()? | self.forget_ids()?;
         let (news, next) = {
             let mut core = self.shared.core.lock();
+            // Behind those there may be more.
+            is_behind |= some_expired && core.refill_from().is_some();
             let next = core.next_change().map(|time| core.clock.to_node(time).max(now_ms));
             (std::mem::take(&mut core.has_news), next)
         };

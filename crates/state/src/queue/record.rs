@@ -165,3 +165,70 @@ pub fn key_of(event: &Event) -> u64 {
     key.hash(&mut hasher);
     hasher.finish().max(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> (Head, Event) {
+        let head = Head {
+            pushed_ms: 1_700_000_000_000,
+            attempts: 3,
+            expires: Some(1_700_000_060_000),
+            since: Some(1_700_000_000_500),
+            died_ms: Some(7),
+            reason: Some("no".to_owned()),
+            rewritten: true,
+        };
+        let event = Event {
+            id: "id".into(),
+            source: "/s".into(),
+            kind: "k".into(),
+            subject: Some("meter/7".into()),
+            time_ms: 1_699_999_999_000,
+            content_type: Some("application/json".into()),
+            attributes: vec![("traceparent".into(), "00-ab".into()), ("empty".into(), String::new())],
+            attempt: 4,
+            data: b"{}".to_vec(),
+        };
+        (head, event)
+    }
+
+    #[test]
+    fn an_event_comes_back_as_it_was() {
+        let (head, event) = sample();
+        assert_eq!(decode(&encode(&head, &event)), Some((head.clone(), event)));
+        let (plain, bare) = (Head { pushed_ms: 5, ..Head::default() }, Event { attempt: 1, ..Event::default() });
+        let stored = encode(&plain, &bare);
+        assert_eq!((decode(&stored), stored.len()), (Some((plain, bare)), 8));
+    }
+
+    #[test]
+    fn another_head_leaves_the_event_alone() {
+        let (head, event) = sample();
+        let stored = encode(&head, &event);
+        let (_, body) = Head::split(&stored).unwrap();
+        let other = Head { pushed_ms: head.pushed_ms, attempts: 9, ..Head::default() };
+        let (found, found_event) = decode(&with_head(&other, body)).unwrap();
+        assert_eq!((found, found_event), (other, Event { attempt: 10, ..event }));
+    }
+
+    #[test]
+    fn whatever_the_bytes_are_decoding_ends_without_a_panic() {
+        let (head, event) = sample();
+        let stored = encode(&head, &event).to_vec();
+        for length in 0..stored.len() {
+            decode(&stored[..length]);
+        }
+        let mut random = 1_u64;
+        for _ in 0..200_000 {
+            let mut bytes = stored.clone();
+            for _ in 0..3 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let at = (random >> 33) as usize % bytes.len();
+                bytes[at] = (random >> 16) as u8;
+            }
+            decode(&bytes);
+        }
+    }
+}

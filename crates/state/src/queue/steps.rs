@@ -59,6 +59,19 @@ impl Queue {
         Ok(())
     }
 
+    /// Reads the bytes of an event that waited for others of its key.
+    pub(super) fn read_again(&self, sequence: u64) -> Result<(), Problem> {
+        let id = self.shared.core.lock().numbers.id;
+        let engine = &self.state.inner.engine;
+        let stored = engine.snapshot().get(&engine.queues, keys::ready(id, sequence));
+        match stored.map_err(|error| self.read_failed(&error))? {
+            Some(value) => self.shared.core.lock().fill(sequence, value),
+            // Purged meanwhile; or damage, which is named then.
+            None => self.shared.core.lock().fill(sequence, Slice::default()),
+        }
+        Ok(())
+    }
+
     /// Moves events whose life is over to the dead letters.
     pub(super) fn expire(&self, expired: Vec<Taken>) -> Result<(), Problem> {
         if expired.is_empty() {
@@ -447,6 +460,7 @@ fn slot_of(value: Slice, ordered: bool) -> Slot {
         lease_ends: 0,
         rewritten: head.rewritten,
         state,
-        value,
+        length: value.len() as u64,
+        value: Some(value),
     }
 }

@@ -71,7 +71,7 @@ impl Transaction {
         self.end_lease(lease, |sequence, lease, shared| {
             let (value, seen_ms) = {
                 let core = shared.core.lock();
-                let slot = core.leased(sequence, lease).map(|slot| (slot.value.clone(), slot.lease_ends));
+                let slot = core.leased(sequence, lease).and_then(|slot| Some((slot.value.clone()?, slot.lease_ends)));
                 (slot, core.clock.seen_ms())
             };
             let (reason, at_ms) = match failed {
