@@ -14,6 +14,7 @@ mod text;
 
 use layers::Layered;
 use manifest::flow::{Flow, Stage};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Stages that are drawn together at most. A larger workflow is listed.
@@ -26,7 +27,7 @@ const NAME_MIN: usize = 8;
 const SVG_NAME_MAX: usize = 40;
 
 /// What waits in a queue now.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     pub ready: u64,
     pub leased: u64,

@@ -376,7 +376,9 @@ impl Grants {
             if bucket.is_empty() || bucket.len() > 64 || bucket.starts_with('.') || !bucket.bytes().all(plain) {
                 return Err(problem(
                     name,
-                    format!("grants.stores has {bucket:?}: 1 to 64 of a-z, 0-9, '.', '_' and '-', not beginning with '.'"),
+                    format!(
+                        "grants.stores has {bucket:?}: 1 to 64 of a-z, 0-9, '.', '_' and '-', not beginning with '.'"
+                    ),
                 ));
             }
         }

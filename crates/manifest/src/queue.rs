@@ -28,6 +28,10 @@ pub struct Queue {
     /// Dead letters it keeps; the oldest goes when another one comes. 0 keeps none.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub dead_letters_max: u64,
+    /// The queue that events go to which failed too often or for good, in the place of the dead letters. Without it,
+    /// or when it is full, they become dead letters here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_to: Option<Name>,
     pub when_full: WhenFull,
     /// Events may come back to this queue by way of others. Without it a cycle is an error.
     pub cycle: bool,
@@ -65,6 +69,7 @@ impl Default for Queue {
             deduplicate: None,
             order: Order::None,
             dead_letters_max: 10_000,
+            dead_to: None,
             when_full: WhenFull::Refuse,
             cycle: false,
         }

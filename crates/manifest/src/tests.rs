@@ -199,11 +199,13 @@ fn a_list_of_texts_is_a_list_of_triggers() {
 
 #[test]
 fn the_results_of_an_async_route_have_a_route_of_their_own() {
-    let text = |more: &str| format!("[function.f]\nimage = \"x\"\nhttp = [{{ route = \"/jobs\", async = true }}{more}]");
+    let text =
+        |more: &str| format!("[function.f]\nimage = \"x\"\nhttp = [{{ route = \"/jobs\", async = true }}{more}]");
     let manifest = parse(&text(", { route = \"/jobs/*\", async = true }, \"/\"")).unwrap();
     let function = &manifest.function["f"];
     assert_eq!(function.handles(&"f".parse().unwrap()).unwrap().as_str(), "f");
-    let results: Vec<_> = function.results().iter().map(|trigger| (trigger.route.clone(), trigger.methods.clone())).collect();
+    let results: Vec<_> =
+        function.results().iter().map(|trigger| (trigger.route.clone(), trigger.methods.clone())).collect();
     assert_eq!(results, [("/jobs/results/*".to_owned(), vec!["GET".to_owned()])]);
     refused(&text(", \"/jobs/results/*\""), Code::ManifestConflict, &["/jobs/results/*"]);
     assert_eq!(HttpTrigger { is_async: true, ..HttpTrigger::new("/*") }.results().unwrap().route, "/results/*");

@@ -81,6 +81,13 @@ pub async fn dump(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Path<
     Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
+/// All that is deployed, as one manifest: of each function the version that takes calls now. Secrets stand as
+/// `{SECRET:NAME}`.
+#[utoipa::path(get, path = "/v1/deployments", tag = "functions", responses((status = 200, body = Object)))]
+pub async fn deployed(_: MayDeploy, State(node): State<Arc<Node>>) -> axum::Json<Manifest> {
+    axum::Json(node.functions.table().manifest())
+}
+
 /// Deploys all functions, queues, sinks and buckets of a manifest, or none. The answer is a stream of steps, one JSON document a line; the last is
 /// `done` or `failed`. The deployment goes on to its end even if the client goes away.
 #[utoipa::path(post, path = "/v1/deployments", tag = "functions",

@@ -64,6 +64,7 @@ endpoints! {
     get "/v1/functions/{name}/logs" logs::logs;
     get "/v1/functions/{name}/dump" functions::dump;
     post "/v1/functions/{name}/events" queues::push_to_function;
+    get "/v1/deployments" functions::deployed;
     post "/v1/deployments" functions::deploy;
     get "/v1/queues" queues::list;
     get "/v1/queues/{name}" queues::get;

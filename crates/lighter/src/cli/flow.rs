@@ -1,10 +1,12 @@
-//! `lighter flow`: the workflow of a manifest, checked and drawn.
+//! `lighter flow`: the workflow of a manifest, or of all that is deployed, checked and drawn.
 
 use super::Session;
 use super::images::{self, Project};
 use super::stop::{Result, Stop};
+use crate::api::types::QueueInfo;
 use clap::Args;
 use drawing::Counts;
+use manifest::Manifest;
 use manifest::flow::{Flow as Graph, Warning};
 use ratatui::crossterm::terminal;
 use serde::Serialize;
@@ -20,6 +22,9 @@ pub struct Flow {
     /// Folder with lighter.toml, or the manifest itself
     #[arg(default_value = ".", hide_default_value = true)]
     dir: PathBuf,
+    /// What is on the node, with what waits in its queues now
+    #[arg(long, conflicts_with = "dir")]
+    live: bool,
     /// Write an SVG picture to FILE instead; `-` is standard output
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -34,18 +39,22 @@ struct Document<'a> {
     #[serde(flatten)]
     graph: &'a Graph,
     warnings: &'a [Warning],
+    /// By queue; empty unless the graph is that of a node.
+    counts: &'a BTreeMap<String, Counts>,
 }
 
 impl Flow {
     pub fn run(&self, session: &Session) -> Result {
-        let project = images::project(&self.dir)?;
-        let graph = Graph::of(&project.manifest);
-        let warnings = graph.check(&project.manifest).warnings;
-        let counts = BTreeMap::new();
+        let (manifest, counts) = match self.live {
+            true => live(session)?,
+            false => (images::project(&self.dir)?.manifest, BTreeMap::new()),
+        };
+        let graph = Graph::of(&manifest);
+        let warnings = graph.check(&manifest).warnings;
         if let Some(file) = &self.svg {
             write(session, file, &drawing::svg(&graph, &counts))?;
         } else if session.out.json {
-            return session.out.json(&Document { graph: &graph, warnings: &warnings });
+            return session.out.json(&Document { graph: &graph, warnings: &warnings, counts: &counts });
         } else {
             self.draw(session, &graph, &counts)?;
         }
@@ -61,6 +70,17 @@ impl Flow {
         let width = self.width.map_or_else(terminal, usize::from);
         drawing::text(graph, counts, width).lines().try_for_each(|line| session.out.line(line))
     }
+}
+
+/// All that is deployed, and what is in its queues.
+fn live(session: &Session) -> Result<(Manifest, BTreeMap<String, Counts>)> {
+    let client = session.client()?;
+    let queues: Vec<QueueInfo> = client.get("/v1/queues")?;
+    let counts = |queue: QueueInfo| {
+        let QueueInfo { name, ready, leased, delayed, dead, .. } = queue;
+        (name, Counts { ready, leased, delayed, dead })
+    };
+    Ok((client.get("/v1/deployments")?, queues.into_iter().map(counts).collect()))
 }
 
 /// Says what may be wrong with the workflows of a project. What surely is has been an error before.

@@ -50,7 +50,8 @@ impl Flow {
         for (place, stage) in self.stages.iter().enumerate() {
             let Some(queue) = stage.queue() else { continue };
             let fed = self.edges.iter().any(|edge| edge.to == place && edge.queue.as_ref() == Some(queue));
-            let emptied = !matches!(stage, Stage::Queue { .. }) || self.edges.iter().any(|edge| edge.from == place);
+            let emptied = !matches!(stage, Stage::Queue { .. })
+                || self.edges.iter().any(|edge| edge.from == place && edge.kind == EdgeKind::Take);
             match (fed, emptied) {
                 (true, true) => {}
                 (false, true) => warn(
@@ -172,25 +173,24 @@ impl Flow {
     }
 }
 
-/// A grant for a queue that nobody knows is a slip of the pen: the queue of that name would fill unseen.
+/// A queue that nobody knows, in a grant or `dead_to`, is a slip of the pen: the queue of that name would fill unseen.
 fn unknown_queues(manifest: &Manifest, errors: &mut Vec<Problem>) {
     let handled = manifest.function.iter().filter_map(|(name, function)| function.handles(name));
     let known: BTreeSet<&Name> =
         handled.chain(manifest.sink.values().map(|sink| &sink.queue)).chain(manifest.queue.keys()).collect();
-    for (name, function) in &manifest.function {
-        let granted = [("push", &function.grants.push), ("pop", &function.grants.pop)];
-        for (key, queue) in granted.into_iter().flat_map(|(key, queues)| queues.iter().map(move |queue| (key, queue))) {
-            if !known.contains(queue) {
-                let detail = format!(
-                    "function {:?}: grants.{key} has {:?}, and there is no such queue",
-                    name.as_str(),
-                    queue.as_str()
-                );
-                errors.push(
-                    Problem::new(Code::ManifestConflict, detail).with_hint(unknown_hint(manifest, &known, queue)),
-                );
-            }
+    let mut check = |place: String, queue: &Name| {
+        if !known.contains(queue) {
+            let detail = format!("{place} has {:?}, and there is no such queue", queue.as_str());
+            errors.push(Problem::new(Code::ManifestConflict, detail).with_hint(unknown_hint(manifest, &known, queue)));
         }
+    };
+    for (name, function) in &manifest.function {
+        for (key, queues) in [("push", &function.grants.push), ("pop", &function.grants.pop)] {
+            queues.iter().for_each(|queue| check(format!("function {:?}: grants.{key}", name.as_str()), queue));
+        }
+    }
+    for (name, queue) in &manifest.queue {
+        queue.dead_to.iter().for_each(|dead_to| check(format!("queue {:?}: dead_to", name.as_str()), dead_to));
     }
 }
 

@@ -71,6 +71,8 @@ pub enum EdgeKind {
     Push,
     /// A function may take from the queue (`grants.pop`), or handles it beside others that may.
     Take,
+    /// What cannot be handled goes on to another queue (`dead_to`).
+    Dead,
     /// A sink publishes what a trigger of the same node is waiting for.
     Publish,
 }
@@ -112,6 +114,12 @@ impl Flow {
         for (name, function) in &manifest.function {
             graph.triggers(name, function);
             graph.grants(name, function);
+        }
+        for (name, queue) in &manifest.queue {
+            if let Some(dead_to) = &queue.dead_to {
+                let (from, to) = (graph.entry[name].clone(), graph.entry[dead_to].clone());
+                graph.edge(from, to, EdgeKind::Dead, Some(dead_to));
+            }
         }
         graph.publishes(manifest);
         graph.finish()
@@ -160,7 +168,8 @@ impl<'a> Builder<'a> {
         }
         let granted =
             manifest.function.values().flat_map(|function| function.grants.push.iter().chain(&function.grants.pop));
-        for queue in manifest.queue.keys().chain(granted) {
+        let dead = manifest.queue.values().filter_map(|queue| queue.dead_to.as_ref());
+        for queue in manifest.queue.keys().chain(granted).chain(dead) {
             entry.entry(queue).or_insert_with(|| Stage::Queue { name: queue.clone() });
         }
         stages.extend(entry.values().cloned());
@@ -172,7 +181,7 @@ impl<'a> Builder<'a> {
         self.edges.push((from, to, kind, queue.cloned()));
     }
 
-    /// Calls go to the function itself, events to the queue it handles.
+    /// Calls go to the function itself; events, and calls that are answered later, to the queue it handles.
     fn triggers(&mut self, name: &Name, function: &Function) {
         let stage = function_stage(name, function);
         for trigger in &function.http {

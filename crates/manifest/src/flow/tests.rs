@@ -3,7 +3,8 @@
 use super::*;
 use problem::{Code, Problem};
 
-/// `a < topic`, `a > q r` (may push), `a : q` (handles), `a ~ q` (may take), `-> s : q` (sink), `[q]` (listed), `[q] cycle`.
+/// `a < topic`, `a > q r` (may push), `a : q` (handles), `a ~ q` (may take), `-> s : q` (sink), `[q]` (listed), `[q] cycle`,
+/// `[q] dead r` (`dead_to`).
 fn manifest(lines: &str) -> Manifest {
     let name = |text: &str| -> Name { text.parse().unwrap() };
     let mut manifest = Manifest::default();
@@ -15,7 +16,11 @@ fn manifest(lines: &str) -> Manifest {
         match words[..] {
             [queue, ref more @ ..] if queue.starts_with('[') => {
                 let queue = name(queue.trim_matches(['[', ']']));
-                manifest.queue.entry(queue).or_default().cycle = more == ["cycle"];
+                let table = manifest.queue.entry(queue).or_default();
+                match more {
+                    ["dead", dead_to] => table.dead_to = Some(name(dead_to)),
+                    more => table.cycle = more == ["cycle"],
+                }
             }
             ["->", sink, ":", queue] => {
                 let text = format!("queue = \"{queue}\"\nwebhook.url = \"http://x\"");
@@ -149,6 +154,16 @@ fn a_grant_for_a_queue_that_is_not_there_is_refused() {
 }
 
 #[test]
+fn dead_letters_may_go_on_to_another_queue() {
+    assert_eq!(edges("a < t\nb : errors\n[a] dead errors"), ["t -> a", "a -> b"]);
+    sound("a < t\nb : errors\n[a] dead errors");
+    refused("a < t\nb : errors\n[a] dead erors", &["queue \"a\": dead_to has \"erors\"", "\"errors\"?"]);
+    refused("a < t\n[a] dead a", &["round", "a -> a"]);
+    refused("a < t\nb : errors\nb > a\n[a] dead errors", &["a -> (errors) b -> a"]);
+    warned("a < t\n[errors]\n[a] dead errors", &["nobody in this manifest handles the queue \"errors\""]);
+}
+
+#[test]
 fn ends_that_lead_nowhere_are_warned_of() {
     warned("a < t\na > q\n[q]", &["nobody in this manifest handles the queue \"q\""]);
     warned("a : q", &["nothing in this manifest feeds the queue \"q\" of \"a\"", "lighter push q"]);
@@ -156,6 +171,15 @@ fn ends_that_lead_nowhere_are_warned_of() {
     warned("a < t\n[q]", &["nothing uses the queue \"q\""]);
     warned("a < t\na > q\nb : q\nc > q", &["nothing starts the function \"c\""]);
     warned("a < t\na ~ q\n[q]", &["feeds the queue \"q\" of \"a\""]);
+}
+
+#[test]
+fn a_call_that_is_answered_later_feeds_the_queue() {
+    let text = "[function.f]\nimage = \"x\"\nhttp = { route = \"/f\", async = true }";
+    let manifest = crate::parse(text).unwrap();
+    let flow = Flow::of(&manifest);
+    assert_eq!(flow.edges[0].queue.as_ref().map(Name::as_str), Some("f"));
+    assert_eq!(flow.check(&manifest), Findings::default());
 }
 
 #[test]

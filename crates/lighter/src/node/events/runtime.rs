@@ -2,7 +2,7 @@
 
 use super::consumer::Consumer;
 use super::function::FunctionConsumer;
-use super::shell::Shell;
+use super::shell::{Cast, Shell};
 use super::{Events, clock, sources_of};
 use crate::node::functions::{Ended, Handler, Table};
 use manifest::{Function, Name, Policy as PolicyWord, Queue, Units, WhenFull};
@@ -91,7 +91,7 @@ impl Events {
             if shells.get(queue).is_some_and(|handled| handled.role == role) {
                 continue;
             }
-            let (consumer, policy) = match self.cast(handler, &role) {
+            let cast = match self.cast(handler, &role) {
                 Ok(cast) => cast,
                 Err(problem) => {
                     tracing::error!(%queue, "nobody handles it: {} {}", problem.code, problem.detail);
@@ -100,14 +100,14 @@ impl Events {
             };
             match shells.get_mut(queue) {
                 Some(handled) => {
-                    handled.shell.replace(consumer, policy);
+                    handled.shell.replace(cast);
                     handled.role = role;
                 }
                 None => match self.state.queue(queue.as_str()) {
                     Ok(opened) => {
                         let (state, seed) = (self.state.clone(), self.seeds.next());
                         let agenda = self.agenda.clone();
-                        let shell = Shell::new(opened, state, consumer, policy, agenda, overflowed.clone(), seed);
+                        let shell = Shell::new(opened, state, cast, agenda, overflowed.clone(), seed);
                         tasks.spawn(shell.clone().run());
                         shells.insert(queue.clone(), Handled { shell, role });
                     }
@@ -117,7 +117,8 @@ impl Events {
         }
     }
 
-    fn cast(&self, handler: &Handler, role: &Role) -> Result<(Arc<dyn Consumer>, Box<dyn Policy>), Problem> {
+    fn cast(&self, handler: &Handler, role: &Role) -> Result<Cast, Problem> {
+        let dead_to = role.queue.dead_to.clone();
         match handler {
             Handler::Function(live) => {
                 let consumer = FunctionConsumer {
@@ -127,13 +128,13 @@ impl Events {
                     in_cycle: role.in_cycle,
                 };
                 let policy = policy(&live.function.units, role);
-                Ok((Arc::new(consumer), policy))
+                Ok(Cast { consumer: Arc::new(consumer), policy, dead_to })
             }
             Handler::Sink(name, sink) => {
                 let consumer = self.functions.sinks.get(name, sink)?.open(name, sink);
                 let units = Units { maximum: consumer.workers_max(), ..Units::default() };
                 let policy = policy(&units, role);
-                Ok((consumer, policy))
+                Ok(Cast { consumer, policy, dead_to })
             }
         }
     }
@@ -211,12 +212,13 @@ fn policy(units: &Units, role: &Role) -> Box<dyn Policy> {
     }
 }
 
-/// The queues that the handler of this one may push to.
-fn pushes<'a>(table: &'a Table, queue: &Name) -> &'a [Name] {
-    match table.handlers().get(queue) {
+/// The queues that events of this one may lead to: its handler pushes to them, or what cannot be handled goes there.
+fn pushes<'a>(table: &'a Table, queue: &Name) -> impl Iterator<Item = &'a Name> {
+    let pushed = match table.handlers().get(queue) {
         Some(Handler::Function(live)) => pushed_by(table, live.name().as_str()),
         _ => &[],
-    }
+    };
+    pushed.iter().chain(table.parts().queues.get(queue).and_then(|part| part.what.dead_to.as_ref()))
 }
 
 fn pushed_by<'a>(table: &'a Table, function: &str) -> &'a [Name] {
@@ -226,7 +228,7 @@ fn pushed_by<'a>(table: &'a Table, function: &str) -> &'a [Name] {
 /// Whether an event of this queue may lead to another one in it.
 fn is_in_cycle(table: &Table, queue: &Name) -> bool {
     let mut seen = BTreeSet::new();
-    let mut ahead: Vec<&Name> = pushes(table, queue).iter().collect();
+    let mut ahead: Vec<&Name> = pushes(table, queue).collect();
     while let Some(next) = ahead.pop() {
         if next == queue {
             return true;

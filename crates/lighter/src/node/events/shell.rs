@@ -10,6 +10,7 @@ use super::consumer::Consumer;
 use super::failure;
 use super::worker::Worker;
 use crate::node::ids::Ids;
+use manifest::Name;
 use orchestrator::{Decision, Mean, Observation, Policy, Rate};
 use parking_lot::{Mutex, RwLock};
 use state::{Queue, State};
@@ -32,6 +33,7 @@ pub struct Shell {
     pub numbers: Numbers,
     consumer: RwLock<Arc<dyn Consumer>>,
     policy: Mutex<Box<dyn Policy>>,
+    dead_to: RwLock<Option<Name>>,
     measured: Mutex<Measured>,
     rest: Mutex<Rest>,
     to_stop: AtomicU32,
@@ -44,6 +46,14 @@ pub struct Shell {
     pub agenda: Arc<Agenda>,
     random: Ids,
     started: Instant,
+}
+
+/// Who handles a queue, and how.
+pub struct Cast {
+    pub consumer: Arc<dyn Consumer>,
+    pub policy: Box<dyn Policy>,
+    /// The queue for events that cannot be handled, if they are to go on.
+    pub dead_to: Option<Name>,
 }
 
 /// What is counted of a handled queue since the node started, or since it was first handled.
@@ -78,8 +88,7 @@ impl Shell {
     pub fn new(
         queue: Queue,
         state: State,
-        consumer: Arc<dyn Consumer>,
-        policy: Box<dyn Policy>,
+        cast: Cast,
         agenda: Arc<Agenda>,
         overflowed: mpsc::Sender<Arc<str>>,
         seed: u64,
@@ -89,8 +98,9 @@ impl Shell {
             queue,
             state,
             numbers: Numbers::default(),
-            consumer: RwLock::new(consumer),
-            policy: Mutex::new(policy),
+            consumer: RwLock::new(cast.consumer),
+            policy: Mutex::new(cast.policy),
+            dead_to: RwLock::new(cast.dead_to),
             measured: Mutex::default(),
             rest: Mutex::default(),
             to_stop: AtomicU32::new(0),
@@ -105,9 +115,10 @@ impl Shell {
     }
 
     /// Events leased from now on go to this consumer.
-    pub fn replace(&self, consumer: Arc<dyn Consumer>, policy: Box<dyn Policy>) {
-        *self.consumer.write() = consumer;
-        *self.policy.lock() = policy;
+    pub fn replace(&self, cast: Cast) {
+        *self.consumer.write() = cast.consumer;
+        *self.policy.lock() = cast.policy;
+        *self.dead_to.write() = cast.dead_to;
         *self.rest.lock() = Rest::default();
         self.wake();
     }
@@ -229,6 +240,11 @@ impl Shell {
 
     pub fn consumer(&self) -> Arc<dyn Consumer> {
         self.consumer.read().clone()
+    }
+
+    /// The queue for events that cannot be handled, if they are to go on.
+    pub fn dead_to(&self) -> Option<Name> {
+        self.dead_to.read().clone()
     }
 
     /// Nothing is leased for a while.

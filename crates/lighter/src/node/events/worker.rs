@@ -6,13 +6,18 @@ use super::consumer::{Consumer, Outcome};
 use super::failure::{self, ms};
 use super::shell::Shell;
 use problem::{Code, Problem};
-use state::{CommitError, Failed, Leased};
+use state::{CommitError, Failed, Leased, Push};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// A lease lasts this much longer than the handling may take.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
+
+/// Attributes of an event that went on to the queue for what cannot be handled: where it was, and why.
+const DEAD_QUEUE: &str = "deadqueue";
+const DEAD_REASON: &str = "deadreason";
+const REASON_CHARACTERS_MAX: usize = 512;
 
 /// Counted as a worker of the shell until it is dropped.
 pub struct Worker {
@@ -147,13 +152,8 @@ impl Shell {
                 Some(Failed::Dead { reason: format!("{}: {}", problem.code, problem.detail) })
             }
         };
-        let mut transaction = self.state.begin();
-        match &failed {
-            None => transaction.ack(&leased),
-            Some(failed) => transaction.fail(&leased, failed.clone()),
-        }
-        match transaction.commit() {
-            Ok(_) => held.settled(),
+        match self.write(&leased, failed.as_ref()) {
+            Ok(()) => held.settled(),
             Err(CommitError::LeaseLost) => {
                 numbers.lost.fetch_add(1, Relaxed);
                 return held.settled();
@@ -179,5 +179,39 @@ impl Shell {
                 consumer.died(&leased, &reason);
             }
         }
+    }
+
+    /// Without `failed` the event was handled.
+    fn write(&self, leased: &Leased, failed: Option<&Failed>) -> Result<(), CommitError> {
+        if let (Some(Failed::Dead { reason }), Some(dead_to)) = (failed, self.dead_to()) {
+            match self.send_on(leased, reason, dead_to.as_str()) {
+                Ok(()) => return Ok(()),
+                Err(problem) if problem.code == Code::LeaseLost => return Err(CommitError::LeaseLost),
+                // Rather a dead letter here than an event that is nowhere.
+                Err(problem) => {
+                    tracing::warn!(queue = %self.name, "cannot send on to {dead_to}: {} {}", problem.code, problem.detail);
+                }
+            }
+        }
+        let mut transaction = self.state.begin();
+        match failed {
+            None => transaction.ack(leased),
+            Some(failed) => transaction.fail(leased, failed.clone()),
+        }
+        transaction.commit().map(drop)
+    }
+
+    /// Acks an event that cannot be handled and pushes it to the queue for those, with where it was and why: both or
+    /// neither.
+    fn send_on(&self, leased: &Leased, reason: &str, dead_to: &str) -> Result<(), Problem> {
+        let mut event = leased.event.clone();
+        event.attempt = 1;
+        event.attributes.retain(|(name, _)| name != DEAD_QUEUE && name != DEAD_REASON);
+        let reason: String = reason.chars().take(REASON_CHARACTERS_MAX).collect();
+        event.attributes.extend([(DEAD_QUEUE.into(), self.name.as_ref().into()), (DEAD_REASON.into(), reason)]);
+        let mut transaction = self.state.begin();
+        transaction.ack(leased);
+        transaction.push(dead_to, Push { event, delay: Duration::ZERO, ttl: None }, clock::now_ms())?;
+        Ok(transaction.commit().map(drop)?)
     }
 }

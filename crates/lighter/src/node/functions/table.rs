@@ -113,6 +113,16 @@ impl Table {
         self.functions.len()
     }
 
+    /// All that is deployed, as one manifest: of each function the version that takes calls now.
+    pub fn manifest(&self) -> Manifest {
+        Manifest {
+            function: self.entries().map(|entry| (entry.live.name().clone(), (*entry.live.function).clone())).collect(),
+            queue: self.parts.queues.iter().map(|(name, part)| (name.clone(), (*part.what).clone())).collect(),
+            sink: self.parts.sinks.iter().map(|(name, part)| (name.clone(), (*part.what).clone())).collect(),
+            bucket: self.parts.buckets.iter().map(|(name, part)| (name.clone(), (*part.what).clone())).collect(),
+        }
+    }
+
     /// The images of all versions that are kept.
     pub fn images(&self) -> HashSet<ImageHash> {
         let versions = self.functions.values().flat_map(|entry| &entry.history.versions);
