@@ -14,7 +14,7 @@ export const handler = serve((event) => {
   if (!fridge) throw new Failure("invalid", "the topic does not name the fridge");
   const { sequence, open } = checked(decode(event.data));
   const known = store.get(BUCKET, fridge);
-  const last = known === undefined ? { sequence: -1, open: false, count: 0 } : JSON.parse(decode(known));
+  const last = known == null ? { sequence: -1, open: false, count: 0 } : JSON.parse(decode(known));
   if (sequence <= last.sequence) return "known";
 
   const count = last.count + (open && !last.open ? 1 : 0);
