@@ -86,6 +86,7 @@ codes! {
     5006 ArtefactCorrupt 500 "a stored file does not have the hash it should" "deploy the function again";
     5007 StateCorrupt 500 "the stored state cannot be read" "restore the data folder from a backup";
     5008 StateBusy 503 "the disk cannot keep up with the writes" "try again in a moment, or write less";
+    5009 KeyUnknown 404 "no such key" "`lighter store ls BUCKET` lists the keys";
     6001 UnitTrapped 500 "the unit trapped" "`lighter logs` has the backtrace; `lighter dump` the core, when asked for";
     6002 UnitNoReply 500 "the unit ended without a reply" "";
     6003 UnitInvalid 422 "the function says the event can never be handled" "";

@@ -17,6 +17,7 @@ mod queues;
 mod reply;
 mod scope;
 mod secrets;
+mod store;
 mod tokens;
 pub mod types;
 
@@ -74,6 +75,13 @@ endpoints! {
     delete "/v1/queues/{name}/events" queues::purge;
     post "/v1/queues/{name}/replay" queues::replay;
     delete "/v1/sinks/{name}" queues::remove_sink;
+    get "/v1/buckets" store::buckets;
+    get "/v1/buckets/{bucket}/keys" store::list;
+    get "/v1/buckets/{bucket}/keys/{key}" store::get;
+    put "/v1/buckets/{bucket}/keys/{key}" store::set;
+    delete "/v1/buckets/{bucket}/keys/{key}" store::delete;
+    get "/v1/buckets/{bucket}/export" store::export;
+    post "/v1/buckets/{bucket}/import" store::import;
     head "/v1/images/{sha256}" images::head;
     get "/v1/images/{sha256}" images::get;
     put "/v1/images/{sha256}" images::put;

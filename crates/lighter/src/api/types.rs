@@ -1,5 +1,7 @@
 //! What travels over the API, both ways. The node serves these, the command line reads them; nothing else is shared.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use manifest::{Function, Name};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -191,8 +193,8 @@ pub struct EventPage {
 pub struct EventInfo {
     /// Its place in the queue, by which a dead letter is replayed.
     pub sequence: u64,
-    /// The try it would have next; of a dead letter, its last.
-    pub attempt: u32,
+    /// How often it was tried.
+    pub tries: u32,
     /// Milliseconds since 1970-01-01 UTC.
     pub pushed_ms: u64,
     /// When a delayed event is ready; when a dead letter died.
@@ -208,9 +210,59 @@ impl From<state::Listed> for EventInfo {
     fn from(listed: state::Listed) -> Self {
         let state::Listed { sequence, event, pushed_ms, at_ms, reason, .. } = listed;
         let json = serde_json::from_slice(&cloudevents::structured(&event));
-        let attempt = event.attempt;
-        Self { sequence, attempt, pushed_ms, at_ms, reason, event: json.expect("an event is written as JSON") }
+        // What is kept says which try the next one would be.
+        let tries = event.attempt.saturating_sub(1);
+        Self { sequence, tries, pushed_ms, at_ms, reason, event: json.expect("an event is written as JSON") }
     }
+}
+
+/// A bucket of the store.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct BucketInfo {
+    pub name: String,
+    pub keys: u64,
+    /// Bytes of keys and values.
+    pub bytes: u64,
+    /// Its bounds, where a manifest has set some.
+    #[schema(value_type = Object)]
+    pub bounds: manifest::Bucket,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct KeyPage {
+    pub keys: Vec<KeyInfo>,
+    /// Pass it as `after` to read on; none when this was the last page.
+    pub next: Option<String>,
+}
+
+/// A key of a bucket: its value as text, or in base64 where it is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KeyInfo {
+    pub key: String,
+    /// Bytes of the value.
+    pub bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base64: Option<String>,
+}
+
+impl KeyInfo {
+    pub fn new(key: String, value: Vec<u8>) -> Self {
+        let bytes = value.len() as u64;
+        match String::from_utf8(value) {
+            Ok(text) => Self { key, bytes, value: Some(text), base64: None },
+            Err(error) => Self { key, bytes, value: None, base64: Some(BASE64.encode(error.as_bytes())) },
+        }
+    }
+}
+
+/// What an import brought.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ImportReply {
+    pub keys: u64,
+    /// Lines left out because their time was over.
+    pub expired: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

@@ -10,7 +10,7 @@ Write   new      begin a function   build     build it        dev     on changes
         flow     draw a workflow    schema    of lighter.toml
 Run     up       start a node here  down      stop it         deploy  functions
         call     a function         rollback  a version back  rm      functions
-Events  push     into a queue       queue     look, replay, purge
+Events  push     into a queue       queue     look, replay    store   keys, export
 Look    ls       functions          ps        units           logs    written
         stats    calls, latency     top       stats live      errors  codes
 Debug   debug    with gdb or lldb   dump      core of a trap

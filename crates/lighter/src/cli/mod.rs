@@ -37,6 +37,7 @@ mod schema;
 mod secret;
 mod stats;
 mod stop;
+mod store;
 mod table;
 mod template;
 mod token;
@@ -127,6 +128,9 @@ enum Command {
     /// Look into queues, replay dead letters, purge
     #[command(subcommand)]
     Queue(queue::Queue),
+    /// Look at what functions keep, set it, take it out, put it back
+    #[command(subcommand)]
+    Store(store::Store),
     /// Print what functions wrote
     Logs(logs::Logs),
     /// Print how often, how fast and how well functions ran
@@ -209,6 +213,7 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Call(call) => call.run(session),
         Command::Push(push) => push.run(session),
         Command::Queue(queue) => queue.run(session),
+        Command::Store(store) => store.run(session),
         Command::Logs(logs) => logs.run(session),
         Command::Stats(stats) => stats.run(session),
         Command::Top(top) => top.run(session),

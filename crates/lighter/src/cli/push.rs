@@ -47,7 +47,7 @@ pub struct Push {
     _folder: DataFolder,
 }
 
-fn span(text: &str) -> std::result::Result<Span, String> {
+pub fn span(text: &str) -> std::result::Result<Span, String> {
     Span::try_from(text.to_owned())
 }
 

@@ -193,9 +193,9 @@ impl Page {
 
 fn events(events: &[EventInfo], part: QueuePart, now_ms: u64) -> Table {
     let heading = match part {
-        QueuePart::Ready => ["#", "ID", "TYPE", "SUBJECT", "PUSHED (UTC)", ">TRY", "", "DATA"],
-        QueuePart::Delayed => ["#", "ID", "TYPE", "SUBJECT", "PUSHED (UTC)", ">TRY", "READY IN", "DATA"],
-        QueuePart::Dead => ["#", "ID", "TYPE", "SUBJECT", "PUSHED (UTC)", ">TRY", "WHY", "DATA"],
+        QueuePart::Ready => ["#", "ID", "TYPE", "SUBJECT", "PUSHED (UTC)", ">TRIES", "", "DATA"],
+        QueuePart::Delayed => ["#", "ID", "TYPE", "SUBJECT", "PUSHED (UTC)", ">TRIES", "READY IN", "DATA"],
+        QueuePart::Dead => ["#", "ID", "TYPE", "SUBJECT", "PUSHED (UTC)", ">TRIES", "WHY", "DATA"],
     };
     let mut table = Table::new(&heading);
     for info in events {
@@ -213,7 +213,7 @@ fn events(events: &[EventInfo], part: QueuePart, now_ms: u64) -> Table {
             text("type"),
             text("subject"),
             words::time(info.pushed_ms),
-            info.attempt.to_string(),
+            info.tries.to_string(),
             more,
             data(&info.event),
         ]);
@@ -258,7 +258,7 @@ mod tests {
     fn a_dead_letter_says_why_it_died() {
         let info = EventInfo {
             sequence: 7,
-            attempt: 5,
+            tries: 5,
             pushed_ms: 1_795_233_259_123,
             at_ms: Some(0),
             reason: Some("L6001: unreachable (try 5 of 5)".into()),
@@ -267,8 +267,8 @@ mod tests {
         assert_eq!(
             events(&[info], QueuePart::Dead, 0).lines(),
             [
-                "#  ID  TYPE     SUBJECT  PUSHED (UTC)             TRY  WHY                              DATA",
-                "7  a   reading  s        2026-11-21 03:54:19.123    5  L6001: unreachable (try 5 of 5)  {\"co2\":1200}",
+                "#  ID  TYPE     SUBJECT  PUSHED (UTC)             TRIES  WHY                              DATA",
+                "7  a   reading  s        2026-11-21 03:54:19.123      5  L6001: unreachable (try 5 of 5)  {\"co2\":1200}",
             ]
         );
     }

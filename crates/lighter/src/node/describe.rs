@@ -4,9 +4,10 @@ use super::events::Numbers;
 use super::functions::{Entry, Handler, Table};
 use super::metrics::usage;
 use super::{Node, clock};
-use crate::api::types::{FunctionInfo, FunctionStats, HandlerInfo, NodeInfo, QueueInfo, UnitInfo, VersionInfo};
+use crate::api::types::{BucketInfo, FunctionInfo, FunctionStats, HandlerInfo, NodeInfo, QueueInfo, UnitInfo, VersionInfo};
 use manifest::Function;
 use problem::Problem;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Instant, SystemTime};
 
@@ -82,6 +83,20 @@ impl Node {
             dropped: counts.dropped,
             configuration: table.parts().queues.get(name).map(|part| (*part.what).clone()).unwrap_or_default(),
         })
+    }
+
+    /// The buckets that hold something or have bounds; the node's own are left out.
+    pub fn describe_buckets(&self) -> Vec<BucketInfo> {
+        let (table, state) = (self.functions.table(), &self.functions.loader.state);
+        let bounds = &table.parts().buckets;
+        let mut names: BTreeSet<String> = state.buckets().into_iter().map(|(name, _)| name).collect();
+        names.extend(bounds.keys().cloned());
+        let describe = |name: String| {
+            let counts = state.bucket_counts(&name);
+            let bounds = bounds.get(&name).map(|part| (*part.what).clone()).unwrap_or_default();
+            BucketInfo { name, keys: counts.keys, bytes: counts.bytes, bounds }
+        };
+        names.into_iter().filter(|name| !name.starts_with('.')).map(describe).collect()
     }
 
     fn describe_handler(&self, table: &Table, queue: &str, handler: &Handler) -> HandlerInfo {

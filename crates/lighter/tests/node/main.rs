@@ -3,6 +3,7 @@
 mod access;
 mod crash;
 mod deploy;
+mod events;
 mod limits;
 mod observe;
 mod support;

@@ -291,6 +291,8 @@ fn next(core: &mut Core) -> u64 {
 fn push(core: &mut Core, new: &New, pending: &mut Pending) {
     let (id, sequence, bytes) = (core.numbers.id, next(core), new.value.len() as u64);
     if new.due > 0 {
+        // Whoever looks after the time has to look earlier than it thought.
+        core.has_news |= core.numbers.delayed == 0 || new.due < core.numbers.due_floor;
         core.due_new = core.due_new.min(new.due);
         core.numbers.due_floor = if core.numbers.delayed == 0 { new.due } else { core.numbers.due_floor.min(new.due) };
         core.numbers.delayed += 1;

@@ -1,7 +1,7 @@
 //! One event, handled by a `lighter:unit` function: a transaction, begun again in a fresh unit after a conflict.
 //!
 //! ```text
-//!   start ─▶ handle ─▶ ok ─▶ commit: writes, pushes, the ack of the lease ─▶ durable ─▶ reply
+//!   start ─▶ handle ─▶ ok ─▶ commit: writes, pushes, the ack of the lease ─▶ durable, if not leased ─▶ reply
 //!     ▲                 │       │conflict
 //!     │                 │       └──▶ undone, once more: at most RERUNS_MAX in all
 //!     └─────────────────│──────────────┘
@@ -70,7 +70,8 @@ struct Handled {
     transaction: Option<Transaction>,
 }
 
-/// Makes what was done durable. Not on the unit's own thread: one of least priority would hold up every other commit.
+/// Commits what was done, and makes it durable where somebody waits for it: an event whose handling is lost with a power
+/// cut, its ack among it, is handled again. Not on the unit's own thread: one of least priority would hold up every other commit.
 async fn settle(
     prepared: &PreparedWasm,
     handled: Handled,
@@ -89,7 +90,7 @@ async fn settle(
     let reply = WholeReply::Bytes(reply);
     watch.commits(&mut transaction, &reply)?;
     transaction.ack(lease);
-    state.durable(transaction.commit()?).await?;
+    let _durable_later = transaction.commit()?;
     let WholeReply::Bytes(reply) = reply else { unreachable!("just made") };
     Ok(Content::Bytes(reply))
 }

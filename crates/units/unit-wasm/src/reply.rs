@@ -79,7 +79,8 @@ impl HttpCall {
         Tail { run: Some(run), result: Ok(()), left: None, meter, watch: Some(watch), is_held: true, reruns }
     }
 
-    /// Waits for the head, and until what was done before it is durable. Of leased work, for all of it.
+    /// Waits for the head, and until what was done before it is durable. Leased work is waited for whole and committed;
+    /// nobody was promised that it is durable.
     async fn head_or_whole(
         &self,
         tail: &mut Tail,
@@ -99,7 +100,7 @@ impl HttpCall {
         let mut transaction = tail.left.take().unwrap_or_else(|| state.begin());
         tail.watch.as_mut().expect("it has not heard of an end").commits(&mut transaction, &reply)?;
         transaction.ack(lease);
-        state.durable(transaction.commit()?).await?;
+        let _durable_later = transaction.commit()?;
         tail.release();
         let WholeReply::Http(reply) = reply else { unreachable!("just made") };
         let content = Content::Http(reply.map(|bytes| Full::new(bytes).map_err(|never| match never {}).boxed_unsync()));

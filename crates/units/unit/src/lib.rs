@@ -67,8 +67,8 @@ pub trait Prepared: Send + Sync {
     /// `call.watch` hears how it ended: at once for a whole reply, later for a reply that streams. A dropped future, or
     /// a dropped reply body, stops the unit.
     ///
-    /// What the function wrote and pushed is committed and durable before this returns a reply; with a lease, the ack
-    /// of its event too. Only what a `wasi:http` function does after it has set the head of a reply comes later.
+    /// What the function wrote and pushed is committed and durable before this returns a reply. With a lease it is
+    /// committed together with the ack of the event, and durable a little later: the caller was promised neither. Only what a `wasi:http` function does after it has set the head of a reply comes later.
     ///
     /// # Errors
     /// Everything of this call is undone; the event of a lease is still leased, except with `LeaseLost`.

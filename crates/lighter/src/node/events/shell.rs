@@ -37,6 +37,8 @@ pub struct Shell {
     measured: Mutex<Measured>,
     rest: Mutex<Rest>,
     to_stop: AtomicU32,
+    /// Events that were delayed at the last look.
+    delayed: AtomicU64,
     is_retired: AtomicBool,
     changed: Notify,
     /// Told when the last worker has ended.
@@ -104,6 +106,7 @@ impl Shell {
             measured: Mutex::default(),
             rest: Mutex::default(),
             to_stop: AtomicU32::new(0),
+            delayed: AtomicU64::new(0),
             is_retired: AtomicBool::new(false),
             changed: Notify::new(),
             last_ended: Notify::new(),
@@ -165,6 +168,7 @@ impl Shell {
             return Decision { look_after: Some(rest), ..Decision::default() };
         }
         let counts = self.queue.counts();
+        self.watch_delayed(counts.delayed);
         let since = now.saturating_duration_since(self.started);
         let workers = self.numbers.workers.load(Relaxed);
         let age_ms = counts.oldest_ms.map_or(0, |oldest_ms| clock::now_ms().saturating_sub(oldest_ms));
@@ -183,6 +187,13 @@ impl Shell {
         };
         drop(measured);
         self.policy.lock().decide(since, &seen)
+    }
+
+    /// An event was pushed that is not ready yet: the clock finds out when it will be.
+    fn watch_delayed(&self, delayed: u64) {
+        if delayed > self.delayed.swap(delayed, Relaxed) {
+            self.agenda.add(&self.name, Duration::ZERO);
+        }
     }
 
     async fn until_something_happens(&self, ready: &mut watch::Receiver<u64>, look_after: Option<Duration>) {

@@ -275,7 +275,7 @@ impl Functions {
     }
 }
 
-/// Gives queues the bounds that the manifests say: those that are handled or listed.
+/// Gives queues and buckets the bounds that the manifests say: queues that are handled or listed, buckets that are listed.
 fn configure(state: &state::State, table: &Table) -> Result<(), Problem> {
     let parts = table.parts();
     for name in table.handlers().keys().chain(parts.queues.keys()) {
@@ -288,6 +288,11 @@ fn configure(state: &state::State, table: &Table) -> Result<(), Problem> {
             order_by_key: queue.order == manifest::Order::Key,
             dead_letters_max: queue.dead_letters_max,
         });
+    }
+    for (name, part) in &parts.buckets {
+        let manifest::Bucket { keys_max, bytes_max, ttl } = *part.what;
+        let ttl = ttl.map(manifest::Span::duration);
+        state.configure_bucket(name, state::BucketConfig { keys_max, bytes_max, ttl })?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ mod counters;
 mod histogram;
 mod page;
 mod process;
+mod queues;
 mod text;
 
 pub use counters::{Counters, Times};

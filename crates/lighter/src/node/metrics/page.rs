@@ -1,11 +1,13 @@
 //! Everything the node counts, as one page for Prometheus. Functions without calls have no histograms, so a node with
 //! many of them still has a page of bearable size.
 
+use super::queues::queues;
 use super::text::Text;
 use super::usage;
-use crate::node::Node;
+use crate::node::{Node, clock};
 use crate::node::functions::Entry;
 use problem::Code;
+use std::time::SystemTime;
 
 pub fn page(node: &Node) -> String {
     let mut text = Text::default();
@@ -14,6 +16,7 @@ pub fn page(node: &Node) -> String {
     calls(&mut text, &entries);
     latencies(&mut text, &entries);
     limits(&mut text, &entries, node);
+    queues(&mut text, node, clock::unix_ms(SystemTime::now()));
     parts(&mut text, node, entries.len());
     process(&mut text, node);
     text.finish()
@@ -44,6 +47,10 @@ fn calls(text: &mut Text, entries: &[&Entry]) {
     text.counter("lighter_unit_cpu_seconds_total", "CPU time used by units.");
     for live in entries.iter().map(|entry| &entry.live) {
         text.seconds(&[("function", live.name().as_str())], live.identity.counters.cpu());
+    }
+    text.counter("lighter_reruns_total", "Handlings begun again because others had changed what they had read.");
+    for live in entries.iter().map(|entry| &entry.live) {
+        text.sample(&[("function", live.name().as_str())], live.identity.counters.rerun_count());
     }
     text.counter("lighter_log_lines_dropped_total", "Log lines dropped because a function wrote too many a second.");
     for live in entries.iter().map(|entry| &entry.live) {

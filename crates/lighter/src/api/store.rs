@@ -1,0 +1,210 @@
+//! The store from outside: what functions keep in buckets, looked at, set, taken out and put back.
+//!
+//! All of it needs the scope `deploy`: who may deploy a function may have it read and write any bucket as it is.
+
+use super::reply::{Answer, NDJSON, whole};
+use super::scope::MayDeploy;
+use super::types::{BucketInfo, ImportReply, KeyInfo, KeyPage};
+use crate::node::{Node, blocking};
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, stream};
+use problem::{Code, Problem};
+use serde::Deserialize;
+use state::{Export, ImportError, StoreError, Transaction, VALUE_BYTES_MAX};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Keys of one page, unless the request says otherwise.
+const PAGE_KEYS: u32 = 100;
+
+/// Every bucket that holds something or has bounds, by name.
+#[utoipa::path(get, path = "/v1/buckets", tag = "store", operation_id = "list_buckets", responses((status = 200, body = Vec<BucketInfo>)))]
+pub async fn buckets(_: MayDeploy, State(node): State<Arc<Node>>) -> Json<Vec<BucketInfo>> {
+    Json(node.describe_buckets())
+}
+
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Listing {
+    /// Only keys that begin so.
+    prefix: Option<String>,
+    /// `next` of the page before.
+    after: Option<String>,
+    /// Keys of the page, at most 1,000. Default 100.
+    limit: Option<u32>,
+}
+
+/// A page of the keys of a bucket, in order, with their values: at most 1 MiB.
+#[utoipa::path(get, path = "/v1/buckets/{bucket}/keys", tag = "store", operation_id = "list_keys",
+    params(("bucket" = String, Path), Listing), responses(
+    (status = 200, body = KeyPage),
+    (status = 400, description = "L4009: the name or the query is not right"),
+))]
+pub async fn list(
+    _: MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path(bucket): Path<String>,
+    query: Result<Query<Listing>, QueryRejection>,
+) -> Answer<Json<KeyPage>> {
+    users(&bucket)?;
+    let Listing { prefix, after, limit } = query.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?.0;
+    let state = node.functions.loader.state.clone();
+    let listed = blocking(move || {
+        let limit = limit.unwrap_or(PAGE_KEYS);
+        state.begin().list(&bucket, prefix.as_deref().unwrap_or_default(), after.as_deref(), limit).map_err(asked)
+    });
+    let page = listed.await?;
+    let keys = page.entries.into_iter().map(|entry| KeyInfo::new(entry.key, entry.value)).collect();
+    Ok(Json(KeyPage { keys, next: page.next }))
+}
+
+/// The value of a key, as it is.
+#[utoipa::path(get, path = "/v1/buckets/{bucket}/keys/{key}", tag = "store", operation_id = "get_key",
+    params(("bucket" = String, Path), ("key" = String, Path)), responses(
+    (status = 200, content_type = "application/octet-stream", body = Vec<u8>),
+    (status = 404, description = "L5009: there is no such key"),
+))]
+pub async fn get(
+    _: MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path((bucket, key)): Path<(String, String)>,
+) -> Answer<Response> {
+    users(&bucket)?;
+    let state = node.functions.loader.state.clone();
+    let value = blocking(move || {
+        let value = state.begin().get(&bucket, &key).map_err(asked)?;
+        value.ok_or_else(|| Problem::new(Code::KeyUnknown, format!("bucket {bucket:?} has no key {key:?}")))
+    });
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], value.await?).into_response())
+}
+
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Setting {
+    /// How long the key lives, in milliseconds. Default: as long as its bucket says.
+    ttl_ms: Option<u64>,
+}
+
+/// Sets a key to the bytes of the body. Durable when the answer comes.
+#[utoipa::path(put, path = "/v1/buckets/{bucket}/keys/{key}", tag = "store", operation_id = "set_key",
+    params(("bucket" = String, Path), ("key" = String, Path), Setting),
+    request_body(content_type = "application/octet-stream", content = Vec<u8>), responses(
+    (status = 204, description = "It is set"),
+    (status = 400, description = "L4009: the bucket or the key cannot have this name"),
+    (status = 413, description = "L3006: the value is too large"),
+    (status = 507, description = "L5003, L7007: the disk or the bucket is full"),
+))]
+pub async fn set(
+    _: MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path((bucket, key)): Path<(String, String)>,
+    query: Result<Query<Setting>, QueryRejection>,
+    body: Body,
+) -> Answer<StatusCode> {
+    let ttl = query.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?.0.ttl_ms.map(Duration::from_millis);
+    let value = whole(body, VALUE_BYTES_MAX).await?;
+    write(&node, &bucket, |transaction| match ttl {
+        None => transaction.set(&bucket, &key, value.to_vec()),
+        Some(ttl) => transaction.set_with_ttl(&bucket, &key, value.to_vec(), ttl),
+    })
+    .await
+}
+
+/// Deletes a key; one that is not there is no error. Durable when the answer comes.
+#[utoipa::path(delete, path = "/v1/buckets/{bucket}/keys/{key}", tag = "store", operation_id = "delete_key",
+    params(("bucket" = String, Path), ("key" = String, Path)), responses(
+    (status = 204, description = "It is not there any more"),
+))]
+pub async fn delete(
+    _: MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path((bucket, key)): Path<(String, String)>,
+) -> Answer<StatusCode> {
+    write(&node, &bucket, |transaction| transaction.delete(&bucket, &key)).await
+}
+
+/// A whole bucket of one moment, as JSON lines: `{"key": …, "value": …}`, with `base64` in place of `value` for what is not
+/// text, and `expires_ms` where it expires.
+#[utoipa::path(get, path = "/v1/buckets/{bucket}/export", tag = "store", operation_id = "export_bucket",
+    params(("bucket" = String, Path)), responses((status = 200, content_type = "application/x-ndjson", body = String)))]
+pub async fn export(_: MayDeploy, State(node): State<Arc<Node>>, Path(bucket): Path<String>) -> Answer<Response> {
+    users(&bucket)?;
+    let export = node.functions.loader.state.export(&bucket).map_err(asked)?;
+    let lines = stream::unfold(Some(export), async |export| {
+        let mut export: Export = export?;
+        let next = blocking(move || Ok((export.next_lines()?, export))).await;
+        match next {
+            Ok((Some(lines), export)) => Some((Ok(Bytes::from(lines)), Some(export))),
+            Ok((None, _)) => None,
+            // The connection is cut: nobody takes what came for all of it.
+            Err(problem) => Some((Err(problem), None)),
+        }
+    });
+    Ok(([(CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response())
+}
+
+/// Adds the lines of an export to a bucket, in transactions of up to 1,000 keys. What was counted is durable; doing all of
+/// it again is safe.
+#[utoipa::path(post, path = "/v1/buckets/{bucket}/import", tag = "store", operation_id = "import_bucket",
+    params(("bucket" = String, Path)), request_body(content_type = "application/x-ndjson", content = String), responses(
+    (status = 200, body = ImportReply),
+    (status = 400, description = "L4009: names the line that cannot be read; those before it may be there"),
+    (status = 507, description = "L5003, L7007: the disk or the bucket is full"),
+))]
+pub async fn import(
+    _: MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path(bucket): Path<String>,
+    body: Body,
+) -> Answer<Json<ImportReply>> {
+    users(&bucket)?;
+    let mut import = node.functions.loader.state.import(&bucket).map_err(asked)?;
+    let mut data = body.into_data_stream();
+    while let Some(piece) = data.next().await {
+        let broken = |error| Problem::new(Code::RequestMalformed, format!("the request body broke off: {error}"));
+        import.feed(&piece.map_err(broken)?).await.map_err(refused)?;
+    }
+    let imported = import.finish().await.map_err(refused)?;
+    Ok(Json(ImportReply { keys: imported.keys, expired: imported.expired }))
+}
+
+async fn write(
+    node: &Node,
+    bucket: &str,
+    write: impl FnOnce(&mut Transaction) -> Result<(), StoreError>,
+) -> Answer<StatusCode> {
+    users(bucket)?;
+    let state = &node.functions.loader.state;
+    let mut transaction = state.begin();
+    write(&mut transaction).map_err(asked)?;
+    state.durable(transaction.commit().map_err(Problem::from)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What the node keeps for itself is nobody's business.
+fn users(bucket: &str) -> Result<(), Problem> {
+    match bucket.starts_with('.') {
+        true => Err(Problem::new(Code::ApiRequest, format!("bucket {bucket:?}: names that begin with '.' are the node's own"))),
+        false => Ok(()),
+    }
+}
+
+/// What is wrong is the request, unless it is the disk.
+fn asked(error: StoreError) -> Problem {
+    match error {
+        StoreError::Unavailable(problem) => problem,
+        other => Problem::new(Code::ApiRequest, other.to_string()),
+    }
+}
+
+fn refused(error: ImportError) -> Problem {
+    error.into()
+}
