@@ -3,8 +3,8 @@
 //! ```text
 //! commit 1 ──┐                         ┌─ commit 1 is durable
 //!            ├─▶ written ─▶ [ sync ] ──┘
-//! commit 2 ──┐                  commits 2, 3 and 4 are written while the disk is busy,
-//! commit 3 ──┼─▶ written ─▶ [ sync ] ──▶ and one call serves them all
+//! commit 2 ──┐                  commits 2, 3 and 4 come in while the disk is busy,
+//! commit 3 ──┼─▶ written ─▶ [ sync ] ──▶ and one batch and one call serve them all
 //! commit 4 ──┘
 //! ```
 //! The thread syncs the journal through a file handle of its own: the database's own call holds its write lock for

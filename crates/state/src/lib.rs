@@ -1,13 +1,14 @@
-//! Durable key-value buckets with transactions and group commit, and the node's own records beside them.
+//! Durable buckets and queues with transactions and group commit, and the node's own records beside them.
 //!
 //! ```text
-//!  begin ─▶ Transaction ── get/set/list … ──▶ commit ─▶ oracle: did anyone write what it read?
-//!                                                │no
-//!                                                ▼
-//!                                   journal + memory, visible ── Ticket ──▶ one sync for many ─▶ durable
+//!  begin ─▶ Transaction ── get/set/list, push/ack/fail ──▶ commit ─▶ did anyone write what it read? lease lost? full?
+//!                                                             │no
+//!                                                             ▼
+//!                    pending, visible ── Ticket ──▶ one batch and one sync for many ─▶ durable
 //! ```
-//! The database below is fjall: a log-structured tree, few large writes in sequence, as SD cards want. Buckets and
-//! records are two of its keyspaces with one journal, so whatever is added later (queues) commits together with them.
+//! The database below is fjall: a log-structured tree, few large writes in sequence, as SD cards want. Buckets, queues
+//! and records are its keyspaces with one journal, so that all of them commit together. What a [`Queue`] has in memory is
+//! a window of its oldest events, however long it is, and who has leased what; `docs/queues.md` says what is promised.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
@@ -17,6 +18,19 @@
 //! let mut transaction = state.begin();
 //! assert_eq!(transaction.increment("visits", "front", 1)?, 1);
 //! state.durable(transaction.commit()?).await?;
+//!
+//! let event = event::Event { id: "1".into(), source: "/door".into(), ..Default::default() };
+//! let mut transaction = state.begin();
+//! transaction.push("doors", state::Push { event, delay: Default::default(), ttl: None }, 1_700_000_000_000)?;
+//! state.durable(transaction.commit()?).await?;
+//!
+//! let queue = state.queue("doors")?;
+//! for leased in queue.lease(1_700_000_000_000, 1_700_000_030_000, 8)? {
+//!     let mut handling = state.begin();
+//!     handling.increment("doors", &leased.event.source, 1)?;
+//!     handling.ack(&leased);
+//!     state.durable(handling.commit()?).await?;
+//! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();
 //! ```

@@ -46,7 +46,7 @@ impl Follower {
             first: journal.first_sequence,
             last: journal.last_sequence,
         });
-        let file = File::open(path_of(folder, number))?;
+        let file = open(folder, number)?;
         let marked = synced.clone();
         Ok(Self {
             folder: folder.to_owned(),
@@ -100,7 +100,7 @@ impl Follower {
     fn turn_to(&mut self, number: u64) -> io::Result<()> {
         self.read_back()?;
         self.note();
-        self.file = File::open(path_of(&self.folder, number))?;
+        self.file = open(&self.folder, number)?;
         (self.number, self.sound) = (number, Sound::default());
         // The new file's name has to be durable as well.
         File::open(&self.folder)?.sync_all()?;
@@ -143,6 +143,14 @@ impl Drop for Follower {
             self.write_mark();
         }
     }
+}
+
+/// Opens a journal to read what was just written to it. Without reading ahead: what lies there is still empty, and would
+/// come into memory in large pieces, each of which counts as written as a whole once its first bytes are.
+fn open(folder: &Path, number: u64) -> io::Result<File> {
+    let file = File::open(path_of(folder, number))?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random)?;
+    Ok(file)
 }
 
 fn newest(folder: &Path) -> io::Result<u64> {
