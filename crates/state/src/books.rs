@@ -38,6 +38,15 @@ pub struct Books {
     pub notes: Vec<Note>,
     /// What buckets hold once it has happened.
     pub counts: Vec<(String, BucketCounts)>,
+    /// The time that is written down.
+    moment: Option<Moment>,
+}
+
+impl Books {
+    fn note_time(&mut self, moment: Moment) {
+        self.notes.push((keys::CLOCK.to_vec(), Some(moment.encode().to_vec())));
+        self.moment = Some(moment);
+    }
 }
 
 /// Most keys one call of the sweep removes.
@@ -94,6 +103,14 @@ impl State {
 }
 
 impl Inner {
+    /// The commit that `books` are about has happened.
+    pub(crate) fn close(&self, books: &Books) {
+        books.counts.iter().for_each(|(bucket, counts)| self.ledger.set(bucket, *counts));
+        if let Some(moment) = books.moment {
+            self.time.set_saved(moment);
+        }
+    }
+
     /// What `snapshot` has stored under `encoded`, without its value.
     pub(crate) fn header(&self, snapshot: &Snapshot, encoded: &[u8]) -> Result<Option<Header>, StoreError> {
         let stored = snapshot.get(&self.engine.buckets, encoded).map_err(|error| read_failed(&error))?;
@@ -138,17 +155,10 @@ impl Inner {
         // Whatever depends on a key having expired must find it expired after a restart as well, whatever the wall clock
         // says then.
         if saw_expired || (earliest < u64::MAX && !self.time.is_saved()) {
-            books.notes.push(self.time_note());
+            books.note_time(self.time.moment());
         }
         self.sweep_from.fetch_min(earliest, Ordering::AcqRel);
         Ok(books)
-    }
-
-    /// The present time, to be written down.
-    fn time_note(&self) -> Note {
-        let moment = self.time.moment();
-        self.time.set_saved(moment);
-        (keys::CLOCK.to_vec(), Some(moment.encode().to_vec()))
     }
 
     /// Removes what expired from `from` up to `now`. Says how many keys, and when the first note that is left is due.
@@ -197,8 +207,9 @@ impl Inner {
             ops: Vec::new(),
             records: Default::default(),
         };
-        let note = || Ok(Books { notes: vec![self.time_note()], ..Books::default() });
-        let _not_waited_for = self.commit(work, |_, _| note())?;
+        let mut books = Books::default();
+        books.note_time(self.time.moment());
+        let _not_waited_for = self.commit(work, |_, _| Ok(books))?;
         Ok(())
     }
 }

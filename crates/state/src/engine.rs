@@ -12,13 +12,12 @@ use crate::books::Books;
 use crate::disk::Disk;
 use crate::error::{self, CommitError};
 use crate::group::Group;
-use crate::ledger::BucketCounts;
 use crate::memory::Memory;
 use crate::oracle::{CommitNumber, Oracle};
 use crate::pending::{Pending, Space};
 use crate::queue::{self, Op, Shared};
 use crate::transaction::Writes;
-use fjall::{Database, Keyspace, PersistMode, Slice, Snapshot};
+use fjall::{AbstractTree, Database, Keyspace, PersistMode, Slice, Snapshot};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
@@ -80,6 +79,14 @@ pub struct Opened {
     pub queues: Keyspace,
 }
 
+impl Opened {
+    /// The greatest sequence number of a batch that is in tables, if any is.
+    pub fn in_tables(&self) -> Option<u64> {
+        let parts = [&self.buckets, &self.node, &self.queues];
+        parts.into_iter().filter_map(|part| part.tree.get_highest_persisted_seqno()).max()
+    }
+}
+
 impl Engine {
     pub fn new(opened: Opened, memory: Memory, folder: PathBuf, disk: Arc<dyn Disk>, reserve_bytes: u64) -> Self {
         let Opened { database, buckets, node, queues } = opened;
@@ -102,12 +109,12 @@ impl Engine {
     }
 
     /// Decides about a commit; others see it from now on. Says the number of its batch, and which queues have more dead
-    /// letters than they may. `count` is told what buckets hold then.
+    /// letters than they may. `close` is called, under the lock, when it has happened.
     pub fn commit(
         &self,
         work: Work,
         judge: impl FnOnce(&Oracle, &Writes) -> Result<Books, CommitError>,
-        count: impl Fn(&str, BucketCounts),
+        close: impl FnOnce(&Books),
     ) -> Result<(u64, Vec<Arc<Shared>>), CommitError> {
         self.admit(work.bytes as u64).map_err(CommitError::Unavailable)?;
         let mut head = self.head.lock();
@@ -125,9 +132,7 @@ impl Engine {
             let written = writes.iter().map(|(key, write)| (key.as_slice(), write.after));
             oracle.record(written.chain(applied.noted.iter().map(|name| (name.as_slice(), None))));
         }
-        for (bucket, counts) in &books.counts {
-            count(bucket, *counts);
-        }
+        close(&books);
         let writes = writes.into_iter().map(|(key, write)| (key, write.value));
         for (key, value) in writes.chain(books.notes) {
             match value {

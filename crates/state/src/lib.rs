@@ -51,8 +51,10 @@ mod disk;
 mod engine;
 mod envelope;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
-pub mod journal;
+mod journal;
 mod keys;
 mod ledger;
 mod lock;
@@ -169,6 +171,9 @@ impl State {
         let opened = opened
             .map_err(|_| Problem::new(Code::StateCorrupt, format!("cannot {what}: the database gave up on its files")))?
             .map_err(|error| error::from_database(&what, &error))?;
+        if let Some(problem) = checked.as_ref().and_then(|checked| checked.denied_by(&folder, opened.in_tables())) {
+            return Err(problem);
+        }
         sync_folders(&folder, &changed).map_err(|error| error::from_io(&what, &error))?;
         let follower = follow(&folder, checked.as_ref()).map_err(|error| error::from_io(&what, &error))?;
         let (ledger, time) = books::open(&opened.database, &opened.buckets, Arc::clone(&options.clock), &folder)?;
@@ -248,7 +253,7 @@ impl Inner {
         work: Work,
         judge: impl FnOnce(&Oracle, &Writes) -> Result<Books, CommitError>,
     ) -> Result<(Ticket, Vec<Arc<queue::Shared>>), CommitError> {
-        let (batch, over) = self.engine.commit(work, judge, |bucket, counts| self.ledger.set(bucket, counts))?;
+        let (batch, over) = self.engine.commit(work, judge, |books| self.close(books))?;
         self.syncer.as_ref().expect("it runs until the last clone is dropped").wake();
         Ok((Ticket(batch), over))
     }

@@ -234,6 +234,25 @@ fn a_changed_bit_beyond_the_mark_never_harms_what_is_before_it() {
 }
 
 #[test]
+fn damage_beyond_the_mark_is_named_where_tables_show_that_it_was_synced() {
+    let folder = common::folder();
+    let options = || Options { memtable_bytes: 64 << 10, ..Options::default() };
+    let state = State::open(folder.path(), options()).unwrap();
+    let first_mark = fs::read(folder.path().join("state/synced")).unwrap();
+    for number in 0..200 {
+        common::set(&state, &format!("{number:03}"), &"v".repeat(2_000));
+    }
+    drop(state);
+    fs::write(folder.path().join("state/synced"), first_mark).unwrap();
+    flip(&OpenOptions::new().read(true).write(true).open(journal(folder.path())).unwrap(), 20_000, 0);
+    for _ in 0..2 {
+        let problem = State::open(folder.path(), options()).err().unwrap();
+        assert_eq!(problem.code, Code::StateCorrupt);
+        assert!(problem.detail.contains("and tables hold"), "{problem}");
+    }
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let written = write();
     for file in ["synced", "0.jnl", "version", "keyspaces/0/current"] {

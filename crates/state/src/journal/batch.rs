@@ -110,6 +110,45 @@ fn end(items: &[u8], end: &[u8], bytes: usize, sequence: u64) -> Parsed {
     }
 }
 
+/// The same bytes made sound as far as they look like batches: numbers of items, checksums and trailers are put right. For
+/// fuzzing.
+pub fn with_sound_checksums(bytes: &[u8]) -> Vec<u8> {
+    let (mut sound, mut start) = (bytes.to_vec(), 0);
+    loop {
+        let (mut at, mut items) = (start + START_BYTES, 0_u32);
+        if sound.len() < at {
+            return sound;
+        }
+        sound[start] = START;
+        while let Some(rest) = sound.get_mut(at..).filter(|rest| rest.len() >= ITEM_BYTES + END_BYTES) {
+            // Every fourth byte value ends the batch.
+            if rest[0] % 4 == 0 {
+                break;
+            }
+            let room = rest.len() - ITEM_BYTES - END_BYTES;
+            rest[0] = ITEM;
+            rest[1] %= KIND_MAX + 1;
+            rest[2] = 0;
+            let key = usize::from(rest[11]).min(room);
+            let value = usize::from(rest[13]).min(room - key);
+            rest[11..13].copy_from_slice(&(key as u16).to_le_bytes());
+            rest[13..17].copy_from_slice(&(value as u32).to_le_bytes());
+            rest[17..21].copy_from_slice(&(value as u32).to_le_bytes());
+            at += ITEM_BYTES + key + value;
+            items += 1;
+        }
+        if sound.len() < at + END_BYTES {
+            return sound;
+        }
+        sound[start + 1..start + 5].copy_from_slice(&items.to_le_bytes());
+        let checksum = xxh3_64(&sound[start + START_BYTES..at]);
+        sound[at] = END;
+        sound[at + 1..at + 9].copy_from_slice(&checksum.to_le_bytes());
+        sound[at + 9..at + END_BYTES].copy_from_slice(TRAILER);
+        start = at + END_BYTES;
+    }
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }

@@ -116,9 +116,14 @@ fn encode(generation: u64, journals: &[Synced]) -> [u8; SLOT_BYTES] {
         let numbers = [journal.number, journal.bytes, journal.first_sequence, journal.last_sequence];
         place.copy_from_slice(&numbers.map(u64::to_le_bytes).concat());
     }
+    seal(&mut slot);
+    slot
+}
+
+/// Writes the checksum of a slot into it.
+pub fn seal(slot: &mut [u8; SLOT_BYTES]) {
     let checksum = xxh3_64(&slot[..SLOT_BYTES - 8]);
     slot[SLOT_BYTES - 8..].copy_from_slice(&checksum.to_le_bytes());
-    slot
 }
 
 /// None unless the slot is sound.

@@ -12,7 +12,8 @@
 //!   database wrote it is damage, is named with file and byte, and the node does not start.
 //! - **Beyond the mark:** a power cut leaves any mix of sectors written and not written, sound batches after torn ones among
 //!   them. The journal is cut at the first batch that is not sound. That may be damage to something durable that no mark
-//!   told of yet, in the last ten seconds before the power failed; the two look the same.
+//!   told of yet, in the last ten seconds before the power failed; the two look the same. One thing tells them apart: the
+//!   database syncs its journal before it writes tables, so if they hold a later batch than the journal, it was damaged.
 //!
 //! Sequence numbers are not covered by a checksum. They must grow; the first one and the last one a mark tells of must be
 //! those. A number changed within these bounds changes neither which of two writes is newer nor whether one is in the
@@ -20,7 +21,7 @@
 
 pub mod batch;
 mod follow;
-mod mark;
+pub mod mark;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,14 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// What is wrong if tables hold a batch with this sequence number: where the newest journal ends, it was damaged.
+    pub fn denied_by(&self, folder: &Path, in_tables: Option<u64>) -> Option<Problem> {
+        let newest = self.journals.iter().rfind(|journal| journal.bytes > 0)?;
+        let in_tables = in_tables.filter(|in_tables| *in_tables > newest.last_sequence)?;
+        let what = format!("it ends with sequence number {}, and tables hold {in_tables}", newest.last_sequence);
+        Some(damaged(&path_of(folder, newest.number), newest.bytes, &what))
+    }
+
     /// The file of marks, saying that all journals are synced as far as they were found sound. The database must have
     /// synced them.
     pub fn mark(&self, folder: &Path) -> io::Result<MarkFile> {

@@ -12,8 +12,8 @@
 mod apply;
 mod clock;
 mod core;
-mod keys;
-mod record;
+pub mod keys;
+pub mod record;
 mod registry;
 mod steps;
 mod transaction;

@@ -397,3 +397,57 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_there_after_power_cuts() {
         }
     });
 }
+
+/// Numbers of the journals in `folder`.
+fn journals(folder: &Path) -> Vec<u64> {
+    let names = std::fs::read_dir(folder.join("state")).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut numbers: Vec<u64> = names.filter_map(|name| name.to_str()?.strip_suffix(".jnl")?.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn nothing_is_lost_when_the_power_fails_while_the_database_begins_another_journal() {
+    const VALUE_BYTES: usize = 1 << 20;
+    let home = common::folder();
+    let folder = home.path().join("life");
+    std::fs::create_dir(&folder).unwrap();
+    let clock = Arc::new(Hands(AtomicU64::new(1_700_000_000_000)));
+    let acknowledged = Arc::new(AtomicU64::new(0));
+    let images = Arc::new(Mutex::new(Vec::<Image>::new()));
+    let on_sync = {
+        let (folder, acknowledged, images) = (folder.clone(), acknowledged.clone(), images.clone());
+        move |number: u64| {
+            // The last syncs of the old journal cannot be known beforehand; the first ones with the new are.
+            let mut images = images.lock().unwrap();
+            if journals(&folder).last().is_none_or(|newest| *newest == 0) || images.len() == 8 {
+                return None;
+            }
+            let image = PathBuf::from(format!("{}.{}", folder.display(), images.len()));
+            images.push(Image { folder: image.clone(), acknowledged: acknowledged.load(Ordering::SeqCst) });
+            Some(Cut { image, seed: number })
+        }
+    };
+    let disk = Disk::watch(&folder, on_sync);
+    let options = || Options { memtable_bytes: 4 << 20, clock: clock.clone(), ..Options::default() };
+    let state = State::open(&folder, options()).unwrap();
+    let mut history = History { before: Model::default(), commits: Vec::new() };
+    while images.lock().unwrap().len() < 8 {
+        let serial = history.count() + 1;
+        assert!(serial < 200, "another journal should have been begun by now");
+        let value = vec![serial as u8; VALUE_BYTES];
+        let key = format!("{}", serial % 5);
+        let mut transaction = state.begin();
+        transaction.set(BUCKETS[0], &key, value.clone()).unwrap();
+        transaction.set(SERIAL, "n", serial.to_string().into_bytes()).unwrap();
+        history.commits.push(vec![Change::Set { bucket: BUCKETS[0], key, value, expires_ms: None }]);
+        common::durable(&state, transaction.commit().unwrap()).unwrap();
+        acknowledged.store(serial, Ordering::SeqCst);
+    }
+    drop(state);
+    disk.forget();
+    for image in images.lock().unwrap().iter() {
+        image.check(&history, &clock);
+        std::fs::remove_dir_all(&image.folder).unwrap();
+    }
+}
