@@ -19,10 +19,24 @@ pub const LATE_MAX: Duration = Duration::from_secs(10);
 pub struct Due {
     /// The oldest first.
     pub ticks: Vec<Tick>,
-    /// To be kept once the ticks are pushed.
+    /// To be kept once all of them are pushed.
     pub progress: Progress,
+    /// Where they begin.
+    from: Progress,
     /// When to ask again; none where the calendar ends.
     pub next_ms: Option<u64>,
+}
+
+impl Due {
+    /// To be kept once only the first `count` ticks are pushed, because there is no room for more. The others are due
+    /// again when the timer is asked the next time.
+    pub fn progress_after(&self, count: usize) -> Progress {
+        match self.ticks.get(..count) {
+            None | Some([]) => self.from,
+            Some(pushed) if pushed.len() == self.ticks.len() => self.progress,
+            Some([.., last]) => self.from.reached(last.scheduled_ms),
+        }
+    }
 }
 
 impl Timer {
@@ -35,6 +49,7 @@ impl Timer {
         Due {
             ticks: self.ticks(&passed, now_ms),
             progress: reached,
+            from: progress,
             next_ms: self.schedule.next(now_ms.max(reached.last_ms)),
         }
     }

@@ -52,7 +52,7 @@ impl Timer {
         Ok(timers)
     }
 
-    fn every(trigger: &EveryTrigger) -> Self {
+    pub fn every(trigger: &EveryTrigger) -> Self {
         Self {
             name: format!("every {}", trigger.period),
             schedule: Schedule::every(trigger.period.ms()),
@@ -60,7 +60,9 @@ impl Timer {
         }
     }
 
-    fn cron(trigger: &CronTrigger) -> Result<Self, Problem> {
+    /// # Errors
+    /// As [`Self::all`].
+    pub fn cron(trigger: &CronTrigger) -> Result<Self, Problem> {
         let schedule = Schedule::cron(&trigger.schedule, &trigger.zone)?;
         let words: Vec<&str> = trigger.schedule.split_whitespace().collect();
         Ok(Self { name: format!("cron {} {}", words.join(" "), trigger.zone), schedule, catch_up: trigger.catch_up })

@@ -112,6 +112,18 @@ fn after_a_pause_all_makes_one_for_each_the_oldest_first() {
     );
 }
 
+/// A queue may have room for fewer events than there are times to catch up on.
+#[test]
+fn where_only_some_ticks_fit_the_others_come_next() {
+    let timer = timer(json!({ "every": { "period": "10s", "catch_up": "all" } }));
+    let begun = Progress::begun(5_000);
+    let due = timer.due(begun, 55_000);
+    assert_eq!(due.ticks.len(), 5);
+    assert_eq!((due.progress_after(0), due.progress_after(5)), (begun, due.progress));
+    let rest = timer.due(due.progress_after(2), 55_000);
+    assert_eq!((rest.ticks.as_slice(), rest.progress), (&due.ticks[2..], due.progress));
+}
+
 #[test]
 fn a_pause_of_years_costs_no_more_than_a_thousand_ticks() {
     for trigger in [

@@ -10,6 +10,7 @@
 use super::events::{is_request, judge};
 use super::functions::{Live, Loader};
 use super::metrics::Times;
+use super::results;
 use super::traces::{CallEnd, CallSpan, Traces};
 use dispatch::Permit;
 use problem::Problem;
@@ -79,8 +80,9 @@ impl Incoming {
         let deadline = Instant::now() + self.live.function.limits.time();
         let request_id = self.request_id.clone();
         let (queue, load) = (permit.waited(), ready.took);
+        let leased = lease.clone();
         let judged = self.live.contract == Contract::WasiHttp && lease.as_ref().is_some_and(|lease| !is_request(&lease.event));
-        let watch = Box::new(CallWatch { call: self, queue, load, judged, _permit: permit, heard: false });
+        let watch = Box::new(CallWatch { call: self, queue, load, judged, leased, _permit: permit, heard: false });
         let called = ready.prepared.call(Call { request_id, work, deadline, watch, lease }).await;
         let reply = called.map_err(|problem| Failed { problem, began: true, retry_after_s: None })?;
         let times = Times { queue, start: load + reply.timing.start, run: reply.timing.run, total: Duration::ZERO };
@@ -113,15 +115,21 @@ struct CallWatch {
     load: Duration,
     /// Whether the status of the reply says what becomes of a queued event.
     judged: bool,
+    leased: Option<Arc<Leased>>,
     _permit: Permit,
     heard: bool,
 }
 
 impl Watch for CallWatch {
-    fn commits(&mut self, _transaction: &mut Transaction, reply: &WholeReply) -> Result<(), Problem> {
-        match reply {
-            WholeReply::Http(reply) if self.judged => judge(reply.status()),
-            _ => Ok(()),
+    fn commits(&mut self, transaction: &mut Transaction, reply: &WholeReply) -> Result<(), Problem> {
+        if let WholeReply::Http(reply) = reply
+            && self.judged
+        {
+            judge(reply.status())?;
+        }
+        match &self.leased {
+            Some(leased) => results::keep_reply(transaction, self.call.live.name(), &leased.event, reply),
+            None => Ok(()),
         }
     }
 

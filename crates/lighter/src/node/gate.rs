@@ -1,7 +1,8 @@
 //! What the listeners hand their requests to: the gate's go to functions, the API's to its router.
 
+use super::functions::Answered;
 use super::serve::{ReplyBody, Wanted, serve};
-use super::{Failed, Node, clock, hide_token};
+use super::{Failed, Node, clock, hide_token, later};
 use crate::api::RequestId;
 use crate::api::types::Scope;
 use axum::Router;
@@ -43,6 +44,17 @@ impl Handler for Functions {
                 return Handled { response: refused(&problem.into()), function };
             }
             hide_token(request.headers_mut());
+        }
+        match target.answered {
+            Answered::AtOnce => {}
+            Answered::Later => {
+                let response = later::accept(node, &target, request).await.unwrap_or_else(|failed| refused(&failed));
+                return Handled { response, function };
+            }
+            Answered::Earlier => {
+                let response = later::result(node, &target, request.uri().path()).unwrap_or_else(|failed| refused(&failed));
+                return Handled { response, function };
+            }
         }
         if arrival.peer.tls && request.uri().scheme().is_none() {
             name_scheme(&mut request);

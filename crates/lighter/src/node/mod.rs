@@ -18,12 +18,16 @@ pub mod events;
 mod functions;
 mod gate;
 mod ids;
+mod later;
 mod log;
 pub mod metrics;
 mod records;
 mod registry;
+mod results;
 mod run;
 mod serve;
+mod sinks;
+mod timers;
 mod timing;
 mod traces;
 
@@ -43,6 +47,7 @@ use events::Events;
 use functions::Functions;
 use log::Logs;
 use metrics::Counters;
+use results::ResultIds;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::watch;
@@ -57,6 +62,7 @@ pub struct Node {
     pub logs: Arc<Logs>,
     pub traces: Option<Arc<Traces>>,
     pub bodies: Arc<BodyRoom>,
+    pub result_ids: ResultIds,
     /// Requests of the gate that reached no function.
     pub strays: Counters,
     pub started: Instant,

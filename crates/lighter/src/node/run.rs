@@ -10,7 +10,9 @@ use super::log::Logs;
 use super::metrics::Counters;
 use super::registry::Kinds;
 use super::traces::Traces;
-use super::{Guard, Node, clock, gate};
+use super::results::ResultIds;
+use super::sinks::Webhooks;
+use super::{Guard, Node, clock, gate, timers};
 use crate::api;
 use crate::api::types::{Scope, TokenRequest};
 use gate_http::{Certificates, Gate, Listener};
@@ -64,7 +66,7 @@ pub fn run(config: Config) -> Result<(), Problem> {
 async fn live(config: Config, started: Instant) -> Result<(), Problem> {
     let mut signals = Signals::new()?;
     make_folder(&config.data)?;
-    let node = open(config, started)?;
+    let node = open(config, started).await?;
     let data = node.config.data.clone();
 
     let certificates = node.config.tls.as_ref().map(load).transpose()?;
@@ -84,6 +86,7 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
     write_place(&data, &api_url, &gate_url)?;
     let sweeper = tokio::spawn(sweep(node.clone()));
     let events = tokio::spawn(node.events.clone().run());
+    let timers = tokio::spawn(timers::run(node.events.clone()));
     say_ready(&node, &gate_url, &api_url);
     tokio::spawn(warm_up(node.clone()));
 
@@ -113,6 +116,7 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
         eprintln!("lighter cut {drained} connections that had not ended in time");
     }
     sweeper.abort();
+    timers.abort();
     events.abort();
     if let Some(traces) = node.traces.clone() {
         tokio::task::spawn_blocking(move || traces.shutdown()).await.ok();
@@ -123,7 +127,7 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
 }
 
 /// Opens all that is kept on disk.
-fn open(config: Config, started: Instant) -> Result<Arc<Node>, Problem> {
+async fn open(config: Config, started: Instant) -> Result<Arc<Node>, Problem> {
     let state = State::open(&config.data, state::Options::default())?;
     let limits = warehouse::Config {
         image_bytes_max: config.image_bytes_max,
@@ -134,10 +138,11 @@ fn open(config: Config, started: Instant) -> Result<Arc<Node>, Problem> {
     let kinds = Kinds::open(&config, &warehouse)?;
     let access = Access::open(&state)?;
     let logs = Arc::new(Logs::new(config.logs_bytes_max, config.log_units));
+    let result_ids = ResultIds::open(&state).await?;
+    // A kind of sink is one more line here.
+    let sinks = SinkKinds(vec![Arc::new(Webhooks::new(&state))]);
     let loader = Arc::new(Loader::new(kinds, warehouse, state, config.functions_loaded_max, config.function_idle));
     let token_by_default = !config.http.ip().is_loopback();
-    // A kind of sink is one more line here.
-    let sinks = SinkKinds(Vec::new());
     let units = dispatch::Node::new(config.units_max, config.units_max);
     let functions = Functions::restore(loader, logs.clone(), units, token_by_default, sinks)?;
     let seed = getrandom::u64().map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
@@ -146,6 +151,7 @@ fn open(config: Config, started: Instant) -> Result<Arc<Node>, Problem> {
     let events = Events::new(functions.clone(), traces.clone(), seed);
     Ok(Arc::new(Node {
         bodies: BodyRoom::new(config.bodies_bytes_max),
+        result_ids,
         config,
         functions,
         events,

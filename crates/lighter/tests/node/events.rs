@@ -8,12 +8,6 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Node {
-    fn deploy_manifest(&self, manifest: Value) -> Value {
-        let reply = self.api("POST", "/v1/deployments", manifest.to_string().as_bytes());
-        assert_eq!(reply.status, 200, "{}", reply.text());
-        reply.lines().pop().unwrap()
-    }
-
     fn deployed(&self, manifest: Value) {
         let last = self.deploy_manifest(manifest);
         assert_eq!(last["step"], "done", "{last}");

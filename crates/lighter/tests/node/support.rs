@@ -150,7 +150,12 @@ impl Node {
 
     /// Deploys `{name: function}` and returns the last step.
     pub fn deploy(&self, functions: Value) -> Value {
-        let reply = self.api("POST", "/v1/deployments", json!({ "function": functions }).to_string().as_bytes());
+        self.deploy_manifest(json!({ "function": functions }))
+    }
+
+    /// Deploys a whole manifest and returns the last step.
+    pub fn deploy_manifest(&self, manifest: Value) -> Value {
+        let reply = self.api("POST", "/v1/deployments", manifest.to_string().as_bytes());
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.lines().pop().unwrap()
     }

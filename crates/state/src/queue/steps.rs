@@ -232,8 +232,12 @@ impl Queue {
             if part == Part::Ready && is_leased(&core) {
                 return Ok(ControlFlow::Continue(()));
             }
-            let (head, event) = record::decode(&value)
+            let (head, mut event) = record::decode(&value)
                 .ok_or_else(|| self.corrupt(&format!("event {sequence} ({part:?}, key {id})")))?;
+            if part == Part::Dead {
+                // No try comes next: it says how many there were.
+                event.attempt = head.attempts;
+            }
             let at_ms = match part {
                 Part::Delayed => Some(core.clock.to_node(due)),
                 Part::Dead => head.died_ms,

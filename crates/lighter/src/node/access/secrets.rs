@@ -65,6 +65,12 @@ impl Secrets {
         self.records.delete(&[name]).await
     }
 
+    /// The value of one, if there is one of this name.
+    pub fn get(&self, name: &str) -> Result<Option<String>, Problem> {
+        let value = self.records.get(name)?;
+        Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
+    }
+
     /// The secrets a function is granted, as far as they exist.
     pub fn granted(&self, function: &Function) -> Result<BTreeMap<String, String>, Problem> {
         let mut granted = BTreeMap::new();

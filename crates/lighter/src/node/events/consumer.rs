@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use manifest::{Name, Retry, Sink};
 use problem::{Code, Problem};
-use state::Leased;
+use state::{Leased, Transaction};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,15 @@ pub trait Consumer: Send + Sync + 'static {
     fn workers_max(&self) -> u32;
 
     fn retry(&self) -> &Retry;
+
+    /// Writes what belongs to the end of an event, in the transaction that makes it a dead letter.
+    ///
+    /// # Errors
+    /// The event is tried again as if this try had not been.
+    fn dies(&self, transaction: &mut Transaction, leased: &Leased, problem: &Problem) -> Result<(), Problem> {
+        let _ = (transaction, leased, problem);
+        Ok(())
+    }
 
     /// Tells whoever looks after the consumer that an event became a dead letter, and why.
     fn died(&self, leased: &Leased, reason: &str) {

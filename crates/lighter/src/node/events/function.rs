@@ -5,11 +5,13 @@ use super::consumer::{Consumer, Outcome};
 use super::{failure, work};
 use crate::node::call::{Failed, Incoming, Trace};
 use crate::node::functions::{Live, Loader};
+use crate::node::results;
 use crate::node::traces::{self, Traces};
 use event::Event;
 use futures_util::future::BoxFuture;
 use manifest::Retry;
-use state::Leased;
+use problem::Problem;
+use state::{Leased, Transaction};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use unit::Level;
@@ -38,6 +40,10 @@ impl Consumer for FunctionConsumer {
 
     fn retry(&self) -> &Retry {
         &self.live.function.retry
+    }
+
+    fn dies(&self, transaction: &mut Transaction, leased: &Leased, problem: &Problem) -> Result<(), Problem> {
+        results::keep_failure(transaction, self.live.name(), &leased.event, problem)
     }
 
     fn died(&self, leased: &Leased, reason: &str) {

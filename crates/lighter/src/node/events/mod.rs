@@ -32,7 +32,7 @@ use event::{ATTRIBUTES_MAX, Event};
 use manifest::Name;
 use problem::{Code, Problem};
 use runtime::Shells;
-use state::{Push, Pushed, Queue, State};
+use state::{CommitError, Push, Pushed, Queue, State, Ticket, Transaction};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -40,6 +40,9 @@ use tokio::sync::watch;
 
 /// Bytes of the id, source, type or subject of an event.
 const FIELD_BYTES_MAX: usize = 8_192;
+
+/// Commits in a row that conflicted with others before the caller is told to try again later.
+const CONFLICTS_MAX: u32 = 20;
 
 /// The one door for events, and the runtime behind it. Shared by gates and the API.
 pub struct Events {
@@ -97,6 +100,39 @@ impl Events {
         self.state.durable(transaction.commit()?).await?;
         delayed.iter().for_each(|(queue, delay)| self.agenda.add(queue, *delay));
         Ok(pushed)
+    }
+
+    /// Pushes events and writes what `write` writes, in one transaction: both happen, or neither. `write` is told what
+    /// became of the pushes, and is called once more whenever another commit came in between. What it returns is durable
+    /// once [`State::durable`] has returned for the ticket.
+    ///
+    /// # Errors
+    /// Those of [`Self::push`], and those of `write`.
+    pub fn push_with(
+        &self,
+        pushes: &[(Arc<str>, Push)],
+        mut write: impl FnMut(&mut Transaction, &[Pushed]) -> Result<(), Problem>,
+    ) -> Result<(Vec<Pushed>, Ticket), Problem> {
+        let table = self.functions.table();
+        for (queue, push) in pushes {
+            refuse_ended(&table, queue)?;
+            check(&push.event)?;
+        }
+        let now_ms = clock::now_ms();
+        for _ in 0..CONFLICTS_MAX {
+            let mut transaction = self.state.begin();
+            let mut pushed = Vec::with_capacity(pushes.len());
+            for (queue, push) in pushes {
+                pushed.push(transaction.push(queue, push.clone(), now_ms)?);
+            }
+            write(&mut transaction, &pushed)?;
+            match transaction.commit() {
+                Ok(ticket) => return Ok((pushed, ticket)),
+                Err(CommitError::Conflict) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(CommitError::Conflict.into())
     }
 
     /// The queue this function handles, to push to.

@@ -6,7 +6,7 @@ use super::consumer::{Consumer, Outcome};
 use super::failure::{self, ms};
 use super::shell::Shell;
 use problem::{Code, Problem};
-use state::{CommitError, Failed, Leased, Push};
+use state::{CommitError, Failed, Leased, Push, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -121,6 +121,7 @@ impl Shell {
     fn settle(&self, consumer: &dyn Consumer, held: Held, outcome: Outcome, took: Duration) {
         let leased = held.leased();
         let numbers = &self.numbers;
+        let mut why = None;
         let failed = match outcome {
             Outcome::Acked => {
                 numbers.handled.fetch_add(1, Relaxed);
@@ -145,14 +146,18 @@ impl Shell {
             Outcome::Retry { problem, after } => {
                 self.handled(took);
                 let (attempt, now_ms) = (leased.event.attempt, clock::now_ms());
-                Some(failure::next_step(consumer.retry(), attempt, &problem, after, now_ms, self.random()))
+                let step = failure::next_step(consumer.retry(), attempt, &problem, after, now_ms, self.random());
+                why = Some(problem);
+                Some(step)
             }
             Outcome::Dead(problem) => {
                 self.handled(took);
-                Some(Failed::Dead { reason: format!("{}: {}", problem.code, problem.detail) })
+                let reason = format!("{}: {}", problem.code, problem.detail);
+                why = Some(problem);
+                Some(Failed::Dead { reason })
             }
         };
-        match self.write(&leased, failed.as_ref()) {
+        match self.write(consumer, &leased, failed.as_ref(), why.as_ref()) {
             Ok(()) => held.settled(),
             Err(CommitError::LeaseLost) => {
                 numbers.lost.fetch_add(1, Relaxed);
@@ -181,10 +186,20 @@ impl Shell {
         }
     }
 
-    /// Without `failed` the event was handled.
-    fn write(&self, leased: &Leased, failed: Option<&Failed>) -> Result<(), CommitError> {
+    /// Without `failed` the event was handled; else `why` is its problem.
+    fn write(
+        &self,
+        consumer: &dyn Consumer,
+        leased: &Leased,
+        failed: Option<&Failed>,
+        why: Option<&Problem>,
+    ) -> Result<(), CommitError> {
+        let ends = |transaction: &mut Transaction| match (failed, why) {
+            (Some(Failed::Dead { .. }), Some(why)) => consumer.dies(transaction, leased, why),
+            _ => Ok(()),
+        };
         if let (Some(Failed::Dead { reason }), Some(dead_to)) = (failed, self.dead_to()) {
-            match self.send_on(leased, reason, dead_to.as_str()) {
+            match self.send_on(leased, reason, dead_to.as_str(), ends) {
                 Ok(()) => return Ok(()),
                 Err(problem) if problem.code == Code::LeaseLost => return Err(CommitError::LeaseLost),
                 // Rather a dead letter here than an event that is nowhere.
@@ -194,6 +209,7 @@ impl Shell {
             }
         }
         let mut transaction = self.state.begin();
+        ends(&mut transaction).map_err(CommitError::Unavailable)?;
         match failed {
             None => transaction.ack(leased),
             Some(failed) => transaction.fail(leased, failed.clone()),
@@ -203,13 +219,20 @@ impl Shell {
 
     /// Acks an event that cannot be handled and pushes it to the queue for those, with where it was and why: both or
     /// neither.
-    fn send_on(&self, leased: &Leased, reason: &str, dead_to: &str) -> Result<(), Problem> {
+    fn send_on(
+        &self,
+        leased: &Leased,
+        reason: &str,
+        dead_to: &str,
+        ends: impl Fn(&mut Transaction) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
         let mut event = leased.event.clone();
         event.attempt = 1;
         event.attributes.retain(|(name, _)| name != DEAD_QUEUE && name != DEAD_REASON);
         let reason: String = reason.chars().take(REASON_CHARACTERS_MAX).collect();
         event.attributes.extend([(DEAD_QUEUE.into(), self.name.as_ref().into()), (DEAD_REASON.into(), reason)]);
         let mut transaction = self.state.begin();
+        ends(&mut transaction)?;
         transaction.ack(leased);
         transaction.push(dead_to, Push { event, delay: Duration::ZERO, ttl: None }, clock::now_ms())?;
         Ok(transaction.commit().map(drop)?)

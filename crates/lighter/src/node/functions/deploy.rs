@@ -159,6 +159,7 @@ impl Functions {
         };
         let image = hash(&function).map_err(about)?;
         let kind = self.loader.kinds.get(function.isolation).map_err(about)?.clone();
+        gate_timer::Timer::all(&function).map_err(about)?;
         self.loader.secrets.check_granted(&name, &function)?;
         let warehouse = self.loader.warehouse.clone();
         let checked = blocking(move || {

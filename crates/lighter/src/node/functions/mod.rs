@@ -21,7 +21,7 @@ pub use history::History;
 pub use live::{Identity, Live};
 pub use loader::{Loader, blocking};
 pub use parts::{Ended, Part, PartChange, Parts};
-pub use table::{Entry, Handler, Table};
+pub use table::{Answered, Entry, Handler, Table, Target};
 
 use super::events::SinkKinds;
 use super::log::Logs;

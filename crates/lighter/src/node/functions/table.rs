@@ -63,6 +63,20 @@ pub struct Target {
     pub reply_type: HeaderValue,
     /// `/http/NAME`: the source of its events.
     pub source: String,
+    /// The route as the manifest has it.
+    pub pattern: String,
+    pub answered: Answered,
+}
+
+/// When a request of a route is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answered {
+    /// By a call, with its reply.
+    AtOnce,
+    /// It becomes an event; the reply says where its result will be.
+    Later,
+    /// It asks for the result of an earlier one.
+    Earlier,
 }
 
 impl Table {
@@ -72,12 +86,17 @@ impl Table {
     pub fn new(functions: BTreeMap<Name, Entry>, parts: Parts, token_by_default: bool) -> Result<Self, Problem> {
         let mut routes = Vec::new();
         for entry in functions.values() {
-            for trigger in &entry.live.function.http {
-                let target = Arc::new(Target::new(entry.live.clone(), trigger, token_by_default)?);
+            let function = &entry.live.function;
+            let calls = function.http.iter().map(|trigger| {
+                let work = if trigger.is_async { Answered::Later } else { Answered::AtOnce };
+                (trigger.clone(), work)
+            });
+            for (trigger, answered) in calls.chain(function.results().into_iter().map(|trigger| (trigger, Answered::Earlier))) {
+                let target = Arc::new(Target::new(entry.live.clone(), &trigger, answered, token_by_default)?);
                 routes.push((entry.live.name().as_str(), trigger, target));
             }
         }
-        let routes = RouteTable::build(routes)?;
+        let routes = RouteTable::build(routes.iter().map(|(name, trigger, target)| (*name, trigger, target.clone())))?;
         let handlers = handlers(&functions, &parts)?;
         Ok(Self { functions, parts, handlers, routes })
     }
@@ -157,8 +176,10 @@ impl Table {
         let stay = self.functions.iter().filter(|(name, _)| !manifest.function.contains_key(*name));
         let stay = stay.map(|(name, entry)| (name, &*entry.live.function));
         let all = stay.chain(&manifest.function);
-        let routes = all.flat_map(|(name, function)| function.http.iter().map(move |trigger| (name.as_str(), trigger, ())));
-        RouteTable::build(routes).map(|_| ())
+        let routes: Vec<_> = all
+            .flat_map(|(name, function)| function.http.iter().cloned().chain(function.results()).map(move |trigger| (name, trigger)))
+            .collect();
+        RouteTable::build(routes.iter().map(|(name, trigger)| (name.as_str(), trigger, ()))).map(|_| ())
     }
 }
 
@@ -181,13 +202,15 @@ fn handlers(functions: &BTreeMap<Name, Entry>, parts: &Parts) -> Result<BTreeMap
 }
 
 impl Target {
-    fn new(live: Arc<Live>, trigger: &HttpTrigger, token_by_default: bool) -> Result<Self, Problem> {
+    fn new(live: Arc<Live>, trigger: &HttpTrigger, answered: Answered, token_by_default: bool) -> Result<Self, Problem> {
         let reply_type = trigger.reply_type.as_deref().unwrap_or(REPLY_TYPE);
         let bad = |_| Problem::new(Code::ManifestValue, format!("http.reply_type {reply_type:?} cannot stand in a header"));
         Ok(Self {
             needs_token: trigger.auth.map_or(token_by_default, |auth| auth == RouteAuth::Token),
             reply_type: reply_type.parse().map_err(bad)?,
             source: format!("/http/{}", live.name()),
+            pattern: trigger.route.clone(),
+            answered,
             live,
         })
     }

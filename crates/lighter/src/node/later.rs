@@ -1,0 +1,134 @@
+//! Calls that are answered later: a request of an async route becomes an event, and 202 says where its result will be.
+//!
+//! The answer comes once the event is durable, together with the note that its result is waited for. A request that is a
+//! CloudEvent stays that event; any other becomes an `http.request`.
+
+use super::functions::Target;
+use super::serve::ReplyBody;
+use super::{Failed, Node, clock, event, results};
+use ::event::Event;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, LOCATION};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body::Body as HttpBody;
+use manifest::RESULTS;
+use problem::{Code, Problem};
+use serde_json::json;
+use state::{Push, Pushed};
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Names a request, so that sending it again does no more than sending it once.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Bytes of such a name.
+const KEY_BYTES_MAX: usize = 255;
+
+/// Takes a request of an async route.
+///
+/// # Errors
+/// Why it was not taken; nothing will happen then, except that with [`Code::DiskFailed`] nobody knows.
+pub async fn accept<B>(node: &Node, target: &Target, request: Request<B>) -> Result<Response<ReplyBody>, Failed>
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Display,
+{
+    let (live, counters) = (&target.live, &target.live.identity.counters);
+    let refused = |problem: Problem| {
+        counters.refused(problem.code);
+        Failed::from(problem)
+    };
+    let (head, body) = request.into_parts();
+    let limits = &live.function.limits;
+    let collected = node.bodies.collect(body, limits.body_bytes, limits.time()).await.map_err(refused)?;
+    let events = events_of(&head, collected.data, target).map_err(refused)?;
+    let locations = push(node, target, &head, events).await.map_err(refused)?;
+    drop(collected.share);
+    Ok(accepted(&locations))
+}
+
+/// Answers who asks for the result of an earlier call.
+///
+/// # Errors
+/// [`Code::EventUnknown`]: there is none.
+pub fn result(node: &Node, target: &Target, path: &str) -> Result<Response<ReplyBody>, Failed> {
+    let id = path.rsplit('/').next().unwrap_or_default();
+    let reply = results::read(node.events.state(), target.live.name(), id, &target.reply_type)?;
+    Ok(reply.map(ReplyBody::Whole))
+}
+
+fn events_of(head: &Parts, data: Vec<u8>, target: &Target) -> Result<Vec<Event>, Problem> {
+    let now_ms = clock::unix_ms(SystemTime::now());
+    let data_bytes_max = usize::try_from(target.live.function.limits.body_bytes).unwrap_or(usize::MAX);
+    let limits = cloudevents::Limits { data_bytes_max, ..cloudevents::Limits::default() };
+    if let Some(events) = cloudevents::decode(&head.headers, &data, now_ms, &limits)? {
+        return Ok(events);
+    }
+    let id = match head.headers.get(IDEMPOTENCY_KEY) {
+        None => random_id()?,
+        Some(key) => match key.to_str() {
+            Ok(key) if (1..=KEY_BYTES_MAX).contains(&key.len()) => key.to_owned(),
+            _ => {
+                let detail = format!("{IDEMPOTENCY_KEY} is not 1 to {KEY_BYTES_MAX} printable characters");
+                return Err(Problem::new(Code::EventInvalid, detail));
+            }
+        },
+    };
+    let origin = event::Origin { source: &target.source, request_id: &id, time_ms: now_ms, traceparent: None };
+    Ok(vec![event::from_request(head, data, origin)?])
+}
+
+/// Pushes the events and notes that their results are waited for, in one transaction; says where they will be.
+async fn push(node: &Node, target: &Target, head: &Parts, events: Vec<Event>) -> Result<Vec<String>, Problem> {
+    let function = target.live.name();
+    let queue = target.live.function.handles(function).unwrap_or(function);
+    let remembers = node.events.state().queue(queue.as_str())?.config().deduplicate.is_some();
+    let queue: Arc<str> = queue.as_str().into();
+    let mut ids = Vec::with_capacity(events.len());
+    let mut pushes = Vec::with_capacity(events.len());
+    for mut event in events {
+        // Where events are remembered, one that comes again leads to the result of the first.
+        let id = if remembers { node.result_ids.of(function.as_str(), &event) } else { random_id()? };
+        event.attributes.retain(|(name, _)| name != results::ATTRIBUTE);
+        event.attributes.push((results::ATTRIBUTE.to_owned(), id.clone()));
+        ids.push(id);
+        pushes.push((queue.clone(), Push { event, delay: Duration::ZERO, ttl: None }));
+    }
+    let (_, ticket) = node.events.push_with(&pushes, |transaction, pushed| {
+        let new = ids.iter().zip(pushed).filter(|(_, pushed)| **pushed == Pushed::Accepted);
+        new.into_iter().try_for_each(|(id, _)| results::expect(transaction, function.as_str(), id))
+    })?;
+    node.events.state().durable(ticket).await?;
+    let above = above_results(head.uri.path(), &target.pattern);
+    Ok(ids.iter().map(|id| format!("{above}{RESULTS}{id}")).collect())
+}
+
+/// The path of the route, as the client wrote it: results are read below it.
+fn above_results<'a>(path: &'a str, pattern: &'a str) -> &'a str {
+    match pattern.strip_suffix("/*") {
+        Some(prefix) => prefix,
+        None => path.trim_end_matches('/'),
+    }
+}
+
+fn accepted(locations: &[String]) -> Response<ReplyBody> {
+    let body = json!({ "results": locations }).to_string() + "\n";
+    let mut reply = Response::new(ReplyBody::Whole(body.into()));
+    *reply.status_mut() = StatusCode::ACCEPTED;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let [location] = locations
+        && let Ok(location) = HeaderValue::from_str(location)
+    {
+        reply.headers_mut().insert(LOCATION, location);
+    }
+    reply
+}
+
+/// 32 hexadecimal digits nobody can guess.
+fn random_id() -> Result<String, Problem> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

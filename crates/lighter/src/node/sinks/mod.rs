@@ -1,0 +1,7 @@
+//! Sinks: where events of a queue leave the node. Leasing, tries and dead letters are the queue's; a sink delivers.
+
+mod request;
+mod verdict;
+mod webhook;
+
+pub use webhook::Webhooks;
