@@ -138,9 +138,9 @@ impl Group {
         }
     }
 
-    /// The newest ticket whose commit, with all before it, is durable.
-    pub fn newest_durable(&self) -> Ticket {
-        Ticket(self.durable.load(Ordering::Acquire))
+    /// Number of the newest commit that is durable, with all before it.
+    pub fn newest_durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
     }
 
     /// Tells those who wait for batches up to this one. Says how many there were.

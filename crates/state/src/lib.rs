@@ -206,9 +206,11 @@ impl State {
         self.inner.engine.group.durable(ticket).await
     }
 
-    /// The newest ticket that is durable; all commits before it are, too.
-    pub fn newest_durable(&self) -> Ticket {
-        self.inner.engine.group.newest_durable()
+    /// Waits as [`State::durable`] does, for who keeps only the number of a ticket. Says up to which number all commits
+    /// are durable by now.
+    pub async fn durable_number(&self, number: u64) -> Result<u64, Problem> {
+        self.inner.engine.group.durable(Ticket(number)).await?;
+        Ok(self.inner.engine.group.newest_durable())
     }
 
     /// The node's records in `table`, which is named as a bucket is.

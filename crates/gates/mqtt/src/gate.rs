@@ -70,7 +70,7 @@ impl Listener {
 /// A running gate. Dropping it cuts all connections.
 pub struct Gate<N: Node> {
     shared: Arc<Shared<N>>,
-    tasks: Vec<JoinHandle<()>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// What all connections share.
@@ -126,7 +126,7 @@ impl<N: Node> Gate<N> {
         tasks.push(tokio::spawn(tick(shared.clone())));
         tasks.push(tokio::spawn(watch_disk(shared.clone())));
         tasks.push(tokio::spawn(write_to_others(shared.clone())));
-        Ok(Self { shared, tasks })
+        Ok(Self { shared, tasks: Mutex::new(tasks) })
     }
 
     /// Connections open now, those that have not said CONNECT among them.
@@ -157,11 +157,10 @@ impl<N: Node> Gate<N> {
     }
 
     /// Tells all clients, closes their connections and keeps their sessions.
-    pub async fn drain(mut self) {
-        for task in &self.tasks {
-            task.abort();
-        }
-        for task in std::mem::take(&mut self.tasks) {
+    pub async fn drain(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.iter().for_each(JoinHandle::abort);
+        for task in tasks {
             // It ended because it was aborted, which is no error.
             let _ = task.await;
         }
@@ -173,9 +172,7 @@ impl<N: Node> Gate<N> {
 
 impl<N: Node> Drop for Gate<N> {
     fn drop(&mut self) {
-        for task in &self.tasks {
-            task.abort();
-        }
+        self.tasks.get_mut().iter().for_each(JoinHandle::abort);
         self.shared.ended.send_replace(true);
     }
 }

@@ -10,6 +10,7 @@
 //! `docs/mqtt.md`; why this is a broker of our own in `docs/decisions/mqtt.md`.
 #![forbid(unsafe_code)]
 
+mod bridge;
 pub mod broker;
 mod client;
 pub mod codec;
@@ -20,6 +21,8 @@ mod node;
 pub mod topic;
 mod users;
 
+pub use bridge::{Bridge, BridgeConfig, BridgeCounts, Secure};
+pub use codec::{Qos, Version};
 pub use gate::{Gate, Listener};
 pub use gate_http::Certificates;
 pub use limits::{Limits, PACKET_BYTES_CEILING, SESSIONS_CEILING, TOPIC_BYTES_MAX, WhenFull};

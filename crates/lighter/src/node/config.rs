@@ -3,6 +3,7 @@
 //! The same names in both (`--drain-seconds 5`, `drain_seconds = 5`); the command line wins. Everything is checked
 //! before anything starts.
 
+use super::mqtt::{self, MqttArgs};
 use clap::{Args, ValueEnum};
 use problem::{Code, Problem};
 use serde::Deserialize;
@@ -49,6 +50,9 @@ pub struct UpArgs {
     /// Allow plain text beyond this machine, as behind a proxy that does TLS
     #[arg(long)]
     pub insecure_listen: bool,
+    /// Address of the MQTT broker, plain text; `[mqtt]` in the file says more [default: none]
+    #[arg(long, value_name = "ADDRESS")]
+    pub mqtt: Option<MqttArgs>,
     /// Units that exist at once [default: 1000]
     #[arg(long, value_name = "N")]
     pub units_max: Option<u32>,
@@ -109,6 +113,7 @@ pub struct Config {
     pub api: SocketAddr,
     pub api_names: Vec<String>,
     pub tls: Option<TlsFiles>,
+    pub mqtt: Option<mqtt::Config>,
     pub units_max: u32,
     pub functions_loaded_max: usize,
     pub function_idle: Duration,
@@ -155,6 +160,7 @@ impl Config {
             http: args.http.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8700))),
             api: args.api.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8701))),
             api_names: args.api_name,
+            mqtt: mqtt::Config::new(args.mqtt.unwrap_or_default(), tls.is_some(), args.insecure_listen)?,
             tls,
             units_max: in_range("units_max", args.units_max, 1_000, 1..=100_000)?,
             functions_loaded_max: in_range("functions_loaded_max", args.functions_loaded_max, 1_000, 1..=100_000)?,
@@ -209,6 +215,10 @@ impl UpArgs {
             api_name: if self.api_name.is_empty() { file.api_name } else { self.api_name },
             tls_cert: self.tls_cert.or(file.tls_cert),
             tls_key: self.tls_key.or(file.tls_key),
+            mqtt: match (self.mqtt, file.mqtt) {
+                (Some(line), Some(file)) => Some(line.or(file)),
+                (line, file) => line.or(file),
+            },
             insecure_listen: self.insecure_listen || file.insecure_listen,
             units_max: self.units_max.or(file.units_max),
             functions_loaded_max: self.functions_loaded_max.or(file.functions_loaded_max),
@@ -282,7 +292,7 @@ fn seconds(key: &str, value: Option<u64>, default: u64, range: RangeInclusive<u6
     in_range(key, value, default, range).map(Duration::from_secs)
 }
 
-fn in_range<T>(key: &str, value: Option<T>, default: T, range: RangeInclusive<T>) -> Result<T, Problem>
+pub fn in_range<T>(key: &str, value: Option<T>, default: T, range: RangeInclusive<T>) -> Result<T, Problem>
 where
     T: PartialOrd + Display,
 {
@@ -293,7 +303,7 @@ where
     Err(invalid(format!("{key} is {value}, it must be between {} and {}", range.start(), range.end())))
 }
 
-fn invalid(detail: impl Into<String>) -> Problem {
+pub fn invalid(detail: impl Into<String>) -> Problem {
     Problem::new(Code::ConfigInvalid, detail.into())
 }
 

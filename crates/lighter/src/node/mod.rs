@@ -4,7 +4,7 @@
 //! - [`config`]: what it was told · [`run`]: start, serve, drain, end
 //! - [`gate`]: where requests come in · `serve`, `event`, `body`: a request made into work · [`call`]: the hot path
 //! - [`events`]: the door for events, and who handles them
-//! - [`functions`]: what is deployed, made ready, swapped · [`registry`]: the kinds of units
+//! - [`mqtt`]: the MQTT gate · [`functions`]: what is deployed, made ready, swapped · [`registry`]: the kinds of units
 //! - [`access`]: tokens, secrets, the guard · [`log`], [`metrics`], [`traces`]: what can be seen of it all
 
 mod access;
@@ -20,6 +20,7 @@ mod gate;
 mod ids;
 mod later;
 mod log;
+pub mod mqtt;
 pub mod metrics;
 mod records;
 mod registry;
@@ -47,6 +48,7 @@ use events::Events;
 use functions::Functions;
 use log::Logs;
 use metrics::Counters;
+use mqtt::Mqtt;
 use results::ResultIds;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -66,6 +68,8 @@ pub struct Node {
     /// Requests of the gate that reached no function.
     pub strays: Counters,
     pub started: Instant,
+    /// The MQTT gate, once it has started; none without one.
+    pub mqtt: OnceLock<Arc<Mqtt>>,
     gate_url: OnceLock<String>,
     stopping: watch::Sender<bool>,
 }

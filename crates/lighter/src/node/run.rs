@@ -8,6 +8,7 @@ use super::functions::{Functions, Loader};
 use super::ids::Ids;
 use super::log::Logs;
 use super::metrics::Counters;
+use super::mqtt::{Mqtt, MqttSinks};
 use super::registry::Kinds;
 use super::traces::Traces;
 use super::results::ResultIds;
@@ -66,7 +67,8 @@ pub fn run(config: Config) -> Result<(), Problem> {
 async fn live(config: Config, started: Instant) -> Result<(), Problem> {
     let mut signals = Signals::new()?;
     make_folder(&config.data)?;
-    let node = open(config, started).await?;
+    let mqtt_sinks = Arc::new(MqttSinks::new(config.mqtt.is_some()));
+    let node = open(config, started, mqtt_sinks.clone()).await?;
     let data = node.config.data.clone();
 
     let certificates = node.config.tls.as_ref().map(load).transpose()?;
@@ -83,6 +85,7 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
     let api = Gate::start(vec![api_listener], api_config, Arc::new(gate::Api { router }))?;
     let functions = Arc::new(gate::Functions { node: node.clone() });
     let gate = Gate::start(vec![gate_listener], gate_http::Config::default(), functions)?;
+    start_mqtt(&node, certificates.as_deref(), &mqtt_sinks)?;
     write_place(&data, &api_url, &gate_url)?;
     let sweeper = tokio::spawn(sweep(node.clone()));
     let events = tokio::spawn(node.events.clone().run());
@@ -98,6 +101,10 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
     node.logs.close();
     let drain = async {
         let at_most = node.config.drain;
+        // Clients are told before what they publish would find nobody to keep it.
+        if let Some(mqtt) = node.mqtt.get() {
+            mqtt.drain().await;
+        }
         tokio::join!(gate.drain(at_most), api.drain(at_most), node.events.drain(at_most))
     };
     let drained = tokio::select! {
@@ -126,8 +133,18 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Starts the MQTT gate, if there is to be one.
+fn start_mqtt(node: &Node, certificates: Option<&Certificates>, sinks: &MqttSinks) -> Result<(), Problem> {
+    let Some(config) = &node.config.mqtt else { return Ok(()) };
+    let seed = getrandom::u64().map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
+    let mqtt = Mqtt::start(config, certificates, &node.events, seed)?;
+    sinks.set_gate(mqtt.clone());
+    node.mqtt.set(mqtt).ok();
+    Ok(())
+}
+
 /// Opens all that is kept on disk.
-async fn open(config: Config, started: Instant) -> Result<Arc<Node>, Problem> {
+async fn open(config: Config, started: Instant, mqtt_sinks: Arc<MqttSinks>) -> Result<Arc<Node>, Problem> {
     let state = State::open(&config.data, state::Options::default())?;
     let limits = warehouse::Config {
         image_bytes_max: config.image_bytes_max,
@@ -140,7 +157,7 @@ async fn open(config: Config, started: Instant) -> Result<Arc<Node>, Problem> {
     let logs = Arc::new(Logs::new(config.logs_bytes_max, config.log_units));
     let result_ids = ResultIds::open(&state).await?;
     // A kind of sink is one more line here.
-    let sinks = SinkKinds(vec![Arc::new(Webhooks::new(&state))]);
+    let sinks = SinkKinds(vec![Arc::new(Webhooks::new(&state)), mqtt_sinks]);
     let loader = Arc::new(Loader::new(kinds, warehouse, state, config.functions_loaded_max, config.function_idle));
     let token_by_default = !config.http.ip().is_loopback();
     let units = dispatch::Node::new(config.units_max, config.units_max);
@@ -160,6 +177,7 @@ async fn open(config: Config, started: Instant) -> Result<Arc<Node>, Problem> {
         traces,
         strays: Counters::default(),
         started,
+        mqtt: OnceLock::new(),
         gate_url: OnceLock::new(),
         stopping: watch::Sender::new(false),
     }))
@@ -189,6 +207,9 @@ fn say_ready(node: &Node, gate: &str, api: &str) {
     let table = node.functions.table();
     let took = node.started.elapsed().as_millis();
     eprintln!("lighter ready: gate {gate} api {api} ({} functions, {took} ms)", table.count());
+    for (address, is_tls) in node.mqtt.get().iter().flat_map(|mqtt| &mqtt.addresses) {
+        eprintln!("  mqtt: {}://{address}", if *is_tls { "mqtts" } else { "mqtt" });
+    }
     let url = table.entries().find_map(|entry| node.describe(entry).urls.into_iter().next());
     match url {
         Some(url) => eprintln!("  try:  curl {url}"),

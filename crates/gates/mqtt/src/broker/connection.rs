@@ -29,6 +29,13 @@ pub struct Stalled {
     pub since_ms: u64,
 }
 
+impl Stalled {
+    /// Whether a message of QoS 2 with this identifier is among them.
+    pub fn holds(&self, id: u16) -> bool {
+        self.messages.iter().any(|publishing| publishing.received_id() == Some(id))
+    }
+}
+
 #[derive(Debug)]
 pub struct Connection {
     pub version: Version,

@@ -206,7 +206,8 @@ impl<N: Node> Broker<N> {
             connection.stalled.is_none()
                 && connection.held_since_ms.is_none()
                 && connection.session.is_some()
-                && connection.replies.len() < usize::from(self.limits.receive_maximum)
+                // One more is read, so that a client of MQTT 5 that breaks the agreement is told.
+                && connection.replies.len() <= usize::from(self.limits.receive_maximum)
         })
     }
 

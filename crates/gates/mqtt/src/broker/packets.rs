@@ -4,6 +4,7 @@ use super::connection::{Connection, ConnectionKey, Reply};
 use super::message::View;
 use super::publishing::Origin;
 use super::records;
+use super::trie::SessionKey;
 use super::{Broker, Now};
 use crate::codec::encode::{self, Ack};
 use crate::codec::{Fault, Packet, Publish, Qos, Reason, Version, decode, split};
@@ -117,15 +118,7 @@ impl<N: Node> Broker<N> {
         }
         let session = self.sessions.get(session_key).expect("a connection's session exists");
         if publish.qos == Qos::ExactlyOnce && session.received.contains(&publish.id) {
-            // It is here already: only the answer was lost. It may still be on its way to the disk.
-            let ticket = session.ticket;
-            let connection = self.connection(key);
-            connection.unconfirmed = connection.unconfirmed.saturating_sub(1);
-            let is_stalled = connection.stalled.is_some() || !self.batch.is_empty();
-            if !is_stalled {
-                self.reply(key, ticket, Reply::Ack(Ack::Pubrec, publish.id, Reason::SUCCESS));
-            }
-            return Ok(());
+            return self.take_again(key, session_key, publish.id);
         }
         if topic.len() > TOPIC_BYTES_MAX || topic::levels(&topic) > self.limits.topic_levels_max {
             return self.deny(key, publish, Reason::TOPIC_INVALID);
@@ -141,6 +134,23 @@ impl<N: Node> Broker<N> {
         let expires_ms = publish.properties.expiry_s.map(|seconds| self.now.unix_ms + u64::from(seconds) * 1_000);
         let view = View { topic: &topic, payload: publish.payload, lasting: &lasting, qos: publish.qos, expires_ms };
         self.publish(view, publish.retain, Origin::Client { connection: key, session: session_key, id: publish.id });
+        Ok(())
+    }
+
+    /// A message of QoS 2 that is here already: only the answer was lost. It may still be on its way to the disk.
+    fn take_again(&mut self, key: ConnectionKey, session_key: SessionKey, id: u16) -> Result<(), Fault> {
+        let connection = self.connection(key);
+        connection.unconfirmed = connection.unconfirmed.saturating_sub(1);
+        // Answers come in the order of what they answer.
+        self.finish();
+        let connection = self.connection(key);
+        let is_held_up = connection.stalled.as_ref().is_some_and(|stalled| stalled.holds(id));
+        if !is_held_up
+            && let Some(session) = self.sessions.get(session_key).filter(|session| session.received.contains(&id))
+        {
+            let ticket = session.ticket;
+            self.reply(key, ticket, Reply::Ack(Ack::Pubrec, id, Reason::SUCCESS));
+        }
         Ok(())
     }
 

@@ -8,6 +8,7 @@
 //! | `r/TOPIC` | a retained message |
 //! | `s/CLIENT` | a session |
 //! | `t/SESSION/FILTER` | a subscription |
+//! | `x/ID` | not the broker's: a message of QoS 2 is here that the bridge has not seen released |
 //!
 //! Numbers are 16 hexadecimal digits, so that they are ordered. Every record begins with the version of its form.
 
@@ -47,11 +48,22 @@ pub fn subscription_key(session: u64, filter: &str) -> String {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Key<'a> {
     Body(u64),
-    Received { session: u64, id: u16 },
-    Copy { session: u64, sequence: u64 },
+    Received {
+        session: u64,
+        id: u16,
+    },
+    Copy {
+        session: u64,
+        sequence: u64,
+    },
     Retained(&'a str),
     Session(&'a str),
-    Subscription { session: u64, filter: &'a str },
+    Subscription {
+        session: u64,
+        filter: &'a str,
+    },
+    /// Not the broker's.
+    Foreign,
 }
 
 impl<'a> Key<'a> {
@@ -67,6 +79,8 @@ impl<'a> Key<'a> {
             "m" => two().and_then(|(session, sequence)| Some(Self::Copy { session, sequence: number(sequence)? })),
             "r" => Some(Self::Retained(rest)),
             "s" => Some(Self::Session(rest)),
+            // Of a bridge.
+            "x" => Some(Self::Foreign),
             "t" => two().map(|(session, filter)| Self::Subscription { session, filter }),
             _ => None,
         }

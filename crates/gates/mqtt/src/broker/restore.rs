@@ -138,6 +138,7 @@ impl Found {
                 let subscription = records::read_subscription(bytes)?;
                 self.subscriptions.entry(session).or_default().push((filter.into(), subscription));
             }
+            Key::Foreign => {}
             Key::Retained(_) => self.retained.push(records::read_message(bytes)?),
         }
         Some(())

@@ -95,7 +95,11 @@ impl Filters {
     pub fn new<'a>(filters: impl Iterator<Item = (&'a str, u32)>) -> Self {
         let mut trie = Trie::default();
         for (filter, number) in filters {
-            trie.insert(filter, None, Subscriber { session: number, options: SubscriptionOptions::default(), id: None });
+            trie.insert(
+                filter,
+                None,
+                Subscriber { session: number, options: SubscriptionOptions::default(), id: None },
+            );
         }
         Self { trie }
     }

@@ -55,7 +55,8 @@ impl<'a> Connect<'a> {
             return Err(Fault { reason: Reason::VERSION, why: "the protocol is not MQTT" });
         }
         let version = match (name, reader.byte()?) {
-            ("MQTT", 4) => Version::V311,
+            // 3.1 differs in its name alone, as far as a broker is concerned.
+            ("MQTT", 4) | ("MQIsdp", 3) => Version::V311,
             ("MQTT", 5) => Version::V5,
             _ => return Err(Fault { reason: Reason::VERSION, why: "the version of MQTT is neither 3.1.1 nor 5.0" }),
         };

@@ -228,7 +228,7 @@ fn malformed_packets_are_refused_with_the_reason_the_standard_names() {
         body.extend_from_slice(topic.as_bytes());
         assert_eq!(refused(&raw(0x30, &body), V311), Reason::TOPIC_INVALID, "{topic}");
     }
-    for connect in [&b"\0\x06MQIsdp\x03\x02\0\0\0\0"[..], b"\0\x04MQTT\x06\x02\0\0\0\0", b"\0\x04HTTP\x04\x02\0\0\0\0"]
+    for connect in [&b"\0\x06MQIsdp\x04\x02\0\0\0\0"[..], b"\0\x04MQTT\x06\x02\0\0\0\0", b"\0\x04HTTP\x04\x02\0\0\0\0"]
     {
         assert_eq!(refused(&raw(0x10, connect), V311), Reason::VERSION);
     }

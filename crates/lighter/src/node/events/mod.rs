@@ -21,7 +21,7 @@ mod worker;
 
 pub use consumer::{Consumer, Outcome, SinkKind, SinkKinds};
 pub use shell::{Numbers, Shell};
-pub use sources::{Source, Sources};
+pub use sources::Sources;
 pub use work::{is_request, judge, set_trace};
 
 use super::functions::{Functions, Table};
@@ -133,6 +133,15 @@ impl Events {
             }
         }
         Err(CommitError::Conflict.into())
+    }
+
+    /// Whether `push` would take the event, for gates that push in a transaction of their own.
+    ///
+    /// # Errors
+    /// [`Code::EventInvalid`], [`Code::WorkflowEnded`].
+    pub fn check(&self, queue: &str, event: &Event) -> Result<(), Problem> {
+        refuse_ended(&self.functions.table(), queue)?;
+        check(event)
     }
 
     /// The queue this function handles, to push to.

@@ -18,6 +18,7 @@ pub fn page(node: &Node) -> String {
     limits(&mut text, &entries, node);
     queues(&mut text, node, clock::unix_ms(SystemTime::now()));
     parts(&mut text, node, entries.len());
+    mqtt(&mut text, node);
     process(&mut text, node);
     text.finish()
 }
@@ -133,6 +134,34 @@ fn parts(text: &mut Text, node: &Node, functions: usize) {
     text.gauge("lighter_state_disk_bytes", "Space the state takes on disk.").sample(&[], state.disk_bytes);
     text.gauge("lighter_state_disk_full", "Whether writes are refused for want of space.").sample(&[], u8::from(state.disk_full));
     text.gauge("lighter_state_stopped", "Whether writes are refused until a restart.").sample(&[], u8::from(state.stopped));
+}
+
+fn mqtt(text: &mut Text, node: &Node) {
+    let Some((broker, bridge)) = node.mqtt.get().map(|mqtt| mqtt.counts()) else { return };
+    if let Some(counts) = broker {
+        let gauges = [
+            ("lighter_mqtt_connections", "Connections of MQTT clients.", counts.connections),
+            ("lighter_mqtt_sessions", "MQTT sessions, with and without a connection.", counts.sessions),
+            ("lighter_mqtt_subscriptions", "Subscriptions of all MQTT sessions.", counts.subscriptions),
+            ("lighter_mqtt_retained", "Retained messages.", counts.retained),
+            ("lighter_mqtt_retained_bytes", "Bytes of retained messages.", counts.retained_bytes),
+            ("lighter_mqtt_queued_bytes", "Bytes of messages that wait in MQTT sessions.", counts.queued_bytes),
+        ];
+        for (name, help, value) in gauges {
+            text.gauge(name, help).sample(&[], value);
+        }
+        let name = "lighter_mqtt_messages_total";
+        text.counter(name, "MQTT messages: received, sent, dropped for a full session or a slow client, refused, expired.");
+        for (what, count) in counts.since_start() {
+            text.sample(&[("what", what)], count);
+        }
+    }
+    if let Some(counts) = bridge {
+        text.gauge("lighter_mqtt_bridge_connected", "Whether the bridge is connected.").sample(&[], u8::from(counts.is_connected));
+        text.counter("lighter_mqtt_bridge_connects_total", "Times the bridge connected.").sample(&[], counts.connects);
+        text.counter("lighter_mqtt_bridge_messages_total", "Messages over the bridge.");
+        text.sample(&[("what", "received")], counts.received).sample(&[("what", "published")], counts.published);
+    }
 }
 
 fn process(text: &mut Text, node: &Node) {
