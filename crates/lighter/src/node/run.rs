@@ -86,7 +86,8 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
     let functions = Arc::new(gate::Functions { node: node.clone() });
     let gate = Gate::start(vec![gate_listener], gate_http::Config::default(), functions)?;
     start_mqtt(&node, certificates.as_deref(), &mqtt_sinks)?;
-    write_place(&data, &api_url, &gate_url)?;
+    let mqtt = node.mqtt.get().and_then(|mqtt| mqtt.addresses.iter().find(|(_, is_tls)| !is_tls));
+    write_place(&data, &api_url, &gate_url, mqtt.map(|(address, _)| *address))?;
     let sweeper = tokio::spawn(sweep(node.clone()));
     let events = tokio::spawn(node.events.clone().run());
     let timers = tokio::spawn(timers::run(node.events.clone()));
@@ -290,8 +291,8 @@ async fn write_token(node: &Node, data: &Path) -> Result<(), Problem> {
 }
 
 /// Where the command line finds this node.
-fn write_place(data: &Path, api: &str, gate: &str) -> Result<(), Problem> {
-    let place = json!({ "api": api, "gate": gate, "pid": std::process::id() });
+fn write_place(data: &Path, api: &str, gate: &str, mqtt: Option<SocketAddr>) -> Result<(), Problem> {
+    let place = json!({ "api": api, "gate": gate, "mqtt": mqtt, "pid": std::process::id() });
     replace_file(&data.join("node.json"), format!("{place}\n").as_bytes())
 }
 

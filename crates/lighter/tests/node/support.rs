@@ -19,6 +19,8 @@ pub struct Node {
     pub data: PathBuf,
     pub api: String,
     pub gate: String,
+    /// Address of the MQTT gate; empty without `--mqtt`.
+    pub mqtt: String,
     pub token: String,
     /// Last, so that the folder outlives the process.
     _folder: Option<TempDir>,
@@ -98,7 +100,8 @@ impl Node {
                 let word = |key: &str| place[key].as_str().unwrap().to_owned();
                 let token = fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
                 let (api, gate) = (word("api"), word("gate"));
-                return Ok(Self { process, data: data.to_owned(), api, gate, token, _folder: None });
+                let mqtt = place["mqtt"].as_str().unwrap_or_default().to_owned();
+                return Ok(Self { process, data: data.to_owned(), api, gate, mqtt, token, _folder: None });
             }
             said.push(line);
         }
@@ -141,9 +144,12 @@ impl Node {
 
     /// Uploads a fixture and returns its hash.
     pub fn upload(&self, image: &str) -> String {
-        let bytes = fixture(image);
-        let hash = hash(&bytes);
-        let reply = self.api("PUT", &format!("/v1/images/{hash}"), &bytes);
+        self.upload_bytes(&fixture(image))
+    }
+
+    pub fn upload_bytes(&self, bytes: &[u8]) -> String {
+        let hash = hash(bytes);
+        let reply = self.api("PUT", &format!("/v1/images/{hash}"), bytes);
         assert_eq!(reply.status, 201, "{}", reply.text());
         hash
     }
