@@ -10,12 +10,15 @@ mod http;
 mod message;
 mod mqtt;
 mod nats;
+mod probe;
 mod pump;
 mod redis;
 mod tally;
 
 use clap::{Args, Subcommand};
-pub use message::message;
+pub use message::{message, now_ns};
+pub use mqtt::TOPIC;
+pub use probe::Probed;
 pub use redis::answers as redis_answers;
 use std::net::SocketAddr;
 pub use tally::{Handled, Sent};
@@ -48,8 +51,12 @@ pub enum Client {
     MqttPush(mqtt::PushOptions),
     /// Subscribes with QoS 1
     MqttHandle(Flow),
+    /// Keeps subscribers connected that hear nothing
+    MqttHold(mqtt::HoldOptions),
     /// Posts one event a request, each on a connection of its own
     HttpPush(http::PushOptions),
+    /// Sends one event after the other through a workflow
+    Probe(probe::ProbeOptions),
 }
 
 /// Runs one client to its end and prints what it counted.
@@ -62,7 +69,9 @@ pub fn run(client: &Client) -> anyhow::Result<()> {
         Client::NatsHandle(flow) => serde_json::to_string(&nats::handle(flow)?),
         Client::MqttPush(options) => serde_json::to_string(&mqtt::push(options)?),
         Client::MqttHandle(flow) => serde_json::to_string(&mqtt::handle(flow)?),
+        Client::MqttHold(options) => return mqtt::hold(options),
         Client::HttpPush(options) => serde_json::to_string(&http::push(options)?),
+        Client::Probe(options) => serde_json::to_string(&probe::run(options)?),
     };
     println!("{}", line?);
     Ok(())

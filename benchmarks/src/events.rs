@@ -4,8 +4,11 @@ mod clients;
 mod contest;
 mod growth;
 mod mqtt;
+mod ours;
 mod queue;
+mod scale;
 mod servers;
+mod workloads;
 
 use crate::report::{Bar, Promise};
 use crate::run::{self, Options, Part};
@@ -59,9 +62,17 @@ const PROMISES: [Promise; 10] = [
     },
 ];
 
-const PARTS: [Part; 4] = [
-    ("queue", queue::measure, &["queue_vs_redis_always", "queue_vs_nats_always", "queue_relaxed_vs_redis_everysec"]),
+const PARTS: [Part; 8] = [
+    (
+        "queue",
+        queue::measure,
+        &["queue_vs_redis_always", "queue_vs_nats_always", "queue_relaxed_vs_redis_everysec", "bytes_per_event"],
+    ),
+    ("handled", mqtt::handled, &["mqtt_handled_vs_mosquitto"]),
     ("broker", mqtt::broker, &["mqtt_broker_vs_mosquitto"]),
+    ("workloads", workloads::measure, &["co2_p50_ms", "co2_p99_ms"]),
+    ("units", scale::units, &[]),
+    ("connections", scale::connections, &[]),
     ("length", growth::queue, &["append_flat_ratio", "rss_10m_events_mb"]),
     ("store", growth::store, &[]),
 ];

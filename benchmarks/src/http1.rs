@@ -130,7 +130,16 @@ fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
 
 /// The bytes of one request.
 pub fn request(method: &str, host: &str, path: &str, body: &[u8]) -> Vec<u8> {
+    request_with(method, host, path, &[], body)
+}
+
+/// The same with more headers, each `NAME: VALUE`.
+pub fn request_with(method: &str, host: &str, path: &str, headers: &[String], body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n").into_bytes();
+    for header in headers {
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
+    }
     if !body.is_empty() || !matches!(method, "GET" | "HEAD") {
         bytes.extend_from_slice(format!("content-length: {}\r\n", body.len()).as_bytes());
     }
@@ -159,14 +168,57 @@ impl Answer {
 /// # Errors
 /// Connecting, writing or reading failed or took longer than `timeout`, or the reply is malformed.
 pub fn once(to: SocketAddr, method: &str, path: &str, body: &[u8], timeout: Duration) -> std::io::Result<Answer> {
+    once_with(to, method, path, &[], body, timeout)
+}
+
+/// The same with more headers, each `NAME: VALUE`.
+///
+/// # Errors
+/// As of [`once`].
+pub fn once_with(
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[String],
+    body: &[u8],
+    timeout: Duration,
+) -> std::io::Result<Answer> {
     let mut stream = TcpStream::connect_timeout(&to, timeout)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(timeout))?;
-    stream.write_all(&request(method, &to.to_string(), path, body))?;
+    stream.write_all(&request_with(method, &to.to_string(), path, headers, body))?;
     let mut buffer = Vec::new();
     let reply = read_reply(&mut stream, &mut buffer)?;
     let server_timing = reply.server_timing.map(str::to_owned);
     Ok(Answer { status: reply.status, server_timing, body: reply.body.into_owned() })
+}
+
+/// A connection that is kept for many requests, one after the other.
+pub struct Connection {
+    stream: TcpStream,
+    host: String,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    /// # Errors
+    /// There is nobody to connect to.
+    pub fn open(to: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(to)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        Ok(Self { stream, host: to.to_string(), buffer: Vec::new() })
+    }
+
+    /// # Errors
+    /// Writing or reading failed or took too long, or the reply is malformed.
+    pub fn send(&mut self, method: &str, path: &str, body: &[u8]) -> std::io::Result<Answer> {
+        self.stream.write_all(&request(method, &self.host, path, body))?;
+        self.buffer.clear();
+        let reply = read_reply(&mut self.stream, &mut self.buffer)?;
+        let server_timing = reply.server_timing.map(str::to_owned);
+        Ok(Answer { status: reply.status, server_timing, body: reply.body.into_owned() })
+    }
 }
 
 /// Reads from `stream` until `buffer` begins with a whole reply.

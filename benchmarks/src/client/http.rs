@@ -1,4 +1,5 @@
-//! Posts events to our node, one a request: keep-alive connections, each with one request in flight.
+//! Posts events to our node, one a request or several as a CloudEvents batch: keep-alive connections, each with one
+//! request in flight.
 
 use super::Flow;
 use super::message::{message, now_ns};
@@ -7,6 +8,7 @@ use super::tally::{Sending, Sent};
 use crate::http1;
 use anyhow::{Context as _, bail};
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -19,6 +21,12 @@ pub struct PushOptions {
     flow: Flow,
     #[arg(long)]
     path: String,
+    /// Events of one request.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    batch: u64,
+    /// The data of every event, instead of a message with its number.
+    #[arg(long, conflicts_with = "batch")]
+    data: Option<String>,
     /// `NAME: VALUE`, sent with each request; may be repeated.
     #[arg(long)]
     header: Vec<String>,
@@ -31,7 +39,7 @@ pub fn push(options: &PushOptions) -> anyhow::Result<Sent> {
     connections.block_on(&runtime, async {
         let flow = &options.flow;
         let mut streams = Vec::new();
-        for _ in 0..flow.window {
+        for _ in 0..flow.window.div_ceil(options.batch) {
             let stream = TcpStream::connect(flow.address).await?;
             stream.set_nodelay(true)?;
             streams.push(stream);
@@ -62,34 +70,36 @@ struct Shared {
     sending: RefCell<Sending>,
 }
 
-/// Sends one event after the other: the next that nobody has sent yet, when it is due.
+/// Sends one request after the other, of the next events that nobody has sent yet, when the first of them is due.
 async fn connection(mut stream: TcpStream, shared: Rc<Shared>) -> anyhow::Result<()> {
-    let Flow { events, rate, address, .. } = shared.options.flow;
-    let headers: String = shared.options.header.iter().map(|header| format!("{header}\r\n")).collect();
-    let (mut buffer, mut request) = (Vec::new(), Vec::new());
+    let PushOptions { flow, path, batch, data, header } = &shared.options;
+    let mut headers = header.clone();
+    if *batch > 1 {
+        headers.push("content-type: application/cloudevents-batch+json".to_owned());
+    }
+    let host = flow.address.to_string();
+    let mut buffer = Vec::new();
     loop {
-        let number = shared.next.get();
-        if number == events {
+        let first = shared.next.get();
+        let end = flow.events.min(first + batch);
+        if first == end {
             return Ok(());
         }
-        shared.next.set(number + 1);
-        let due = match rate {
+        shared.next.set(end);
+        let due = match flow.rate {
             None => now_ns(),
             Some(rate) => {
-                let after = Duration::from_secs_f64(number as f64 / rate);
+                let after = Duration::from_secs_f64(first as f64 / rate);
                 sleep_until(shared.begin + after).await;
                 shared.begin_ns + after.as_nanos() as u64
             }
         };
-        let body = message(number, due);
-        request.clear();
-        let path = &shared.options.path;
-        request.extend_from_slice(
-            format!("POST {path} HTTP/1.1\r\nhost: {address}\r\n{headers}content-length: {}\r\n\r\n", body.len())
-                .as_bytes(),
-        );
-        request.extend_from_slice(&body);
-        stream.write_all(&request).await?;
+        let body = match data {
+            Some(data) => data.clone().into_bytes(),
+            None if *batch == 1 => message(first, due),
+            None => cloud_events(first..end, due),
+        };
+        stream.write_all(&http1::request_with("POST", &host, path, &headers, &body)).await?;
         let length = loop {
             let read = timeout(SILENCE_MAX, stream.read_buf(&mut buffer)).await.context("no reply")??;
             if read == 0 {
@@ -101,7 +111,26 @@ async fn connection(mut stream: TcpStream, shared: Rc<Shared>) -> anyhow::Result
             }
             break reply.length;
         };
-        shared.sending.borrow_mut().confirmed(due);
+        for _ in first..end {
+            shared.sending.borrow_mut().confirmed(due);
+        }
         buffer.drain(..length);
     }
+}
+
+/// A batch as CloudEvents 1.0 writes it in JSON.
+fn cloud_events(numbers: Range<u64>, due: u64) -> Vec<u8> {
+    let mut batch = vec![b'['];
+    for number in numbers {
+        if batch.len() > 1 {
+            batch.push(b',');
+        }
+        batch.extend_from_slice(
+            format!(r#"{{"specversion":"1.0","id":"{number}","source":"/bench","type":"reading","data":"#).as_bytes(),
+        );
+        batch.extend_from_slice(&message(number, due));
+        batch.push(b'}');
+    }
+    batch.push(b']');
+    batch
 }

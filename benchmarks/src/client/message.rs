@@ -9,14 +9,14 @@ pub fn now_ns() -> u64 {
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-const NUMBER: std::ops::Range<usize> = 10..20;
-const DUE: std::ops::Range<usize> = 30..48;
+const NUMBER: std::ops::Range<usize> = 11..21;
+const DUE: std::ops::Range<usize> = 33..51;
 
 /// The message of event `number`, due at `due_ns`. One in four readings is high.
 pub fn message(number: u64, due_ns: u64) -> Vec<u8> {
     let co2 = 400 + number % 4 * 250;
     format!(
-        r#"{{"number":{number:010},"due_ns":{due_ns:018},"sensor":"kit-7","co2":{co2}.5,"temperature":21.4,"battery":97}}"#
+        r#"{{"number":"{number:010}","due_ns":"{due_ns:018}","sensor":"kit-7","co2":{co2}.5,"temperature":21.4,"battery":97}}"#
     )
     .into_bytes()
 }

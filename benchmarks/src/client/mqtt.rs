@@ -4,7 +4,7 @@ use super::pump::{self, Protocol, Replies, SILENCE_MAX};
 use super::tally::{Handled, Handling, Sending, Sent};
 use super::{Flow, say_ready};
 use anyhow::{Context as _, bail, ensure};
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
@@ -97,6 +97,25 @@ pub fn handle(flow: &Flow) -> anyhow::Result<Handled> {
         }
     }
     Ok(handling.done())
+}
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct HoldOptions {
+    address: SocketAddr,
+    #[arg(long, default_value_t = 1_000)]
+    connections: u32,
+}
+
+/// Opens connections, each with a subscription of its own, and keeps them idle until its input ends.
+pub fn hold(options: &HoldOptions) -> anyhow::Result<()> {
+    let open = |number: u32| {
+        let stream = connect(options.address, &format!("idle-{number}"))?;
+        subscribe(&stream, &format!("idle/{number}")).map(|()| stream)
+    };
+    let _held = (0..options.connections).map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    say_ready()?;
+    std::io::stdin().lock().read_to_end(&mut Vec::new())?;
+    Ok(())
 }
 
 /// The packet id, if there is one, and the message of a PUBLISH.

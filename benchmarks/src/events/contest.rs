@@ -1,12 +1,12 @@
 //! Contestants that take, hand out and forget events, measured in turns: how many a second, and how late each is.
 
 use super::clients::{Client, Flow};
-use super::servers::Server;
 use crate::client::{Handled, Sent};
 use crate::load::Latency;
 use crate::process::Process;
 use crate::report::{Table, median, number, quantile};
 use anyhow::ensure;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Events on their way at once, at either end.
@@ -49,7 +49,8 @@ pub struct Peer<'a> {
     pub name: &'static str,
     /// The clients are called `CLIENT-push` and `CLIENT-handle`.
     pub client: &'static str,
-    pub server: &'a Server,
+    pub process: &'a Process,
+    pub address: SocketAddr,
     /// More arguments of the one that pushes.
     pub push: Vec<String>,
     /// Whether events may get lost.
@@ -62,13 +63,12 @@ impl Contestant for Peer<'_> {
     }
 
     fn server(&self) -> &Process {
-        &self.server.process
+        self.process
     }
 
     fn run(&self, flow: Flow) -> anyhow::Result<Run> {
-        let start = |end, flow, more: &[String]| {
-            Client::start(&format!("{}-{end}", self.client), self.server.address, flow, more)
-        };
+        let start =
+            |end, flow, more: &[String]| Client::start(&format!("{}-{end}", self.client), self.address, flow, more);
         let handler = start("handle", Flow { rate: None, ..flow }, &[])?.ready()?;
         let sent: Sent = start("push", flow, &self.push)?.finish()?;
         let handled: Handled = handler.finish()?;

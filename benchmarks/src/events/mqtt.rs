@@ -1,31 +1,65 @@
 //! MQTT with QoS 1 beside mosquitto: published and handled, and through the broker alone to a subscriber.
 
-use super::contest::{self, Contestant, Peer};
+use super::contest::{self, Contestant, IN_FLIGHT, Peer};
+use super::ours::{self, Ours};
 use super::servers;
+use crate::lighter::Node;
+use crate::process::{self, Cores, Process};
 use crate::report::Figures;
 use crate::run::Bench;
+use std::net::SocketAddr;
 
-/// Messages that one publisher has unconfirmed at once.
-const WINDOW: u64 = 32;
-const PUBLISHERS: u64 = 16;
+/// Publishers, and messages that each of them has unconfirmed at once.
+const PUBLISHERS: [(u64, u64); 2] = [(1, 32), (16, 1)];
+/// Shares of a contestant's own highest rate at which its latency is measured.
+const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 
 fn publishers(count: u64) -> Vec<String> {
     vec!["--publishers".to_owned(), count.to_string()]
 }
 
+fn broker_of(address: SocketAddr) -> Vec<String> {
+    vec!["--mqtt".to_owned(), address.to_string()]
+}
+
+/// Published, and handled by a wasm function here, by a native process at mosquitto's.
+pub fn handled(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    let mosquitto = servers::mosquitto(bench)?;
+    let broker = process::free_address()?;
+    let node = ours::node(bench, "mqtt", IN_FLIGHT, &broker_of(broker))?;
+    let theirs = peer("mosquitto and a native handler", &mosquitto.process, mosquitto.address, 1);
+    let mine =
+        Ours { name: "lighter, durable", node: &node, client: "mqtt-push", to: broker, arguments: publishers(1) };
+    let contestants: [&dyn Contestant; 2] = [&theirs, &mine];
+    let standings = contest::side_by_side(&contestants, IN_FLIGHT, bench.pick(2, 4), bench.pick(2.0, 5.0));
+    contest::print("MQTT QoS 1 to handled, 64 in flight", &standings);
+    contest::latencies(&contestants, &standings, &SHARES, bench.pick(1.5, 5.0));
+    let [theirs, mine] = &standings[..] else { unreachable!("there are two contestants") };
+    figures.set("mqtt_handled_vs_mosquitto", mine.well()?.ratio_to(theirs.well()?));
+    Ok(())
+}
+
 /// Publisher to subscriber, the broker alone.
 pub fn broker(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
-    let (rounds, seconds) = (bench.pick(3, 6), bench.pick(1.5, 5.0));
     let mosquitto = servers::mosquitto(bench)?;
-    let worst = f64::INFINITY;
-    for (count, window) in [(1, WINDOW), (PUBLISHERS, 1)] {
-        let peer = |name, server| Peer { name, client: "mqtt", server, push: publishers(count), lossy: true };
-        let mosquitto = peer("mosquitto", &mosquitto);
-        let contestants: [&dyn Contestant; 1] = [&mosquitto];
-        let standings = contest::side_by_side(&contestants, window, rounds, seconds);
-        let title = format!("QoS 1 to one subscriber, {count} publishers with {window} messages unconfirmed");
+    let broker = process::free_address()?;
+    let data = bench.folder("broker-data");
+    let node = Node::start_with(&bench.lighter, &data, Cores::All, &broker_of(broker))?;
+    let mut worst = f64::INFINITY;
+    for (count, window) in PUBLISHERS {
+        let theirs = peer("mosquitto", &mosquitto.process, mosquitto.address, count);
+        let mine = peer("lighter", &node.process, broker, count);
+        let contestants: [&dyn Contestant; 2] = [&theirs, &mine];
+        let standings = contest::side_by_side(&contestants, window, bench.pick(3, 6), bench.pick(1.5, 5.0));
+        let title = format!("QoS 1 to one subscriber, publishers: {count}, unconfirmed of each: {window}");
         contest::print(&title, &standings);
+        let [theirs, mine] = &standings[..] else { unreachable!("there are two contestants") };
+        worst = worst.min(mine.well()?.ratio_to(theirs.well()?));
     }
     figures.set("mqtt_broker_vs_mosquitto", worst);
     Ok(())
+}
+
+fn peer<'a>(name: &'static str, process: &'a Process, address: SocketAddr, count: u64) -> Peer<'a> {
+    Peer { name, client: "mqtt", process, address, push: publishers(count), lossy: true }
 }

@@ -106,6 +106,9 @@ pub struct Latency {
 }
 
 impl Latency {
+    /// Nothing was measured.
+    pub const NONE: Self = Self { count: 0, p50: 0.0, p90: 0.0, p99: 0.0, p999: 0.0, max: 0.0 };
+
     /// Of nanoseconds.
     pub fn of(histogram: &Histogram<u64>) -> Self {
         let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;

@@ -92,6 +92,10 @@ pub struct UpArgs {
     /// Write a log line for every request of the gate and the API
     #[arg(long)]
     pub access_log: bool,
+    /// Relaxed mode: writes count as durable at once and reach the disk every N milliseconds [default: 0, before they are
+    /// acknowledged]
+    #[arg(long, value_name = "N")]
+    pub sync_every_ms: Option<u64>,
     /// Seconds that running calls get to end when the node stops [default: 10]
     #[arg(long, value_name = "N")]
     pub drain_seconds: Option<u64>,
@@ -126,6 +130,8 @@ pub struct Config {
     pub log: String,
     pub log_units: bool,
     pub access_log: bool,
+    /// How much a power cut may take; none: nothing that was acknowledged.
+    pub sync_every: Option<Duration>,
     pub drain: Duration,
 }
 
@@ -179,6 +185,9 @@ impl Config {
             log: args.log.unwrap_or_else(|| LOG.to_owned()),
             log_units: args.log_units,
             access_log: args.access_log,
+            sync_every: Some(in_range("sync_every_ms", args.sync_every_ms, 0, 0..=60_000)?)
+                .filter(|every_ms| *every_ms > 0)
+                .map(Duration::from_millis),
             drain: seconds("drain_seconds", args.drain_seconds, 10, 0..=3_600)?,
         };
         config.check_listening(args.insecure_listen)?;
@@ -233,6 +242,7 @@ impl UpArgs {
             log: self.log.or(file.log),
             log_units: self.log_units || file.log_units,
             access_log: self.access_log || file.access_log,
+            sync_every_ms: self.sync_every_ms.or(file.sync_every_ms),
             drain_seconds: self.drain_seconds.or(file.drain_seconds),
         }
     }
@@ -357,6 +367,7 @@ mod tests {
         for text in [
             "units_max = 0",
             "drain_seconds = 3601",
+            "sync_every_ms = 60001",
             "otlp_share = 1.5",
             "otlp = \"nowhere\"",
             "http = \"localhost\"",

@@ -147,6 +147,7 @@ fn start_mqtt(node: &Node, certificates: Option<&Certificates>, sinks: &MqttSink
 /// Opens all that is kept on disk.
 async fn open(config: Config, started: Instant, mqtt_sinks: Arc<MqttSinks>) -> Result<Arc<Node>, Problem> {
     let state = State::open(&config.data, state::Options::default())?;
+    state.set_sync_every(config.sync_every);
     let limits = warehouse::Config {
         image_bytes_max: config.image_bytes_max,
         images_bytes_max: config.warehouse_bytes_max / 2,
