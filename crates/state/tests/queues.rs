@@ -377,6 +377,8 @@ fn somebody_who_watches_is_told_of_what_becomes_ready() {
         assert!(watch.has_changed().unwrap());
         watch.mark_unchanged();
         push_at(state, Push { delay: Duration::from_secs(1), ..push_of(event("b")) }, NOW);
+        assert!(watch.has_changed().unwrap(), "whoever calls `tick` has to know of an earlier time");
+        watch.mark_unchanged();
         queue.tick(NOW + 999).unwrap();
         assert!(!watch.has_changed().unwrap());
         queue.tick(NOW + 1_000).unwrap();

@@ -208,10 +208,8 @@ pub struct EventInfo {
 
 impl From<state::Listed> for EventInfo {
     fn from(listed: state::Listed) -> Self {
-        let state::Listed { sequence, event, pushed_ms, at_ms, reason, .. } = listed;
+        let state::Listed { sequence, event, tries, pushed_ms, at_ms, reason, .. } = listed;
         let json = serde_json::from_slice(&cloudevents::structured(&event));
-        // What is kept says which try the next one would be.
-        let tries = event.attempt.saturating_sub(1);
         Self { sequence, tries, pushed_ms, at_ms, reason, event: json.expect("an event is written as JSON") }
     }
 }

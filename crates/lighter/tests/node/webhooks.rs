@@ -114,7 +114,7 @@ fn what_fails_for_now_is_tried_again_under_the_same_key_until_the_tries_are_used
     wait_until(&node, "one dead", |queue| queue["dead"] == 1);
     assert!(receiver.rest().is_empty());
     let dead = dead(&node);
-    assert_eq!((&dead[0]["event"]["id"], &dead[0]["attempt"]), (&json!("dies"), &json!(4)));
+    assert_eq!((&dead[0]["event"]["id"], &dead[0]["tries"]), (&json!("dies"), &json!(4)));
     assert!(dead[0]["reason"].as_str().unwrap().starts_with("L7009: the receiver answered 500"), "{}", dead[0]);
     assert_eq!(queue(&node)["acked"], 2);
 }
@@ -138,7 +138,7 @@ fn what_a_receiver_refuses_is_a_dead_letter_at_once_and_redirects_are_not_follow
     }
     wait_until(&node, "all dead", |queue| queue["dead"] == refused.len());
     assert!(receiver.rest().is_empty() && elsewhere.rest().is_empty());
-    assert!(dead(&node).iter().all(|letter| letter["attempt"] == 1));
+    assert!(dead(&node).iter().all(|letter| letter["tries"] == 1));
 }
 
 #[test]

@@ -146,6 +146,8 @@ pub struct Listed {
     /// Pass it as `after` to read on.
     pub place: Place,
     pub event: Event,
+    /// How often it was tried.
+    pub tries: u32,
     pub pushed_ms: u64,
     /// When a delayed one is ready; when a dead letter died.
     pub at_ms: Option<u64>,

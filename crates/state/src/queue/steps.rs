@@ -245,7 +245,8 @@ impl Queue {
             };
             bytes += value.len();
             let place = Place { due, sequence };
-            listed.push(Listed { sequence, place, event, pushed_ms: head.pushed_ms, at_ms, reason: head.reason });
+            let Head { pushed_ms, attempts, reason, .. } = head;
+            listed.push(Listed { sequence, place, event, tries: attempts, pushed_ms, at_ms, reason });
             let is_full = listed.len() == limit.min(LIMIT_MAX) as usize || bytes > PAGE_BYTES_MAX;
             Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;

@@ -351,7 +351,7 @@ mod tests {
             Key::parse(&subscription_key(1, "$share/g/#")),
             Some(Key::Subscription { session: 1, filter: "$share/g/#" })
         );
-        assert_eq!(Key::parse("x/1"), None);
+        assert_eq!(Key::parse("z/1"), None);
     }
 
     #[test]

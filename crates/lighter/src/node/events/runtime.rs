@@ -1,6 +1,5 @@
 //! Keeps a shell for every queue that is handled, as deployments come and go; ends workflows; drains.
 
-use super::consumer::Consumer;
 use super::function::FunctionConsumer;
 use super::shell::{Cast, Shell};
 use super::{Events, clock, sources_of};

@@ -20,7 +20,7 @@ pub use deploy::{Claim, Steps};
 pub use history::History;
 pub use live::{Identity, Live};
 pub use loader::{Loader, blocking};
-pub use parts::{Ended, Part, PartChange, Parts};
+pub use parts::{Ended, PartChange, Parts};
 pub use table::{Answered, Entry, Handler, Table, Target};
 
 use super::events::SinkKinds;
