@@ -1,0 +1,216 @@
+"""Chooses where a call runs.
+
+The cheapest place by expected time (and energy, where that has a weight) is taken. Three things bend this: the place
+taken before stays unless another is clearly better (hysteresis); a place that might be better and is not known well is
+tried, as long as what that cost stays within a budget; and a remote call of a pure function that takes longer than
+nineteen in twenty should is doubled by a local one (hedging).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from .model import LOCAL, Energy, Place, Prediction, Stages, Work, predict_local, predict_remote
+
+#: Functions whose estimates are kept; the one not used for longest goes.
+WORKS_MAX: Final = 1_000
+#: Calls of which an alternative may be tried before its budget is earned.
+FREE_TRIES: Final = 2
+
+
+class Choice(Enum):
+    """Why a place was chosen."""
+
+    ONLY = "the only place"
+    BEST = "expected to finish first"
+    KEPT = "chosen before, and no other is clearly better"
+    EXPLORED = "tried, to know it better"
+    DEADLINE = "most likely to meet the deadline"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How the engine decides. The defaults are those of the study's report."""
+
+    #: Another place must be better by this part of the time to take over.
+    hysteresis: float = 0.03
+    #: Part of all time that trying places may cost.
+    explore_budget: float = 0.02
+    energy: Energy = Energy()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Where a call runs, and why."""
+
+    place: str
+    choice: Choice
+    predictions: tuple[Prediction, ...]
+    #: Seconds after which a pure function is started locally as well; none where that never pays.
+    hedge_after: float | None
+
+    @property
+    def chosen(self) -> Prediction:
+        return next(prediction for prediction in self.predictions if prediction.place == self.place)
+
+
+@dataclass
+class _Habit:
+    """What was chosen for calls of about this size, and what trying has cost."""
+
+    place: str = LOCAL
+    since: dict[str, int] | None = None
+
+
+class Engine:
+    """Estimates and choices of one client. Not safe for threads: its caller holds a lock."""
+
+    def __init__(self, policy: Policy = Policy()) -> None:  # noqa: B008 - it is frozen
+        self.policy = policy
+        self._places: dict[str, Place] = {}
+        self._works: dict[str, Work] = {}
+        self._habits: dict[tuple[str, int], _Habit] = {}
+        self._total_seconds = 0.0
+        self._explored_seconds = 0.0
+        self._tries: dict[tuple[str, str], int] = {}
+
+    def place(self, name: str, speed: float = 1.0, round_trip: float = 2e-3, bytes_per_second: float = 12.5e6) -> Place:
+        """The place of this name, made with these first guesses (`speed`: times this machine's)."""
+        found = self._places.get(name)
+        if found is None:
+            found = self._places[name] = Place(speed, round_trip, bytes_per_second)
+        return found
+
+    def forget(self, name: str) -> None:
+        """Forgets a node that is gone."""
+        self._places.pop(name, None)
+        for work in self._works.values():
+            work.remote.pop(name, None)
+
+    def work(self, function: str) -> Work:
+        found = self._works.pop(function, None)
+        if found is None:
+            found = Work()
+            while len(self._works) >= WORKS_MAX:
+                oldest = next(iter(self._works))
+                del self._works[oldest]
+                self._habits = {key: habit for key, habit in self._habits.items() if key[0] != oldest}
+        # The last one is the one used last.
+        self._works[function] = found
+        return found
+
+    def predict(self, function: str, size: float, bytes_up: float, places: Iterable[str], now: float) -> tuple[Prediction, ...]:
+        """What the call would take here and at each of these places."""
+        work, energy = self.work(function), self.policy.energy
+        remote = [predict_remote(work, name, self.place(name), size, bytes_up, now, energy) for name in places]
+        return (predict_local(work, size, energy), *remote)
+
+    def decide(
+        self,
+        function: str,
+        size: float,
+        bytes_up: float,
+        places: Iterable[str],
+        now: float,
+        deadline: float | None = None,
+        may_run_here: bool = True,
+    ) -> Decision:
+        """Chooses among this machine and `places`. `deadline` is in seconds from now; `size` is what the function's work
+        grows with, `bytes_up` what its arguments take on the wire."""
+        predictions = self.predict(function, size, bytes_up, places, now)
+        open_ = predictions if may_run_here else predictions[1:]
+        if len(open_) == 1:
+            return Decision(open_[0].place, Choice.ONLY, predictions, None)
+        best = min(open_, key=self._cost)
+        choice = Choice.BEST
+        if deadline is not None and best.p95 > deadline:
+            best = min(open_, key=lambda prediction: prediction.p95)
+            choice = Choice.DEADLINE
+        else:
+            explored = self._explore(function, open_, best)
+            if explored is not None:
+                best, choice = explored, Choice.EXPLORED
+            else:
+                best, choice = self._keep(function, size, open_, best)
+        return Decision(best.place, choice, predictions, self._hedge(best, predictions) if may_run_here else None)
+
+    def observe_local(self, function: str, size: float, seconds: float, decision: Decision | None = None) -> None:
+        """A call ran here."""
+        self.work(function).local.observe(size, seconds)
+        self._spend(function, LOCAL, seconds, decision)
+
+    def observe_remote(
+        self, function: str, name: str, size: float, stages: Stages, now: float, decision: Decision | None = None
+    ) -> None:
+        """A call ran at a place and came back."""
+        work, place = self.work(function), self.place(name)
+        curve = work.curve_of(name, place, size)
+        slowed = place.slowed(now)
+        if curve.count >= 3:
+            expected = curve.guess(size)
+            ratio = stages.run / expected.middle
+            place.slowdown.observe(max(ratio, 0.2), now, noise=expected.variance)
+            if abs(math.log(max(ratio, 1e-3)) - slowed.log) < 0.7 or ratio < 1.5:
+                curve.observe(size, stages.run / math.exp(place.slowed(now).log))
+        else:
+            curve.observe(size, stages.run / math.exp(slowed.log))
+        work.encode.observe(max(stages.bytes_up, 1), stages.encode)
+        work.decode.observe(max(stages.bytes_down, 1), stages.decode)
+        work.bytes_up.observe(size, max(stages.bytes_up, 1))
+        work.bytes_down.observe(size, max(stages.bytes_down, 1))
+        place.observe_transfer((stages.bytes_up, stages.up), (stages.bytes_down, stages.down), now)
+        place.round_trip.observe(stages.round_trip, now)
+        place.queue.observe(stages.queue, now)
+        took = stages.encode + stages.up + stages.round_trip + stages.queue + stages.run + stages.down + stages.decode
+        self._spend(function, name, took, decision)
+
+    def observe_failure(self, name: str, seconds: float, now: float) -> None:
+        """A place did not answer, or not in time: it counts as that slow until it is known better."""
+        self.place(name).round_trip.observe(max(seconds, 1.0), now)
+
+    def _cost(self, prediction: Prediction) -> float:
+        return prediction.seconds + self.policy.energy.weight * prediction.joules
+
+    def _keep(
+        self, function: str, size: float, open_: tuple[Prediction, ...], best: Prediction
+    ) -> tuple[Prediction, Choice]:
+        # Sizes within a factor of two share a habit.
+        habit = self._habits.setdefault((function, round(math.log2(max(size, 1.0)))), _Habit(best.place))
+        kept = next((prediction for prediction in open_ if prediction.place == habit.place), best)
+        if self._cost(kept) <= self._cost(best) * (1 + self.policy.hysteresis):
+            return kept, Choice.BEST if kept is best else Choice.KEPT
+        habit.place = best.place
+        return best, Choice.BEST
+
+    def _explore(self, function: str, open_: tuple[Prediction, ...], best: Prediction) -> Prediction | None:
+        """The place that may be better than the best by its own doubt, if trying it is within the budget."""
+        known = self._cost(best)
+        chosen, chosen_gain = None, 0.0
+        for prediction in open_:
+            if prediction is best:
+                continue
+            gain = known - (self._cost(prediction) - prediction.spread)
+            extra = max(self._cost(prediction) - known, 0.0)
+            free = self._tries.get((function, prediction.place), 0) < FREE_TRIES and extra < known
+            paid = self._explored_seconds + extra <= self.policy.explore_budget * self._total_seconds
+            if gain > 0 and (free or paid) and gain > chosen_gain:
+                chosen, chosen_gain = prediction, gain
+        return chosen
+
+    def _hedge(self, best: Prediction, predictions: tuple[Prediction, ...]) -> float | None:
+        if best.place == LOCAL:
+            return None
+        here = predictions[0].seconds
+        # Waiting longer than running here costs nothing more than the two one after the other.
+        return min(best.p95, best.seconds + here)
+
+    def _spend(self, function: str, name: str, seconds: float, decision: Decision | None) -> None:
+        self._total_seconds += seconds
+        self._tries[(function, name)] = self._tries.get((function, name), 0) + 1
+        if decision is not None and decision.choice is Choice.EXPLORED:
+            others = [prediction.seconds for prediction in decision.predictions if prediction.place != decision.place]
+            self._explored_seconds += max(seconds - min(others), 0.0)

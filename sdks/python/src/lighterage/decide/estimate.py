@@ -1,0 +1,149 @@
+"""What a quantity will be, and how sure that is: two small Kalman filters on logarithms.
+
+Times and rates are positive and vary by factors, so all of it is in natural logarithms: a variance of 0.01 is about ten
+per cent. An estimate that is not renewed grows less sure with time, and one that is contradicted clearly jumps instead
+of creeping: a network that became ten times slower is known to be so after one call.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+#: A measurement this many standard deviations off is a step, not noise.
+STEP_SIGMAS: Final = 3.0
+#: Measured noise is believed only within these bounds (about 2 % and 65 %).
+NOISE_MIN: Final = 4e-4
+NOISE_MAX: Final = 0.25
+#: Weight of the newest measurement in the noise.
+NOISE_GAIN: Final = 0.1
+#: The least value whose logarithm is taken: a tenth of a microsecond.
+LEAST: Final = 1e-7
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A positive quantity: mean and variance of its logarithm."""
+
+    log: float
+    variance: float
+
+    @property
+    def mean(self) -> float:
+        """The expected value of the log-normal; a wide guess counts as its middle times 4.5 at most."""
+        return math.exp(self.log + min(self.variance, 3.0) / 2)
+
+    @property
+    def middle(self) -> float:
+        """As likely too small as too large."""
+        return math.exp(self.log)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the quantity itself."""
+        return self.mean * math.sqrt(math.expm1(min(self.variance, 3.0)))
+
+
+class Level:
+    """One quantity that drifts and steps: a rate, a round trip, a slowdown."""
+
+    __slots__ = ("_at", "_drift", "_log", "_noise", "_variance", "count")
+
+    def __init__(self, prior: float, prior_variance: float, drift_per_second: float) -> None:
+        self._log = math.log(max(prior, LEAST))
+        self._variance = prior_variance
+        self._drift = drift_per_second
+        self._noise = 0.02
+        self._at: float | None = None
+        self.count = 0
+
+    def guess(self, now: float) -> Guess:
+        """What a measurement would say now, its own noise included."""
+        return Guess(self._log, self._aged(now) + self._noise)
+
+    def observe(self, value: float, now: float, noise: float = 0.0) -> None:
+        """`noise` is what the measurement itself is unsure by, as a variance of the logarithm."""
+        variance = self._aged(now)
+        error = math.log(max(value, LEAST)) - self._log
+        total = variance + self._noise + noise
+        if self.count >= 2 and error * error > STEP_SIGMAS**2 * total:
+            variance = error * error
+            total = variance + self._noise + noise
+        elif self.count:
+            # What is left after the level's own doubt is noise.
+            left = min(max(error * error - variance - noise, NOISE_MIN), NOISE_MAX)
+            self._noise += NOISE_GAIN * (left - self._noise)
+        gain = variance / total
+        self._log += gain * error
+        self._variance = (1 - gain) * variance
+        self._at = now
+        self.count += 1
+
+    def age(self, now: float) -> float:
+        """Seconds since the last measurement."""
+        return math.inf if self._at is None else max(0.0, now - self._at)
+
+    def _aged(self, now: float) -> float:
+        if self._at is None:
+            return self._variance
+        return min(self._variance + self._drift * max(0.0, now - self._at), 4.0)
+
+
+class Curve:
+    """A quantity that follows a size by a power: `log y = a + b log x`, both learned (recursive least squares)."""
+
+    __slots__ = ("_a", "_b", "_center", "_noise", "_paa", "_pab", "_pbb", "count")
+
+    def __init__(self, intercept: float, slope: float, variance: float, slope_variance: float) -> None:
+        """`intercept` is log y at the first size that is seen: sizes count from there, which keeps both apart."""
+        self._a = intercept
+        self._b = slope
+        self._paa = variance
+        self._pab = 0.0
+        self._pbb = slope_variance
+        self._noise = 0.01
+        self._center: float | None = None
+        self.count = 0
+
+    def guess(self, size: float) -> Guess:
+        x = self._x(size)
+        variance = self._paa + 2 * x * self._pab + x * x * self._pbb
+        return Guess(self._a + self._b * x, max(variance, 0.0) + self._noise)
+
+    def observe(self, size: float, value: float) -> None:
+        if self._center is None:
+            self._center = math.log(max(size, 1.0))
+        x = self._x(size)
+        error = math.log(max(value, LEAST)) - (self._a + self._b * x)
+        to_a = self._paa + x * self._pab
+        to_b = self._pab + x * self._pbb
+        variance = to_a + x * to_b
+        total = variance + self._noise
+        if self.count >= 2 and error * error > STEP_SIGMAS**2 * total:
+            # The work itself has changed: what was known of the height goes, the slope stays likely.
+            self._paa += error * error
+            to_a += error * error
+            variance += error * error
+            total = variance + self._noise
+        elif self.count >= 2:
+            left = min(max(error * error - variance, NOISE_MIN), NOISE_MAX)
+            self._noise += NOISE_GAIN * (left - self._noise)
+        gain_a, gain_b = to_a / total, to_b / total
+        self._a += gain_a * error
+        self._b += gain_b * error
+        self._paa -= gain_a * to_a
+        self._pab -= gain_a * to_b
+        self._pbb -= gain_b * to_b
+        # Never quite sure: a function's work may change slowly.
+        self._paa += 2e-4
+        self._pbb = max(self._pbb, 1e-5)
+        self.count += 1
+
+    @property
+    def center(self) -> float | None:
+        return self._center
+
+    def _x(self, size: float) -> float:
+        log = math.log(max(size, 1.0))
+        return log - self._center if self._center is not None else 0.0

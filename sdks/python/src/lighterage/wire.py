@@ -1,0 +1,361 @@
+"""HTTP/1.1 to one node: few connections that stay open, requests in pieces that are not joined, replies read in place.
+
+The standard library's client costs more than a whole call may (150 µs), and copies bodies. This one does what a node
+needs and no more: one request at a time on a connection, bodies with a length, TLS by the standard library.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from .errors import NodeUnreachable, ReplyBroken
+
+#: Bytes of the head of a reply.
+HEAD_BYTES_MAX: Final = 64 << 10
+#: Idle connections kept to one node.
+KEPT_MAX: Final = 32
+#: Pieces given to one system call.
+PIECES_MAX: Final = 64
+#: How long a connection may take to open.
+CONNECT_SECONDS: Final = 3.0
+
+Piece = bytes | bytearray | memoryview
+
+
+@dataclass
+class Reply:
+    """What came back, and when its parts came: seconds of the monotonic clock."""
+
+    status: int
+    headers: dict[str, str]
+    body: memoryview
+    sent_at: float = 0.0
+    head_at: float = 0.0
+    whole_at: float = 0.0
+    began_at: float = 0.0
+    timing: dict[str, float] = field(default_factory=dict)
+
+
+class Node:
+    """One node's API by its address, `http://…` or `https://…`. Safe for threads."""
+
+    def __init__(self, url: str, token: str | None = None, ca_file: str | None = None) -> None:
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is no address of a node: write http://host:port or https://host:port")
+        self.url = f"{parts.scheme}://{parts.netloc}"
+        self._host = parts.hostname
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
+        head = f"host: {parts.netloc}\r\n"
+        if token:
+            head += f"authorization: Bearer {token}\r\n"
+        self._fixed = head.encode("ascii")
+        self._kept: deque[_Connection] = deque(maxlen=KEPT_MAX)
+        self._lock = threading.Lock()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        pieces: Sequence[Piece] = (),
+        *,
+        content_type: str = "application/octet-stream",
+        deadline: float | None = None,
+        headers: str = "",
+        cancel: Cancel | None = None,
+    ) -> Reply:
+        """Sends a request and reads the whole reply. `deadline` is of the monotonic clock.
+
+        A connection that was closed while idle is opened anew, once: nothing of the request has been read by then.
+
+        Raises NodeUnreachable or ReplyBroken; TimeoutError past the deadline.
+        """
+        length = sum(piece.nbytes if isinstance(piece, memoryview) else len(piece) for piece in pieces)
+        head = (
+            b"%s %s HTTP/1.1\r\n" % (method.encode("ascii"), path.encode("ascii"))
+            + self._fixed
+            + b"content-type: %s\r\ncontent-length: %d\r\n" % (content_type.encode("ascii"), length)
+            + headers.encode("ascii")
+            + b"\r\n"
+        )
+        while True:
+            connection, is_fresh = self._take(deadline)
+            if cancel is not None:
+                cancel.watch(connection.socket)
+            try:
+                reply = connection.exchange(head, pieces, deadline, method == "HEAD")
+            except _Stale:
+                connection.close()
+                if is_fresh:
+                    raise NodeUnreachable(f"{self.url} closed the connection") from None
+                continue
+            except BaseException:
+                connection.close()
+                if cancel is not None and cancel.is_cancelled:
+                    raise Cancelled from None
+                raise
+            if reply.headers.get("connection", "").lower() == "close":
+                connection.close()
+            else:
+                with self._lock:
+                    self._kept.append(connection)
+            return reply
+
+    def _take(self, deadline: float | None) -> tuple[_Connection, bool]:
+        while True:
+            with self._lock:
+                connection = self._kept.pop() if self._kept else None
+            if connection is None:
+                return self._open(deadline), True
+            if connection.is_quiet():
+                return connection, False
+            connection.close()
+
+    def _open(self, deadline: float | None) -> _Connection:
+        seconds = CONNECT_SECONDS if deadline is None else max(0.001, min(CONNECT_SECONDS, deadline - time.monotonic()))
+        try:
+            raw = socket.create_connection((self._host, self._port), seconds)
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                raw = self._tls.wrap_socket(raw, server_hostname=self._host)
+        except OSError as error:
+            raise NodeUnreachable(f"{self.url}: {error}") from None
+        return _Connection(raw, self.url)
+
+    def close(self) -> None:
+        """Closes idle connections; the next request opens one."""
+        with self._lock:
+            kept, self._kept = self._kept, deque(maxlen=KEPT_MAX)
+        for connection in kept:
+            connection.close()
+
+
+class Cancelled(Exception):  # noqa: N818 - nobody failed
+    """The caller no longer wants the reply."""
+
+
+class Cancel:
+    """Ends a request from another thread."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        self._socket: socket.socket | None = None
+        self._lock = threading.Lock()
+
+    def watch(self, connection: socket.socket) -> None:
+        with self._lock:
+            if self.is_cancelled:
+                raise Cancelled
+            self._socket = connection
+
+    def cancel(self) -> None:
+        """A node stops the unit of a call whose connection closes."""
+        with self._lock:
+            self.is_cancelled = True
+            if self._socket is not None:
+                try:
+                    self._socket.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    return
+
+
+class _Stale(Exception):  # noqa: N818 - handled here
+    """The connection was closed before a byte of the reply came."""
+
+
+class _Connection:
+    def __init__(self, connected: socket.socket, url: str) -> None:
+        self.socket = connected
+        self._url = url
+
+    def is_quiet(self) -> bool:
+        """Whether it can be used again: nothing came, not even its end."""
+        try:
+            readable, _, _ = select.select([self.socket], [], [], 0)
+        except (OSError, ValueError):
+            return False
+        return not readable
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def exchange(self, head: bytes, pieces: Sequence[Piece], deadline: float | None, is_head: bool) -> Reply:
+        began = time.monotonic()
+        self._limit(deadline)
+        early = self._send([head, *pieces])
+        sent = time.monotonic()
+        try:
+            status, headers, rest = self._read_head(deadline)
+        except _Stale:
+            if early is None:
+                raise
+            raise ReplyBroken(f"{self._url} closed the connection while it was sent to: {early}") from None
+        head_at = time.monotonic()
+        body = memoryview(b"") if is_head or status in (204, 304) else self._read_body(headers, rest, deadline)
+        reply = Reply(status, headers, body, sent, head_at, time.monotonic(), began)
+        timing = headers.get("server-timing")
+        if timing:
+            reply.timing = _timing(timing)
+        if early is not None:
+            # The node answered before it had read everything: what is left of the request is in the way.
+            reply.headers["connection"] = "close"
+        return reply
+
+    def _limit(self, deadline: float | None) -> None:
+        if deadline is None:
+            self.socket.settimeout(None)
+            return
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"{self._url} did not answer in time")
+        self.socket.settimeout(left)
+
+    def _send(self, pieces: list[Piece]) -> OSError | None:
+        """Sends everything; an error in the middle is kept, for the node may have said why before."""
+        try:
+            if isinstance(self.socket, ssl.SSLSocket):
+                for piece in pieces:
+                    if len(piece):
+                        self.socket.sendall(piece)
+                return None
+            views = deque(memoryview(piece).cast("B") for piece in pieces if len(piece))
+            while views:
+                sent = self.socket.sendmsg([views[at] for at in range(min(len(views), PIECES_MAX))])
+                while sent:
+                    first = views[0]
+                    if sent < first.nbytes:
+                        views[0] = first[sent:]
+                        break
+                    sent -= first.nbytes
+                    views.popleft()
+        except TimeoutError:
+            raise TimeoutError(f"{self._url} did not take the request in time") from None
+        except OSError as error:
+            return error
+        return None
+
+    def _read_head(self, deadline: float | None) -> tuple[int, dict[str, str], bytes]:
+        data = b""
+        while True:
+            self._limit(deadline)
+            try:
+                more = self.socket.recv(16_384)
+            except TimeoutError:
+                raise TimeoutError(f"{self._url} did not answer in time") from None
+            except OSError as error:
+                if data:
+                    raise ReplyBroken(f"{self._url}: {error}") from None
+                raise _Stale from None
+            if not more:
+                if data:
+                    raise ReplyBroken(f"{self._url} broke off in the head of its reply")
+                raise _Stale
+            data += more
+            end = data.find(b"\r\n\r\n")
+            if end >= 0:
+                status, headers = _head(data[:end], self._url)
+                if status == 100:
+                    data = data[end + 4 :]
+                    if not data:
+                        continue
+                    end = data.find(b"\r\n\r\n")
+                    if end < 0:
+                        continue
+                    status, headers = _head(data[:end], self._url)
+                return status, headers, data[end + 4 :]
+            if len(data) > HEAD_BYTES_MAX:
+                raise ReplyBroken(f"{self._url} sent more than {HEAD_BYTES_MAX} bytes of headers")
+
+    def _read_body(self, headers: dict[str, str], rest: bytes, deadline: float | None) -> memoryview:
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            return memoryview(self._read_chunks(rest, deadline))
+        try:
+            length = int(headers["content-length"])
+        except (KeyError, ValueError):
+            raise ReplyBroken(f"{self._url} does not say how long its reply is") from None
+        # Aligned as a frame wants it, not zeroed, and writable: arrays are views of it.
+        block = np.empty(length + 64, np.uint8)
+        start = -block.ctypes.data % 64
+        body = block.data[start : start + length]
+        if len(rest) > length:
+            raise ReplyBroken(f"{self._url} sent more than it announced")
+        body[: len(rest)] = rest
+        at = len(rest)
+        while at < length:
+            self._limit(deadline)
+            got = self._receive(body[at:])
+            at += got
+        return body
+
+    def _receive(self, into: memoryview) -> int:
+        try:
+            got = self.socket.recv_into(into)
+        except TimeoutError:
+            raise TimeoutError(f"{self._url} did not send its whole reply in time") from None
+        except OSError as error:
+            raise ReplyBroken(f"{self._url}: {error}") from None
+        if got == 0:
+            raise ReplyBroken(f"{self._url} broke off in its reply")
+        return got
+
+    def _read_chunks(self, rest: bytes, deadline: float | None) -> bytes:
+        data, body, at = bytearray(rest), bytearray(), 0
+        block = memoryview(bytearray(65_536))
+
+        def more() -> None:
+            self._limit(deadline)
+            data.extend(block[: self._receive(block)])
+
+        while True:
+            end = data.find(b"\r\n", at)
+            if end < 0:
+                more()
+                continue
+            try:
+                size = int(data[at:end].split(b";")[0], 16)
+            except ValueError:
+                raise ReplyBroken(f"{self._url} sent a broken chunk") from None
+            at = end + 2
+            while len(data) < at + size + 2:
+                more()
+            if size == 0:
+                return bytes(body)
+            body += data[at : at + size]
+            del data[: at + size + 2]
+            at = 0
+
+
+def _head(data: bytes, url: str) -> tuple[int, dict[str, str]]:
+    lines = data.decode("latin-1").split("\r\n")
+    version, _, rest = lines[0].partition(" ")
+    if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
+        raise ReplyBroken(f"{url} does not speak HTTP")
+    headers: dict[str, Any] = {}
+    for line in lines[1:]:
+        name, _, value = line.partition(":")
+        headers[name.lower()] = value.strip()
+    return int(rest[:3]), headers
+
+
+def _timing(text: str) -> dict[str, float]:
+    """`queue;dur=0.1, run;dur=2` in seconds (Server Timing, W3C)."""
+    times = {}
+    for part in text.split(","):
+        name, _, rest = part.strip().partition(";dur=")
+        try:
+            times[name] = float(rest.split(";")[0]) / 1_000
+        except ValueError:
+            continue
+    return times

@@ -1,0 +1,163 @@
+"""The engine against worlds whose truth is known: what it chooses, what that costs, how soon it notices a change."""
+
+import math
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from lighterage.decide import LOCAL, Choice, Engine, Policy, Stages
+from lighterage.decide.estimate import Curve, Level
+
+
+@dataclass
+class World:
+    """Cubic work on square matrices: this machine, a node that is faster, and the network between them."""
+
+    seed: int
+    bytes_per_second: float
+    faster: float = 8.0
+    load: float = 1.0
+    noise: float = 0.05
+    rng: random.Random = field(init=False)
+
+    def __post_init__(self):
+        self.rng = random.Random(self.seed)
+
+    def vary(self):
+        return math.exp(self.rng.gauss(0, self.noise))
+
+    def call(self):
+        n = self.rng.choice(range(200, 1_201, 100))
+        size = n * n * 8
+        work = 2e-10 * n**3
+        transfer = size / self.bytes_per_second
+        stages = Stages(
+            1e-4 * self.vary(), transfer * self.vary(), 2e-3 * self.vary(), 1e-4 * self.vary(),
+            work / self.faster * self.load * self.vary(), transfer * self.vary(), 1e-4 * self.vary(), size, size,
+        )  # fmt: skip
+        return size, work * self.vary(), stages
+
+
+def total(stages):
+    return stages.encode + stages.up + stages.round_trip + stages.queue + stages.run + stages.down + stages.decode
+
+
+@dataclass
+class Played:
+    right: int = 0
+    judged: int = 0
+    cost: float = 0.0
+    oracle: float = 0.0
+    penalties: list = field(default_factory=list)
+
+    @property
+    def regret(self):
+        return self.cost / self.oracle - 1
+
+
+def play(world, engine, calls, now=0.0):
+    played = Played()
+    engine.place("node", speed=6.0)
+    for _ in range(calls):
+        size, here, stages = world.call()
+        there = total(stages)
+        decision = engine.decide("f", size, size, ["node"], now)
+        took, other = (here, there) if decision.place == LOCAL else (there, here)
+        if decision.hedge_after is not None:
+            took = min(took, decision.hedge_after + here)
+        played.cost += took
+        played.oracle += min(here, there)
+        if abs(math.log(here / there)) > 0.1:
+            played.judged += 1
+            played.right += took < other
+            if took > other:
+                played.penalties.append(took / other)
+        now += took + 0.05
+        if decision.place == LOCAL:
+            engine.observe_local("f", size, here, decision)
+        else:
+            engine.observe_remote("f", "node", size, stages, now, decision)
+    return played
+
+
+@pytest.mark.parametrize("rate", [1e6, 2e6, 5e6, 1e7, 2e7, 5e7])
+def test_decisions_are_right_and_cheap_when_nothing_changes(rate):
+    for seed in range(5):
+        played = play(World(seed, rate), Engine(), 300)
+        assert played.right >= 0.95 * played.judged
+        assert played.regret <= 0.05, (seed, played.regret)
+
+
+@pytest.mark.parametrize(("before", "after"), [(5e7, 2e6), (2e6, 5e7)])
+def test_a_step_of_the_rate_costs_little(before, after):
+    for seed in range(5):
+        world, engine = World(seed, before), Engine()
+        play(world, engine, 100)
+        world.bytes_per_second = after
+        played = play(world, engine, 100, now=100.0)
+        assert played.regret <= 0.15, (seed, played.regret)
+
+
+def test_a_loaded_node_is_left_alone_after_at_most_three_calls():
+    for seed in range(5):
+        world, engine = World(seed, 5e7), Engine()
+        play(world, engine, 100)
+        world.load = 20.0
+        played = play(world, engine, 50, now=100.0)
+        assert len(played.penalties) <= 3, (seed, played.penalties)
+
+
+def test_the_first_call_follows_the_benchmark():
+    engine = Engine()
+    engine.place("slow", speed=0.2)
+    assert engine.decide("f", 8e6, 8e6, ["slow"], 0.0).place == LOCAL
+
+
+def test_a_deadline_prefers_what_is_sure():
+    engine = Engine()
+    world = World(1, 5e7)
+    play(world, engine, 50)
+    size, _, _ = world.call()
+    decision = engine.decide("f", size, size, ["node"], 50.0, deadline=1e-6)
+    assert decision.choice is Choice.DEADLINE
+    assert decision.chosen.p95 == min(prediction.p95 for prediction in decision.predictions)
+
+
+def test_without_a_local_way_the_only_node_is_taken():
+    decision = Engine().decide("f", 1.0, 1.0, ["node"], 0.0, may_run_here=False)
+    assert (decision.place, decision.choice) == ("node", Choice.ONLY)
+
+
+def test_exploring_stays_within_its_budget():
+    world, engine = World(3, 1e6), Engine(Policy(explore_budget=0.02))
+    play(world, engine, 500)
+    assert engine._explored_seconds <= 0.03 * engine._total_seconds + 1.0
+
+
+def test_a_level_follows_a_step_at_once_and_noise_hardly():
+    level = Level(1.0, 1.0, 1e-4)
+    rng = random.Random(1)
+    for second in range(50):
+        level.observe(10 * math.exp(rng.gauss(0, 0.05)), float(second))
+    assert 9.5 < level.guess(50.0).middle < 10.5
+    level.observe(1.0, 51.0)
+    assert level.guess(51.0).middle < 1.2
+
+
+def test_a_level_grows_unsure_with_time():
+    level = Level(1.0, 1.0, 1e-2)
+    level.observe(5.0, 0.0)
+    level.observe(5.0, 1.0)
+    assert level.guess(100.0).variance > level.guess(1.0).variance
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 1.5, 2.0])
+def test_a_curve_learns_the_power(power):
+    curve = Curve(0.0, 1.0, 9.0, 0.25)
+    rng = random.Random(2)
+    for _ in range(40):
+        size = rng.uniform(1e4, 1e7)
+        curve.observe(size, 1e-9 * size**power * math.exp(rng.gauss(0, 0.03)))
+    for size in (2e4, 5e5, 9e6):
+        assert curve.guess(size).middle == pytest.approx(1e-9 * size**power, rel=0.1)

@@ -1,0 +1,193 @@
+"""What travels arrives as it was, and what does not is refused with a reason."""
+
+import datetime
+import decimal
+import enum
+import fractions
+import io
+import math
+import pathlib
+import uuid
+from collections import namedtuple
+from dataclasses import dataclass, field
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from lighterage import frame, travel
+
+CLASSES = travel.Classes([__name__])
+
+
+@dataclass
+class Point:
+    x: float
+    y: float = 0.0
+    tags: list = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    values: tuple
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+Pair = namedtuple("Pair", "left right")
+
+
+class MoodError(Exception):
+    def __init__(self, mood, level):
+        super().__init__(mood)
+        self.level = level
+
+
+def there_and_back(value):
+    pieces = frame.encode(value, lower=travel.lower_with(CLASSES))
+    data = bytearray(b"".join(pieces))
+    return frame.decode(data, raise_=travel.raise_with(CLASSES)).body
+
+
+def same(left, right):
+    if isinstance(left, np.ndarray):
+        if not (isinstance(right, np.ndarray) and left.dtype == right.dtype and left.shape == right.shape):
+            return False
+        return left.tobytes() == right.tobytes()
+    return type(left) is type(right) and left == right
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, True, 0, -1, 2**63 - 1, 2**63, -(2**200), 1.5, math.inf, "", "Grüße", b"", b"x" * 5_000, bytearray(b"ab"),
+        [], [1, [2]], (), (1, ("a",)), {"a": {"b": 1}}, {1: "a", (2, 3): "b"}, {1, 2}, frozenset({"x"}), 1 + 2j, range(3),
+        slice(1, None), ..., datetime.datetime(2026, 11, 21, 7, 0, 1, 5), datetime.date(2026, 1, 2),
+        datetime.datetime(2026, 11, 21, tzinfo=datetime.timezone.utc), datetime.time(1, 2), datetime.timedelta(-1, 5, 7),
+        datetime.datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin")), decimal.Decimal("1.10"),
+        fractions.Fraction(1, 3), uuid.UUID(int=5), pathlib.PurePath("a/b"), Point(1.0, tags=["t"]), Frozen((1, 2)),
+        Colour.RED, Pair(1, "r"), np.float32(1.5), np.int64(7), np.bool_(True), np.str_("x"), np.datetime64("2026-11-21"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)  # fmt: skip
+def test_it_arrives_as_it_was(value):
+    assert same(value, there_and_back(value))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(()), np.zeros((0, 3)), np.arange(6.0).reshape(2, 3), np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.arange(20)[::3], np.arange(12).reshape(3, 4).T[1:], np.arange(4, dtype=">f8"), np.array([True, False]),
+        np.array([1 + 2j], dtype=np.complex64), np.array([np.nan, -0.0, np.inf]), np.array(["a", "bcd"]), np.array([b"ab"]),
+        np.array(["2026-11-21"], dtype="M8[25s]"), np.array([5], dtype="m8[ns]"), np.zeros(3, dtype="V5"),
+        np.array([(1, 2.5, b"x")], dtype=[("a", "<i4"), ("b", ">f8"), ("c", "S3")]), np.zeros(2, dtype=[("v", "f4", (2, 2))]),
+        np.array(["", ""], dtype="U0"), np.float16([1.5]),
+    ],
+    ids=lambda array: f"{array.dtype}{array.shape}",
+)  # fmt: skip
+def test_an_array_arrives_with_its_type_and_shape(array):
+    back = there_and_back(array)
+    assert same(array, back)
+    if array.flags.f_contiguous and not array.flags.c_contiguous:
+        assert back.flags.f_contiguous, "the layout is kept"
+
+
+@given(hnp.arrays(hnp.scalar_dtypes().filter(lambda dtype: dtype.char not in "gG"), hnp.array_shapes(max_dims=4, max_side=4)))
+def test_any_array_arrives(array):
+    assert same(array, there_and_back(array))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=2_000),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(), inner),
+)
+
+
+@given(VALUES)
+def test_any_value_arrives(value):
+    assert same(value, there_and_back(value))
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_do_more_than_fail(data):
+    whole = bytearray(b"".join(frame.encode([1, "a", b"b", Point(1.0)], lower=travel.lower_with(CLASSES))))
+    whole[64 : 64 + len(data)] = data
+    for candidate in (data, bytes(whole)):
+        with pytest.raises((frame.FrameError, travel.DoesNotTravel)):
+            frame.decode(candidate, raise_=travel.raise_with(CLASSES))
+            raise frame.FrameError("it was sound after all")
+
+
+def test_an_array_is_not_copied_on_the_way():
+    array = np.arange(100_000.0)
+    pieces = frame.encode([array], lower=travel.lower_with(CLASSES))
+    assert np.shares_memory(np.frombuffer(pieces[-1], np.uint8), array)
+    data = np.empty(frame.total_bytes(pieces), np.uint8)
+    data[:] = np.frombuffer(b"".join(pieces), np.uint8)
+    (back,) = frame.decode(data.data, raise_=travel.raise_with(CLASSES)).body
+    assert np.shares_memory(back, data)
+    assert back.flags.writeable
+
+
+class Unknown:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (io.StringIO(), "open on this machine"),
+        (lambda: 1, "code travels only"),
+        ((x for x in ()), "read only once"),
+        (np.array([object()]), "array of objects"),
+        (np.ma.array([1]), "np.asarray"),
+        (Unknown(), "pass numbers"),
+        (type("Text", (str,), {})("a"), "a kind of str"),
+    ],
+    ids=["file", "lambda", "generator", "objects", "masked", "unknown", "subclass"],
+)
+def test_what_does_not_travel_says_why(value, says):
+    with pytest.raises(travel.DoesNotTravel, match=says):
+        there_and_back(value)
+
+
+def test_a_cycle_is_refused():
+    cycle = []
+    cycle.append(cycle)
+    with pytest.raises(frame.FrameError, match="cycle"):
+        there_and_back(cycle)
+
+
+def test_only_classes_of_the_functions_modules_are_made():
+    pieces = frame.encode(frame.Tagged("dataclass", ["subprocess:Popen", {}]))
+    with pytest.raises(travel.DoesNotTravel, match="do not define"):
+        frame.decode(b"".join(pieces), raise_=travel.raise_with(CLASSES))
+
+
+def raised(error):
+    tagged = travel.lower_exception(error, "Traceback: there", CLASSES)
+    return travel.raise_exception(there_and_back(frame.Tagged("dict", list(map(list, tagged.value.items())))), CLASSES)
+
+
+def test_exceptions_arrive_as_themselves():
+    error = raised(ZeroDivisionError("division by zero"))
+    assert type(error) is ZeroDivisionError
+    assert error.args == ("division by zero",)
+    assert "there" in str(error.__cause__)
+    assert type(raised(MoodError("grim", 3))) is MoodError
+    assert type(raised(OSError(2, "missing"))) is FileNotFoundError
+
+
+def test_an_exception_of_an_unknown_class_keeps_its_words():
+    class LocalError(Exception):
+        pass
+
+    error = raised(LocalError("no"))
+    assert type(error) is travel.RemoteError
+    assert "LocalError: no" in str(error)
