@@ -303,10 +303,24 @@ pub struct FunctionStats {
     pub waiting: u64,
     /// Failed calls by error code.
     pub errors: std::collections::BTreeMap<String, u64>,
+    /// The queue it handles, if it does.
+    #[serde(default)]
+    pub queue: Option<QueuedStats>,
     pub total_us: Quantiles,
     pub queue_us: Quantiles,
     pub start_us: Quantiles,
     pub run_us: Quantiles,
+}
+
+/// What waits for a function.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct QueuedStats {
+    pub queue: String,
+    /// Events that are ready, or delayed.
+    pub waiting: u64,
+    pub dead: u64,
+    pub workers: u32,
+    pub oldest_age_ms: Option<u64>,
 }
 
 /// Estimates from histogram buckets, in microseconds.

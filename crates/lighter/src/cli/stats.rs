@@ -5,7 +5,7 @@ use super::nearest::{explain, function_path};
 use super::stop::{Result, Stop};
 use super::table::Table;
 use super::words::microseconds;
-use crate::api::types::{FunctionStats, Quantiles};
+use crate::api::types::{FunctionStats, Quantiles, QueuedStats};
 use clap::Args;
 use problem::Code;
 
@@ -50,7 +50,7 @@ impl Stats {
 
 fn overview(stats: &[FunctionStats]) -> Table {
     let mut table =
-        Table::new(&["FUNCTION", ">CALLS", ">ERRORS", ">RUNNING", ">WAITING", ">P50", ">P90", ">P99", ">MAX"]);
+        Table::new(&["FUNCTION", ">CALLS", ">ERRORS", ">RUNNING", ">WAITING", ">QUEUED", ">DEAD", ">P50", ">P90", ">P99", ">MAX"]);
     for stats in stats {
         let [p50, p90, p99, max] = cells(&stats.total_us);
         table.row([
@@ -59,6 +59,8 @@ fn overview(stats: &[FunctionStats]) -> Table {
             stats.errors.values().sum::<u64>().to_string(),
             stats.running.to_string(),
             stats.waiting.to_string(),
+            queued(stats, |queue| queue.waiting),
+            queued(stats, |queue| queue.dead),
             p50,
             p90,
             p99,
@@ -68,9 +70,17 @@ fn overview(stats: &[FunctionStats]) -> Table {
     table
 }
 
+/// `-` for a function that handles no queue.
+fn queued(stats: &FunctionStats, read: impl Fn(&QueuedStats) -> u64) -> String {
+    stats.queue.as_ref().map_or_else(|| "-".to_owned(), |queue| read(queue).to_string())
+}
+
 fn summary(stats: &FunctionStats) -> String {
+    let queue = stats.queue.as_ref().map_or_else(String::new, |queue| {
+        format!("; queue {}: {} waiting, {} dead, {} workers", queue.queue, queue.waiting, queue.dead, queue.workers)
+    });
     format!(
-        "{} version {}: {} calls, {} errors, {} running, {} waiting\n",
+        "{} version {}: {} calls, {} errors, {} running, {} waiting{queue}\n",
         stats.function,
         stats.version,
         stats.calls,
@@ -117,6 +127,7 @@ mod tests {
             running: 1,
             waiting: 0,
             errors: [("L3001".to_owned(), 2), ("L6001".to_owned(), 1)].into(),
+            queue: None,
             total_us: Quantiles { p50: 29.0, p90: 31.0, p99: 1_200.0, max: 2e6 },
             queue_us: Quantiles::default(),
             start_us: Quantiles::default(),
@@ -124,7 +135,7 @@ mod tests {
         };
         assert_eq!(
             overview(std::slice::from_ref(&stats)).lines()[1],
-            "hello         9       3        1        0  29 µs  31 µs  1.2 ms  2.0 s"
+            "hello         9       3        1        0       -     -  29 µs  31 µs  1.2 ms  2.0 s"
         );
         assert_eq!(errors(&stats).lines()[1], "     2  L3001  the call ran out of wall time");
         assert_eq!(phases(&stats).lines().len(), 5);

@@ -4,7 +4,7 @@ use super::events::Numbers;
 use super::functions::{Entry, Handler, Table};
 use super::metrics::usage;
 use super::{Node, clock};
-use crate::api::types::{BucketInfo, FunctionInfo, FunctionStats, HandlerInfo, NodeInfo, QueueInfo, UnitInfo, VersionInfo};
+use crate::api::types::{BucketInfo, FunctionInfo, FunctionStats, HandlerInfo, NodeInfo, QueueInfo, QueuedStats, UnitInfo, VersionInfo};
 use manifest::Function;
 use problem::Problem;
 use std::collections::BTreeSet;
@@ -99,6 +99,18 @@ impl Node {
         names.into_iter().filter(|name| !name.starts_with('.')).map(describe).collect()
     }
 
+    fn queued(&self, queue: &str) -> Option<QueuedStats> {
+        let counts = self.functions.loader.state.queue(queue).ok()?.counts();
+        let now_ms = clock::unix_ms(SystemTime::now());
+        Some(QueuedStats {
+            queue: queue.to_owned(),
+            waiting: counts.ready + counts.delayed,
+            dead: counts.dead,
+            workers: self.events.shell(queue).map_or(0, |shell| shell.numbers.workers.load(Relaxed)),
+            oldest_age_ms: counts.oldest_ms.map(|oldest_ms| now_ms.saturating_sub(oldest_ms)),
+        })
+    }
+
     fn describe_handler(&self, table: &Table, queue: &str, handler: &Handler) -> HandlerInfo {
         let shell = self.events.shell(queue);
         let number = |read: fn(&Numbers) -> u64| shell.as_ref().map_or(0, |shell| read(&shell.numbers));
@@ -123,7 +135,11 @@ impl Node {
         let stats = table.entries().map(|entry| {
             let counts = entry.live.identity.admission.counts();
             let (running, waiting) = (u64::from(counts.running), u64::from(counts.waiting));
-            entry.live.identity.counters.stats(entry.live.name().as_str(), entry.live.version, running, waiting)
+            let live = &entry.live;
+            FunctionStats {
+                queue: live.function.handles(live.name()).and_then(|queue| self.queued(queue.as_str())),
+                ..live.identity.counters.stats(live.name().as_str(), live.version, running, waiting)
+            }
         });
         stats.collect()
     }

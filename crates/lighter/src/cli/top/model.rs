@@ -48,6 +48,8 @@ pub struct Row {
     pub errors_per_second: f64,
     pub running: u64,
     pub waiting: u64,
+    /// Events that wait in its queue; none if it handles none.
+    pub queued: Option<u64>,
     pub p50_us: f64,
     pub p99_us: f64,
 }
@@ -106,6 +108,7 @@ impl Model {
                     errors_per_second: rate(now.errors, before.errors),
                     running: stats.running,
                     waiting: stats.waiting,
+                    queued: stats.queue.map(|queue| queue.waiting),
                     p50_us: stats.total_us.p50,
                     p99_us: stats.total_us.p99,
                     function: stats.function,
@@ -176,6 +179,7 @@ pub mod tests {
             running: 1,
             waiting: 0,
             errors: [("L6001".to_owned(), errors)].into(),
+            queue: None,
             total_us: quantiles,
             queue_us: quantiles,
             start_us: quantiles,

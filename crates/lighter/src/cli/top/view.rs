@@ -26,7 +26,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
         "P50".to_owned(),
         mark(Sort::P99, "P99"),
         mark(Sort::Errors, "ERR/S"),
-        "CALLS".to_owned(),
+        "QUEUED".to_owned(),
     ];
     let widths = [Constraint::Fill(1)].into_iter().chain(WIDTHS.map(Constraint::Length));
     let rows = model.rows.iter().skip(model.scroll).take(usize::from(body.height)).map(|row| cells(row_text(row)));
@@ -72,7 +72,7 @@ fn row_text(row: &Row) -> [String; 9] {
         words::microseconds(row.p50_us),
         words::microseconds(row.p99_us),
         rate(row.errors_per_second),
-        row.calls.to_string(),
+        row.queued.map_or_else(|| "-".to_owned(), |queued| queued.to_string()),
     ]
 }
 
@@ -119,8 +119,8 @@ mod tests {
         let screen = screen(&model);
         assert_eq!(screen[0], "lighter 0.1.0 at http://127.0.0.1:8701, up 2 h 3 min");
         assert_eq!(screen[1], "memory 31.2 MB · units 3 of 1000 · 2 functions · 12.3k calls/s · 3.0 errors/s");
-        assert_eq!(screen[3], "FUNCTION       VER  CALLS/S↓    RUN   WAIT      P50      P99    ERR/S      CALLS");
-        assert_eq!(screen[4], "hello            1     12.3k      1      0    29 µs   1.2 ms      3.0      12345");
+        assert_eq!(screen[3], "FUNCTION       VER  CALLS/S↓    RUN   WAIT      P50      P99    ERR/S     QUEUED");
+        assert_eq!(screen[4], "hello            1     12.3k      1      0    29 µs   1.2 ms      3.0          -");
         assert!(screen[5].starts_with("a-function-wi"));
         assert!(screen[23].starts_with("q quit"));
     }

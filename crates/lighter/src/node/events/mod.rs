@@ -16,6 +16,8 @@ mod function;
 mod runtime;
 mod shell;
 mod sources;
+#[cfg(test)]
+mod tests;
 mod work;
 mod worker;
 

@@ -126,6 +126,7 @@ impl Counters {
             running,
             waiting,
             errors,
+            queue: None,
             total_us: quantiles(&self.total),
             queue_us: quantiles(&self.queue),
             start_us: quantiles(&self.start),
