@@ -64,7 +64,8 @@ fn messages_of_the_outside_broker_become_events_once_each() {
         let payloads: Vec<String> = bridged.inside.events().into_iter().map(|(_, payload)| payload).collect();
         assert_eq!(payloads, ["1", "2", "3"]);
         bridged.wait(|bridged| bridged.outside.gate().counts().queued_bytes == 0);
-        assert!(bridged.inside.records().is_empty());
+        // The record of a QoS 2 message goes when the outside broker has released it.
+        bridged.wait(|bridged| bridged.inside.records().is_empty());
     }
 }
 
@@ -111,24 +112,19 @@ fn sinks_publish_there_and_are_told_when_it_is_confirmed() {
 #[test]
 fn filters_follow_what_is_deployed() {
     let bridged = Bridged::start(Version::V5);
-    bridged.filters.send_replace(vec![("other".to_owned(), Qos::AtLeastOnce)]);
     bridged.inside.want("#");
+    bridged.filters.send_replace(vec![("other".to_owned(), Qos::AtLeastOnce)]);
     let mut writer = bridged.outside.connect(Version::V5, "writer");
-    let mut id = 0;
-    bridged.wait(|bridged| {
-        bridged.outside.gate().counts().subscriptions == 1 && {
-            !bridged.inside.events().is_empty() || {
-                // Until the new filter is known.
-                true
-            }
-        }
-    });
+    // The old filter goes before the new one comes, by the same connection: what comes by the new one is after both.
     while bridged.inside.events().is_empty() {
-        id += 1;
-        writer.publish_confirmed("sensor/1", "no", 1, id);
-        writer.publish_confirmed("other", "yes", 1, id);
+        writer.publish_confirmed("other", "first", 1, 1);
     }
-    assert_eq!(bridged.inside.events().last().unwrap().1, "yes");
+    for payload in ["no", "yes"] {
+        let topic = if payload == "no" { "sensor/1" } else { "other" };
+        writer.publish_confirmed(topic, payload, 1, 2);
+    }
+    bridged.wait(|bridged| bridged.inside.events().last().unwrap().1 == "yes");
+    assert!(bridged.inside.events().iter().all(|(topic, payload)| topic == "other" && payload != "no"));
 }
 
 /// The outside broker dies and comes back on the same address with what it had kept; nobody loses anything.
