@@ -36,6 +36,8 @@ const PACE_STEP: Duration = Duration::from_millis(1);
 const GATHER_SHARE: u32 = 4;
 const GATHER_MAX: Duration = Duration::from_millis(2);
 const GATHER_STEP: Duration = Duration::from_micros(50);
+/// The same where the next write to the journal does not wait for a sync.
+const GATHER_RELAXED: Duration = Duration::from_micros(200);
 
 /// Names a commit; [`State::durable`](crate::State::durable) waits for it.
 #[must_use = "a commit is durable only once `State::durable` says so"]
@@ -249,7 +251,9 @@ fn run(engine: &Engine, mut journal: Follower) {
         if relaxed.is_some() && told < written {
             pace(engine);
             told = written;
-            group.set_durable(told);
+            let commits = engine.commits.load(Ordering::Relaxed);
+            let served = group.set_durable(told);
+            gather(engine, commits, served, GATHER_RELAXED);
             continue;
         }
         let wait = match relaxed {
@@ -277,7 +281,8 @@ fn run(engine: &Engine, mut journal: Follower) {
                     let commits = engine.commits.load(Ordering::Relaxed);
                     let served = group.set_durable(told);
                     if !closing && relaxed.is_none() {
-                        gather(engine, commits, served);
+                        let share = group.sync_times().2 / GATHER_SHARE;
+                        gather(engine, commits, served, share.min(GATHER_MAX));
                     }
                 }
                 journal.mark_if_due(Instant::now());
@@ -301,11 +306,10 @@ fn sync(engine: &Engine, journal: &mut Follower) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Those who were just served come back with their next commits in a moment, and others wait already: syncing for these at
-/// once would split all that is in flight into two halves, each of which waits for the other's sync. So the next sync
+/// Those who were just served come back with their next commits in a moment, and others wait already: writing for these at
+/// once would split all that is in flight into two halves, each of which waits for the other's turn. So the next turn
 /// waits until as many have come as were served, for a fraction of what a sync takes.
-fn gather(engine: &Engine, commits: u64, served: u64) {
-    let limit = (engine.group.sync_times().2 / GATHER_SHARE).min(GATHER_MAX);
+fn gather(engine: &Engine, commits: u64, served: u64, limit: Duration) {
     let started = Instant::now();
     while served > 1 && engine.commits.load(Ordering::Relaxed) < commits + served {
         let left = limit.saturating_sub(started.elapsed());
