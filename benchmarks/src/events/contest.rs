@@ -201,8 +201,13 @@ pub fn latencies(contestants: &[&dyn Contestant], standings: &[Standing], shares
             let events = (rate * seconds) as u64;
             let cells = match contestant.run(Flow { events, window: IN_FLIGHT, rate: Some(rate) }) {
                 Ok(Run { handled_us: handled, acked_us: acked, .. }) => {
-                    let all = [rate, handled.p50, handled.p90, handled.p99, acked.p50, acked.p90, acked.p99, acked.max];
-                    all.map(number).to_vec()
+                    let handled = [handled.p50, handled.p90, handled.p99].map(|us| match us {
+                        // Ours ends with the ack: what is handled is not seen before it.
+                        0.0 => "-".to_owned(),
+                        us => number(us),
+                    });
+                    let acked = [acked.p50, acked.p90, acked.p99, acked.max].map(number);
+                    [number(rate)].into_iter().chain(handled).chain(acked).collect()
                 }
                 Err(why) => vec![number(rate), format!("failed: {why:#}")],
             };
