@@ -42,12 +42,6 @@ class Colour(enum.Enum):
 Pair = namedtuple("Pair", "left right")
 
 
-class MoodError(Exception):
-    def __init__(self, mood, level):
-        super().__init__(mood)
-        self.level = level
-
-
 def there_and_back(value):
     pieces = frame.encode(value, lower=travel.lower_with(CLASSES))
     data = bytearray(b"".join(pieces))
@@ -168,26 +162,3 @@ def test_only_classes_of_the_functions_modules_are_made():
     pieces = frame.encode(frame.Tagged("dataclass", ["subprocess:Popen", {}]))
     with pytest.raises(travel.DoesNotTravel, match="do not define"):
         frame.decode(b"".join(pieces), raise_=travel.raise_with(CLASSES))
-
-
-def raised(error):
-    tagged = travel.lower_exception(error, "Traceback: there", CLASSES)
-    return travel.raise_exception(there_and_back(frame.Tagged("dict", list(map(list, tagged.value.items())))), CLASSES)
-
-
-def test_exceptions_arrive_as_themselves():
-    error = raised(ZeroDivisionError("division by zero"))
-    assert type(error) is ZeroDivisionError
-    assert error.args == ("division by zero",)
-    assert "there" in str(error.__cause__)
-    assert type(raised(MoodError("grim", 3))) is MoodError
-    assert type(raised(OSError(2, "missing"))) is FileNotFoundError
-
-
-def test_an_exception_of_an_unknown_class_keeps_its_words():
-    class LocalError(Exception):
-        pass
-
-    error = raised(LocalError("no"))
-    assert type(error) is travel.RemoteError
-    assert "LocalError: no" in str(error)

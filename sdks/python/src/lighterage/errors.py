@@ -32,3 +32,12 @@ class VersionsDiffer(LighterageError):
 
 class NoNode(LighterageError):
     """The call may only run on a node, and none is there."""
+
+
+class RemoteError(LighterageError):
+    """What the function raised, where its class is not known here: `name` is the class's, the text is its own."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}" if message else name)
+        self.name = name
+        self.message = message

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,6 +45,9 @@ _UNIT_BYTES_MAX: Final = 16
 _ITEM_BYTES: Final[dict[str, tuple[int, ...]]] = {
     "b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16), "m": (8,), "M": (8,),
 }  # fmt: skip
+
+
+Piece = bytes | bytearray | memoryview
 
 
 class FrameError(ValueError):
@@ -92,6 +95,17 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Pieces:
+    """Raw bytes beside the meta that lie in several places: written one after the other, read as one `Buffer`."""
+
+    parts: tuple[Piece, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return total_bytes(self.parts)
+
+
+@dataclass(frozen=True)
 class Array:
     """An array as the contract has it: class, byte order and layout are one letter each, `data` the raw bytes."""
 
@@ -125,7 +139,7 @@ class Writer:
 
     def __init__(self, lower: Callable[[Any], Any] | None = None) -> None:
         self.meta = bytearray()
-        self.buffers: list[memoryview] = []
+        self.buffers: list[memoryview | Pieces] = []
         self._lower = lower
 
     def value(self, value: Any, depth: int = 1) -> None:
@@ -171,6 +185,9 @@ class Writer:
         elif kind is Buffer:
             meta.append(BUFFER)
             meta += _U32.pack(self._buffer(value.data))
+        elif kind is Pieces:
+            meta.append(BUFFER)
+            meta += _U32.pack(self._buffer(value))
         elif kind is Array:
             self._array(value)
         elif kind is bytes:
@@ -185,7 +202,7 @@ class Writer:
         if depth >= DEPTH_CEILING:
             raise FrameError("too-deep", f"values nest deeper than {DEPTH_CEILING}; is there a cycle?")
 
-    def _buffer(self, data: memoryview) -> int:
+    def _buffer(self, data: memoryview | Pieces) -> int:
         self.buffers.append(data)
         return len(self.buffers) - 1
 
@@ -213,24 +230,24 @@ def encode(
     id: int = 0,
     checksum_buffers: bool = False,
     lower: Callable[[Any], Any] | None = None,
-) -> list[bytes | memoryview]:
+) -> list[Piece]:
     """The pieces of a frame, to be sent one after the other; the buffers in them are those given, not copies."""
     writer = Writer(lower)
     writer.value(body)
     meta, buffers = writer.meta, writer.buffers
     table = b"".join([_ENTRY.pack(data.nbytes, 0, _NO_ENTRY) for data in buffers])
     total = HEADER_BYTES + len(table) + len(meta)
-    pieces: list[bytes | memoryview] = []
+    pieces: list[Piece] = []
+    bulk = 0
     for data in buffers:
         gap = -total % ALIGNMENT
         if gap:
             pieces.append(_ZEROS[:gap])
-        pieces.append(data)
         total += gap + data.nbytes
-    bulk = 0
-    if checksum_buffers:
-        for data in buffers:
-            bulk = zlib.crc32(data, bulk)
+        for part in data.parts if isinstance(data, Pieces) else (data,):
+            pieces.append(part)
+            if checksum_buffers:
+                bulk = zlib.crc32(part, bulk)
     rest = table + meta
     head = _HEADER_HEAD.pack(
         MAGIC, VERSION, kind, _BULK if checksum_buffers else 0, total, id, len(meta), len(buffers), zlib.crc32(rest),
@@ -240,14 +257,14 @@ def encode(
     return pieces
 
 
-def total_bytes(pieces: list[bytes | memoryview]) -> int:
+def total_bytes(pieces: Iterable[Piece]) -> int:
     """Bytes of all pieces together."""
     return sum(piece.nbytes if isinstance(piece, memoryview) else len(piece) for piece in pieces)
 
 
 def decode(
     data: bytes | bytearray | memoryview,
-    limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    limits: Limits = Limits(),
     raise_: Callable[[Any], Any] | None = None,
 ) -> Frame:
     """Reads a frame. Buffers and arrays are views into `data`.

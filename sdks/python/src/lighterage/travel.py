@@ -7,12 +7,12 @@ modules both sides share, which are the modules of the function (`Classes`).
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import datetime
 import decimal
 import enum
 import fractions
+import importlib
 import pathlib
 import sys
 import uuid
@@ -33,7 +33,8 @@ class DoesNotTravel(TypeError):
 class Classes:
     """The classes both sides know: those defined at the top of these modules, by the names the bundle has for them.
 
-    `__main__` is called by its file's name in a bundle, so a name may differ from `__module__`.
+    `__main__` is called by its file's name in a bundle, so a name may differ from `__module__`. A unit makes one of the
+    `modules` in `bundle.json`.
     """
 
     def __init__(self, modules: dict[str, str] | Iterable[str] = ()) -> None:
@@ -54,7 +55,14 @@ class Classes:
     def find(self, name: str) -> type:
         """The class of this name."""
         module_name, _, path = name.partition(":")
-        found: Any = sys.modules.get(self._here.get(module_name, ""))
+        here = self._here.get(module_name, "")
+        found: Any = sys.modules.get(here)
+        if found is None and here:
+            # A module of the function that is imported only when it is needed.
+            try:
+                found = importlib.import_module(here)
+            except ImportError:
+                found = None
         for part in path.split("."):
             found = None if found is None or part.startswith("_") else vars(found).get(part)
         if not isinstance(found, type):
@@ -283,56 +291,3 @@ _RAISE: Final[dict[str, Callable[[Any], Any]]] = {
     "structured": _raise_structured,
     "empty-items": lambda inner: np.empty(inner[1], dtype=inner[0]),
 }
-
-
-class RemoteTraceback(Exception):  # noqa: N818 - it is not an error but where one came from
-    """Where an exception was raised on the other machine; the cause of the exception that arrives here."""
-
-    def __str__(self) -> str:
-        return "\n" + str(self.args[0])
-
-
-class RemoteError(Exception):
-    """An exception whose class is not known here."""
-
-
-def lower_exception(error: BaseException, trace: str, classes: Classes) -> Tagged:
-    """An exception as a value. Arguments that do not travel are sent as their text."""
-    kind = type(error)
-    if getattr(builtins, kind.__name__, None) is kind:
-        name = kind.__name__
-    else:
-        try:
-            name = classes.name_of(kind)
-        except DoesNotTravel:
-            name = f"{kind.__module__}:{kind.__qualname__}"
-    from . import frame
-
-    arguments: list[Any] = []
-    for argument in error.args:
-        try:
-            frame.Writer(lower_with(classes)).value(argument)
-            arguments.append(argument)
-        except Exception:
-            arguments.append(repr(argument))
-    return Tagged("raised", {"type": name, "args": arguments, "message": str(error), "traceback": trace})
-
-
-def raise_exception(inner: dict[str, Any], classes: Classes) -> BaseException:
-    """The exception as itself where its class is known, with the remote traceback as its cause."""
-    name, arguments = inner["type"], inner["args"]
-    kind: Any = getattr(builtins, name, None) if ":" not in name else None
-    if kind is None:
-        try:
-            kind = classes.find(name)
-        except DoesNotTravel:
-            kind = None
-    error: BaseException
-    if isinstance(kind, type) and issubclass(kind, Exception):
-        # Not by its __init__, which may want other arguments than it hands on.
-        error = kind.__new__(kind, *arguments)
-        error.args = tuple(arguments)
-    else:
-        error = RemoteError(f"{name.replace(':', '.')}: {inner['message']}")
-    error.__cause__ = RemoteTraceback(inner["traceback"])
-    return error

@@ -142,7 +142,7 @@ class Node:
             connection.close()
 
 
-class Cancelled(Exception):  # noqa: N818 - nobody failed
+class Cancelled(Exception):
     """The caller no longer wants the reply."""
 
 
@@ -171,7 +171,7 @@ class Cancel:
                     return
 
 
-class _Stale(Exception):  # noqa: N818 - handled here
+class _Stale(Exception):
     """The connection was closed before a byte of the reply came."""
 
 

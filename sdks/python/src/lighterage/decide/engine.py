@@ -69,7 +69,7 @@ class _Habit:
 class Engine:
     """Estimates and choices of one client. Not safe for threads: its caller holds a lock."""
 
-    def __init__(self, policy: Policy = Policy()) -> None:  # noqa: B008 - it is frozen
+    def __init__(self, policy: Policy = Policy()) -> None:
         self.policy = policy
         self._places: dict[str, Place] = {}
         self._works: dict[str, Work] = {}

@@ -164,7 +164,10 @@ def predict_remote(work: Work, name: str, place: Place, size: float, bytes_up: f
     down = Guess(math.log(max(down_bytes, 1.0)) - down_rate.log, down_rate.variance)
     trip, queue = place.round_trip.guess(now), place.queue.guess(now)
     run = work.run_there(name, place, size, now)
-    stages = (("encode", encode), ("up", up), ("round trip", trip), ("queue", queue), ("run", run), ("down", down), ("decode", decode))
+    stages = (
+        ("encode", encode), ("up", up), ("round trip", trip), ("queue", queue), ("run", run), ("down", down),
+        ("decode", decode),
+    )  # fmt: skip
     terms = tuple(Term(label, guess.mean, guess.spread) for label, guess in stages)
     computing = encode.mean + decode.mean
     sending = up.mean + down.mean

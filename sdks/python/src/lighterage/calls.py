@@ -1,0 +1,180 @@
+"""A call of a function as bytes, and its reply: the contract `call` of bundles, shared by client and unit.
+
+    client   write_call(args, kwargs) ──▶ frame, kind call  ─▶ answer(function, …)   unit
+             read_reply(…)            ◀── frame, kind reply ◀─
+
+A call's meta is `{"args": […], "kwargs": {…}}`, or the same written by another codec as a tagged buffer. A reply's is the
+value, or tagged `raised` an exception. A reply is written by the codec of its call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from . import codecs, frame, raised
+from .frame import Piece, Tagged
+from .travel import NO_CLASSES, Classes, DoesNotTravel, lower_with, raise_with
+
+#: The type of the event that carries a call.
+EVENT_TYPE: Final = "lighterage.call"
+#: The media type of a call's bytes. Not the frame's own, which says that a whole event comes.
+MEDIA_TYPE: Final = "application/vnd.lighter.call"
+#: What a reader of calls and replies accepts. The other side is the same program, so only memory bounds it.
+LIMITS: Final = frame.Limits(total_bytes=4 << 30, meta_bytes=256 << 20, buffers=65_536, depth=120, values=8_000_000)
+
+
+@dataclass
+class Call:
+    """A call that was read."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+    codec: str = codecs.FRAME
+
+
+@dataclass
+class Answer:
+    """What a unit sends back: the pieces of a frame, and the seconds of each stage."""
+
+    pieces: list[Piece]
+    decode: float
+    run: float
+    encode: float
+
+    @property
+    def timing(self) -> dict[str, float]:
+        return {"decode": self.decode, "run": self.run, "encode": self.encode}
+
+
+def write_call(
+    args: tuple[Any, ...] | list[Any],
+    kwargs: dict[str, Any],
+    classes: Classes = NO_CLASSES,
+    codec: str = codecs.FRAME,
+) -> list[Piece]:
+    """The pieces of a call.
+
+    Raises DoesNotTravel for an argument that has no meaning elsewhere.
+    """
+    body: Any = {"args": list(args), "kwargs": dict(kwargs)}
+    if codec != codecs.FRAME:
+        body = _coded(codec, body)
+    return frame.encode(body, kind=frame.CALL, lower=lower_with(classes))
+
+
+def read_call(data: Piece, classes: Classes = NO_CLASSES) -> Call:
+    """The call in these bytes; its arrays are views of them.
+
+    Raises FrameError where they are no call, DoesNotTravel where an argument is of a class that is not known here.
+    """
+    found = _read(data, frame.CALL, classes)
+    codec = codecs.FRAME
+    if isinstance(found, _Coded):
+        codec, found = found.codec, codecs.read(found.codec, found.data)
+    if not (isinstance(found, dict) and isinstance(found.get("args"), list) and isinstance(found.get("kwargs"), dict)):
+        raise frame.FrameError("kind", "a frame that is no call")
+    return Call(found["args"], found["kwargs"], codec)
+
+
+def write_reply(value: Any, classes: Classes = NO_CLASSES, codec: str = codecs.FRAME) -> list[Piece]:
+    """The pieces of a reply."""
+    if codec != codecs.FRAME:
+        value = _coded(codec, value)
+    return frame.encode(value, kind=frame.REPLY, lower=lower_with(classes))
+
+
+def write_raised(error: BaseException, classes: Classes = NO_CLASSES) -> list[Piece]:
+    """The pieces of a reply that is an exception."""
+    return frame.encode(raised.lower(error, classes), kind=frame.REPLY, lower=lower_with(classes))
+
+
+def read_reply(data: Piece, classes: Classes = NO_CLASSES) -> Any:
+    """The value that a function returned; raises what it raised.
+
+    Raises FrameError where the bytes are no reply.
+    """
+    found = _read(data, frame.REPLY, classes)
+    if isinstance(found, _Raised):
+        raise raised.make(found.inner, classes)
+    if isinstance(found, _Coded):
+        return codecs.read(found.codec, found.data)
+    return found
+
+
+def answer(function: Callable[..., Any], data: Piece, classes: Classes = NO_CLASSES) -> Answer:
+    """Handles a call in a unit: reads it, runs the function, writes its reply. What it raises is a reply too.
+
+    Raises FrameError where the bytes are no call: then nothing was run.
+    """
+    began = time.perf_counter()
+    try:
+        call = read_call(data, classes)
+    except DoesNotTravel as error:
+        return Answer(write_raised(error, classes), time.perf_counter() - began, 0.0, 0.0)
+    decoded = time.perf_counter()
+    ran = None
+    try:
+        value = function(*call.args, **call.kwargs)
+        if inspect.iscoroutine(value):
+            value = asyncio.run(value)
+        ran = time.perf_counter()
+        pieces = write_reply(value, classes, call.codec)
+    except BaseException as error:  # Also SystemExit: what ends a program ends the call.
+        ran = ran or time.perf_counter()
+        pieces = write_raised(error, classes)
+    return Answer(pieces, decoded - began, ran - decoded, time.perf_counter() - ran)
+
+
+def find(entry: str) -> Callable[..., Any]:
+    """The function that a bundle's `entry` names, `module:function` or `module:Class.method`.
+
+    Raises whatever the import of its module raises, and AttributeError where it is not there.
+    """
+    module_name, _, path = entry.partition(":")
+    found: Any = importlib.import_module(module_name)
+    for part in path.split("."):
+        found = getattr(found, part)
+    # What `@offload` made of it runs as the plain function does, without asking where.
+    plain: Callable[..., Any] = getattr(found, "__offloaded__", found)
+    return plain
+
+
+def _coded(codec: str, value: Any) -> Tagged:
+    # As an array of bytes, which is not copied when it is read.
+    return Tagged(codec, np.frombuffer(codecs.write(codec, value), np.uint8))
+
+
+@dataclass
+class _Coded:
+    codec: str
+    data: memoryview
+
+
+@dataclass
+class _Raised:
+    inner: dict[str, Any]
+
+
+def _read(data: Piece, kind: int, classes: Classes) -> Any:
+    plainly = raise_with(classes)
+
+    def raise_(value: Any) -> Any:
+        if isinstance(value, Tagged):
+            if value.name == raised.TAG:
+                return _Raised(value.value)
+            if value.name in codecs.NAMES:
+                return _Coded(value.name, memoryview(value.value))
+        return plainly(value)
+
+    found = frame.decode(data, LIMITS, raise_)
+    if found.kind != kind:
+        raise frame.FrameError("kind", str(found.kind))
+    return found.body
