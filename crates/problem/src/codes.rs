@@ -1,7 +1,7 @@
 //! Every code a user can see. A number is never reused; texts may improve.
 //!
 //! L1xxx manifest and command line · L2xxx images and deployment · L3xxx limits · L4xxx HTTP and access ·
-//! L5xxx state and disk · L6xxx units · L7xxx events · L9xxx the node itself.
+//! L5xxx state and disk · L6xxx units · L7xxx events · L8xxx offloading, said by SDKs · L9xxx the node itself.
 
 use std::fmt;
 
@@ -103,6 +103,13 @@ codes! {
     7007 BucketFull 507 "the bucket is full" "raise keys_max or bytes_max of the bucket, or delete what is not needed";
     7008 WorkflowEnded 503 "the workflow has ended because a queue of it was full" "deploy it again to go on";
     7009 SinkFailed 502 "the sink could not deliver the event" "";
+    8001 NoNode 503 "the call may run on a node only, and there is none" "name one with LIGHTERAGE_NODES or connect()";
+    8002 ReplyBroken 502 "the reply of the node broke off or makes no sense" "";
+    8003 VersionsDiffer 409 "the Python or a package of the node differs from the one here" "name what the function needs with lock, or accept it with any_version";
+    8004 DoesNotTravel 400 "an object or a function has no meaning on another machine" "";
+    8005 TimeIsUp 504 "the call did not end in its time" "raise its time or its deadline";
+    8006 RemoteError 500 "the function raised an exception whose class is not known here" "";
+    8007 CallTooLarge 413 "arguments or result are larger than a call may be" "raise body_bytes of the function";
     9001 Internal 500 "the node failed" "please report this with the node's log";
     9002 Unknown 500 "an error this program does not know" "update it to the version of the node";
     9003 ConfigInvalid 400 "the node's configuration is not right" "";

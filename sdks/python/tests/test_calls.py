@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from lighterage import calls, codecs, frame, raised
-from lighterage.errors import RemoteError
-from lighterage.travel import Classes, DoesNotTravel
+from lighterage.errors import DoesNotTravel, RemoteError
+from lighterage.travel import Classes
 
 CLASSES = Classes([__name__])
 
@@ -88,7 +88,7 @@ def test_an_exception_of_an_unknown_class_keeps_its_words():
 
     error = raises(LocalError("no"))
     assert type(error) is RemoteError
-    assert str(error).endswith("LocalError: no")
+    assert str(error).endswith("LocalError: no [L8006]")
 
 
 def test_what_is_no_exception_of_a_program_does_not_end_this_one():

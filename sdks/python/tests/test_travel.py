@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from lighterage import frame, travel
+from lighterage.errors import DoesNotTravel
 
 CLASSES = travel.Classes([__name__])
 
@@ -113,7 +114,7 @@ def test_no_bytes_do_more_than_fail(data):
     whole = bytearray(b"".join(frame.encode([1, "a", b"b", Point(1.0)], lower=travel.lower_with(CLASSES))))
     whole[64 : 64 + len(data)] = data
     for candidate in (data, bytes(whole)):
-        with pytest.raises((frame.FrameError, travel.DoesNotTravel)):
+        with pytest.raises((frame.FrameError, DoesNotTravel)):
             frame.decode(candidate, raise_=travel.raise_with(CLASSES))
             raise frame.FrameError("it was sound after all")
 
@@ -147,7 +148,7 @@ class Unknown:
     ids=["file", "lambda", "generator", "objects", "masked", "unknown", "subclass"],
 )
 def test_what_does_not_travel_says_why(value, says):
-    with pytest.raises(travel.DoesNotTravel, match=says):
+    with pytest.raises(DoesNotTravel, match=says):
         there_and_back(value)
 
 
@@ -160,5 +161,5 @@ def test_a_cycle_is_refused():
 
 def test_only_classes_of_the_functions_modules_are_made():
     pieces = frame.encode(frame.Tagged("dataclass", ["subprocess:Popen", {}]))
-    with pytest.raises(travel.DoesNotTravel, match="do not define"):
+    with pytest.raises(DoesNotTravel, match="do not define"):
         frame.decode(b"".join(pieces), raise_=travel.raise_with(CLASSES))

@@ -5,7 +5,7 @@ the same source gives the same bytes on every machine. A node keeps it by that h
 
 What is in site-packages or the standard library is not local: it does not travel, its name and version do (`requires`).
 A function of a notebook or of the prompt has no file of its own: its source and that of what it refers to is put
-together from what was entered.
+together from what was entered. So is that of a script which does something at its top: a unit must not do it again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import importlib.util
 import inspect
 import io
 import json
+import linecache
 import os
 import platform
 import site
@@ -28,11 +29,14 @@ import tarfile
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from .travel import Classes, DoesNotTravel
+import numpy as np
+
+from .errors import DoesNotTravel
+from .travel import Classes
 
 FORMAT: Final = 1
 #: Bytes of all source together.
@@ -55,6 +59,14 @@ class Bundle:
     #: Local modules by the name they have here, and their names in the bundle.
     modules: dict[str, str]
     requires: tuple[str, ...]
+    has_lock: bool = False
+    #: What the source was put together from, where it was entered and not read from a file.
+    entered: tuple[tuple[str, Any], ...] = ()
+
+    def is_current(self) -> bool:
+        """Whether the names that entered code refers to still mean the same: a cell may have been run again."""
+        now = vars(sys.modules["__main__"]) if self.entered else {}
+        return all(now.get(name) is found for name, found in self.entered)
 
     @property
     def classes(self) -> Classes:
@@ -76,25 +88,27 @@ def make(function: Callable[..., Any], lock: str | None = None) -> Bundle:
         )
     if path == "<lambda>":
         raise DoesNotTravel("a lambda has no name to be found by on the other machine: write a def")
-    files, modules, requires = _collect(function)
+    parts = _collect(function)
+    files = parts.files
     if len(files) > FILES_MAX:
         raise DoesNotTravel(f"the local modules of {path} are {len(files)} files, the limit is {FILES_MAX}")
     size = sum(len(source) for source in files.values())
     if size > BYTES_MAX:
         raise DoesNotTravel(f"the local modules of {path} have {size} bytes, the limit is {BYTES_MAX}")
-    entry = f"{modules[function.__module__]}:{path}"
+    entry = f"{parts.modules[function.__module__]}:{path}"
     about = {
         "format": FORMAT,
         "entry": entry,
         "contract": "call",
-        "modules": sorted(modules.values()),
+        "modules": sorted(parts.modules.values()),
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-        "requires": sorted(requires),
+        "requires": sorted(parts.requires),
     }
     if lock is not None:
         files["requirements.lock"] = lock.encode()
     data = pack(about, files)
-    return Bundle(hashlib.sha256(data).hexdigest(), data, entry, modules, tuple(sorted(requires)))
+    requires, entered = tuple(sorted(parts.requires)), tuple(parts.entered)
+    return Bundle(hashlib.sha256(data).hexdigest(), data, entry, parts.modules, requires, lock is not None, entered)
 
 
 def pack(about: dict[str, Any], files: dict[str, bytes]) -> bytes:
@@ -110,26 +124,35 @@ def pack(about: dict[str, Any], files: dict[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def _collect(function: Callable[..., Any]) -> tuple[dict[str, bytes], dict[str, str], set[str]]:
-    """Files, local modules by their names here, and the packages that are needed."""
+@dataclass
+class _Parts:
+    """What was gathered: files, local modules by their names here, packages, and what was entered."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+    requires: set[str] = field(default_factory=set)
+    entered: list[tuple[str, Any]] = field(default_factory=list)
+
+
+def _collect(function: Callable[..., Any]) -> _Parts:
     module = sys.modules.get(function.__module__)
     if module is None:
         raise DoesNotTravel(f"{function.__qualname__} says that it is of module {function.__module__}, which is not loaded")
-    files: dict[str, bytes] = {}
-    modules: dict[str, str] = {}
-    requires: set[str] = set()
-    if module.__name__ == "__main__" and not _has_file(module):
-        source, others = _entered(function, module)
-        modules["__main__"] = ENTERED
-        files[f"{ENTERED}.py"] = source.encode()
-        for other in others:
-            _follow(other, files, modules, requires)
+    parts = _Parts()
+    if module.__name__ == "__main__" and (not _has_file(module) or _runs_when_imported(module)):
+        entered = _Entered(module)
+        entered.add(function.__qualname__.partition(".")[0])
+        parts.modules["__main__"] = ENTERED
+        parts.files[f"{ENTERED}.py"] = entered.text().encode()
+        parts.entered = entered.seen
+        for other in entered.modules:
+            _follow(other, parts.files, parts.modules, parts.requires)
     else:
         name = Path(str(module.__file__)).stem if module.__name__ == "__main__" else module.__name__
         if not name.replace(".", "_").isidentifier():
             name = "".join(letter if letter.isalnum() else "_" for letter in name)
-        _add(module, name, files, modules, requires)
-    return files, modules, requires
+        _add(module, name, parts.files, parts.modules, parts.requires)
+    return parts
 
 
 def _add(
@@ -221,44 +244,95 @@ def _imports(source: bytes, path: str, package: str) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names if alias.name != "*")
 
 
-def _entered(function: Callable[..., Any], module: types.ModuleType) -> tuple[str, list[str]]:
-    """The source of a function of a notebook or the prompt, with that of all it refers to. Also the modules it names."""
-    imports: dict[str, str] = {}
-    values: dict[str, str] = {}
-    sources: dict[str, str] = {}
-    others: list[str] = []
-    open_: list[tuple[str, Any]] = [(function.__qualname__.partition(".")[0], None)]
-    seen: set[str] = set()
-    while open_:
-        name, _ = open_.pop()
-        if name in seen or not hasattr(module, name):
-            continue
-        seen.add(name)
-        found = getattr(module, name)
-        plain = inspect.unwrap(getattr(found, "__wrapped__", found)) if callable(found) else found
+class _Entered:
+    """The source of a function of a notebook, the prompt or a script that does something when it is imported.
+
+    Only the function and what it refers to is taken: functions and classes as source, modules by name, plain values.
+    """
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
+        self._imports: dict[str, str] = {}
+        self._values: dict[str, str] = {}
+        self._sources: list[str] = []
+        #: Names with what they meant, and modules that are referred to.
+        self.seen: list[tuple[str, Any]] = []
+        self.modules: list[str] = []
+        self._names: set[str] = set()
+
+    def add(self, name: str) -> None:
+        """Adds what a name of the module means, after all that it refers to."""
+        if name in self._names or not hasattr(self._module, name):
+            return
+        self._names.add(name)
+        found = getattr(self._module, name)
+        self.seen.append((name, found))
+        plain = inspect.unwrap(found) if callable(found) else found
+        home = getattr(plain, "__module__", None)
         if isinstance(found, types.ModuleType):
-            imports[name] = f"import {found.__name__} as {name}" if found.__name__ != name else f"import {name}"
-            others.append(found.__name__)
-        elif getattr(plain, "__module__", None) not in (None, "__main__") and hasattr(plain, "__qualname__"):
-            imports[name] = f"from {plain.__module__} import {plain.__qualname__} as {name}"
-            others.append(plain.__module__)
+            self._imports[name] = f"import {found.__name__} as {name}" if found.__name__ != name else f"import {name}"
+            self.modules.append(found.__name__)
+        elif isinstance(found, np.ufunc):
+            self._imports[name] = f"from numpy import {found.__name__} as {name}"
+            self.modules.append("numpy")
+        elif home not in (None, "__main__") and hasattr(plain, "__qualname__"):
+            self._imports[name] = f"from {home} import {plain.__qualname__} as {name}"
+            self.modules.append(str(home))
         elif isinstance(plain, types.FunctionType | type):
-            sources[name] = _source_of(plain)
-            open_.extend((other, None) for other in _names(sources[name]))
+            source = _source_of(plain)
+            for other in sorted(_names(source)):
+                self.add(other)
+            self._sources.append(source)
+        elif home == "__future__":
+            return
         else:
-            values[name] = _literal(name, found)
-    text = "\n".join(["from __future__ import annotations", *imports.values(), "", *values.values()])
-    # What refers to another comes after it where it must: classes and decorators run when they are defined.
-    body = "\n\n".join(sources[name] for name in reversed(list(sources)))
-    return f"{text}\n\n\n{body}\n", others
+            self._values[name] = _literal(name, found)
+
+    def text(self) -> str:
+        """The module that is put together."""
+        head = ["from __future__ import annotations", *self._imports.values(), "", *self._values.values()]
+        return "\n".join(head) + "\n\n\n" + "\n\n".join(self._sources) + "\n"
+
+
+def _runs_when_imported(module: types.ModuleType) -> bool:
+    """Whether a script does something at its top, outside of `if __name__ == "__main__"`."""
+    try:
+        tree = ast.parse(_read(Path(str(module.__file__))))
+    except SyntaxError:
+        return False
+    for node in tree.body:
+        if isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant):
+            return True
+        if isinstance(node, ast.For | ast.While | ast.With | ast.AugAssign | ast.Delete):
+            return True
+    return False
 
 
 def _source_of(found: Any) -> str:
     try:
-        text = textwrap.dedent(inspect.getsource(found))
+        return textwrap.dedent(inspect.getsource(found))
     except (OSError, TypeError):
-        raise DoesNotTravel(f"the source of {found.__qualname__} cannot be had: save it in a file") from None
+        text = _class_entered(found) if isinstance(found, type) else None
+    if text is None:
+        raise DoesNotTravel(f"the source of {found.__qualname__} cannot be had: save it in a file")
     return text
+
+
+def _class_entered(kind: type) -> str | None:
+    """The source of a class of a notebook: `inspect` knows those of files only. The newest cell that defines it counts."""
+    for name in reversed(list(linecache.cache)):
+        text = "".join(linecache.getlines(name)) if "ipykernel" in name or name.startswith("<") else ""
+        if f"class {kind.__name__}" not in text:
+            continue
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            continue
+        for node in reversed(tree.body):
+            if isinstance(node, ast.ClassDef) and node.name == kind.__qualname__:
+                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                return "\n".join(text.splitlines()[first - 1 : node.end_lineno]) + "\n"
+    return None
 
 
 def _names(source: str) -> set[str]:
@@ -316,10 +390,8 @@ _INSTALLED: Final = _installed()
 
 def interpreter() -> dict[str, str]:
     """What a node compares with its own before it takes a bundle."""
-    import numpy
-
     return {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
-        "numpy": numpy.__version__,
+        "numpy": np.__version__,
     }

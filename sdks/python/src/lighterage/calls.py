@@ -20,8 +20,9 @@ from typing import Any, Final
 import numpy as np
 
 from . import codecs, frame, raised
+from .errors import DoesNotTravel
 from .frame import Piece, Tagged
-from .travel import NO_CLASSES, Classes, DoesNotTravel, lower_with, raise_with
+from .travel import NO_CLASSES, Classes, lower_with, raise_with
 
 #: The type of the event that carries a call.
 EVENT_TYPE: Final = "lighterage.call"
@@ -96,17 +97,36 @@ def write_raised(error: BaseException, classes: Classes = NO_CLASSES) -> list[Pi
     return frame.encode(raised.lower(error, classes), kind=frame.REPLY, lower=lower_with(classes))
 
 
-def read_reply(data: Piece, classes: Classes = NO_CLASSES) -> Any:
-    """The value that a function returned; raises what it raised.
+@dataclass
+class Outcome:
+    """What a function did: it returned `value`, or raised `error`."""
 
-    Raises FrameError where the bytes are no reply.
+    value: Any = None
+    error: BaseException | None = None
+
+    def get(self) -> Any:
+        """The value; raises the error where there is one."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+def read_outcome(data: Piece, classes: Classes = NO_CLASSES) -> Outcome:
+    """What a reply says.
+
+    Raises FrameError where the bytes are no reply, DoesNotTravel where the result is of a class that is not known here.
     """
     found = _read(data, frame.REPLY, classes)
     if isinstance(found, _Raised):
-        raise raised.make(found.inner, classes)
+        return Outcome(error=raised.make(found.inner, classes))
     if isinstance(found, _Coded):
-        return codecs.read(found.codec, found.data)
-    return found
+        return Outcome(codecs.read(found.codec, found.data))
+    return Outcome(found)
+
+
+def read_reply(data: Piece, classes: Classes = NO_CLASSES) -> Any:
+    """The value that a function returned; raises what it raised."""
+    return read_outcome(data, classes).get()
 
 
 def answer(function: Callable[..., Any], data: Piece, classes: Classes = NO_CLASSES) -> Answer:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .travel import DoesNotTravel
+from .errors import DoesNotTravel
 
 #: What a call can be written in.
 FRAME: Final = "frame"

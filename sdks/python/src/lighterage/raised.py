@@ -17,9 +17,9 @@ import traceback
 from typing import Any, Final
 
 from . import frame
-from .errors import RemoteError
+from .errors import DoesNotTravel, RemoteError
 from .frame import Tagged
-from .travel import Classes, DoesNotTravel, lower_with
+from .travel import Classes, lower_with
 
 #: The tag of an exception in a reply.
 TAG: Final = "raised"

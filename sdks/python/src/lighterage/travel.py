@@ -21,13 +21,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from .errors import DoesNotTravel
 from .frame import Array, Buffer, Tagged
 
 _ORDERS: Final = {"<": "<", ">": ">", "|": "|", "=": "<" if sys.byteorder == "little" else ">"}
-
-
-class DoesNotTravel(TypeError):
-    """An object that has no meaning on another machine, and what to do about it."""
 
 
 class Classes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections import deque
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from .errors import NodeUnreachable, ReplyBroken
+from .errors import NodeUnreachable, ReplyBroken, TimeIsUp
 
 #: Bytes of the head of a reply.
 HEAD_BYTES_MAX: Final = 64 << 10
@@ -47,7 +48,7 @@ class Reply:
     timing: dict[str, float] = field(default_factory=dict)
 
 
-class Node:
+class Api:
     """One node's API by its address, `http://…` or `https://…`. Safe for threads."""
 
     def __init__(self, url: str, token: str | None = None, ca_file: str | None = None) -> None:
@@ -80,7 +81,7 @@ class Node:
 
         A connection that was closed while idle is opened anew, once: nothing of the request has been read by then.
 
-        Raises NodeUnreachable or ReplyBroken; TimeoutError past the deadline.
+        Raises NodeUnreachable or ReplyBroken; TimeIsUp past the deadline.
         """
         length = sum(piece.nbytes if isinstance(piece, memoryview) else len(piece) for piece in pieces)
         head = (
@@ -92,20 +93,25 @@ class Node:
         )
         while True:
             connection, is_fresh = self._take(deadline)
-            if cancel is not None:
-                cancel.watch(connection.socket)
             try:
-                reply = connection.exchange(head, pieces, deadline, method == "HEAD")
+                if cancel is not None:
+                    cancel.watch(connection.socket)
+                reply = connection.exchange(head, pieces, deadline, method == "HEAD", cancel)
             except _Stale:
                 connection.close()
+                if cancel is not None and cancel.is_cancelled:
+                    raise Cancelled from None
                 if is_fresh:
-                    raise NodeUnreachable(f"{self.url} closed the connection") from None
+                    raise ReplyBroken(f"{self.url} closed the connection instead of answering") from None
                 continue
             except BaseException:
                 connection.close()
                 if cancel is not None and cancel.is_cancelled:
                     raise Cancelled from None
                 raise
+            finally:
+                if cancel is not None:
+                    cancel.unwatch()
             if reply.headers.get("connection", "").lower() == "close":
                 connection.close()
             else:
@@ -147,18 +153,41 @@ class Cancelled(Exception):
 
 
 class Cancel:
-    """Ends a request from another thread."""
+    """Ends a request from another thread, and says from there how far it has come."""
 
     def __init__(self) -> None:
         self.is_cancelled = False
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
+        self._given = 0
+        self._began = 0.0
+        self._is_sent = False
 
     def watch(self, connection: socket.socket) -> None:
         with self._lock:
             if self.is_cancelled:
                 raise Cancelled
             self._socket = connection
+            self._given, self._began, self._is_sent = 0, time.monotonic(), False
+
+    def gave(self, given: int, is_sent: bool) -> None:
+        """So many bytes were handed to the system."""
+        self._given, self._is_sent = given, is_sent
+
+    def sending(self) -> tuple[int, float] | None:
+        """Bytes that have arrived and seconds since the beginning, while the request is on its way; none after that."""
+        with self._lock:
+            if self._socket is None:
+                return None
+            try:
+                waiting = _unsent(self._socket)
+            except OSError:
+                return None
+        return None if self._is_sent and not waiting else (self._given - waiting, time.monotonic() - self._began)
+
+    def unwatch(self) -> None:
+        with self._lock:
+            self._socket = None
 
     def cancel(self) -> None:
         """A node stops the unit of a call whose connection closes."""
@@ -169,6 +198,16 @@ class Cancel:
                     self._socket.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     return
+
+
+def _unsent(connection: socket.socket) -> int:
+    """Bytes in the system's buffer that the other side has not confirmed; 0 where the system does not say."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    import fcntl
+    import termios
+
+    return int.from_bytes(fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
 class _Stale(Exception):
@@ -191,10 +230,12 @@ class _Connection:
     def close(self) -> None:
         self.socket.close()
 
-    def exchange(self, head: bytes, pieces: Sequence[Piece], deadline: float | None, is_head: bool) -> Reply:
+    def exchange(
+        self, head: bytes, pieces: Sequence[Piece], deadline: float | None, is_head: bool, cancel: Cancel | None = None
+    ) -> Reply:
         began = time.monotonic()
         self._limit(deadline)
-        early = self._send([head, *pieces])
+        early = self._send([head, *pieces], deadline, cancel)
         sent = time.monotonic()
         try:
             status, headers, rest = self._read_head(deadline)
@@ -219,10 +260,10 @@ class _Connection:
             return
         left = deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"{self._url} did not answer in time")
+            raise TimeIsUp(f"{self._url} did not answer in time")
         self.socket.settimeout(left)
 
-    def _send(self, pieces: list[Piece]) -> OSError | None:
+    def _send(self, pieces: list[Piece], deadline: float | None, cancel: Cancel | None) -> OSError | None:
         """Sends everything; an error in the middle is kept, for the node may have said why before."""
         try:
             if isinstance(self.socket, ssl.SSLSocket):
@@ -231,8 +272,14 @@ class _Connection:
                         self.socket.sendall(piece)
                 return None
             views = deque(memoryview(piece).cast("B") for piece in pieces if len(piece))
+            given = 0
             while views:
+                if given:
+                    self._limit(deadline)
                 sent = self.socket.sendmsg([views[at] for at in range(min(len(views), PIECES_MAX))])
+                given += sent
+                if cancel is not None:
+                    cancel.gave(given, False)
                 while sent:
                     first = views[0]
                     if sent < first.nbytes:
@@ -240,8 +287,10 @@ class _Connection:
                         break
                     sent -= first.nbytes
                     views.popleft()
+            if cancel is not None:
+                cancel.gave(given, True)
         except TimeoutError:
-            raise TimeoutError(f"{self._url} did not take the request in time") from None
+            raise TimeIsUp(f"{self._url} did not take the request in time") from None
         except OSError as error:
             return error
         return None
@@ -253,7 +302,7 @@ class _Connection:
             try:
                 more = self.socket.recv(16_384)
             except TimeoutError:
-                raise TimeoutError(f"{self._url} did not answer in time") from None
+                raise TimeIsUp(f"{self._url} did not answer in time") from None
             except OSError as error:
                 if data:
                     raise ReplyBroken(f"{self._url}: {error}") from None
@@ -303,7 +352,7 @@ class _Connection:
         try:
             got = self.socket.recv_into(into)
         except TimeoutError:
-            raise TimeoutError(f"{self._url} did not send its whole reply in time") from None
+            raise TimeIsUp(f"{self._url} did not send its whole reply in time") from None
         except OSError as error:
             raise ReplyBroken(f"{self._url}: {error}") from None
         if got == 0:

@@ -9,7 +9,7 @@ nineteen in twenty should is doubled by a local one (hedging).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -18,6 +18,7 @@ from .model import LOCAL, Energy, Place, Prediction, Stages, Work, predict_local
 
 #: Functions whose estimates are kept; the one not used for longest goes.
 WORKS_MAX: Final = 1_000
+_NO_WAITS: Final[Mapping[str, float]] = {}
 #: Calls of which an alternative may be tried before its budget is earned.
 FREE_TRIES: Final = 2
 
@@ -103,10 +104,20 @@ class Engine:
         self._works[function] = found
         return found
 
-    def predict(self, function: str, size: float, bytes_up: float, places: Iterable[str], now: float) -> tuple[Prediction, ...]:
-        """What the call would take here and at each of these places."""
+    def predict(
+        self,
+        function: str,
+        size: float,
+        bytes_up: float,
+        places: Iterable[str],
+        now: float,
+        waits: Mapping[str, float] = _NO_WAITS,
+    ) -> tuple[Prediction, ...]:
+        """What the call would take here and at each of these places; `waits` are seconds that a place needs before."""
         work, energy = self.work(function), self.policy.energy
-        remote = [predict_remote(work, name, self.place(name), size, bytes_up, now, energy) for name in places]
+        remote = [
+            predict_remote(work, name, self.place(name), size, bytes_up, now, energy, waits.get(name, 0.0)) for name in places
+        ]
         return (predict_local(work, size, energy), *remote)
 
     def decide(
@@ -118,10 +129,11 @@ class Engine:
         now: float,
         deadline: float | None = None,
         may_run_here: bool = True,
+        waits: Mapping[str, float] = _NO_WAITS,
     ) -> Decision:
         """Chooses among this machine and `places`. `deadline` is in seconds from now; `size` is what the function's work
         grows with, `bytes_up` what its arguments take on the wire."""
-        predictions = self.predict(function, size, bytes_up, places, now)
+        predictions = self.predict(function, size, bytes_up, places, now, waits)
         open_ = predictions if may_run_here else predictions[1:]
         if len(open_) == 1:
             return Decision(open_[0].place, Choice.ONLY, predictions, None)
@@ -163,14 +175,15 @@ class Engine:
         work.bytes_up.observe(size, max(stages.bytes_up, 1))
         work.bytes_down.observe(size, max(stages.bytes_down, 1))
         place.observe_transfer((stages.bytes_up, stages.up), (stages.bytes_down, stages.down), now)
-        place.round_trip.observe(stages.round_trip, now)
+        if stages.round_trip is not None:
+            place.round_trip.observe(stages.round_trip, now)
+        place.observe_answer()
         place.queue.observe(stages.queue, now)
-        took = stages.encode + stages.up + stages.round_trip + stages.queue + stages.run + stages.down + stages.decode
-        self._spend(function, name, took, decision)
+        self._spend(function, name, stages.seconds, decision)
 
-    def observe_failure(self, name: str, seconds: float, now: float) -> None:
-        """A place did not answer, or not in time: it counts as that slow until it is known better."""
-        self.place(name).round_trip.observe(max(seconds, 1.0), now)
+    def observe_late(self, name: str, prediction: Prediction, seconds: float, now: float) -> None:
+        """A call at this place was given up after `seconds`: all that is known is that it takes longer."""
+        self.place(name).observe_late(2 * seconds / max(prediction.seconds, 1e-6), now)
 
     def _cost(self, prediction: Prediction) -> float:
         return prediction.seconds + self.policy.energy.weight * prediction.joules

@@ -8,7 +8,6 @@ of creeping: a network that became ten times slower is known to be so after one 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 #: A measurement this many standard deviations off is a step, not noise.
@@ -22,12 +21,14 @@ NOISE_GAIN: Final = 0.1
 LEAST: Final = 1e-7
 
 
-@dataclass(frozen=True)
 class Guess:
     """A positive quantity: mean and variance of its logarithm."""
 
-    log: float
-    variance: float
+    __slots__ = ("log", "variance")
+
+    def __init__(self, log: float, variance: float) -> None:
+        self.log = log
+        self.variance = variance
 
     @property
     def mean(self) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from .estimate import Curve, Guess, Level
 
@@ -24,6 +24,10 @@ WORK_VARIANCE: Final = 9.0
 SPEED_VARIANCE: Final = 0.12
 #: A slowdown is forgotten by half in this many seconds.
 SLOWDOWN_HALF_LIFE: Final = 20.0
+#: The stages of a local and of a remote call, and what this machine does meanwhile.
+_LOCAL_NAMES: Final = ("run",)
+_REMOTE_NAMES: Final = ("encode", "up", "round trip", "queue", "run", "down", "decode")
+_POWERS: Final = {1: ("compute",), 7: ("compute", "radio", "wait", "wait", "wait", "radio", "compute")}
 #: Bytes below which a transfer says little about the rate.
 RATE_BYTES_MIN: Final = 16_384
 
@@ -34,13 +38,19 @@ class Stages:
 
     encode: float
     up: float
-    round_trip: float
+    #: None where it cannot be told from the transfer.
+    round_trip: float | None
     queue: float
     run: float
     down: float
     decode: float
     bytes_up: int
     bytes_down: int
+
+    @property
+    def seconds(self) -> float:
+        """All of them."""
+        return self.encode + self.up + (self.round_trip or 0.0) + self.queue + self.run + self.down + self.decode
 
 
 @dataclass(frozen=True)
@@ -54,8 +64,7 @@ class Energy:
     weight: float = 0.0
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(NamedTuple):
     """One stage of a prediction."""
 
     name: str
@@ -63,32 +72,48 @@ class Term:
     spread: float
 
 
-@dataclass(frozen=True)
 class Prediction:
-    """What a call is expected to take at a place."""
+    """What a call is expected to take at a place: the sum of its stages, taken as independent."""
 
-    place: str
-    terms: tuple[Term, ...]
-    joules: float
+    __slots__ = ("_names", "_stages", "joules", "p95", "place", "seconds", "spread", "wait")
+
+    def __init__(
+        self,
+        place: str,
+        names: tuple[str, ...],
+        stages: tuple[Guess, ...],
+        energy: Energy,
+        wait: float = 0.0,
+        late: float = 1.0,
+    ) -> None:
+        """`wait` is known beforehand; `late` is what the whole is multiplied by."""
+        total, square, joules = 0.0, 0.0, 0.0
+        powers = _POWERS[len(stages)]
+        for stage, power in zip(stages, powers, strict=True):
+            variance = min(stage.variance, 3.0)
+            mean = math.exp(stage.log + variance / 2)
+            total += mean
+            square += mean * mean * math.expm1(variance)
+            joules += mean * getattr(energy, power)
+        self.place = place
+        self.seconds = total * late + wait
+        self.spread = math.sqrt(square) * late
+        self.p95 = self.seconds + 1.645 * self.spread
+        self.joules = joules
+        self.wait = wait
+        self._names = names
+        self._stages = stages
 
     @property
-    def seconds(self) -> float:
-        return sum(term.seconds for term in self.terms)
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation; stages are taken as independent."""
-        return math.sqrt(sum(term.spread**2 for term in self.terms))
-
-    @property
-    def p95(self) -> float:
-        return self.seconds + 1.645 * self.spread
+    def terms(self) -> tuple[Term, ...]:
+        """The stages one by one."""
+        return tuple(Term(name, stage.mean, stage.spread) for name, stage in zip(self._names, self._stages, strict=True))
 
 
 class Place:
     """What is known of one node, whatever the function."""
 
-    __slots__ = ("down_rate", "queue", "round_trip", "slowdown", "speed", "up_rate")
+    __slots__ = ("_late_at", "_late_log", "down_rate", "queue", "round_trip", "slowdown", "speed", "up_rate")
 
     def __init__(self, speed: float = 1.0, round_trip: float = 2e-3, bytes_per_second: float = 12.5e6) -> None:
         self.speed = speed
@@ -97,6 +122,23 @@ class Place:
         self.down_rate = Level(bytes_per_second, 1.5, 2e-3)
         self.queue = Level(1e-4, 1.0, 1e-2)
         self.slowdown = Level(1.0, 0.01, 5e-3)
+        self._late_log = 0.0
+        self._late_at = 0.0
+
+    def late(self, now: float) -> float:
+        """How many times longer than predicted calls take that were given up before their stages were known."""
+        if not self._late_log:
+            return 1.0
+        return math.exp(self._late_log * 0.5 ** ((now - self._late_at) / SLOWDOWN_HALF_LIFE))
+
+    def observe_late(self, ratio: float, now: float) -> None:
+        """A call was given up after this many times its predicted time."""
+        self._late_log = math.log(max(ratio * self.late(now), 1.0))
+        self._late_at = now
+
+    def observe_answer(self) -> None:
+        """A call came back, so its stages say what there is to say."""
+        self._late_log = 0.0
 
     def slowed(self, now: float) -> Guess:
         """How many times slower than usual the place is: measured lately, and drifting back to one."""
@@ -151,26 +193,22 @@ class Work:
 
 
 def predict_local(work: Work, size: float, energy: Energy) -> Prediction:
-    run = work.run_here(size)
-    return Prediction(LOCAL, (Term("run", run.mean, run.spread),), run.mean * energy.compute)
+    return Prediction(LOCAL, _LOCAL_NAMES, (work.run_here(size),), energy)
 
 
-def predict_remote(work: Work, name: str, place: Place, size: float, bytes_up: float, now: float, energy: Energy) -> Prediction:
-    up_bytes = bytes_up if not work.bytes_up.count else work.bytes_up.guess(size).middle
-    down_bytes = work.bytes_down.guess(size).middle if work.bytes_down.count else bytes_up
-    encode, decode = work.encode.guess(up_bytes), work.decode.guess(down_bytes)
+def predict_remote(
+    work: Work, name: str, place: Place, size: float, bytes_up: float, now: float, energy: Energy, wait: float = 0.0
+) -> Prediction:
+    up_log = math.log(max(bytes_up, 1.0)) if not work.bytes_up.count else work.bytes_up.guess(size).log
+    down_log = work.bytes_down.guess(size).log if work.bytes_down.count else math.log(max(bytes_up, 1.0))
     up_rate, down_rate = place.up_rate.guess(now), place.down_rate.guess(now)
-    up = Guess(math.log(max(up_bytes, 1.0)) - up_rate.log, up_rate.variance)
-    down = Guess(math.log(max(down_bytes, 1.0)) - down_rate.log, down_rate.variance)
-    trip, queue = place.round_trip.guess(now), place.queue.guess(now)
-    run = work.run_there(name, place, size, now)
     stages = (
-        ("encode", encode), ("up", up), ("round trip", trip), ("queue", queue), ("run", run), ("down", down),
-        ("decode", decode),
-    )  # fmt: skip
-    terms = tuple(Term(label, guess.mean, guess.spread) for label, guess in stages)
-    computing = encode.mean + decode.mean
-    sending = up.mean + down.mean
-    waiting = trip.mean + queue.mean + run.mean
-    joules = computing * energy.compute + sending * energy.radio + waiting * energy.wait
-    return Prediction(name, terms, joules)
+        work.encode.guess(math.exp(up_log)),
+        Guess(up_log - up_rate.log, up_rate.variance),
+        place.round_trip.guess(now),
+        place.queue.guess(now),
+        work.run_there(name, place, size, now),
+        Guess(down_log - down_rate.log, down_rate.variance),
+        work.decode.guess(math.exp(down_log)),
+    )
+    return Prediction(name, _REMOTE_NAMES, stages, energy, wait, place.late(now))

@@ -1,0 +1,65 @@
+"""The table that `f.explain(x)` shows: what a call is expected to take at each place, and why one of them is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .decide import Decision, Prediction
+
+_STAGES = ("encode", "up", "round trip", "queue", "run", "down", "decode")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A decision, and what it rests on. Printed, it is a table."""
+
+    function: str
+    decision: Decision
+    size: float
+    bytes_up: int
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.function}: {self.decision.place}, {self.decision.choice.value}"]
+        lines.append(f"  work grows with {self.size:,.0f}, arguments are {_bytes(self.bytes_up)}")
+        if self.decision.predictions:
+            lines += _table([_row(prediction, self.decision.place) for prediction in self.decision.predictions])
+        if self.decision.hedge_after is not None:
+            lines.append(f"  a pure function would be started here as well after {_seconds(self.decision.hedge_after)}")
+        lines += [f"  {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _row(prediction: Prediction, chosen: str) -> list[str]:
+    terms = {term.name: term for term in prediction.terms}
+    cells = [("▸ " if prediction.place == chosen else "  ") + prediction.place]
+    cells += [_seconds(terms[name].seconds) if name in terms else "" for name in _STAGES]
+    cells.append(_seconds(prediction.wait) if prediction.wait else "")
+    cells.append(f"{_seconds(prediction.seconds)} ± {_seconds(prediction.spread)}")
+    return cells
+
+
+def _table(rows: list[list[str]]) -> Iterable[str]:
+    heads = ["  place", *_STAGES, "prepare", "expected"]
+    used = [at for at in range(len(heads)) if any(row[at] for row in rows)]
+    widths = [max(len(heads[at]), *(len(row[at]) for row in rows)) for at in used]
+    for row in [heads, *rows]:
+        cells = [row[at].ljust(width) if at == 0 else row[at].rjust(width) for at, width in zip(used, widths, strict=True)]
+        yield "  ".join(cells).rstrip()
+
+
+def _seconds(seconds: float) -> str:
+    for unit, name in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds / 1e-6:.3g} µs"
+
+
+def _bytes(count: float) -> str:
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.3g} {name}"
+    return f"{count:.0f} bytes"

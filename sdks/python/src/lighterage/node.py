@@ -1,0 +1,315 @@
+"""One node as a client sees it: what it is, whether it answers, what is deployed there, and calls to it.
+
+A node that fails is left alone for a while that doubles, up to half a minute; then a probe in the background asks whether
+it is back, so that no call has to find out.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from . import calls
+from .bundle import Bundle, interpreter
+from .code import VERSIONS_KEPT, Code
+from .config import Address
+from .errors import CallTooLarge, LighterageError, NodeRefused, NodeUnreachable, ReplyBroken, VersionsDiffer
+from .frame import Piece
+from .speed import speed
+from .wire import Api, Cancel, Reply
+
+#: Seconds that a failed node is left alone: first, and at most.
+AWAY_SECONDS: Final = 0.5
+AWAY_SECONDS_MAX: Final = 30.0
+#: Seconds that a probe may take, and a deployment (a derived base may have to be built for it).
+PROBE_SECONDS: Final = 3.0
+DEPLOY_SECONDS: Final = 600.0
+
+#: The node has no room now, or is going: another may have.
+BUSY: Final = frozenset(("L3007", "L3008", "L3009", "L3010", "L4010", "L5005", "L5008"))
+#: The function is not there, or was removed.
+_GONE: Final = "L2001"
+#: Statuses of a deployment that trying again does not change.
+_WILL_REFUSE_AGAIN: Final = frozenset((400, 401, 403, 413, 422))
+_TOO_LARGE: Final = frozenset(("L3006", "L3011", "L2005"))
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """What a node says about itself."""
+
+    version: str
+    cores: int
+    #: Times this machine's, by the same small benchmark.
+    speed: float
+    #: Isolation classes it offers.
+    isolation: tuple[str, ...]
+    #: Its Python, and the versions of what comes with it; empty if it does not say.
+    python: dict[str, str]
+    #: Seconds that the question took.
+    round_trip: float
+
+    @property
+    def runs_python(self) -> bool:
+        return "process" in self.isolation
+
+
+@dataclass
+class _Deployed:
+    """What is known about one function on the node."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    is_there: bool = False
+    problem: LighterageError | None = None
+
+
+class Node:
+    """A node. Safe for threads."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self.url = address.url
+        self.name = address.url.partition("//")[2]
+        self._api = Api(address.url, address.token, address.ca_file)
+        self._info: NodeInfo | None = None
+        self._lock = threading.Lock()
+        self._deployed: dict[str, _Deployed] = {}
+        self._failures = 0
+        self._away_until = 0.0
+
+    def __repr__(self) -> str:
+        return f"Node({self.url!r})"
+
+    @property
+    def known(self) -> NodeInfo | None:
+        """What it said last, without asking."""
+        return self._info
+
+    def info(self) -> NodeInfo:
+        """Asks the node about itself.
+
+        Raises NodeUnreachable, ReplyBroken, TimeIsUp or NodeRefused.
+        """
+        self._ask("GET", "/v1/node", deadline=time.monotonic() + PROBE_SECONDS)
+        # The second one finds the connection open.
+        began = time.monotonic()
+        said = self._ask("GET", "/v1/node", deadline=began + PROBE_SECONDS)
+        took = time.monotonic() - began
+        python = {key: str(value) for key, value in (said.get("python") or {}).items() if not isinstance(value, dict)}
+        packages = (said.get("python") or {}).get("packages") or {}
+        python.update({key: str(value) for key, value in packages.items()})
+        info = NodeInfo(
+            str(said.get("version", "")),
+            int(said.get("cores", 1)),
+            float(said.get("speed") or speed()) / speed(),
+            tuple(said.get("isolation") or ()),
+            python,
+            took,
+        )
+        self._info = info
+        self.answered()
+        return info
+
+    def twin(self) -> Node:
+        """The same node with nothing open, for a process that was forked."""
+        twin = Node(self._address)
+        twin._info = self._info
+        return twin
+
+    def is_away(self, now: float) -> bool:
+        """Whether it failed lately and should be left alone."""
+        return now < self._away_until
+
+    def failed(self, now: float) -> float:
+        """It did not answer, or nonsense: leaves it alone for a while, and says for how many seconds."""
+        with self._lock:
+            self._failures += 1
+            pause = min(AWAY_SECONDS * 2.0 ** min(self._failures - 1, 20), AWAY_SECONDS_MAX)
+            self._away_until = now + pause
+        self._api.close()
+        return pause
+
+    def answered(self) -> None:
+        """It is there."""
+        if self._failures:
+            with self._lock:
+                self._failures = 0
+                self._away_until = 0.0
+
+    def is_ready(self, name: str) -> bool:
+        """Whether the function is deployed, as far as is known here."""
+        found = self._deployed.get(name)
+        return found is not None and found.is_there
+
+    def refusal(self, name: str) -> LighterageError | None:
+        """Why the function cannot be deployed here, if that was tried and would fail again."""
+        found = self._deployed.get(name)
+        return None if found is None else found.problem
+
+    def prepare(self, code: Code) -> None:
+        """Deploys the function, unless it is there. Several threads may ask: one does it, the others wait.
+
+        Raises VersionsDiffer, NodeRefused, or what a request raises.
+        """
+        with self._lock:
+            entry = self._deployed.setdefault(code.name, _Deployed())
+        if entry.is_there:
+            return
+        with entry.lock:
+            if entry.is_there:
+                return
+            try:
+                info = self._info or self.info()
+                check_versions(self.name, info, code)
+                self._deploy(code)
+            except VersionsDiffer as error:
+                entry.problem = error
+                raise
+            except NodeRefused as error:
+                if error.status in _WILL_REFUSE_AGAIN:
+                    entry.problem = error
+                raise
+            entry.problem = None
+            entry.is_there = True
+
+    def call(self, code: Code, pieces: Sequence[Piece], deadline: float | None = None, cancel: Cancel | None = None) -> Reply:
+        """Calls a function; the reply's body is a frame that `calls.read_reply` reads. Deploys it again where it is gone.
+
+        Raises NodeRefused, CallTooLarge, or what a request raises.
+        """
+        for is_last in (False, True):
+            reply = self._api.request(
+                "POST",
+                f"/v1/functions/{code.name}/call",
+                pieces,
+                content_type=calls.MEDIA_TYPE,
+                deadline=deadline,
+                cancel=cancel,
+            )
+            if reply.status == 200:
+                self.answered()
+                return reply
+            problem = _problem(reply)
+            if isinstance(problem, NodeRefused) and problem.code == _GONE and not is_last:
+                with self._lock:
+                    self._deployed.pop(code.name, None)
+                self.prepare(code)
+                continue
+            raise problem
+        raise AssertionError("the second round returns or raises")
+
+    def functions(self) -> list[dict[str, Any]]:
+        """Every function on the node, as the API has it."""
+        found: list[dict[str, Any]] = self._ask("GET", "/v1/functions", deadline=time.monotonic() + PROBE_SECONDS)
+        return found
+
+    def close(self) -> None:
+        """Closes idle connections."""
+        self._api.close()
+
+    def _deploy(self, code: Code) -> None:
+        deadline = time.monotonic() + DEPLOY_SECONDS
+        image = f"/v1/images/{code.bundle.sha256}"
+        if self._api.request("HEAD", image, deadline=deadline).status != 200:
+            self._ask("PUT", image, [code.bundle.data], deadline=deadline)
+        manifest = [code.manifest()]
+        reply = self._api.request("POST", "/v1/deployments", manifest, content_type="application/json", deadline=deadline)
+        if reply.status != 200:
+            raise _problem(reply)
+        try:
+            last = json.loads(bytes(reply.body).strip().rpartition(b"\n")[2])
+            step = last["step"]
+        except (ValueError, KeyError, TypeError):
+            raise ReplyBroken(f"{self.url} did not say how the deployment ended") from None
+        if step != "done":
+            raise _refused(422, last.get("problem"))
+        self._remove_old(code)
+
+    def _remove_old(self, code: Code) -> None:
+        """Removes versions of the function beyond those kept, the oldest first. What fails is left for the next time."""
+        try:
+            family = [one for one in self.functions() if str(one["name"]).startswith(code.family) and one["name"] != code.name]
+            family.sort(key=lambda one: max(version["deployed_ms"] for version in one["versions"]), reverse=True)
+            for one in family[VERSIONS_KEPT - 1 :]:
+                self._api.request("DELETE", f"/v1/functions/{one['name']}", deadline=time.monotonic() + PROBE_SECONDS)
+        except (LighterageError, KeyError, TypeError, ValueError):
+            return
+
+    def _ask(self, method: str, path: str, pieces: Sequence[Piece] = (), deadline: float | None = None) -> Any:
+        reply = self._api.request(method, path, pieces, deadline=deadline)
+        if not 200 <= reply.status < 300:
+            raise _problem(reply)
+        if not reply.body.nbytes:
+            return None
+        try:
+            return json.loads(bytes(reply.body))
+        except ValueError:
+            raise ReplyBroken(f"{self.url} sent what is no JSON") from None
+
+
+def check_versions(name: str, info: NodeInfo, code: Code) -> None:
+    """Compares interpreter and packages before anything is sent.
+
+    Raises VersionsDiffer with all that differs.
+    """
+    if not info.runs_python:
+        raise NodeRefused(422, "L2011", f"node {name} runs no Python: it offers {', '.join(info.isolation) or 'nothing'}")
+    if code.any_version or not info.python:
+        return
+    differences = list(_differences(interpreter(), info.python, code.bundle))
+    if differences:
+        raise VersionsDiffer(f"node {name}: {'; '.join(differences)}")
+
+
+def _differences(here: dict[str, str], there: dict[str, str], bundle: Bundle) -> list[str]:
+    found = []
+    if _minor(there.get("version", "")) != _minor(here["python"]):
+        found.append(f"Python {there.get('version')} there, {here['python']} here")
+    if bundle.has_lock:
+        # What the lock names is what runs there.
+        return found
+    for package in bundle.requires:
+        name, _, version = package.partition("==")
+        theirs = there.get(name)
+        if theirs is None and (name != "numpy" and len(there) > 3):
+            found.append(f"{name} is not there, {version} is here: name it with lock=")
+        elif theirs is not None and _major(theirs) != _major(version):
+            found.append(f"{name} {theirs} there, {version} here")
+    return found
+
+
+def _minor(version: str) -> list[str]:
+    return version.split(".")[:2]
+
+
+def _major(version: str) -> str:
+    return version.partition(".")[0]
+
+
+def _problem(reply: Reply) -> LighterageError:
+    try:
+        document = json.loads(bytes(reply.body)) if reply.body.nbytes else {}
+    except ValueError:
+        document = {}
+    error = _refused(reply.status, document)
+    try:
+        error.retry_after = float(reply.headers.get("retry-after", 0.0))
+    except ValueError:
+        error.retry_after = 0.0
+    if error.code in _TOO_LARGE:
+        return CallTooLarge(error.detail)
+    return error
+
+
+def _refused(status: int, document: Any) -> NodeRefused:
+    if not isinstance(document, dict):
+        document = {}
+    detail = str(document.get("detail") or document.get("title") or f"the node answered {status}")
+    return NodeRefused(status, str(document.get("code", "L9002")), detail, str(document.get("hint") or ""))
+
+
+__all__ = ["BUSY", "Node", "NodeInfo", "NodeUnreachable", "check_versions"]

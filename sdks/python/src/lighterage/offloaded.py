@@ -1,0 +1,791 @@
+"""`@offload`: a function that runs wherever it will finish first, here or on a node.
+
+    f(x) ─▶ fast path: lately chosen to run here, and far from the border ─▶ plain call, timed
+         └▶ decide ─┬▶ here   timed, and learnt from
+                    └▶ node   encode, call, decode; Server-Timing is learnt from
+                        ├ pure and late: started here as well, first result wins
+                        └ failed: another node, then here
+
+What a unit does reaches nobody but through its result, so running a call again is always safe as far as nodes go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import math
+import threading
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+
+from . import calls, code, codecs, frame, here, runtime
+from .decide import LOCAL, Choice, Decision, Prediction, Stages
+from .errors import CallTooLarge, DoesNotTravel, LighterageError, NodeRefused, NoNode, ReplyBroken, TimeIsUp, VersionsDiffer
+from .explain import Explanation
+from .measure import sizes
+from .node import BUSY, Node
+from .runtime import Runtime
+from .timers import background
+from .wire import Cancel, Cancelled, Reply
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Seconds that putting a function on a node is taken to last, before it has been done.
+PREPARE_SECONDS: Final = 0.5
+#: A function that is done here sooner than this is not worth putting on a node.
+WORTH_SECONDS: Final = 0.5e-3
+#: The fast path: calls and seconds until the next real decision, and how far from the border it must be.
+FAST_CALLS: Final = 64
+FAST_SECONDS: Final = 0.5
+FAST_MARGIN: Final = 1.5
+#: Runs longer than this decide each time: deciding costs nothing beside them.
+FAST_RUN_SECONDS: Final = 5e-3
+#: Seconds that a node is waited for at least, before the call is run here instead.
+PATIENCE_SECONDS: Final = 1.0
+#: Seconds that transfers may add to the limit on a call's time, and bytes a second that are expected at the least.
+SLACK_SECONDS: Final = 10.0
+SLOWEST_BYTES_PER_SECOND: Final = 20_000.0
+#: Bytes of a transfer that says something about the rate.
+RATE_BYTES_MIN: Final = 16_384
+
+
+class OffloadWarning(UserWarning):
+    """A function cannot run on nodes and runs here."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a function is offloaded. `@offload(…)` takes them by name."""
+
+    #: Same arguments, same result, and nothing else happens: a late call may be started here as well.
+    pure: bool = False
+    #: Seconds in which the result is wanted.
+    deadline: float | None = None
+    #: Only these nodes, by name or address; all of them without it.
+    on: frozenset[str] | None = None
+    #: What the work grows with, called with the arguments; guessed without it.
+    size: Callable[..., float] | None = None
+    #: Other nodes that are tried when one fails.
+    retries: int = 1
+    #: Whether a call that no node could finish runs here.
+    fallback: bool = True
+    #: Whether it may run here at all.
+    local: bool = True
+    #: Text of a requirements file with hashes: packages the node installs beside numpy.
+    lock: str | None = None
+    #: Take nodes whose Python or packages differ.
+    any_version: bool = False
+    #: How arguments and results are written: `frame`, or for comparison `json`, `ujson` or `raw`.
+    codec: str = codecs.FRAME
+    limits: code.Limits = code.Limits()
+
+    def __post_init__(self) -> None:
+        if self.codec not in codecs.NAMES:
+            raise ValueError(f"codec={self.codec!r} is none of {', '.join(codecs.NAMES)}")
+        if self.deadline is not None and not self.deadline > 0:
+            raise ValueError(f"deadline={self.deadline!r} is no time: write seconds, more than 0")
+
+
+class _Fast:
+    """Calls of one size that run here without being decided one by one."""
+
+    __slots__ = ("count", "left", "seconds", "until")
+
+    def __init__(self, until: float) -> None:
+        self.left = FAST_CALLS
+        self.until = until
+        self.count = 0
+        self.seconds = 0.0
+
+
+class Offloaded(Generic[P, R]):
+    """A function that decides where it runs. Calling it is calling the function."""
+
+    def __init__(self, function: Callable[P, R], options: Options) -> None:
+        functools.update_wrapper(self, function)
+        self.options = options
+        self.__offloaded__ = function
+        self._name = f"{function.__module__}:{function.__qualname__}"
+        self._is_async = inspect.iscoroutinefunction(function)
+        self._fast: dict[int, _Fast] = {}
+        self._code: code.Code | None = None
+        self._stays: DoesNotTravel | None = None
+        self._refuses: set[str] = set()
+        self._preparing: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<offloaded {self._name}>"
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Offloaded[P, R]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Method: ...
+    def __get__(self, instance: object | None, owner: type | None = None) -> Any:
+        return self if instance is None else Method(self, instance)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls the function where it will finish first."""
+        current = runtime.current
+        if not current.has_nodes:
+            if current.is_configured or here.is_unit():
+                return self.__offloaded__(*args, **kwargs)
+            current.configure()
+        if self._is_async:
+            return self._later(args, kwargs)  # type: ignore[return-value]  # R is the coroutine.
+        size, bytes_up = sizes(args, kwargs) if self.options.size is None else self._sizes(args, kwargs)
+        fast = self._fast.get(int(math.log2(size) * 4.0))
+        if fast is not None and fast.left:
+            began = time.perf_counter()
+            if began < fast.until:
+                result = self.__offloaded__(*args, **kwargs)
+                fast.left -= 1
+                fast.count += 1
+                fast.seconds += time.perf_counter() - began
+                return result
+        return self._decided(current, args, kwargs, size, bytes_up, None)  # type: ignore[no-any-return]
+
+    def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Calls the function here."""
+        if here.is_unit() or self._is_async:
+            return self.__offloaded__(*args, **kwargs)
+        size, _ = self._sizes(args, kwargs)
+        return self._here(runtime.current, args, kwargs, size, None)  # type: ignore[no-any-return]
+
+    def remote(self, *args: Any, on: str | Node | Iterable[str] | None = None, **kwargs: Any) -> Any:
+        """Calls the function on a node: that of this name, or the best. An async function gives an awaitable.
+
+        Raises what the function raises; NoNode, or what kept the last node that was tried from answering.
+        """
+        if here.is_unit():
+            return self.__offloaded__(*args, **kwargs)
+        if self._is_async:
+            return asyncio.wrap_future(self._submit(lambda cancel: self._remote_only(args, kwargs, on, cancel)))
+        return self._remote_only(args, kwargs, on, None)
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Calls the function where it will finish first, and does not wait. Cancelling ends a call on a node."""
+        if here.is_unit():
+            return _done(self.__offloaded__, args, kwargs)
+        runtime.current.configure()
+        return self._submit(lambda cancel: self._anywhere(args, kwargs, cancel))
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Calls the function where it will finish first, without holding up the event loop."""
+        if here.is_unit():
+            result = self.__offloaded__(*args, **kwargs)
+            return await result if inspect.isawaitable(result) else result
+        runtime.current.configure()
+        if self._is_async:
+            return await self._later(args, kwargs)
+        return await asyncio.wrap_future(self.submit(*args, **kwargs))
+
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
+        """Where this call would run now, what each place is expected to take, and why."""
+        current = runtime.current
+        nodes = current.nodes()
+        size, bytes_up = self._sizes(args, kwargs)
+        now = time.monotonic()
+        usable = current.usable(self.options.on, now)
+        decision = self._decide(current, usable, size, bytes_up, now)
+        notes = [f"{node.name} does not answer" for node in nodes if node not in usable]
+        notes += [f"{node.name}: {self._refusal(node)}" for node in usable if self._refusal(node)]
+        if self._stays is not None:
+            notes.append(f"stays here: {self._stays}")
+        return Explanation(self._name, decision, size, bytes_up, tuple(notes))
+
+    def with_options(self, **changes: Any) -> Offloaded[P, R]:
+        """The same function with other options, as `f.with_options(deadline=0.5)(x)`; what is known of it is shared."""
+        return Offloaded(self.__offloaded__, replace(self.options, **_checked(changes)))
+
+    def prepare(self, on: str | Node | Iterable[str] | None = None) -> None:
+        """Puts the function on the nodes now, so that no call waits for it.
+
+        Raises DoesNotTravel, VersionsDiffer, or what the nodes say.
+        """
+        made = self._made()
+        for node in runtime.current.chosen(_names(on) if on is not None else self.options.on):
+            node.prepare(made)
+
+    # Deciding
+
+    def _sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[float, int]:
+        size, bytes_up = sizes(args, kwargs)
+        return (size if self.options.size is None else max(float(self.options.size(*args, **kwargs)), 1.0)), bytes_up
+
+    def _decide(self, current: Runtime, nodes: list[Node], size: float, bytes_up: int, now: float) -> Decision:
+        made, options = self._code, self.options
+        waits = {node.name: PREPARE_SECONDS for node in nodes if made is None or not node.is_ready(made.name)}
+        if self._stays is None and bytes_up <= options.limits.body_bytes:
+            names = [node.name for node in nodes if node.name not in self._refuses]
+        else:
+            names = []
+        with current.lock:
+            return current.engine.decide(
+                self._name, size, bytes_up, names, now, options.deadline, options.local or not names, waits
+            )
+
+    def _decided(
+        self, current: Runtime, args: Any, kwargs: Any, size: float, bytes_up: int, cancel: Cancel | None
+    ) -> Any:
+        now = time.monotonic()
+        options = self.options
+        bucket = int(math.log2(size) * 4.0)
+        fast = self._fast.pop(bucket, None)
+        if fast is not None and fast.count:
+            self._learn_here(current, size, fast.seconds / fast.count, fast.count, None)
+        nodes = current.usable(options.on, now)
+        if not options.local:
+            return self._remote_only(args, kwargs, None, cancel)
+        decision = self._decide(current, nodes, size, bytes_up, now)
+        if decision.place != LOCAL:
+            node = next(node for node in nodes if node.name == decision.place)
+            return self._there(current, node, args, kwargs, decision, size, bytes_up, cancel)
+        self._maybe_fast(bucket, decision)
+        return self._here(current, args, kwargs, size, decision, nodes)
+
+    def _maybe_fast(self, bucket: int, decision: Decision) -> None:
+        known = decision.predictions[0]
+        if known.seconds > FAST_RUN_SECONDS or decision.choice is Choice.EXPLORED:
+            return
+        others = [prediction.seconds - prediction.spread for prediction in decision.predictions[1:]]
+        # The least that any node could take is a round trip; a wait for its preparation is no lasting difference.
+        if not others or min(others) > FAST_MARGIN * known.seconds or known.seconds < WORTH_SECONDS:
+            self._fast[bucket] = _Fast(time.perf_counter() + FAST_SECONDS)
+
+    # Here
+
+    def _here(
+        self,
+        current: Runtime,
+        args: Any,
+        kwargs: Any,
+        size: float,
+        decision: Decision | None,
+        nodes: Iterable[Node] = (),
+    ) -> Any:
+        began = time.perf_counter()
+        result = self.__offloaded__(*args, **kwargs)
+        took = time.perf_counter() - began
+        self._learn_here(current, size, took, 1, decision)
+        if took >= WORTH_SECONDS:
+            for node in nodes:
+                self._prepare_later(node)
+        return result
+
+    def _learn_here(self, current: Runtime, size: float, seconds: float, count: int, decision: Decision | None) -> None:
+        with current.lock:
+            current.engine.observe_local(self._name, size, seconds, decision)
+            current.stats_of(self._name).ran(LOCAL, seconds * count, count)
+
+    # There
+
+    def _there(
+        self,
+        current: Runtime,
+        node: Node,
+        args: Any,
+        kwargs: Any,
+        decision: Decision,
+        size: float,
+        bytes_up: int,
+        cancel: Cancel | None,
+    ) -> Any:
+        """Runs the call on the node that was chosen, or wherever it still can."""
+        options, cancel = self.options, cancel or Cancel()
+        chosen, local = decision.chosen, decision.predictions[0]
+        began = time.monotonic()
+        race = _Race(cancel)
+        timer = None
+        give_up = began + self._time_limit(bytes_up)
+        if options.deadline is not None:
+            give_up = min(give_up, began + options.deadline)
+        if options.fallback:
+            patience = max(2 * chosen.p95 + local.p95, chosen.wait + PATIENCE_SECONDS)
+            if options.deadline is not None:
+                patience = min(patience, max(options.deadline - local.p95, chosen.seconds))
+            if options.pure and decision.hedge_after is not None:
+                after = min(decision.hedge_after, patience)
+                timer = current.timers.after(after, lambda: self._double(race, args, kwargs, current, node, chosen))
+            elif decision.hedge_after is not None:
+                give_up = min(give_up, began + patience)
+        try:
+            outcome = self._attempt(current, node, args, kwargs, size, decision, cancel, give_up)
+            race.remote_won()
+            return outcome.get() if race.local is None else race.local.get()
+        except Cancelled:
+            won = race.wait_for_local()
+            if won is None:
+                raise CancelledError from None
+            return won.get()
+        except LighterageError as error:
+            won = race.wait_for_local()
+            if won is not None:
+                return won.get()
+            current.stats_of(self._name).failed(error)
+            if not options.fallback and not self._is_retried(error):
+                raise
+            if isinstance(error, TimeIsUp):
+                with current.lock:
+                    current.engine.observe_late(node.name, chosen, time.monotonic() - began, time.monotonic())
+                if options.deadline is not None and time.monotonic() >= began + options.deadline:
+                    raise
+            return self._elsewhere(current, node, args, kwargs, size, bytes_up, cancel, error)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _elsewhere(
+        self,
+        current: Runtime,
+        failed: Node,
+        args: Any,
+        kwargs: Any,
+        size: float,
+        bytes_up: int,
+        cancel: Cancel,
+        error: LighterageError,
+    ) -> Any:
+        """Another node where one is known to be better than here, else here."""
+        tried = {failed.name}
+        options = self.options
+        for _ in range(options.retries if self._is_retried(error) else 0):
+            now = time.monotonic()
+            nodes = [node for node in current.usable(options.on, now) if node.name not in tried]
+            if not nodes:
+                break
+            decision = self._decide(current, nodes, size, bytes_up, now)
+            if decision.place == LOCAL and options.fallback:
+                break
+            place = decision.place if decision.place != LOCAL else nodes[0].name
+            node = next(node for node in nodes if node.name == place)
+            tried.add(node.name)
+            try:
+                limit = now + self._time_limit(bytes_up)
+                return self._attempt(current, node, args, kwargs, size, decision, cancel, limit).get()
+            except Cancelled:
+                raise CancelledError from None
+            except LighterageError as other:
+                error = other
+        if not options.fallback:
+            raise error
+        return self._here(current, args, kwargs, size, None)
+
+    def _remote_only(
+        self, args: Any, kwargs: Any, on: str | Node | Iterable[str] | None, cancel: Cancel | None
+    ) -> Any:
+        """On a node and nowhere else; of several the one that is expected to be soonest, then the next."""
+        current, options = runtime.current, self.options
+        nodes = current.chosen(_names(on) if on is not None else options.on)
+        self._made()
+        size, bytes_up = self._sizes(args, kwargs)
+        cancel = cancel or Cancel()
+        began = time.monotonic()
+        limit = began + (options.deadline if options.deadline is not None else self._time_limit(bytes_up))
+        predictions = self._predict(current, nodes, size, bytes_up, began) if len(nodes) > 1 else {}
+        nodes = sorted(nodes, key=lambda node: (node.is_away(began), predictions.get(node.name, 0.0)))
+        problem: LighterageError = NoNode("no node is known")
+        for node in nodes[: 1 + options.retries]:
+            try:
+                return self._attempt(current, node, args, kwargs, size, None, cancel, limit).get()
+            except Cancelled:
+                raise CancelledError from None
+            except LighterageError as error:
+                current.stats_of(self._name).failed(error)
+                if not self._is_retried(error):
+                    raise
+                problem = error
+        raise problem
+
+    def _predict(self, current: Runtime, nodes: list[Node], size: float, bytes_up: int, now: float) -> dict[str, float]:
+        with current.lock:
+            found = current.engine.predict(self._name, size, bytes_up, [node.name for node in nodes], now)
+        return {prediction.place: prediction.seconds for prediction in found}
+
+    def _attempt(
+        self,
+        current: Runtime,
+        node: Node,
+        args: Any,
+        kwargs: Any,
+        size: float,
+        decision: Decision | None,
+        cancel: Cancel,
+        deadline: float,
+    ) -> calls.Outcome:
+        """One call of one node, learnt from.
+
+        Raises a LighterageError where the node did not do it; what the function raised is in the outcome.
+        """
+        try:
+            made = self._made()
+            began = time.perf_counter()
+            pieces = calls.write_call(args, kwargs, made.classes, self.options.codec)
+        except frame.FrameError as error:
+            raise DoesNotTravel(str(error)) from None
+        encoded = time.perf_counter() - began
+        bytes_up = frame.total_bytes(pieces)
+        if bytes_up > self.options.limits.body_bytes:
+            limit = self.options.limits.body_bytes
+            raise CallTooLarge(f"the arguments of {self._name} take {bytes_up} bytes, body_bytes is {limit}")
+        try:
+            node.prepare(made)
+            reply = node.call(made, pieces, deadline, cancel)
+        except NodeRefused as error:
+            if error.code not in BUSY and node.refusal(made.name) is not None:
+                self._refuses.add(node.name)
+            raise
+        except VersionsDiffer as error:
+            self._stay(node, error)
+            raise
+        except TimeIsUp:
+            raise
+        except (OSError, LighterageError) as error:
+            if isinstance(error, ConnectionError):
+                current.failed(node)
+            raise
+        began = time.perf_counter()
+        try:
+            outcome = calls.read_outcome(reply.body, made.classes)
+        except frame.FrameError as error:
+            raise ReplyBroken(f"{node.url} sent a reply that cannot be read: {error}") from None
+        decoded = time.perf_counter() - began
+        self._learn_there(current, node, size, decision, reply, (encoded, decoded), bytes_up)
+        return outcome
+
+    def _learn_there(
+        self,
+        current: Runtime,
+        node: Node,
+        size: float,
+        decision: Decision | None,
+        reply: Reply,
+        coding: tuple[float, float],
+        bytes_up: int,
+    ) -> None:
+        now = time.monotonic()
+        with current.lock:
+            place = current.engine.place(node.name)
+            stages = stages_of(reply, coding, bytes_up, place.round_trip.guess(now).middle)
+            current.engine.observe_remote(self._name, node.name, size, stages, now, decision)
+            stats = current.stats_of(self._name)
+            stats.ran(node.name, coding[0] + reply.whole_at - reply.began_at + coding[1])
+            stats.bytes_up += bytes_up
+            stats.bytes_down += reply.body.nbytes
+
+    def _double(
+        self, race: _Race, args: Any, kwargs: Any, current: Runtime, node: Node, prediction: Prediction
+    ) -> None:
+        """Runs a pure call here beside the one on a node that is late."""
+        if not race.begin_local():
+            return
+        began = time.monotonic()
+        stats = current.stats_of(self._name)
+        stats.hedges += 1
+        try:
+            outcome = calls.Outcome(self.__offloaded__(*args, **kwargs))
+        except BaseException as error:
+            outcome = calls.Outcome(error=error)
+        sending = race.cancel.sending()
+        if race.local_won(outcome):
+            stats.hedges_won += 1
+            now = time.monotonic()
+            with current.lock:
+                if sending is not None and sending[0] >= RATE_BYTES_MIN:
+                    current.engine.place(node.name).observe_transfer(sending, None, now)
+                else:
+                    current.engine.observe_late(node.name, prediction, now - race.began, now)
+                stats.ran(LOCAL, now - began)
+
+    def _time_limit(self, bytes_up: int) -> float:
+        return self.options.limits.seconds + SLACK_SECONDS + bytes_up / SLOWEST_BYTES_PER_SECOND
+
+    @staticmethod
+    def _is_retried(error: LighterageError) -> bool:
+        """Whether another node may do it."""
+        if isinstance(error, NodeRefused):
+            return error.code in BUSY or error.status in (401, 403, 404, 422)
+        return isinstance(error, ConnectionError | VersionsDiffer)
+
+    # The code
+
+    def _made(self) -> code.Code:
+        """The function's code as it is now.
+
+        Raises DoesNotTravel.
+        """
+        made = self._code
+        if made is not None and made.bundle.is_current():
+            return made
+        with self._lock:
+            if self._stays is not None:
+                raise self._stays
+            try:
+                options = self.options
+                made = self._code = code.make(self.__offloaded__, options.limits, options.lock, options.any_version)
+            except DoesNotTravel as error:
+                self._stays = error
+                if options.fallback:
+                    warnings.warn(f"{self._name} runs here only: {error}", OffloadWarning, stacklevel=2)
+                raise
+        return made
+
+    def _prepare_later(self, node: Node) -> None:
+        """Puts the function on a node in the background."""
+        made = self._code
+        if self._stays is not None or node.name in self._refuses or (made is not None and node.is_ready(made.name)):
+            return
+        with self._lock:
+            if node.name in self._preparing:
+                return
+            self._preparing.add(node.name)
+
+        def prepare() -> None:
+            try:
+                node.prepare(self._made())
+            except VersionsDiffer as error:
+                self._stay(node, error)
+            except NodeRefused:
+                self._refuses.add(node.name)
+            except ConnectionError:
+                runtime.current.failed(node)
+            except LighterageError:
+                return
+            finally:
+                self._preparing.discard(node.name)
+
+        background(prepare)
+
+    def _stay(self, node: Node, error: LighterageError) -> None:
+        if node.name not in self._refuses:
+            self._refuses.add(node.name)
+            warnings.warn(f"{self._name} does not run on {node.name}: {error}", OffloadWarning, stacklevel=2)
+
+    def _refusal(self, node: Node) -> LighterageError | None:
+        return None if self._code is None else node.refusal(self._code.name)
+
+    # Later
+
+    def _anywhere(self, args: Any, kwargs: Any, cancel: Cancel) -> Any:
+        size, bytes_up = self._sizes(args, kwargs)
+        return self._decided(runtime.current, args, kwargs, size, bytes_up, cancel)
+
+    def _submit(self, action: Callable[[Cancel], Any]) -> Future[Any]:
+        future = _Cancellable()
+        runtime.current.pool.submit(future.run, action)
+        return future
+
+    async def _later(self, args: Any, kwargs: Any) -> Any:
+        """A call of an async function."""
+        current = runtime.current
+        size, bytes_up = self._sizes(args, kwargs)
+        now = time.monotonic()
+        nodes = current.usable(self.options.on, now)
+        decision = self._decide(current, nodes, size, bytes_up, now)
+        if decision.place != LOCAL:
+            node = next(node for node in nodes if node.name == decision.place)
+            options = replace(self.options, fallback=False, pure=False)
+            alone = Offloaded(self.__offloaded__, options)
+            try:
+                return await asyncio.wrap_future(self._submit(lambda cancel: alone._remote_only(args, kwargs, node, cancel)))
+            except LighterageError:
+                if not self.options.fallback:
+                    raise
+        began = time.perf_counter()
+        result = self.__offloaded__(*args, **kwargs)
+        result = await result if isinstance(result, Awaitable) else result
+        self._learn_here(current, size, time.perf_counter() - began, 1, decision)
+        for node in nodes:
+            self._prepare_later(node)
+        return result
+
+
+class Method:
+    """An offloaded method of one object, which travels with the arguments."""
+
+    __slots__ = ("_function", "_instance")
+
+    def __init__(self, function: Offloaded[Any, Any], instance: object) -> None:
+        self._function = function
+        self._instance = instance
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        return functools.partial(self._function.__offloaded__, self._instance)
+
+    def __repr__(self) -> str:
+        return f"<offloaded method {self._function._name} of {self._instance!r}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(self._instance, *args, **kwargs)
+
+    def local(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the method here."""
+        return self._function.local(self._instance, *args, **kwargs)
+
+    def remote(self, *args: Any, on: str | Node | Iterable[str] | None = None, **kwargs: Any) -> Any:
+        """Calls the method on a node."""
+        return self._function.remote(self._instance, *args, on=on, **kwargs)
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Calls the method where it will finish first, and does not wait."""
+        return self._function.submit(self._instance, *args, **kwargs)
+
+    async def aio(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the method without holding up the event loop."""
+        return await self._function.aio(self._instance, *args, **kwargs)
+
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """Where this call would run now, and why."""
+        return self._function.explain(self._instance, *args, **kwargs)
+
+
+class _Race:
+    """A call on a node, and the same call here that may overtake it."""
+
+    def __init__(self, cancel: Cancel) -> None:
+        self.cancel = cancel
+        self.began = time.monotonic()
+        self.local: calls.Outcome | None = None
+        self._is_over = False
+        self._is_running = False
+        self._done = threading.Condition()
+
+    def begin_local(self) -> bool:
+        """Whether the local call should still begin."""
+        with self._done:
+            if self._is_over or self.cancel.is_cancelled:
+                return False
+            self._is_running = True
+            return True
+
+    def local_won(self, outcome: calls.Outcome) -> bool:
+        with self._done:
+            self._is_running = False
+            won = not self._is_over
+            if won:
+                self._is_over = True
+                self.local = outcome
+            self._done.notify_all()
+        if won:
+            self.cancel.cancel()
+        return won
+
+    def remote_won(self) -> None:
+        with self._done:
+            self._is_over = True
+
+    def wait_for_local(self) -> calls.Outcome | None:
+        """What the local call gave, if there is one; the one on the node has failed."""
+        with self._done:
+            while self._is_running and self.local is None:
+                self._done.wait()
+            self._is_over = True
+            return self.local
+
+
+class _Cancellable(Future[Any]):
+    """A future whose call on a node ends when it is cancelled while it runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cancel = Cancel()
+
+    def run(self, action: Callable[[Cancel], Any]) -> None:
+        if not self.set_running_or_notify_cancel():
+            return
+        try:
+            self.set_result(action(self._cancel))
+        except BaseException as error:
+            self.set_exception(error)
+
+    def cancel(self) -> bool:
+        """Ends the call: at once where it has not begun or is on a node. A call that runs here goes on."""
+        if super().cancel():
+            return True
+        if self.done():
+            return False
+        self._cancel.cancel()
+        return True
+
+    def cancelled(self) -> bool:
+        return super().cancelled() or (self.done() and isinstance(self.exception(), CancelledError))
+
+
+def stages_of(reply: Reply, coding: tuple[float, float], bytes_up: int, round_trip: float) -> Stages:
+    """Where the time of a call went, from the client's clock and the node's `Server-Timing`.
+
+    What is neither the node's nor the reply's transfer is round trip and upload; which, the expected round trip says.
+    """
+    timing = reply.timing
+    run = timing.get("run", 0.0)
+    there = sum(timing.get(name, 0.0) for name in ("queue", "start", "decode", "run", "encode"))
+    network = max(reply.head_at - reply.began_at - there, 1e-5)
+    is_large = bytes_up >= RATE_BYTES_MIN
+    return Stages(
+        encode=coding[0],
+        up=max(network - round_trip, network / 10) if is_large else 0.0,
+        round_trip=None if is_large else network,
+        queue=max(there - run, 0.0),
+        run=run,
+        down=reply.whole_at - reply.head_at,
+        decode=coding[1],
+        bytes_up=bytes_up,
+        bytes_down=reply.body.nbytes,
+    )
+
+
+def _done(function: Callable[..., R], args: Any, kwargs: Any) -> Future[R]:
+    future: Future[R] = Future()
+    try:
+        future.set_result(function(*args, **kwargs))
+    except BaseException as error:
+        future.set_exception(error)
+    return future
+
+
+def _names(on: str | Node | Iterable[str]) -> frozenset[str]:
+    if isinstance(on, Node):
+        return frozenset((on.name,))
+    return frozenset((on,)) if isinstance(on, str) else frozenset(one.name if isinstance(one, Node) else one for one in on)
+
+
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as they may be written: one node without a list, a lock by its file's name, limits by name."""
+    options = dict(options)
+    if options.get("on") is not None:
+        options["on"] = _names(options["on"])
+    return options
+
+
+@overload
+def offload(function: Callable[P, R], /) -> Offloaded[P, R]: ...
+@overload
+def offload(
+    *,
+    pure: bool = ...,
+    deadline: float | None = ...,
+    on: str | Iterable[str] | None = ...,
+    size: Callable[..., float] | None = ...,
+    retries: int = ...,
+    fallback: bool = ...,
+    local: bool = ...,
+    lock: str | None = ...,
+    any_version: bool = ...,
+    codec: str = ...,
+    limits: code.Limits = ...,
+) -> Callable[[Callable[P, R]], Offloaded[P, R]]: ...
+def offload(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
+    """Lets a function run wherever it will finish first. `Options` has what it takes by name."""
+    if isinstance(function, (staticmethod, classmethod)):
+        raise TypeError("write @staticmethod above @offload; a class method does not travel, for a class is code")
+    made = Options(**_checked(options))
+    if function is not None:
+        return Offloaded(function, made)
+    return lambda function: Offloaded(function, made)

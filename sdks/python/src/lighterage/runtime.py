@@ -1,0 +1,208 @@
+"""What all offloaded functions of a process share: the nodes, the estimates and the threads.
+
+Nodes that environment or data folder name are looked up in the background when the first function is called; until they
+have answered, calls run here. `connect` adds one at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+from . import config
+from .decide import Engine, Policy
+from .errors import LighterageError, NoNode
+from .node import Node
+from .timers import Timers, background
+
+#: Calls that `submit` and `aio` run at once; more wait.
+THREADS_MAX: Final = 64
+
+
+@dataclass
+class FunctionStats:
+    """What became of the calls of one function in this process."""
+
+    function: str
+    #: Calls by place: `local`, or the node's name.
+    calls: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    #: Remote calls that failed and ran here or elsewhere instead, by the error's code.
+    failures: dict[str, int] = field(default_factory=dict)
+    #: Calls doubled by a local one, and how many of these the local one won.
+    hedges: int = 0
+    hedges_won: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+    def ran(self, place: str, seconds: float, count: int = 1) -> None:
+        self.calls[place] = self.calls.get(place, 0) + count
+        self.seconds[place] = self.seconds.get(place, 0.0) + seconds
+
+    def failed(self, error: Exception) -> None:
+        code = getattr(error, "code", "") or type(error).__name__
+        self.failures[code] = self.failures.get(code, 0) + 1
+
+
+class Runtime:
+    """Safe for threads."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.engine = Engine()
+        self.timers = Timers()
+        self.stats: dict[str, FunctionStats] = {}
+        #: Whether there are nodes at all; looked at by every call.
+        self.has_nodes = False
+        self._nodes: dict[str, Node] = {}
+        self._is_configured = False
+        self._pool: ThreadPoolExecutor | None = None
+
+    def configure(self) -> None:
+        """Takes the nodes that environment and data folder name; they are asked in the background."""
+        with self.lock:
+            if self._is_configured:
+                return
+            self._is_configured = True
+            for address in config.found():
+                node = Node(address)
+                self._nodes[node.name] = node
+                background(functools.partial(self._look, node))
+            self.has_nodes = bool(self._nodes)
+
+    @property
+    def is_configured(self) -> bool:
+        return self._is_configured
+
+    def connect(self, address: config.Address) -> Node:
+        """Adds a node, or the one of this address anew, and asks it who it is.
+
+        Raises what `Node.info` raises; then it was not added.
+        """
+        node = Node(address)
+        info = node.info()
+        with self.lock:
+            self._is_configured = True
+            old = self._nodes.pop(node.name, None)
+            self.engine.forget(node.name)
+            self._nodes[node.name] = node
+            self.engine.place(node.name, info.speed, info.round_trip)
+            self.has_nodes = True
+        if old is not None:
+            old.close()
+        return node
+
+    def adopt(self, node: Node) -> None:
+        """Adds a node without asking it."""
+        self._nodes[node.name] = node
+        self.has_nodes = True
+        if node.known is not None:
+            self.engine.place(node.name, node.known.speed, node.known.round_trip)
+
+    def disconnect(self, name: str | None = None) -> None:
+        """Forgets a node, or all of them."""
+        with self.lock:
+            self._is_configured = True
+            for node in [node for node in self._nodes.values() if name in (None, node.name, node.url)]:
+                del self._nodes[node.name]
+                self.engine.forget(node.name)
+                node.close()
+            self.has_nodes = bool(self._nodes)
+
+    def nodes(self) -> list[Node]:
+        """Every node that is known, whether it answers or not."""
+        self.configure()
+        with self.lock:
+            return list(self._nodes.values())
+
+    def usable(self, on: frozenset[str] | None, now: float) -> list[Node]:
+        """The nodes that answered when they were last asked something."""
+        return [
+            node
+            for node in self._nodes.copy().values()
+            if node.known is not None and not node.is_away(now) and (on is None or node.name in on or node.url in on)
+        ]
+
+    def chosen(self, on: Iterable[str] | None) -> list[Node]:
+        """The nodes that were asked for by name, asked now who they are if they have not said so yet.
+
+        Raises NoNode where there is none of them, or what the last of them said.
+        """
+        wanted = None if on is None else frozenset(on)
+        found = [node for node in self.nodes() if wanted is None or node.name in wanted or node.url in wanted]
+        if not found:
+            known = ", ".join(node.name for node in self.nodes()) or "none"
+            raise NoNode(f"no node {', '.join(sorted(wanted))}; known: {known}" if wanted else "no node is known")
+        problem: LighterageError | None = None
+        good = []
+        for node in found:
+            try:
+                if node.known is None:
+                    self._place(node)
+                good.append(node)
+            except LighterageError as error:
+                problem = error
+        if not good and problem is not None:
+            raise problem
+        now = time.monotonic()
+        return sorted(good, key=lambda node: node.is_away(now))
+
+    def failed(self, node: Node) -> None:
+        """A node did not answer: it is left alone, then asked in the background until it does."""
+        pause = node.failed(time.monotonic())
+        self.timers.after(pause, lambda: self._look(node))
+
+    def stats_of(self, function: str) -> FunctionStats:
+        with self.lock:
+            found = self.stats.get(function)
+            if found is None:
+                found = self.stats[function] = FunctionStats(function)
+            return found
+
+    @property
+    def pool(self) -> ThreadPoolExecutor:
+        """Threads for calls that nobody waits for in their own."""
+        with self.lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="lighterage")
+            return self._pool
+
+    def _look(self, node: Node) -> None:
+        if self._nodes.get(node.name) is not node:
+            return
+        try:
+            self._place(node)
+        except LighterageError:
+            self.failed(node)
+
+    def _place(self, node: Node) -> None:
+        info = node.info()
+        with self.lock:
+            self.engine.place(node.name, info.speed, info.round_trip)
+
+
+def _child() -> None:
+    """Connections, threads and locks are the parent's; a child begins anew with the same nodes."""
+    global current
+    old, current = current, Runtime()
+    for node in list(old._nodes.values()):
+        current.adopt(node.twin())
+    current._is_configured = old._is_configured
+
+
+current = Runtime()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_child)
+
+
+def set_policy(policy: Policy) -> None:
+    """How places are chosen, from now on."""
+    with current.lock:
+        current.engine.policy = policy

@@ -1,0 +1,193 @@
+"""`@offload` as a program uses it: where calls run, what they return and raise, however they are called."""
+
+import asyncio
+import os
+import threading
+import time
+from concurrent.futures import CancelledError
+
+import numpy as np
+import pytest
+import work
+
+import lighterage
+from lighterage import DoesNotTravel, NoNode, offload, runtime
+
+
+def test_without_a_node_it_is_the_function():
+    assert work.double(4) == 8
+    assert work.double.__name__ == "double"
+    assert work.where() == os.getpid()
+    with pytest.raises(NoNode, match="no node is known"):
+        work.double.remote(4)
+
+
+def test_a_remote_call_runs_elsewhere(client):
+    assert work.where.remote() != os.getpid()
+    assert work.double.remote(21) == 42
+    array = np.arange(100_000.0)
+    assert work.total.remote(array) == array.sum()
+    assert work.where.local() == os.getpid()
+
+
+def test_a_result_can_be_written_to(client):
+    array = work.double.remote(np.arange(4.0))
+    array += 1
+    assert array.tolist() == [1, 3, 5, 7]
+
+
+def test_what_the_function_raises_arrives(client):
+    with pytest.raises(work.TooSmall) as caught:
+        work.fail.remote(3)
+    assert caught.value.value == 3
+    assert 'work.py", line' in str(caught.value.__cause__)
+
+
+def test_methods_travel_with_their_object(client):
+    scale = work.Scale(3.0)
+    array, where = scale.times.remote(np.ones(2))
+    assert array.tolist() == [3.0, 3.0] and where != os.getpid()
+    assert scale.times.local(np.ones(1))[1] == os.getpid()
+    assert work.Scale.twice.remote(4) == 8
+    assert scale.times.submit(np.ones(1)).result(10)[0].tolist() == [3.0]
+
+
+def test_recursion_stays_in_the_unit(client):
+    processes = work.recurse.remote(3)
+    assert len(processes) == 4 and len(set(processes)) == 1 and processes[0] != os.getpid()
+
+
+def test_async_functions_are_awaited(client):
+    async def main():
+        there, here, decided, aio = await asyncio.gather(
+            work.later.remote(1), work.later.local(2), work.later(3), work.later.aio(4)
+        )
+        return there, here, decided[0], aio[0], await work.double.aio(5)
+
+    there, here, decided, aio, plain = asyncio.run(main())
+    assert there[0] == 2 and there[1] != os.getpid()
+    assert here == (3, os.getpid())
+    assert (decided, aio, plain) == (4, 5, 10)
+
+
+def test_submit_gives_a_future(client):
+    futures = [work.double.submit(x) for x in range(20)]
+    assert [future.result(10) for future in futures] == [2 * x for x in range(20)]
+    with pytest.raises(work.TooSmall):
+        work.fail.submit(1).result(10)
+
+
+def test_a_call_on_a_node_can_be_cancelled(node, client):
+    only = work.slow.with_options(local=False, pure=False)
+    only.prepare()
+    future = only.submit(20.0)
+    while not future.running():
+        time.sleep(0.001)
+    time.sleep(0.1)
+    began = time.monotonic()
+    assert future.cancel()
+    with pytest.raises(CancelledError):
+        future.result(5)
+    assert future.cancelled() and time.monotonic() - began < 1
+
+
+def test_it_learns_to_stay_and_to_go(node, client):
+    assert {work.double(x) for x in range(50)} == {2 * x for x in range(50)}
+    stats = {one.function: one for one in lighterage.stats()}
+    assert set(stats["work:double"].calls) == {"local"}
+    assert not node.functions, "what takes microseconds is not even put there"
+
+    @offload
+    def unused():
+        pass
+
+    places = [work.slow.with_options(pure=False)(0.02) for _ in range(30)]
+    assert places[0] == os.getpid(), "the first call does not wait for the function to be put on the node"
+    assert node.functions, "by now it has been put there, in the background"
+
+
+def test_a_slow_machine_hands_on_what_is_long(node, client):
+    """As on a device that is twenty times slower than the node."""
+
+    real = work.total.__offloaded__
+    engine = runtime.current.engine
+    work.total.prepare()
+    array = np.ones(1_000)
+    for _ in range(3):
+        engine.observe_local("work:total", 8_128, 0.5)
+    assert work.total.explain(array).decision.place == client.name
+    assert work.total(array) == real(array)
+    assert node.calls == 1
+
+
+def test_explain_says_why(client):
+    work.double(np.ones(1_000))
+    text = str(work.double.explain(np.ones(1_000)))
+    assert "work:double: local" in text
+    assert client.name in text and "round trip" in text and "expected" in text
+    print(text)
+
+
+def test_what_cannot_travel_runs_here_and_says_so(client):
+    outer = 3
+
+    @offload
+    def inner(x):
+        return x + outer
+
+    with pytest.raises(DoesNotTravel, match="inside another function"):
+        inner.remote(1)
+    assert inner(1) == 4
+    with pytest.raises(DoesNotTravel, match="open on this machine"):
+        work.echo.remote(open(os.devnull))
+    with pytest.raises(DoesNotTravel, match=r"_thread.lock|code travels"):
+        work.lock.remote()
+
+
+def test_arguments_that_do_not_travel_run_here(client):
+    runtime.current.engine.observe_local("work:echo", 192, 5.0)
+    work.echo.prepare()
+    value = threading.Lock()
+    assert work.echo(value) is value
+
+
+def test_two_versions_live_side_by_side(node, client):
+    work.double.prepare()
+    other = work.double.with_options(limits=lighterage.Limits(seconds=7))
+    assert (other.remote(2), work.double.remote(3)) == (4, 6)
+    assert len(node.functions) == 2
+    for seconds in range(10, 16):
+        work.double.with_options(limits=lighterage.Limits(seconds=seconds)).prepare()
+    assert len(node.functions) == 4, "old versions are removed"
+    assert other.remote(2) == 4, "one that was removed is put there again"
+
+
+def test_a_codec_can_be_chosen(client):
+    for codec in ("json", "raw", "frame"):
+        array = work.double.with_options(codec=codec).remote(np.arange(3.0))
+        assert array.tolist() == [0, 2, 4]
+    with pytest.raises(ValueError, match="is none of"):
+        work.double.with_options(codec="xml")
+
+
+def test_a_child_process_has_connections_of_its_own(client):
+    work.double.prepare()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writer, str(work.double.remote(5)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 10) == b"10"
+    assert work.double.remote(6) == 12
+
+
+def test_many_threads_call_at_once(client):
+    work.double.prepare()
+    results = []
+    threads = [threading.Thread(target=lambda x=x: results.append(work.double.remote(x))) for x in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == [2 * x for x in range(24)]

@@ -1,0 +1,100 @@
+"""Functions that the tests offload: a module as users have them, with a local module that it imports."""
+
+import asyncio
+import os
+import threading
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import work_helper
+
+from lighterage import Limits, offload
+
+
+@dataclass
+class Scale:
+    factor: float
+
+    @offload
+    def times(self, array):
+        return array * self.factor, os.getpid()
+
+    @staticmethod
+    @offload
+    def twice(x):
+        return 2 * x
+
+
+class TooSmall(ValueError):
+    def __init__(self, value):
+        super().__init__(f"{value} is too small")
+        self.value = value
+
+
+@offload
+def where(x=None):
+    return os.getpid()
+
+
+@offload
+def double(x):
+    return work_helper.times(x, 2)
+
+
+@offload
+def total(array):
+    return float(array.sum())
+
+
+@offload
+def fail(value):
+    raise TooSmall(value)
+
+
+@offload
+def recurse(depth):
+    return [os.getpid(), *(recurse(depth - 1) if depth else [])]
+
+
+@offload
+async def later(x):
+    await asyncio.sleep(0)
+    return x + 1, os.getpid()
+
+
+@offload(pure=True)
+def slow(seconds):
+    time.sleep(seconds)
+    return os.getpid()
+
+
+@offload
+def die():
+    os._exit(3)
+
+
+@offload(limits=Limits(seconds=0.3), fallback=False)
+def forever():
+    while True:
+        time.sleep(0.01)
+
+
+@offload
+def echo(value):
+    return value
+
+
+@offload(limits=Limits(body_bytes=100_000))
+def small(array):
+    return array
+
+
+@offload
+def large(count):
+    return np.zeros(count)
+
+
+@offload
+def lock():
+    return threading.Lock()
