@@ -1,11 +1,11 @@
 """A node for the tests that need one, and a client that knows no other."""
 
 import pytest
-from proxy import Proxy
-from standin import StandIn
 
 import lighterage
 from lighterage import runtime
+from proxy import Proxy
+from standin import StandIn
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,8 @@ from lighterage.bundle import interpreter
 from lighterage.travel import Classes
 
 SOURCE = str(Path(calls.__file__).parents[1])
+#: Units of one function that run at once.
+UNITS_MAX = 2
 LENGTH = struct.Struct("<Q")
 
 
@@ -66,8 +68,13 @@ class _Function:
             tar.extractall(self._home.name, filter="data")
         self._idle = []
         self._lock = threading.Lock()
+        self._turns = threading.Semaphore(UNITS_MAX)
 
     def call(self, data):
+        with self._turns:
+            return self._call(data)
+
+    def _call(self, data):
         with self._lock:
             unit = self._idle.pop() if self._idle else self._start()
         timer = threading.Timer(self.manifest["limits"]["time_ms"] / 1_000, unit.kill)

@@ -8,9 +8,9 @@ from concurrent.futures import CancelledError
 
 import numpy as np
 import pytest
-import work
 
 import lighterage
+import work
 from lighterage import DoesNotTravel, NoNode, offload, runtime
 
 

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-import work_helper
 
+import work_helper
 from lighterage import Limits, offload
 
 

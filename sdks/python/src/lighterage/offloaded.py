@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+from weakref import WeakSet
 
 from . import calls, code, codecs, frame, here, runtime
 from .decide import LOCAL, Choice, Decision, Prediction, Stages
@@ -116,7 +117,7 @@ class Offloaded(Generic[P, R]):
         self._fast: dict[int, _Fast] = {}
         self._code: code.Code | None = None
         self._stays: DoesNotTravel | None = None
-        self._refuses: set[str] = set()
+        self._refuses: WeakSet[Node] = WeakSet()
         self._preparing: set[str] = set()
         self._lock = threading.Lock()
 
@@ -223,7 +224,7 @@ class Offloaded(Generic[P, R]):
         made, options = self._code, self.options
         waits = {node.name: PREPARE_SECONDS for node in nodes if made is None or not node.is_ready(made.name)}
         if self._stays is None and bytes_up <= options.limits.body_bytes:
-            names = [node.name for node in nodes if node.name not in self._refuses]
+            names = [node.name for node in nodes if node not in self._refuses]
         else:
             names = []
         with current.lock:
@@ -312,7 +313,7 @@ class Offloaded(Generic[P, R]):
                 patience = min(patience, max(options.deadline - local.p95, chosen.seconds))
             if options.pure and decision.hedge_after is not None:
                 after = min(decision.hedge_after, patience)
-                timer = current.timers.after(after, lambda: self._double(race, args, kwargs, current, node, chosen))
+                timer = current.timers.after(after, lambda: self._double(race, args, kwargs, current, node, chosen, size))
             elif decision.hedge_after is not None:
                 give_up = min(give_up, began + patience)
         try:
@@ -329,6 +330,8 @@ class Offloaded(Generic[P, R]):
             if won is not None:
                 return won.get()
             current.stats_of(self._name).failed(error)
+            if isinstance(error, VersionsDiffer):
+                self._stay(node, error)
             if not options.fallback and not self._is_retried(error):
                 raise
             if isinstance(error, TimeIsUp):
@@ -439,10 +442,7 @@ class Offloaded(Generic[P, R]):
             reply = node.call(made, pieces, deadline, cancel)
         except NodeRefused as error:
             if error.code not in BUSY and node.refusal(made.name) is not None:
-                self._refuses.add(node.name)
-            raise
-        except VersionsDiffer as error:
-            self._stay(node, error)
+                self._refuses.add(node)
             raise
         except TimeIsUp:
             raise
@@ -480,7 +480,14 @@ class Offloaded(Generic[P, R]):
             stats.bytes_down += reply.body.nbytes
 
     def _double(
-        self, race: _Race, args: Any, kwargs: Any, current: Runtime, node: Node, prediction: Prediction
+        self,
+        race: _Race,
+        args: Any,
+        kwargs: Any,
+        current: Runtime,
+        node: Node,
+        prediction: Prediction,
+        size: float,
     ) -> None:
         """Runs a pure call here beside the one on a node that is late."""
         if not race.begin_local():
@@ -501,6 +508,8 @@ class Offloaded(Generic[P, R]):
                     current.engine.place(node.name).observe_transfer(sending, None, now)
                 else:
                     current.engine.observe_late(node.name, prediction, now - race.began, now)
+                if outcome.error is None:
+                    current.engine.observe_local(self._name, size, now - began)
                 stats.ran(LOCAL, now - began)
 
     def _time_limit(self, bytes_up: int) -> float:
@@ -539,7 +548,7 @@ class Offloaded(Generic[P, R]):
     def _prepare_later(self, node: Node) -> None:
         """Puts the function on a node in the background."""
         made = self._code
-        if self._stays is not None or node.name in self._refuses or (made is not None and node.is_ready(made.name)):
+        if self._stays is not None or node in self._refuses or (made is not None and node.is_ready(made.name)):
             return
         with self._lock:
             if node.name in self._preparing:
@@ -552,7 +561,7 @@ class Offloaded(Generic[P, R]):
             except VersionsDiffer as error:
                 self._stay(node, error)
             except NodeRefused:
-                self._refuses.add(node.name)
+                self._refuses.add(node)
             except ConnectionError:
                 runtime.current.failed(node)
             except LighterageError:
@@ -563,8 +572,8 @@ class Offloaded(Generic[P, R]):
         background(prepare)
 
     def _stay(self, node: Node, error: LighterageError) -> None:
-        if node.name not in self._refuses:
-            self._refuses.add(node.name)
+        if node not in self._refuses:
+            self._refuses.add(node)
             warnings.warn(f"{self._name} does not run on {node.name}: {error}", OffloadWarning, stacklevel=2)
 
     def _refusal(self, node: Node) -> LighterageError | None:
