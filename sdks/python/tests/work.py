@@ -98,3 +98,15 @@ def large(count):
 @offload
 def lock():
     return threading.Lock()
+
+
+@offload
+def reciprocal(x):
+    return 1 / x
+
+
+@offload
+def die_at_three(x):
+    if x == 3:
+        os._exit(1)
+    return x

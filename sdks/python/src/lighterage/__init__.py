@@ -25,6 +25,7 @@ from .errors import (
     VersionsDiffer,
 )
 from .explain import Explanation
+from .farm import Results, map
 from .node import Node, NodeInfo
 from .offloaded import Offloaded, OffloadWarning, Options, offload
 from .runtime import FunctionStats
@@ -49,10 +50,12 @@ __all__ = [
     "Policy",
     "RemoteError",
     "ReplyBroken",
+    "Results",
     "TimeIsUp",
     "VersionsDiffer",
     "connect",
     "disconnect",
+    "map",
     "nodes",
     "offload",
     "policy",

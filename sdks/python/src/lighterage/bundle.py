@@ -95,7 +95,7 @@ def make(function: Callable[..., Any], lock: str | None = None) -> Bundle:
     size = sum(len(source) for source in files.values())
     if size > BYTES_MAX:
         raise DoesNotTravel(f"the local modules of {path} have {size} bytes, the limit is {BYTES_MAX}")
-    entry = f"{parts.modules[function.__module__]}:{path}"
+    entry = f"{parts.modules.get(function.__module__, function.__module__)}:{path}"
     about = {
         "format": FORMAT,
         "entry": entry,
@@ -147,6 +147,9 @@ def _collect(function: Callable[..., Any]) -> _Parts:
         parts.entered = entered.seen
         for other in entered.modules:
             _follow(other, parts.files, parts.modules, parts.requires)
+    elif module.__name__ != "__main__" and not _is_local(module):
+        # A function of a package: the node has it, or does not.
+        parts.requires.update(_distribution(module.__name__.partition(".")[0]))
     else:
         name = Path(str(module.__file__)).stem if module.__name__ == "__main__" else module.__name__
         if not name.replace(".", "_").isidentifier():

@@ -5,6 +5,8 @@
 
 A call's meta is `{"args": […], "kwargs": {…}}`, or the same written by another codec as a tagged buffer. A reply's is the
 value, or tagged `raised` an exception. A reply is written by the codec of its call.
+
+Several calls may travel as one: `{"each": [args, …], "kwargs": {…}}`, answered by a list that ends at the first exception.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import asyncio
 import importlib
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,6 +41,8 @@ class Call:
     args: list[Any]
     kwargs: dict[str, Any]
     codec: str = codecs.FRAME
+    #: Whether `args` holds the arguments of several calls.
+    is_each: bool = False
 
 
 @dataclass
@@ -71,6 +75,19 @@ def write_call(
     return frame.encode(body, kind=frame.CALL, lower=lower_with(classes))
 
 
+def write_calls(
+    each: Sequence[Sequence[Any]],
+    kwargs: dict[str, Any],
+    classes: Classes = NO_CLASSES,
+    codec: str = codecs.FRAME,
+) -> list[Piece]:
+    """The pieces of several calls in one, answered by `read_outcomes`."""
+    body: Any = {"each": [list(args) for args in each], "kwargs": dict(kwargs)}
+    if codec != codecs.FRAME:
+        body = _coded(codec, body)
+    return frame.encode(body, kind=frame.CALL, lower=lower_with(classes))
+
+
 def read_call(data: Piece, classes: Classes = NO_CLASSES) -> Call:
     """The call in these bytes; its arrays are views of them.
 
@@ -80,9 +97,11 @@ def read_call(data: Piece, classes: Classes = NO_CLASSES) -> Call:
     codec = codecs.FRAME
     if isinstance(found, _Coded):
         codec, found = found.codec, codecs.read(found.codec, found.data)
-    if not (isinstance(found, dict) and isinstance(found.get("args"), list) and isinstance(found.get("kwargs"), dict)):
-        raise frame.FrameError("kind", "a frame that is no call")
-    return Call(found["args"], found["kwargs"], codec)
+    if isinstance(found, dict) and isinstance(found.get("kwargs"), dict):
+        for name in ("args", "each"):
+            if isinstance(found.get(name), list):
+                return Call(found[name], found["kwargs"], codec, name == "each")
+    raise frame.FrameError("kind", "a frame that is no call")
 
 
 def write_reply(value: Any, classes: Classes = NO_CLASSES, codec: str = codecs.FRAME) -> list[Piece]:
@@ -124,6 +143,19 @@ def read_outcome(data: Piece, classes: Classes = NO_CLASSES) -> Outcome:
     return Outcome(found)
 
 
+def read_outcomes(data: Piece, classes: Classes = NO_CLASSES) -> list[Outcome]:
+    """What a reply to several calls says, up to the first that raised.
+
+    Raises FrameError where the bytes are no such reply; what was raised where nothing was run.
+    """
+    found = read_reply(data, classes)
+    if not isinstance(found, list):
+        raise frame.FrameError("kind", "a reply to one call")
+    return [
+        Outcome(error=raised.make(one.inner, classes)) if isinstance(one, _Raised) else Outcome(one) for one in found
+    ]
+
+
 def read_reply(data: Piece, classes: Classes = NO_CLASSES) -> Any:
     """The value that a function returned; raises what it raised."""
     return read_outcome(data, classes).get()
@@ -142,15 +174,30 @@ def answer(function: Callable[..., Any], data: Piece, classes: Classes = NO_CLAS
     decoded = time.perf_counter()
     ran = None
     try:
-        value = function(*call.args, **call.kwargs)
-        if inspect.iscoroutine(value):
-            value = asyncio.run(value)
+        value = _run_each(function, call, classes) if call.is_each else run(function, call.args, call.kwargs)
         ran = time.perf_counter()
         pieces = write_reply(value, classes, call.codec)
     except BaseException as error:  # Also SystemExit: what ends a program ends the call.
         ran = ran or time.perf_counter()
         pieces = write_raised(error, classes)
     return Answer(pieces, decoded - began, ran - decoded, time.perf_counter() - ran)
+
+
+def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What a function returns, a coroutine run to its end."""
+    value = function(*args, **kwargs)
+    return asyncio.run(value) if inspect.iscoroutine(value) else value
+
+
+def _run_each(function: Callable[..., Any], call: Call, classes: Classes) -> list[Any]:
+    values: list[Any] = []
+    for args in call.args:
+        try:
+            values.append(run(function, args, call.kwargs))
+        except Exception as error:
+            values.append(raised.lower(error, classes))
+            break
+    return values
 
 
 def find(entry: str) -> Callable[..., Any]:

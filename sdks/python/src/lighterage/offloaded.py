@@ -15,6 +15,7 @@ import asyncio
 import functools
 import inspect
 import math
+import sys
 import threading
 import time
 import warnings
@@ -211,7 +212,7 @@ class Offloaded(Generic[P, R]):
         Raises DoesNotTravel, VersionsDiffer, or what the nodes say.
         """
         made = self._made()
-        for node in runtime.current.chosen(_names(on) if on is not None else self.options.on):
+        for node in runtime.current.chosen(names(on) if on is not None else self.options.on):
             node.prepare(made)
 
     # Deciding
@@ -224,12 +225,12 @@ class Offloaded(Generic[P, R]):
         made, options = self._code, self.options
         waits = {node.name: PREPARE_SECONDS for node in nodes if made is None or not node.is_ready(made.name)}
         if self._stays is None and bytes_up <= options.limits.body_bytes:
-            names = [node.name for node in nodes if node not in self._refuses]
+            open_ = [node.name for node in nodes if node not in self._refuses]
         else:
-            names = []
+            open_ = []
         with current.lock:
             return current.engine.decide(
-                self._name, size, bytes_up, names, now, options.deadline, options.local or not names, waits
+                self._name, size, bytes_up, open_, now, options.deadline, options.local or not open_, waits
             )
 
     def _decided(
@@ -385,7 +386,7 @@ class Offloaded(Generic[P, R]):
     ) -> Any:
         """On a node and nowhere else; of several the one that is expected to be soonest, then the next."""
         current, options = runtime.current, self.options
-        nodes = current.chosen(_names(on) if on is not None else options.on)
+        nodes = current.chosen(names(on) if on is not None else options.on)
         self._made()
         size, bytes_up = self._sizes(args, kwargs)
         cancel = cancel or Cancel()
@@ -541,7 +542,7 @@ class Offloaded(Generic[P, R]):
             except DoesNotTravel as error:
                 self._stays = error
                 if options.fallback:
-                    warnings.warn(f"{self._name} runs here only: {error}", OffloadWarning, stacklevel=2)
+                    _warn(f"{self._name} runs here only: {error}")
                 raise
         return made
 
@@ -574,7 +575,7 @@ class Offloaded(Generic[P, R]):
     def _stay(self, node: Node, error: LighterageError) -> None:
         if node not in self._refuses:
             self._refuses.add(node)
-            warnings.warn(f"{self._name} does not run on {node.name}: {error}", OffloadWarning, stacklevel=2)
+            _warn(f"{self._name} does not run on {node.name}: {error}")
 
     def _refusal(self, node: Node) -> LighterageError | None:
         return None if self._code is None else node.refusal(self._code.name)
@@ -750,6 +751,14 @@ def stages_of(reply: Reply, coding: tuple[float, float], bytes_up: int, round_tr
     )
 
 
+def _warn(text: str) -> None:
+    """Warns of the line that called into this package."""
+    level, caller = 2, sys._getframe(1)
+    while caller.f_back is not None and caller.f_globals.get("__name__", "").startswith("lighterage."):
+        level, caller = level + 1, caller.f_back
+    warnings.warn(text, OffloadWarning, stacklevel=level)
+
+
 def _done(function: Callable[..., R], args: Any, kwargs: Any) -> Future[R]:
     future: Future[R] = Future()
     try:
@@ -759,7 +768,8 @@ def _done(function: Callable[..., R], args: Any, kwargs: Any) -> Future[R]:
     return future
 
 
-def _names(on: str | Node | Iterable[str]) -> frozenset[str]:
+def names(on: str | Node | Iterable[str]) -> frozenset[str]:
+    """The nodes that are meant by one, by names or by addresses."""
     if isinstance(on, Node):
         return frozenset((on.name,))
     return frozenset((on,)) if isinstance(on, str) else frozenset(one.name if isinstance(one, Node) else one for one in on)
@@ -769,7 +779,7 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     """Options as they may be written: one node without a list, a lock by its file's name, limits by name."""
     options = dict(options)
     if options.get("on") is not None:
-        options["on"] = _names(options["on"])
+        options["on"] = names(options["on"])
     return options
 
 

@@ -142,8 +142,9 @@ class Curve:
         self.count += 1
 
     @property
-    def center(self) -> float | None:
-        return self._center
+    def typical(self) -> float:
+        """A size that was seen."""
+        return math.exp(self._center or 0.0)
 
     def _x(self, size: float) -> float:
         log = math.log(max(size, 1.0))

@@ -1,0 +1,464 @@
+"""`lighterage.map(f, xs)`: many calls of one function, farmed out over all nodes and this machine, results in order.
+
+    xs ─▶ chunks ─▶ workers: some for each node, one here ─▶ results, in order, as they are asked for
+
+A chunk is a few calls that travel as one, so that small tasks do not wait for the network one by one; it grows until it is
+worth about twenty milliseconds. What a node did not finish goes to another, or is done here. Only so much is taken from
+`xs` ahead of what was asked for as memory allows.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+from . import calls, code, codecs, frame, here, runtime
+from .decide import LOCAL
+from .errors import CallTooLarge, DoesNotTravel, LighterageError, NodeRefused, ReplyBroken, VersionsDiffer
+from .measure import sizes
+from .node import BUSY, Node
+from .offloaded import Method, Offloaded, Options, names
+from .progress import Progress
+from .timers import background
+from .wire import Cancel, Cancelled
+
+R = TypeVar("R")
+
+#: Seconds of work that a chunk should be, and calls in it at most.
+CHUNK_SECONDS: Final = 0.02
+CHUNK_MAX: Final = 256
+#: Workers of one node at most; beside its cores there is one, so that none waits for the network.
+WORKERS_MAX: Final = 16
+#: Items and bytes that are taken or held ahead of what was asked for.
+AHEAD_ITEMS: Final = 4_096
+AHEAD_BYTES: Final = 256 << 20
+#: Seconds between two looks at whether there is something to do.
+PAUSE: Final = 0.05
+#: Seconds of patience with a node that is full.
+BUSY_SECONDS: Final = 0.05
+
+
+@dataclass
+class _Chunk:
+    """Items on their way: where the first stands, and the arguments of each."""
+
+    first: int
+    items: list[tuple[Any, ...]]
+    bytes: int
+    tries: int = 0
+    #: Nothing was tried with it yet, or all that may be tried was.
+    only_here: bool = False
+
+
+@dataclass
+class _Shared:
+    """What workers and reader look at, under one lock."""
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    source: Iterator[tuple[Any, ...]] | None = None
+    again: deque[_Chunk] = field(default_factory=deque)
+    results: dict[int, calls.Outcome] = field(default_factory=dict)
+    taken: int = 0
+    given: int = 0
+    done: int = 0
+    held_bytes: int = 0
+    #: The length of `xs`, where it has ended or says so.
+    total: int | None = None
+    is_closed: bool = False
+    cancels: set[Cancel] = field(default_factory=set)
+    nodes_alive: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    #: Seconds that one item takes on a node, and items a second of all nodes together.
+    item_seconds: float = 0.0
+    item_bytes: float = 0.0
+    began: float = field(default_factory=time.monotonic)
+
+
+class Results(Generic[R]):
+    """The results in order, as an iterator. Leaving it ends what still runs on nodes."""
+
+    def __init__(self, farm: _Farm) -> None:
+        self._farm = farm
+        # Workers know the farm, not this: what nobody reads any more ends.
+        self._end = weakref.finalize(self, farm.close)
+
+    def __iter__(self) -> Iterator[R]:
+        return self
+
+    def __next__(self) -> R:
+        result: R = self._farm.next()
+        return result
+
+    def __enter__(self) -> Results[R]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends what still runs."""
+        self._end()
+
+
+def map(
+    function: Callable[..., R],
+    *iterables: Iterable[Any],
+    on: str | Node | Iterable[str] | None = None,
+    chunk: int | None = None,
+    progress: bool | None = None,
+    **kwargs: Any,
+) -> Results[R] | Iterator[R]:
+    """Calls a function with each item, on all nodes and here, and gives the results in order.
+
+    What the function raises is raised where its result would stand, and ends the rest. `chunk` calls travel as one
+    (without it: as many as are worth it); with `chunk=1` every call has fresh memory. `progress` shows a bar, or none;
+    without it, there is one where stderr is a terminal.
+    """
+    first: tuple[Any, ...] = ()
+    if isinstance(function, Method):
+        first, offloaded = (function._instance,), function._function
+    elif isinstance(function, Offloaded):
+        offloaded = function
+    else:
+        offloaded = Offloaded(function, Options())
+    if here.is_unit():
+        return (calls.run(offloaded.__offloaded__, (*first, *items), kwargs) for items in zip(*iterables, strict=False))
+    lengths = [len(one) for one in iterables if isinstance(one, Sized)]
+    total = min(lengths) if len(lengths) == len(iterables) and lengths else None
+    source = (first + items for items in zip(*iterables, strict=False))
+    farm = _Farm(offloaded, source, total, kwargs, chunk, progress)
+    farm.start(on)
+    return Results(farm)
+
+
+class _Farm:
+    def __init__(
+        self,
+        function: Offloaded[Any, Any],
+        source: Iterator[tuple[Any, ...]],
+        total: int | None,
+        kwargs: dict[str, Any],
+        chunk: int | None,
+        progress: bool | None,
+    ) -> None:
+        self._function = function
+        self._options = function.options
+        self._kwargs = kwargs
+        # A codec of the study has no word for an exception among results.
+        self._chunk = 1 if self._options.codec != codecs.FRAME else chunk
+        self._shared = _Shared(source=source, total=total)
+        self._progress = Progress(function._name, total, progress)
+        self._plain = function.__offloaded__
+        self._name = function._name
+        self._slots = 1
+
+    def start(self, on: str | Node | Iterable[str] | None) -> None:
+        current = runtime.current
+        made: code.Code | None = None
+        nodes: list[Node] = []
+        wanted = on if on is not None else self._options.on
+        if on is not None or current.nodes():
+            try:
+                made = self._function._made()
+                nodes = current.chosen(None if wanted is None else names(wanted))
+            except LighterageError:
+                if on is not None or not self._options.local or not self._options.fallback:
+                    raise
+        elif not self._options.local:
+            current.chosen(None)
+        if made is not None:
+            for node in nodes:
+                workers = min(node.known.cores + 1 if node.known else 2, WORKERS_MAX)
+                self._shared.nodes_alive += workers
+                self._slots += workers
+                for _ in range(workers):
+                    background(functools.partial(self._work_there, node, made))
+        if self._options.local:
+            background(self._work_here)
+
+    # The reader
+
+    def next(self) -> Any:
+        shared = self._shared
+        with shared.changed:
+            while shared.given not in shared.results:
+                if shared.is_closed or (shared.total is not None and shared.given >= shared.total):
+                    break
+                shared.changed.wait(PAUSE)
+                self._show()
+            outcome = shared.results.pop(shared.given, None)
+            if outcome is not None:
+                shared.given += 1
+                shared.held_bytes -= round(shared.item_bytes)
+                shared.changed.notify_all()
+        if outcome is None:
+            self.close()
+            raise StopIteration
+        if outcome.error is not None:
+            self.close()
+            raise outcome.error
+        return outcome.value
+
+    def close(self) -> None:
+        shared = self._shared
+        with shared.changed:
+            if shared.is_closed:
+                return
+            shared.is_closed = True
+            cancels = list(shared.cancels)
+            shared.results.clear()
+            shared.again.clear()
+            shared.source = None
+            shared.changed.notify_all()
+        for cancel in cancels:
+            cancel.cancel()
+        self._progress.end(shared.done, self._where())
+
+    # Taking
+
+    def _take(self, is_here: bool) -> _Chunk | None:
+        """The next chunk; none at the end. Waits while there is nothing to do, or enough was done ahead."""
+        shared = self._shared
+        with shared.changed:
+            while not shared.is_closed:
+                if shared.again and (is_here or not shared.again[0].only_here):
+                    return shared.again.popleft()
+                if shared.source is None:
+                    if shared.total is not None and shared.done >= shared.total:
+                        return None
+                elif self._has_room() and not (is_here and not self._is_worth_it_here()):
+                    chunk = self._pull(1 if is_here else self._chunk_size())
+                    if chunk is not None:
+                        return chunk
+                    continue
+                shared.changed.wait(PAUSE)
+            return None
+
+    def _has_room(self) -> bool:
+        shared = self._shared
+        ahead = shared.taken - shared.given
+        if ahead >= AHEAD_ITEMS:
+            return False
+        return shared.held_bytes < AHEAD_BYTES or ahead < self._slots
+
+    def _pull(self, count: int) -> _Chunk | None:
+        shared = self._shared
+        items: list[tuple[Any, ...]] = []
+        size = 0
+        assert shared.source is not None
+        while len(items) < count and size < AHEAD_BYTES // 16:
+            try:
+                item = next(shared.source)
+            except StopIteration:
+                self._ended(shared.taken + len(items))
+                break
+            except Exception as error:
+                # The items themselves could not be had: that is said where they would have stood.
+                at = shared.taken + len(items)
+                shared.results[at] = calls.Outcome(error=error)
+                self._ended(at + 1)
+                shared.done += 1
+                break
+            items.append(item)
+            size += sizes(item)[1]
+        if not items:
+            return None
+        chunk = _Chunk(shared.taken, items, size)
+        shared.taken += len(items)
+        if shared.total is not None and shared.taken >= shared.total:
+            shared.source = None
+        shared.held_bytes += size
+        shared.item_bytes = size / len(items)
+        return chunk
+
+    def _ended(self, total: int) -> None:
+        self._shared.source, self._shared.total = None, total
+        self._shared.changed.notify_all()
+
+    def _chunk_size(self) -> int:
+        shared = self._shared
+        room = max(1, AHEAD_ITEMS - (shared.taken - shared.given))
+        if self._chunk is not None:
+            return min(self._chunk, room)
+        if not shared.item_seconds:
+            return 1
+        wanted = int(CHUNK_SECONDS / shared.item_seconds)
+        if shared.total is not None:
+            # At the end, small chunks: nobody should wait for one long one.
+            wanted = min(wanted, (shared.total - shared.taken) // (2 * self._slots))
+        return max(1, min(wanted, room, CHUNK_MAX))
+
+    def _is_worth_it_here(self) -> bool:
+        """Whether an item that is begun here now ends before the nodes are done with all of them."""
+        shared = self._shared
+        if not shared.nodes_alive:
+            return True
+        there = shared.done - shared.counts.get(LOCAL, 0)
+        if not there:
+            # Nothing is known yet, and the nodes go first: an item that is begun here cannot be given to them.
+            return False
+        with runtime.current.lock:
+            guess = runtime.current.engine.work(self._name).local
+            mine = guess.guess(guess.typical).mean if guess.count else shared.item_seconds
+        rate = there / (time.monotonic() - shared.began)
+        left = (shared.total - shared.taken) if shared.total is not None else AHEAD_ITEMS
+        return mine < left / rate
+
+    # Working
+
+    def _work_here(self) -> None:
+        while (chunk := self._take(True)) is not None:
+            outcomes = []
+            began = time.perf_counter()
+            for item in chunk.items:
+                try:
+                    outcomes.append(calls.Outcome(calls.run(self._plain, item, self._kwargs)))
+                except BaseException as error:
+                    outcomes.append(calls.Outcome(error=error))
+                    break
+            took = (time.perf_counter() - began) / len(outcomes)
+            with runtime.current.lock:
+                runtime.current.engine.observe_local(self._name, self._function._sizes(chunk.items[0], self._kwargs)[0], took)
+                runtime.current.stats_of(self._name).ran(LOCAL, took * len(outcomes), len(outcomes))
+            self._put(chunk, outcomes, LOCAL)
+
+    def _work_there(self, node: Node, made: code.Code) -> None:
+        current = runtime.current
+        try:
+            while True:
+                while node.is_away(time.monotonic()):
+                    if self._is_over():
+                        return
+                    time.sleep(PAUSE)
+                chunk = self._take(False)
+                if chunk is None:
+                    return
+                try:
+                    outcomes = self._call(node, made, chunk)
+                except Cancelled:
+                    return
+                except LighterageError as error:
+                    current.stats_of(self._name).failed(error)
+                    self._give_back(chunk, error)
+                    if isinstance(error, ConnectionError):
+                        current.failed(node)
+                    elif isinstance(error, NodeRefused) and error.code in BUSY:
+                        time.sleep(max(BUSY_SECONDS, min(error.retry_after, 5.0)))
+                    elif not isinstance(error, DoesNotTravel | CallTooLarge):
+                        # It will not do better next time.
+                        return
+                    continue
+                except BaseException as error:  # Said where the result would stand, or nobody would ever hear of it.
+                    outcomes = [calls.Outcome(error=error)]
+                self._put(chunk, outcomes, node.name)
+        finally:
+            with self._shared.changed:
+                self._shared.nodes_alive -= 1
+                self._shared.changed.notify_all()
+                alone = not self._shared.nodes_alive and not self._options.local
+            if alone and not self._is_over():
+                self._fail(ReplyBroken("no node is left that would do the rest"))
+
+    def _call(self, node: Node, made: code.Code, chunk: _Chunk) -> list[calls.Outcome]:
+        shared, cancel = self._shared, Cancel()
+        is_one = len(chunk.items) == 1
+        began = time.perf_counter()
+        try:
+            if is_one:
+                pieces = calls.write_call(chunk.items[0], self._kwargs, made.classes, self._options.codec)
+            else:
+                pieces = calls.write_calls(chunk.items, self._kwargs, made.classes, self._options.codec)
+        except frame.FrameError as error:
+            raise DoesNotTravel(str(error)) from None
+        bytes_up = frame.total_bytes(pieces)
+        if bytes_up > self._options.limits.body_bytes:
+            raise CallTooLarge(f"an item takes {bytes_up} bytes, body_bytes is {self._options.limits.body_bytes}")
+        with shared.changed:
+            if shared.is_closed:
+                raise Cancelled
+            shared.cancels.add(cancel)
+        try:
+            node.prepare(made)
+            limit = time.monotonic() + self._function._time_limit(bytes_up)
+            reply = node.call(made, pieces, limit, cancel)
+            try:
+                if is_one:
+                    outcomes = [calls.read_outcome(reply.body, made.classes)]
+                else:
+                    outcomes = calls.read_outcomes(reply.body, made.classes)
+            except frame.FrameError as error:
+                raise ReplyBroken(f"{node.url} sent a reply that cannot be read: {error}") from None
+        finally:
+            with shared.changed:
+                shared.cancels.discard(cancel)
+        seconds = (time.perf_counter() - began) / len(chunk.items)
+        run = reply.timing.get("run", 0.0) / len(chunk.items)
+        with shared.changed:
+            # What a call costs beside its work is what chunks are for.
+            shared.item_seconds = max(run, 1e-5) if not shared.item_seconds else 0.7 * shared.item_seconds + 0.3 * run
+        with runtime.current.lock:
+            stats = runtime.current.stats_of(self._name)
+            stats.ran(node.name, seconds * len(outcomes), len(outcomes))
+            stats.bytes_up += bytes_up
+            stats.bytes_down += reply.body.nbytes
+        return outcomes
+
+    # Giving
+
+    def _put(self, chunk: _Chunk, outcomes: list[calls.Outcome], place: str) -> None:
+        shared = self._shared
+        with shared.changed:
+            if shared.is_closed:
+                return
+            for at, outcome in enumerate(outcomes):
+                shared.results[chunk.first + at] = outcome
+            shared.done += len(outcomes)
+            shared.counts[place] = shared.counts.get(place, 0) + len(outcomes)
+            shared.changed.notify_all()
+
+    def _give_back(self, chunk: _Chunk, error: LighterageError) -> None:
+        """A node did not do it: another try, or here, or it is the end."""
+        chunk.tries += 1
+        busy = isinstance(error, NodeRefused) and error.code in BUSY
+        never = isinstance(error, DoesNotTravel | CallTooLarge) and len(chunk.items) == 1
+        if isinstance(error, VersionsDiffer):
+            chunk.tries -= 1
+        if never or (chunk.tries > self._options.retries + 1 and not busy):
+            if not (self._options.local and self._options.fallback):
+                self._put(chunk, [calls.Outcome(error=error)], "")
+                return
+            chunk.only_here = True
+        halves = [chunk]
+        if len(chunk.items) > 1 and not busy:
+            # One of them may be what the node does not bear.
+            halves = [
+                _Chunk(chunk.first + at, [item], 0, chunk.tries, chunk.only_here) for at, item in enumerate(chunk.items)
+            ]
+        with self._shared.changed:
+            if chunk.only_here:
+                self._shared.again.extend(halves)
+            else:
+                self._shared.again.extendleft(reversed(halves))
+            self._shared.changed.notify_all()
+
+    def _fail(self, error: LighterageError) -> None:
+        shared = self._shared
+        with shared.changed:
+            shared.results.setdefault(shared.given, calls.Outcome(error=error))
+            shared.changed.notify_all()
+
+    def _is_over(self) -> bool:
+        shared = self._shared
+        return shared.is_closed or (shared.total is not None and shared.done >= shared.total)
+
+    def _show(self) -> None:
+        self._progress.show(self._shared.done, self._where())
+
+    def _where(self) -> str:
+        return ", ".join(f"{place} {count}" for place, count in sorted(self._shared.counts.items()))

@@ -1,0 +1,165 @@
+"""`lighterage.map`: in order, everything once, whatever nodes do; and no more memory than needed."""
+
+import gc
+import io
+import itertools
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import lighterage
+import work
+from lighterage import DoesNotTravel, NodeRefused, NoNode, farm, progress, runtime
+
+
+@pytest.fixture(params=["alone", "with a node"])
+def anywhere(request):
+    return request.getfixturevalue("client") if request.param != "alone" else None
+
+
+def test_results_come_in_order(anywhere):
+    assert list(lighterage.map(work.double, range(2_000))) == [2 * x for x in range(2_000)]
+    assert list(lighterage.map(work.double, [])) == []
+    assert list(lighterage.map(work.echo, iter("abc"))) == ["a", "b", "c"]
+
+
+def test_a_plain_function_and_several_iterables_will_do(anywhere):
+    assert list(lighterage.map(max, [1, 5], (4, 2))) == [4, 5]
+    assert [x[0] for x in lighterage.map(work.Scale(2.0).times, [1, 2, 3])] == [2, 4, 6]
+
+
+def test_nodes_do_most_of_what_is_long(client):
+    list(lighterage.map(work.slow.with_options(local=False), [0.2] * 3))  # Now there are units.
+    began = time.monotonic()
+    places = list(lighterage.map(work.slow, [0.05] * 20))
+    took = time.monotonic() - began
+    assert len(places) == 20 and len(set(places) - {os.getpid()}) == 2
+    assert took < 0.8, "three at once, not one after the other"
+
+
+def test_small_tasks_travel_together(node, client):
+    work.double.prepare()
+    assert list(lighterage.map(work.double, range(1_000))) == [2 * x for x in range(1_000)]
+    assert node.calls < 300
+    before = node.calls
+    assert list(lighterage.map(work.where.with_options(local=False), range(10), chunk=1)).count(os.getpid()) == 0
+    assert node.calls == before + 10
+
+
+def test_what_is_raised_is_raised_in_its_place(anywhere):
+    results = lighterage.map(work.reciprocal, [4, 2, 0, 1])
+    assert [next(results), next(results)] == [0.25, 0.5]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    with pytest.raises(StopIteration):
+        next(results)
+
+
+def test_what_the_items_raise_is_raised_in_its_place(anywhere):
+    def items():
+        yield from range(3)
+        raise LookupError("no more")
+
+    results = lighterage.map(work.double, items())
+    assert [next(results) for _ in range(3)] == [0, 2, 4]
+    with pytest.raises(LookupError, match="no more"):
+        next(results)
+
+
+def test_no_more_is_taken_than_fits(anywhere, monkeypatch):
+    monkeypatch.setattr(farm, "AHEAD_ITEMS", 20)
+    taken = []
+    results = lighterage.map(work.double, map(lambda x: taken.append(x) or x, itertools.count()))
+    assert next(results) == 0
+    time.sleep(0.3)
+    assert len(taken) <= 22
+    assert [next(results) for _ in range(100)] == [2 * x for x in range(1, 101)]
+    results.close()
+
+
+def test_large_items_wait_for_their_turn(client, monkeypatch):
+    monkeypatch.setattr(farm, "AHEAD_BYTES", 16 << 20)
+    made = []
+
+    def arrays():
+        for _ in range(40):
+            made.append(1)
+            yield np.zeros(1 << 18)
+
+    results = lighterage.map(work.echo.with_options(local=False), arrays())
+    next(results)
+    time.sleep(0.5)
+    assert len(made) <= 14
+    assert sum(1 for _ in results) == 39
+
+
+def test_a_node_that_fails_in_between_is_made_up_for(node, network):
+    lighterage.connect(network.url, node.token)
+    work.double.prepare()
+    results = lighterage.map(work.double, range(3_000), chunk=5)
+    got = [next(results) for _ in range(100)]
+    network.refuses = True
+    network.cut()
+    got += list(results)
+    assert got == [2 * x for x in range(3_000)]
+
+
+def test_a_full_node_is_asked_again(node, client):
+    remote = work.double.with_options(local=False)
+    remote.prepare()
+    node.refuse = (503, "L3010", "the node is full")
+    results = lighterage.map(remote, range(5))
+    threading.Timer(0.3, lambda: setattr(node, "refuse", None)).start()
+    assert list(results) == [0, 2, 4, 6, 8]
+
+
+def test_a_unit_that_dies_is_an_error_in_its_place(client):
+    only = work.die_at_three.with_options(local=False)
+    results = lighterage.map(only, range(6), chunk=2)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(NodeRefused):
+        next(results)
+
+
+def test_what_cannot_travel_is_done_here(client):
+    items = [1, threading.Lock(), 2]
+    assert list(lighterage.map(work.echo, items)) == items
+    with pytest.raises(DoesNotTravel):
+        list(lighterage.map(work.echo.with_options(local=False), items))
+    with pytest.raises(NoNode):
+        list(lighterage.map(work.echo, [1], on="elsewhere:1"))
+
+
+def test_leaving_it_ends_what_runs(node, client):
+    work.slow.prepare()
+    before = threading.active_count()
+    results = lighterage.map(work.slow.with_options(local=False), [20.0] * 10)
+    time.sleep(0.3)
+    del results
+    gc.collect()
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before + 6 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert threading.active_count() <= before + 6
+    assert not runtime.current.stats_of("work:slow").calls
+
+
+def test_a_bar_is_drawn_on_a_terminal():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    out = Terminal()
+    bar = progress.Progress("work", 10, out=out)
+    bar.show(3, "local 3")
+    bar.end(10, "local 10")
+    assert "3/10" in out.getvalue() and out.getvalue().endswith("\n")
+    assert progress.line("work", 5, 10, 2.0, "a 5") == "work  [############............] 5/10  2.5/s  2.0 s left  a 5"
+    assert progress.line("work", 500, None, 2.0, "") == "work  500  250/s"
+    assert "1:02:05" in progress.line("w", 1, 3726, 1.0, "") and "1:40" in progress.line("w", 1, 101, 1.0, "")
+    silent = io.StringIO()
+    progress.Progress("work", 10, out=silent).show(3, "")
+    assert silent.getvalue() == ""
