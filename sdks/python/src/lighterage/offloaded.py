@@ -47,7 +47,7 @@ FAST_CALLS: Final = 64
 FAST_SECONDS: Final = 0.5
 FAST_MARGIN: Final = 1.5
 #: Runs longer than this decide each time: deciding costs nothing beside them.
-FAST_RUN_SECONDS: Final = 5e-3
+FAST_RUN_SECONDS: Final = 0.1
 #: Seconds that a node is waited for at least, before the call is run here instead.
 PATIENCE_SECONDS: Final = 1.0
 #: Seconds that transfers may add to the limit on a call's time, and bytes a second that are expected at the least.

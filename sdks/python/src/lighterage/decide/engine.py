@@ -21,6 +21,13 @@ WORKS_MAX: Final = 1_000
 _NO_WAITS: Final[Mapping[str, float]] = {}
 #: Calls of which an alternative may be tried before its budget is earned.
 FREE_TRIES: Final = 2
+#: Such a try may be expected to cost this part of the best place's time more.
+FREE_PART: Final = 0.5
+#: Calls before a place that was slowed down is tried again: at first, and after many tries in vain.
+HOPE_GAP: Final = 8
+HOPE_GAP_MAX: Final = 32
+#: A try here may, at its worst, take this many times what the best place would.
+EXPLORED_TIMES_MAX: Final = 2.0
 
 
 class Choice(Enum):
@@ -67,6 +74,14 @@ class _Habit:
     since: dict[str, int] | None = None
 
 
+@dataclass
+class _Hope:
+    """Calls since a place was last tried in the hope that what slowed it down is over, and before it is tried again."""
+
+    calls: int = 0
+    gap: int = HOPE_GAP
+
+
 class Engine:
     """Estimates and choices of one client. Not safe for threads: its caller holds a lock."""
 
@@ -78,6 +93,7 @@ class Engine:
         self._total_seconds = 0.0
         self._explored_seconds = 0.0
         self._tries: dict[tuple[str, str], int] = {}
+        self._hopes: dict[str, _Hope] = {}
 
     def place(self, name: str, speed: float = 1.0, round_trip: float = 2e-3, bytes_per_second: float = 12.5e6) -> Place:
         """The place of this name, made with these first guesses (`speed`: times this machine's)."""
@@ -172,7 +188,7 @@ class Engine:
             curve.observe(size, stages.run / math.exp(slowed.log))
         work.encode.observe(max(stages.bytes_up, 1), stages.encode)
         work.decode.observe(max(stages.bytes_down, 1), stages.decode)
-        work.bytes_up.observe(size, max(stages.bytes_up, 1))
+        work.bytes_up.observe(stages.bytes_estimated or stages.bytes_up, max(stages.bytes_up, 1))
         work.bytes_down.observe(size, max(stages.bytes_down, 1))
         place.observe_transfer((stages.bytes_up, stages.up), (stages.bytes_down, stages.down), now)
         if stages.round_trip is not None:
@@ -206,24 +222,37 @@ class Engine:
         for prediction in open_:
             if prediction is best:
                 continue
-            gain = known - (self._cost(prediction) - prediction.spread)
+            rest = self._cost(prediction) - prediction.seconds
+            gain, hope = known - rest - prediction.optimistic, known - rest - prediction.best_case
+            if max(gain, hope) <= chosen_gain:
+                continue
+            if prediction.place == LOCAL and prediction.p95 > EXPLORED_TIMES_MAX * known:
+                # A local call cannot be hedged: one that may take several times as long is not tried.
+                continue
             extra = max(self._cost(prediction) - known, 0.0)
-            free = self._tries.get((function, prediction.place), 0) < FREE_TRIES and extra < known
+            free = gain > 0 and self._tries.get((function, prediction.place), 0) < FREE_TRIES and extra < FREE_PART * known
             paid = self._explored_seconds + extra <= self.policy.explore_budget * self._total_seconds
-            if gain > 0 and (free or paid) and gain > chosen_gain:
-                chosen, chosen_gain = prediction, gain
+            hoped = self._hopes.setdefault(prediction.place, _Hope())
+            if free or (paid and (gain > 0 or hoped.calls >= hoped.gap)):
+                chosen, chosen_gain = prediction, max(gain, hope)
+        for hoped in self._hopes.values():
+            hoped.calls += 1
         return chosen
 
     def _hedge(self, best: Prediction, predictions: tuple[Prediction, ...]) -> float | None:
         if best.place == LOCAL:
             return None
         here = predictions[0].seconds
-        # Waiting longer than running here costs nothing more than the two one after the other.
-        return min(best.p95, best.seconds + here)
+        # Not later than running here would have taken: so a wrong choice costs twice the right one at the most.
+        return min(best.p95, max(here, best.seconds))
 
     def _spend(self, function: str, name: str, seconds: float, decision: Decision | None) -> None:
         self._total_seconds += seconds
         self._tries[(function, name)] = self._tries.get((function, name), 0) + 1
         if decision is not None and decision.choice is Choice.EXPLORED:
             others = [prediction.seconds for prediction in decision.predictions if prediction.place != decision.place]
-            self._explored_seconds += max(seconds - min(others), 0.0)
+            lost = max(seconds - min(others), 0.0)
+            self._explored_seconds += lost
+            hoped = self._hopes.setdefault(name, _Hope())
+            hoped.gap = min(2 * hoped.gap, HOPE_GAP_MAX) if lost else HOPE_GAP
+            hoped.calls = 0

@@ -12,6 +12,8 @@ from typing import Final
 
 #: A measurement this many standard deviations off is a step, not noise.
 STEP_SIGMAS: Final = 3.0
+#: One measurement that is off by this factor is a step; a smaller one may be chance until the next one agrees.
+STEP_FACTOR: Final = 3.0
 #: Measured noise is believed only within these bounds (about 2 % and 65 %).
 NOISE_MIN: Final = 4e-4
 NOISE_MAX: Final = 0.25
@@ -49,13 +51,14 @@ class Guess:
 class Level:
     """One quantity that drifts and steps: a rate, a round trip, a slowdown."""
 
-    __slots__ = ("_at", "_drift", "_log", "_noise", "_variance", "count")
+    __slots__ = ("_at", "_drift", "_log", "_noise", "_suspect", "_variance", "count")
 
     def __init__(self, prior: float, prior_variance: float, drift_per_second: float) -> None:
         self._log = math.log(max(prior, LEAST))
         self._variance = prior_variance
         self._drift = drift_per_second
         self._noise = 0.02
+        self._suspect = 0.0
         self._at: float | None = None
         self.count = 0
 
@@ -71,7 +74,11 @@ class Level:
         if self.count >= 2 and error * error > STEP_SIGMAS**2 * total:
             variance = error * error
             total = variance + self._noise + noise
+            if not _is_step(error, self._suspect):
+                total *= 2
+            self._suspect = error
         elif self.count:
+            self._suspect = 0.0
             # What is left after the level's own doubt is noise.
             left = min(max(error * error - variance - noise, NOISE_MIN), NOISE_MAX)
             self._noise += NOISE_GAIN * (left - self._noise)
@@ -94,16 +101,19 @@ class Level:
 class Curve:
     """A quantity that follows a size by a power: `log y = a + b log x`, both learned (recursive least squares)."""
 
-    __slots__ = ("_a", "_b", "_center", "_noise", "_paa", "_pab", "_pbb", "count")
+    __slots__ = ("_a", "_b", "_center", "_is_open", "_noise", "_paa", "_pab", "_pbb", "_suspect", "count")
 
-    def __init__(self, intercept: float, slope: float, variance: float, slope_variance: float) -> None:
-        """`intercept` is log y at the first size that is seen: sizes count from there, which keeps both apart."""
-        self._a = intercept
+    def __init__(self, intercept: float | None, slope: float, variance: float, slope_variance: float) -> None:
+        """`intercept` is log y at the first size that is seen: sizes count from there, which keeps both apart. Without one
+        it is what is seen first."""
+        self._is_open = intercept is None
+        self._a = intercept or 0.0
         self._b = slope
         self._paa = variance
         self._pab = 0.0
         self._pbb = slope_variance
         self._noise = 0.01
+        self._suspect = 0.0
         self._center: float | None = None
         self.count = 0
 
@@ -115,6 +125,8 @@ class Curve:
     def observe(self, size: float, value: float) -> None:
         if self._center is None:
             self._center = math.log(max(size, 1.0))
+            if self._is_open:
+                self._a = math.log(max(value, LEAST))
         x = self._x(size)
         error = math.log(max(value, LEAST)) - (self._a + self._b * x)
         to_a = self._paa + x * self._pab
@@ -127,7 +139,11 @@ class Curve:
             to_a += error * error
             variance += error * error
             total = variance + self._noise
+            if not _is_step(error, self._suspect):
+                total *= 2
+            self._suspect = error
         elif self.count >= 2:
+            self._suspect = 0.0
             left = min(max(error * error - variance, NOISE_MIN), NOISE_MAX)
             self._noise += NOISE_GAIN * (left - self._noise)
         gain_a, gain_b = to_a / total, to_b / total
@@ -149,3 +165,8 @@ class Curve:
     def _x(self, size: float) -> float:
         log = math.log(max(size, 1.0))
         return log - self._center if self._center is not None else 0.0
+
+
+def _is_step(error: float, suspect: float) -> bool:
+    """Whether a measurement that is clearly off is believed at once."""
+    return abs(error) > math.log(STEP_FACTOR) or error * suspect > 0.0

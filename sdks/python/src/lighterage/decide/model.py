@@ -10,6 +10,7 @@ factor, known roughly from both benchmarks before the first call, and may be slo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -22,12 +23,17 @@ WORK_SECONDS_PER_BYTE: Final = 1e-9
 WORK_VARIANCE: Final = 9.0
 #: Benchmarks say a place's speed on one kind of work only.
 SPEED_VARIANCE: Final = 0.12
-#: A slowdown is forgotten by half in this many seconds.
-SLOWDOWN_HALF_LIFE: Final = 20.0
+#: A curve this sure of a size needs no other's help; and how alike curves of two places are.
+SURE_VARIANCE: Final = 0.02
+SHAPE_VARIANCE: Final = 0.01
+#: That calls were late is forgotten by half in this many seconds.
+LATE_HALF_LIFE: Final = 60.0
 #: The stages of a local and of a remote call, and what this machine does meanwhile.
 _LOCAL_NAMES: Final = ("run",)
 _REMOTE_NAMES: Final = ("encode", "up", "round trip", "queue", "run", "down", "decode")
 _POWERS: Final = {1: ("compute",), 7: ("compute", "radio", "wait", "wait", "wait", "radio", "compute")}
+#: A probe is short: it begins slowly and knows one direction only.
+PROBE_VARIANCE: Final = 0.05
 #: Bytes below which a transfer says little about the rate.
 RATE_BYTES_MIN: Final = 16_384
 
@@ -46,6 +52,8 @@ class Stages:
     decode: float
     bytes_up: int
     bytes_down: int
+    #: What `bytes_up` was taken to be before; 0 where it was known.
+    bytes_estimated: int = 0
 
     @property
     def seconds(self) -> float:
@@ -75,7 +83,7 @@ class Term(NamedTuple):
 class Prediction:
     """What a call is expected to take at a place: the sum of its stages, taken as independent."""
 
-    __slots__ = ("_names", "_stages", "joules", "p95", "place", "seconds", "spread", "wait")
+    __slots__ = ("_names", "_stages", "best_case", "joules", "p95", "place", "seconds", "spread", "wait")
 
     def __init__(
         self,
@@ -101,8 +109,16 @@ class Prediction:
         self.p95 = self.seconds + 1.645 * self.spread
         self.joules = joules
         self.wait = wait
+        #: What it takes if what slowed the place down is over.
+        self.best_case = self.seconds
         self._names = names
         self._stages = stages
+
+    @property
+    def optimistic(self) -> float:
+        """What it takes if all goes well: one standard deviation below the middle, of a log-normal."""
+        square = 1.0 + (self.spread / max(self.seconds, 1e-9)) ** 2
+        return self.seconds / math.sqrt(square) * math.exp(-math.sqrt(math.log(square)))
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -129,7 +145,7 @@ class Place:
         """How many times longer than predicted calls take that were given up before their stages were known."""
         if not self._late_log:
             return 1.0
-        return math.exp(self._late_log * 0.5 ** ((now - self._late_at) / SLOWDOWN_HALF_LIFE))
+        return math.exp(self._late_log * 0.5 ** ((now - self._late_at) / LATE_HALF_LIFE))
 
     def observe_late(self, ratio: float, now: float) -> None:
         """A call was given up after this many times its predicted time."""
@@ -141,10 +157,13 @@ class Place:
         self._late_log = 0.0
 
     def slowed(self, now: float) -> Guess:
-        """How many times slower than usual the place is: measured lately, and drifting back to one."""
-        guess = self.slowdown.guess(now)
-        kept = 0.5 ** (self.slowdown.age(now) / SLOWDOWN_HALF_LIFE) if self.slowdown.count else 0.0
-        return Guess(guess.log * kept, guess.variance)
+        """How many times slower than usual the place is, as far as was measured lately."""
+        return self.slowdown.guess(now)
+
+    def observe_probe(self, bytes_per_second: float, now: float) -> None:
+        """A small download said what the network gives; of the way up it says as much, with more doubt."""
+        self.down_rate.observe(bytes_per_second, now, noise=PROBE_VARIANCE)
+        self.up_rate.observe(bytes_per_second, now, noise=4 * PROBE_VARIANCE)
 
     def observe_transfer(self, up: tuple[int, float] | None, down: tuple[int, float] | None, now: float) -> None:
         """Bytes and seconds, of a call or of a probe."""
@@ -161,12 +180,13 @@ class Work:
     remote: dict[str, Curve] = field(default_factory=dict)
     encode: Curve = field(default_factory=lambda: Curve(math.log(5e-5), 0.3, 1.0, 0.1))
     decode: Curve = field(default_factory=lambda: Curve(math.log(5e-5), 0.3, 1.0, 0.1))
-    bytes_up: Curve = field(default_factory=lambda: Curve(0.0, 1.0, 0.01, 0.01))
-    bytes_down: Curve = field(default_factory=lambda: Curve(0.0, 1.0, 1.0, 0.1))
+    #: Bytes on the wire by the bytes that were estimated, and of the result by the size.
+    bytes_up: Curve = field(default_factory=lambda: Curve(None, 1.0, 0.01, 0.01))
+    bytes_down: Curve = field(default_factory=lambda: Curve(None, 1.0, 0.1, 0.1))
 
     def run_here(self, size: float) -> Guess:
         if self.local.count:
-            return self.local.guess(size)
+            return _shared(self.local, self.remote.values(), size)
         for curve in self.remote.values():
             # Seen elsewhere only: the same shape, this machine's speed.
             guess = curve.guess(size)
@@ -177,11 +197,16 @@ class Work:
         slowed = place.slowed(now)
         curve = self.remote.get(name)
         if curve is not None and curve.count:
-            guess = curve.guess(size)
+            guess = _shared(curve, (self.local,), size)
             return Guess(guess.log + slowed.log, guess.variance + slowed.variance)
         here = self.run_here(size)
         log = here.log - math.log(place.speed) + slowed.log
         return Guess(log, here.variance + SPEED_VARIANCE + slowed.variance)
+
+    def run_usually(self, name: str, size: float) -> float:
+        """The logarithm of the run time there when nothing slows it down."""
+        curve = self.remote.get(name)
+        return curve.guess(size).log if curve is not None and curve.count else math.inf
 
     def curve_of(self, name: str, place: Place, size: float) -> Curve:
         curve = self.remote.get(name)
@@ -192,6 +217,25 @@ class Work:
         return curve
 
 
+def _shared(curve: Curve, others: Iterable[Curve], size: float) -> Guess:
+    """What a curve says, or where it knows little of this size, another place's curve moved to where this one was seen.
+
+    A function's work grows alike everywhere; only how high the curve lies is each place's own.
+    """
+    own = curve.guess(size)
+    if own.variance < SURE_VARIANCE:
+        return own
+    center = curve.typical
+    height = curve.guess(center)
+    for other in others:
+        if other.count >= 2:
+            there, below = other.guess(size), other.guess(center)
+            variance = there.variance + height.variance + SHAPE_VARIANCE
+            if variance < own.variance:
+                own = Guess(there.log + height.log - below.log, variance)
+    return own
+
+
 def predict_local(work: Work, size: float, energy: Energy) -> Prediction:
     return Prediction(LOCAL, _LOCAL_NAMES, (work.run_here(size),), energy)
 
@@ -199,16 +243,21 @@ def predict_local(work: Work, size: float, energy: Energy) -> Prediction:
 def predict_remote(
     work: Work, name: str, place: Place, size: float, bytes_up: float, now: float, energy: Energy, wait: float = 0.0
 ) -> Prediction:
-    up_log = math.log(max(bytes_up, 1.0)) if not work.bytes_up.count else work.bytes_up.guess(size).log
+    up_log = math.log(max(bytes_up, 1.0)) if not work.bytes_up.count else work.bytes_up.guess(bytes_up).log
     down_log = work.bytes_down.guess(size).log if work.bytes_down.count else math.log(max(bytes_up, 1.0))
     up_rate, down_rate = place.up_rate.guess(now), place.down_rate.guess(now)
+    run = work.run_there(name, place, size, now)
     stages = (
         work.encode.guess(math.exp(up_log)),
         Guess(up_log - up_rate.log, up_rate.variance),
         place.round_trip.guess(now),
         place.queue.guess(now),
-        work.run_there(name, place, size, now),
+        run,
         Guess(down_log - down_rate.log, down_rate.variance),
         work.decode.guess(math.exp(down_log)),
     )
-    return Prediction(name, _REMOTE_NAMES, stages, energy, wait, place.late(now))
+    late = place.late(now)
+    prediction = Prediction(name, _REMOTE_NAMES, stages, energy, wait, late)
+    at_best = math.exp(min(run.log, work.run_usually(name, size), work.run_here(size).log - math.log(place.speed)))
+    prediction.best_case = (prediction.seconds - wait) / late - run.mean + at_best + wait
+    return prediction
