@@ -25,6 +25,8 @@ from .wire import Api, Cancel, Reply
 #: Seconds that a failed node is left alone: first, and at most.
 AWAY_SECONDS: Final = 0.5
 AWAY_SECONDS_MAX: Final = 30.0
+#: Seconds after which a node that calls are decided about is asked anew.
+UNHEARD_SECONDS: Final = 10.0
 #: Seconds that a probe may take, and a deployment (a derived base may have to be built for it).
 PROBE_SECONDS: Final = 3.0
 DEPLOY_SECONDS: Final = 600.0
@@ -52,6 +54,8 @@ class NodeInfo:
     python: dict[str, str]
     #: Seconds that the question took.
     round_trip: float
+    #: Bytes a second of a small download.
+    bytes_per_second: float = 12.5e6
 
     @property
     def runs_python(self) -> bool:
@@ -80,6 +84,7 @@ class Node:
         self._deployed: dict[str, _Deployed] = {}
         self._failures = 0
         self._away_until = 0.0
+        self._heard_at = 0.0
 
     def __repr__(self) -> str:
         return f"Node({self.url!r})"
@@ -109,6 +114,7 @@ class Node:
             tuple(said.get("isolation") or ()),
             python,
             took,
+            self._rate(took),
         )
         self._info = info
         self.answered()
@@ -119,6 +125,11 @@ class Node:
         twin = Node(self._address)
         twin._info = self._info
         return twin
+
+    def _rate(self, round_trip: float) -> float:
+        """Loads the API's description, which every node has and which is large enough to say something."""
+        reply = self._api.request("GET", "/v1/openapi.json", deadline=time.monotonic() + PROBE_SECONDS)
+        return reply.body.nbytes / max(reply.whole_at - reply.began_at - round_trip, 1e-4) + 1.0
 
     def is_away(self, now: float) -> bool:
         """Whether it failed lately and should be left alone."""
@@ -133,8 +144,16 @@ class Node:
         self._api.close()
         return pause
 
+    def is_unheard(self, now: float) -> bool:
+        """Whether it is time to ask it again, so that what is known of network and node does not grow old; says so once."""
+        if self._info is None or now - self._heard_at < UNHEARD_SECONDS or self.is_away(now):
+            return False
+        self._heard_at = now
+        return True
+
     def answered(self) -> None:
         """It is there."""
+        self._heard_at = time.monotonic()
         if self._failures:
             with self._lock:
                 self._failures = 0

@@ -18,7 +18,7 @@ from typing import Final
 from . import config
 from .decide import Engine, Policy
 from .errors import LighterageError, NoNode
-from .node import Node
+from .node import Node, NodeInfo
 from .timers import Timers, background
 
 #: Calls that `submit` and `aio` run at once; more wait.
@@ -92,7 +92,7 @@ class Runtime:
             old = self._nodes.pop(node.name, None)
             self.engine.forget(node.name)
             self._nodes[node.name] = node
-            self.engine.place(node.name, info.speed, info.round_trip)
+            self._know(node, info)
             self.has_nodes = True
         if old is not None:
             old.close()
@@ -103,7 +103,7 @@ class Runtime:
         self._nodes[node.name] = node
         self.has_nodes = True
         if node.known is not None:
-            self.engine.place(node.name, node.known.speed, node.known.round_trip)
+            self._know(node, node.known)
 
     def disconnect(self, name: str | None = None) -> None:
         """Forgets a node, or all of them."""
@@ -122,7 +122,10 @@ class Runtime:
             return list(self._nodes.values())
 
     def usable(self, on: frozenset[str] | None, now: float) -> list[Node]:
-        """The nodes that answered when they were last asked something."""
+        """The nodes that answered when they were last asked something. One not heard of for a while is asked again."""
+        for node in self._nodes.copy().values():
+            if node.is_unheard(now):
+                background(functools.partial(self._look, node))
         return [
             node
             for node in self._nodes.copy().values()
@@ -184,7 +187,13 @@ class Runtime:
     def _place(self, node: Node) -> None:
         info = node.info()
         with self.lock:
-            self.engine.place(node.name, info.speed, info.round_trip)
+            self._know(node, info)
+
+    def _know(self, node: Node, info: NodeInfo) -> None:
+        now = time.monotonic()
+        place = self.engine.place(node.name, info.speed, info.round_trip)
+        place.round_trip.observe(info.round_trip, now)
+        place.observe_probe(info.bytes_per_second, now)
 
 
 def _child() -> None:
