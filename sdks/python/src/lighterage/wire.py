@@ -28,6 +28,8 @@ HEAD_BYTES_MAX: Final = 64 << 10
 KEPT_MAX: Final = 32
 #: Pieces given to one system call.
 PIECES_MAX: Final = 64
+#: Bytes given to one system call.
+SEND_BYTES: Final = 1 << 20
 #: How long a connection may take to open.
 CONNECT_SECONDS: Final = 3.0
 
@@ -183,7 +185,7 @@ class Cancel:
                 waiting = _unsent(self._socket)
             except OSError:
                 return None
-        return None if self._is_sent and not waiting else (self._given - waiting, time.monotonic() - self._began)
+        return None if self._is_sent and not waiting else (max(0, self._given - waiting), time.monotonic() - self._began)
 
     def unwatch(self) -> None:
         with self._lock:
@@ -198,6 +200,17 @@ class Cancel:
                     self._socket.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     return
+
+
+def _some(views: deque[memoryview]) -> list[memoryview]:
+    """What one system call gets: so much that it pays, so little that it is known how far the request has come."""
+    some, size = [], 0
+    for view in views:
+        some.append(view if size + view.nbytes <= SEND_BYTES else view[: SEND_BYTES - size])
+        size += some[-1].nbytes
+        if len(some) == PIECES_MAX or size >= SEND_BYTES:
+            break
+    return some
 
 
 def _unsent(connection: socket.socket) -> int:
@@ -276,7 +289,7 @@ class _Connection:
             while views:
                 if given:
                     self._limit(deadline)
-                sent = self.socket.sendmsg([views[at] for at in range(min(len(views), PIECES_MAX))])
+                sent = self.socket.sendmsg(_some(views))
                 given += sent
                 if cancel is not None:
                     cancel.gave(given, False)
