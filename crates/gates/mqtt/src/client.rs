@@ -133,17 +133,26 @@ enum Refused {
 
 impl Refused {
     fn from_fault(fault: codec::Fault, bytes: &[u8]) -> Self {
-        // Whoever asks for a version we do not speak is told so in the words of 3.1.1, or of 5 if it is later.
-        let level = bytes.get(2..).and_then(|body| body.windows(5).next()).map(|_| bytes);
-        let version = match level.and_then(|bytes| bytes.get(8)) {
-            Some(level) if *level >= 5 => Version::V5,
-            _ => Version::V311,
-        };
-        match fault.reason {
-            Reason::VERSION => Self::No(Refusal { version, reason: fault.reason }),
-            reason if version == Version::V5 => Self::No(Refusal { version, reason }),
+        match (words(bytes), fault.reason) {
+            (version @ Version::V5, reason) | (version, reason @ (Reason::VERSION | Reason::CLIENT_ID)) => {
+                Self::No(Refusal { version, reason })
+            }
             _ => Self::Gone,
         }
+    }
+}
+
+/// The version in whose words the sender of a CONNECT that cannot be taken is told so: 5 if it is that or later, else 3.1.1.
+fn words(connect: &[u8]) -> Version {
+    let level = || {
+        let header = 1 + connect.iter().skip(1).position(|byte| byte & 0x80 == 0)? + 1;
+        let (name_bytes, body) = connect.get(header..)?.split_first_chunk()?;
+        body.get(usize::from(u16::from_be_bytes(*name_bytes)))
+    };
+    match level() {
+        // Bridges of mosquitto set the highest bit, and clear it once they are told that this is no version.
+        Some(5..=0x7f) => Version::V5,
+        _ => Version::V311,
     }
 }
 

@@ -160,7 +160,9 @@ impl User {
 impl Identity {
     /// Under `$SYS` only the node itself would publish.
     pub fn may_publish(&self, topic: &str) -> bool {
-        !topic.starts_with("$SYS/") && (self.may_all || self.publish.iter().any(|filter| topic::matches(filter, topic)))
+        !topic.starts_with("$SYS/")
+            && !topic.starts_with("$share/")
+            && (self.may_all || self.publish.iter().any(|filter| topic::matches(filter, topic)))
     }
 
     /// `filter` is without `$share`.

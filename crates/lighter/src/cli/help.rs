@@ -14,7 +14,7 @@ Events  push     into a queue       queue     look, replay    store   keys, expo
 Look    ls       functions          ps        units           logs    written
         stats    calls, latency     top       stats live      errors  codes
 Debug   debug    with gdb or lldb   dump      core of a trap
-Secure  token    make, list, remove secret    set, list, end
+Secure  token    make, list, remove secret    set, list, end  mqtt-password
 Other   version  of both sides      completions for your shell";
 
 const EXAMPLES: &str = "\

@@ -23,6 +23,7 @@ mod images;
 mod locate;
 mod logs;
 mod ls;
+mod mqtt_password;
 mod nearest;
 mod new;
 mod output;
@@ -152,6 +153,8 @@ enum Command {
     /// Keep values on the node that functions may be granted
     #[command(subcommand)]
     Secret(secret::Secret),
+    /// Hash the password of an MQTT user, for node.toml
+    MqttPassword,
     /// Print the JSON Schema of lighter.toml
     Schema,
     /// Explain an error code, or list all
@@ -223,6 +226,7 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Dev(dev) => dev.run(session),
         Command::Token(token) => token.run(session),
         Command::Secret(secret) => secret.run(session),
+        Command::MqttPassword => mqtt_password::run(session),
         Command::Schema => schema::run(session),
         Command::Errors(errors) => errors.run(session),
         Command::Completions(completions) => completions.run(session),

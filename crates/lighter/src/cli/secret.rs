@@ -71,7 +71,8 @@ fn check(name: &str) -> Result {
     Err(problem.with_hint("1 to 64 of A-Z, a-z, 0-9 and _").into())
 }
 
-fn value(name: &str) -> Result<Vec<u8>> {
+/// Reads a value from standard input, or asks for it.
+pub(super) fn value(name: &str) -> Result<Vec<u8>> {
     if io::stdin().is_terminal() {
         return Ok(prompt::hidden(&format!("value of {name} (not shown): "))?.into_bytes());
     }

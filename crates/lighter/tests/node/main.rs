@@ -6,6 +6,7 @@ mod deploy;
 mod events;
 mod later;
 mod limits;
+mod mqtt;
 mod mqtt_client;
 mod observe;
 mod receiver;

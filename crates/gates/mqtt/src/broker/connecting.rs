@@ -24,9 +24,11 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// The CONNACK that says so; empty where 3.1.1 has no word for it.
+    /// The CONNACK that says so; empty where 3.1.1 has no word for it, and for a client that takes no packet of its size.
     pub fn packet(self) -> Vec<u8> {
         let code = match self.version {
+            // It would not be taken either.
+            Version::V5 if self.reason == Reason::PACKET_TOO_LARGE => None,
             Version::V5 => Some(self.reason.0),
             Version::V311 => self.reason.connack_311(),
         };
@@ -55,6 +57,13 @@ impl<N: Node> Broker<N> {
         let expiry_max_s = u32::try_from(self.limits.session_expiry_max.as_secs()).unwrap_or(u32::MAX - 1);
         let expiry_s = connect.session_expiry_s.min(expiry_max_s);
         self.check_connect(connect, &identity, expiry_s).map_err(refuse)?;
+        let keep_alive_s = self.keep_alive_s(connect);
+        let mut connack = self.connack(connect, assigned, expiry_s, keep_alive_s);
+        let mut frame = Vec::new();
+        encode::connack(&mut frame, &connack, connect.version);
+        if connect.packet_bytes_max.is_some_and(|bytes| frame.len() > bytes as usize) {
+            return Err(refuse(Reason::PACKET_TOO_LARGE));
+        }
         self.finish();
 
         let client: Arc<str> = if connect.client_id.is_empty() { assigned.into() } else { connect.client_id.into() };
@@ -69,7 +78,6 @@ impl<N: Node> Broker<N> {
         }
         let old = old.filter(|_| !connect.clean_start);
         let key = old.unwrap_or_else(|| self.new_session(client.clone(), &identity, expiry_s));
-        let keep_alive_s = self.keep_alive_s(connect);
         let connection = Connection {
             version: connect.version,
             identity,
@@ -89,8 +97,8 @@ impl<N: Node> Broker<N> {
         };
         let connection_key = self.connections.insert(connection);
         self.attach(key, connection_key, connect, expiry_s);
-        let connack = self.connack(connect, assigned, old.is_some(), expiry_s, keep_alive_s);
-        let mut frame = Vec::new();
+        connack.session_present = old.is_some();
+        frame.clear();
         encode::connack(&mut frame, &connack, connect.version);
         self.loose_replies.push((connection_key, Reply::Open(frame.into())));
         self.finish();
@@ -144,17 +152,10 @@ impl<N: Node> Broker<N> {
         }
     }
 
-    fn connack(
-        &self,
-        connect: &Connect<'_>,
-        assigned: &str,
-        is_old: bool,
-        expiry_s: u32,
-        keep_alive_s: u16,
-    ) -> Connack {
-        let plain = Connack { session_present: is_old, ..Connack::default() };
+    /// What a client is told that begins a session.
+    fn connack(&self, connect: &Connect<'_>, assigned: &str, expiry_s: u32, keep_alive_s: u16) -> Connack {
         if connect.version == Version::V311 {
-            return plain;
+            return Connack::default();
         }
         Connack {
             session_expiry_s: (expiry_s != connect.session_expiry_s).then_some(expiry_s),
@@ -163,7 +164,7 @@ impl<N: Node> Broker<N> {
             assigned_client_id: connect.client_id.is_empty().then(|| assigned.to_owned()),
             topic_alias_maximum: Some(self.limits.topic_alias_maximum).filter(|maximum| *maximum > 0),
             keep_alive_s: (keep_alive_s != connect.keep_alive_s).then_some(keep_alive_s),
-            ..plain
+            ..Connack::default()
         }
     }
 

@@ -173,9 +173,12 @@ impl<N: Node> Broker<N> {
     fn take_puback(&mut self, key: ConnectionKey, id: u16) -> Result<(), Fault> {
         let session_key = self.connection(key).session.expect("packets are handled while there is a session");
         let session = self.sessions.get(session_key).expect("a connection's session exists");
-        let Some(place) = session.find(id) else { return Ok(()) };
+        let of_qos_2 = Err(Fault::protocol("a PUBACK for a message of QoS 2"));
+        let Some(place) = session.find(id) else {
+            return if session.find_released(id).is_some() { of_qos_2 } else { Ok(()) };
+        };
         if session.flights[place].qos != Qos::AtLeastOnce {
-            return Err(Fault::protocol("a PUBACK for a message of QoS 2"));
+            return of_qos_2;
         }
         self.flight_ended(session_key, place);
         Ok(())

@@ -98,9 +98,10 @@ impl<N: Node> Broker<N> {
             let message = Arc::new(view.to_message());
             self.batch.push(Publishing { message, retain, origin, targets, is_wanted });
         } else {
+            let reason = if targets.is_empty() { Reason::NO_SUBSCRIBERS } else { Reason::SUCCESS };
+            self.confirm(&origin, view.qos, 0, reason);
             self.fan_out(view, &mut None, &mut targets, 0);
             self.recycle(targets);
-            self.confirm(&origin, view.qos, 0, Reason::SUCCESS);
         }
     }
 
@@ -228,7 +229,7 @@ impl<N: Node> Broker<N> {
 
     /// The commit holds: passes the message on, and confirms it once `ticket` is durable.
     pub(super) fn accept(&mut self, publishing: Publishing, ticket: u64) {
-        let Publishing { message, retain, origin, mut targets, .. } = publishing;
+        let Publishing { message, retain, origin, mut targets, is_wanted } = publishing;
         if retain {
             match message.payload().is_empty() {
                 true => drop(self.retained.remove(message.topic())),
@@ -239,10 +240,12 @@ impl<N: Node> Broker<N> {
         if let Some(session) = origin.session().and_then(|key| self.sessions.get_mut(key)) {
             session.ticket = session.ticket.max(ticket);
         }
+        let is_for_nobody = targets.is_empty() && !is_wanted;
+        let reason = if is_for_nobody { Reason::NO_SUBSCRIBERS } else { Reason::SUCCESS };
+        self.confirm(&origin, message.qos(), ticket, reason);
         let mut owned = Some(message.clone());
         self.fan_out(message.view(), &mut owned, &mut targets, ticket);
         self.recycle(targets);
-        self.confirm(&origin, message.qos(), ticket, Reason::SUCCESS);
     }
 
     fn confirm(&mut self, origin: &Origin, qos: Qos, ticket: u64, reason: Reason) {

@@ -150,7 +150,7 @@ impl Session {
 
 /// The packet identifier of a message: it follows from its number, so that a restart does not change it.
 pub fn packet_id(sequence: u64) -> u16 {
-    (sequence % IDS) as u16 + 1
+    ((sequence - 1) % IDS) as u16 + 1
 }
 
 #[cfg(test)]
@@ -167,8 +167,7 @@ mod tests {
         for (place, sequence) in [65_530, 65_533, 65_534, 65_535, 65_536, 65_600].into_iter().enumerate() {
             assert_eq!(session.find(packet_id(sequence)), Some(place));
         }
-        assert_eq!(packet_id(65_534), 65_535);
-        assert_eq!(packet_id(65_535), 1);
+        assert_eq!([packet_id(1), packet_id(65_535), packet_id(65_536)], [1, 65_535, 1]);
         assert_eq!(session.find(packet_id(65_531)), None);
         assert_eq!(session.find(77), None);
         assert!(session.has_window(7, 65_601) && !session.has_window(6, 65_601));

@@ -55,7 +55,7 @@ impl<'a> Connect<'a> {
             return Err(Fault { reason: Reason::VERSION, why: "the protocol is not MQTT" });
         }
         let version = match (name, reader.byte()?) {
-            // 3.1 differs in its name alone, as far as a broker is concerned.
+            // 3.1 is taken for 3.1.1, but for clients without a name.
             ("MQTT", 4) | ("MQIsdp", 3) => Version::V311,
             ("MQTT", 5) => Version::V5,
             _ => return Err(Fault { reason: Reason::VERSION, why: "the version of MQTT is neither 3.1.1 nor 5.0" }),
@@ -82,6 +82,9 @@ impl<'a> Connect<'a> {
             connect.take_properties(&mut reader)?;
         }
         connect.client_id = reader.text()?;
+        if connect.client_id.is_empty() && name == "MQIsdp" {
+            return Err(Fault { reason: Reason::CLIENT_ID, why: "a client of MQTT 3.1 needs a name" });
+        }
         if flags & WILL != 0 {
             connect.will = Some(Will::read(&mut reader, flags, is_5)?);
         }

@@ -64,8 +64,8 @@ impl Reason {
             Self::VERSION => Some(1),
             Self::CLIENT_ID => Some(2),
             Self::UNAVAILABLE | Self::BUSY | Self::QUOTA_EXCEEDED => Some(3),
-            Self::BAD_USER => Some(4),
-            Self::NOT_AUTHORIZED => Some(5),
+            // 4 is for a name or password that is malformed.
+            Self::BAD_USER | Self::NOT_AUTHORIZED => Some(5),
             _ => None,
         }
     }

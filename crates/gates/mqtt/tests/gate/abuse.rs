@@ -3,7 +3,7 @@
 use crate::support::*;
 use gate_mqtt::codec::encode::{self, Ack};
 use gate_mqtt::codec::{Connect, Reason, Version};
-use std::io::Write;
+use std::io::{Read, Write};
 
 /// A packet of `first` and `body`.
 fn raw(first: u8, body: &[u8]) -> Vec<u8> {
@@ -124,4 +124,50 @@ fn a_flood_of_connections_packets_and_names_leaves_the_gate_working() {
     });
     server.connect(Version::V311, "writer").publish_confirmed("witness", "m", 2, 1);
     assert_eq!(witness.receive().payload, "m");
+}
+
+#[test]
+fn a_version_that_is_not_spoken_is_refused_in_words_its_sender_knows() {
+    let server = Server::start();
+    // The highest bit is how bridges of mosquitto show themselves.
+    for (name, level, id, answer) in [
+        ("MQTT", 6, "a", &[0x20, 3, 0, 0x84, 0][..]),
+        ("MQTT", 3, "a", &[0x20, 2, 0, 1]),
+        ("MQTT", 0x84, "a", &[0x20, 2, 0, 1]),
+        ("MQIsdp", 0, "a", &[0x20, 2, 0, 1]),
+        ("MQIsdp", 3, "", &[0x20, 2, 0, 2]),
+        ("MQIsdp", 3, "a", &[0x20, 2, 0, 0]),
+    ] {
+        let mut body = vec![0, name.len() as u8];
+        body.extend_from_slice(name.as_bytes());
+        body.extend_from_slice(&[level, 2, 0, 60, 0, id.len() as u8]);
+        body.extend_from_slice(id.as_bytes());
+        let mut client = server.raw(Version::V311);
+        client.socket.write_all(&raw(0x10, &body)).unwrap();
+        let mut said = vec![0; answer.len()];
+        client.socket.read_exact(&mut said).unwrap();
+        assert_eq!(said, answer, "{name} {level:x} {id}");
+    }
+}
+
+#[test]
+fn a_client_that_takes_no_packet_as_large_as_the_answer_gets_none() {
+    let server = Server::start();
+    let mut client = server.raw(Version::V5);
+    client.write(|out| encode::connect(out, &Connect { packet_bytes_max: Some(4), ..plain(Version::V5) }));
+    assert_eq!(client.next(), "closed");
+}
+
+#[test]
+fn a_released_message_cannot_be_confirmed_as_one_of_qos_1() {
+    let server = Server::start();
+    let mut writer = server.connect(Version::V5, "writer");
+    let mut reader = server.connect(Version::V5, "reader");
+    reader.subscribe("t", 2);
+    writer.publish_confirmed("t", "x", 2, 1);
+    let id = reader.message().id;
+    reader.ack(Ack::Pubrec, id);
+    reader.expect_ack(Ack::Pubrel, id, Reason::SUCCESS);
+    reader.ack(Ack::Puback, id);
+    reader.expect_closed(Reason::PROTOCOL_ERROR);
 }

@@ -26,7 +26,7 @@ fn named<'a>(version: Version, user: Option<&'a str>, password: &'a [u8]) -> Con
 #[test]
 fn only_users_are_let_in_and_only_with_their_password() {
     let server = Server::with_users(Limits::default(), users(), None);
-    for (version, codes) in [(Version::V311, [5, 4, 4]), (Version::V5, [0x87, 0x86, 0x86])] {
+    for (version, codes) in [(Version::V311, [5, 5, 5]), (Version::V5, [0x87, 0x86, 0x86])] {
         assert_eq!(server.try_connect(named(version, None, b"")).1.code, codes[0]);
         assert_eq!(server.try_connect(named(version, Some("meter"), b"wrong")).1.code, codes[1]);
         assert_eq!(server.try_connect(named(version, Some("nobody"), b"secret")).1.code, codes[2]);

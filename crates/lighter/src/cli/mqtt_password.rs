@@ -1,0 +1,13 @@
+//! `lighter mqtt-password`: the hash that stands in `node.toml` instead of an MQTT user's password. The password is read from
+//! standard input or a prompt, as secrets are.
+
+use super::stop::Result;
+use super::{Session, secret};
+
+pub fn run(session: &Session) -> Result {
+    let hash = gate_mqtt::hash_password(&secret::value("the password")?)?;
+    match session.out.json {
+        true => session.out.json(&serde_json::json!({ "password": hash })),
+        false => session.out.line(&hash),
+    }
+}
