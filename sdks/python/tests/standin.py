@@ -35,7 +35,7 @@ class StandIn:
         self.token = token
         self.images = {}
         self.functions = {}
-        self.python = {"version": interpreter()["python"], "numpy": interpreter()["numpy"]}
+        self.python = {"version": interpreter()["python"], "numpy": interpreter()["numpy"], "speed": speed.speed()}
         self.delay = 0.0
         #: Called with the handler and the reply's bytes in place of sending them.
         self.break_reply = None
@@ -152,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do
 
     def on_node(self, rest, body):
-        said = {"version": "0.1.0", "cores": 2, "isolation": ["wasm", "process"], "speed": speed.speed()}
+        said = {"version": "0.1.0", "cores": 2, "isolation": ["wasm", "process"]}
         if self.node.python is not None:
             said["python"] = self.node.python
         self.send(200, json.dumps(said).encode())

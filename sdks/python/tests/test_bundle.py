@@ -78,7 +78,7 @@ def run_there(made, *args):
 
 
 def test_a_module_takes_along_what_it_imports():
-    made = bundle.make(work.double.__offloaded__)
+    made = bundle.make(work.double.__lighterage_function__)
     files = files_of(made)
     assert list(files) == ["bundle.json", "work.py", "work_helper.py"]
     about = json.loads(files["bundle.json"])
@@ -89,9 +89,9 @@ def test_a_module_takes_along_what_it_imports():
 
 
 def test_the_same_source_gives_the_same_bytes():
-    first, second = bundle.make(work.double.__offloaded__), bundle.make(work.double.__offloaded__)
+    first, second = bundle.make(work.double.__lighterage_function__), bundle.make(work.double.__lighterage_function__)
     assert first.data == second.data and first.sha256 == second.sha256
-    assert bundle.make(work.double.__offloaded__, "numpy==2.0\n").sha256 != first.sha256
+    assert bundle.make(work.double.__lighterage_function__, "numpy==2.0\n").sha256 != first.sha256
 
 
 def test_packages_relative_imports_and_imports_inside(load):
@@ -152,7 +152,7 @@ def test_what_was_entered_is_put_together(prompt):
             return helper(x), sqrt(4) * pi > 6, Point().name()
         """
     )
-    made = bundle.make(module.main.__offloaded__)
+    made = bundle.make(module.main.__lighterage_function__)
     files = files_of(made)
     assert made.entry == "entered_here:main" and set(files) == {"bundle.json", "entered_here.py", "work_helper.py"}
     assert run_there(made, 3) == "(8, True, 'base')".replace("8", "np.int64(8)")
@@ -235,5 +235,5 @@ def test_it_works_however_a_program_is_started(node, tmp_path, kind):
 
 
 def test_an_offloaded_method_is_found_by_its_path():
-    assert bundle.make(work.Scale.times.__offloaded__).entry == "work:Scale.times"
-    assert offload(work.double.__offloaded__).options == work.double.options
+    assert bundle.make(work.Scale.times.__lighterage_function__).entry == "work:Scale.times"
+    assert offload(work.double.__lighterage_function__).options == work.double.options

@@ -109,7 +109,7 @@ def test_it_learns_to_stay_and_to_go(node, client):
 def test_a_slow_machine_hands_on_what_is_long(node, client):
     """As on a device that is twenty times slower than the node."""
 
-    real = work.total.__offloaded__
+    real = work.total.__lighterage_function__
     engine = runtime.current.engine
     work.total.prepare()
     array = np.ones(1_000)

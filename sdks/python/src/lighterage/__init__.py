@@ -8,28 +8,33 @@
 
     invert(matrix)            # decides
     invert.explain(matrix)    # says why
+
+A name is loaded when it is first asked for: a unit, which imports this too, needs few of them.
 """
 
-from .code import Limits
-from .decide import Energy, Policy
-from .errors import (
-    CallTooLarge,
-    DoesNotTravel,
-    LighterageError,
-    NodeRefused,
-    NodeUnreachable,
-    NoNode,
-    RemoteError,
-    ReplyBroken,
-    TimeIsUp,
-    VersionsDiffer,
-)
-from .explain import Explanation
-from .farm import Results, map
-from .node import Node, NodeInfo
-from .offloaded import Offloaded, OffloadWarning, Options, offload
-from .runtime import FunctionStats
-from .session import connect, disconnect, nodes, policy, stats
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .decide import Energy, Policy
+    from .errors import (
+        CallTooLarge,
+        DoesNotTravel,
+        LighterageError,
+        NodeRefused,
+        NodeUnreachable,
+        NoNode,
+        RemoteError,
+        ReplyBroken,
+        TimeIsUp,
+        VersionsDiffer,
+    )
+    from .explain import Explanation
+    from .farm import Results, map
+    from .limits import Limits
+    from .node import Node, NodeInfo
+    from .offloaded import Offloaded, OffloadWarning, Options, offload
+    from .runtime import FunctionStats
+    from .session import connect, disconnect, nodes, policy, stats
 
 __all__ = [
     "CallTooLarge",
@@ -61,3 +66,33 @@ __all__ = [
     "policy",
     "stats",
 ]
+
+_MODULES = {
+    "decide": ("Energy", "Policy"),
+    "errors": (
+        "CallTooLarge", "DoesNotTravel", "LighterageError", "NoNode", "NodeRefused", "NodeUnreachable", "RemoteError",
+        "ReplyBroken", "TimeIsUp", "VersionsDiffer",
+    ),
+    "explain": ("Explanation",),
+    "farm": ("Results", "map"),
+    "limits": ("Limits",),
+    "node": ("Node", "NodeInfo"),
+    "offloaded": ("OffloadWarning", "Offloaded", "Options", "offload"),
+    "runtime": ("FunctionStats",),
+    "session": ("connect", "disconnect", "nodes", "policy", "stats"),
+}  # fmt: skip
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    found = globals()[name] = getattr(importlib.import_module(f".{home}", __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,7 +11,6 @@ Several calls may travel as one: `{"each": [args, …], "kwargs": {…}}`, answe
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
 import time
@@ -28,8 +27,9 @@ from .travel import NO_CLASSES, Classes, lower_with, raise_with
 
 #: The type of the event that carries a call.
 EVENT_TYPE: Final = "lighterage.call"
-#: The media type of a call's bytes. Not the frame's own, which says that a whole event comes.
-MEDIA_TYPE: Final = "application/vnd.lighter.call"
+MEDIA_TYPE: Final = frame.MEDIA_TYPE
+#: The attribute under which what decorates a function keeps it.
+PLAIN: Final = "__lighterage_function__"
 #: What a reader of calls and replies accepts. The other side is the same program, so only memory bounds it.
 LIMITS: Final = frame.Limits(total_bytes=4 << 30, meta_bytes=256 << 20, buffers=65_536, depth=120, values=8_000_000)
 
@@ -104,10 +104,10 @@ def read_call(data: Piece, classes: Classes = NO_CLASSES) -> Call:
     raise frame.FrameError("kind", "a frame that is no call")
 
 
-def write_reply(value: Any, classes: Classes = NO_CLASSES, codec: str = codecs.FRAME) -> list[Piece]:
-    """The pieces of a reply."""
-    if codec != codecs.FRAME:
-        value = _coded(codec, value)
+def write_reply(value: Any, classes: Classes = NO_CLASSES, call: Call | None = None) -> list[Piece]:
+    """The pieces of a reply, written as its call was."""
+    if call is not None and call.codec != codecs.FRAME:
+        value = _coded(call.codec, value)
     return frame.encode(value, kind=frame.REPLY, lower=lower_with(classes))
 
 
@@ -174,9 +174,9 @@ def answer(function: Callable[..., Any], data: Piece, classes: Classes = NO_CLAS
     decoded = time.perf_counter()
     ran = None
     try:
-        value = _run_each(function, call, classes) if call.is_each else run(function, call.args, call.kwargs)
+        value = run_call(function, call, classes)
         ran = time.perf_counter()
-        pieces = write_reply(value, classes, call.codec)
+        pieces = write_reply(value, classes, call)
     except BaseException as error:  # Also SystemExit: what ends a program ends the call.
         ran = ran or time.perf_counter()
         pieces = write_raised(error, classes)
@@ -186,7 +186,18 @@ def answer(function: Callable[..., Any], data: Piece, classes: Classes = NO_CLAS
 def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """What a function returns, a coroutine run to its end."""
     value = function(*args, **kwargs)
-    return asyncio.run(value) if inspect.iscoroutine(value) else value
+    if not inspect.iscoroutine(value):
+        return value
+    import asyncio
+
+    return asyncio.run(value)
+
+
+def run_call(function: Callable[..., Any], call: Call, classes: Classes = NO_CLASSES) -> Any:
+    """What the function makes of a call; of several, a list of what it makes of each."""
+    if not call.is_each:
+        return run(function, call.args, call.kwargs)
+    return _run_each(function, call, classes)
 
 
 def _run_each(function: Callable[..., Any], call: Call, classes: Classes) -> list[Any]:
@@ -210,7 +221,7 @@ def find(entry: str) -> Callable[..., Any]:
     for part in path.split("."):
         found = getattr(found, part)
     # What `@offload` made of it runs as the plain function does, without asking where.
-    plain: Callable[..., Any] = getattr(found, "__offloaded__", found)
+    plain: Callable[..., Any] = getattr(found, PLAIN, found)
     return plain
 
 

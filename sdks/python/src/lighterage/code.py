@@ -14,39 +14,13 @@ from typing import Any, Final
 
 from . import bundle
 from .bundle import Bundle
+from .limits import Limits
 from .travel import Classes
 
 #: Characters of the readable part of a name; a node takes 63 in all.
 SLUG_MAX: Final = 30
 #: Versions of one function that a deployment leaves on a node, its own among them.
 VERSIONS_KEPT: Final = 4
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one call on a node may use. The node says no by its own limits beyond these."""
-
-    #: Wall time of one call there, in seconds.
-    seconds: float = 300.0
-    memory_bytes: int = 2 << 30
-    #: Bytes of the arguments, and of the result.
-    body_bytes: int = 512 << 20
-    #: Calls of this function that one node runs at once, and that wait there.
-    concurrency: int = 64
-    waiting: int = 1_000
-
-    def as_manifest(self) -> dict[str, int]:
-        milliseconds = max(1, round(self.seconds * 1_000))
-        return {
-            "time_ms": milliseconds,
-            # Threads of numerical libraries use several processors.
-            "cpu_ms": min(milliseconds * 16, 86_400_000),
-            "memory_bytes": self.memory_bytes,
-            "body_bytes": self.body_bytes,
-            "concurrency": self.concurrency,
-            "waiting": self.waiting,
-            "wait_ms": min(milliseconds, 3_600_000),
-        }
 
 
 @dataclass(frozen=True)

@@ -81,3 +81,12 @@ class NodeRefused(LighterageError):
         self.detail = detail
         self.hint = hint
         self.retry_after = retry_after
+
+
+#: The node has no room now, or is going: another may have.
+_BUSY = frozenset(("L3007", "L3008", "L3009", "L3010", "L4010", "L5005", "L5008"))
+
+
+def is_busy(error: NodeRefused) -> bool:
+    """Whether the node may do it later, and another one now."""
+    return error.code in _BUSY

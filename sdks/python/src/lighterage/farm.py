@@ -20,9 +20,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from . import calls, code, codecs, frame, here, runtime
 from .decide import LOCAL
-from .errors import CallTooLarge, DoesNotTravel, LighterageError, NodeRefused, ReplyBroken, VersionsDiffer
+from .errors import CallTooLarge, DoesNotTravel, LighterageError, NodeRefused, ReplyBroken, VersionsDiffer, is_busy
 from .measure import sizes
-from .node import BUSY, Node
+from .node import Node
 from .offloaded import Method, Offloaded, Options, names
 from .progress import Progress
 from .timers import background
@@ -109,7 +109,7 @@ class Results(Generic[R]):
 def map(
     function: Callable[..., R],
     *iterables: Iterable[Any],
-    on: str | Node | Iterable[str] | None = None,
+    on: str | Node | Iterable[str | Node] | None = None,
     chunk: int | None = None,
     progress: bool | None = None,
     **kwargs: Any,
@@ -128,7 +128,8 @@ def map(
     else:
         offloaded = Offloaded(function, Options())
     if here.is_unit():
-        return (calls.run(offloaded.__offloaded__, (*first, *items), kwargs) for items in zip(*iterables, strict=False))
+        plain = offloaded.__lighterage_function__
+        return (calls.run(plain, (*first, *items), kwargs) for items in zip(*iterables, strict=False))
     lengths = [len(one) for one in iterables if isinstance(one, Sized)]
     total = min(lengths) if len(lengths) == len(iterables) and lengths else None
     source = (first + items for items in zip(*iterables, strict=False))
@@ -154,11 +155,11 @@ class _Farm:
         self._chunk = 1 if self._options.codec != codecs.FRAME else chunk
         self._shared = _Shared(source=source, total=total)
         self._progress = Progress(function._name, total, progress)
-        self._plain = function.__offloaded__
+        self._plain = function.__lighterage_function__
         self._name = function._name
         self._slots = 1
 
-    def start(self, on: str | Node | Iterable[str] | None) -> None:
+    def start(self, on: str | Node | Iterable[str | Node] | None) -> None:
         current = runtime.current
         made: code.Code | None = None
         nodes: list[Node] = []
@@ -348,7 +349,7 @@ class _Farm:
                     self._give_back(chunk, error)
                     if isinstance(error, ConnectionError):
                         current.failed(node)
-                    elif isinstance(error, NodeRefused) and error.code in BUSY:
+                    elif isinstance(error, NodeRefused) and is_busy(error):
                         time.sleep(max(BUSY_SECONDS, min(error.retry_after, 5.0)))
                     elif not isinstance(error, DoesNotTravel | CallTooLarge):
                         # It will not do better next time.
@@ -425,7 +426,7 @@ class _Farm:
     def _give_back(self, chunk: _Chunk, error: LighterageError) -> None:
         """A node did not do it: another try, or here, or it is the end."""
         chunk.tries += 1
-        busy = isinstance(error, NodeRefused) and error.code in BUSY
+        busy = isinstance(error, NodeRefused) and is_busy(error)
         never = isinstance(error, DoesNotTravel | CallTooLarge) and len(chunk.items) == 1
         if isinstance(error, VersionsDiffer):
             chunk.tries -= 1

@@ -17,7 +17,7 @@ from . import calls
 from .bundle import Bundle, interpreter
 from .code import VERSIONS_KEPT, Code
 from .config import Address
-from .errors import CallTooLarge, LighterageError, NodeRefused, NodeUnreachable, ReplyBroken, VersionsDiffer
+from .errors import CallTooLarge, LighterageError, NodeRefused, ReplyBroken, VersionsDiffer
 from .frame import Piece
 from .speed import speed
 from .wire import Api, Cancel, Reply
@@ -31,8 +31,6 @@ UNHEARD_SECONDS: Final = 10.0
 PROBE_SECONDS: Final = 3.0
 DEPLOY_SECONDS: Final = 600.0
 
-#: The node has no room now, or is going: another may have.
-BUSY: Final = frozenset(("L3007", "L3008", "L3009", "L3010", "L4010", "L5005", "L5008"))
 #: The function is not there, or was removed.
 _GONE: Final = "L2001"
 #: Statuses of a deployment that trying again does not change.
@@ -110,7 +108,7 @@ class Node:
         info = NodeInfo(
             str(said.get("version", "")),
             int(said.get("cores", 1)),
-            float(said.get("speed") or speed()) / speed(),
+            float(python.get("speed") or speed()) / speed(),
             tuple(said.get("isolation") or ()),
             python,
             took,
@@ -330,5 +328,3 @@ def _refused(status: int, document: Any) -> NodeRefused:
     detail = str(document.get("detail") or document.get("title") or f"the node answered {status}")
     return NodeRefused(status, str(document.get("code", "L9002")), detail, str(document.get("hint") or ""))
 
-
-__all__ = ["BUSY", "Node", "NodeInfo", "NodeUnreachable", "check_versions"]

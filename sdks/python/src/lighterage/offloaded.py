@@ -11,7 +11,6 @@ What a unit does reaches nobody but through its result, so running a call again 
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import math
@@ -20,20 +19,36 @@ import threading
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
-from . import calls, code, codecs, frame, here, runtime
+from . import calls, codecs, frame, here, runtime
 from .decide import LOCAL, Choice, Decision, Prediction, Stages
-from .errors import CallTooLarge, DoesNotTravel, LighterageError, NodeRefused, NoNode, ReplyBroken, TimeIsUp, VersionsDiffer
-from .explain import Explanation
+from .errors import (
+    CallTooLarge,
+    DoesNotTravel,
+    LighterageError,
+    NodeRefused,
+    NoNode,
+    ReplyBroken,
+    TimeIsUp,
+    VersionsDiffer,
+    is_busy,
+)
+from .limits import Limits
 from .measure import sizes
-from .node import BUSY, Node
 from .runtime import Runtime
 from .timers import background
 from .wire import Cancel, Cancelled, Reply
+
+# What a unit does not need is loaded where it is used: units begin sooner, and are smaller.
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from .code import Code
+    from .explain import Explanation
+    from .node import Node
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,7 +100,7 @@ class Options:
     any_version: bool = False
     #: How arguments and results are written: `frame`, or for comparison `json`, `ujson` or `raw`.
     codec: str = codecs.FRAME
-    limits: code.Limits = code.Limits()
+    limits: Limits = Limits()
 
     def __post_init__(self) -> None:
         if self.codec not in codecs.NAMES:
@@ -112,11 +127,11 @@ class Offloaded(Generic[P, R]):
     def __init__(self, function: Callable[P, R], options: Options) -> None:
         functools.update_wrapper(self, function)
         self.options = options
-        self.__offloaded__ = function
+        self.__lighterage_function__ = function
         self._name = f"{function.__module__}:{function.__qualname__}"
         self._is_async = inspect.iscoroutinefunction(function)
         self._fast: dict[int, _Fast] = {}
-        self._code: code.Code | None = None
+        self._code: Code | None = None
         self._stays: DoesNotTravel | None = None
         self._refuses: WeakSet[Node] = WeakSet()
         self._preparing: set[str] = set()
@@ -137,7 +152,7 @@ class Offloaded(Generic[P, R]):
         current = runtime.current
         if not current.has_nodes:
             if current.is_configured or here.is_unit():
-                return self.__offloaded__(*args, **kwargs)
+                return self.__lighterage_function__(*args, **kwargs)
             current.configure()
         if self._is_async:
             return self._later(args, kwargs)  # type: ignore[return-value]  # R is the coroutine.
@@ -146,7 +161,7 @@ class Offloaded(Generic[P, R]):
         if fast is not None and fast.left:
             began = time.perf_counter()
             if began < fast.until:
-                result = self.__offloaded__(*args, **kwargs)
+                result = self.__lighterage_function__(*args, **kwargs)
                 fast.left -= 1
                 fast.count += 1
                 fast.seconds += time.perf_counter() - began
@@ -156,36 +171,40 @@ class Offloaded(Generic[P, R]):
     def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls the function here."""
         if here.is_unit() or self._is_async:
-            return self.__offloaded__(*args, **kwargs)
+            return self.__lighterage_function__(*args, **kwargs)
         size, _ = self._sizes(args, kwargs)
         return self._here(runtime.current, args, kwargs, size, None)  # type: ignore[no-any-return]
 
-    def remote(self, *args: Any, on: str | Node | Iterable[str] | None = None, **kwargs: Any) -> Any:
+    def remote(self, *args: Any, on: str | Node | Iterable[str | Node] | None = None, **kwargs: Any) -> Any:
         """Calls the function on a node: that of this name, or the best. An async function gives an awaitable.
 
         Raises what the function raises; NoNode, or what kept the last node that was tried from answering.
         """
         if here.is_unit():
-            return self.__offloaded__(*args, **kwargs)
+            return self.__lighterage_function__(*args, **kwargs)
         if self._is_async:
+            import asyncio
+
             return asyncio.wrap_future(self._submit(lambda cancel: self._remote_only(args, kwargs, on, cancel)))
         return self._remote_only(args, kwargs, on, None)
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Calls the function where it will finish first, and does not wait. Cancelling ends a call on a node."""
         if here.is_unit():
-            return _done(self.__offloaded__, args, kwargs)
+            return _done(self.__lighterage_function__, args, kwargs)
         runtime.current.configure()
         return self._submit(lambda cancel: self._anywhere(args, kwargs, cancel))
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Calls the function where it will finish first, without holding up the event loop."""
         if here.is_unit():
-            result = self.__offloaded__(*args, **kwargs)
+            result = self.__lighterage_function__(*args, **kwargs)
             return await result if inspect.isawaitable(result) else result
         runtime.current.configure()
         if self._is_async:
             return await self._later(args, kwargs)
+        import asyncio
+
         return await asyncio.wrap_future(self.submit(*args, **kwargs))
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
@@ -200,13 +219,15 @@ class Offloaded(Generic[P, R]):
         notes += [f"{node.name}: {self._refusal(node)}" for node in usable if self._refusal(node)]
         if self._stays is not None:
             notes.append(f"stays here: {self._stays}")
+        from .explain import Explanation
+
         return Explanation(self._name, decision, size, bytes_up, tuple(notes))
 
     def with_options(self, **changes: Any) -> Offloaded[P, R]:
         """The same function with other options, as `f.with_options(deadline=0.5)(x)`; what is known of it is shared."""
-        return Offloaded(self.__offloaded__, replace(self.options, **_checked(changes)))
+        return Offloaded(self.__lighterage_function__, replace(self.options, **_checked(changes)))
 
-    def prepare(self, on: str | Node | Iterable[str] | None = None) -> None:
+    def prepare(self, on: str | Node | Iterable[str | Node] | None = None) -> None:
         """Puts the function on the nodes now, so that no call waits for it.
 
         Raises DoesNotTravel, VersionsDiffer, or what the nodes say.
@@ -273,7 +294,7 @@ class Offloaded(Generic[P, R]):
         nodes: Iterable[Node] = (),
     ) -> Any:
         began = time.perf_counter()
-        result = self.__offloaded__(*args, **kwargs)
+        result = self.__lighterage_function__(*args, **kwargs)
         took = time.perf_counter() - began
         self._learn_here(current, size, took, 1, decision)
         if took >= WORTH_SECONDS:
@@ -324,7 +345,7 @@ class Offloaded(Generic[P, R]):
         except Cancelled:
             won = race.wait_for_local()
             if won is None:
-                raise CancelledError from None
+                raise _cancelled() from None
             return won.get()
         except LighterageError as error:
             won = race.wait_for_local()
@@ -374,7 +395,7 @@ class Offloaded(Generic[P, R]):
                 limit = now + self._time_limit(bytes_up)
                 return self._attempt(current, node, args, kwargs, size, decision, cancel, limit).get()
             except Cancelled:
-                raise CancelledError from None
+                raise _cancelled() from None
             except LighterageError as other:
                 error = other
         if not options.fallback:
@@ -382,7 +403,7 @@ class Offloaded(Generic[P, R]):
         return self._here(current, args, kwargs, size, None)
 
     def _remote_only(
-        self, args: Any, kwargs: Any, on: str | Node | Iterable[str] | None, cancel: Cancel | None
+        self, args: Any, kwargs: Any, on: str | Node | Iterable[str | Node] | None, cancel: Cancel | None
     ) -> Any:
         """On a node and nowhere else; of several the one that is expected to be soonest, then the next."""
         current, options = runtime.current, self.options
@@ -399,7 +420,7 @@ class Offloaded(Generic[P, R]):
             try:
                 return self._attempt(current, node, args, kwargs, size, None, cancel, limit).get()
             except Cancelled:
-                raise CancelledError from None
+                raise _cancelled() from None
             except LighterageError as error:
                 current.stats_of(self._name).failed(error)
                 if not self._is_retried(error):
@@ -442,7 +463,7 @@ class Offloaded(Generic[P, R]):
             node.prepare(made)
             reply = node.call(made, pieces, deadline, cancel)
         except NodeRefused as error:
-            if error.code not in BUSY and node.refusal(made.name) is not None:
+            if not is_busy(error) and node.refusal(made.name) is not None:
                 self._refuses.add(node)
             raise
         except TimeIsUp:
@@ -497,7 +518,7 @@ class Offloaded(Generic[P, R]):
         stats = current.stats_of(self._name)
         stats.hedges += 1
         try:
-            outcome = calls.Outcome(self.__offloaded__(*args, **kwargs))
+            outcome = calls.Outcome(self.__lighterage_function__(*args, **kwargs))
         except BaseException as error:
             outcome = calls.Outcome(error=error)
         sending = race.cancel.sending()
@@ -520,12 +541,12 @@ class Offloaded(Generic[P, R]):
     def _is_retried(error: LighterageError) -> bool:
         """Whether another node may do it."""
         if isinstance(error, NodeRefused):
-            return error.code in BUSY or error.status in (401, 403, 404, 422)
+            return is_busy(error) or error.status in (401, 403, 404, 422)
         return isinstance(error, ConnectionError | VersionsDiffer)
 
     # The code
 
-    def _made(self) -> code.Code:
+    def _made(self) -> Code:
         """The function's code as it is now.
 
         Raises DoesNotTravel.
@@ -536,9 +557,11 @@ class Offloaded(Generic[P, R]):
         with self._lock:
             if self._stays is not None:
                 raise self._stays
+            from . import code
+
             try:
                 options = self.options
-                made = self._code = code.make(self.__offloaded__, options.limits, options.lock, options.any_version)
+                made = self._code = code.make(self.__lighterage_function__, options.limits, options.lock, options.any_version)
             except DoesNotTravel as error:
                 self._stays = error
                 if options.fallback:
@@ -587,7 +610,9 @@ class Offloaded(Generic[P, R]):
         return self._decided(runtime.current, args, kwargs, size, bytes_up, cancel)
 
     def _submit(self, action: Callable[[Cancel], Any]) -> Future[Any]:
-        future = _Cancellable()
+        from .later import CancellableFuture
+
+        future = CancellableFuture()
         runtime.current.pool.submit(future.run, action)
         return future
 
@@ -601,14 +626,16 @@ class Offloaded(Generic[P, R]):
         if decision.place != LOCAL:
             node = next(node for node in nodes if node.name == decision.place)
             options = replace(self.options, fallback=False, pure=False)
-            alone = Offloaded(self.__offloaded__, options)
+            alone = Offloaded(self.__lighterage_function__, options)
+            import asyncio
+
             try:
                 return await asyncio.wrap_future(self._submit(lambda cancel: alone._remote_only(args, kwargs, node, cancel)))
             except LighterageError:
                 if not self.options.fallback:
                     raise
         began = time.perf_counter()
-        result = self.__offloaded__(*args, **kwargs)
+        result = self.__lighterage_function__(*args, **kwargs)
         result = await result if isinstance(result, Awaitable) else result
         self._learn_here(current, size, time.perf_counter() - began, 1, decision)
         for node in nodes:
@@ -627,7 +654,7 @@ class Method:
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
-        return functools.partial(self._function.__offloaded__, self._instance)
+        return functools.partial(self._function.__lighterage_function__, self._instance)
 
     def __repr__(self) -> str:
         return f"<offloaded method {self._function._name} of {self._instance!r}>"
@@ -639,7 +666,7 @@ class Method:
         """Calls the method here."""
         return self._function.local(self._instance, *args, **kwargs)
 
-    def remote(self, *args: Any, on: str | Node | Iterable[str] | None = None, **kwargs: Any) -> Any:
+    def remote(self, *args: Any, on: str | Node | Iterable[str | Node] | None = None, **kwargs: Any) -> Any:
         """Calls the method on a node."""
         return self._function.remote(self._instance, *args, on=on, **kwargs)
 
@@ -700,34 +727,6 @@ class _Race:
             return self.local
 
 
-class _Cancellable(Future[Any]):
-    """A future whose call on a node ends when it is cancelled while it runs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._cancel = Cancel()
-
-    def run(self, action: Callable[[Cancel], Any]) -> None:
-        if not self.set_running_or_notify_cancel():
-            return
-        try:
-            self.set_result(action(self._cancel))
-        except BaseException as error:
-            self.set_exception(error)
-
-    def cancel(self) -> bool:
-        """Ends the call: at once where it has not begun or is on a node. A call that runs here goes on."""
-        if super().cancel():
-            return True
-        if self.done():
-            return False
-        self._cancel.cancel()
-        return True
-
-    def cancelled(self) -> bool:
-        return super().cancelled() or (self.done() and isinstance(self.exception(), CancelledError))
-
-
 def stages_of(reply: Reply, coding: tuple[float, float], bytes_up: int, round_trip: float) -> Stages:
     """Where the time of a call went, from the client's clock and the node's `Server-Timing`.
 
@@ -751,6 +750,12 @@ def stages_of(reply: Reply, coding: tuple[float, float], bytes_up: int, round_tr
     )
 
 
+def _cancelled() -> BaseException:
+    from concurrent.futures import CancelledError
+
+    return CancelledError()
+
+
 def _warn(text: str) -> None:
     """Warns of the line that called into this package."""
     level, caller = 2, sys._getframe(1)
@@ -760,6 +765,8 @@ def _warn(text: str) -> None:
 
 
 def _done(function: Callable[..., R], args: Any, kwargs: Any) -> Future[R]:
+    from concurrent.futures import Future
+
     future: Future[R] = Future()
     try:
         future.set_result(function(*args, **kwargs))
@@ -768,11 +775,13 @@ def _done(function: Callable[..., R], args: Any, kwargs: Any) -> Future[R]:
     return future
 
 
-def names(on: str | Node | Iterable[str]) -> frozenset[str]:
+def names(on: str | Node | Iterable[str | Node]) -> frozenset[str]:
     """The nodes that are meant by one, by names or by addresses."""
-    if isinstance(on, Node):
+    if isinstance(on, str):
+        return frozenset((on,))
+    if not isinstance(on, Iterable):
         return frozenset((on.name,))
-    return frozenset((on,)) if isinstance(on, str) else frozenset(one.name if isinstance(one, Node) else one for one in on)
+    return frozenset(one if isinstance(one, str) else one.name for one in on)
 
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:
@@ -790,7 +799,7 @@ def offload(
     *,
     pure: bool = ...,
     deadline: float | None = ...,
-    on: str | Iterable[str] | None = ...,
+    on: str | Iterable[str | Node] | None = ...,
     size: Callable[..., float] | None = ...,
     retries: int = ...,
     fallback: bool = ...,
@@ -798,7 +807,7 @@ def offload(
     lock: str | None = ...,
     any_version: bool = ...,
     codec: str = ...,
-    limits: code.Limits = ...,
+    limits: Limits = ...,
 ) -> Callable[[Callable[P, R]], Offloaded[P, R]]: ...
 def offload(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """Lets a function run wherever it will finish first. `Options` has what it takes by name."""

@@ -11,15 +11,19 @@ import os
 import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from . import config
 from .decide import Engine, Policy
 from .errors import LighterageError, NoNode
-from .node import Node, NodeInfo
 from .timers import Timers, background
+
+# A unit has no nodes: what talks to them is loaded where it is needed.
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from .config import Address
+    from .node import Node, NodeInfo
 
 #: Calls that `submit` and `aio` run at once; more wait.
 THREADS_MAX: Final = 64
@@ -69,6 +73,9 @@ class Runtime:
         with self.lock:
             if self._is_configured:
                 return
+            from . import config
+            from .node import Node
+
             self._is_configured = True
             for address in config.found():
                 node = Node(address)
@@ -80,11 +87,13 @@ class Runtime:
     def is_configured(self) -> bool:
         return self._is_configured
 
-    def connect(self, address: config.Address) -> Node:
+    def connect(self, address: Address) -> Node:
         """Adds a node, or the one of this address anew, and asks it who it is.
 
         Raises what `Node.info` raises; then it was not added.
         """
+        from .node import Node
+
         node = Node(address)
         info = node.info()
         with self.lock:
@@ -173,6 +182,8 @@ class Runtime:
         """Threads for calls that nobody waits for in their own."""
         with self.lock:
             if self._pool is None:
+                from concurrent.futures import ThreadPoolExecutor
+
                 self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="lighterage")
             return self._pool
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import select
 import socket
-import ssl
 import sys
 import threading
 import time
@@ -32,6 +31,8 @@ PIECES_MAX: Final = 64
 SEND_BYTES: Final = 1 << 20
 #: How long a connection may take to open.
 CONNECT_SECONDS: Final = 3.0
+#: How long a request without a deadline may stand still.
+FOREVER_SECONDS: Final = 86_400.0
 
 Piece = bytes | bytearray | memoryview
 
@@ -60,7 +61,12 @@ class Api:
         self.url = f"{parts.scheme}://{parts.netloc}"
         self._host = parts.hostname
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
-        self._tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
+        self._tls = None
+        if parts.scheme == "https":
+            # Loaded where it is needed only: it takes longer than all of the rest.
+            import ssl
+
+            self._tls = ssl.create_default_context(cafile=ca_file)
         head = f"host: {parts.netloc}\r\n"
         if token:
             head += f"authorization: Bearer {token}\r\n"
@@ -140,7 +146,7 @@ class Api:
                 raw = self._tls.wrap_socket(raw, server_hostname=self._host)
         except OSError as error:
             raise NodeUnreachable(f"{self.url}: {error}") from None
-        return _Connection(raw, self.url)
+        return _Connection(raw, self.url, self._tls is not None)
 
     def close(self) -> None:
         """Closes idle connections; the next request opens one."""
@@ -228,8 +234,9 @@ class _Stale(Exception):
 
 
 class _Connection:
-    def __init__(self, connected: socket.socket, url: str) -> None:
+    def __init__(self, connected: socket.socket, url: str, is_tls: bool) -> None:
         self.socket = connected
+        self._is_tls = is_tls
         self._url = url
 
     def is_quiet(self) -> bool:
@@ -269,7 +276,8 @@ class _Connection:
 
     def _limit(self, deadline: float | None) -> None:
         if deadline is None:
-            self.socket.settimeout(None)
+            # Not blocking for good: a system call that returns often lets `Cancel.sending` know how far it has come.
+            self.socket.settimeout(FOREVER_SECONDS)
             return
         left = deadline - time.monotonic()
         if left <= 0:
@@ -279,10 +287,11 @@ class _Connection:
     def _send(self, pieces: list[Piece], deadline: float | None, cancel: Cancel | None) -> OSError | None:
         """Sends everything; an error in the middle is kept, for the node may have said why before."""
         try:
-            if isinstance(self.socket, ssl.SSLSocket):
+            if self._is_tls:
                 for piece in pieces:
-                    if len(piece):
-                        self.socket.sendall(piece)
+                    for at in range(0, len(piece), SEND_BYTES):
+                        self._limit(deadline)
+                        self.socket.sendall(memoryview(piece)[at : at + SEND_BYTES])
                 return None
             views = deque(memoryview(piece).cast("B") for piece in pieces if len(piece))
             given = 0
