@@ -142,13 +142,15 @@ def test_a_function_of_a_package_needs_no_source():
 def test_what_was_entered_is_put_together(prompt):
     prompt("import numpy as np\nfrom math import sqrt, pi\nimport work_helper\nLIMIT = {'a': [1, 2]}")
     prompt("from dataclasses import dataclass\nclass Base:\n    def name(self): return 'base'")
+    prompt("import threading\nlock = shadowed = threading.Lock()")
     prompt("@dataclass\nclass Point(Base):\n    x: float = 1.0")
     prompt("def helper(x):\n    return work_helper.times(x, LIMIT['a'][1]) + np.add(1, 1)")
     module = prompt(
         """
         from lighterage import offload
         @offload(pure=True)
-        def main(x):
+        def main(x, shadowed=1):
+            lock = shadowed
             return helper(x), sqrt(4) * pi > 6, Point().name()
         """
     )

@@ -135,7 +135,7 @@ def test_what_cannot_travel_runs_here_and_says_so(client):
     def inner(x):
         return x + outer
 
-    with pytest.raises(DoesNotTravel, match="inside another function"):
+    with pytest.warns(lighterage.OffloadWarning), pytest.raises(DoesNotTravel, match="inside another function"):
         inner.remote(1)
     assert inner(1) == 4
     with pytest.raises(DoesNotTravel, match="open on this machine"):

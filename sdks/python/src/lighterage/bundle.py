@@ -11,7 +11,6 @@ together from what was entered. So is that of a script which does something at i
 from __future__ import annotations
 
 import ast
-import builtins
 import functools
 import hashlib
 import importlib.metadata
@@ -23,6 +22,7 @@ import linecache
 import os
 import platform
 import site
+import symtable
 import sys
 import sysconfig
 import tarfile
@@ -210,8 +210,8 @@ def _follow(name: str, files: dict[str, bytes], modules: dict[str, str], require
 
 def _distribution(top: str) -> list[str]:
     """`numpy==2.1.0` for the module `numpy`."""
-    known = _distributions()
-    names = known.get(top, []) if known is not None else [top]
+    # Python 3.10 does not know all: most packages are called as their module is.
+    names = _distributions().get(top) or [top]
     found = []
     for name in sorted(set(names)):
         try:
@@ -222,10 +222,9 @@ def _distribution(top: str) -> list[str]:
 
 
 @functools.cache
-def _distributions() -> Mapping[str, list[str]] | None:
-    """Packages by the modules they have: read once, for that takes a tenth of a second. Python 3.10 cannot say."""
-    found = getattr(importlib.metadata, "packages_distributions", None)
-    return found() if found else None
+def _distributions() -> Mapping[str, list[str]]:
+    """Packages by the modules they have: read once, for that takes a tenth of a second."""
+    return importlib.metadata.packages_distributions()
 
 
 def _imports(source: bytes, path: str, package: str) -> Iterator[str]:
@@ -339,7 +338,17 @@ def _class_entered(kind: type) -> str | None:
 
 
 def _names(source: str) -> set[str]:
-    return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name) and not hasattr(builtins, node.id)}
+    """The names of the module that a definition refers to, its own variables and parameters not among them."""
+    found: set[str] = set()
+    open_ = [symtable.symtable(source, "entered", "exec")]
+    while open_:
+        table = open_.pop()
+        is_top = table.get_type() == "module"
+        found.update(
+            symbol.get_name() for symbol in table.get_symbols() if (symbol.is_referenced() if is_top else symbol.is_global())
+        )
+        open_ += table.get_children()
+    return found
 
 
 def _literal(name: str, value: Any) -> str:

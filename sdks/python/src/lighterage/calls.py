@@ -6,6 +6,8 @@
 A call's meta is `{"args": […], "kwargs": {…}}`, or the same written by another codec as a tagged buffer. A reply's is the
 value, or tagged `raised` an exception. A reply is written by the codec of its call.
 
+A call says beside that what packing of arrays pays for its reply: `"reply": {"rate": bytes a second, "methods": […]}`.
+
 Several calls may travel as one: `{"each": [args, …], "kwargs": {…}}`, answered by a list that ends at the first exception.
 """
 
@@ -23,6 +25,7 @@ import numpy as np
 from . import codecs, frame, raised
 from .errors import DoesNotTravel
 from .frame import Piece, Tagged
+from .pack import Packer
 from .travel import NO_CLASSES, Classes, lower_with, raise_with
 
 #: The type of the event that carries a call.
@@ -34,6 +37,14 @@ PLAIN: Final = "__lighterage_function__"
 LIMITS: Final = frame.Limits(total_bytes=4 << 30, meta_bytes=256 << 20, buffers=65_536, depth=120, values=8_000_000)
 
 
+@dataclass(frozen=True)
+class Packing:
+    """What may make the arrays of a call, and of its reply, smaller."""
+
+    up: Packer
+    down: Packer
+
+
 @dataclass
 class Call:
     """A call that was read."""
@@ -43,6 +54,8 @@ class Call:
     codec: str = codecs.FRAME
     #: Whether `args` holds the arguments of several calls.
     is_each: bool = False
+    #: What may make the arrays of the reply smaller.
+    pack: Packer | None = None
 
 
 @dataclass
@@ -64,15 +77,13 @@ def write_call(
     kwargs: dict[str, Any],
     classes: Classes = NO_CLASSES,
     codec: str = codecs.FRAME,
+    packing: Packing | None = None,
 ) -> list[Piece]:
     """The pieces of a call.
 
     Raises DoesNotTravel for an argument that has no meaning elsewhere.
     """
-    body: Any = {"args": list(args), "kwargs": dict(kwargs)}
-    if codec != codecs.FRAME:
-        body = _coded(codec, body)
-    return frame.encode(body, kind=frame.CALL, lower=lower_with(classes))
+    return _write({"args": list(args), "kwargs": dict(kwargs)}, classes, codec, packing)
 
 
 def write_calls(
@@ -80,12 +91,10 @@ def write_calls(
     kwargs: dict[str, Any],
     classes: Classes = NO_CLASSES,
     codec: str = codecs.FRAME,
+    packing: Packing | None = None,
 ) -> list[Piece]:
     """The pieces of several calls in one, answered by `read_outcomes`."""
-    body: Any = {"each": [list(args) for args in each], "kwargs": dict(kwargs)}
-    if codec != codecs.FRAME:
-        body = _coded(codec, body)
-    return frame.encode(body, kind=frame.CALL, lower=lower_with(classes))
+    return _write({"each": [list(args) for args in each], "kwargs": dict(kwargs)}, classes, codec, packing)
 
 
 def read_call(data: Piece, classes: Classes = NO_CLASSES) -> Call:
@@ -100,15 +109,22 @@ def read_call(data: Piece, classes: Classes = NO_CLASSES) -> Call:
     if isinstance(found, dict) and isinstance(found.get("kwargs"), dict):
         for name in ("args", "each"):
             if isinstance(found.get(name), list):
-                return Call(found[name], found["kwargs"], codec, name == "each")
+                return Call(found[name], found["kwargs"], codec, name == "each", _packer(found.get("reply")))
     raise frame.FrameError("kind", "a frame that is no call")
+
+
+def _packer(said: Any) -> Packer | None:
+    if not isinstance(said, dict) or not isinstance(said.get("methods"), list):
+        return None
+    rate = said.get("rate")
+    return Packer(float(rate) if isinstance(rate, (int, float)) else None, tuple(map(str, said["methods"])))
 
 
 def write_reply(value: Any, classes: Classes = NO_CLASSES, call: Call | None = None) -> list[Piece]:
     """The pieces of a reply, written as its call was."""
     if call is not None and call.codec != codecs.FRAME:
         value = _coded(call.codec, value)
-    return frame.encode(value, kind=frame.REPLY, lower=lower_with(classes))
+    return frame.encode(value, kind=frame.REPLY, lower=lower_with(classes, call.pack if call is not None else None))
 
 
 def write_raised(error: BaseException, classes: Classes = NO_CLASSES) -> list[Piece]:
@@ -223,6 +239,15 @@ def find(entry: str) -> Callable[..., Any]:
     # What `@offload` made of it runs as the plain function does, without asking where.
     plain: Callable[..., Any] = getattr(found, PLAIN, found)
     return plain
+
+
+def _write(body: dict[str, Any], classes: Classes, codec: str, packing: Packing | None) -> list[Piece]:
+    if codec != codecs.FRAME:
+        return frame.encode(_coded(codec, body), kind=frame.CALL, lower=lower_with(classes))
+    if packing is None:
+        return frame.encode(body, kind=frame.CALL, lower=lower_with(classes))
+    body["reply"] = {"rate": packing.down.rate, "methods": list(packing.down.methods)}
+    return frame.encode(body, kind=frame.CALL, lower=lower_with(classes, packing.up))
 
 
 def _coded(codec: str, value: Any) -> Tagged:

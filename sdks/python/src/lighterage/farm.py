@@ -371,10 +371,11 @@ class _Farm:
         is_one = len(chunk.items) == 1
         began = time.perf_counter()
         try:
+            codec, packing = self._options.codec, self._function._packing(runtime.current, node)
             if is_one:
-                pieces = calls.write_call(chunk.items[0], self._kwargs, made.classes, self._options.codec)
+                pieces = calls.write_call(chunk.items[0], self._kwargs, made.classes, codec, packing)
             else:
-                pieces = calls.write_calls(chunk.items, self._kwargs, made.classes, self._options.codec)
+                pieces = calls.write_calls(chunk.items, self._kwargs, made.classes, codec, packing)
         except frame.FrameError as error:
             raise DoesNotTravel(str(error)) from None
         bytes_up = frame.total_bytes(pieces)

@@ -19,6 +19,7 @@ from .code import VERSIONS_KEPT, Code
 from .config import Address
 from .errors import CallTooLarge, LighterageError, NodeRefused, ReplyBroken, VersionsDiffer
 from .frame import Piece
+from .pack import ZLIB, ZSTD
 from .speed import speed
 from .wire import Api, Cancel, Reply
 
@@ -91,6 +92,11 @@ class Node:
     def known(self) -> NodeInfo | None:
         """What it said last, without asking."""
         return self._info
+
+    @property
+    def unpacks(self) -> tuple[str, ...]:
+        """The ways of packing arrays that its units know."""
+        return (ZLIB, ZSTD) if self._info is not None and "zstandard" in self._info.python else (ZLIB,)
 
     def info(self) -> NodeInfo:
         """Asks the node about itself.

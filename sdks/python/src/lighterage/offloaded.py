@@ -38,6 +38,7 @@ from .errors import (
 )
 from .limits import Limits
 from .measure import sizes
+from .pack import Packer, methods
 from .runtime import Runtime
 from .timers import background
 from .wire import Cancel, Cancelled, Reply
@@ -68,6 +69,8 @@ PATIENCE_SECONDS: Final = 1.0
 #: Seconds that transfers may add to the limit on a call's time, and bytes a second that are expected at the least.
 SLACK_SECONDS: Final = 10.0
 SLOWEST_BYTES_PER_SECOND: Final = 20_000.0
+#: Bytes a second above which no packing pays.
+FAST_NETWORK: Final = 400e6
 #: Bytes of a transfer that says something about the rate.
 RATE_BYTES_MIN: Final = 16_384
 
@@ -100,6 +103,8 @@ class Options:
     any_version: bool = False
     #: How arguments and results are written: `frame`, or for comparison `json`, `ujson` or `raw`.
     codec: str = codecs.FRAME
+    #: Whether large arrays are compressed: where a sample and the measured rate say that it pays, never, or always.
+    compress: bool | None = None
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
@@ -451,7 +456,8 @@ class Offloaded(Generic[P, R]):
         try:
             made = self._made()
             began = time.perf_counter()
-            pieces = calls.write_call(args, kwargs, made.classes, self.options.codec)
+            packing = self._packing(current, node)
+            pieces = calls.write_call(args, kwargs, made.classes, self.options.codec, packing)
         except frame.FrameError as error:
             raise DoesNotTravel(str(error)) from None
         encoded = time.perf_counter() - began
@@ -478,8 +484,22 @@ class Offloaded(Generic[P, R]):
         except frame.FrameError as error:
             raise ReplyBroken(f"{node.url} sent a reply that cannot be read: {error}") from None
         decoded = time.perf_counter() - began
-        self._learn_there(current, node, size, decision, reply, (encoded, decoded), bytes_up)
+        self._learn_there(current, node, size, decision, reply, (encoded, decoded), bytes_up, self._sizes(args, kwargs)[1])
         return outcome
+
+    def _packing(self, current: Runtime, node: Node) -> calls.Packing | None:
+        """How arrays may be packed on the way to a node and back."""
+        compress = self.options.compress
+        if compress is False:
+            return None
+        up = down = None
+        if compress is None:
+            now = time.monotonic()
+            place = current.engine.place(node.name)
+            up, down = place.up_rate.guess(now).middle, place.down_rate.guess(now).middle
+            if min(up, down) > FAST_NETWORK:
+                return None
+        return calls.Packing(Packer(up, node.unpacks), Packer(down, methods()))
 
     def _learn_there(
         self,
@@ -490,11 +510,12 @@ class Offloaded(Generic[P, R]):
         reply: Reply,
         coding: tuple[float, float],
         bytes_up: int,
+        estimated: int,
     ) -> None:
         now = time.monotonic()
         with current.lock:
             place = current.engine.place(node.name)
-            stages = stages_of(reply, coding, bytes_up, place.round_trip.guess(now).middle)
+            stages = stages_of(reply, coding, bytes_up, place.round_trip.guess(now).middle, estimated)
             current.engine.observe_remote(self._name, node.name, size, stages, now, decision)
             stats = current.stats_of(self._name)
             stats.ran(node.name, coding[0] + reply.whole_at - reply.began_at + coding[1])
@@ -727,7 +748,7 @@ class _Race:
             return self.local
 
 
-def stages_of(reply: Reply, coding: tuple[float, float], bytes_up: int, round_trip: float) -> Stages:
+def stages_of(reply: Reply, coding: tuple[float, float], bytes_up: int, round_trip: float, estimated: int = 0) -> Stages:
     """Where the time of a call went, from the client's clock and the node's `Server-Timing`.
 
     What is neither the node's nor the reply's transfer is round trip and upload; which, the expected round trip says.
@@ -747,6 +768,7 @@ def stages_of(reply: Reply, coding: tuple[float, float], bytes_up: int, round_tr
         decode=coding[1],
         bytes_up=bytes_up,
         bytes_down=reply.body.nbytes,
+        bytes_estimated=estimated,
     )
 
 
@@ -807,6 +829,7 @@ def offload(
     lock: str | None = ...,
     any_version: bool = ...,
     codec: str = ...,
+    compress: bool | None = ...,
     limits: Limits = ...,
 ) -> Callable[[Callable[P, R]], Offloaded[P, R]]: ...
 def offload(function: Callable[P, R] | None = None, /, **options: Any) -> Any:

@@ -70,12 +70,13 @@ class Classes:
 NO_CLASSES: Final = Classes()
 
 
-def lower_with(classes: Classes) -> Callable[[Any], Any]:
-    """What `frame.encode` asks about an object that is no value of the contract."""
+def lower_with(classes: Classes, pack: Callable[[Array], Any] | None = None) -> Callable[[Any], Any]:
+    """What `frame.encode` asks about an object that is no value of the contract. `pack` may make arrays smaller."""
 
     def lower(value: Any) -> Any:
         if isinstance(value, np.ndarray):
-            return _lower_array(value)
+            lowered = _lower_array(value)
+            return pack(lowered) if pack is not None and type(lowered) is Array else lowered
         if isinstance(value, np.generic):
             return Tagged("scalar", _lower_array(np.asarray(value)))
         if type(value) is int:
@@ -171,6 +172,12 @@ def _lower_array(array: np.ndarray[Any, Any]) -> Any:
     one_byte = dtype.kind in "bSV" or (dtype.kind in "iu" and dtype.itemsize == 1)
     order = "|" if one_byte else _ORDERS[dtype.byteorder]
     return Array(dtype.kind, order, layout, dtype.itemsize, array.shape, unit, raw.data)
+
+
+def _unpack(inner: Any) -> Array:
+    from .pack import unpack
+
+    return unpack(inner)
 
 
 def _raise_array(array: Array) -> np.ndarray[Any, Any]:
@@ -286,5 +293,6 @@ _RAISE: Final[dict[str, Callable[[Any], Any]]] = {
     "ellipsis": lambda inner: Ellipsis,
     "scalar": lambda inner: inner[()],
     "structured": _raise_structured,
+    "packed": lambda inner: _raise_array(_unpack(inner)),
     "empty-items": lambda inner: np.empty(inner[1], dtype=inner[0]),
 }

@@ -1,0 +1,146 @@
+"""Large arrays made smaller on a slow network: bytes put in order by significance (shuffled), then compressed.
+
+Whether that pays is judged for each array: a sample says how much smaller it becomes and how fast, the measured rate what
+the bytes that are left out would have taken. A packed array is a tagged value, so both sides know one when they see it:
+
+    Tagged("packed", [method, class, byte order, layout, item bytes, shape, unit, bytes before, packed bytes])
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from .errors import DoesNotTravel
+from .frame import Array, Tagged, check_type
+
+TAG: Final = "packed"
+#: Arrays smaller than this travel as they are.
+BYTES_MIN: Final = 32 << 10
+#: Bytes that are packed to see what it brings.
+SAMPLE_BYTES: Final = 32 << 10
+#: Bytes that an array may have before it was packed.
+BYTES_MAX: Final = 4 << 30
+#: Packing and unpacking must take this much less than what they save.
+MARGIN: Final = 1.2
+#: Unpacking takes this part of the time of packing.
+UNPACK_PART: Final = 0.4
+#: What is hardly smaller is not worth a copy.
+RATIO_MAX: Final = 0.95
+
+ZLIB: Final = "zlib"
+ZSTD: Final = "zstd"
+
+
+@dataclass(frozen=True)
+class Packer:
+    """Packs arrays where it pays at this rate; without a rate wherever they become smaller."""
+
+    #: Bytes a second of the way they take.
+    rate: float | None
+    #: What the other side can unpack.
+    methods: tuple[str, ...] = (ZLIB,)
+
+    def __call__(self, array: Array) -> Any:
+        """The packed array, or the array itself."""
+        size = array.data.nbytes
+        if size < BYTES_MIN:
+            return array
+        method = ZSTD if ZSTD in self.methods and _zstandard() is not None else ZLIB
+        raw = np.frombuffer(array.data, np.uint8)
+        whole = size // array.item_bytes * array.item_bytes
+        start = (whole - SAMPLE_BYTES) // 2 // array.item_bytes * array.item_bytes
+        sample = raw[start : start + SAMPLE_BYTES // array.item_bytes * array.item_bytes]
+        if not sample.size:
+            return array
+        began = time.perf_counter()
+        ratio = len(_compress(method, _shuffle(sample, array.item_bytes))) / sample.size
+        seconds = (time.perf_counter() - began) * size / sample.size
+        if ratio > RATIO_MAX or not self._pays(size, ratio, seconds):
+            return array
+        packed = _compress(method, _shuffle(raw, array.item_bytes))
+        if len(packed) >= size:
+            return array
+        head = [method, array.kind, array.byte_order, array.layout, array.item_bytes, list(array.shape), array.unit, size]
+        return Tagged(TAG, [*head, np.frombuffer(packed, np.uint8)])
+
+    def _pays(self, size: int, ratio: float, seconds: float) -> bool:
+        if self.rate is None:
+            return True
+        return size * (1 - ratio) / self.rate > MARGIN * seconds * (1 + UNPACK_PART)
+
+
+def methods() -> tuple[str, ...]:
+    """What this side can unpack."""
+    return (ZLIB,) if _zstandard() is None else (ZLIB, ZSTD)
+
+
+def unpack(inner: Any) -> Array:
+    """The array that was packed.
+
+    Raises DoesNotTravel where it is none, or larger than it says.
+    """
+    try:
+        method, kind, byte_order, layout, item_bytes, shape, unit, size, packed = inner
+        shape = tuple(map(int, shape))
+        product = int(item_bytes)
+        for axis in shape:
+            product *= axis
+        if not (0 < size <= BYTES_MAX and product == size and min(shape, default=1) > 0 and kind in "biufcmMSUV"):
+            raise DoesNotTravel("the other side sent a packed array that is none")
+        check_type(kind, byte_order, item_bytes, unit)
+        raw = _expand(method, memoryview(packed), size)
+    except (ValueError, TypeError, zlib.error) as error:
+        raise DoesNotTravel(f"the other side sent a packed array that is none: {error}") from None
+    plain = np.empty(size, np.uint8)
+    plain.reshape(-1, item_bytes)[...] = np.frombuffer(raw, np.uint8).reshape(item_bytes, -1).T
+    return Array(kind, byte_order, layout, item_bytes, shape, unit, plain.data)
+
+
+def _shuffle(raw: np.ndarray[Any, Any], item_bytes: int) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(raw.reshape(-1, item_bytes).T) if item_bytes > 1 else raw
+
+
+def _compress(method: str, data: np.ndarray[Any, Any]) -> bytes:
+    if method == ZSTD:
+        packed: bytes = _zstandard().ZstdCompressor(level=1, write_content_size=True).compress(data)
+        return packed
+    return zlib.compress(data.data, 1)
+
+
+def _expand(method: str, packed: memoryview, size: int) -> bytes:
+    if method == ZSTD and _zstandard() is not None:
+        library = _zstandard()
+        try:
+            if library.frame_content_size(packed) != size:
+                raise ValueError(f"it does not hold {size} bytes")
+            raw: bytes = library.ZstdDecompressor().decompress(packed, max_output_size=size)
+        except library.ZstdError as error:
+            raise ValueError(str(error)) from None
+    elif method == ZLIB:
+        raw = zlib.decompressobj().decompress(packed, size)
+    else:
+        raise ValueError(f"it is packed with {method}, which is not installed here")
+    if len(raw) != size:
+        raise ValueError(f"it holds {len(raw)} bytes, not {size}")
+    return raw
+
+
+_library: Any = False
+
+
+def _zstandard() -> Any:
+    """The library, or nothing where it is not installed."""
+    global _library  # noqa: PLW0603 - looked for once
+    if _library is False:
+        try:
+            import zstandard
+
+            _library = zstandard
+        except ImportError:
+            _library = None
+    return _library
