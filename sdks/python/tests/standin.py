@@ -18,7 +18,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from lighterage import calls, here, speed
+from lighterage import calls, here
 from lighterage.bundle import interpreter
 from lighterage.travel import Classes
 
@@ -35,7 +35,7 @@ class StandIn:
         self.token = token
         self.images = {}
         self.functions = {}
-        self.python = {"version": interpreter()["python"], "numpy": interpreter()["numpy"], "speed": speed.speed()}
+        self.python = {"version": interpreter()["python"], "numpy": interpreter()["numpy"]}
         self.delay = 0.0
         #: Called with the handler and the reply's bytes in place of sending them.
         self.break_reply = None
@@ -114,7 +114,8 @@ def serve():
     here.enter_unit()
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    function, classes = calls.find(about["entry"]), Classes(about["modules"])
+    modules = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in Path().rglob("*.py")]
+    function, classes = calls.find(about["entry"]), Classes(modules)
     while head := source.read(LENGTH.size):
         answer = calls.answer(function, bytearray(source.read(LENGTH.unpack(head)[0])), classes)
         data, timing = b"".join(answer.pieces), json.dumps(answer.timing).encode()

@@ -83,7 +83,7 @@ def test_a_module_takes_along_what_it_imports():
     assert list(files) == ["bundle.json", "work.py", "work_helper.py"]
     about = json.loads(files["bundle.json"])
     assert about["entry"] == "work:double" and about["contract"] == "call" and about["format"] == 1
-    assert about["modules"] == ["work", "work_helper"]
+    assert set(about) == {"contract", "entry", "format", "python", "requires"}
     assert any(package.startswith("numpy==") for package in about["requires"])
     assert run_there(made, 4) == "8"
 
@@ -135,8 +135,9 @@ def test_a_function_of_a_package_needs_no_source():
     import numpy as np
 
     made = bundle.make(np.linalg.inv)
-    assert list(files_of(made)) == ["bundle.json"]
-    assert made.entry == "numpy.linalg:inv"
+    assert files_of(made)["entered_here.py"] == "from numpy.linalg import inv\n"
+    assert made.entry == "entered_here:inv"
+    assert run_there(made, [[2.0]]) == "[[0.5]]"
 
 
 def test_what_was_entered_is_put_together(prompt):

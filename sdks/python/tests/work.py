@@ -92,7 +92,7 @@ def small(array):
 
 @offload
 def large(count):
-    return np.zeros(count)
+    return np.ones(count)
 
 
 @offload
@@ -110,3 +110,11 @@ def die_at_three(x):
     if x == 3:
         os._exit(1)
     return x
+
+
+@offload
+def chatter(count):
+    line = "x" * 999
+    for _ in range(count // 1_000):
+        print(line)
+    return count

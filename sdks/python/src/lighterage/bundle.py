@@ -95,12 +95,11 @@ def make(function: Callable[..., Any], lock: str | None = None) -> Bundle:
     size = sum(len(source) for source in files.values())
     if size > BYTES_MAX:
         raise DoesNotTravel(f"the local modules of {path} have {size} bytes, the limit is {BYTES_MAX}")
-    entry = f"{parts.modules.get(function.__module__, function.__module__)}:{path}"
+    entry = f"{parts.modules.get(function.__module__, ENTERED)}:{path}"
     about = {
         "format": FORMAT,
         "entry": entry,
         "contract": "call",
-        "modules": sorted(parts.modules.values()),
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
         "requires": sorted(parts.requires),
     }
@@ -150,6 +149,8 @@ def _collect(function: Callable[..., Any]) -> _Parts:
     elif module.__name__ != "__main__" and not _is_local(module):
         # A function of a package: the node has it, or does not.
         parts.requires.update(_distribution(module.__name__.partition(".")[0]))
+        name = function.__qualname__.partition(".")[0]
+        parts.files[f"{ENTERED}.py"] = f"from {module.__name__} import {name}\n".encode()
     else:
         name = Path(str(module.__file__)).stem if module.__name__ == "__main__" else module.__name__
         if not name.replace(".", "_").isidentifier():

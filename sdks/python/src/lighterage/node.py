@@ -6,6 +6,7 @@ it is back, so that no call has to find out.
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 import time
@@ -20,7 +21,6 @@ from .config import Address
 from .errors import CallTooLarge, LighterageError, NodeRefused, ReplyBroken, VersionsDiffer
 from .frame import Piece
 from .pack import ZLIB, ZSTD
-from .speed import speed
 from .wire import Api, Cancel, Reply
 
 #: Seconds that a failed node is left alone: first, and at most.
@@ -114,7 +114,7 @@ class Node:
         info = NodeInfo(
             str(said.get("version", "")),
             int(said.get("cores", 1)),
-            float(python.get("speed") or speed()) / speed(),
+            float(python["speed"]) / _own_speed() if "speed" in python else 1.0,
             tuple(said.get("isolation") or ()),
             python,
             took,
@@ -272,6 +272,13 @@ class Node:
             return json.loads(bytes(reply.body))
         except ValueError:
             raise ReplyBroken(f"{self.url} sent what is no JSON") from None
+
+
+@functools.cache
+def _own_speed() -> float:
+    from .benchmark import speed
+
+    return speed()
 
 
 def check_versions(name: str, info: NodeInfo, code: Code) -> None:

@@ -147,6 +147,7 @@ def _zstandard() -> Any:
             import zstandard
 
             _library = zstandard
-        except ImportError:
+        except (ImportError, OSError):
+            # Not installed; or a unit's walls are around it.
             _library = None
     return _library

@@ -31,7 +31,7 @@ class Classes:
     """The classes both sides know: those defined at the top of these modules, by the names the bundle has for them.
 
     `__main__` is called by its file's name in a bundle, so a name may differ from `__module__`. A unit makes one of the
-    `modules` in `bundle.json`.
+    Python files in its bundle.
     """
 
     def __init__(self, modules: dict[str, str] | Iterable[str] = ()) -> None:

@@ -1,0 +1,184 @@
+"""The client with the node itself: units in their jail, limits that bind, a node that dies and comes back."""
+
+import json
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lighterage
+import work
+from lighterage import LighterageError, Limits, NodeRefused, runtime
+
+PROGRAM = Path(os.environ.get("LIGHTER_PROGRAM") or Path(__file__).parents[3] / "target/release/lighter")
+
+
+class RealNode:
+    """`lighter up` in a folder of its own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.api = "127.0.0.1:0"
+        self.start()
+
+    def start(self):
+        command = [PROGRAM, "up", "--data", self.folder, "--http", "127.0.0.1:0", "--api", self.api, "--allow-weaker-jail"]
+        command += ["--python", os.environ.get("LIGHTER_PYTHON") or os.sys.executable]
+        (self.folder / "node.json").unlink(missing_ok=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=(self.folder / "log").open("a"))
+        deadline = time.monotonic() + 30
+        while not (self.folder / "node.json").exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                pytest.skip(f"the node does not start: {(self.folder / 'log').read_text()[-500:]}")
+            time.sleep(0.02)
+        self.url = json.loads((self.folder / "node.json").read_text())["api"]
+        self.api = self.url.partition("//")[2]
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+    def connect(self):
+        return lighterage.connect(self.url, (self.folder / "token").read_text().strip())
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    if not PROGRAM.exists():
+        pytest.skip(f"{PROGRAM} is not built")
+    help_ = subprocess.run([PROGRAM, "up", "--help"], capture_output=True, text=True, check=False).stdout
+    if "--python" not in help_:
+        pytest.skip(f"{PROGRAM} has no process units")
+    made = RealNode(tmp_path_factory.mktemp("node"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def real(started):
+    client = started.connect()
+    assert client.known.runs_python
+    return client
+
+
+def test_calls_run_in_a_unit(real):
+    assert work.where.remote() != os.getpid()
+    assert work.double.remote(21) == 42
+    info = real.info()
+    assert info.python["version"] and info.python["numpy"] and info.speed > 0
+
+
+def test_arrays_arrive_as_they_were(real):
+    for array in (
+        np.random.default_rng(1).random(1_000_000), np.zeros((0, 3)), np.arange(20)[::3], np.arange(4, dtype=">f8"),
+        np.asfortranarray(np.arange(6).reshape(2, 3)), np.array([np.nan, -0.0]), np.array(["a", "bcd"]),
+    ):  # fmt: skip
+        back = work.echo.remote(array)
+        assert back.dtype == array.dtype and back.shape == array.shape and back.tobytes() == array.tobytes()
+
+
+def test_exceptions_arrive_as_themselves(real):
+    with pytest.raises(work.TooSmall) as caught:
+        work.fail.remote(3)
+    assert caught.value.value == 3 and 'work.py", line' in str(caught.value.__cause__)
+    with pytest.raises(np.linalg.LinAlgError):
+        lighterage.offload(np.linalg.inv).remote(np.zeros((2, 2)))
+
+
+def test_methods_recursion_and_async_functions(real):
+    import asyncio
+
+    assert work.Scale(3.0).times.remote(np.ones(2))[0].tolist() == [3.0, 3.0]
+    assert len(set(work.recurse.remote(3))) == 1
+
+    async def main():
+        return await work.later.remote(1)
+
+    assert asyncio.run(main())[0] == 2
+
+
+def test_the_node_says_where_the_time_went(real):
+    work.slow.remote(0.05)
+    with runtime.current.lock:
+        curve = runtime.current.engine.work("work:slow").remote[real.name]
+    assert 0.04 < curve.guess(1.0).middle < 0.5
+
+
+def test_codecs_and_packing_are_understood(real):
+    array = np.zeros(100_000)
+    for options in ({"codec": "json"}, {"codec": "raw"}, {"compress": True}):
+        assert (work.double.with_options(**options).remote(array) == array).all()
+
+
+def test_a_map_is_farmed_out(real):
+    assert list(lighterage.map(work.double, range(500))) == [2 * x for x in range(500)]
+    with pytest.raises(ZeroDivisionError):
+        list(lighterage.map(work.reciprocal.with_options(local=False), [2, 1, 0]))
+
+
+def test_limits_bind_and_the_node_goes_on(real):
+    with pytest.raises(NodeRefused) as caught:
+        work.forever.remote()
+    assert caught.value.code == "L3001"
+    with pytest.raises((NodeRefused, MemoryError)) as caught:
+        work.large.with_options(limits=Limits(memory_bytes=256 << 20), fallback=False).remote(200_000_000)
+    if caught.type is NodeRefused:
+        assert caught.value.code == "L3003"
+    with pytest.raises(NodeRefused) as caught:
+        work.die.remote()
+    assert caught.value.code.startswith("L6")
+    assert work.double.remote(1) == 2
+
+
+def test_what_it_prints_without_end_is_cut_off(real):
+    assert work.chatter.remote(50_000_000) == 50_000_000
+
+
+def test_a_cancelled_call_ends_there_too(real):
+    only = work.slow.with_options(local=False, pure=False)
+    only.prepare()
+    future = only.submit(60.0)
+    time.sleep(0.5)
+    assert future.cancel()
+    deadline = time.monotonic() + 10
+    while any(one["name"].startswith("py-slow") and one["units_running"] for one in real.functions()):
+        if time.monotonic() > deadline:
+            # Units that are forked ahead of need count too: then they are few.
+            break
+        time.sleep(0.1)
+    assert work.double.remote(1) == 2
+
+
+def test_versions_live_side_by_side(real):
+    other = work.double.with_options(limits=Limits(seconds=7))
+    assert (other.remote(2), work.double.remote(3)) == (4, 6)
+    for seconds in range(10, 14):
+        work.double.with_options(limits=Limits(seconds=seconds)).prepare()
+    assert len([one for one in real.functions() if one["name"].startswith("py-double-")]) == 4
+    assert other.remote(2) == 4
+
+
+def test_a_node_that_is_killed_in_a_call_is_made_up_for(started, real):
+    work.slow.prepare()
+    for _ in range(3):
+        runtime.current.engine.observe_local("work:slow", 1.0, 30.0)
+    patient = work.slow.with_options(pure=False)
+    threading.Timer(0.4, started.stop).start()
+    try:
+        assert patient(1.0) == os.getpid()
+        with pytest.raises(LighterageError):
+            patient.remote(0.01)
+    finally:
+        started.start()
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            assert patient.remote(0.01) != os.getpid()
+            break
+        except LighterageError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
