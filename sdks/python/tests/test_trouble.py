@@ -146,13 +146,15 @@ def test_a_silent_node_is_overtaken_by_a_pure_call_here(network, far):
     for _ in range(4):
         assert work.slow.remote(0.01) != os.getpid()
     runtime.current.engine.observe_local("work:slow", 1.0, 0.3)
-    assert work.slow.explain(0.01).decision.place == far.name
+    before = work.slow.explain(0.01).decision
+    assert before.place == far.name
     network.is_silent = True
     began = time.monotonic()
     assert work.slow(0.01) == os.getpid()
     assert time.monotonic() - began < 2
     assert runtime.current.stats_of("work:slow").hedges_won == 1
-    assert work.slow.explain(0.01).decision.place == "local", "it has learnt that the node is late"
+    after = work.slow.explain(0.01).decision
+    assert after.predictions[1].seconds > 1.5 * before.predictions[1].seconds, "it has learnt that the node is late"
 
 
 def test_a_silent_node_is_given_up_for_a_call_here(network, far):
