@@ -5,31 +5,21 @@
 //! at functions and at subscribers. `SEEDS=100000 cargo test --release -p gate-mqtt --test simulation` runs more seeds,
 //! `SEED=7` one of them.
 
-use gate_mqtt::broker::{Broker, ConnectionKey, Now};
-use gate_mqtt::codec::encode::{self, Ack, Outgoing};
-use gate_mqtt::codec::{Connect, Packet, Qos, Reason, SubscribeEntry, SubscriptionOptions, Version, decode, split};
+#[path = "common/client.rs"]
+mod client;
+
+use client::{Client, Link, Random, message_of, qos_of};
+use gate_mqtt::broker::{Broker, Now};
+use gate_mqtt::codec::Qos;
 use gate_mqtt::{Changes, Identity, Limits, Node, Refused, Users};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const SEEDS: u64 = 400;
 const STEPS: u64 = 400;
 const MESSAGES: u64 = 12;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
 
 /// A disk: commits in order, of which some first ones are durable.
 #[derive(Default)]
@@ -74,40 +64,6 @@ impl Node for Store {
     }
 }
 
-/// What a client knows; it outlives its connections, and the broker.
-#[derive(Debug)]
-struct Client {
-    name: String,
-    version: Version,
-    connection: Option<Link>,
-    is_subscribed: bool,
-    /// Messages to publish, then on their way by identifier.
-    to_send: VecDeque<(u64, Qos)>,
-    sending: BTreeMap<u16, Sending>,
-    next_id: u16,
-    confirmed: BTreeSet<u64>,
-    /// Identifiers of messages of QoS 2 that are here.
-    received: BTreeSet<u16>,
-    got: Vec<(u64, Qos)>,
-    wanted_qos: Qos,
-}
-
-#[derive(Debug)]
-struct Sending {
-    message: u64,
-    qos: Qos,
-    is_released: bool,
-}
-
-#[derive(Debug)]
-struct Link {
-    key: ConnectionKey,
-    /// On their way.
-    to_broker: Vec<u8>,
-    to_client: Vec<u8>,
-    is_open: bool,
-}
-
 struct World {
     random: Random,
     broker: Broker<Store>,
@@ -119,10 +75,6 @@ struct World {
 
 fn limits() -> Limits {
     Limits { inflight_max: 3, receive_maximum: 4, ..Limits::default() }
-}
-
-fn message_of(payload: &[u8]) -> u64 {
-    u64::from_be_bytes(payload.try_into().expect("payloads are numbers"))
 }
 
 impl World {
@@ -194,19 +146,9 @@ impl World {
 
     fn deliver_to_client(&mut self, client: usize, all: bool) {
         let client = &mut self.clients[client];
-        let Some(link) = &mut client.connection else { return };
-        let arrived =
-            if all { link.to_client.len() } else { self.random.below(link.to_client.len() as u64 + 1) as usize };
-        let mut bytes: Vec<u8> = link.to_client[..arrived].to_vec();
-        let mut used = 0;
-        while let Some(frame) = split(&bytes[used..], None, 1 << 20).expect("the broker speaks well") {
-            used += frame.bytes;
-            client.take(decode(frame, client.version).expect("the broker speaks well"));
-        }
-        bytes.clear();
-        if let Some(link) = &mut client.connection {
-            link.to_client.drain(..used);
-        }
+        let Some(link) = &client.connection else { return };
+        let sent = link.to_client.len();
+        client.read(if all { sent } else { self.random.below(sent as u64 + 1) as usize });
     }
 
     /// The client connects, subscribes or publishes.
@@ -215,23 +157,9 @@ impl World {
         if client.connection.is_some() {
             return client.publish();
         }
-        let connect = Connect {
-            version: client.version,
-            clean_start: false,
-            keep_alive_s: 0,
-            client_id: &client.name,
-            will: None,
-            user: None,
-            password: None,
-            session_expiry_s: u32::MAX,
-            receive_maximum: u16::MAX,
-            packet_bytes_max: None,
-            topic_alias_maximum: 0,
-            wants_problems: true,
-            auth_method: None,
-        };
+        let connect = client.hello();
         let key = self.broker.connect(self.now, &connect, self.identity.clone(), "").expect("clients are let in");
-        client.connection = Some(Link { key, to_broker: Vec::new(), to_client: Vec::new(), is_open: false });
+        client.connection = Some(Link::new(key));
     }
 
     /// Moves what the broker has for its clients onto their links.
@@ -314,134 +242,6 @@ impl World {
             kept.iter().filter(|key| ["b/", "i/", "m/"].iter().any(|kind| key.starts_with(kind))).collect();
         assert!(left.is_empty(), "seed {seed}: records are left: {left:?}");
     }
-}
-
-impl Client {
-    fn new(number: u64, random: &mut Random) -> Self {
-        Self {
-            name: format!("client-{number}"),
-            version: if random.below(2) == 0 { Version::V311 } else { Version::V5 },
-            connection: None,
-            is_subscribed: false,
-            to_send: VecDeque::new(),
-            sending: BTreeMap::new(),
-            next_id: 0,
-            confirmed: BTreeSet::new(),
-            received: BTreeSet::new(),
-            got: Vec::new(),
-            wanted_qos: if random.below(2) == 0 { Qos::AtLeastOnce } else { Qos::ExactlyOnce },
-        }
-    }
-
-    fn messages(&self) -> impl Iterator<Item = (u64, Qos)> {
-        self.confirmed.iter().map(|message| (*message, qos_of(*message)))
-    }
-
-    fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        if let Some(link) = &mut self.connection {
-            write(&mut link.to_broker);
-        }
-    }
-
-    fn publish(&mut self) {
-        if !self.connection.as_ref().is_some_and(|link| link.is_open) || !self.is_subscribed || self.sending.len() >= 3
-        {
-            return;
-        }
-        let Some((message, qos)) = self.to_send.pop_front() else { return };
-        self.next_id = self.next_id % 7 + 1;
-        while self.sending.contains_key(&self.next_id) {
-            self.next_id = self.next_id % 7 + 1;
-        }
-        let id = self.next_id;
-        self.sending.insert(id, Sending { message, qos, is_released: false });
-        self.send(id, false);
-    }
-
-    fn send(&mut self, id: u16, dup: bool) {
-        let Sending { message, qos, is_released } = self.sending[&id];
-        let version = self.version;
-        if is_released {
-            return self.write(|out| encode::ack(out, Ack::Pubrel, id, Reason::SUCCESS, version));
-        }
-        let payload = message.to_be_bytes();
-        let (topic, lasting, subscription_ids, expiry_s, retain) = ("wanted/t", &[][..], &[][..], None, false);
-        let outgoing =
-            Outgoing { version, qos, retain, dup, id, topic, payload: &payload, lasting, expiry_s, subscription_ids };
-        self.write(|out| {
-            outgoing.write(out);
-        });
-    }
-
-    fn take(&mut self, packet: Packet<'_>) {
-        let version = self.version;
-        match packet {
-            Packet::Connack(connack) => {
-                assert_eq!(connack.code, 0);
-                self.connection.as_mut().expect("it just spoke").is_open = true;
-                if !self.is_subscribed {
-                    let options = SubscriptionOptions { qos: self.wanted_qos, ..Default::default() };
-                    self.write(|out| {
-                        encode::subscribe(out, 99, &[SubscribeEntry { filter: "wanted/#", options }], None, version)
-                    });
-                } else {
-                    assert!(connack.session_present, "{} lost its session", self.name);
-                }
-                for id in self.sending.keys().copied().collect::<Vec<_>>() {
-                    self.send(id, true);
-                }
-            }
-            Packet::Suback { codes, .. } => {
-                assert!(codes[0] <= 2);
-                self.is_subscribed = true;
-            }
-            Packet::Puback { id, reason } => self.ended(id, reason),
-            Packet::Pubrec { id, reason } if reason.is_failure() => self.ended(id, reason),
-            Packet::Pubrec { id, .. } => {
-                if let Some(sending) = self.sending.get_mut(&id) {
-                    sending.is_released = true;
-                }
-                self.write(|out| encode::ack(out, Ack::Pubrel, id, Reason::SUCCESS, version));
-            }
-            Packet::Pubcomp { id, .. } => self.ended(id, Reason::SUCCESS),
-            Packet::Publish(publish) => {
-                let message = message_of(publish.payload);
-                match publish.qos {
-                    Qos::AtMostOnce => unreachable!("nobody asks for it"),
-                    Qos::AtLeastOnce => {
-                        self.got.push((message, publish.qos));
-                        self.write(|out| encode::ack(out, Ack::Puback, publish.id, Reason::SUCCESS, version));
-                    }
-                    Qos::ExactlyOnce => {
-                        if self.received.insert(publish.id) {
-                            self.got.push((message, publish.qos));
-                        }
-                        self.write(|out| encode::ack(out, Ack::Pubrec, publish.id, Reason::SUCCESS, version));
-                    }
-                }
-            }
-            Packet::Pubrel { id, .. } => {
-                self.received.remove(&id);
-                self.write(|out| encode::ack(out, Ack::Pubcomp, id, Reason::SUCCESS, version));
-            }
-            Packet::Disconnect { .. } => {}
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn ended(&mut self, id: u16, reason: Reason) {
-        let Some(sending) = self.sending.remove(&id) else { return };
-        if reason.is_failure() {
-            // It was not accepted: another attempt is another message to the broker.
-            self.to_send.push_back((sending.message, sending.qos));
-        } else {
-            assert!(self.confirmed.insert(sending.message), "confirmed twice");
-        }
-    }
-}
-
-fn qos_of(message: u64) -> Qos {
-    if message.is_multiple_of(2) { Qos::AtLeastOnce } else { Qos::ExactlyOnce }
 }
 
 fn run(seed: u64) {

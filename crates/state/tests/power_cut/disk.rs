@@ -17,6 +17,7 @@ use std::ffi::{OsStr, OsString, c_int};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 const SECTOR: usize = 512;
@@ -52,6 +53,8 @@ fn synced(file: c_int) {
 pub struct Disk {
     root: PathBuf,
     shadow: Mutex<Shadow>,
+    /// From this sync on nothing is written though the disk says so.
+    lies_from: AtomicU64,
     /// Called in the middle of each sync, when what it syncs may or may not be on the disk.
     on_sync: Box<dyn Fn(u64) -> Option<Cut> + Send + Sync>,
 }
@@ -94,9 +97,15 @@ impl Disk {
     pub fn watch(root: &Path, on_sync: impl Fn(u64) -> Option<Cut> + Send + Sync + 'static) -> Arc<Self> {
         let mut shadow = Shadow::default();
         shadow.add(root);
-        let disk = Arc::new(Self { root: root.to_owned(), shadow: Mutex::new(shadow), on_sync: Box::new(on_sync) });
+        let (shadow, lies_from) = (Mutex::new(shadow), AtomicU64::new(u64::MAX));
+        let disk = Arc::new(Self { root: root.to_owned(), shadow, lies_from, on_sync: Box::new(on_sync) });
         DISKS.lock().unwrap().push(Arc::clone(&disk));
         disk
+    }
+
+    /// From sync number `sync` on the disk says that it has what it has not: tests of the tests.
+    pub fn lie_from(&self, sync: u64) {
+        self.lies_from.store(sync, Ordering::SeqCst);
     }
 
     pub fn forget(self: &Arc<Self>) {
@@ -118,7 +127,9 @@ impl Disk {
         if let Some(cut) = (self.on_sync)(shadow.syncs) {
             shadow.image(&self.root, &cut.image, &mut Style::new(cut.seed));
         }
-        shadow.note(path);
+        if shadow.syncs < self.lies_from.load(Ordering::SeqCst) {
+            shadow.note(path);
+        }
     }
 }
 

@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Without `LIGHTER_SEEDS`.
 const SEEDS: u64 = 120;
+/// More than there are cores: a seed mostly waits for threads of the database.
+const THREADS: usize = 8;
 /// Each goes on from an image of the one before.
 const GENERATIONS: u64 = 2;
 const COMMITS: u64 = 60;
@@ -294,8 +296,15 @@ impl Image {
     }
 }
 
-/// Lets a state live in `folder`, cutting its power now and then.
-fn live(rng: &mut Rng, folder: &Path, fault: Fault, clock: &Arc<Hands>, history: &mut History) -> Vec<Image> {
+/// Lets a state live in `folder`, cutting its power now and then. `lies_from`: see [`Disk::lie_from`].
+fn live(
+    rng: &mut Rng,
+    folder: &Path,
+    fault: Fault,
+    lies_from: u64,
+    clock: &Arc<Hands>,
+    history: &mut History,
+) -> Vec<Image> {
     let acknowledged = Arc::new(AtomicU64::new(history.count()));
     let images = Arc::new(Mutex::new(Vec::new()));
     let cut = {
@@ -313,6 +322,7 @@ fn live(rng: &mut Rng, folder: &Path, fault: Fault, clock: &Arc<Hands>, history:
     let last = rng.next();
     let on_sync = cut.clone();
     let disk = Disk::watch(folder, move |number| in_syncs.get(&number).map(|seed| on_sync(*seed)));
+    disk.lie_from(lies_from);
     let state = State::open(folder, options(fault, clock)).unwrap_or_else(|problem| panic!("{problem}"));
     let mut life = Life { state, clock: clock.clone(), history, acknowledged, waiting: Vec::new(), leased: Vec::new() };
     life.run(rng, |step| {
@@ -341,38 +351,51 @@ fn fault(rng: &mut Rng) -> Fault {
 fn run(seed: u64) {
     let home = common::folder();
     let at = Mutex::new(home.path().join("life"));
-    let lives = || {
-        let mut rng = Rng(seed);
-        let clock = Arc::new(Hands(AtomicU64::new(1_700_000_000_000)));
-        let mut history = History { before: Model::default(), commits: Vec::new() };
-        let mut folder = at.lock().unwrap().clone();
-        std::fs::create_dir(&folder).unwrap();
-        for _ in 0..GENERATIONS {
-            let fault = fault(&mut rng);
-            at.lock().unwrap().clone_from(&folder);
-            let images = live(&mut rng, &folder, fault, &clock, &mut history);
-            let next = rng.below(images.len() as u64) as usize;
-            let mut commits = Vec::new();
-            for image in &images {
-                at.lock().unwrap().clone_from(&image.folder);
-                commits.push(image.check(&history, &clock));
-                // The first start was one after a power cut, this is an ordinary one.
-                assert_eq!(
-                    image.check(&history, &clock),
-                    commits[commits.len() - 1],
-                    "another start finds something else"
-                );
-            }
-            folder.clone_from(&images[next].folder);
-            history = History { before: history.model(commits[next]), commits: Vec::new() };
-        }
-    };
+    let lives = || lives(seed, u64::MAX, &at);
     if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(lives)) {
         let image = at.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         eprintln!("seed {seed} failed at {}, which is kept; LIGHTER_SEED={seed} runs it again", image.display());
         let _kept = home.keep();
         std::panic::resume_unwind(panic);
     }
+}
+
+/// Some lives, one after the other. `at` says where it is.
+fn lives(seed: u64, lies_from: u64, at: &Mutex<PathBuf>) {
+    let mut rng = Rng(seed);
+    let clock = Arc::new(Hands(AtomicU64::new(1_700_000_000_000)));
+    let mut history = History { before: Model::default(), commits: Vec::new() };
+    let mut folder = at.lock().unwrap().clone();
+    std::fs::create_dir(&folder).unwrap();
+    for _ in 0..GENERATIONS {
+        let fault = fault(&mut rng);
+        at.lock().unwrap().clone_from(&folder);
+        let images = live(&mut rng, &folder, fault, lies_from, &clock, &mut history);
+        let next = rng.below(images.len() as u64) as usize;
+        let mut commits = Vec::new();
+        for image in &images {
+            at.lock().unwrap().clone_from(&image.folder);
+            commits.push(image.check(&history, &clock));
+            // The first start was one after a power cut, this is an ordinary one.
+            assert_eq!(image.check(&history, &clock), commits[commits.len() - 1], "another start finds something else");
+        }
+        folder.clone_from(&images[next].folder);
+        history = History { before: history.model(commits[next]), commits: Vec::new() };
+    }
+}
+
+#[test]
+fn a_disk_that_says_it_has_what_it_has_not_is_found_out() {
+    let mut found = 0;
+    for seed in 0..10 {
+        let home = common::folder();
+        let at = Mutex::new(home.path().join("life"));
+        // At first it is honest, so that not everything is gone.
+        let lives = || lives(seed, 20 + seed, &at);
+        found += u32::from(std::panic::catch_unwind(std::panic::AssertUnwindSafe(lives)).is_err());
+    }
+    // Where the disk fails before it lies, or nothing happened to be acknowledged, there is nothing to find.
+    assert!(found >= 5, "of 10 seeds with a lying disk only {found} failed");
 }
 
 #[test]
@@ -382,9 +405,8 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_there_after_power_cuts() {
         return run(seed);
     }
     let (next, seeds) = (AtomicU64::new(0), number("LIGHTER_SEEDS").unwrap_or(SEEDS));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..THREADS {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
