@@ -1,0 +1,209 @@
+"""`./bench calls`: what a call costs beside Ray, Dask, RPyC, HTTP with pickle, and raw TCP."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent.parent / "sdks" / "python" / "src")]
+# One processor for each side: the peers' servers are put on the second one.
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+
+import functions
+import numpy as np
+import peers
+
+#: Bytes of the array that goes there and back.
+ARRAY_BYTES: Final = 8_000_000
+TASKS: Final = 1_000
+BARS: Final = {
+    "call_p50_ms": ("<=", 0.4),
+    "call_vs_ray_client": (">=", 10),
+    "call_vs_dask": (">=", 10),
+    "call_vs_http_pickle": (">=", 0.6),
+    "array_vs_best_peer": (">=", 2),
+    "array_vs_tcp": (">=", 0.4),
+    "map_vs_best_peer": (">=", 1),
+    "process_call_p50_ms": ("<=", 3),
+    "process_first_call_ms": ("<=", 150),
+    "child_private_mb": ("<=", 4),
+    "native_speed_ratio": (">=", 0.97),
+}
+
+
+class Standing:
+    """What one contestant has reached; each number is a round's."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.call_ms: list[float] = []
+        self.call_p99_ms: list[float] = []
+        self.array_mb_s: list[float] = []
+        self.tasks_s: list[float] = []
+        self.problem: str | None = None
+
+
+def measure(peer: peers.Peer, standing: Standing, calls: int, arrays: int) -> None:
+    """One round."""
+    took = _each(peer.nothing, calls)
+    standing.call_ms.append(statistics.median(took) * 1e3)
+    standing.call_p99_ms.append(float(np.quantile(took, 0.99)) * 1e3)
+    array = np.random.default_rng(0).random(ARRAY_BYTES // 8)
+    peer.echo(array)
+    seconds = statistics.median(_each(lambda: peer.echo(array), arrays))
+    standing.array_mb_s.append(2 * ARRAY_BYTES / seconds / 1e6)
+    if not isinstance(peer, peers.RawTcp):
+        began = time.perf_counter()
+        found = peer.map(range(TASKS))
+        standing.tasks_s.append(TASKS / (time.perf_counter() - began))
+        if found != [number * number for number in range(TASKS)]:
+            raise ValueError("its map is wrong")
+        if not np.array_equal(peer.echo(array), array + 1.0):
+            raise ValueError("its array is wrong")
+
+
+def _each(action: Callable[[], object], times: int) -> list[float]:
+    found = []
+    for _ in range(times):
+        began = time.perf_counter()
+        action()
+        found.append(time.perf_counter() - began)
+    return found
+
+
+def unit_figures(ours: peers.Lighterage) -> dict[str, float]:
+    """What a process unit costs: a fresh child for each call, and what its memory and its speed are."""
+    import lighterage
+
+    make = lighterage.offload(any_version=True, fallback=False, local=False)
+    product = make(functions.product)
+    pairs = [(functions.product(600, 8), product.remote(600, 8)) for _ in range(5)]
+    timing = []
+    for _ in range(300):
+        began = time.perf_counter()
+        ours.nothing()
+        timing.append(time.perf_counter() - began)
+        # So long that the next child is ready: the fork is ahead of need.
+        time.sleep(0.005)
+    return {
+        "native_speed_ratio": statistics.median(here / there for here, there in pairs),
+        "process_call_p50_ms": statistics.median(timing) * 1e3,
+        "process_first_call_ms": _first_call(),
+        "child_private_mb": _private_mb(),
+    }
+
+
+def _first_call() -> float:
+    """Milliseconds of the first call after a deployment; the base is there."""
+    import lighterage
+    from lighterage import runtime
+
+    took = []
+    for number in range(5):
+        # Other limits are another deployment.
+        made = lighterage.offload(limits=lighterage.Limits(seconds=20.0 + number), any_version=True, fallback=False, local=False)(functions.task)
+        runtime.current.nodes()[0].prepare(made._made())
+        took += _each(lambda: made.remote(1), 1)
+    return statistics.median(took) * 1e3
+
+
+def _private_mb() -> float:
+    """Private megabytes of an idle child: the median over all processes whose parent is a zygote."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            command = (status.parent / "cmdline").read_bytes()
+            parent = Path(f"/proc/{fields['PPid'].strip()}/cmdline").read_bytes()
+            if b"zygote" not in command or command != parent:
+                continue
+            rollup = (status.parent / "smaps_rollup").read_text()
+        except (OSError, KeyError):
+            continue
+        found.append(sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_")) * 1024 / 1e6)
+    return statistics.median(found) if found else float("nan")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./bench calls", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="under five minutes: fewer calls and rounds")
+    parser.add_argument("--lighter", default="target/release/lighter", help="the node's program")
+    chosen = parser.parse_args()
+    calls, arrays, rounds = (300, 10, 2) if chosen.quick else (2_000, 40, 4)
+    os.sched_setaffinity(0, {0})
+    print(f"Machine: {platform.processor() or platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}")
+    began = time.monotonic()
+    contestants: list[tuple[str, Callable[[], Any]]] = [
+        ("lighterage", lambda: peers.Lighterage(chosen.lighter)),
+        ("raw TCP", peers.RawTcp),
+        ("HTTP+pickle", peers.HttpPickle),
+        ("RPyC", peers.Rpyc),
+        ("Dask", peers.Dask),
+        ("Ray Client", peers.RayClient),
+    ]
+    standings = {name: Standing(name) for name, _ in contestants}
+    figures: dict[str, float | None] = dict.fromkeys(BARS)
+    for turn in range(rounds):
+        # A B C, C B A; each with the processors to itself.
+        for name, make in contestants if turn % 2 == 0 else reversed(contestants):
+            standing = standings[name]
+            if standing.problem is not None:
+                continue
+            print(f"round {turn + 1} of {rounds}: {name}", file=sys.stderr)
+            try:
+                with contextlib.closing(make()) as peer:
+                    measure(peer, standing, calls, arrays)
+                    if name == "lighterage" and turn == rounds - 1:
+                        figures.update(unit_figures(peer))
+            except Exception as problem:
+                standing.problem = f"{type(problem).__name__}: {problem}"
+            finally:
+                peers.end_all()
+    report(standings, figures)
+    print(f"\nbench: done after {time.monotonic() - began:.0f} s\n")
+    for name, (relation, bar) in BARS.items():
+        value = figures[name]
+        verdict = "not measured" if value is None else "met" if (value <= bar if relation == "<=" else value >= bar) else "MISSED"
+        print(f"{name:24} {'-' if value is None else format(value, '10.4g'):>10}  {relation} {bar:<6g} {verdict}")
+    print(json.dumps({name: None if value is None else float(f"{value:.4g}") for name, value in figures.items()}))
+    return 0
+
+
+def report(standings: dict[str, Standing], figures: dict[str, float | None]) -> None:
+    print(f"\n{'':14}{'no-op p50 ms':>14}{'p99 ms':>10}{'8 MB there and back, MB/s':>28}{'small tasks/s':>16}")
+    middle: dict[str, dict[str, float]] = {}
+    for name, standing in standings.items():
+        if standing.problem is not None:
+            print(f"{name:14}  given up: {standing.problem}")
+            continue
+        row = {key: statistics.median(values) for key in ("call_ms", "call_p99_ms", "array_mb_s", "tasks_s") if (values := getattr(standing, key))}
+        middle[name] = row
+        cells = f"{row['call_ms']:14.3f}{row['call_p99_ms']:10.3f}{row['array_mb_s']:28.0f}"
+        print(f"{name:14}{cells}{row['tasks_s']:16.0f}" if "tasks_s" in row else f"{name:14}{cells}{'-':>16}")
+    ours = middle.get("lighterage")
+    if ours is None:
+        return
+    figures["call_p50_ms"] = ours["call_ms"]
+    for figure, peer in (("call_vs_ray_client", "Ray Client"), ("call_vs_dask", "Dask"), ("call_vs_http_pickle", "HTTP+pickle")):
+        if peer in middle:
+            figures[figure] = middle[peer]["call_ms"] / ours["call_ms"]
+    others = [row for name, row in middle.items() if name not in ("lighterage", "raw TCP")]
+    if others:
+        figures["array_vs_best_peer"] = ours["array_mb_s"] / max(row["array_mb_s"] for row in others)
+        figures["map_vs_best_peer"] = ours["tasks_s"] / max(row["tasks_s"] for row in others)
+    if "raw TCP" in middle:
+        figures["array_vs_tcp"] = ours["array_mb_s"] / middle["raw TCP"]["array_mb_s"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

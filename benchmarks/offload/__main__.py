@@ -1,0 +1,169 @@
+"""`./bench offload`: does offloading pay, and does the engine know when?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent.parent / "sdks" / "python" / "src")]
+
+import metrics
+import plots
+import record
+import sweep
+from lighterage.decide.replay import POLICIES, Played, Record, play, table
+from machines import Failed, Machines
+from testbed import Testbed, Unable
+
+#: The client's part of one processor. With it the crossover of multiplication falls inside the sweep, as in the study.
+SHARE = 0.15
+SEED = 1
+BARS = {
+    "decision_accuracy": (">=", 0.95),
+    "regret_stationary": ("<=", 0.05),
+    "regret_steps": ("<=", 0.15),
+    "recovery_calls": ("<=", 3),
+    "penalty_worst": ("<=", 2.0),
+    "decide_us": ("<=", 50.0),
+    "local_overhead_us": ("<=", 20.0),
+}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./bench offload", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="under five minutes: few sizes and rates, two runs of each")
+    parser.add_argument("--part", action="append", choices=("sweep", "others", "decide"), help="only these; may be repeated")
+    parser.add_argument("--times", type=int, help="runs of each point of the sweep [default: 40; quick: 2]")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="one-way delay of the network [default: 0]")
+    parser.add_argument("--share", type=float, default=SHARE, help=f"the client's part of one processor [default: {SHARE}]")
+    parser.add_argument("--lighter", default="target/release/lighter", help="the node's program")
+    parser.add_argument("--out", type=Path, default=Path("build/offload"), help="folder for measurements, records and pictures")
+    parser.add_argument("--again", action="store_true", help="forget what an earlier run has measured")
+    return parser.parse_args()
+
+
+def the_sweep(machines: Machines, chosen: argparse.Namespace) -> None:
+    plan = sweep.QUICK if chosen.quick else sweep.Plan()
+    if chosen.times:
+        plan = sweep.Plan(plan.operations, plan.sizes, plan.rates, plan.codecs, chosen.times)
+    # What was measured on another testbed is another measurement.
+    name = f"sweep-{'quick-' if chosen.quick else ''}{chosen.share:g}-{chosen.delay_ms:g}ms.jsonl"
+    path = chosen.out / name
+    if chosen.again:
+        path.unlink(missing_ok=True)
+    cells = sweep.run(machines, plan, path)
+    found = metrics.rows(cells, plan)
+    text = metrics.text(found, plan)
+    print(text)
+    print(f"\npictures: {plots.page(cells, found, plan, text, chosen.out)}")
+
+
+def the_others(machines: Machines) -> None:
+    """Work of other intensities at 100 Mbit/s."""
+    machines.testbed.rate(100)
+    round_trip = machines.ask(do="round_trip")["seconds"]
+    print(f"\nOther work at 100 Mbit/s, ms\n{'function':14}{'n':>6}{'client':>10}{'node':>10}  pays")
+    for function, sizes in sweep.work.OTHERS.items():
+        for size in sizes:
+            try:
+                local = statistics.median(machines.ask(do="local", function=function, n=size, times=3)["seconds"])
+                asked = {"function": function, "n": size, "times": 3, "round_trip": round_trip}
+                remote = statistics.median(machines.ask(do="remote", **asked)["seconds"])
+            except Failed as problem:
+                print(f"{function:14}{size:>6}  not measured: {problem}")
+                break
+            print(f"{function:14}{size:>6}{local * 1e3:10.2f}{remote * 1e3:10.2f}  {'yes' if remote < local else 'no'}")
+
+
+def the_decisions(machines: Machines, testbed: Testbed, chosen: argparse.Namespace) -> dict[str, Any]:
+    source = f"{platform.machine()}, client {chosen.share:g} of a processor, delay {chosen.delay_ms:g} ms"
+    played: list[tuple[str, Played]] = []
+    records: list[tuple[record.Scenario, Record]] = []
+    for scenario in record.scenarios(24 if chosen.quick else 120):
+        made = record.record(machines, scenario, SEED, source)
+        made.save(chosen.out / f"record-{scenario.name.replace(', ', '-').replace(' ', '-').replace('/', '')}.json")
+        records.append((scenario, made))
+        print(f"\n{scenario.name}, replayed: {len(made.points)} calls\n{table(made)}")
+        played.append((scenario.name, play(made, "lighterage", POLICIES["lighterage"](made))))
+    # Live in a client that knows nothing yet.
+    with Machines(testbed, chosen.lighter) as fresh:
+        for scenario, made in records[1:4] if chosen.quick else records:
+            confirmed = record.confirm(made, record.live(fresh, scenario, SEED))
+            print(
+                f"{scenario.name}, live: accuracy {confirmed.accuracy:.1%}, regret {confirmed.regret:.1%}, "
+                f"{confirmed.remote_part:.0%} of the calls on the node"
+            )
+    still = [one for name, one in played if name.startswith("stationary")]
+    steps = [one for name, one in played if not name.startswith("stationary")]
+    every = [one for _, one in played]
+    return {
+        "decision_accuracy": sum(one.right for one in every) / max(sum(one.clear for one in every), 1),
+        "regret_stationary": sum(one.seconds for one in still) / sum(one.oracle_seconds for one in still) - 1,
+        "regret_steps": sum(one.seconds for one in steps) / sum(one.oracle_seconds for one in steps) - 1,
+        "recovery_calls": max((calls for one in steps for calls in one.recovery_calls), default=0),
+        "penalty_worst": max(one.penalty_worst for one in every),
+    }
+
+
+def the_costs(chosen: argparse.Namespace) -> dict[str, float]:
+    """Deciding, on a client that may use its processor whole."""
+    with Testbed(1.0) as testbed:
+        testbed.rate(100)
+        with Machines(testbed, chosen.lighter) as machines:
+            return machines.ask(do="costs")
+
+
+def main() -> int:
+    chosen = arguments()
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    chosen.out = chosen.out.resolve()
+    parts = chosen.part or ["sweep", "others", "decide"]
+    figures: dict[str, float | None] = dict.fromkeys(BARS)
+    began = time.monotonic()
+    print(f"Machine: {_processor()}, Python {platform.python_version()}")
+    print(f"Client: {chosen.share:g} of a processor, so that the crossover of multiplication falls inside the sweep, as in the study")
+    try:
+        with Testbed(chosen.share) as testbed:
+            testbed.rate(100)
+            if chosen.delay_ms:
+                testbed.delay(chosen.delay_ms)
+            with Machines(testbed, chosen.lighter) as machines:
+                if "sweep" in parts:
+                    the_sweep(machines, chosen)
+                if "others" in parts:
+                    the_others(machines)
+                if "decide" in parts:
+                    figures.update(the_decisions(machines, testbed, chosen))
+        if "decide" in parts:
+            figures.update(the_costs(chosen))
+    except (Unable, Failed) as problem:
+        print(f"bench offload: {problem}", file=sys.stderr)
+        return 1
+    print(f"\nbench: done after {time.monotonic() - began:.0f} s\n")
+    for name, (relation, bar) in BARS.items():
+        value = figures[name]
+        if value is None:
+            print(f"{name:20} not measured")
+            continue
+        is_met = value <= bar if relation == "<=" else value >= bar
+        print(f"{name:20} {value:10.4g}  {relation} {bar:<6g} {'met' if is_met else 'MISSED'}")
+    print(json.dumps({name: None if value is None else float(f"{value:.4g}") for name, value in figures.items()}))
+    return 0
+
+
+def _processor() -> str:
+    found = subprocess.run(["lscpu"], capture_output=True, text=True, check=False).stdout
+    names = [line.partition(":")[2].strip() for line in found.splitlines() if line.startswith("Model name")]
+    return names[0] if names else platform.processor()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

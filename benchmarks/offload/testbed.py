@@ -1,0 +1,234 @@
+"""Three machines out of one: a slow client, a network of known rate and delay, and a node.
+
+    client ──veth── link ──veth── node          each is a network namespace
+    10.77.0.1       HTB and delay  10.77.0.2
+
+The client may use a part of one processor (a control group's quota in short periods, so that it is slow and not asleep);
+the node has another processor. Needs root, `ip` and `tc`. Nothing is left behind, whatever ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+CLIENT_ADDRESS: Final = "10.77.0.1"
+NODE_ADDRESS: Final = "10.77.0.2"
+#: Ends of the two cables in the middle.
+PORTS: Final = ("to-client", "to-node")
+#: Microseconds that the client may compute in one period: the least the kernel takes, so that its sleeps are short.
+QUOTA_US: Final = 1_000
+#: Bytes that HTB lets through at once: a hundredth of a second, and never less than two packets.
+BURST_SECONDS: Final = 0.01
+BURST_MIN: Final = 3_200
+#: What the queue before the link holds, in seconds of its rate.
+QUEUE_SECONDS: Final = 0.2
+
+
+class Unable(Exception):
+    """This machine cannot do it; says what is missing."""
+
+
+def check() -> None:
+    """Raises Unable where namespaces cannot be made."""
+    if os.geteuid() != 0:
+        raise Unable("network namespaces need root: run it with sudo")
+    for tool in ("ip", "tc", "taskset", "nsenter"):
+        if shutil.which(tool) is None:
+            raise Unable(f"{tool} is missing: install iproute2 and util-linux")
+    if (os.cpu_count() or 1) < 2:
+        raise Unable("the client and the node need a processor each; this machine has one")
+
+
+class Testbed:
+    """The machines. Use it as a context manager."""
+
+    def __init__(self, share: float) -> None:
+        """`share` is the part of one processor that the client may use."""
+        self.share = share
+        self._mark = f"lt{os.getpid()}"
+        self._processes: list[subprocess.Popen[Any]] = []
+        self._delay: subprocess.Popen[Any] | None = None
+        self._group: Path | None = None
+        self.delay_ms = 0.0
+
+    @property
+    def client(self) -> str:
+        return f"{self._mark}-client"
+
+    @property
+    def node(self) -> str:
+        return f"{self._mark}-node"
+
+    @property
+    def link(self) -> str:
+        return f"{self._mark}-link"
+
+    def __enter__(self) -> Testbed:
+        check()
+        _remove_leftovers()
+        for name in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(name, lambda *_: sys.exit(1))
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every process and removes namespaces and control group."""
+        for process in reversed(self._processes):
+            if process.poll() is None:
+                process.terminate()
+        for process in reversed(self._processes):
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes.clear()
+        for space in (self.client, self.node, self.link):
+            _remove_namespace(space)
+        if self._group is not None:
+            _remove_group(self._group)
+            self._group = None
+
+    def _build(self) -> None:
+        for space in (self.client, self.node, self.link):
+            _run("ip", "netns", "add", space)
+            _run("ip", "-n", space, "link", "set", "lo", "up")
+        for space, port, address in ((self.client, PORTS[0], CLIENT_ADDRESS), (self.node, PORTS[1], NODE_ADDRESS)):
+            _run("ip", "link", "add", "eth", "netns", space, "type", "veth", "peer", "name", port, "netns", self.link)
+            _run("ip", "-n", space, "address", "add", f"{address}/24", "dev", "eth")
+            _run("ip", "-n", space, "link", "set", "eth", "up")
+            _run("ip", "-n", self.link, "link", "set", "dev", port, "up")
+        # The bridge is the cable; what is emulated happens where packets leave its ports.
+        _run("ip", "-n", self.link, "link", "add", "cable", "type", "bridge", "forward_delay", "0")
+        _run("ip", "-n", self.link, "link", "set", "cable", "up")
+        for port in PORTS:
+            _run("ip", "-n", self.link, "link", "set", "dev", port, "master", "cable")
+            _run("tc", "-n", self.link, "qdisc", "add", "dev", port, "root", "handle", "1:", "htb", "default", "1")
+        self._group = _make_group(self._mark, self.share)
+
+    def rate(self, mbits: float) -> None:
+        """From now on the network carries so many megabits a second, in either direction."""
+        burst = max(BURST_MIN, round(mbits * 1e6 / 8 * BURST_SECONDS))
+        queue = max(20, round(mbits * 1e6 / 8 * QUEUE_SECONDS / 1_500))
+        for port in PORTS:
+            tc = ("tc", "-n", self.link)
+            limits = ("rate", f"{mbits}mbit", "burst", str(burst), "cburst", str(burst))
+            _run(*tc, "class", "replace", "dev", port, "parent", "1:", "classid", "1:1", "htb", *limits)
+            _run(*tc, "qdisc", "replace", "dev", port, "parent", "1:1", "handle", "10:", "pfifo", "limit", str(queue))
+
+    def delay(self, milliseconds: float) -> None:
+        """From now on each packet takes so long, in either direction; 0 is the bare bridge.
+
+        The kernel's own emulator of delays is not everywhere, so a process carries the packets instead of the bridge.
+        """
+        if self._delay is not None:
+            self._delay.terminate()
+            self._delay.wait()
+            self._processes.remove(self._delay)
+            self._delay = None
+        for port in PORTS:
+            _run("ip", "-n", self.link, "link", "set", "dev", port, *(("nomaster",) if milliseconds else ("master", "cable")))
+        self.delay_ms = milliseconds
+        if milliseconds:
+            script = Path(__file__).with_name("delay.py")
+            # The hosts leave checksums and cutting to the network card; whoever carries packets by hand has none.
+            for space in (self.client, self.node):
+                _run("ip", "netns", "exec", space, sys.executable, str(script), "--whole-packets", "eth")
+            self._delay = self.start(self.link, [sys.executable, str(script), *PORTS, str(milliseconds)])
+            time.sleep(0.3)
+
+    def start(self, space: str, command: list[str], **more: Any) -> subprocess.Popen[Any]:
+        """Starts a program on one of the machines: the client on the first processor, all else on the second."""
+        # Not `ip netns exec`: that hides the control groups, which the node needs.
+        place = ["nsenter", f"--net=/run/netns/{space}", "taskset", "-c", "0" if space == self.client else "1"]
+        into = None
+        if space == self.client and self._group is not None:
+            tasks = self._group / "cgroup.procs"
+
+            def into() -> None:
+                tasks.write_text(str(os.getpid()))
+
+        process = subprocess.Popen([*place, *command], preexec_fn=into, **more)
+        self._processes.append(process)
+        return process
+
+    def ended(self, process: subprocess.Popen[Any]) -> None:
+        """A program that was started has been waited for."""
+        self._processes.remove(process)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Unable(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+
+
+def _remove_namespace(space: str) -> None:
+    found = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=False)
+    for pid in found.stdout.split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    subprocess.run(["ip", "netns", "delete", space], capture_output=True, check=False)
+
+
+def _remove_leftovers() -> None:
+    """What a run that was killed has left."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
+    for space in {line.split()[0] for line in listed.splitlines() if line.startswith("lt")}:
+        pid = space[2:].partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            _remove_namespace(space)
+    for root in _group_roots():
+        for group in root.glob("lt*"):
+            if group.name[2:].isdigit() and not Path(f"/proc/{group.name[2:]}").exists():
+                _remove_group(group)
+
+
+def _group_roots() -> list[Path]:
+    return [root for root in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) if root.is_dir()]
+
+
+def _make_group(name: str, share: float) -> Path:
+    """A control group whose processes together get this part of one processor."""
+    period = round(QUOTA_US / share)
+    old = Path("/sys/fs/cgroup/cpu")
+    if (old / "cpu.cfs_quota_us").exists() or (old / "tasks").exists():
+        group = old / name
+        group.mkdir()
+        (group / "cpu.cfs_period_us").write_text(str(period))
+        (group / "cpu.cfs_quota_us").write_text(str(QUOTA_US))
+        return group
+    new = Path("/sys/fs/cgroup")
+    if "cpu" not in (new / "cgroup.controllers").read_text().split():
+        raise Unable("no control group can limit a processor here: neither version 1 nor 2 has the cpu controller")
+    (new / "cgroup.subtree_control").write_text("+cpu")
+    group = new / name
+    group.mkdir()
+    (group / "cpu.max").write_text(f"{QUOTA_US} {period}")
+    return group
+
+
+def _remove_group(group: Path) -> None:
+    for _ in range(100):
+        try:
+            group.rmdir()
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.05)

@@ -1,0 +1,98 @@
+"""What is offloaded: the study's three operations on matrices, and work of other intensities."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+Matrix = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def inversion(matrix: Matrix) -> Matrix:
+    return np.linalg.inv(matrix)
+
+
+def logarithm(matrix: Matrix) -> Matrix:
+    return np.log(matrix)
+
+
+def multiplication(left: Matrix, right: Matrix) -> Matrix:
+    """By numpy's own loops. An optimised BLAS is thirty times as fast: then no network of the study's would ever pay."""
+    return np.einsum("ij,jk->ik", left, right, optimize=False)
+
+
+def svd(matrix: Matrix) -> Matrix:
+    return np.linalg.svd(matrix, compute_uv=False)
+
+
+def queens(n: int) -> int:
+    """Ways to put n queens on a board of n × n."""
+
+    def place(row: int, columns: int, rising: int, falling: int) -> int:
+        if row == n:
+            return 1
+        count, free = 0, ~(columns | rising | falling) & ((1 << n) - 1)
+        while free:
+            bit = free & -free
+            free ^= bit
+            count += place(row + 1, columns | bit, (rising | bit) << 1, (falling | bit) >> 1)
+        return count
+
+    return place(0, 0, 0, 0)
+
+
+def hashing(data: bytes, rounds: int) -> bytes:
+    digest = b""
+    for _ in range(rounds):
+        digest = hashlib.sha256(digest + data).digest()
+    return digest
+
+
+def mandelbrot(n: int) -> int:
+    """A pure-Python kernel: points of an n × n grid that stay in the set."""
+    inside = 0
+    for row in range(n):
+        for column in range(n):
+            c = complex(-2 + 2.5 * column / n, -1.25 + 2.5 * row / n)
+            z = 0j
+            for _ in range(50):
+                z = z * z + c
+                if z.real * z.real + z.imag * z.imag > 4.0:
+                    break
+            else:
+                inside += 1
+    return inside
+
+
+def faces(image: np.ndarray[Any, np.dtype[np.uint8]]) -> int:
+    """Faces in a grey image, by the cascade that comes with OpenCV."""
+    import cv2
+
+    cascade = cv2.CascadeClassifier(cv2.data.haarcascades + "haarcascade_frontalface_default.xml")
+    return len(cascade.detectMultiScale(image, scaleFactor=1.1, minNeighbors=5))
+
+
+def arguments(function: str, n: int, seed: int = 0) -> tuple[Any, ...]:
+    """What the function is called with at this size."""
+    random = np.random.default_rng([seed, n])
+    if function == "multiplication":
+        return random.random((n, n)), random.random((n, n))
+    if function in ("inversion", "logarithm", "svd"):
+        return (random.random((n, n)) + 0.5,)
+    if function == "hashing":
+        return random.bytes(n * 1_000), 20
+    if function == "faces":
+        return (random.integers(0, 256, (n, n), dtype=np.uint8),)
+    return (n,)
+
+
+#: The study's sweep.
+OPERATIONS = ("inversion", "logarithm", "multiplication")
+SIZES = (400, 500, 600, 700, 800, 900, 1_000, 1_100, 1_200)
+RATES = (10, 20, 40, 60, 80, 100)
+CODECS = ("json", "ujson", "raw", "frame")
+
+#: Work of other intensities, with sizes.
+OTHERS = {"svd": (100, 200, 400), "queens": (7, 8, 9), "hashing": (100, 1_000, 4_000), "mandelbrot": (50, 100, 200), "faces": (240, 480, 960)}
