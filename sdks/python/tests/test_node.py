@@ -114,6 +114,14 @@ def test_codecs_and_packing_are_understood(real):
         assert (work.double.with_options(**options).remote(array) == array).all()
 
 
+def test_what_a_unit_keeps_is_not_sent_again(real):
+    keeps = work.total.with_options(keep=True, compress=False)
+    array = np.random.default_rng(2).random(200_000)
+    for _ in range(4):
+        assert keeps.remote(array) == pytest.approx(array.sum())
+    assert runtime.current.stats_of("work:total").bytes_up < 1.5 * array.nbytes
+
+
 def test_a_map_is_farmed_out(real):
     assert list(lighterage.map(work.double, range(500))) == [2 * x for x in range(500)]
     with pytest.raises(ZeroDivisionError):

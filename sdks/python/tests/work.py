@@ -118,3 +118,9 @@ def chatter(count):
     for _ in range(count // 1_000):
         print(line)
     return count
+
+
+@offload
+def spoil(array):
+    array[0] += 1
+    return float(array.sum())

@@ -23,7 +23,6 @@ from typing import Any, Final
 import numpy as np
 
 from . import codecs, frame, raised
-from .errors import DoesNotTravel
 from .frame import Piece, Tagged
 from .pack import Packer
 from .travel import NO_CLASSES, Classes, lower_with, raise_with
@@ -41,8 +40,8 @@ LIMITS: Final = frame.Limits(total_bytes=4 << 30, meta_bytes=256 << 20, buffers=
 class Packing:
     """What may make the arrays of a call, and of its reply, smaller."""
 
-    up: Packer
-    down: Packer
+    up: Callable[[frame.Array], Any] | None
+    down: Packer | None
 
 
 @dataclass
@@ -185,7 +184,9 @@ def answer(function: Callable[..., Any], data: Piece, classes: Classes = NO_CLAS
     began = time.perf_counter()
     try:
         call = read_call(data, classes)
-    except DoesNotTravel as error:
+    except frame.FrameError:
+        raise
+    except Exception as error:
         return Answer(write_raised(error, classes), time.perf_counter() - began, 0.0, 0.0)
     decoded = time.perf_counter()
     ran = None
@@ -246,7 +247,8 @@ def _write(body: dict[str, Any], classes: Classes, codec: str, packing: Packing 
         return frame.encode(_coded(codec, body), kind=frame.CALL, lower=lower_with(classes))
     if packing is None:
         return frame.encode(body, kind=frame.CALL, lower=lower_with(classes))
-    body["reply"] = {"rate": packing.down.rate, "methods": list(packing.down.methods)}
+    if packing.down is not None:
+        body["reply"] = {"rate": packing.down.rate, "methods": list(packing.down.methods)}
     return frame.encode(body, kind=frame.CALL, lower=lower_with(classes, packing.up))
 
 

@@ -6,6 +6,7 @@ a device that still runs the old one goes on calling it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable
@@ -21,6 +22,9 @@ from .travel import Classes
 SLUG_MAX: Final = 30
 #: Versions of one function that a deployment leaves on a node, its own among them.
 VERSIONS_KEPT: Final = 4
+#: Calls that a unit which keeps arrays serves, and milliseconds it waits for the next.
+REUSE_CALLS: Final = 10_000
+REUSE_IDLE_MS: Final = 600_000
 
 
 @dataclass(frozen=True)
@@ -33,23 +37,29 @@ class Code:
     bundle: Bundle
     limits: Limits
     any_version: bool = False
+    #: Whether its units serve many calls, and keep arrays from one to the next.
+    keeps: bool = False
 
-    @property
+    @functools.cached_property
     def classes(self) -> Classes:
         return self.bundle.classes
 
     def manifest(self) -> bytes:
         """The deployment, as `POST /v1/deployments` takes it."""
-        function = {
+        function: dict[str, Any] = {
             "image": self.bundle.sha256,
             "isolation": "process",
             "base": "python",
             "limits": self.limits.as_manifest(),
         }
+        if self.keeps:
+            function["units"] = {"reuse_calls": REUSE_CALLS, "reuse_idle_ms": REUSE_IDLE_MS}
         return json.dumps({"function": {self.name: function}}).encode()
 
 
-def make(function: Callable[..., Any], limits: Limits, lock: str | None = None, any_version: bool = False) -> Code:
+def make(
+    function: Callable[..., Any], limits: Limits, lock: str | None = None, any_version: bool = False, keeps: bool = False
+) -> Code:
     """The code of a function as it is now.
 
     Raises DoesNotTravel where it cannot be had.
@@ -58,5 +68,5 @@ def make(function: Callable[..., Any], limits: Limits, lock: str | None = None, 
     whole = f"{function.__module__}:{function.__qualname__}"
     slug = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in function.__qualname__.lower())
     family = f"py-{slug[:SLUG_MAX].strip('-') or 'f'}-{hashlib.sha256(whole.encode()).hexdigest()[:6]}-"
-    version = hashlib.sha256(json.dumps([made.sha256, asdict(limits)]).encode()).hexdigest()[:12]
-    return Code(family + version, family, made, limits, any_version)
+    version = hashlib.sha256(json.dumps([made.sha256, asdict(limits), keeps]).encode()).hexdigest()[:12]
+    return Code(family + version, family, made, limits, any_version, keeps)

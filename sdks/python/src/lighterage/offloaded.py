@@ -36,6 +36,7 @@ from .errors import (
     VersionsDiffer,
     is_busy,
 )
+from .kept import Keeper, Known, Missing
 from .limits import Limits
 from .measure import sizes
 from .pack import Packer, methods
@@ -71,6 +72,10 @@ SLACK_SECONDS: Final = 10.0
 SLOWEST_BYTES_PER_SECOND: Final = 20_000.0
 #: Bytes a second above which no packing pays.
 FAST_NETWORK: Final = 400e6
+#: Seconds for which it is settled whether packing may pay.
+PACKING_SECONDS: Final = 0.1
+#: Calls that follow each other sooner are not all learnt from: they would say the same.
+LEARN_SECONDS: Final = 2e-3
 #: Bytes of a transfer that says something about the rate.
 RATE_BYTES_MIN: Final = 16_384
 
@@ -105,6 +110,8 @@ class Options:
     codec: str = codecs.FRAME
     #: Whether large arrays are compressed: where a sample and the measured rate say that it pays, never, or always.
     compress: bool | None = None
+    #: Whether its units serve many calls and keep large arrays, so that one that was sent before is not sent again.
+    keep: bool = False
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
@@ -140,6 +147,11 @@ class Offloaded(Generic[P, R]):
         self._stays: DoesNotTravel | None = None
         self._refuses: WeakSet[Node] = WeakSet()
         self._preparing: set[str] = set()
+        #: By node: until when the answer holds, and how arrays are packed.
+        self._packings: dict[str, tuple[float, calls.Packing | None]] = {}
+        self._learnt_at = 0.0
+        #: By node: the arrays that its units are taken to have.
+        self._known: dict[str, Known] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -344,7 +356,7 @@ class Offloaded(Generic[P, R]):
             elif decision.hedge_after is not None:
                 give_up = min(give_up, began + patience)
         try:
-            outcome = self._attempt(current, node, args, kwargs, size, decision, cancel, give_up)
+            outcome = self._attempt(current, node, args, kwargs, (size, bytes_up), decision, cancel, give_up)
             race.remote_won()
             return outcome.get() if race.local is None else race.local.get()
         except Cancelled:
@@ -398,7 +410,7 @@ class Offloaded(Generic[P, R]):
             tried.add(node.name)
             try:
                 limit = now + self._time_limit(bytes_up)
-                return self._attempt(current, node, args, kwargs, size, decision, cancel, limit).get()
+                return self._attempt(current, node, args, kwargs, (size, bytes_up), decision, cancel, limit).get()
             except Cancelled:
                 raise _cancelled() from None
             except LighterageError as other:
@@ -423,7 +435,7 @@ class Offloaded(Generic[P, R]):
         problem: LighterageError = NoNode("no node is known")
         for node in nodes[: 1 + options.retries]:
             try:
-                return self._attempt(current, node, args, kwargs, size, None, cancel, limit).get()
+                return self._attempt(current, node, args, kwargs, (size, bytes_up), None, cancel, limit).get()
             except Cancelled:
                 raise _cancelled() from None
             except LighterageError as error:
@@ -444,7 +456,7 @@ class Offloaded(Generic[P, R]):
         node: Node,
         args: Any,
         kwargs: Any,
-        size: float,
+        sized: tuple[float, int],
         decision: Decision | None,
         cancel: Cancel,
         deadline: float,
@@ -453,50 +465,85 @@ class Offloaded(Generic[P, R]):
 
         Raises a LighterageError where the node did not do it; what the function raised is in the outcome.
         """
-        try:
-            made = self._made()
+        size, estimated = sized
+        made = self._made()
+        keeper = self._keeper(current, node)
+        for _ in range(2):
+            pieces, encoded = self._write(current, node, made, args, kwargs, keeper)
+            reply = self._ask(current, node, made, pieces, deadline, cancel)
             began = time.perf_counter()
-            packing = self._packing(current, node)
+            try:
+                outcome = calls.read_outcome(reply.body, made.classes)
+            except frame.FrameError as error:
+                raise ReplyBroken(f"{node.url} sent a reply that cannot be read: {error}") from None
+            decoded = time.perf_counter() - began
+            if keeper is None or not isinstance(outcome.error, Missing):
+                break
+            # A unit that does not have it, a new one perhaps: all is sent again, and nothing was run.
+            self._known[node.name].forget()
+        self._learn_there(
+            current, node, size, decision, reply, (encoded, decoded), frame.total_bytes(pieces), estimated
+        )
+        return outcome
+
+    def _write(
+        self, current: Runtime, node: Node, made: Code, args: Any, kwargs: Any, keeper: Keeper | None
+    ) -> tuple[list[frame.Piece], float]:
+        """The pieces of a call, and the seconds that took."""
+        began = time.perf_counter()
+        packing = self._packing(current, node)
+        if keeper is not None:
+            packing = calls.Packing(keeper, packing.down if packing is not None else None)
+        try:
             pieces = calls.write_call(args, kwargs, made.classes, self.options.codec, packing)
         except frame.FrameError as error:
             raise DoesNotTravel(str(error)) from None
-        encoded = time.perf_counter() - began
-        bytes_up = frame.total_bytes(pieces)
-        if bytes_up > self.options.limits.body_bytes:
-            limit = self.options.limits.body_bytes
+        bytes_up, limit = frame.total_bytes(pieces), self.options.limits.body_bytes
+        if bytes_up > limit:
             raise CallTooLarge(f"the arguments of {self._name} take {bytes_up} bytes, body_bytes is {limit}")
+        return pieces, time.perf_counter() - began
+
+    def _ask(
+        self, current: Runtime, node: Node, made: Code, pieces: list[frame.Piece], deadline: float, cancel: Cancel
+    ) -> Reply:
+        """The reply of a node, which has the function when it is asked."""
         try:
             node.prepare(made)
-            reply = node.call(made, pieces, deadline, cancel)
+            return node.call(made, pieces, deadline, cancel)
         except NodeRefused as error:
             if not is_busy(error) and node.refusal(made.name) is not None:
                 self._refuses.add(node)
             raise
-        except TimeIsUp:
+        except ConnectionError:
+            current.failed(node)
             raise
-        except (OSError, LighterageError) as error:
-            if isinstance(error, ConnectionError):
-                current.failed(node)
-            raise
-        began = time.perf_counter()
-        try:
-            outcome = calls.read_outcome(reply.body, made.classes)
-        except frame.FrameError as error:
-            raise ReplyBroken(f"{node.url} sent a reply that cannot be read: {error}") from None
-        decoded = time.perf_counter() - began
-        self._learn_there(current, node, size, decision, reply, (encoded, decoded), bytes_up, self._sizes(args, kwargs)[1])
-        return outcome
+
+    def _keeper(self, current: Runtime, node: Node) -> Keeper | None:
+        if not self.options.keep or self.options.codec != codecs.FRAME:
+            return None
+        known = self._known.get(node.name)
+        if known is None:
+            known = self._known[node.name] = Known()
+        packing = self._packing(current, node)
+        return Keeper(known, packing.up if packing is not None else None)
 
     def _packing(self, current: Runtime, node: Node) -> calls.Packing | None:
         """How arrays may be packed on the way to a node and back."""
-        compress = self.options.compress
-        if compress is False:
+        if self.options.compress is False:
             return None
+        now = time.monotonic()
+        until, packing = self._packings.get(node.name, (0.0, None))
+        if now >= until:
+            packing = self._judge_packing(current, node, now)
+            self._packings[node.name] = (now + PACKING_SECONDS, packing)
+        return packing
+
+    def _judge_packing(self, current: Runtime, node: Node, now: float) -> calls.Packing | None:
         up = down = None
-        if compress is None:
-            now = time.monotonic()
-            place = current.engine.place(node.name)
-            up, down = place.up_rate.guess(now).middle, place.down_rate.guess(now).middle
+        if self.options.compress is None:
+            with current.lock:
+                place = current.engine.place(node.name)
+                up, down = place.up_rate.guess(now).middle, place.down_rate.guess(now).middle
             if min(up, down) > FAST_NETWORK:
                 return None
         return calls.Packing(Packer(up, node.unpacks), Packer(down, methods()))
@@ -514,13 +561,16 @@ class Offloaded(Generic[P, R]):
     ) -> None:
         now = time.monotonic()
         with current.lock:
-            place = current.engine.place(node.name)
-            stages = stages_of(reply, coding, bytes_up, place.round_trip.guess(now).middle, estimated)
-            current.engine.observe_remote(self._name, node.name, size, stages, now, decision)
             stats = current.stats_of(self._name)
             stats.ran(node.name, coding[0] + reply.whole_at - reply.began_at + coding[1])
             stats.bytes_up += bytes_up
             stats.bytes_down += reply.body.nbytes
+            if now - self._learnt_at < LEARN_SECONDS and decision is None:
+                return
+            self._learnt_at = now
+            place = current.engine.place(node.name)
+            stages = stages_of(reply, coding, bytes_up, place.round_trip.guess(now).middle, estimated)
+            current.engine.observe_remote(self._name, node.name, size, stages, now, decision)
 
     def _double(
         self,
@@ -582,7 +632,9 @@ class Offloaded(Generic[P, R]):
 
             try:
                 options = self.options
-                made = self._code = code.make(self.__lighterage_function__, options.limits, options.lock, options.any_version)
+                made = self._code = code.make(
+                    self.__lighterage_function__, options.limits, options.lock, options.any_version, options.keep
+                )
             except DoesNotTravel as error:
                 self._stays = error
                 if options.fallback:
@@ -830,6 +882,7 @@ def offload(
     any_version: bool = ...,
     codec: str = ...,
     compress: bool | None = ...,
+    keep: bool = ...,
     limits: Limits = ...,
 ) -> Callable[[Callable[P, R]], Offloaded[P, R]]: ...
 def offload(function: Callable[P, R] | None = None, /, **options: Any) -> Any:

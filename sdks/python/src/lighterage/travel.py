@@ -75,10 +75,10 @@ def lower_with(classes: Classes, pack: Callable[[Array], Any] | None = None) -> 
 
     def lower(value: Any) -> Any:
         if isinstance(value, np.ndarray):
-            lowered = _lower_array(value)
+            lowered = lower_array(value)
             return pack(lowered) if pack is not None and type(lowered) is Array else lowered
         if isinstance(value, np.generic):
-            return Tagged("scalar", _lower_array(np.asarray(value)))
+            return Tagged("scalar", lower_array(np.asarray(value)))
         if type(value) is int:
             return Tagged("int", str(value))
         kind = type(value)
@@ -146,7 +146,8 @@ def _raise_dataclass(kind: type, fields: dict[str, Any]) -> Any:
     return made
 
 
-def _lower_array(array: np.ndarray[Any, Any]) -> Any:
+def lower_array(array: np.ndarray[Any, Any]) -> Any:
+    """An array as a value of the contract: nearly always an `Array`."""
     if type(array) is not np.ndarray:
         raise DoesNotTravel(f"{type(array).__qualname__}, a kind of array, does not travel; pass np.asarray(…)")
     dtype = array.dtype
@@ -155,7 +156,7 @@ def _lower_array(array: np.ndarray[Any, Any]) -> Any:
     if dtype.fields is not None or dtype.subdtype is not None:
         packed = np.ascontiguousarray(array)
         raw = packed.view(np.dtype((np.void, dtype.itemsize))) if dtype.itemsize else packed
-        return Tagged("structured", [_describe(dtype), _lower_array(raw)])
+        return Tagged("structured", [_describe(dtype), lower_array(raw)])
     if dtype.kind not in "biufcmMSUV" or (dtype.kind in "fc" and dtype.itemsize not in (2, 4, 8, 16)) or dtype.char in "gG":
         raise DoesNotTravel(f"an array of {dtype.name} does not travel")
     unit = ""
@@ -172,6 +173,12 @@ def _lower_array(array: np.ndarray[Any, Any]) -> Any:
     one_byte = dtype.kind in "bSV" or (dtype.kind in "iu" and dtype.itemsize == 1)
     order = "|" if one_byte else _ORDERS[dtype.byteorder]
     return Array(dtype.kind, order, layout, dtype.itemsize, array.shape, unit, raw.data)
+
+
+def _kept() -> Any:
+    from . import kept
+
+    return kept
 
 
 def _unpack(inner: Any) -> Array:
@@ -294,5 +301,7 @@ _RAISE: Final[dict[str, Callable[[Any], Any]]] = {
     "scalar": lambda inner: inner[()],
     "structured": _raise_structured,
     "packed": lambda inner: _raise_array(_unpack(inner)),
+    "keep": lambda inner: _kept().keep(inner),
+    "kept": lambda inner: _kept().find(inner),
     "empty-items": lambda inner: np.empty(inner[1], dtype=inner[0]),
 }

@@ -1,0 +1,99 @@
+"""An array that a unit has is not sent again, and never another one in its place."""
+
+import numpy as np
+import pytest
+
+import work
+from lighterage import calls, frame, here, kept, runtime
+from lighterage.errors import DoesNotTravel
+from lighterage.kept import Keeper, Known, Missing
+
+LARGE = np.random.default_rng(5).random(100_000)
+
+
+def sent():
+    return runtime.current.stats_of("work:total").bytes_up
+
+
+@pytest.fixture
+def inside(monkeypatch):
+    """As in a unit that has nothing yet."""
+    monkeypatch.setattr(here, "_inside_unit", True)
+    monkeypatch.setattr(kept, "_store", type(kept._store)())
+
+
+def test_a_large_array_is_sent_once(client):
+    keeps = work.total.with_options(keep=True)
+    assert keeps.remote(LARGE) == pytest.approx(LARGE.sum())
+    first = sent()
+    for _ in range(3):
+        assert keeps.remote(LARGE) == pytest.approx(LARGE.sum())
+    assert first > LARGE.nbytes and sent() - first < 2_000
+    assert keeps.remote(LARGE + 1) == pytest.approx(LARGE.sum() + 100_000)
+    assert sent() > first + LARGE.nbytes / 2, "another array is another one"
+
+
+def test_an_array_that_was_changed_is_sent_anew(client):
+    keeps = work.total.with_options(keep=True)
+    array = LARGE.copy()
+    before = keeps.remote(array)
+    array[0] += 5
+    assert keeps.remote(array) == pytest.approx(before + 5)
+
+
+def test_what_the_function_does_to_it_stays_in_its_call(client):
+    keeps = work.spoil.with_options(keep=True)
+    assert [keeps.remote(LARGE) for _ in range(3)] == [keeps.local(LARGE.copy())] * 3
+
+
+def test_a_unit_that_does_not_have_it_is_sent_it(node, client):
+    keeps = work.total.with_options(keep=True)
+    keeps.remote(LARGE)
+    for function in node.functions.values():
+        assert function.manifest["units"]["reuse_calls"] > 1
+        for unit in function._idle:
+            unit.kill()
+        function._idle.clear()
+    assert keeps.remote(LARGE) == pytest.approx(LARGE.sum())
+
+
+def write(array, known):
+    keeper = Keeper(known, None)
+    return bytearray(b"".join(calls.write_call([array], {}, packing=calls.Packing(keeper, None))))
+
+
+@pytest.mark.parametrize("array", [LARGE, np.asfortranarray(LARGE.reshape(200, 500)), LARGE.astype(">f4"), LARGE[::2]])
+def test_it_arrives_as_it_was(inside, array):
+    known = Known()
+    for _ in range(2):
+        (back,) = calls.read_call(write(array, known)).args
+        assert back.dtype == array.dtype and back.shape == array.shape and back.tobytes() == array.tobytes()
+        back[...] = 0
+
+
+def test_the_least_used_goes_where_there_is_too_much(inside, monkeypatch):
+    monkeypatch.setattr(kept, "BYTES_MAX", 2_000_000)
+    known = Known()
+    for number in range(4):
+        calls.read_call(write(LARGE + number, known))
+    calls.read_call(write(LARGE + 3, known))
+    with pytest.raises(Missing):
+        calls.read_call(write(LARGE, known))
+
+
+def test_a_wrong_array_is_not_kept(inside):
+    wrong = frame.Tagged("keep", ["0" * 80, LARGE])
+    from lighterage.travel import NO_CLASSES, lower_with
+
+    pieces = frame.encode({"args": [wrong], "kwargs": {}}, lower=lower_with(NO_CLASSES))
+    with pytest.raises(DoesNotTravel, match="not what its hash says"):
+        calls.read_call(bytearray(b"".join(pieces)))
+    assert not kept._store
+
+
+def test_nothing_is_kept_outside_of_units():
+    known = Known()
+    with pytest.raises(DoesNotTravel, match="only units"):
+        calls.read_call(write(LARGE, known))
+    with pytest.raises(Missing):
+        calls.read_call(write(LARGE, known))
