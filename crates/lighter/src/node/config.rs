@@ -4,6 +4,7 @@
 //! before anything starts.
 
 use super::mqtt::{self, MqttArgs};
+use super::sinks::Trust;
 use clap::{Args, ValueEnum};
 use problem::{Code, Problem};
 use serde::Deserialize;
@@ -47,6 +48,9 @@ pub struct UpArgs {
     /// Private key in PEM for --tls-cert
     #[arg(long, value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
+    /// Certificates (PEM) that webhooks trust beside the public ones, as of a company's own authority
+    #[arg(long, value_name = "FILE")]
+    pub webhook_ca: Option<PathBuf>,
     /// Allow plain text beyond this machine, as behind a proxy that does TLS
     #[arg(long)]
     pub insecure_listen: bool,
@@ -118,6 +122,7 @@ pub struct Config {
     pub api_names: Vec<String>,
     pub tls: Option<TlsFiles>,
     pub mqtt: Option<mqtt::Config>,
+    pub webhook_trust: Trust,
     pub units_max: u32,
     pub functions_loaded_max: usize,
     pub function_idle: Duration,
@@ -168,6 +173,7 @@ impl Config {
             api_names: args.api_name,
             mqtt: mqtt::Config::new(args.mqtt.unwrap_or_default(), tls.is_some(), args.insecure_listen)?,
             tls,
+            webhook_trust: Trust::new(args.webhook_ca.as_deref())?,
             units_max: in_range("units_max", args.units_max, 1_000, 1..=100_000)?,
             functions_loaded_max: in_range("functions_loaded_max", args.functions_loaded_max, 1_000, 1..=100_000)?,
             function_idle: seconds("function_idle_seconds", args.function_idle_seconds, 900, 1..=86_400)?,
@@ -224,6 +230,7 @@ impl UpArgs {
             api_name: if self.api_name.is_empty() { file.api_name } else { self.api_name },
             tls_cert: self.tls_cert.or(file.tls_cert),
             tls_key: self.tls_key.or(file.tls_key),
+            webhook_ca: self.webhook_ca.or(file.webhook_ca),
             mqtt: match (self.mqtt, file.mqtt) {
                 (Some(line), Some(file)) => Some(line.or(file)),
                 (line, file) => line.or(file),
@@ -372,6 +379,7 @@ mod tests {
             "otlp = \"nowhere\"",
             "http = \"localhost\"",
             "tls_cert = \"c\"",
+            "webhook_ca = \"/nowhere/ca.pem\"",
             "http = \"127.0.0.1:1\"\napi = \"127.0.0.1:1\"",
             "units_max = \"many\"",
             "= 1",

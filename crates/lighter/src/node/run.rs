@@ -159,7 +159,7 @@ async fn open(config: Config, started: Instant, mqtt_sinks: Arc<MqttSinks>) -> R
     let logs = Arc::new(Logs::new(config.logs_bytes_max, config.log_units));
     let result_ids = ResultIds::open(&state).await?;
     // A kind of sink is one more line here.
-    let sinks = SinkKinds(vec![Arc::new(Webhooks::new(&state)), mqtt_sinks]);
+    let sinks = SinkKinds(vec![Arc::new(Webhooks::new(&state, config.webhook_trust.clone())), mqtt_sinks]);
     let loader = Arc::new(Loader::new(kinds, warehouse, state, config.functions_loaded_max, config.function_idle));
     let token_by_default = !config.http.ip().is_loopback();
     let units = dispatch::Node::new(config.units_max, config.units_max);

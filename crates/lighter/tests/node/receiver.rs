@@ -1,8 +1,9 @@
 //! A real receiver of webhooks: an HTTP/1.1 server that notes what it was sent and answers as it is told.
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver as Notes, Sender, channel};
@@ -42,8 +43,27 @@ pub struct Receiver {
 impl Receiver {
     /// `answer` is told the number of the request, from 0.
     pub fn start(answer: impl Fn(usize, &Request) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self::listen(None, answer)
+    }
+
+    /// By HTTPS, as `localhost`, with this certificate.
+    pub fn start_tls(
+        tls: ServerConfig,
+        answer: impl Fn(usize, &Request) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        Self::listen(Some(Arc::new(tls)), answer)
+    }
+
+    fn listen(
+        tls: Option<Arc<ServerConfig>>,
+        answer: impl Fn(usize, &Request) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let port = listener.local_addr().unwrap().port();
+        let url = match tls {
+            Some(_) => format!("https://localhost:{port}"),
+            None => format!("http://127.0.0.1:{port}"),
+        };
         let (sender, notes) = channel();
         let (answer, number): (Arc<Answer>, _) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
         let (running, at_once_max) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -51,8 +71,12 @@ impl Receiver {
         thread::spawn(move || {
             for connection in listener.incoming().map_while(Result::ok) {
                 let (sender, answer, number) = (sender.clone(), answer.clone(), number.clone());
-                let (running, seen) = (running.clone(), seen.clone());
+                let (running, seen, tls) = (running.clone(), seen.clone(), tls.clone());
                 thread::spawn(move || {
+                    let connection: Box<dyn Stream> = match tls {
+                        Some(tls) => Box::new(StreamOwned::new(ServerConnection::new(tls).unwrap(), connection)),
+                        None => Box::new(connection),
+                    };
                     serve(connection, &sender, &*answer, &number, &|change| match change {
                         true => _ = seen.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst),
                         false => _ = running.fetch_sub(1, SeqCst),
@@ -74,15 +98,17 @@ impl Receiver {
     }
 }
 
+trait Stream: Read + Write {}
+impl<S: Read + Write> Stream for S {}
+
 fn serve(
-    connection: TcpStream,
+    connection: Box<dyn Stream>,
     notes: &Sender<Request>,
     answer: &Answer,
     number: &AtomicUsize,
     running: &dyn Fn(bool),
 ) {
-    let mut reader = BufReader::new(connection.try_clone().unwrap());
-    let mut writer = connection;
+    let mut reader = BufReader::new(connection);
     loop {
         let Some(request) = read(&mut reader) else { return };
         running(true);
@@ -92,8 +118,9 @@ fn serve(
             return;
         }
         let Some(reply) = reply else { return };
-        let sent = writer.write_all(format!("HTTP/1.1 {reply}\r\ncontent-length: 2\r\n\r\nok").as_bytes());
-        if sent.is_err() {
+        let reply = format!("HTTP/1.1 {reply}\r\ncontent-length: 2\r\n\r\nok");
+        let writer = reader.get_mut();
+        if writer.write_all(reply.as_bytes()).and_then(|()| writer.flush()).is_err() {
             return;
         }
     }

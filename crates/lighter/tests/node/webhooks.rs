@@ -223,3 +223,45 @@ fn what_was_not_acked_is_sent_again_after_kill() {
     got.extend(receiver.rest().iter().map(|request| request.header("idempotency-key").to_owned()));
     assert_eq!(got.len(), 500, "each at least once");
 }
+
+/// A certificate authority of our own, as PEM, and what a server named `localhost` shows that it signed.
+fn authority() -> (String, rustls::ServerConfig) {
+    let mut params = rcgen::CertificateParams::new([]).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = rcgen::CertifiedIssuer::self_signed(params, rcgen::KeyPair::generate().unwrap()).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let key = rustls_pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
+    let server = builder.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key.into());
+    (authority.pem(), server.unwrap())
+}
+
+#[test]
+fn a_receiver_with_a_certificate_of_its_own_is_trusted_where_the_node_is_told_so() {
+    let (authority, server) = authority();
+    let receiver = Receiver::start_tls(server, ok);
+    let stranger = Node::start();
+    deploy(&stranger, json!({ "url": receiver.url }));
+    push(&stranger, "e1", "1");
+    wait_until(&stranger, "it is tried in vain", |queue| queue["dead"] == 1);
+    assert!(receiver.rest().is_empty(), "nothing is sent to somebody who is not trusted");
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.pem");
+    std::fs::write(&file, authority).unwrap();
+    let node = Node::start_with(&["--webhook-ca", file.to_str().unwrap()]);
+    deploy(&node, json!({ "url": receiver.url }));
+    push(&node, "e2", "2");
+    let request = receiver.next();
+    assert_eq!((request.header("ce-id"), request.text().as_str()), ("e2", "2"));
+    wait_until(&node, "it is acked", |queue| queue["ready"] == 0 && queue["leased"] == 0);
+    assert!(dead(&node).is_empty());
+
+    std::fs::write(&file, "no certificate").unwrap();
+    let data = folder.path().join("data");
+    let said = Node::try_start(&data, &["--webhook-ca", file.to_str().unwrap()]).err().unwrap();
+    assert!(said.contains("L9003") && said.contains("webhook_ca"), "{said}");
+}

@@ -6,7 +6,7 @@
 use super::super::access::Secrets;
 use super::super::clock;
 use super::super::events::{Consumer, Outcome, SinkKind};
-use super::{request, verdict};
+use super::{Trust, request, verdict};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, Full, Limited};
@@ -36,13 +36,18 @@ type Client = hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, 
 /// The kind of sink that is called `webhook`.
 pub struct Webhooks {
     secrets: Secrets,
-    /// Made by the first request: a node without webhooks needs none.
-    client: Arc<OnceLock<Client>>,
+    client: Arc<LazyClient>,
+}
+
+/// Made by the first request: a node without webhooks needs none.
+struct LazyClient {
+    trust: Trust,
+    made: OnceLock<Client>,
 }
 
 impl Webhooks {
-    pub fn new(state: &State) -> Self {
-        Self { secrets: Secrets::new(state), client: Arc::default() }
+    pub fn new(state: &State, trust: Trust) -> Self {
+        Self { secrets: Secrets::new(state), client: Arc::new(LazyClient { trust, made: OnceLock::new() }) }
     }
 }
 
@@ -77,7 +82,7 @@ struct Receiver {
     name: Name,
     sink: Arc<Sink>,
     secrets: Secrets,
-    client: Arc<OnceLock<Client>>,
+    client: Arc<LazyClient>,
 }
 
 impl Receiver {
@@ -96,7 +101,7 @@ impl Receiver {
             }
         };
         let request = fixed.request(&leased.event, webhook.format);
-        let exchange = self.client.get_or_init(client).request(request);
+        let exchange = self.client.get().request(request);
         let (head, body) = match tokio::time::timeout(Duration::from_millis(webhook.time_ms), exchange).await {
             Ok(Ok(response)) => response.into_parts(),
             Ok(Err(error)) => return verdict::of_failure(&reason(&error)),
@@ -127,11 +132,15 @@ impl Consumer for Receiver {
     }
 }
 
-/// HTTP/1 or 2, as the receiver offers.
-fn client() -> Client {
-    let connector =
-        HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_http1().enable_http2().build();
-    hyper_util::client::legacy::Client::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).build(connector)
+impl LazyClient {
+    /// HTTP/1 or 2, as the receiver offers.
+    fn get(&self) -> &Client {
+        self.made.get_or_init(|| {
+            let connector = HttpsConnectorBuilder::new().with_tls_config(self.trust.tls()).https_or_http();
+            let connector = connector.enable_http1().enable_http2().build();
+            hyper_util::client::legacy::Client::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).build(connector)
+        })
+    }
 }
 
 /// Why there was no reply, without the words of the libraries.
