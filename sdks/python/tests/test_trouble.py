@@ -285,3 +285,27 @@ def test_nothing_is_left_open(node, network, far):
     ]
     assert sum("socket" in name for name in mine) < 25
     assert threading.active_count() < 60
+
+
+def test_what_the_function_raises_is_no_reason_to_run_it_here(client):
+    prefers(client, work.unknown)
+    with pytest.raises(lighterage.RemoteError, match=r"Hidden: 1") as caught:
+        work.unknown(os.getpid())
+    assert caught.value.name.endswith("Hidden")
+    assert not failures("unknown")
+
+
+def test_a_result_that_does_not_travel_is_made_here(client):
+    prefers(client, work.lock)
+    assert hasattr(work.lock(), "acquire")
+    assert failures("lock") == {"L8004": 1}
+
+
+def test_a_node_that_stays_away_is_asked_by_one_timer(network, far):
+    work.where.prepare()
+    network.refuses = True
+    network.cut()
+    for _ in range(50):
+        with pytest.raises(LighterageError):
+            work.where.remote()
+    assert len(runtime.current.timers._waiting) <= 2

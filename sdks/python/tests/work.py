@@ -124,3 +124,11 @@ def chatter(count):
 def spoil(array):
     array[0] += 1
     return float(array.sum())
+
+
+@offload
+def unknown(home):
+    class Hidden(Exception):
+        pass
+
+    raise Hidden(1 if os.getpid() != home else 2)

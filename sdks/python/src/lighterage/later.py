@@ -25,10 +25,10 @@ class CancellableFuture(Future[Any]):
             self.set_exception(error)
 
     def cancel(self) -> bool:
-        """Ends the call: at once where it has not begun or is on a node. A call that runs here goes on."""
+        """Ends the call where it has not begun or is on a node. A call that runs here goes on, and this is false."""
         if super().cancel():
             return True
-        if self.done():
+        if self.done() or not self._cancel.is_busy:
             return False
         self._cancel.cancel()
         return True

@@ -32,6 +32,8 @@ UNHEARD_SECONDS: Final = 10.0
 PROBE_SECONDS: Final = 3.0
 DEPLOY_SECONDS: Final = 600.0
 
+#: Bytes of a reply beside the result's own.
+REPLY_EXTRA_BYTES: Final = 1 << 20
 #: The function is not there, or was removed.
 _GONE: Final = "L2001"
 #: Statuses of a deployment that trying again does not change.
@@ -84,6 +86,8 @@ class Node:
         self._failures = 0
         self._away_until = 0.0
         self._heard_at = 0.0
+        #: Whether it will be asked in the background whether it is back.
+        self.is_watched = False
 
     def __repr__(self) -> str:
         return f"Node({self.url!r})"
@@ -212,6 +216,7 @@ class Node:
                 content_type=calls.MEDIA_TYPE,
                 deadline=deadline,
                 cancel=cancel,
+                body_max=code.limits.body_bytes + REPLY_EXTRA_BYTES,
             )
             if reply.status == 200:
                 self.answered()

@@ -268,7 +268,7 @@ class Offloaded(Generic[P, R]):
             open_ = []
         with current.lock:
             return current.engine.decide(
-                self._name, size, bytes_up, open_, now, options.deadline, options.local or not open_, waits
+                self._name, size, bytes_up, open_, now, options.deadline, options.local or not open_, waits, options.pure
             )
 
     def _decided(
@@ -358,7 +358,9 @@ class Offloaded(Generic[P, R]):
         try:
             outcome = self._attempt(current, node, args, kwargs, (size, bytes_up), decision, cancel, give_up)
             race.remote_won()
-            return outcome.get() if race.local is None else race.local.get()
+            if isinstance(outcome.error, DoesNotTravel) and options.fallback:
+                # Its result does not. Here it need not.
+                raise outcome.error
         except Cancelled:
             won = race.wait_for_local()
             if won is None:
@@ -382,6 +384,7 @@ class Offloaded(Generic[P, R]):
         finally:
             if timer is not None:
                 timer.cancel()
+        return (outcome if race.local is None else race.local).get()
 
     def _elsewhere(
         self,
@@ -410,11 +413,13 @@ class Offloaded(Generic[P, R]):
             tried.add(node.name)
             try:
                 limit = now + self._time_limit(bytes_up)
-                return self._attempt(current, node, args, kwargs, (size, bytes_up), decision, cancel, limit).get()
+                outcome = self._attempt(current, node, args, kwargs, (size, bytes_up), decision, cancel, limit)
             except Cancelled:
                 raise _cancelled() from None
             except LighterageError as other:
                 error = other
+            else:
+                return outcome.get()
         if not options.fallback:
             raise error
         return self._here(current, args, kwargs, size, None)
@@ -435,7 +440,7 @@ class Offloaded(Generic[P, R]):
         problem: LighterageError = NoNode("no node is known")
         for node in nodes[: 1 + options.retries]:
             try:
-                return self._attempt(current, node, args, kwargs, (size, bytes_up), None, cancel, limit).get()
+                outcome = self._attempt(current, node, args, kwargs, (size, bytes_up), None, cancel, limit)
             except Cancelled:
                 raise _cancelled() from None
             except LighterageError as error:
@@ -443,6 +448,8 @@ class Offloaded(Generic[P, R]):
                 if not self._is_retried(error):
                     raise
                 problem = error
+            else:
+                return outcome.get()
         raise problem
 
     def _predict(self, current: Runtime, nodes: list[Node], size: float, bytes_up: int, now: float) -> dict[str, float]:

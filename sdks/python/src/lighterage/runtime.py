@@ -172,6 +172,10 @@ class Runtime:
     def failed(self, node: Node) -> None:
         """A node did not answer: it is left alone, then asked in the background until it does."""
         pause = node.failed(time.monotonic())
+        with self.lock:
+            if node.is_watched:
+                return
+            node.is_watched = True
         self.timers.after(pause, lambda: self._look(node))
 
     def stats_of(self, function: str) -> FunctionStats:
@@ -192,6 +196,7 @@ class Runtime:
             return self._pool
 
     def _look(self, node: Node) -> None:
+        node.is_watched = False
         if self._nodes.get(node.name) is not node:
             return
         try:

@@ -23,6 +23,8 @@ from .errors import NodeUnreachable, ReplyBroken, TimeIsUp
 
 #: Bytes of the head of a reply.
 HEAD_BYTES_MAX: Final = 64 << 10
+#: Bytes of a reply, where nothing else is said.
+BODY_BYTES_MAX: Final = 64 << 20
 #: Idle connections kept to one node.
 KEPT_MAX: Final = 32
 #: Pieces given to one system call.
@@ -84,6 +86,7 @@ class Api:
         deadline: float | None = None,
         headers: str = "",
         cancel: Cancel | None = None,
+        body_max: int = BODY_BYTES_MAX,
     ) -> Reply:
         """Sends a request and reads the whole reply. `deadline` is of the monotonic clock.
 
@@ -104,7 +107,7 @@ class Api:
             try:
                 if cancel is not None:
                     cancel.watch(connection.socket)
-                reply = connection.exchange(head, pieces, deadline, method == "HEAD", cancel)
+                reply = connection.exchange(head, pieces, deadline, 0 if method == "HEAD" else body_max, cancel)
             except _Stale:
                 connection.close()
                 if cancel is not None and cancel.is_cancelled:
@@ -193,6 +196,11 @@ class Cancel:
                 return None
         return None if self._is_sent and not waiting else (max(0, self._given - waiting), time.monotonic() - self._began)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is on its way."""
+        return self._socket is not None
+
     def unwatch(self) -> None:
         with self._lock:
             self._socket = None
@@ -251,7 +259,7 @@ class _Connection:
         self.socket.close()
 
     def exchange(
-        self, head: bytes, pieces: Sequence[Piece], deadline: float | None, is_head: bool, cancel: Cancel | None = None
+        self, head: bytes, pieces: Sequence[Piece], deadline: float | None, body_max: int, cancel: Cancel | None = None
     ) -> Reply:
         began = time.monotonic()
         self._limit(deadline)
@@ -264,7 +272,8 @@ class _Connection:
                 raise
             raise ReplyBroken(f"{self._url} closed the connection while it was sent to: {early}") from None
         head_at = time.monotonic()
-        body = memoryview(b"") if is_head or status in (204, 304) else self._read_body(headers, rest, deadline)
+        has_body = body_max and status not in (204, 304)
+        body = self._read_body(headers, rest, deadline, body_max) if has_body else memoryview(b"")
         reply = Reply(status, headers, body, sent, head_at, time.monotonic(), began)
         timing = headers.get("server-timing")
         if timing:
@@ -349,13 +358,15 @@ class _Connection:
             if len(data) > HEAD_BYTES_MAX:
                 raise ReplyBroken(f"{self._url} sent more than {HEAD_BYTES_MAX} bytes of headers")
 
-    def _read_body(self, headers: dict[str, str], rest: bytes, deadline: float | None) -> memoryview:
+    def _read_body(self, headers: dict[str, str], rest: bytes, deadline: float | None, body_max: int) -> memoryview:
         if headers.get("transfer-encoding", "").lower() == "chunked":
-            return memoryview(self._read_chunks(rest, deadline))
+            return memoryview(self._read_chunks(rest, deadline, body_max))
         try:
             length = int(headers["content-length"])
         except (KeyError, ValueError):
             raise ReplyBroken(f"{self._url} does not say how long its reply is") from None
+        if not 0 <= length <= body_max:
+            raise ReplyBroken(f"{self._url} announces a reply of {length} bytes, the limit is {body_max}")
         # Aligned as a frame wants it, not zeroed, and writable: arrays are views of it.
         block = np.empty(length + 64, np.uint8)
         start = -block.ctypes.data % 64
@@ -381,7 +392,7 @@ class _Connection:
             raise ReplyBroken(f"{self._url} broke off in its reply")
         return got
 
-    def _read_chunks(self, rest: bytes, deadline: float | None) -> bytes:
+    def _read_chunks(self, rest: bytes, deadline: float | None, body_max: int) -> bytes:
         data, body, at = bytearray(rest), bytearray(), 0
         block = memoryview(bytearray(65_536))
 
@@ -399,6 +410,8 @@ class _Connection:
             except ValueError:
                 raise ReplyBroken(f"{self._url} sent a broken chunk") from None
             at = end + 2
+            if not 0 <= size <= body_max - len(body):
+                raise ReplyBroken(f"{self._url} sent more than {body_max} bytes")
             while len(data) < at + size + 2:
                 more()
             if size == 0:

@@ -146,9 +146,13 @@ class Engine:
         deadline: float | None = None,
         may_run_here: bool = True,
         waits: Mapping[str, float] = _NO_WAITS,
+        may_hedge: bool = False,
     ) -> Decision:
-        """Chooses among this machine and `places`. `deadline` is in seconds from now; `size` is what the function's work
-        grows with, `bytes_up` what its arguments take on the wire."""
+        """Chooses among this machine and `places`.
+
+        `size` is what the function's work grows with, `bytes_up` what its arguments take on the wire, `deadline` in seconds
+        from now, `waits` the seconds that a place needs before; `may_hedge` says that a late call will be doubled.
+        """
         predictions = self.predict(function, size, bytes_up, places, now, waits)
         open_ = predictions if may_run_here else predictions[1:]
         if len(open_) == 1:
@@ -159,12 +163,12 @@ class Engine:
             best = min(open_, key=lambda prediction: prediction.p95)
             choice = Choice.DEADLINE
         else:
-            explored = self._explore(function, open_, best)
+            explored = self._explore(function, open_, best, may_hedge and may_run_here)
             if explored is not None:
                 best, choice = explored, Choice.EXPLORED
             else:
                 best, choice = self._keep(function, size, open_, best)
-        return Decision(best.place, choice, predictions, self._hedge(best, predictions) if may_run_here else None)
+        return Decision(best.place, choice, predictions, self._hedge(best, choice, predictions) if may_run_here else None)
 
     def observe_local(self, function: str, size: float, seconds: float, decision: Decision | None = None) -> None:
         """A call ran here."""
@@ -215,7 +219,9 @@ class Engine:
         habit.place = best.place
         return best, Choice.BEST
 
-    def _explore(self, function: str, open_: tuple[Prediction, ...], best: Prediction) -> Prediction | None:
+    def _explore(
+        self, function: str, open_: tuple[Prediction, ...], best: Prediction, may_hedge: bool
+    ) -> Prediction | None:
         """The place that may be better than the best by its own doubt, if trying it is within the budget."""
         known = self._cost(best)
         chosen, chosen_gain = None, 0.0
@@ -230,6 +236,9 @@ class Engine:
                 # A local call cannot be hedged: one that may take several times as long is not tried.
                 continue
             extra = max(self._cost(prediction) - known, 0.0)
+            if may_hedge and best.place == LOCAL:
+                # It will be overtaken by a local call that begins when one begun now would have ended.
+                extra = min(extra, known)
             free = gain > 0 and self._tries.get((function, prediction.place), 0) < FREE_TRIES and extra < FREE_PART * known
             paid = self._explored_seconds + extra <= self.policy.explore_budget * self._total_seconds
             hoped = self._hopes.setdefault(prediction.place, _Hope())
@@ -239,12 +248,12 @@ class Engine:
             hoped.calls += 1
         return chosen
 
-    def _hedge(self, best: Prediction, predictions: tuple[Prediction, ...]) -> float | None:
+    def _hedge(self, best: Prediction, choice: Choice, predictions: tuple[Prediction, ...]) -> float | None:
         if best.place == LOCAL:
             return None
         here = predictions[0].seconds
         # Not later than running here would have taken: so a wrong choice costs twice the right one at the most.
-        return min(best.p95, max(here, best.seconds))
+        return min(best.p95, max(here, best.best_case if choice is Choice.EXPLORED else best.seconds))
 
     def _spend(self, function: str, name: str, seconds: float, decision: Decision | None) -> None:
         self._total_seconds += seconds

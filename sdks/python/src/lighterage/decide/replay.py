@@ -188,7 +188,9 @@ class EngineChooser:
         if point.probe is not None and now - self._probed_at >= PROBE_SECONDS:
             self._probed_at = now
             self.engine.place(NODE).observe_probe(point.probe, now)
-        self._decision = self.engine.decide(point.function, point.size, point.bytes_up, (NODE,), now)
+        self._decision = self.engine.decide(
+            point.function, point.size, point.bytes_up, (NODE,), now, may_hedge=self._hedges
+        )
         return self._decision.place, self._decision.hedge_after if self._hedges else None
 
     def learn(self, point: Point, place: str, now: float) -> None:
