@@ -12,9 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent.parent / "sdks" / "python" / "src")]
-
 import metrics
 import plots
 import record
@@ -129,7 +126,7 @@ def main() -> int:
     figures: dict[str, float | None] = dict.fromkeys(BARS)
     began = time.monotonic()
     print(f"Machine: {_processor()}, Python {platform.python_version()}")
-    print(f"Client: {chosen.share:g} of a processor, so that the crossover of multiplication falls inside the sweep, as in the study")
+    print(f"Client: {chosen.share:g} of a processor: the crossover of multiplication falls inside the sweep, as in the study")
     try:
         with Testbed(chosen.share) as testbed:
             testbed.rate(100)

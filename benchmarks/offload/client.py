@@ -32,13 +32,11 @@ class Client:
     def __init__(self, url: str, token: str | None) -> None:
         self._node: Node = runtime.current.connect(Address(url, token))
         self._functions: dict[tuple[str, str], Offloaded[..., Any]] = {}
-        self._lock = os.environ.get("LIGHTERAGE_BENCH_LOCK")
 
     def _offloaded(self, function: str, codec: str = "frame") -> Offloaded[..., Any]:
         key = function, codec
         if key not in self._functions:
-            lock = self._lock if function == "faces" else None
-            make = lighterage.offload(pure=True, codec=codec, lock=lock, any_version=True)
+            make = lighterage.offload(pure=True, codec=codec, any_version=True)
             self._functions[key] = make(getattr(work, function))
         return self._functions[key]
 

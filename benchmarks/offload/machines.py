@@ -14,7 +14,6 @@ from typing import Any, Final
 from testbed import NODE_ADDRESS, Testbed, Unable
 
 HERE: Final = Path(__file__).parent
-SDK: Final = HERE.parent.parent / "sdks" / "python" / "src"
 #: Seconds that a node may take until it answers, its base already built.
 READY_SECONDS: Final = 60.0
 
@@ -33,7 +32,8 @@ class Machines:
         data = Path(self._folder.name)
         self._log = (data / "node.log").open("w")
         gate, api = (f"{NODE_ADDRESS}:{port}" for port in (8700, 8701))
-        command = [lighter, "up", "--data", str(data), "--http", gate, "--api", api, "--insecure-listen", "--python", sys.executable]
+        command = [lighter, "up", "--data", str(data), "--http", gate, "--api", api, "--insecure-listen"]
+        command += ["--python", sys.executable]
         self.node = testbed.start(testbed.node, command, stdout=self._log, stderr=subprocess.STDOUT)
         place = data / "node.json"
         deadline = time.monotonic() + READY_SECONDS
@@ -45,7 +45,6 @@ class Machines:
         token = data / "token"
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{SDK}:{HERE}",
             # One processor each: what is compared is the machines, not the number of threads.
             "OPENBLAS_NUM_THREADS": "1",
             "OMP_NUM_THREADS": "1",

@@ -37,11 +37,13 @@ def stages(cell: Cell) -> dict[str, float]:
 
 def _study(stage: dict[str, Any], total: float) -> dict[str, float]:
     there = stage["there"]
-    inside = {"decode there": there.get("decode", 0.0), "run": there.get("run", 0.0), "encode there": there.get("encode", 0.0)}
+    names = {"decode there": "decode", "run": "run", "encode there": "encode"}
+    inside = {name: there.get(said, 0.0) for name, said in names.items()}
     waited = there.get("queue", 0.0) + there.get("start", 0.0)
     known = stage["encode"] + stage["decode"] + stage["down"] + sum(inside.values())
     # Waiting for a unit counts as sending: the study's server had none.
-    return {"encode": stage["encode"], "send": max(total - known, waited), "receive": stage["down"], "decode": stage["decode"], **inside}
+    send = max(total - known, waited)
+    return {"encode": stage["encode"], "send": send, "receive": stage["down"], "decode": stage["decode"], **inside}
 
 
 def marshalling_share(cell: Cell) -> float:
@@ -114,7 +116,8 @@ def text(found: list[Row], plan: Plan) -> str:
     table("Marshalling and network, as a part of completion", "6.0%", "shares")
     table("Seconds that the wrong place costs", "6.2f", "penalties")
     heads = " ".join(f"{codec:>8}" for codec in plan.codecs)
-    lines += ["", "Cumulative penalty of the node where it is the wrong place, s", f"{'operation':15}{'n':>5}{'local':>8}  {heads}"]
+    lines += ["", "Cumulative penalty of the node where it is the wrong place, s"]
+    lines.append(f"{'operation':15}{'n':>5}{'local':>8}  {heads}")
     for row in found:
         numbers = " ".join(f"{row.cumulative[codec]:8.2f}" for codec in plan.codecs)
         lines.append(f"{row.operation:15}{row.size:>5}{row.local:8.3f}  {numbers}")

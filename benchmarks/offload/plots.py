@@ -64,9 +64,7 @@ def page(cells: Cells, found: list[Row], plan: Plan, text: str, folder: Path) ->
         path = folder / f"{operation}-penalties.png"
         penalties(found, plan, operation, path)
         pictures.append(path)
-    body = "".join(
-        f'<img alt="{path.stem}" src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}">' for path in pictures
-    )
+    body = "".join(_image(path) for path in pictures)
     out = folder / "index.html"
     out.write_text(
         "<!doctype html><html lang=en><meta charset=utf-8><title>Offloading: the study's sweep</title>"
@@ -74,3 +72,7 @@ def page(cells: Cells, found: list[Row], plan: Plan, text: str, folder: Path) ->
         f"<h1>Offloading: the study's sweep</h1><pre>{html.escape(text)}</pre>{body}</html>\n"
     )
     return out
+
+
+def _image(path: Path) -> str:
+    return f'<img alt="{path.stem}" src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}">'

@@ -1,4 +1,4 @@
-"""Records of calls timed at both places, in a still world and in one that changes; then the same live, decided by `@offload`."""
+"""Records of calls timed at both places, in a still world and in one that changes; then the same live, by `@offload`."""
 
 from __future__ import annotations
 

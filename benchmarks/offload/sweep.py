@@ -25,7 +25,7 @@ class Plan:
     codecs: tuple[str, ...] = work.CODECS
     times: int = 40
 
-    def keys(self) -> Iterator[tuple[str, int, int, str]]:
+    def combinations(self) -> Iterator[tuple[str, int, int, str]]:
         """Rate by rate, so that the network changes seldom; rate 0 is local."""
         for operation, size in itertools.product(self.operations, self.sizes):
             yield operation, size, 0, "local"
@@ -69,7 +69,7 @@ def load(path: Path) -> dict[tuple[str, int, int, str], Cell]:
 def run(machines: Machines, plan: Plan, path: Path) -> dict[tuple[str, int, int, str], Cell]:
     """Measures what the file lacks and adds it there, cell by cell."""
     cells = load(path)
-    keys = [key for key in plan.keys() if key not in cells or len(cells[key].seconds) < plan.times]
+    keys = [key for key in plan.combinations() if key not in cells or len(cells[key].seconds) < plan.times]
     total, began, rate_now = len(keys), time.monotonic(), 0
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as out:
@@ -88,12 +88,13 @@ def run(machines: Machines, plan: Plan, path: Path) -> dict[tuple[str, int, int,
             cells[key] = Cell(*key, seconds=answer["seconds"], stages=answer.get("stages", []))
             print(json.dumps(asdict(cells[key])), file=out, flush=True)
     _progress(total, total, began, "done")
-    return {key: cells[key] for key in plan.keys()}
+    return {key: cells[key] for key in plan.combinations()}
 
 
 def _progress(done: int, total: int, began: float, what: str) -> None:
     if sys.stderr.isatty():
         left = (time.monotonic() - began) / done * (total - done) if done else 0.0
-        print(f"\rsweep {done}/{total}, {left / 60:.1f} min left: {what:50}", end="\n" if done == total else "", file=sys.stderr)
+        end = "\n" if done == total else ""
+        print(f"\rsweep {done}/{total}, {left / 60:.1f} min left: {what:50}", end=end, file=sys.stderr)
     elif done == total or done % max(total // 10, 1) == 0:
         print(f"sweep {done}/{total} after {time.monotonic() - began:.0f} s", file=sys.stderr)

@@ -156,14 +156,9 @@ class Testbed:
         """Starts a program on one of the machines: the client on the first processor, all else on the second."""
         # Not `ip netns exec`: that hides the control groups, which the node needs.
         place = ["nsenter", f"--net=/run/netns/{space}", "taskset", "-c", "0" if space == self.client else "1"]
-        into = None
         if space == self.client and self._group is not None:
-            tasks = self._group / "cgroup.procs"
-
-            def into() -> None:
-                tasks.write_text(str(os.getpid()))
-
-        process = subprocess.Popen([*place, *command], preexec_fn=into, **more)
+            place = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self._group / "cgroup.procs"), *place]
+        process = subprocess.Popen([*place, *command], **more)
         self._processes.append(process)
         return process
 

@@ -84,8 +84,16 @@ def arguments(function: str, n: int, seed: int = 0) -> tuple[Any, ...]:
     if function == "hashing":
         return random.bytes(n * 1_000), 20
     if function == "faces":
-        return (random.integers(0, 256, (n, n), dtype=np.uint8),)
+        return (_portrait(n),)
     return (n,)
+
+
+def _portrait(n: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """A grey picture of an astronaut, n × n: NASA's, which is in the public domain and comes with scikit-image."""
+    import cv2
+    from skimage import data
+
+    return cv2.resize(cv2.cvtColor(data.astronaut(), cv2.COLOR_RGB2GRAY), (n, n))
 
 
 #: The study's sweep.
@@ -95,4 +103,10 @@ RATES = (10, 20, 40, 60, 80, 100)
 CODECS = ("json", "ujson", "raw", "frame")
 
 #: Work of other intensities, with sizes.
-OTHERS = {"svd": (100, 200, 400), "queens": (7, 8, 9), "hashing": (100, 1_000, 4_000), "mandelbrot": (50, 100, 200), "faces": (240, 480, 960)}
+OTHERS = {
+    "svd": (100, 200, 400),
+    "queens": (7, 8, 9),
+    "hashing": (100, 1_000, 4_000),
+    "mandelbrot": (50, 100, 200),
+    "faces": (240, 480, 960),
+}
