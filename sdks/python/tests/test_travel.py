@@ -152,6 +152,24 @@ def test_what_does_not_travel_says_why(value, says):
         there_and_back(value)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.5] * 100, list(range(-100, 100)), [1, 2.0] * 50, [True] * 100, [2**63 - 1, -(2**63)] * 50, [2**63] * 100,
+        [None] * 100, [[1.0] * 70] * 70, [math.inf, -0.0] * 50, [np.float64(1)] * 100,
+    ],
+)  # fmt: skip
+def test_long_lists_arrive_as_they_were(values):
+    back = there_and_back(values)
+    assert back == values and list(map(type, back)) == list(map(type, values))
+    assert math.copysign(1, there_and_back([-0.0] * 100)[7]) == -1
+
+
+def test_a_long_list_of_numbers_takes_eight_bytes_each():
+    pieces = frame.encode([0.5] * 100_000, lower=travel.lower_with(CLASSES))
+    assert frame.total_bytes(pieces) < 800_300
+
+
 def test_a_cycle_is_refused():
     cycle = []
     cycle.append(cycle)

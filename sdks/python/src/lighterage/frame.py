@@ -69,6 +69,8 @@ class Limits:
     values: int = 65_536
 
 
+#: A list of so many items is shown to `lower` first.
+LONG_LIST: Final = 64
 #: Longer bytes become a buffer beside the meta.
 META_BYTES_EACH: Final = 1_024
 
@@ -164,6 +166,12 @@ class Writer:
             meta += b"\x06" + _U32.pack(len(value))
             meta += value
         elif kind is list:
+            if len(value) >= LONG_LIST and self._lower is not None:
+                # Perhaps there is a shorter way to say it.
+                lowered = self._lower(value)
+                if lowered is not value:
+                    self.value(lowered, depth)
+                    return
             self._check_depth(depth)
             meta += b"\x07" + _U32.pack(len(value))
             for item in value:

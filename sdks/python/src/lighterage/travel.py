@@ -81,6 +81,8 @@ def lower_with(classes: Classes, pack: Callable[[Array], Any] | None = None) -> 
             return Tagged("scalar", lower_array(np.asarray(value)))
         if type(value) is int:
             return Tagged("int", str(value))
+        if type(value) is list:
+            return _lower_long_list(value)
         kind = type(value)
         known = _LOWER.get(kind)
         if known is not None:
@@ -144,6 +146,17 @@ def _raise_dataclass(kind: type, fields: dict[str, Any]) -> Any:
     for name, value in fields.items():
         object.__setattr__(made, name, value)
     return made
+
+
+def _lower_long_list(values: list[Any]) -> Any:
+    """Numbers of one type travel as an array of them; any other list as it is."""
+    kind = type(values[0])
+    if kind not in (float, int) or set(map(type, values)) != {kind}:
+        return values
+    try:
+        return Tagged("numbers", lower_array(np.array(values, np.float64 if kind is float else np.int64)))
+    except OverflowError:
+        return values
 
 
 def lower_array(array: np.ndarray[Any, Any]) -> Any:
@@ -300,6 +313,7 @@ _RAISE: Final[dict[str, Callable[[Any], Any]]] = {
     "ellipsis": lambda inner: Ellipsis,
     "scalar": lambda inner: inner[()],
     "structured": _raise_structured,
+    "numbers": lambda inner: inner.tolist(),
     "packed": lambda inner: _raise_array(_unpack(inner)),
     "keep": lambda inner: _kept().keep(inner),
     "kept": lambda inner: _kept().find(inner),
