@@ -17,7 +17,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Function {
-    /// The component to run: a path relative to the manifest; in the API the SHA-256 of an uploaded image.
+    /// The component to run, or the Python file, folder or bundle of a process function: a path relative to the
+    /// manifest; in the API the SHA-256 of an uploaded image.
     pub image: String,
     /// The command that makes `image`, run by `lighter build` in the manifest's folder with `sh -c`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,6 +26,13 @@ pub struct Function {
     /// How units are kept apart from the node and from each other.
     #[serde(default)]
     pub isolation: Isolation,
+    /// What the code of a process function runs on. `python`, the default and the only one, is CPython with numpy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Base>,
+    /// What `lighter build` makes the handler of a process function: `module:function`. Without it `handle` of the
+    /// module that `image` names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
     /// HTTP requests that call the function: `"/route"`, a table, or a list.
     #[serde(default, deserialize_with = "http::triggers", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "http::Triggers")]
@@ -69,14 +77,26 @@ pub enum Isolation {
     /// A wasm component in an isolate of its own: microseconds to start.
     #[default]
     Wasm,
+    /// Native code in a Linux jail, on a base: a millisecond to start.
+    Process,
 }
 
 impl Isolation {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Wasm => "wasm",
+            Self::Process => "process",
         }
     }
+}
+
+/// A prebuilt runtime for process functions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Base {
+    /// CPython and numpy, and what the bundle's `requirements.lock` adds.
+    #[default]
+    Python,
 }
 
 /// What a function may touch. Nothing is granted by default.
@@ -167,6 +187,12 @@ pub struct Limits {
     /// Linear memory of one unit, in bytes, all its memories together.
     #[schemars(range(min = 65_536, max = 4_294_967_296_u64))]
     pub memory_bytes: u64,
+    /// Processes and threads of one process unit.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub processes: u32,
+    /// Bytes a process unit may write to its scratch folder.
+    #[schemars(range(min = 65_536, max = 1_099_511_627_776_u64))]
+    pub scratch_bytes: u64,
     /// Elements of all tables of one unit.
     #[schemars(range(min = 0, max = 10_000_000))]
     pub table_elements: u64,
@@ -196,6 +222,8 @@ impl Default for Limits {
             time_ms: 30_000,
             cpu_ms: 10_000,
             memory_bytes: 64 << 20,
+            processes: 32,
+            scratch_bytes: 64 << 20,
             table_elements: 100_000,
             body_bytes: 8 << 20,
             concurrency: 100,
@@ -228,6 +256,8 @@ impl Limits {
         in_range(name, "limits.time_ms", self.time_ms, Self::TIME_MS)?;
         in_range(name, "limits.cpu_ms", self.cpu_ms, Self::TIME_MS)?;
         in_range(name, "limits.memory_bytes", self.memory_bytes, Self::MEMORY_BYTES)?;
+        in_range(name, "limits.processes", self.processes, 1..=10_000)?;
+        in_range(name, "limits.scratch_bytes", self.scratch_bytes, 65_536..=1 << 40)?;
         in_range(name, "limits.table_elements", self.table_elements, 0..=10_000_000)?;
         in_range(name, "limits.body_bytes", self.body_bytes, Self::BODY_BYTES)?;
         in_range(name, "limits.concurrency", self.concurrency, 1..=100_000)?;
@@ -298,6 +328,8 @@ impl Function {
             image: image.into(),
             build: None,
             isolation: Isolation::default(),
+            base: None,
+            entry: None,
             http: Vec::new(),
             queue: None,
             mqtt: Vec::new(),
@@ -334,6 +366,7 @@ impl Function {
         if self.image.is_empty() {
             return Err(problem(name, "image is empty, name the component to run"));
         }
+        self.check_isolation(name)?;
         in_range(name, "number of http triggers", self.http.len(), 0..=TRIGGERS_MAX)?;
         for trigger in &self.http {
             trigger.check(name)?;
@@ -363,6 +396,20 @@ impl Function {
         in_range(name, "units.threshold", self.units.threshold, 1..=1_000_000_000)?;
         in_range(name, "units.grace", self.units.grace, Span::from_ms(0)..=Span::from_ms(86_400_000))?;
         in_range(name, "units.target", self.units.target, Span::from_ms(1)..=Span::from_ms(86_400_000))
+    }
+}
+
+impl Function {
+    /// Keys that mean something in one isolation class only.
+    fn check_isolation(&self, name: &Name) -> Result<(), Problem> {
+        match self.isolation {
+            Isolation::Wasm if self.base.is_some() => Err(problem(name, "base is for isolation = \"process\"")),
+            Isolation::Wasm if self.entry.is_some() => Err(problem(name, "entry is for isolation = \"process\"")),
+            Isolation::Process if self.units.dump => {
+                Err(problem(name, "units.dump is for isolation = \"wasm\": a process leaves a traceback in its log"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

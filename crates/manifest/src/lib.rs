@@ -25,7 +25,7 @@ mod trigger;
 
 pub use bucket::Bucket;
 pub use duration::Span;
-pub use function::{Function, Grants, HostGrant, Isolation, Limits, Policy, Units, is_secret_name};
+pub use function::{Base, Function, Grants, HostGrant, Isolation, Limits, Policy, Units, is_secret_name};
 pub use http::{HttpTrigger, RESULTS, RouteAuth};
 pub use name::Name;
 pub use queue::{Order, Queue, Retry, WhenFull};

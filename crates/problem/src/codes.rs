@@ -53,6 +53,9 @@ codes! {
     2011 IsolationUnknown 422 "this node does not offer this isolation class" "";
     2012 DeployBusy 409 "a deployment of this function is already running" "wait for it to end";
     2013 StartFailed 422 "the component traps when it is instantiated" "";
+    2014 BundleInvalid 422 "the image is not a bundle" "`lighter build` makes one of Python files";
+    2015 BaseMismatch 422 "the bundle does not fit the node's base" "";
+    2016 BaseUnavailable 500 "the base for this bundle cannot be made" "";
     3001 TimeExceeded 504 "the call ran out of wall time" "raise limits.time_ms, or make the function faster";
     3002 CpuExceeded 504 "the call ran out of CPU time" "raise limits.cpu_ms, or make the function faster";
     3003 MemoryExceeded 500 "the unit ran out of memory" "raise limits.memory_bytes";
@@ -64,6 +67,7 @@ codes! {
     3009 WaitExceeded 503 "the call waited too long for its turn" "raise limits.wait_ms or limits.concurrency";
     3010 NodeFull 503 "the node has no room for another unit" "raise units_max of the node";
     3011 ReplyTooLarge 500 "the reply is too large" "stream it with wasi:http, or reply with less";
+    3012 ProcessesExceeded 500 "the unit started too many processes" "raise limits.processes";
     4001 RouteUnknown 404 "no function has this route" "`lighter ls` lists the routes";
     4002 MethodNotAllowed 405 "the route does not take this method" "";
     4003 RequestMalformed 400 "the request is not valid HTTP" "";
@@ -94,6 +98,8 @@ codes! {
     6005 UnitFatal 500 "the function failed" "";
     6006 UnitBadReply 502 "the unit's reply is not valid HTTP" "";
     6007 UnitExited 500 "the unit called exit" "";
+    6008 JailIncomplete 503 "this machine cannot keep process units apart well enough" "`lighter up --allow-weaker-jail` goes on without what is missing";
+    6009 UnitGarbled 500 "what the unit says makes no sense" "";
     7001 QueueUnknown 404 "no queue of this name" "`lighter queue ls` lists the queues";
     7002 QueueFull 503 "the queue is full" "raise events_max or bytes_max of the queue, or handle its events faster";
     7003 EventInvalid 400 "the event is not valid" "";

@@ -45,7 +45,7 @@ pub async fn metrics(_: MayCall, State(node): State<Arc<Node>>) -> Answer<impl I
 /// The node at a glance.
 #[utoipa::path(get, path = "/v1/node", tag = "node", responses((status = 200, body = NodeInfo)))]
 pub async fn node(_: MayCall, State(node): State<Arc<Node>>) -> Json<NodeInfo> {
-    Json(node.info())
+    Json(node.info().await)
 }
 
 /// The units that exist now.

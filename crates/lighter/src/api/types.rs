@@ -1,5 +1,6 @@
 //! What travels over the API, both ways. The node serves these, the command line reads them; nothing else is shared.
 
+use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use manifest::{Function, Name};
@@ -26,6 +27,33 @@ pub struct NodeInfo {
     pub architecture: String,
     /// What compiled artefacts depend on: engine version, CPU, settings.
     pub engine: String,
+    /// The base of process functions in Python; none before it was made, which the first deployment of one does.
+    #[serde(default)]
+    pub python: Option<PythonInfo>,
+    /// Protections of process units that this system refuses; `jail` if there can be none at all. Without
+    /// `--allow-weaker-jail` process functions do not run while this is not empty.
+    #[serde(default)]
+    pub missing_protections: Vec<MissingProtection>,
+}
+
+/// The base `python` of a node.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct PythonInfo {
+    /// As `3.11.7`.
+    pub version: String,
+    pub implementation: String,
+    pub numpy: String,
+    /// Versions of all packages, by name.
+    pub packages: BTreeMap<String, String>,
+    /// `lighterage.benchmark.speed()` on this machine, measured when the base was made.
+    pub speed: f64,
+}
+
+/// A protection of process units that a system refuses.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct MissingProtection {
+    pub protection: String,
+    pub why: String,
 }
 
 /// A function as deployed.
@@ -302,7 +330,7 @@ pub struct FunctionStats {
     pub running: u64,
     pub waiting: u64,
     /// Failed calls by error code.
-    pub errors: std::collections::BTreeMap<String, u64>,
+    pub errors: BTreeMap<String, u64>,
     /// The queue it handles, if it does.
     #[serde(default)]
     pub queue: Option<QueuedStats>,

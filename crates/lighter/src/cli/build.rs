@@ -1,4 +1,5 @@
 //! `lighter build`: run each function's build command, check the image, make a component of a core module.
+//! The bundle of a process function is made anew of its files whenever it is needed, and checked here.
 
 use super::images::{self, Project};
 use super::output::Output;
@@ -59,7 +60,7 @@ pub fn build(project: &Project, out: Output) -> Result<Vec<Built>> {
     }
     let finish = |(name, function)| {
         let path = project.image_path(function);
-        let image = images::image(name, &path)?;
+        let image = images::image(name, function, &path)?;
         if image.converted {
             images::replace(&path, &image.bytes)?;
         }

@@ -7,7 +7,7 @@ use super::stop::Result;
 use super::{Session, build, flow, ls, words};
 use crate::api::types::{DeployStep, FunctionInfo};
 use clap::Args;
-use manifest::{Manifest, Name};
+use manifest::{Function, Isolation, Manifest, Name};
 use problem::{Code, Problem};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -78,7 +78,8 @@ pub fn deploy(project: &Project, client: &Client, progress: &Progress) -> Result
 
 /// An image, by the function it was first seen in. Its bytes are read when they are sent: a project may have many.
 struct Upload {
-    function: Name,
+    name: Name,
+    function: Function,
     path: PathBuf,
 }
 
@@ -88,16 +89,19 @@ fn hashed(project: &Project, progress: &Progress) -> Result<(Manifest, BTreeMap<
     let mut images = BTreeMap::new();
     let mut hashes = BTreeMap::new();
     for (name, function) in &mut manifest.function {
-        let path = project.image_path(function);
-        if !hashes.contains_key(&path) {
+        // A bundle is made of files and of which function in them is called.
+        let made_of = (project.image_path(function), function.isolation, function.entry.clone());
+        if !hashes.contains_key(&made_of) {
+            let path = &made_of.0;
             progress.step(format!("reading {}", path.display()));
-            let hash = images::hash(&images::image(name, &path)?.bytes);
-            hashes.insert(path.clone(), hash.clone());
-            images.entry(hash).or_insert(Upload { function: name.clone(), path: path.clone() });
+            let hash = images::hash(&images::image(name, function, path)?.bytes);
+            let upload = Upload { name: name.clone(), function: function.clone(), path: path.clone() };
+            images.entry(hash.clone()).or_insert(upload);
+            hashes.insert(made_of.clone(), hash);
         }
-        function.image.clone_from(&hashes[&path]);
+        function.image.clone_from(&hashes[&made_of]);
         // How it is built is nothing the node needs to know.
-        function.build = None;
+        (function.build, function.entry) = (None, None);
     }
     Ok((manifest, images))
 }
@@ -113,25 +117,26 @@ fn is_there(client: &Client, hash: &str) -> Result<bool> {
 }
 
 fn send(client: &Client, hash: &str, upload: &Upload, progress: &Progress) -> Result {
-    let bytes = images::image(&upload.function, &upload.path)?.bytes;
+    let bytes = images::image(&upload.name, &upload.function, &upload.path)?.bytes;
     let size = bytes.len();
     let text = |sent: usize| {
         format!(
             "sending the image of {} ({} of {})",
-            upload.function,
+            upload.name,
             words::bytes(sent as u64),
             words::bytes(size as u64)
         )
     };
     progress.step(text(0));
+    let kind = if upload.function.isolation == Isolation::Wasm { "application/wasm" } else { "application/x-tar" };
     let sent = Cell::new(0);
     let mut reader =
         Counted { left: &bytes, heard: |count| progress.update(text(sent.replace(sent.get() + count) + count)) };
     let request = announced(client.request("PUT", &format!("/v1/images/{hash}")), size);
-    let request = request.header(CONTENT_TYPE, "application/wasm").header(CONTENT_LENGTH, size);
+    let request = request.header(CONTENT_TYPE, kind).header(CONTENT_LENGTH, size);
     let response = client.exchange(request, SendBody::from_reader(&mut reader))?;
-    client.succeeded(response).map_err(|stop| stop.about(&upload.function))?;
-    progress.done(format!("sent the image of {} ({})", upload.function, words::bytes(size as u64)));
+    client.succeeded(response).map_err(|stop| stop.about(&upload.name))?;
+    progress.done(format!("sent the image of {} ({})", upload.name, words::bytes(size as u64)));
     Ok(())
 }
 

@@ -84,7 +84,8 @@ impl Dev {
     /// Images are what a build makes, not what it is made of. While the manifest is broken, nobody knows which they are.
     fn outputs(&self) -> Option<Vec<PathBuf>> {
         let project = images::project(&self.dir).ok()?;
-        Some(project.manifest.function.values().map(|function| self.folder().join(&function.image)).collect())
+        let images = project.manifest.function.values().map(|function| self.folder().join(&function.image));
+        Some(images.filter(|path| !super::bundle::is_source(path)).collect())
     }
 
     /// Builds and deploys once. What is wrong with the function is shown; only a closed pipe ends it all.

@@ -1,9 +1,10 @@
 //! A folder's manifest, and the images it names.
 
+use super::bundle::bundle;
 use super::component::component;
 use super::stop::{Result, Stop};
 use super::words;
-use manifest::{Function, Manifest, Name};
+use manifest::{Function, Isolation, Manifest, Name};
 use problem::{Code, Problem};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -50,14 +51,14 @@ impl Project {
 
 /// An image as it will run.
 pub struct Image {
-    /// A component.
+    /// A component, or a bundle.
     pub bytes: Vec<u8>,
     /// It was a core module on disk.
     pub converted: bool,
 }
 
-/// Reads the image of a function, making a component of a core module.
-pub fn image(name: &Name, path: &Path) -> Result<Image> {
+/// Reads the image of a function, making a component of a core module and a bundle of Python files.
+pub fn image(name: &Name, function: &Function, path: &Path) -> Result<Image> {
     let about = |problem: Problem| Problem {
         detail: format!("function {:?}: {}: {}", name.as_str(), path.display(), problem.detail).into(),
         ..problem
@@ -72,6 +73,13 @@ pub fn image(name: &Name, path: &Path) -> Result<Image> {
     if metadata.len() > IMAGE_BYTES_MAX {
         let detail = format!("it has {}, the limit is {}", words::bytes(metadata.len()), words::bytes(IMAGE_BYTES_MAX));
         return Err(about(Problem::new(Code::ImageTooLarge, detail)).into());
+    }
+    if function.isolation == Isolation::Process {
+        let bytes = bundle(path, function).map_err(|stop| match stop {
+            Stop::Problem(problem) => about(problem).into(),
+            other => other,
+        })?;
+        return Ok(Image { bytes, converted: false });
     }
     let file = fs::read(path).map_err(|error| Stop::file(path, &error))?;
     match component(&file).map_err(about)? {
@@ -144,11 +152,12 @@ mod tests {
     fn a_missing_or_strange_image_is_found_before_anything_is_sent() {
         let folder = tempfile::tempdir().unwrap();
         let (name, path) = ("f".parse().unwrap(), folder.path().join("f.wasm"));
-        assert_eq!(code(image(&name, &path)), Code::ImageMissing);
+        let image = |path: &Path| super::image(&name, &Function::new("f.wasm"), path);
+        assert_eq!(code(image(&path)), Code::ImageMissing);
         fs::write(&path, "#!/bin/sh").unwrap();
-        assert_eq!(code(image(&name, &path)), Code::ImageNotWasm);
+        assert_eq!(code(image(&path)), Code::ImageNotWasm);
         fs::File::create(&path).unwrap().set_len(IMAGE_BYTES_MAX + 1).unwrap();
-        assert_eq!(code(image(&name, &path)), Code::ImageTooLarge);
+        assert_eq!(code(image(&path)), Code::ImageTooLarge);
     }
 
     #[test]

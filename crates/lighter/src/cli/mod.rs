@@ -7,6 +7,7 @@
 //! ```
 
 mod build;
+mod bundle;
 mod call;
 mod client;
 mod completions;
@@ -55,6 +56,9 @@ use output::Output;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use stop::{Result, Stop};
+
+/// The hidden command by which this program becomes a jail of process units.
+pub const JAIL: &str = "jail";
 
 /// Runs functions on this machine, safely apart from each other
 #[derive(Debug, Parser)]
@@ -145,6 +149,9 @@ enum Command {
     /// Run one call in this process, for a debugger to watch
     #[command(hide = true)]
     DebugRun(debug::DebugRun),
+    /// Become the jail of a process function; for the node to start
+    #[command(name = JAIL, hide = true)]
+    Jail,
     /// Build and deploy again whenever a source changes
     Dev(dev::Dev),
     /// Make, list and remove tokens
@@ -167,6 +174,10 @@ enum Command {
 
 /// Reads the command line, does what it says, and returns the exit code.
 pub fn main() -> ExitCode {
+    // A jail has no use for the rest of the command line, and starts in every function's first call.
+    if std::env::args().nth(1).is_some_and(|command| command == JAIL) {
+        return unit_process::jail::main();
+    }
     // Usage errors and --help end here, with clap's exit codes 2 and 0.
     let matches = help::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -223,6 +234,7 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Dump(dump) => dump.run(session),
         Command::Debug(debug) => debug.run(session),
         Command::DebugRun(debug_run) => debug_run.run(session),
+        Command::Jail => unreachable!("taken before the command line is read"),
         Command::Dev(dev) => dev.run(session),
         Command::Token(token) => token.run(session),
         Command::Secret(secret) => secret.run(session),

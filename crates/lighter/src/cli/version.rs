@@ -14,12 +14,18 @@ pub fn run(session: &Session) -> Result {
         .and_then(|client| Some((client.get::<NodeInfo>("/v1/node").ok()?, client.url().to_owned())));
     let machine = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
     if session.out.json {
-        let node = node.map(|(info, url)| json!({ "version": info.version, "url": url, "architecture": info.architecture, "engine": info.engine }));
+        let node = node.map(|(info, url)| json!({ "version": info.version, "url": url, "architecture": info.architecture, "engine": info.engine,
+            "python": info.python, "missing_protections": info.missing_protections }));
         return session.out.json(&json!({ "version": VERSION, "machine": machine, "node": node }));
     }
     session.out.line(format!("lighter {VERSION} ({machine})"))?;
-    match node {
-        Some((info, url)) => session.out.line(format!("node    {} ({}) at {url}", info.version, info.architecture)),
-        None => session.out.line("node    none answers"),
+    let Some((info, url)) = node else { return session.out.line("node    none answers") };
+    session.out.line(format!("node    {} ({}) at {url}", info.version, info.architecture))?;
+    if let Some(python) = &info.python {
+        session.out.line(format!("python  {} with numpy {}", python.version, python.numpy))?;
     }
+    for missing in &info.missing_protections {
+        session.out.line(format!("missing {}: {}", missing.protection, missing.why))?;
+    }
+    Ok(())
 }

@@ -85,7 +85,7 @@ impl Incoming {
         let watch = Box::new(CallWatch { call: self, queue, load, judged, leased, _permit: permit, heard: false });
         let called = ready.prepared.call(Call { request_id, work, deadline, watch, lease }).await;
         let reply = called.map_err(|problem| Failed { problem, began: true, retry_after_s: None })?;
-        let times = Times { queue, start: load + reply.timing.start, run: reply.timing.run, total: Duration::ZERO };
+        let times = Times { queue, start: load + reply.timing.start, run: reply.timing.run, stages: reply.timing.stages, total: Duration::ZERO };
         Ok(Answer { content: reply.content, times })
     }
 
@@ -99,7 +99,7 @@ impl Incoming {
 
     fn end_trace(&self, times: &Times, problem: Option<&Problem>) {
         if let Some(Trace { traces, span }) = &self.trace {
-            let Times { queue, start, run, total } = *times;
+            let Times { queue, start, run, total, .. } = *times;
             let (function, version) = (self.live.name().as_str(), self.live.version);
             let request_id = &*self.request_id;
             traces.end(span, &CallEnd { function, version, request_id, queue, start, run, total, problem });
@@ -138,7 +138,7 @@ impl Watch for CallWatch {
         let Ended { result, timing, cpu, memory_bytes, reruns } = ended;
         self.call.live.identity.counters.reruns(reruns);
         let total = self.call.arrived.elapsed();
-        let times = Times { queue: self.queue, start: self.load + timing.start, run: timing.run, total };
+        let times = Times { queue: self.queue, start: self.load + timing.start, run: timing.run, stages: timing.stages, total };
         let problem = result.err();
         self.call.live.identity.counters.ended(problem.as_ref().map(|problem| problem.code), &times, cpu, memory_bytes);
         self.call.end_trace(&times, problem.as_ref());

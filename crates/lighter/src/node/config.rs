@@ -57,6 +57,13 @@ pub struct UpArgs {
     /// Address of the MQTT broker, plain text; `[mqtt]` in the file says more [default: none]
     #[arg(long, value_name = "ADDRESS")]
     pub mqtt: Option<MqttArgs>,
+    /// Interpreter for process functions: one that has numpy is used as it is, another gets an environment of its own
+    /// [default: python3]
+    #[arg(long, value_name = "FILE")]
+    pub python: Option<PathBuf>,
+    /// Run process functions even where this system refuses some of their protections; `lighter version` names them
+    #[arg(long)]
+    pub allow_weaker_jail: bool,
     /// Units that exist at once [default: 1000]
     #[arg(long, value_name = "N")]
     pub units_max: Option<u32>,
@@ -123,6 +130,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     pub mqtt: Option<mqtt::Config>,
     pub webhook_trust: Trust,
+    pub python: Option<PathBuf>,
+    pub allow_weaker_jail: bool,
     pub units_max: u32,
     pub functions_loaded_max: usize,
     pub function_idle: Duration,
@@ -174,6 +183,8 @@ impl Config {
             mqtt: mqtt::Config::new(args.mqtt.unwrap_or_default(), tls.is_some(), args.insecure_listen)?,
             tls,
             webhook_trust: Trust::new(args.webhook_ca.as_deref())?,
+            python: args.python,
+            allow_weaker_jail: args.allow_weaker_jail,
             units_max: in_range("units_max", args.units_max, 1_000, 1..=100_000)?,
             functions_loaded_max: in_range("functions_loaded_max", args.functions_loaded_max, 1_000, 1..=100_000)?,
             function_idle: seconds("function_idle_seconds", args.function_idle_seconds, 900, 1..=86_400)?,
@@ -236,6 +247,8 @@ impl UpArgs {
                 (line, file) => line.or(file),
             },
             insecure_listen: self.insecure_listen || file.insecure_listen,
+            python: self.python.or(file.python),
+            allow_weaker_jail: self.allow_weaker_jail || file.allow_weaker_jail,
             units_max: self.units_max.or(file.units_max),
             functions_loaded_max: self.functions_loaded_max.or(file.functions_loaded_max),
             function_idle_seconds: self.function_idle_seconds.or(file.function_idle_seconds),

@@ -4,7 +4,7 @@ use super::events::Numbers;
 use super::functions::{Entry, Handler, Table};
 use super::metrics::usage;
 use super::{Node, clock};
-use crate::api::types::{BucketInfo, FunctionInfo, FunctionStats, HandlerInfo, NodeInfo, QueueInfo, QueuedStats, UnitInfo, VersionInfo};
+use crate::api::types::{MissingProtection, PythonInfo, BucketInfo, FunctionInfo, FunctionStats, HandlerInfo, NodeInfo, QueueInfo, QueuedStats, UnitInfo, VersionInfo};
 use manifest::Function;
 use problem::Problem;
 use std::collections::BTreeSet;
@@ -12,8 +12,26 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Instant, SystemTime};
 
 impl Node {
-    pub fn info(&self) -> NodeInfo {
+    /// Waits for what has to be tried out first, such as which protections this system refuses.
+    pub async fn info(&self) -> NodeInfo {
+        let process = &self.functions.loader.kinds.process;
+        let missing_protections = match process.missing().await {
+            Ok(missing) => missing
+                .into_iter()
+                .map(|missing| MissingProtection { protection: missing.protection.as_str().to_owned(), why: missing.why })
+                .collect(),
+            Err(problem) => vec![MissingProtection { protection: "jail".to_owned(), why: problem.detail.into_owned() }],
+        };
+        let python = process.python().map(|python| PythonInfo {
+            version: python.version,
+            implementation: python.implementation,
+            numpy: python.numpy,
+            packages: python.packages,
+            speed: python.speed,
+        });
         NodeInfo {
+            python,
+            missing_protections,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             gate: self.gate_url().to_owned(),
             data_folder: self.config.data.display().to_string(),

@@ -54,6 +54,21 @@ pub fn from_request(head: &Parts, data: Vec<u8>, origin: Origin<'_>) -> Result<E
     })
 }
 
+/// A call of a function with arguments: its body is what they travel in, its headers are nobody's business.
+pub fn of_call(data: Vec<u8>, origin: Origin<'_>) -> Event {
+    Event {
+        id: origin.request_id.to_owned(),
+        source: origin.source.to_owned(),
+        kind: "lighter.call".to_owned(),
+        subject: None,
+        time_ms: origin.time_ms,
+        content_type: Some(frame::MEDIA_TYPE.to_owned()),
+        attributes: origin.traceparent.map(|parent| (traces::HEADER.to_owned(), parent)).into_iter().collect(),
+        attempt: 1,
+        data,
+    }
+}
+
 /// Takes out of the headers what is for the node alone: the token that opened the route.
 pub fn hide_token(headers: &mut HeaderMap) {
     headers.remove(AUTHORIZATION);

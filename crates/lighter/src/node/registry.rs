@@ -5,11 +5,14 @@ use manifest::Isolation;
 use problem::{Code, Problem};
 use std::sync::Arc;
 use unit::UnitKind;
+use unit_process::ProcessKind;
 use warehouse::{Shelf, Warehouse};
 
 /// The kinds this node offers, each with the shelf of its artefacts.
 pub struct Kinds {
     kinds: Vec<Kind>,
+    /// What the node says of itself is partly this kind's to say.
+    pub process: ProcessKind,
 }
 
 #[derive(Clone)]
@@ -22,16 +25,29 @@ impl Kinds {
     /// # Errors
     /// A kind cannot work on this machine, or its shelf cannot be opened.
     pub fn open(config: &Config, warehouse: &Warehouse) -> Result<Self, Problem> {
-        let kinds: [Arc<dyn UnitKind>; _] = [Arc::new(unit_wasm::WasmKind::new(unit_wasm::Config { units_max: config.units_max })?)];
-        Self::with(kinds, warehouse)
+        let process = ProcessKind::new(unit_process::Config {
+            folder: config.data.join("bases"),
+            python: config.python.clone(),
+            allow_weaker: config.allow_weaker_jail,
+            jail: vec![crate::cli::JAIL.to_owned()],
+        })?;
+        let kinds: [Arc<dyn UnitKind>; _] = [
+            Arc::new(unit_wasm::WasmKind::new(unit_wasm::Config { units_max: config.units_max })?),
+            Arc::new(process.clone()),
+        ];
+        Self::with(kinds, process, warehouse)
     }
 
-    fn with(kinds: impl IntoIterator<Item = Arc<dyn UnitKind>>, warehouse: &Warehouse) -> Result<Self, Problem> {
+    fn with(
+        kinds: impl IntoIterator<Item = Arc<dyn UnitKind>>,
+        process: ProcessKind,
+        warehouse: &Warehouse,
+    ) -> Result<Self, Problem> {
         let kinds = kinds.into_iter().map(|units| {
             let shelf = warehouse.shelf(units.isolation().as_str(), units.fingerprint())?;
             Ok(Kind { units, shelf })
         });
-        Ok(Self { kinds: kinds.collect::<Result<_, Problem>>()? })
+        Ok(Self { kinds: kinds.collect::<Result<_, Problem>>()?, process })
     }
 
     /// # Errors

@@ -53,7 +53,7 @@ where
     let live = wanted.live.clone();
     let incoming = Incoming { live, request_id: wanted.request_id.clone(), arrived: wanted.arrived, trace };
     match wanted.live.contract {
-        Contract::Unit => serve_event(node, &wanted, incoming, request).await,
+        Contract::Unit | Contract::Call => serve_event(node, &wanted, incoming, request).await,
         Contract::WasiHttp => serve_http(node, &wanted, incoming, request).await,
     }
 }
@@ -79,7 +79,10 @@ where
         time_ms: clock::unix_ms(SystemTime::now()),
         traceparent: incoming.trace.as_ref().map(|trace| trace.span.context.to_string()),
     };
-    let event = event::from_request(&head, data, origin).map_err(|problem| incoming.refused(problem))?;
+    let event = match wanted.live.contract {
+        Contract::Call => event::of_call(data, origin),
+        _ => event::from_request(&head, data, origin).map_err(|problem| incoming.refused(problem))?,
+    };
     reply_to_event(node, wanted, incoming, event).await.inspect(|_| drop(share))
 }
 
@@ -95,7 +98,9 @@ pub async fn reply_to_event(
     let mut response = match answer.content {
         Content::Bytes(bytes) => {
             let mut response = Response::new(ReplyBody::Whole(bytes.into()));
-            response.headers_mut().insert(CONTENT_TYPE, wanted.reply_type.clone());
+            let is_call = wanted.live.contract == Contract::Call;
+            let kind = if is_call { HeaderValue::from_static(frame::MEDIA_TYPE) } else { wanted.reply_type.clone() };
+            response.headers_mut().insert(CONTENT_TYPE, kind);
             response
         }
         Content::Http(response) => response.map(ReplyBody::Streaming),

@@ -9,6 +9,7 @@ mod limits;
 mod mqtt;
 mod mqtt_client;
 mod observe;
+mod process;
 mod receiver;
 mod support;
 mod timers;

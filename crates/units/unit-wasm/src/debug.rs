@@ -67,7 +67,7 @@ async fn call(
     };
     let prepared = PreparedWasm::link(engine, &component, deployed)?;
     let work = match contract {
-        Contract::Unit => Work::Event(event),
+        Contract::Unit | Contract::Call => Work::Event(event),
         Contract::WasiHttp => {
             let body: Body = Full::from(event.data).map_err(|never| match never {}).boxed_unsync();
             let request = http::Request::post("http://localhost/").body(body);

@@ -86,7 +86,7 @@ impl Engine {
         let threads = Some(Threads { hogs: hog_threads()?, starved: starved_thread()? });
         let ticker = Ticker::start(wasmtime.clone());
         let fingerprint = format!("{:016x}", hasher.finish());
-        Ok(Self { wasmtime, linker, fingerprint, client: host::http::client(), threads, ticker })
+        Ok(Self { wasmtime, linker, fingerprint, client: unit_host::http::client(), threads, ticker })
     }
 
     /// Where units go that have used up their ticks.

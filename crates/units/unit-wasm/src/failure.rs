@@ -2,9 +2,9 @@
 
 use crate::bindings::types::Failure;
 use crate::meter::Meter;
-use crate::output::{cut, Output};
 use problem::{Code, Problem};
 use unit::Level;
+use unit_host::Output;
 use wasmtime::{Error, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
@@ -67,16 +67,12 @@ fn frames(backtrace: &WasmBacktrace) -> String {
     text
 }
 
-/// Bytes of a handler's own words that travel in the problem; the log has more of them.
-const WORDS_BYTES_MAX: usize = 4 << 10;
-
 /// What the handler itself says went wrong.
 pub fn said(failure: Failure, output: &Output) -> Problem {
-    let (code, why) = match failure {
-        Failure::Invalid(why) => (Code::UnitInvalid, why),
-        Failure::Retry(why) => (Code::UnitRetry, why),
-        Failure::Fatal(why) => (Code::UnitFatal, why),
+    let failure = match failure {
+        Failure::Invalid(why) => event::Failure::Invalid(why),
+        Failure::Retry(why) => event::Failure::Retry(why),
+        Failure::Fatal(why) => event::Failure::Fatal(why),
     };
-    output.note(Level::Warn, &format!("{}: {why}", code.title()));
-    Problem::new(code, cut(&why, WORDS_BYTES_MAX).to_owned())
+    unit_host::said(failure, output)
 }

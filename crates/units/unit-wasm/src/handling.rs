@@ -1,98 +1,47 @@
-//! One event, handled by a `lighter:unit` function: a transaction, begun again in a fresh unit after a conflict.
-//!
-//! ```text
-//!   start ─▶ handle ─▶ ok ─▶ commit: writes, pushes, the ack of the lease ─▶ durable, if not leased ─▶ reply
-//!     ▲                 │       │conflict
-//!     │                 │       └──▶ undone, once more: at most RERUNS_MAX in all
-//!     └─────────────────│──────────────┘
-//!                       └▶ failure, trap, limit: undone
-//! ```
+//! One event, handled by a `lighter:unit` component: each attempt is a unit, metered.
 
 use crate::bindings::types;
 use crate::failure;
 use crate::host::queue::to_guest;
 use crate::meter::Meter;
-use crate::prepared::{Instance, PreparedWasm, ended_with, timing};
+use crate::prepared::{Instance, PreparedWasm, timing};
 use crate::run::Run;
 use crate::unit_state::Cause;
 use event::Event;
-use problem::{Code, Problem};
-use state::{Leased, Transaction};
+use problem::Problem;
+use state::Leased;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-use unit::{Content, Reply, Watch, WholeReply};
+use unit::{Reply, Watch};
+use unit_host::{Handled, Spending, Spent, check_reply};
 
-/// Handlings of one event that conflicted with others before the caller is told to try again later.
-pub const RERUNS_MAX: u32 = 20;
+impl Spending for Meter {
+    fn spent(&self) -> Spent {
+        Spent { timing: timing(self), cpu: self.cpu(), memory_bytes: self.memory_bytes.load(Relaxed) }
+    }
+}
 
 pub async fn call(
     prepared: Arc<PreparedWasm>,
     request_id: Arc<str>,
     deadline: Instant,
-    mut watch: Box<dyn Watch>,
+    watch: Box<dyn Watch>,
     event: Event,
     lease: Option<Arc<Leased>>,
 ) -> Result<Reply, Problem> {
+    let first = event.attempt;
     let mut event = Arc::new(to_guest(event));
-    let mut reruns = 0;
-    loop {
+    let attempt = |reruns: u32| {
+        if reruns > 0 {
+            Arc::make_mut(&mut event).attempt = first + reruns;
+        }
         let meter = Arc::new(Meter::new(deadline));
         let work = prepared.clone().handle(meter.clone(), request_id.clone(), event.clone(), lease.clone());
-        let handled = Run::new(prepared.engine.clone(), prepared.weight.clone(), meter.clone(), work).await;
-        let result = match handled {
-            Ok(handled) => settle(&prepared, handled, lease.as_deref(), &mut *watch).await,
-            Err(problem) => Err(problem),
-        };
-        let (ended, reply) = match result {
-            Err(problem) if problem.code == Code::Conflict && reruns + 1 < RERUNS_MAX => {
-                reruns += 1;
-                let mut again = Arc::unwrap_or_clone(event);
-                again.attempt += 1;
-                event = Arc::new(again);
-                continue;
-            }
-            Err(problem) if problem.code == Code::Conflict => {
-                let detail = format!("{RERUNS_MAX} handlings in a row conflicted with others that changed the same keys");
-                let problem = Problem::new(Code::Conflict, detail);
-                (Err(problem.clone()), Err(problem))
-            }
-            Err(problem) => (Err(problem.clone()), Err(problem)),
-            Ok(content) => (Ok(()), Ok(Reply { timing: timing(&meter), content })),
-        };
-        watch.ended(ended_with(ended, &meter, reruns));
-        return reply;
-    }
-}
-
-/// What a handler left behind.
-struct Handled {
-    reply: Vec<u8>,
-    transaction: Option<Transaction>,
-}
-
-/// Commits what was done, and makes it durable where somebody waits for it: an event whose handling is lost with a power
-/// cut, its ack among it, is handled again. Not on the unit's own thread: one of least priority would hold up every other commit.
-async fn settle(
-    prepared: &PreparedWasm,
-    handled: Handled,
-    lease: Option<&Leased>,
-    watch: &mut dyn Watch,
-) -> Result<Content, Problem> {
-    let state = &prepared.deployed.state;
-    let Handled { reply, transaction } = handled;
-    let Some(lease) = lease else {
-        if let Some(transaction) = transaction {
-            state.durable(transaction.commit()?).await?;
-        }
-        return Ok(Content::Bytes(reply));
+        let run = Run::new(prepared.engine.clone(), prepared.weight.clone(), meter.clone(), work);
+        async move { (run.await, meter) }
     };
-    let mut transaction = transaction.unwrap_or_else(|| state.begin());
-    let reply = WholeReply::Bytes(reply);
-    watch.commits(&mut transaction, &reply)?;
-    transaction.ack(lease);
-    let _durable_later = transaction.commit()?;
-    let WholeReply::Bytes(reply) = reply else { unreachable!("just made") };
-    Ok(Content::Bytes(reply))
+    unit_host::call(&prepared.deployed.state, lease.as_deref(), watch, attempt).await
 }
 
 impl PreparedWasm {
@@ -105,7 +54,8 @@ impl PreparedWasm {
     ) -> Result<Handled, Problem> {
         let mut unit = self.start(&meter, &request_id).await?;
         let state = unit.store.data_mut();
-        (state.cause, state.lease) = (Cause::Event(event.clone()), lease);
+        state.cause = Cause::Event(event.clone());
+        state.handling.begin(lease);
         let Instance::Unit(instance) = &unit.instance else { unreachable!("the guest's contract is lighter:unit") };
         let result = instance.lighter_unit_handler().call_handle(&mut unit.store, &event).await;
         let transaction = unit.store.data_mut().end_handling();
@@ -123,11 +73,7 @@ impl PreparedWasm {
             }
         };
         self.put_back(unit);
-        let bytes_max = self.deployed.function.limits.body_bytes;
-        if reply.len() as u64 > bytes_max {
-            let detail = format!("the reply has {} bytes, limits.body_bytes is {bytes_max}", reply.len());
-            return Err(Problem::new(Code::ReplyTooLarge, detail));
-        }
+        check_reply(reply.len() as u64, &self.deployed.function.limits)?;
         Ok(Handled { reply, transaction })
     }
 }

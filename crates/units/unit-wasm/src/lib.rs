@@ -20,7 +20,6 @@ mod handling;
 mod host;
 mod limiter;
 mod meter;
-mod output;
 mod prepared;
 mod reply;
 mod request;

@@ -5,7 +5,6 @@ use crate::engine::Engine;
 use crate::failure;
 use crate::handling;
 use crate::meter::Meter;
-use crate::output::Output;
 use crate::reply::HttpCall;
 use crate::run::{time_exceeded, Run, Weight};
 use crate::unit_state::UnitState;
@@ -17,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unit::{Artefact, Call, Contract, Deployed, Ended, Prepared, Reply, Timing, UnitStatus, Work};
+use unit_host::{Entry, Output, Roster};
 use wasmtime::component::Component;
 use wasmtime::{Store, StoreContextMut, UpdateDeadline};
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
@@ -72,6 +72,7 @@ impl PreparedWasm {
             Ok(match deployed.contract {
                 Contract::Unit => Guest::Unit(EverythingPre::new(pre)?),
                 Contract::WasiHttp => Guest::WasiHttp(ProxyPre::new(pre)?),
+                Contract::Call => unreachable!("no component has this contract"),
             })
         };
         let guest = link().map_err(|error: wasmtime::Error| {
@@ -154,7 +155,7 @@ pub fn ended_with(result: Result<(), Problem>, meter: &Meter, reruns: u32) -> En
 pub fn timing(meter: &Meter) -> Timing {
     let total = meter.began.elapsed();
     let start = meter.start().unwrap_or(total);
-    Timing { start, run: total.saturating_sub(start) }
+    Timing { start, run: total.saturating_sub(start), stages: None }
 }
 
 /// At a tick: has the call used up its time, and is the unit to give way.
@@ -208,7 +209,7 @@ impl Prepared for PreparedWasm {
     }
 
     fn units(&self) -> Vec<UnitStatus> {
-        self.roster.0.lock().units.iter().flatten().cloned().collect()
+        self.roster.units()
     }
 
     fn dump(&self) -> Option<Arc<Vec<u8>>> {
@@ -224,54 +225,5 @@ impl Prepared for PreparedWasm {
         *kept = stay;
         drop(kept);
         drop::<Vec<Unit>>(go);
-    }
-}
-
-/// The units that exist, in slots that are used again.
-#[derive(Default)]
-struct Roster(Mutex<Slots>);
-
-#[derive(Default)]
-struct Slots {
-    units: Vec<Option<UnitStatus>>,
-    free: Vec<usize>,
-}
-
-/// A unit's place in the roster, given back when the unit is dropped.
-struct Entry {
-    roster: Arc<Roster>,
-    slot: usize,
-}
-
-impl Roster {
-    fn enter(roster: &Arc<Self>, unit: u64, request_id: Arc<str>) -> Entry {
-        let status = UnitStatus { unit, request_id: Some(request_id), since: Instant::now(), calls: 0 };
-        let mut slots = roster.0.lock();
-        let slot = match slots.free.pop() {
-            Some(slot) => slot,
-            None => {
-                slots.units.push(None);
-                slots.units.len() - 1
-            }
-        };
-        slots.units[slot] = Some(status);
-        Entry { roster: roster.clone(), slot }
-    }
-}
-
-impl Entry {
-    fn serves(&self, request_id: Option<Arc<str>>) {
-        if let Some(status) = &mut self.roster.0.lock().units[self.slot] {
-            status.calls += u64::from(request_id.is_none());
-            status.request_id = request_id;
-        }
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        let mut slots = self.roster.0.lock();
-        slots.units[self.slot] = None;
-        slots.free.push(self.slot);
     }
 }

@@ -12,7 +12,6 @@
 //! A unit that goes on after its body is whole (early reply) runs on by itself until its deadline. A caller that goes
 //! away before stops the unit.
 
-use crate::handling::RERUNS_MAX;
 use crate::meter::Meter;
 use crate::prepared::{PreparedWasm, ended_with, timing};
 use crate::request::{HeadSender, Incoming};
@@ -33,6 +32,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 use tokio::sync::oneshot;
 use unit::{Body, BodyError, Content, Reply, Watch, WholeReply};
+use unit_host::RERUNS_MAX;
 use wasmtime_wasi_http::Error;
 use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;

@@ -173,7 +173,7 @@ impl PreparedWasm {
             state.cause = Cause::Request { id: request_id, headers: request.headers().clone() };
         }
         state.head = if lease.is_some() { HeadState::Leased } else { HeadState::Awaited };
-        state.lease = lease;
+        state.handling.begin(lease);
         let resources = (|| {
             let mut view = state.http();
             Ok((view.new_incoming_request(scheme, request)?, view.new_response_outparam(head)?))

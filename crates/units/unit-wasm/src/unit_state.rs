@@ -5,11 +5,11 @@ use crate::host;
 use crate::host::head::HeadState;
 use crate::limiter::Limiter;
 use crate::meter::Meter;
-use crate::output::Output;
 use http::HeaderMap;
-use state::{Leased, Transaction};
+use state::Transaction;
 use std::sync::Arc;
 use unit::Deployed;
+use unit_host::{Handling, Output};
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
@@ -21,14 +21,10 @@ pub struct UnitState {
     pub output: Arc<Output>,
     pub table: ResourceTable,
     pub http: host::http::Hooks,
-    /// The handling's transaction, begun by its first use of store or queue.
-    pub transaction: Option<Transaction>,
+    /// What the handling has done to store and queues.
+    pub handling: Handling,
     pub cause: Cause,
-    /// Where the work comes from, if it comes from a queue.
-    pub lease: Option<Arc<Leased>>,
     pub head: HeadState,
-    /// Events pushed in this handling so far.
-    pub pushed: u32,
     wasi_http: WasiHttpCtx,
     /// Made at first use: seeding its random generators is dearer than many a whole call.
     wasi: Option<WasiCtx>,
@@ -39,17 +35,15 @@ impl UnitState {
         let limiter = Limiter::new(meter.clone(), &deployed.function.limits);
         let http = host::http::Hooks::new(client, deployed.clone(), meter.clone(), output.request_id());
         Self {
+            handling: Handling::new(deployed.clone()),
             deployed,
             meter,
             limiter,
             output: Arc::new(output),
             table: ResourceTable::new(),
             http,
-            transaction: None,
             cause: Cause::None,
-            lease: None,
             head: HeadState::Awaited,
-            pushed: 0,
             wasi_http: WasiHttpCtx::new(),
             wasi: None,
         }
@@ -66,16 +60,13 @@ impl UnitState {
 
     /// The handling's transaction.
     pub fn transaction(&mut self) -> &mut Transaction {
-        let state = &self.deployed.state;
-        self.transaction.get_or_insert_with(|| state.begin())
+        self.handling.transaction()
     }
 
     /// Takes what the handling did, and forgets what it was about.
     pub fn end_handling(&mut self) -> Option<Transaction> {
         self.cause = Cause::None;
-        self.lease = None;
-        self.pushed = 0;
-        self.transaction.take()
+        self.handling.end()
     }
 }
 

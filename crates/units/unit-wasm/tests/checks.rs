@@ -11,6 +11,8 @@ async fn the_wasm_class_passes_every_check() {
         hello: include_bytes!("../../../../guests/prebuilt/hello.wasm"),
         counter: include_bytes!("../../../../guests/prebuilt/counter.wasm"),
         attack: include_bytes!("../../../../guests/prebuilt/attack.wasm"),
+        attack_source: "lib.rs:",
+        dumps: true,
     };
     checks::run(&kind, &images, folder.path()).await;
 }

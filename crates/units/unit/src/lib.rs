@@ -97,6 +97,8 @@ pub enum Contract {
     Unit,
     /// `wasi:http/incoming-handler`: takes [`Work::Http`].
     WasiHttp,
+    /// A function with arguments, which travel as a frame: takes [`Work::Event`] whose data it is.
+    Call,
 }
 
 impl Contract {
@@ -104,6 +106,7 @@ impl Contract {
         match self {
             Self::Unit => "lighter:unit",
             Self::WasiHttp => "wasi:http",
+            Self::Call => "lighter:call",
         }
     }
 }
@@ -193,6 +196,19 @@ pub struct Timing {
     pub start: Duration,
     /// In the unit: until the reply was whole, or until its head was there for a reply that streams.
     pub run: Duration,
+    /// What a unit says of its own part of the run.
+    pub stages: Option<Stages>,
+}
+
+/// Where a unit's own time went, as it says itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// Reading the arguments.
+    pub decode: Duration,
+    /// The function itself.
+    pub run: Duration,
+    /// Writing the result.
+    pub encode: Duration,
 }
 
 pub struct Reply {

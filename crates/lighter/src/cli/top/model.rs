@@ -167,6 +167,8 @@ pub mod tests {
             cores: 2,
             architecture: "x86_64".into(),
             engine: "wasmtime".into(),
+            python: None,
+            missing_protections: Vec::new(),
         }
     }
 

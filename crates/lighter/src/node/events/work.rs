@@ -20,7 +20,7 @@ const HTTP_REQUEST: &str = "http.request";
 /// [`Code::EventInvalid`]: the event says it was a request, and cannot be one.
 pub fn of(contract: Contract, event: Event) -> Result<Work, Problem> {
     match contract {
-        Contract::Unit => Ok(Work::Event(event)),
+        Contract::Unit | Contract::Call => Ok(Work::Event(event)),
         Contract::WasiHttp if is_request(&event) => Ok(Work::Http(original(event)?)),
         Contract::WasiHttp => Ok(Work::Http(cloud_event(event))),
     }

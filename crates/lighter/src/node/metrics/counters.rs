@@ -7,6 +7,7 @@ use problem::Code;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use unit::Stages;
 
 pub struct Counters {
     /// Calls that ended well.
@@ -31,6 +32,8 @@ pub struct Times {
     pub queue: Duration,
     pub start: Duration,
     pub run: Duration,
+    /// What a unit says of its part of `run`.
+    pub stages: Option<Stages>,
     pub total: Duration,
 }
 

@@ -7,6 +7,7 @@ use crate::host::keyvalue::{Bucket, PAGE_KEYS, bounded};
 use crate::unit_state::UnitState;
 use atomics::CasError;
 use store::Error;
+use unit_host::{value, values};
 use wasmtime::component::Resource;
 
 /// What a key held when the handle was made.
@@ -134,10 +135,10 @@ impl batch::Host for UnitState {
 
 impl config::Host for UnitState {
     fn get(&mut self, name: String) -> wasmtime::Result<Result<Option<String>, config::Error>> {
-        Ok(Ok(self.value(&name).cloned()))
+        Ok(Ok(value(&self.deployed, &name).cloned()))
     }
 
     fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, config::Error>> {
-        Ok(Ok(self.values()))
+        Ok(Ok(values(&self.deployed)))
     }
 }

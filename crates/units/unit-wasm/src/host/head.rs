@@ -62,7 +62,7 @@ impl UnitState {
         if is_response {
             self.head = HeadState::Set;
         }
-        let Some(transaction) = self.transaction.take().filter(|_| is_response) else { return Ok(()) };
+        let Some(transaction) = self.handling.take().filter(|_| is_response) else { return Ok(()) };
         match transaction.commit() {
             Ok(ticket) => self.meter.wrote(ticket),
             Err(CommitError::Conflict) => return Err(wasmtime::Error::new(Conflicted)),

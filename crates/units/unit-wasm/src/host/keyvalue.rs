@@ -1,10 +1,10 @@
 //! `wasi:keyvalue`: the operations of one call are one transaction, committed when the head of its reply is set.
 
 use crate::bindings::wasi::keyvalue::{atomics, batch, store};
-use crate::host::store::denied;
 use crate::unit_state::UnitState;
 use state::{StoreError, Transaction};
 use store::Error;
+use unit_host::bucket_denied;
 use wasmtime::component::Resource;
 
 /// Keys of one page of `list-keys`.
@@ -39,8 +39,8 @@ impl store::Host for UnitState {
             true => self.deployed.function.grants.stores.first().cloned().unwrap_or_default(),
             false => identifier,
         };
-        if !self.is_granted(&name) {
-            self.output.note(unit::Level::Warn, &denied(&name));
+        if !self.handling.is_granted(&name) {
+            self.output.note(unit::Level::Warn, &bucket_denied(&name));
             return Ok(Err(Error::AccessDenied));
         }
         Ok(Ok(self.table.push(Bucket { name, pages: Vec::new() })?))

@@ -64,9 +64,6 @@ pub const OFFERED: &[(&str, &str)] = &[
     ("wasi:sockets/udp-create-socket", "0.2.12"),
 ];
 
-/// Bytes one host call may make the host allocate at once.
-pub const HOST_BYTES_MAX: usize = 8 << 20;
-
 /// The import table of every component.
 pub fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<UnitState>> {
     let mut linker = Linker::new(engine);

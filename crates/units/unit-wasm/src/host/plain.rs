@@ -4,11 +4,9 @@ use crate::bindings::lighter::unit::{clock, config, log, random, types};
 use crate::bindings::wasi::{config::store as wasi_config, logging::logging as wasi_logging};
 use crate::unit_state::UnitState;
 use std::sync::LazyLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 use unit::{Level, Stream};
-
-/// Bytes of one call to `random`.
-const RANDOM_BYTES_MAX: u32 = 65_536;
+use unit_host::{unix_ms, value, values};
 
 /// Where the monotonic clock starts.
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -46,11 +44,6 @@ impl wasi_logging::Host for UnitState {
     }
 }
 
-pub fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 impl clock::Host for UnitState {
     fn now_ms(&mut self) -> wasmtime::Result<u64> {
         Ok(unix_ms())
@@ -63,40 +56,22 @@ impl clock::Host for UnitState {
 
 impl random::Host for UnitState {
     fn bytes(&mut self, count: u32) -> wasmtime::Result<Vec<u8>> {
-        if count > RANDOM_BYTES_MAX {
-            wasmtime::bail!("random.bytes: {count} bytes asked for, the limit is {RANDOM_BYTES_MAX}");
-        }
-        let mut bytes = vec![0; count as usize];
-        getrandom::fill(&mut bytes).map_err(|error| wasmtime::Error::msg(format!("no random bytes: {error}")))?;
-        Ok(bytes)
-    }
-}
-
-impl UnitState {
-    /// A value of `config`, or a granted secret.
-    pub fn value(&self, name: &str) -> Option<&String> {
-        self.deployed.function.config.get(name).or_else(|| self.deployed.secrets.get(name))
-    }
-
-    /// All of them.
-    pub fn values(&self) -> Vec<(String, String)> {
-        let values = self.deployed.secrets.iter().chain(&self.deployed.function.config);
-        values.map(|(name, value)| (name.clone(), value.clone())).collect()
+        unit_host::random(count).map_err(wasmtime::Error::msg)
     }
 }
 
 impl config::Host for UnitState {
     fn get(&mut self, name: String) -> wasmtime::Result<Option<String>> {
-        Ok(self.value(&name).cloned())
+        Ok(value(&self.deployed, &name).cloned())
     }
 }
 
 impl wasi_config::Host for UnitState {
     fn get(&mut self, name: String) -> wasmtime::Result<Result<Option<String>, wasi_config::Error>> {
-        Ok(Ok(self.value(&name).cloned()))
+        Ok(Ok(value(&self.deployed, &name).cloned()))
     }
 
     fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, wasi_config::Error>> {
-        Ok(Ok(self.values()))
+        Ok(Ok(values(&self.deployed)))
     }
 }

@@ -1,6 +1,5 @@
 //! WASI 0.2 for units: environment and output; no files, no sockets, no arguments.
 
-use crate::output::Output;
 use bytes::Bytes;
 use std::io;
 use std::pin::Pin;
@@ -8,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use unit::{Deployed, Stream};
+use unit_host::Output;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder};

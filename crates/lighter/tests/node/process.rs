@@ -1,0 +1,120 @@
+//! Process functions on a real node: deployed as bundles, called, killed with their node.
+//!
+//! Skipped, and said so, where the system can make no jails or has no Python with numpy.
+
+use crate::support::Node;
+use problem::Problem;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use unit_process::bundle::{About, Bundle, Contract};
+use unit_process::{Config, ProcessKind};
+
+/// A node with an interpreter that has numpy; none where there is no such thing, or no jail.
+fn start() -> Option<Node> {
+    let Some(python) = python() else {
+        println!("skipped: there is no Python with numpy, and none could be made");
+        return None;
+    };
+    let node = Node::start_with(&["--allow-weaker-jail", "--python", &python.display().to_string()]);
+    let info = node.api("GET", "/v1/node", &[]).json();
+    let missing = info["missing_protections"].as_array().unwrap();
+    match missing.iter().find(|missing| missing["protection"] == "jail") {
+        None => Some(node),
+        Some(missing) => {
+            println!("skipped: {}", missing["why"]);
+            None
+        }
+    }
+}
+
+/// The interpreter of the base that all tests share, beside the build: installing numpy takes longer than all of them.
+fn python() -> Option<PathBuf> {
+    static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PYTHON.get_or_init(|| make().inspect_err(|problem| println!("{problem}")).ok().and_then(|()| made())).clone()
+}
+
+fn make() -> Result<(), Problem> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _within = runtime.enter();
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bases");
+    ProcessKind::new(Config { folder, python: None, allow_weaker: true, jail: Vec::new() })?.make_base()
+}
+
+fn made() -> Option<PathBuf> {
+    let bases = fs::read_dir(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bases")).ok()?;
+    bases.flatten().map(|entry| entry.path().join("venv/bin/python")).find(|python| python.exists())
+}
+
+fn bundle(contract: Contract, python: &str, source: &str) -> Vec<u8> {
+    let about = About { contract, entry: "app:work".into(), format: 1, python: python.into(), requires: vec!["numpy==2.0.0".into()], modules: Vec::new() };
+    let files = BTreeMap::from([("app.py".to_owned(), source.as_bytes())]);
+    Bundle { about, files }.pack().unwrap()
+}
+
+fn deploy(node: &Node, name: &str, image: &[u8]) -> serde_json::Value {
+    let image = node.upload_bytes(image);
+    node.deploy(json!({ name: { "image": image, "isolation": "process", "grants": { "stores": ["s"] } } }))
+}
+
+#[test]
+fn events_and_calls_are_answered_and_nothing_outlives_the_node() {
+    let Some(node) = start() else { return };
+    let count = "from lighterage.unit import store\ndef work(event): return str(store.increment('s', 'count', 1))";
+    assert_eq!(deploy(&node, "count", &bundle(Contract::Event, "", count))["step"], "done");
+    assert_eq!(deploy(&node, "add", &bundle(Contract::Call, "", "def work(a, b): return a + b"))["step"], "done");
+    for number in 1..=3 {
+        assert_eq!(node.call("count", "").text(), number.to_string());
+    }
+    let list = frame::Value::List(vec![frame::Value::I64(40), frame::Value::I64(2)]);
+    let body = frame::Value::Map(vec![("args", list), ("kwargs", frame::Value::Map(Vec::new()))]);
+    let call = frame::Frame { kind: frame::Kind::Call, id: 0, body }.encode(frame::Checksum::Front, &frame::Limits::default());
+    let reply = node.api("POST", "/v1/functions/add/call", &call.unwrap().to_vec());
+    assert_eq!(reply.headers["content-type"], frame::MEDIA_TYPE);
+    assert!(reply.headers["server-timing"].contains("decode;dur="), "{:?}", reply.headers);
+    assert_eq!(frame::Frame::decode(&reply.body, &frame::Limits::default()).unwrap().body, frame::Value::I64(42));
+    let info = node.api("GET", "/v1/node", &[]).json();
+    assert!(info["python"]["speed"].as_f64().unwrap() > 0.0 && !info["python"]["numpy"].as_str().unwrap().is_empty());
+
+    let units = below(node.pid());
+    assert!(!units.is_empty());
+    let data = node.data.clone();
+    let _folder = node.kill();
+    let began = Instant::now();
+    while units.iter().any(|unit| is_running(*unit)) {
+        assert!(began.elapsed() < Duration::from_secs(10), "units outlive a node that was killed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let node = Node::start_in(&data, &["--allow-weaker-jail", "--python", &python().unwrap().display().to_string()]);
+    assert_eq!(node.call("count", "").text(), "4");
+    node.stop();
+}
+
+#[test]
+fn a_bundle_for_another_python_is_refused_when_it_is_deployed() {
+    let Some(node) = start() else { return };
+    let last = deploy(&node, "old", &bundle(Contract::Call, "2.7", "def work(): ..."));
+    assert_eq!(last["problem"]["code"], "L2015", "{last}");
+    let last = deploy(&node, "broken", &bundle(Contract::Event, "", "def work(event): return 1/0"));
+    assert_eq!(last["step"], "done");
+    let reply = node.call("broken", "");
+    assert_eq!((reply.status, reply.code().as_str()), (500, "L6001"), "{}", reply.text());
+    assert!(reply.text().contains("ZeroDivisionError"), "{}", reply.text());
+}
+
+/// Processes below this one.
+fn below(process: u32) -> Vec<u32> {
+    let children = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten().flat_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        text.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<u32>>()
+    });
+    children.flat_map(|child| [vec![child], below(child)].concat()).collect()
+}
+
+fn is_running(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}

@@ -1,0 +1,165 @@
+//! Store and queue as one handling sees them: every operation goes into one transaction, after a grant was found.
+
+use crate::unix_ms;
+use event::Event;
+use manifest::Name;
+use state::{Leased, Page, StoreError, Transaction};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use unit::{Deployed, Origin, Outgoing};
+
+/// How much longer than its call a popped event is leased, so that a commit at the last moment still finds the lease.
+const LEASE_SLACK_MS: u64 = 5_000;
+
+/// Why the host refused what a function asked for: `error` of `contracts/wit/unit.wit`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// No grant covers it.
+    Denied(String),
+    /// An argument is malformed or over a limit.
+    Invalid(String),
+    /// Not now. It may or may not have happened.
+    Unavailable(String),
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(problem) => Self::Unavailable(problem.detail.into_owned()),
+            // Not the argument's fault: there may be room again later.
+            full @ (StoreError::BucketFull(_) | StoreError::QueueFull(_)) => Self::Unavailable(full.to_string()),
+            invalid => Self::Invalid(invalid.to_string()),
+        }
+    }
+}
+
+/// What one handling has done so far.
+pub struct Handling {
+    deployed: Arc<Deployed>,
+    /// Begun by the first use of store or queue.
+    transaction: Option<Transaction>,
+    /// Where the work comes from, if it comes from a queue.
+    lease: Option<Arc<Leased>>,
+    pushed: u32,
+}
+
+impl Handling {
+    pub fn new(deployed: Arc<Deployed>) -> Self {
+        Self { deployed, transaction: None, lease: None, pushed: 0 }
+    }
+
+    /// Begins to handle what was leased, if it was.
+    pub fn begin(&mut self, lease: Option<Arc<Leased>>) {
+        self.lease = lease;
+    }
+
+    pub fn transaction(&mut self) -> &mut Transaction {
+        let state = &self.deployed.state;
+        self.transaction.get_or_insert_with(|| state.begin())
+    }
+
+    /// Takes what was done until now; what comes later is a transaction of its own.
+    pub fn take(&mut self) -> Option<Transaction> {
+        self.transaction.take()
+    }
+
+    /// Takes what was done, and forgets what it was about.
+    pub fn end(&mut self) -> Option<Transaction> {
+        self.lease = None;
+        self.pushed = 0;
+        self.transaction.take()
+    }
+}
+
+type Outcome<T> = Result<T, Refusal>;
+
+/// The store.
+impl Handling {
+    pub fn is_granted(&self, bucket: &str) -> bool {
+        self.deployed.function.grants.stores.iter().any(|granted| granted == bucket)
+    }
+
+    fn bucket(&mut self, bucket: &str) -> Outcome<&mut Transaction> {
+        if !self.is_granted(bucket) {
+            return Err(Refusal::Denied(bucket_denied(bucket)));
+        }
+        Ok(self.transaction())
+    }
+
+    pub fn get(&mut self, bucket: &str, key: &str) -> Outcome<Option<Vec<u8>>> {
+        Ok(self.bucket(bucket)?.get(bucket, key)?)
+    }
+
+    pub fn set(&mut self, bucket: &str, key: &str, value: Vec<u8>) -> Outcome<()> {
+        Ok(self.bucket(bucket)?.set(bucket, key, value)?)
+    }
+
+    pub fn set_with_ttl(&mut self, bucket: &str, key: &str, value: Vec<u8>, ttl: Duration) -> Outcome<()> {
+        Ok(self.bucket(bucket)?.set_with_ttl(bucket, key, value, ttl)?)
+    }
+
+    pub fn delete(&mut self, bucket: &str, key: &str) -> Outcome<()> {
+        Ok(self.bucket(bucket)?.delete(bucket, key)?)
+    }
+
+    pub fn increment(&mut self, bucket: &str, key: &str, delta: i64) -> Outcome<i64> {
+        Ok(self.bucket(bucket)?.increment(bucket, key, delta)?)
+    }
+
+    pub fn compare_and_set(
+        &mut self,
+        bucket: &str,
+        key: &str,
+        expected: Option<&[u8]>,
+        value: Option<Vec<u8>>,
+    ) -> Outcome<bool> {
+        Ok(self.bucket(bucket)?.compare_and_set(bucket, key, expected, value)?)
+    }
+
+    pub fn list(&mut self, bucket: &str, prefix: &str, after: Option<&str>, limit: u32) -> Outcome<Page> {
+        Ok(self.bucket(bucket)?.list(bucket, prefix, after, limit)?)
+    }
+}
+
+/// The queues.
+impl Handling {
+    pub fn push(&mut self, queue: &str, outgoing: Outgoing, origin: &Origin<'_>) -> Outcome<()> {
+        if !covers(&self.deployed.function.grants.push, queue) {
+            return Err(queue_denied("push", queue));
+        }
+        let number = self.pushed + 1;
+        let now_ms = unix_ms();
+        let push = origin.push(number, queue, outgoing, now_ms).map_err(Refusal::Invalid)?;
+        if let Some(lease) = self.lease.clone().filter(|lease| *lease.queue == *queue) {
+            // The event makes room for those that follow from it: a full queue that feeds itself goes on.
+            self.transaction().ack(&lease);
+        }
+        // One the queue remembers already is where it should be.
+        self.transaction().push(queue, push, now_ms)?;
+        self.pushed = number;
+        Ok(())
+    }
+
+    /// The oldest event that is ready, leased until a little after `deadline`.
+    pub fn pop(&mut self, queue: &str, deadline: Instant) -> Outcome<Option<Event>> {
+        if !covers(&self.deployed.function.grants.pop, queue) {
+            return Err(queue_denied("pop", queue));
+        }
+        let now_ms = unix_ms();
+        let left = deadline.saturating_duration_since(Instant::now());
+        let until_ms = now_ms + u64::try_from(left.as_millis()).unwrap_or(u64::MAX / 2) + LEASE_SLACK_MS;
+        Ok(self.transaction().pop(queue, now_ms, until_ms)?)
+    }
+}
+
+fn covers(grants: &[Name], queue: &str) -> bool {
+    grants.iter().any(|granted| granted.as_str() == queue)
+}
+
+pub fn bucket_denied(bucket: &str) -> String {
+    format!("no grant covers the bucket {bucket:?}; add it to grants.stores of the function")
+}
+
+fn queue_denied(verb: &str, queue: &str) -> Refusal {
+    Refusal::Denied(format!("no grant covers {verb} to the queue {queue:?}; add it to grants.{verb} of the function"))
+}

@@ -1,0 +1,170 @@
+//! Outgoing HTTP: one client with kept connections, asked for a grant first.
+
+use crate::Refusal;
+use ::http::{Request, Uri};
+use bytes::Bytes;
+use http_body::Body;
+use http_body_util::{BodyExt, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use std::error::Error;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use unit::Deployed;
+
+/// How long a unit waits for a host to answer, if it does not say.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Bytes of a response that is read whole.
+const RESPONSE_BYTES_MAX: usize = 8 << 20;
+
+/// Header by which a receiver can tell a rerun from a new request.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+pub type Client<B> = hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, B>;
+
+/// A client whose connections belong to the current runtime, not to the threads of whichever unit opened them.
+pub fn client<B>() -> Client<B>
+where
+    B: Body<Data: Send> + Send,
+{
+    let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_webpki_roots()
+        .https_or_http()
+        .enable_http1()
+        .enable_http2()
+        .build();
+    hyper_util::client::legacy::Client::builder(OnRuntime(Handle::current()))
+        .pool_idle_timeout(Duration::from_secs(30))
+        .build(connector)
+}
+
+#[derive(Clone)]
+struct OnRuntime(Handle);
+
+impl<F> hyper::rt::Executor<F> for OnRuntime
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}
+
+/// A whole request, as the contract has it.
+#[derive(Debug, Clone, Default)]
+pub struct Outbound {
+    pub method: String,
+    /// Absolute, `http` or `https`.
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    pub timeout: Option<Duration>,
+}
+
+/// A whole response.
+#[derive(Debug, Clone, Default)]
+pub struct Inbound {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+/// One unit's outgoing requests.
+pub struct Requests<B> {
+    pub client: Client<B>,
+    pub deployed: Arc<Deployed>,
+    pub request_id: Arc<str>,
+    sent: u32,
+}
+
+impl<B> Requests<B> {
+    pub fn new(client: Client<B>, deployed: Arc<Deployed>, request_id: Arc<str>) -> Self {
+        Self { client, deployed, request_id, sent: 0 }
+    }
+
+    pub fn next_call(&mut self, request_id: Arc<str>) {
+        self.request_id = request_id;
+        self.sent = 0;
+    }
+
+    /// Whether a grant covers the request's host; if not, says which one would.
+    ///
+    /// # Errors
+    /// What to add to the manifest.
+    pub fn granted(&self, uri: &Uri) -> Result<(), String> {
+        let host = uri.host().unwrap_or_default();
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
+        if self.deployed.function.grants.hosts.iter().any(|grant| grant.covers(host, port)) {
+            Ok(())
+        } else {
+            Err(format!("no grant covers {host}:{port}; add it to grants.hosts of the function"))
+        }
+    }
+
+    /// The same for the same request of a rerun, different for every other.
+    fn idempotency_key(&mut self) -> String {
+        self.sent += 1;
+        format!("{}-{}", self.request_id, self.sent)
+    }
+}
+
+/// How long to wait for an answer, within the time of the call.
+pub fn time_left(wanted: Option<Duration>, deadline: Instant) -> Duration {
+    wanted.unwrap_or(ANSWER_TIMEOUT).min(deadline.saturating_duration_since(Instant::now()))
+}
+
+impl<B> Requests<B>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
+{
+    /// Sends a request and reads its response whole. `body` makes the client's kind of body.
+    ///
+    /// # Errors
+    /// It is no request, no grant covers it, or there was no answer.
+    pub async fn send(
+        &mut self,
+        request: Outbound,
+        deadline: Instant,
+        body: impl FnOnce(Bytes) -> B,
+    ) -> Result<Inbound, Refusal> {
+        let timeout = time_left(request.timeout, deadline);
+        let key = self.idempotency_key();
+        let request = build(request, key, body).map_err(|error| Refusal::Invalid(format!("http.send: {error}")))?;
+        if !matches!(request.uri().scheme_str(), Some("http" | "https")) {
+            return Err(Refusal::Invalid(format!("http.send: {} is not an absolute http or https URL", request.uri())));
+        }
+        self.granted(request.uri()).map_err(Refusal::Denied)?;
+        let host = request.uri().host().unwrap_or_default().to_owned();
+        let unavailable = |why: String| Refusal::Unavailable(format!("http.send to {host}: {why}"));
+        let exchange = async {
+            let response = self.client.request(request).await.map_err(|error| unavailable(error.to_string()))?;
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| unavailable(error.to_string()))?.to_bytes().to_vec();
+            let headers = head.headers.iter();
+            let headers =
+                headers.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+            Ok(Inbound { status: head.status.as_u16(), headers: headers.collect(), body })
+        };
+        match tokio::time::timeout(timeout, exchange).await {
+            Ok(result) => result,
+            Err(_) => Err(unavailable(format!("no answer within {} ms", timeout.as_millis()))),
+        }
+    }
+}
+
+fn build<B>(request: Outbound, key: String, body: impl FnOnce(Bytes) -> B) -> Result<Request<B>, ::http::Error> {
+    let mut built = Request::builder().method(request.method.as_str()).uri(request.url);
+    let mut has_key = false;
+    for (name, value) in &request.headers {
+        has_key |= name.eq_ignore_ascii_case(IDEMPOTENCY_KEY);
+        built = built.header(name, value);
+    }
+    if !has_key {
+        built = built.header(IDEMPOTENCY_KEY, key);
+    }
+    built.body(body(Bytes::from(request.body)))
+}

@@ -1,0 +1,59 @@
+//! The units of a function that exist now, in slots that are used again.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Instant;
+use unit::UnitStatus;
+
+#[derive(Default)]
+pub struct Roster(Mutex<Slots>);
+
+#[derive(Default)]
+struct Slots {
+    units: Vec<Option<UnitStatus>>,
+    free: Vec<usize>,
+}
+
+/// A unit's place in the roster, given back when the unit is dropped.
+pub struct Entry {
+    roster: Arc<Roster>,
+    slot: usize,
+}
+
+impl Roster {
+    pub fn enter(roster: &Arc<Self>, unit: u64, request_id: Arc<str>) -> Entry {
+        let status = UnitStatus { unit, request_id: Some(request_id), since: Instant::now(), calls: 0 };
+        let mut slots = roster.0.lock();
+        let slot = match slots.free.pop() {
+            Some(slot) => slot,
+            None => {
+                slots.units.push(None);
+                slots.units.len() - 1
+            }
+        };
+        slots.units[slot] = Some(status);
+        Entry { roster: roster.clone(), slot }
+    }
+
+    pub fn units(&self) -> Vec<UnitStatus> {
+        self.0.lock().units.iter().flatten().cloned().collect()
+    }
+}
+
+impl Entry {
+    /// Says which call it serves; none while it waits for its next one.
+    pub fn serves(&self, request_id: Option<Arc<str>>) {
+        if let Some(status) = &mut self.roster.0.lock().units[self.slot] {
+            status.calls += u64::from(request_id.is_none());
+            status.request_id = request_id;
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut slots = self.roster.0.lock();
+        slots.units[self.slot] = None;
+        slots.free.push(self.slot);
+    }
+}

@@ -1,0 +1,284 @@
+//! Bases: the interpreters and packages that bundles run on, made once and kept in the node's data folder.
+//!
+//! ```text
+//!   DATA/bases/
+//!     python-KEY/        a virtual environment with numpy, or with what a bundle's lock file adds; base.json says what it is
+//!     sdk-HASH/          the Python SDK of this program
+//!     root/              empty: jails mount their own root over it
+//! ```
+//! A base is named by what it is made of, so the same lock file is installed once. It is made beside its place and then
+//! renamed: a base that is there is whole.
+
+mod python;
+
+pub use python::Description;
+
+use crate::bundle::About;
+use crate::jail::Bind;
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
+
+/// Changed when what is in a base changes though its parts do not.
+const LAYOUT: &str = "1";
+
+/// All bases of a node.
+pub struct Bases {
+    folder: PathBuf,
+    interpreter: Option<PathBuf>,
+    sdk: PathBuf,
+    /// By key. Held while one is made: two deployments do not install the same packages twice.
+    known: Mutex<BTreeMap<String, Arc<Base>>>,
+}
+
+/// A base that can be used.
+#[derive(Debug)]
+pub struct Base {
+    pub description: Description,
+    pub binds: Vec<Bind>,
+}
+
+impl Bases {
+    /// Opens the folder; makes nothing yet but small things. `interpreter` takes the place of `python3`.
+    pub fn open(folder: &Path, interpreter: Option<PathBuf>) -> Result<Self, Problem> {
+        let failed = |error: io::Error| Problem::new(Code::DataUnusable, format!("{}: {error}", folder.display()));
+        make_folder(folder).map_err(failed)?;
+        let folder = folder.canonicalize().map_err(failed)?;
+        for entry in fs::read_dir(&folder).map_err(failed)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(NEW) {
+                fs::remove_dir_all(entry.path()).map_err(failed)?;
+            }
+        }
+        make_folder(&folder.join("root")).map_err(failed)?;
+        let sdk = folder.join(format!("sdk-{}", sdk_hash()));
+        if !sdk.exists() {
+            unpack_sdk(&folder, &sdk).map_err(failed)?;
+        }
+        Ok(Self { folder, interpreter, sdk, known: Mutex::default() })
+    }
+
+    pub fn folder(&self) -> PathBuf {
+        self.folder.clone()
+    }
+
+    /// The folder over which jails mount their root.
+    pub fn staging(&self) -> PathBuf {
+        self.folder.join("root")
+    }
+
+    /// The base alone if it is there already: a question that takes no time.
+    pub fn there(&self) -> Option<Arc<Base>> {
+        let key = self.key(None);
+        let known = self.known.try_lock()?;
+        known.get(&key).cloned().or_else(|| {
+            drop(known);
+            self.keep(&key, self.read(&key)?)
+        })
+    }
+
+    /// The base for a bundle with this lock file; made if it is not there, which may take a minute.
+    ///
+    /// # Errors
+    /// [`Code::BaseUnavailable`] says what it wanted for.
+    pub fn get(&self, lock: Option<&[u8]>) -> Result<Arc<Base>, Problem> {
+        let key = self.key(lock);
+        let mut known = self.known.lock();
+        if let Some(base) = known.get(&key).filter(|base| base.description.executable.exists()) {
+            return Ok(base.clone());
+        }
+        let description = match self.read(&key) {
+            Some(description) => description,
+            None => self.make(&key, lock)?,
+        };
+        let base = Arc::new(self.base(description));
+        known.insert(key, base.clone());
+        Ok(base)
+    }
+
+    fn keep(&self, key: &str, description: Description) -> Option<Arc<Base>> {
+        let base = Arc::new(self.base(description));
+        self.known.lock().insert(key.to_owned(), base.clone());
+        Some(base)
+    }
+
+    fn base(&self, description: Description) -> Base {
+        let sdk = Bind::Path { source: self.sdk.clone(), target: crate::jail::SDK.into() };
+        let binds = python::binds(&description).into_iter().chain([sdk]).collect();
+        Base { description, binds }
+    }
+
+    /// What a base is made of, as a name.
+    fn key(&self, lock: Option<&[u8]>) -> String {
+        let mut hash = Sha256::new();
+        let interpreter = self.interpreter.as_deref().unwrap_or(Path::new("python3"));
+        for part in [LAYOUT.as_bytes(), interpreter.as_os_str().as_encoded_bytes(), lock.unwrap_or_default()] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        short(&hash.finalize())
+    }
+
+    fn read(&self, key: &str) -> Option<Description> {
+        let text = fs::read(self.folder.join(format!("python-{key}")).join(python::DESCRIPTION)).ok()?;
+        let description: Description = serde_json::from_slice(&text).ok()?;
+        (description.executable.exists() && description.paths.iter().all(|path| path.exists())).then_some(description)
+    }
+
+    fn make(&self, key: &str, lock: Option<&[u8]>) -> Result<Description, Problem> {
+        let failed = |error: io::Error| Problem::new(Code::BaseUnavailable, format!("{}: {error}", self.folder.display()));
+        let (new, place) = (self.folder.join(format!("{NEW}{key}")), self.folder.join(format!("python-{key}")));
+        fs::remove_dir_all(&place).or_else(gone_is_fine).map_err(failed)?;
+        make_folder(&new).map_err(failed)?;
+        let made = python::make(&new, self.interpreter.as_deref(), lock, &self.sdk).and_then(|description| {
+            // Its paths are those it will have.
+            let description = description.moved(&new, &place);
+            let text = serde_json::to_vec_pretty(&description).expect("texts and numbers");
+            fs::write(new.join(python::DESCRIPTION), text).map_err(failed)?;
+            open_for_reading(&new).map_err(failed)?;
+            fs::rename(&new, &place).map_err(failed)?;
+            Ok(description)
+        });
+        if made.is_err() {
+            fs::remove_dir_all(&new).ok();
+        }
+        made
+    }
+}
+
+/// Whether a bundle can run on a base.
+///
+/// # Errors
+/// [`Code::BaseMismatch`] says which versions there are and which it wants.
+pub fn fits(about: &About, base: &Base) -> Result<(), Problem> {
+    let Description { python, packages, .. } = &base.description;
+    let mismatch = |detail: String, hint: &str| Problem::new(Code::BaseMismatch, detail).with_hint(hint.to_owned());
+    let series = |version: &str| version.split('.').take(2).map(str::to_owned).collect::<Vec<_>>();
+    if !about.python.is_empty() && series(&about.python) != series(python) {
+        let detail = format!("the bundle was made for Python {}, the node's base has {python}", about.python);
+        return Err(mismatch(detail, "use the same Python on both sides, or start the node with --python"));
+    }
+    for wanted in &about.requires {
+        let (name, version) = wanted.split_once("==").unwrap_or((wanted, ""));
+        let Some(found) = packages.get(&normal(name)) else {
+            let detail = format!("the bundle needs {name} {version}, which the node's base does not have");
+            return Err(mismatch(detail, "add a requirements.lock to the bundle: the node makes a base of it"));
+        };
+        let major = |version: &str| version.split('.').next().map(str::to_owned);
+        if major(version) != major(found) {
+            let detail = format!("the bundle was made with {name} {version}, the node's base has {found}");
+            return Err(mismatch(detail, "use the same version on both sides, or add a requirements.lock to the bundle"));
+        }
+    }
+    Ok(())
+}
+
+/// A package's name as indexes compare it.
+pub fn normal(name: &str) -> String {
+    name.to_ascii_lowercase().replace(['_', '.'], "-")
+}
+
+/// A base that is being made.
+const NEW: &str = ".new-";
+
+fn sdk_hash() -> String {
+    let mut hash = Sha256::new();
+    for (path, content) in SDK {
+        hash.update((path.len() as u64).to_le_bytes());
+        hash.update(path);
+        hash.update((content.len() as u64).to_le_bytes());
+        hash.update(content);
+    }
+    short(&hash.finalize())
+}
+
+/// What artefacts depend on: bundles are taken as they are.
+pub fn fingerprint() -> String {
+    format!("bundle-{LAYOUT}")
+}
+
+fn short(hash: &[u8]) -> String {
+    hash.iter().take(8).fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes all");
+        text
+    })
+}
+
+fn unpack_sdk(folder: &Path, place: &Path) -> io::Result<()> {
+    let new = folder.join(format!("{NEW}sdk"));
+    for (path, content) in SDK {
+        let path = new.join(path);
+        path.parent().map_or(Ok(()), make_folder)?;
+        fs::write(path, content)?;
+    }
+    open_for_reading(&new)?;
+    fs::rename(new, place)
+}
+
+fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path)
+}
+
+/// Whoever a jail's user is may read what is in it; the data folder itself stays closed.
+fn open_for_reading(path: &Path) -> io::Result<()> {
+    let kind = fs::symlink_metadata(path)?;
+    if kind.is_symlink() {
+        return Ok(());
+    }
+    let mode = kind.permissions().mode();
+    let more = if kind.is_dir() || mode & 0o100 != 0 { 0o555 } else { 0o444 };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode | more))?;
+    if kind.is_dir() {
+        for entry in fs::read_dir(path)? {
+            open_for_reading(&entry?.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn gone_is_fine(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bundle::Contract;
+
+    fn fit(python: &str, requires: &[&str]) -> Result<(), Problem> {
+        let about = About {
+            contract: Contract::Call,
+            entry: "a:b".into(),
+            format: 1,
+            python: python.into(),
+            requires: requires.iter().map(|wanted| (*wanted).to_owned()).collect(),
+            modules: Vec::new(),
+        };
+        let packages = BTreeMap::from([("numpy".to_owned(), "2.3.5".to_owned()), ("a-b".to_owned(), "1.0".to_owned())]);
+        let description = Description { python: "3.11.7".into(), packages, ..Description::default() };
+        fits(&about, &Base { description, binds: Vec::new() })
+    }
+
+    #[test]
+    fn a_bundle_fits_the_same_python_and_the_same_major_versions() {
+        assert_eq!(fit("", &[]), Ok(()));
+        assert_eq!(fit("3.11", &["numpy==2.1.0", "A_b==1.9"]), Ok(()));
+        for (python, requires, word) in [
+            ("3.12", &[][..], "Python 3.12"),
+            ("3.11", &["numpy==1.26.4"], "numpy 1.26.4"),
+            ("3.11", &["scipy==1.14.0"], "scipy"),
+        ] {
+            let problem = fit(python, requires).unwrap_err();
+            assert_eq!(problem.code, Code::BaseMismatch);
+            assert!(problem.detail.contains(word), "{problem}");
+        }
+    }
+}

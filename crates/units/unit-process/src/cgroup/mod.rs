@@ -1,0 +1,301 @@
+//! Control groups: what the kernel counts and bounds for the processes of a unit together.
+//!
+//! ```text
+//!   the node's own group
+//!     lighter-ID/                 one for each data folder
+//!       hello.3.1/                a zygote and its children: function, version, number
+//!         zygote
+//!         unit-17                 one for each child: memory, processes, CPU
+//! ```
+//! Each of the three controllers is used where it is: in the one hierarchy of version 2, or in its own of version 1, as
+//! on systems that have both. What a node that was killed left behind is removed when the next one starts.
+
+mod find;
+
+use crate::jail::{Missing, Protection};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+pub use find::Controller;
+
+/// How often, and for how long, an emptied group is tried to be removed: its processes take a moment to end.
+const REMOVE_TRIES: u32 = 400;
+const REMOVE_PAUSE: Duration = Duration::from_millis(5);
+
+/// Where one controller's groups are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    controller: Controller,
+    is_second_version: bool,
+    folder: PathBuf,
+}
+
+/// Makes groups below the node's own.
+#[derive(Debug, Default)]
+pub struct Groups {
+    places: Vec<Place>,
+}
+
+/// What a group may use.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    pub memory_bytes: u64,
+    pub processes: u64,
+}
+
+impl Groups {
+    /// Removes what a node that was killed has left, if there is anything.
+    pub fn remove_left(name: &str) {
+        for own in Controller::ALL.into_iter().filter_map(|controller| find::own_group(controller).ok()) {
+            remove_tree(&own.folder.join(name));
+        }
+    }
+
+    /// Opens the group of this data folder, empty, and says what the system refuses.
+    pub fn open(name: &str) -> (Self, Vec<Missing>) {
+        let mut places = Vec::new();
+        let mut missing = Vec::new();
+        for controller in Controller::ALL {
+            match find::own_group(controller).and_then(|own| Place::make(controller, own, name)) {
+                Ok(place) => places.push(place),
+                Err(error) => missing.push(Missing { protection: controller.protection(), why: error.to_string() }),
+            }
+        }
+        (Self { places }, missing)
+    }
+
+    /// A group for a zygote and its children.
+    pub fn family(&self, name: &str) -> io::Result<Family> {
+        let places = self.places.iter().map(|place| place.below(name, true)).collect::<io::Result<_>>()?;
+        Ok(Family { places })
+    }
+
+    pub fn has(&self, controller: Controller) -> bool {
+        self.places.iter().any(|place| place.controller == controller)
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        folders(&self.places).iter().for_each(|folder| remove_tree(folder));
+    }
+}
+
+impl Controller {
+    const fn protection(self) -> Protection {
+        match self {
+            Self::Memory => Protection::MemoryLimit,
+            Self::Processes => Protection::ProcessLimit,
+            Self::Cpu => Protection::CpuCount,
+        }
+    }
+}
+
+impl Place {
+    fn make(controller: Controller, own: find::Own, name: &str) -> io::Result<Self> {
+        let folder = own.folder.join(name);
+        remove_tree(&folder);
+        if own.is_second_version {
+            find::hand_down(&own.folder, controller, name)?;
+        }
+        fs::create_dir(&folder).or_else(|error| if folder.is_dir() { Ok(()) } else { Err(error) })?;
+        let place = Self { controller, is_second_version: own.is_second_version, folder };
+        place.hand_down()?;
+        // A group that cannot be bounded is none: it is tried out once.
+        let probe = place.below("probe", false)?;
+        let tried = probe.bound(&Bounds { memory_bytes: 64 << 20, processes: 64 });
+        fs::remove_dir(&probe.folder)?;
+        tried.map(|()| place)
+    }
+
+    /// In version 2 a group says which controllers those below it have.
+    fn hand_down(&self) -> io::Result<()> {
+        if self.is_second_version {
+            fs::write(self.folder.join("cgroup.subtree_control"), format!("+{}", self.controller.as_str()))?;
+        }
+        Ok(())
+    }
+
+    fn below(&self, name: &str, has_more_below: bool) -> io::Result<Self> {
+        let place = Self { folder: self.folder.join(name), ..self.clone() };
+        fs::create_dir(&place.folder).or_else(|error| if place.folder.is_dir() { Ok(()) } else { Err(error) })?;
+        if has_more_below {
+            place.hand_down()?;
+        }
+        Ok(place)
+    }
+
+    fn bound(&self, bounds: &Bounds) -> io::Result<()> {
+        let write = |name: &str, value: u64| fs::write(self.folder.join(name), value.to_string());
+        match (self.controller, self.is_second_version) {
+            (Controller::Memory, false) => {
+                write("memory.limit_in_bytes", bounds.memory_bytes)?;
+                // Memory and swap together; not every kernel counts swap.
+                write("memory.memsw.limit_in_bytes", bounds.memory_bytes).ok();
+                Ok(())
+            }
+            (Controller::Memory, true) => {
+                write("memory.max", bounds.memory_bytes)?;
+                write("memory.swap.max", 0).ok();
+                fs::write(self.folder.join("memory.oom.group"), "1").ok();
+                Ok(())
+            }
+            (Controller::Processes, _) => write("pids.max", bounds.processes),
+            (Controller::Cpu, _) => Ok(()),
+        }
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.folder.join(name)).ok()
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.read(name)?.trim().parse().ok()
+    }
+
+    /// The number after `key` in a file of lines `key number`.
+    fn entry(&self, name: &str, key: &str) -> Option<u64> {
+        entry(&self.read(name)?, key)
+    }
+}
+
+fn entry(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+/// The group of a zygote and its children. Dropping it kills what is in it and removes it.
+#[derive(Debug)]
+pub struct Family {
+    places: Vec<Place>,
+}
+
+impl Family {
+    /// A group for one member.
+    pub fn member(&self, name: &str, bounds: &Bounds) -> io::Result<Group> {
+        let places = self.places.iter().map(|place| place.below(name, false)).collect::<io::Result<Vec<_>>>()?;
+        let group = Group { places };
+        group.places.iter().try_for_each(|place| place.bound(bounds))?;
+        Ok(group)
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        let folders = folders(&self.places);
+        if !folders.is_empty() {
+            // Its processes end when their process 1 does, which may take a moment.
+            thread::spawn(move || folders.iter().for_each(|folder| remove_tree(folder)));
+        }
+    }
+}
+
+/// The group of one process and all it starts. Dropping it kills them and removes it.
+#[derive(Debug)]
+pub struct Group {
+    places: Vec<Place>,
+}
+
+impl Group {
+    /// Moves a process here. May take milliseconds: the kernel waits for every processor.
+    pub fn add(&self, process: u32) -> io::Result<()> {
+        folders(&self.places).iter().try_for_each(|folder| fs::write(folder.join("cgroup.procs"), process.to_string()))
+    }
+
+    /// CPU time of all that is or was in it; none without the controller.
+    pub fn cpu(&self) -> Option<Duration> {
+        let place = self.place(Controller::Cpu)?;
+        if place.is_second_version {
+            return place.entry("cpu.stat", "usage_usec").map(Duration::from_micros);
+        }
+        place.number("cpuacct.usage").map(Duration::from_nanos)
+    }
+
+    /// The most memory it had at once.
+    pub fn memory_peak_bytes(&self) -> Option<u64> {
+        let place = self.place(Controller::Memory)?;
+        place.number(if place.is_second_version { "memory.peak" } else { "memory.max_usage_in_bytes" })
+    }
+
+    /// Whether something in it was killed for its memory.
+    pub fn memory_exceeded(&self) -> bool {
+        let file = |place: &Place| if place.is_second_version { "memory.events" } else { "memory.oom_control" };
+        self.place(Controller::Memory).is_some_and(|place| place.entry(file(place), "oom_kill").is_some_and(|kills| kills > 0))
+    }
+
+    /// Whether a process was refused for their number.
+    pub fn processes_exceeded(&self) -> bool {
+        self.place(Controller::Processes).is_some_and(|place| place.entry("pids.events", "max").is_some_and(|times| times > 0))
+    }
+
+    pub fn kill(&self) {
+        folders(&self.places).iter().for_each(|folder| kill(folder));
+    }
+
+    fn place(&self, controller: Controller) -> Option<&Place> {
+        self.places.iter().find(|place| place.controller == controller)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        folders(&self.places).iter().for_each(|folder| remove_tree(folder));
+    }
+}
+
+/// Each folder once: in version 2 the controllers share it.
+fn folders(places: &[Place]) -> BTreeSet<PathBuf> {
+    places.iter().map(|place| place.folder.clone()).collect()
+}
+
+/// Kills every process of a group: at once where the kernel can, else one by one, again until none is left.
+fn kill(folder: &Path) {
+    if fs::write(folder.join("cgroup.kill"), "1").is_ok() {
+        return;
+    }
+    for process in fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default().lines() {
+        if let Some(fd) = process.parse().ok().and_then(|process| crate::descriptors::pidfd(process).ok()) {
+            crate::descriptors::kill(&fd);
+        }
+    }
+}
+
+/// Kills what is in a group and below, and removes it. A group that stays is removed at the next start.
+fn remove_tree(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let below = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    below.for_each(|entry| remove_tree(&entry.path()));
+    for turn in 0..REMOVE_TRIES {
+        match fs::remove_dir(folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                kill(folder);
+                if turn > 0 {
+                    thread::sleep(REMOVE_PAUSE);
+                }
+            }
+            _ => return,
+        }
+    }
+    tracing::warn!(target: "lighter::jails", group = %folder.display(), "a control group could not be removed");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_by_their_keys() {
+        let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
+        assert_eq!((entry(text, "oom_kill"), entry(text, "max")), (Some(3), None));
+    }
+
+    #[test]
+    fn without_any_controller_groups_are_empty_words() {
+        let family = Groups::default().family("f.1.1").unwrap();
+        let group = family.member("unit-1", &Bounds { memory_bytes: 1, processes: 1 }).unwrap();
+        assert!(group.add(1).is_ok() && group.cpu().is_none() && !group.memory_exceeded());
+    }
+}

@@ -1,0 +1,325 @@
+//! One attempt to handle an event: a child is handed the event, asks its host what it needs, and answers or is ended.
+//!
+//! ```text
+//!   event ──▶ child ──▶ questions ─▶ host ─▶ answers ──▶ child ──▶ reply or failure
+//!                 └ meanwhile: its output goes to the log, its time and CPU are watched
+//! ```
+
+use crate::child::{Child, Life};
+use crate::host_calls::Host;
+use crate::prepared::PreparedProcess;
+use crate::wire::{self, Broken, Reader};
+use crate::pump;
+use event::{Event, Failure};
+use frame::{Kind, Limits, Value};
+use manifest::Limits as FunctionLimits;
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use state::Leased;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+use unit::{Level, Stages, Stream, Timing};
+use unit_host::http::Requests;
+use unit_host::{Handled, Handling, Output, Spending, Spent, check_reply};
+
+/// Id of the frame with the work; those of questions are the unit's own.
+const WORK: u64 = 1;
+/// Bytes of a frame beside its data; also what a question to the host may have.
+const FRAME_BYTES: u64 = 16 << 20;
+/// Shortest and longest pause of the watchdog.
+const WATCH_MIN: Duration = Duration::from_millis(1);
+const WATCH_MAX: Duration = Duration::from_secs(1);
+/// CPU time after which a unit lets others go first.
+const FIRST_CPU: Duration = Duration::from_millis(10);
+/// Its pause where it also watches memory.
+const WATCH_MEMORY: Duration = Duration::from_millis(10);
+
+/// What one attempt uses.
+pub struct Meter {
+    pub began: Instant,
+    pub deadline: Instant,
+    start: Mutex<Option<Duration>>,
+    stages: Mutex<Option<Stages>>,
+    cpu_ns: AtomicU64,
+    memory_bytes: AtomicU64,
+}
+
+impl Meter {
+    pub fn new(deadline: Instant) -> Self {
+        Self {
+            began: Instant::now(),
+            deadline,
+            start: Mutex::default(),
+            stages: Mutex::default(),
+            cpu_ns: AtomicU64::new(0),
+            memory_bytes: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Spending for Meter {
+    fn spent(&self) -> Spent {
+        let total = self.began.elapsed();
+        let start = self.start.lock().unwrap_or(total);
+        let timing = Timing { start, run: total.saturating_sub(start), stages: *self.stages.lock() };
+        let cpu = Duration::from_nanos(self.cpu_ns.load(Relaxed));
+        Spent { timing, cpu, memory_bytes: self.memory_bytes.load(Relaxed) }
+    }
+}
+
+/// How a unit's work ended, as it says itself.
+enum Said {
+    Reply { data: Vec<u8>, stages: Option<Stages>, raised: bool },
+    /// The handler's own verdict on the event.
+    Failed(Failure),
+    /// It crashed: what with, and in what words.
+    Crashed(Code, String),
+}
+
+pub async fn attempt(
+    prepared: Arc<PreparedProcess>,
+    meter: Arc<Meter>,
+    request_id: Arc<str>,
+    event: Arc<Event>,
+    lease: Option<Arc<Leased>>,
+) -> Result<Handled, Problem> {
+    let deadline = meter.deadline;
+    let taken = tokio::time::timeout_at(deadline.into(), prepared.take(&request_id)).await;
+    let (mut child, entry) = taken.map_err(|_| time_exceeded(&meter))??;
+    *meter.start.lock() = Some(meter.began.elapsed());
+    let deployed = prepared.deployed().clone();
+    let output = Output::new(deployed.log.clone(), child.number, request_id.clone(), deployed.function.limits.log_bytes);
+    let output = Arc::new(output);
+    let mut handling = Handling::new(deployed.clone());
+    handling.begin(lease);
+    let requests = Requests::new(prepared.client().clone(), deployed.clone(), request_id);
+    let mut host = Host { deployed, handling, requests, output: output.clone(), event, deadline };
+    let before = child.life.cpu();
+    let outcome = run(&mut child, &mut host, &meter, before, prepared.counts_memory()).await;
+    meter.cpu_ns.store(u64::try_from((child.life.cpu().saturating_sub(before)).as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    let memory_bytes = child.life.group().memory_peak_bytes().unwrap_or_else(|| child.life.resident_bytes());
+    meter.memory_bytes.store(memory_bytes, Relaxed);
+    let outcome = match outcome {
+        Ok(Said::Crashed(code, why)) => Err(crashed(&child, code, why, &output)),
+        Ok(said) => Ok(said),
+        Err(Ending::Problem(problem)) => {
+            output.note(Level::Error, &problem.detail);
+            Err(problem)
+        }
+        Err(Ending::Broken(broken)) => Err(ended(&mut child, broken, &output).await),
+    };
+    pump::rest(&mut child.stdout, &output, Stream::Stdout);
+    pump::rest(&mut child.stderr, &output, Stream::Stderr);
+    output.end_call();
+    let transaction = host.handling.end();
+    let said = match outcome {
+        Ok(said) => said,
+        Err(problem) => {
+            drop((child, entry));
+            prepared.returned();
+            return Err(problem);
+        }
+    };
+    prepared.put_back(child, entry);
+    match said {
+        Said::Reply { data, stages, raised } => {
+            check_reply(data.len() as u64, &prepared.deployed().function.limits)?;
+            *meter.stages.lock() = stages;
+            // What a function did before it raised is undone, as a handler's that fails.
+            Ok(Handled { reply: data, transaction: transaction.filter(|_| !raised) })
+        }
+        Said::Failed(failure) => Err(unit_host::said(failure, &output)),
+        Said::Crashed(..) => unreachable!("made a problem above"),
+    }
+}
+
+/// Why a unit's work came to no end of its own.
+enum Ending {
+    Problem(Problem),
+    Broken(Broken),
+}
+
+impl From<Broken> for Ending {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+async fn run(child: &mut Child, host: &mut Host, meter: &Meter, before: Duration, is_memory_counted: bool) -> Result<Said, Ending> {
+    let output = host.output.clone();
+    let limits = host.deployed.function.limits.clone();
+    let Child { stream, stdout, stderr, life, .. } = child;
+    tokio::select! {
+        biased;
+        said = converse(stream, host, &limits) => said,
+        never = pump::forever(stdout, &output, Stream::Stdout) => match never {},
+        never = pump::forever(stderr, &output, Stream::Stderr) => match never {},
+        problem = watch(life, meter, &limits, before, is_memory_counted) => Err(Ending::Problem(problem)),
+    }
+}
+
+async fn converse(stream: &mut tokio::net::UnixStream, host: &mut Host, limits: &FunctionLimits) -> Result<Said, Ending> {
+    let event = host.event.clone();
+    let body = frame::event_body(&event).map_err(|error| Broken::Garbled(error.to_string()))?;
+    let out = Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() };
+    wire::send(stream, Kind::Call, WORK, body, &out).await?;
+    let total_bytes_max = limits.body_bytes.saturating_add(FRAME_BYTES);
+    let within = Limits { total_bytes_max, ..Limits::default() };
+    let mut reader = Reader::default();
+    loop {
+        let bytes = match reader.next(stream, &within).await {
+            Err(Broken::TooLarge { kind: Some(Kind::Reply), bytes, .. }) => {
+                check_reply(bytes, limits).map_err(Ending::Problem)?;
+                return Err(Broken::Garbled("a reply beyond every limit".into()).into());
+            }
+            bytes => bytes?,
+        };
+        let frame = wire::decode(bytes, &within)?;
+        match (frame.kind, frame.id) {
+            (Kind::Call, id) => {
+                let answer = host.answer(id, &frame.body).await.map_err(|nonsense| Broken::Garbled(nonsense.0))?;
+                if let Some(answer) = answer {
+                    use tokio::io::AsyncWriteExt;
+                    stream.write_all(&answer).await.map_err(Broken::from)?;
+                }
+            }
+            (Kind::Reply, WORK) => return Ok(reply(&frame.body)?),
+            (Kind::Failure, WORK) => return Ok(failure(&frame.body)?),
+            (kind, id) => return Err(Broken::Garbled(format!("an unexpected {} with the id {id}", kind.name())).into()),
+        }
+    }
+}
+
+fn reply(body: &Value<'_>) -> Result<Said, Broken> {
+    let data = |value: &Value<'_>| match value {
+        Value::Buffer(data) | Value::Bytes(data) => Ok(data.to_vec()),
+        _ => Err(Broken::Garbled("the data of a reply is no bytes".into())),
+    };
+    let Value::Map(_) = body else {
+        return Ok(Said::Reply { data: data(body)?, stages: None, raised: false });
+    };
+    let Some(found) = body.get("data") else { return Err(Broken::Garbled("a reply without data".into())) };
+    let stage = |name| match body.get("timing")?.get(name)? {
+        // What a unit says of its times is shown and trusted by nobody; it only has to be a time.
+        Value::F64(seconds) => Duration::try_from_secs_f64(*seconds).ok(),
+        _ => None,
+    };
+    let stages = match (stage("decode"), stage("run"), stage("encode")) {
+        (Some(decode), Some(run), Some(encode)) => Some(Stages { decode, run, encode }),
+        _ => None,
+    };
+    let raised = body.get("raised") == Some(&Value::Bool(true));
+    Ok(Said::Reply { data: data(found)?, stages, raised })
+}
+
+fn failure(body: &Value<'_>) -> Result<Said, Broken> {
+    let (Some(Value::Str(kind)), Some(Value::Str(message))) = (body.get("kind"), body.get("message")) else {
+        return Err(Broken::Garbled("a failure without kind or message".into()));
+    };
+    let message = (*message).to_owned();
+    Ok(match *kind {
+        "invalid" => Said::Failed(Failure::Invalid(message)),
+        "retry" => Said::Failed(Failure::Retry(message)),
+        "fatal" => Said::Failed(Failure::Fatal(message)),
+        "memory" => Said::Crashed(Code::MemoryExceeded, message),
+        "stack" => Said::Crashed(Code::StackExceeded, message),
+        "exited" => Said::Crashed(Code::UnitExited, message),
+        "trapped" => Said::Crashed(Code::UnitTrapped, message),
+        other => return Err(Broken::Garbled(format!("a failure of the unknown kind {other:?}"))),
+    })
+}
+
+/// Waits for the moment a limit is exceeded. Looks no more often than the limit could be reached: every core may work
+/// for the unit.
+async fn watch(life: &Life, meter: &Meter, limits: &FunctionLimits, before: Duration, is_memory_counted: bool) -> Problem {
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32;
+    let mut is_back = false;
+    loop {
+        if Instant::now() >= meter.deadline {
+            return time_exceeded(meter);
+        }
+        let cpu = life.cpu().saturating_sub(before);
+        let Some(left) = limits.cpu().checked_sub(cpu).filter(|left| !left.is_zero()) else {
+            return Problem::new(Code::CpuExceeded, format!("the call used more than {} ms of CPU time", limits.cpu_ms));
+        };
+        if !is_memory_counted && life.resident_bytes() > limits.memory_bytes {
+            return memory_exceeded(limits);
+        }
+        if !is_back && cpu >= FIRST_CPU {
+            is_back = true;
+            life.step_back(true);
+        }
+        let longest = if is_memory_counted { WATCH_MAX } else { WATCH_MEMORY };
+        // One that mostly waits is looked at less and less.
+        let longest = if is_back { longest } else { longest.min(FIRST_CPU.max(meter.began.elapsed() / 4)) };
+        let pause = (left / cores).clamp(WATCH_MIN, longest);
+        let until = (Instant::now() + pause).min(meter.deadline);
+        tokio::time::sleep_until(until.into()).await;
+    }
+}
+
+fn time_exceeded(meter: &Meter) -> Problem {
+    let limit = meter.deadline.saturating_duration_since(meter.began);
+    Problem::new(Code::TimeExceeded, format!("the call had not ended after {} ms", limit.as_millis()))
+}
+
+fn memory_exceeded(limits: &FunctionLimits) -> Problem {
+    Problem::new(Code::MemoryExceeded, format!("the unit needed more than {} bytes of memory", limits.memory_bytes))
+}
+
+/// What it says it died of, or what the kernel says it was refused.
+fn crashed(child: &Child, code: Code, why: String, output: &Output) -> Problem {
+    let group = child.life.group();
+    let problem = match code {
+        Code::UnitTrapped if group.memory_exceeded() => Problem::new(Code::MemoryExceeded, format!("the unit ran out of memory: {why}")),
+        Code::UnitTrapped if group.processes_exceeded() => {
+            Problem::new(Code::ProcessesExceeded, format!("the unit was refused another process or thread: {why}"))
+        }
+        code => Problem::new(code, format!("{}: {}", code.title(), unit_host::cut(&why, 4_000))),
+    };
+    output.note(Level::Error, &problem.detail);
+    problem
+}
+
+/// Names the end of a unit that did not say how it ended.
+async fn ended(child: &mut Child, broken: Broken, output: &Output) -> Problem {
+    let problem = match broken {
+        Broken::Ended => {
+            let status = child.life.status().await;
+            if child.life.group().memory_exceeded() {
+                Problem::new(Code::MemoryExceeded, "the unit ran out of memory")
+            } else {
+                died(status)
+            }
+        }
+        Broken::TooLarge { .. } | Broken::Garbled(_) => {
+            Problem::new(Code::UnitGarbled, format!("what the unit says makes no sense: {broken}"))
+        }
+    };
+    output.note(Level::Error, &problem.detail);
+    problem
+}
+
+/// From a status as `wait` gives it.
+fn died(status: Option<i32>) -> Problem {
+    let Some(status) = status else {
+        return Problem::new(Code::UnitNoReply, "the unit closed its socket without a reply");
+    };
+    let (signal, exit) = (status & 0x7F, status >> 8 & 0xFF);
+    if signal == 0 {
+        return Problem::new(Code::UnitExited, format!("the unit ended with status {exit}"));
+    }
+    let name = match signal {
+        libc::SIGSEGV => " (segmentation fault)",
+        libc::SIGABRT => " (abort)",
+        libc::SIGBUS => " (bus error)",
+        libc::SIGFPE => " (arithmetic)",
+        libc::SIGILL => " (illegal instruction)",
+        libc::SIGKILL => " (killed)",
+        _ => "",
+    };
+    Problem::new(Code::UnitTrapped, format!("the unit trapped: signal {signal}{name}"))
+}

@@ -1,0 +1,289 @@
+//! What a unit asks of its host while it works: the verbs of `contracts/wit/unit.wit`, as frames.
+
+use event::Event;
+use frame::{Checksum, Frame, Kind, Limits, Value};
+use http_body_util::Full;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use unit::{Deployed, Level, Origin, Outgoing, Stream};
+use unit_host::http::{Outbound, Requests};
+use unit_host::{Handling, Output, Refusal};
+
+/// The host's side of one handling.
+pub struct Host {
+    pub deployed: Arc<Deployed>,
+    pub handling: Handling,
+    pub requests: Requests<Full<Bytes>>,
+    pub output: Arc<Output>,
+    pub event: Arc<Event>,
+    pub deadline: Instant,
+}
+
+/// A question that makes no sense; its unit is ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Nonsense(pub String);
+
+type Answered = Result<Vec<u8>, Refusal>;
+
+impl Host {
+    /// The frame that answers the question with this id; none for what is not answered.
+    pub async fn answer(&mut self, id: u64, body: &Value<'_>) -> Result<Option<Vec<u8>>, Nonsense> {
+        let nonsense = |why: &str| Nonsense(format!("the unit asked its host for something, and {why}"));
+        let Some(Value::Str(verb)) = body.get("op") else { return Err(nonsense("did not say what")) };
+        let Some(Value::List(arguments)) = body.get("args") else { return Err(nonsense("gave no arguments")) };
+        let mut arguments = Arguments(arguments.iter());
+        if *verb == "log.write" {
+            let (level, message) = (arguments.text()?, arguments.text()?);
+            self.output.write(level_of(level)?, Stream::Log, message);
+            return Ok(None);
+        }
+        let answered = match *verb {
+            "http.send" => self.send(id, &mut arguments).await?,
+            "queue.push" | "queue.push-all" | "queue.pop" => self.queue(id, verb, &mut arguments)?,
+            "config.get" => {
+                let name = arguments.text()?;
+                let value = unit_host::value(&self.deployed, name);
+                Ok(reply(id, value.map_or(Value::Null, |value| Value::Str(value))))
+            }
+            _ => self.store(id, verb, &mut arguments)?,
+        };
+        arguments.end()?;
+        Ok(Some(answered.unwrap_or_else(|refusal| refused(id, &refusal))))
+    }
+
+    fn store(&mut self, id: u64, verb: &str, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {
+        let Some(verb) = verb.strip_prefix("store.") else { return Err(Nonsense(format!("there is no verb {verb:?}"))) };
+        let bucket = arguments.text()?;
+        let key = arguments.text()?;
+        let (handling, done) = (&mut self.handling, |()| reply(id, Value::Null));
+        Ok(match verb {
+            "get" => handling.get(bucket, key).map(|value| reply(id, maybe(value.as_deref()))),
+            "set" => handling.set(bucket, key, arguments.bytes()?.to_vec()).map(done),
+            "set-with-ttl" => {
+                let (value, ttl) = (arguments.bytes()?.to_vec(), arguments.milliseconds()?);
+                handling.set_with_ttl(bucket, key, value, ttl).map(done)
+            }
+            "delete" => handling.delete(bucket, key).map(done),
+            "increment" => handling.increment(bucket, key, arguments.integer()?).map(|sum| reply(id, Value::I64(sum))),
+            "compare-and-set" => {
+                let (expected, value) = (arguments.maybe_bytes()?, arguments.maybe_bytes()?);
+                let did = handling.compare_and_set(bucket, key, expected, value.map(<[u8]>::to_vec));
+                did.map(|did| reply(id, Value::Bool(did)))
+            }
+            "list" => {
+                let (after, limit) = (arguments.maybe_text()?, arguments.integer()?);
+                let limit = u32::try_from(limit).map_err(|_| Nonsense(format!("store.list: a limit of {limit}")))?;
+                handling.list(bucket, key, after, limit).map(|page| {
+                    let entries = page.entries.iter();
+                    let entries = entries.map(|entry| Value::List(vec![Value::Str(&entry.key), bytes_value(&entry.value)])).collect();
+                    let next = page.next.as_deref().map_or(Value::Null, Value::Str);
+                    reply(id, Value::Map(vec![("entries", Value::List(entries)), ("next", next)]))
+                })
+            }
+            other => return Err(Nonsense(format!("there is no verb \"store.{other}\""))),
+        })
+    }
+
+    fn queue(&mut self, id: u64, verb: &str, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {
+        let queue = arguments.text()?;
+        if verb == "queue.pop" {
+            let popped = self.handling.pop(queue, self.deadline);
+            return Ok(popped.map(|event| match &event {
+                None => reply(id, Value::Null),
+                Some(event) => frame::event_body(event).map_or_else(
+                    |error| refused(id, &Refusal::Invalid(error.to_string())),
+                    |body| reply(id, body),
+                ),
+            }));
+        }
+        let events = match (verb, arguments.next()?) {
+            ("queue.push-all", Value::List(events)) => events.iter().map(outgoing).collect::<Result<Vec<_>, _>>()?,
+            (_, event) => vec![outgoing(event)?],
+        };
+        let Host { deployed, handling, event, .. } = self;
+        let origin = Origin::new(&deployed.name, &event.source, &event.id, |name| event.attribute(name));
+        let pushed = events.into_iter().try_for_each(|event| handling.push(queue, event, &origin));
+        Ok(pushed.map(|()| reply(id, Value::Null)))
+    }
+
+    async fn send(&mut self, id: u64, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {
+        let request = arguments.next()?;
+        let fields = Fields { map: request, what: "http.send" };
+        let request = Outbound {
+            method: fields.text("method")?,
+            url: fields.text("url")?,
+            headers: fields.pairs("headers")?,
+            body: fields.bytes("body")?,
+            timeout: fields.maybe_milliseconds("timeout-ms")?,
+        };
+        let response = self.requests.send(request, self.deadline, Full::new).await;
+        Ok(response.map(|response| {
+            let headers = response.headers.iter();
+            let headers = headers.map(|(name, value)| Value::List(vec![Value::Str(name), Value::Str(value)])).collect();
+            let status = ("status", Value::I64(response.status.into()));
+            reply(id, Value::Map(vec![status, ("headers", Value::List(headers)), ("body", Value::Buffer(&response.body))]))
+        }))
+    }
+}
+
+fn level_of(word: &str) -> Result<Level, Nonsense> {
+    let levels = [Level::Trace, Level::Debug, Level::Info, Level::Warn, Level::Error];
+    levels.into_iter().find(|level| level.as_str() == word).ok_or_else(|| Nonsense(format!("log.write: there is no level {word:?}")))
+}
+
+fn outgoing(value: &Value<'_>) -> Result<Outgoing, Nonsense> {
+    let fields = Fields { map: value, what: "queue.push" };
+    Ok(Outgoing {
+        kind: fields.text("type")?,
+        subject: fields.maybe_text("subject")?,
+        content_type: fields.maybe_text("content-type")?,
+        attributes: fields.pairs("attributes")?,
+        data: fields.bytes("data")?,
+        delay: fields.maybe_milliseconds("delay-ms")?.unwrap_or_default(),
+        ttl: fields.maybe_milliseconds("ttl-ms")?,
+    })
+}
+
+/// Answers may be as large as what a store or a response may hold.
+fn answer_limits() -> Limits {
+    Limits { meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() }
+}
+
+fn reply(id: u64, body: Value<'_>) -> Vec<u8> {
+    encode(Kind::Reply, id, body)
+}
+
+fn refused(id: u64, refusal: &Refusal) -> Vec<u8> {
+    let (kind, message) = match refusal {
+        Refusal::Denied(why) => ("denied", why),
+        Refusal::Invalid(why) => ("invalid", why),
+        Refusal::Unavailable(why) => ("unavailable", why),
+    };
+    encode(Kind::Failure, id, Value::Map(vec![("kind", Value::Str(kind)), ("message", Value::Str(message))]))
+}
+
+fn encode(kind: Kind, id: u64, body: Value<'_>) -> Vec<u8> {
+    match (Frame { kind, id, body }).encode(Checksum::Front, &answer_limits()) {
+        Ok(frame) => frame.to_vec(),
+        // A page of a bucket, a response, an event: each has limits of its own far below those of a frame.
+        Err(error) => refused(id, &Refusal::Unavailable(format!("the answer does not fit into a frame: {error}"))),
+    }
+}
+
+fn maybe(bytes: Option<&[u8]>) -> Value<'_> {
+    bytes.map_or(Value::Null, bytes_value)
+}
+
+/// Small bytes among the other values, large ones beside them.
+fn bytes_value(bytes: &[u8]) -> Value<'_> {
+    const SMALL: usize = 64 << 10;
+    if bytes.len() <= SMALL { Value::Bytes(bytes) } else { Value::Buffer(bytes) }
+}
+
+/// Arguments of a verb, in the order of the contract.
+struct Arguments<'v, 'a>(std::slice::Iter<'v, Value<'a>>);
+
+impl<'v, 'a> Arguments<'v, 'a> {
+    fn next(&mut self) -> Result<&'v Value<'a>, Nonsense> {
+        self.0.next().ok_or_else(|| Nonsense("an argument is missing".into()))
+    }
+
+    fn end(&mut self) -> Result<(), Nonsense> {
+        if self.0.next().is_some() { Err(Nonsense("there are arguments too many".into())) } else { Ok(()) }
+    }
+
+    fn text(&mut self) -> Result<&'a str, Nonsense> {
+        self.maybe_text()?.ok_or_else(|| wrong("text"))
+    }
+
+    fn maybe_text(&mut self) -> Result<Option<&'a str>, Nonsense> {
+        match self.next()? {
+            Value::Null => Ok(None),
+            Value::Str(text) => Ok(Some(text)),
+            _ => Err(wrong("text")),
+        }
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], Nonsense> {
+        self.maybe_bytes()?.ok_or_else(|| wrong("bytes"))
+    }
+
+    fn maybe_bytes(&mut self) -> Result<Option<&'a [u8]>, Nonsense> {
+        match self.next()? {
+            Value::Null => Ok(None),
+            Value::Bytes(bytes) | Value::Buffer(bytes) => Ok(Some(bytes)),
+            _ => Err(wrong("bytes")),
+        }
+    }
+
+    fn integer(&mut self) -> Result<i64, Nonsense> {
+        match self.next()? {
+            Value::I64(number) => Ok(*number),
+            _ => Err(wrong("a whole number")),
+        }
+    }
+
+    fn milliseconds(&mut self) -> Result<Duration, Nonsense> {
+        milliseconds(self.next()?)?.ok_or_else(|| wrong("milliseconds"))
+    }
+}
+
+fn wrong(wanted: &str) -> Nonsense {
+    Nonsense(format!("an argument is not {wanted}"))
+}
+
+fn milliseconds(value: &Value<'_>) -> Result<Option<Duration>, Nonsense> {
+    match value {
+        Value::Null => Ok(None),
+        Value::I64(number) => u64::try_from(*number).map(|ms| Some(Duration::from_millis(ms))).map_err(|_| wrong("milliseconds")),
+        _ => Err(wrong("milliseconds")),
+    }
+}
+
+/// Named fields of one argument.
+struct Fields<'v, 'a> {
+    map: &'v Value<'a>,
+    what: &'static str,
+}
+
+impl Fields<'_, '_> {
+    fn wrong(&self, field: &str) -> Nonsense {
+        Nonsense(format!("{}: the field {field:?} is missing or of another type", self.what))
+    }
+
+    fn text(&self, field: &str) -> Result<String, Nonsense> {
+        self.maybe_text(field)?.ok_or_else(|| self.wrong(field))
+    }
+
+    fn maybe_text(&self, field: &str) -> Result<Option<String>, Nonsense> {
+        match self.map.get(field) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Str(text)) => Ok(Some((*text).to_owned())),
+            Some(_) => Err(self.wrong(field)),
+        }
+    }
+
+    fn bytes(&self, field: &str) -> Result<Vec<u8>, Nonsense> {
+        match self.map.get(field) {
+            Some(Value::Bytes(bytes) | Value::Buffer(bytes)) => Ok(bytes.to_vec()),
+            _ => Err(self.wrong(field)),
+        }
+    }
+
+    fn pairs(&self, field: &str) -> Result<Vec<(String, String)>, Nonsense> {
+        let Some(Value::List(pairs)) = self.map.get(field) else { return Err(self.wrong(field)) };
+        let pair = |pair: &Value<'_>| match pair {
+            Value::List(pair) => match pair.as_slice() {
+                [Value::Str(name), Value::Str(value)] => Ok(((*name).to_owned(), (*value).to_owned())),
+                _ => Err(self.wrong(field)),
+            },
+            _ => Err(self.wrong(field)),
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    fn maybe_milliseconds(&self, field: &str) -> Result<Option<Duration>, Nonsense> {
+        self.map.get(field).map_or(Ok(None), milliseconds).map_err(|_| self.wrong(field))
+    }
+}

@@ -1,0 +1,148 @@
+//! The system calls a unit may use: what an interpreter with threads and subprocesses needs, and no more.
+//!
+//! Everything else answers EPERM, so that a program can say what it missed. `clone3` answers ENOSYS: its flags lie in
+//! memory, where a filter cannot look; the C library falls back to `clone`, whose flags it can.
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Width, SeccompCmpOp as Is, SeccompCondition as Condition, SeccompFilter, SeccompRule,
+    TargetArch,
+};
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+
+/// Flags of `clone` that make namespaces.
+const NAMESPACES: u64 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u64
+    | 0x80;
+
+/// Requests of `ioctl` on ordinary descriptors; those of terminals that only look.
+const IOCTLS: [u64; 6] = [0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451];
+
+/// What `prctl` may be asked: names, death signals, seccomp and no-new-privileges (which only tighten), memory names.
+const PRCTLS: [libc::c_int; 10] = [
+    libc::PR_SET_NAME,
+    libc::PR_GET_NAME,
+    libc::PR_SET_PDEATHSIG,
+    libc::PR_GET_PDEATHSIG,
+    libc::PR_GET_DUMPABLE,
+    libc::PR_SET_DUMPABLE,
+    libc::PR_SET_NO_NEW_PRIVS,
+    libc::PR_GET_NO_NEW_PRIVS,
+    libc::PR_SET_SECCOMP,
+    libc::PR_SET_VMA,
+];
+
+/// Allowed whatever their arguments.
+const ALLOWED: &[i64] = &[
+    // files
+    libc::SYS_openat, libc::SYS_openat2, libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_pread64,
+    libc::SYS_pwrite64, libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_close, libc::SYS_close_range, libc::SYS_fstat,
+    libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_lseek, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_readlinkat,
+    libc::SYS_getdents64, libc::SYS_getcwd, libc::SYS_chdir, libc::SYS_fchdir, libc::SYS_fcntl, libc::SYS_dup, libc::SYS_dup3,
+    libc::SYS_pipe2, libc::SYS_ftruncate, libc::SYS_truncate, libc::SYS_fallocate, libc::SYS_fadvise64, libc::SYS_unlinkat,
+    libc::SYS_mkdirat, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_linkat, libc::SYS_symlinkat, libc::SYS_fchmod,
+    libc::SYS_fchmodat, libc::SYS_utimensat, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_sync_file_range, libc::SYS_flock,
+    libc::SYS_statfs, libc::SYS_fstatfs, libc::SYS_umask, libc::SYS_sendfile, libc::SYS_copy_file_range, libc::SYS_splice,
+    libc::SYS_tee, libc::SYS_fgetxattr, libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_flistxattr, libc::SYS_listxattr,
+    libc::SYS_llistxattr,
+    // memory
+    libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_brk, libc::SYS_mincore,
+    libc::SYS_membarrier, libc::SYS_msync, libc::SYS_get_mempolicy,
+    // processes of its own
+    libc::SYS_execve, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_wait4, libc::SYS_waitid, libc::SYS_set_tid_address,
+    libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq, libc::SYS_getpid, libc::SYS_gettid, libc::SYS_getppid,
+    libc::SYS_getpgid, libc::SYS_getsid, libc::SYS_setsid, libc::SYS_setpgid, libc::SYS_getuid, libc::SYS_geteuid,
+    libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getresuid, libc::SYS_getresgid, libc::SYS_getgroups, libc::SYS_capget,
+    libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getrusage, libc::SYS_times, libc::SYS_getrlimit, libc::SYS_setrlimit,
+    libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_sched_setaffinity, libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler, libc::SYS_getpriority, libc::SYS_setpriority, libc::SYS_getcpu, libc::SYS_restart_syscall,
+    // signals: how far they reach is Landlock's and the child's own filter's
+    libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigpending, libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait, libc::SYS_sigaltstack,
+    // waiting and time
+    libc::SYS_futex, libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2, libc::SYS_eventfd2, libc::SYS_timerfd_create, libc::SYS_timerfd_settime, libc::SYS_timerfd_gettime,
+    libc::SYS_nanosleep, libc::SYS_clock_nanosleep, libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_gettimeofday,
+    libc::SYS_setitimer, libc::SYS_getitimer, libc::SYS_getrandom,
+    // the sockets it has; it can make none but pairs
+    libc::SYS_recvfrom, libc::SYS_sendto, libc::SYS_recvmsg, libc::SYS_sendmsg, libc::SYS_shutdown, libc::SYS_getsockopt,
+    libc::SYS_setsockopt, libc::SYS_getsockname, libc::SYS_getpeername,
+    // walls of its own: they can only be higher
+    libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self,
+];
+
+/// Older forms that aarch64 never had.
+#[cfg(target_arch = "x86_64")]
+const ALLOWED_OLD: &[i64] = &[
+    libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink, libc::SYS_dup2, libc::SYS_pipe,
+    libc::SYS_poll, libc::SYS_select, libc::SYS_epoll_wait, libc::SYS_unlink, libc::SYS_mkdir, libc::SYS_rmdir, libc::SYS_rename,
+    libc::SYS_link, libc::SYS_symlink, libc::SYS_chmod, libc::SYS_getdents, libc::SYS_getpgrp, libc::SYS_alarm, libc::SYS_time,
+    libc::SYS_arch_prctl, libc::SYS_fork, libc::SYS_vfork, libc::SYS_utimes, libc::SYS_utime,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const ALLOWED_OLD: &[i64] = &[];
+
+/// # Errors
+/// The kernel has no seccomp, or this processor is not known.
+pub fn restrict() -> Result<(), String> {
+    let [first, second] = programs()?;
+    // In this order: what both say something about gets the stricter answer of the last one that is not "allow".
+    seccompiler::apply_filter(&first).map_err(|error| error.to_string())?;
+    seccompiler::apply_filter(&second).map_err(|error| error.to_string())
+}
+
+fn programs() -> Result<[BpfProgram; 2], String> {
+    let target: TargetArch = ARCH.try_into().map_err(|_| format!("there is no filter for {ARCH}"))?;
+    let compile = |rules, otherwise, matched| {
+        let filter = SeccompFilter::new(rules, otherwise, matched, target).map_err(|error| error.to_string())?;
+        BpfProgram::try_from(filter).map_err(|error| error.to_string())
+    };
+    let hidden = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let no_clone3 = compile(hidden, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?;
+    let allowed = compile(rules()?, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)?;
+    Ok([no_clone3, allowed])
+}
+
+fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
+    let any = ALLOWED.iter().chain(ALLOWED_OLD).chain(&[libc::SYS_clone3]);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = any.map(|call| (*call, Vec::new())).collect();
+    let is = |argument, comparison, value| {
+        let condition = Condition::new(argument, Width::Dword, comparison, value).map_err(|error| error.to_string())?;
+        SeccompRule::new(vec![condition]).map_err(|error| error.to_string())
+    };
+    rules.insert(libc::SYS_clone, vec![is(0, Is::MaskedEq(NAMESPACES), 0)?]);
+    rules.insert(libc::SYS_socketpair, vec![is(0, Is::Eq, libc::AF_UNIX as u64)?]);
+    rules.insert(libc::SYS_prlimit64, vec![is(0, Is::Eq, 0)?]);
+    let ioctls = IOCTLS.iter().map(|request| is(1, Is::Eq, *request));
+    rules.insert(libc::SYS_ioctl, ioctls.collect::<Result<_, _>>()?);
+    let prctls = PRCTLS.iter().map(|option| is(0, Is::Eq, *option as u64));
+    rules.insert(libc::SYS_prctl, prctls.collect::<Result<_, _>>()?);
+    Ok(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filters_compile_and_leave_out_what_reaches_beyond() {
+        programs().unwrap();
+        let rules = rules().unwrap();
+        for call in [
+            libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_ptrace, libc::SYS_mount, libc::SYS_umount2,
+            libc::SYS_unshare, libc::SYS_setns, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_bpf, libc::SYS_keyctl,
+            libc::SYS_add_key, libc::SYS_io_uring_setup, libc::SYS_perf_event_open, libc::SYS_userfaultfd, libc::SYS_memfd_create,
+            libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_send_signal, libc::SYS_pidfd_getfd,
+            libc::SYS_tkill, libc::SYS_rt_sigqueueinfo, libc::SYS_reboot, libc::SYS_init_module, libc::SYS_setuid, libc::SYS_capset,
+            libc::SYS_mknodat, libc::SYS_open_by_handle_at, libc::SYS_fsopen, libc::SYS_open_tree, libc::SYS_move_mount,
+            libc::SYS_personality, libc::SYS_kcmp, libc::SYS_sethostname, libc::SYS_clock_settime, libc::SYS_syslog,
+        ] {
+            assert!(!rules.contains_key(&call), "{call}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Process units: native code in a Linux jail, a fresh process for each call, a millisecond to start.
+//!
+//! ```text
+//!   bundle ──check──▶ what it is                     (bundle.rs, tar.rs)
+//!          ──compile─▶ its base is made, it fits      (base/)
+//!          ──load────▶ ready                          (prepared.rs, pool.rs)
+//!   first call ──▶ zygote: a jail, the function loaded in it        (zygote.rs, spawn.rs, jail/, cgroup/)
+//!   each call  ──▶ child: forked ahead of need, used once           (child.rs)
+//!              ──▶ frames on one socket, limits watched, output logged   (handling.rs, wire.rs, host_calls.rs, pump.rs)
+//! ```
+//! What a unit can reach is its own scratch folder, the read-only base, and what its host answers on the socket; the
+//! answers ask the function's grants first, and are the same for every kind of unit (`unit-host`).
+
+mod base;
+pub mod bundle;
+mod cgroup;
+mod child;
+mod descriptors;
+mod handling;
+mod host_calls;
+pub mod jail;
+mod pool;
+mod prepared;
+mod pump;
+mod spawn;
+mod tar;
+mod wire;
+mod zygote;
+
+use base::{Base, Bases};
+use bundle::Bundle;
+use bytes::Bytes;
+use cgroup::Groups;
+use http_body_util::Full;
+use jail::Missing;
+use manifest::Isolation;
+use problem::{Code, Problem};
+use sha2::{Digest, Sha256};
+use spawn::Spawner;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tokio::sync::OnceCell;
+use unit::{Artefact, Contract, Deployed, Prepared, Shape, UnitKind};
+use unit_host::http::Client;
+
+/// What a node chooses.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where bases are kept; the folder is this node's alone.
+    pub folder: PathBuf,
+    /// The interpreter to make bases of, in the place of `python3`.
+    pub python: Option<PathBuf>,
+    /// Goes on where this system refuses a protection.
+    pub allow_weaker: bool,
+    /// Arguments by which this program becomes a jail (see [`jail::main`]).
+    pub jail: Vec<String>,
+}
+
+/// The kind. One for the node; cheap to clone.
+#[derive(Clone)]
+pub struct ProcessKind {
+    shared: Arc<Shared>,
+    fingerprint: Arc<str>,
+}
+
+/// What all functions share.
+pub struct Shared {
+    bases: Bases,
+    spawner: Spawner,
+    /// Made for the first jail, with what this system refuses of them.
+    groups: OnceLock<(Groups, Vec<Missing>)>,
+    /// Those of jails, once one was built.
+    missing: OnceCell<Result<Vec<Missing>, Problem>>,
+    allow_weaker: bool,
+    client: Client<Full<Bytes>>,
+    number: AtomicU64,
+}
+
+/// What the node says of its base.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Python {
+    pub version: String,
+    pub implementation: String,
+    pub numpy: String,
+    /// Versions by name.
+    pub packages: BTreeMap<String, String>,
+    pub speed: f64,
+}
+
+impl ProcessKind {
+    /// Makes nothing yet but folders: a node without Python or jails starts all the same.
+    ///
+    /// # Errors
+    /// The folder cannot be used, or there is no thread to be had.
+    pub fn new(config: Config) -> Result<Self, Problem> {
+        let Config { folder, python, allow_weaker, jail } = config;
+        let bases = Bases::open(&folder, python)?;
+        let spawner = Spawner::start(&jail).map_err(|error| Problem::new(Code::Internal, format!("starting threads: {error}")))?;
+        Groups::remove_left(&group_name(&bases.folder()));
+        let shared = Shared {
+            bases,
+            spawner,
+            groups: OnceLock::new(),
+            missing: OnceCell::new(),
+            allow_weaker,
+            client: unit_host::http::client(),
+            number: AtomicU64::new(0),
+        };
+        Ok(Self { shared: Arc::new(shared), fingerprint: base::fingerprint().into() })
+    }
+
+    /// The protections this system refuses, found out the first time it is asked.
+    ///
+    /// # Errors
+    /// There can be no jail at all.
+    pub async fn missing(&self) -> Result<Vec<Missing>, Problem> {
+        let shared = &self.shared;
+        let found = shared.missing.get_or_init(|| async {
+            let jail = zygote::probe(shared).await?;
+            Ok(shared.groups().1.iter().cloned().chain(jail).collect())
+        });
+        found.await.clone()
+    }
+
+    /// What was found, if it was asked before.
+    pub fn missing_known(&self) -> Option<Result<Vec<Missing>, Problem>> {
+        self.shared.missing.get().cloned()
+    }
+
+    /// The base, if it was made already.
+    pub fn python(&self) -> Option<Python> {
+        let base = self.shared.bases.there()?;
+        let base::Description { python, implementation, numpy, packages, speed, .. } = base.description.clone();
+        Some(Python { version: python, implementation, numpy, packages, speed })
+    }
+
+    /// Makes the base now, and not with the first deployment.
+    ///
+    /// # Errors
+    /// [`Code::BaseUnavailable`].
+    pub fn make_base(&self) -> Result<(), Problem> {
+        self.shared.bases.get(None).map(drop)
+    }
+}
+
+/// The name of the control group of the node with these bases.
+pub fn group_name(folder: &Path) -> String {
+    let hash = Sha256::digest(folder.as_os_str().as_encoded_bytes());
+    hash.iter().take(6).fold("lighter-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
+}
+
+impl Shared {
+    fn next_number(&self) -> u64 {
+        self.number.fetch_add(1, Relaxed) + 1
+    }
+
+    /// # Errors
+    /// [`Code::JailIncomplete`] names what is missing, unless the node was told to go on.
+    fn allow(&self, jail: &[Missing]) -> Result<(), Problem> {
+        let missing = self.groups().1.iter().chain(jail);
+        let missing: Vec<String> = missing.map(|one| format!("{} ({})", one.protection.as_str(), one.why)).collect();
+        if missing.is_empty() || self.allow_weaker {
+            return Ok(());
+        }
+        Err(Problem::new(Code::JailIncomplete, format!("this system refuses {}", missing.join(", "))))
+    }
+
+    fn groups(&self) -> &(Groups, Vec<Missing>) {
+        self.groups.get_or_init(|| Groups::open(&group_name(&self.bases.folder())))
+    }
+
+    fn base(&self, bundle: &Bundle<'_>) -> Result<Arc<Base>, Problem> {
+        let base = self.bases.get(bundle.lock())?;
+        base::fits(&bundle.about, &base)?;
+        Ok(base)
+    }
+}
+
+impl UnitKind for ProcessKind {
+    fn isolation(&self) -> Isolation {
+        Isolation::Process
+    }
+
+    fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    fn check(&self, image: &[u8]) -> Result<Shape, Problem> {
+        let bundle = Bundle::read(image)?;
+        let contract = match bundle.about.contract {
+            bundle::Contract::Event => Contract::Unit,
+            bundle::Contract::Call => Contract::Call,
+        };
+        Ok(Shape { contract, imports: Vec::new() })
+    }
+
+    /// Makes the base the bundle needs, if it is not there, and checks that the bundle fits it.
+    fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem> {
+        self.shared.base(&Bundle::read(image)?)?;
+        Ok(image.to_vec())
+    }
+
+    fn load(&self, artefact: Artefact, function: Deployed) -> Result<Arc<dyn Prepared>, Problem> {
+        let corrupt = |error: std::io::Error| Problem::new(Code::ArtefactCorrupt, format!("the artefact cannot be read: {error}"));
+        let mut code: File = artefact.file;
+        let mut bytes = Vec::new();
+        code.rewind().map_err(corrupt)?;
+        code.read_to_end(&mut bytes).map_err(corrupt)?;
+        let bundle = Bundle::read(&bytes)?;
+        let base = self.shared.base(&bundle)?;
+        let recipe = zygote::Recipe { deployed: Arc::new(function), about: bundle.about, base, code };
+        Ok(prepared::PreparedProcess::new(self.shared.clone(), recipe))
+    }
+}

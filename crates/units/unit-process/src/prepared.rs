@@ -1,0 +1,281 @@
+//! A function ready to run: its zygote, its children, and calls that wait for one.
+
+use crate::Shared;
+use crate::cgroup::{Bounds, Controller};
+use crate::child::Child;
+use crate::handling::{Meter, attempt};
+use crate::pool::Counts;
+use crate::zygote::{Recipe, SPARES_MAX, Zygote};
+use event::Event;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http_body_util::Full;
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
+use unit::{Call, Deployed, Prepared, Reply, UnitStatus, Work};
+use unit_host::http::Client;
+use unit_host::{Entry, Roster};
+
+/// How long a zygote stays without a call.
+const ZYGOTE_IDLE: Duration = Duration::from_secs(120);
+
+pub struct PreparedProcess {
+    shared: Arc<Shared>,
+    recipe: Recipe,
+    pool: Mutex<Pool>,
+    /// Held while the zygote is started.
+    zygote: AsyncMutex<Option<Arc<Zygote>>>,
+    roster: Arc<Roster>,
+}
+
+#[derive(Default)]
+struct Pool {
+    spares: VecDeque<Child>,
+    /// Waiting to be used again, the most recently used last.
+    kept: Vec<(Child, Entry)>,
+    waiting: VecDeque<oneshot::Sender<Result<Child, Problem>>>,
+    coming: u32,
+    busy: u32,
+    peak: u32,
+    used: Option<Instant>,
+}
+
+impl PreparedProcess {
+    pub fn new(shared: Arc<Shared>, recipe: Recipe) -> Arc<Self> {
+        Arc::new(Self { shared, recipe, pool: Mutex::default(), zygote: AsyncMutex::default(), roster: Arc::default() })
+    }
+
+    pub fn deployed(&self) -> &Arc<Deployed> {
+        &self.recipe.deployed
+    }
+
+    pub fn client(&self) -> &Client<Full<Bytes>> {
+        &self.shared.client
+    }
+
+    /// Whether the kernel bounds the memory of each unit.
+    pub fn counts_memory(&self) -> bool {
+        self.shared.counts_memory()
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.deployed().function.units.reuse_calls == 1
+    }
+
+    /// A child for one call: one kept for reuse, a spare, or the next one that is forked.
+    ///
+    /// # Errors
+    /// There can be none.
+    pub async fn take(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Child, Entry), Problem> {
+        let waited = {
+            let mut pool = self.pool.lock();
+            pool.used = Some(Instant::now());
+            while let Some((mut child, entry)) = pool.kept.pop() {
+                if child.life.is_there() {
+                    child.life.step_back(false);
+                    pool.begins();
+                    entry.serves(Some(request_id.clone()));
+                    return Ok((child, entry));
+                }
+            }
+            while let Some(mut child) = pool.spares.pop_front() {
+                if child.life.is_there() {
+                    pool.begins();
+                    self.top_up(&mut pool, true);
+                    return Ok(self.entered(child, request_id));
+                }
+            }
+            let (sender, receiver) = oneshot::channel();
+            pool.waiting.push_back(sender);
+            self.top_up(&mut pool, true);
+            receiver
+        };
+        let gone = |_| Problem::new(Code::Internal, "nobody forks a unit any more");
+        let child = waited.await.map_err(gone)??;
+        self.pool.lock().begins();
+        Ok(self.entered(child, request_id))
+    }
+
+    fn entered(&self, child: Child, request_id: &Arc<str>) -> (Child, Entry) {
+        let entry = Roster::enter(&self.roster, child.number, request_id.clone());
+        (child, entry)
+    }
+
+    /// Keeps the child for its next call, or ends it.
+    pub fn put_back(self: &Arc<Self>, mut child: Child, entry: Entry) {
+        child.calls += 1;
+        if child.calls < self.deployed().function.units.reuse_calls {
+            child.since = Instant::now();
+            entry.serves(None);
+            let mut pool = self.pool.lock();
+            pool.kept.push((child, entry));
+        } else {
+            drop((child, entry));
+        }
+        self.returned();
+    }
+
+    /// A call has no child any more.
+    pub fn returned(self: &Arc<Self>) {
+        let mut pool = self.pool.lock();
+        pool.busy = pool.busy.saturating_sub(1);
+        self.top_up(&mut pool, false);
+    }
+
+    fn top_up(self: &Arc<Self>, pool: &mut Pool, in_call: bool) {
+        pool.waiting.retain(|waiting| !waiting.is_closed());
+        let counts = Counts { are_fresh: self.is_fresh(), ..pool.counts() };
+        for _ in 0..counts.to_fork(in_call, SPARES_MAX) {
+            pool.coming += 1;
+            let prepared = self.clone();
+            tokio::spawn(async move { prepared.fork_one().await });
+        }
+    }
+
+    /// Forks a child and gives it to whoever waits longest, or keeps it as a spare.
+    async fn fork_one(self: Arc<Self>) {
+        let forked = self.fork().await;
+        let mut pool = self.pool.lock();
+        pool.coming -= 1;
+        match forked {
+            Ok(Some(child)) => pool.give(child),
+            // No slot: those that run give theirs back, and then it is tried again.
+            Ok(None) => {}
+            Err(problem) => {
+                let waiting = std::mem::take(&mut pool.waiting);
+                waiting.into_iter().for_each(|waiting| _ = waiting.send(Err(problem.clone())));
+            }
+        }
+    }
+
+    async fn fork(self: &Arc<Self>) -> Result<Option<Child>, Problem> {
+        let bounds = self.bounds();
+        let zygote = self.zygote().await?;
+        match zygote.fork(&self.shared, &bounds).await {
+            // It may have been killed for its memory, or by itself: one more is started.
+            Err(_) if zygote.is_dead() => self.zygote().await?.fork(&self.shared, &bounds).await,
+            forked => forked,
+        }
+    }
+
+    async fn zygote(self: &Arc<Self>) -> Result<Arc<Zygote>, Problem> {
+        let mut place = self.zygote.lock().await;
+        if let Some(zygote) = place.as_ref().filter(|zygote| !zygote.is_dead()) {
+            return Ok(zygote.clone());
+        }
+        *place = None;
+        let zygote = Zygote::start(&self.shared, &self.recipe).await?;
+        *place = Some(zygote.clone());
+        Ok(zygote)
+    }
+
+    fn bounds(&self) -> Bounds {
+        let limits = &self.deployed().function.limits;
+        Bounds { memory_bytes: limits.memory_bytes, processes: limits.processes.into() }
+    }
+}
+
+impl Pool {
+    fn begins(&mut self) {
+        self.busy += 1;
+        self.peak = self.peak.max(self.busy);
+    }
+
+    fn counts(&self) -> Counts {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Counts {
+            spares: number(self.spares.len()),
+            coming: self.coming,
+            busy: self.busy,
+            waiting: number(self.waiting.len()),
+            peak: self.peak,
+            are_fresh: true,
+        }
+    }
+
+    fn give(&mut self, mut child: Child) {
+        while let Some(waiting) = self.waiting.pop_front() {
+            match waiting.send(Ok(child)) {
+                Ok(()) => return,
+                Err(Ok(back)) => child = back,
+                Err(Err(_)) => unreachable!("a child was sent"),
+            }
+        }
+        self.spares.push_back(child);
+    }
+}
+
+impl Prepared for PreparedProcess {
+    fn try_start(self: Arc<Self>) -> BoxFuture<'static, Result<Duration, Problem>> {
+        Box::pin(async move {
+            let began = Instant::now();
+            let (child, entry) = self.take(&"deploy".into()).await?;
+            let took = began.elapsed();
+            // Nobody has used it: it is the first call's.
+            drop(entry);
+            self.pool.lock().spares.push_front(child);
+            self.returned();
+            Ok(took)
+        })
+    }
+
+    fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>> {
+        let Call { request_id, work, deadline, watch, lease } = call;
+        Box::pin(async move {
+            let Work::Event(event) = work else {
+                return Err(Problem::new(Code::Internal, "this work is not for a process unit"));
+            };
+            let first = event.attempt;
+            let mut event = Arc::new(event);
+            let one = |reruns: u32| {
+                if reruns > 0 {
+                    Arc::<Event>::make_mut(&mut event).attempt = first + reruns;
+                }
+                let meter = Arc::new(Meter::new(deadline));
+                let attempt = attempt(self.clone(), meter.clone(), request_id.clone(), event.clone(), lease.clone());
+                async move { (attempt.await, meter) }
+            };
+            unit_host::call(&self.deployed().state, lease.as_deref(), watch, one).await
+        })
+    }
+
+    fn units(&self) -> Vec<UnitStatus> {
+        self.roster.units()
+    }
+
+    /// A process leaves its traceback in the log, and no dump.
+    fn dump(&self) -> Option<Arc<Vec<u8>>> {
+        None
+    }
+
+    fn sweep(&self, now: Instant, all: bool) {
+        let idle = Duration::from_millis(self.deployed().function.units.reuse_idle_ms);
+        let mut pool = self.pool.lock();
+        pool.peak = pool.busy;
+        let is_idle = pool.busy == 0 && pool.used.is_none_or(|used| now.saturating_duration_since(used) > ZYGOTE_IDLE);
+        let (stay, mut go): (Vec<_>, Vec<_>) = std::mem::take(&mut pool.kept)
+            .into_iter()
+            .partition(|(child, _)| !all && now.saturating_duration_since(child.since) < idle);
+        pool.kept = stay;
+        let spares = if all || is_idle { std::mem::take(&mut pool.spares) } else { VecDeque::new() };
+        drop(pool);
+        go.clear();
+        drop(spares);
+        if (all || is_idle)
+            && let Ok(mut zygote) = self.zygote.try_lock()
+        {
+            *zygote = None;
+        }
+    }
+}
+
+impl Shared {
+    /// Whether the kernel bounds the memory of each unit.
+    pub fn counts_memory(&self) -> bool {
+        self.groups().0.has(Controller::Memory)
+    }
+}

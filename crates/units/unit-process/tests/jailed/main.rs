@@ -1,0 +1,189 @@
+//! Process units in their jails: the checks of all kinds, attempts to escape, and what is left afterwards: nothing.
+//!
+//! No usual test harness: the jail is this program, started again with the word `jail`. Where the system cannot make
+//! jails, or has no Python, everything here is skipped, and what is missing is said.
+
+mod stage;
+
+use problem::Code;
+use stage::Stage;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use unit::checks;
+
+type Running<'a> = std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>;
+type Test = for<'a> fn(&'a Stage) -> Running<'a>;
+
+const ALL: &[(&str, Test)] = &[
+    ("the_process_class_passes_every_check", |stage| Box::pin(the_process_class_passes_every_check(stage))),
+    ("no_attempt_to_escape_succeeds", |stage| Box::pin(no_attempt_to_escape_succeeds(stage))),
+    ("bombs_end_with_their_unit", |stage| Box::pin(bombs_end_with_their_unit(stage))),
+    ("scratch_is_bounded_private_and_emptied", |stage| Box::pin(scratch_is_bounded_private_and_emptied(stage))),
+    ("a_gigabyte_of_output_is_swallowed", |stage| Box::pin(a_gigabyte_of_output_is_swallowed(stage))),
+    ("what_a_unit_says_is_not_trusted", |stage| Box::pin(what_a_unit_says_is_not_trusted(stage))),
+    ("a_function_that_does_not_load_says_why", |stage| Box::pin(a_function_that_does_not_load_says_why(stage))),
+    ("idle_functions_hold_no_process", |stage| Box::pin(idle_functions_hold_no_process(stage))),
+    ("a_bundle_is_the_one_of_the_sdk", |stage| Box::pin(a_bundle_is_the_one_of_the_sdk(stage))),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "jail") {
+        return unit_process::jail::main();
+    }
+    let filter = words.iter().find(|word| !word.starts_with('-'));
+    let wanted = ALL.iter().filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())));
+    let wanted: Vec<_> = wanted.collect();
+    println!("\nrunning {} tests", wanted.len());
+    if words.iter().any(|word| word == "--list") || wanted.is_empty() {
+        wanted.iter().for_each(|(name, _)| println!("{name}: test"));
+        println!("\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; {} filtered out\n", ALL.len() - wanted.len());
+        return ExitCode::SUCCESS;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
+    let passed = runtime.block_on(async {
+        let stage = match Stage::open().await {
+            Ok(stage) => stage,
+            Err(why) => {
+                println!("skipped, process units cannot run here: {why}");
+                return 0;
+            }
+        };
+        for (name, test) in &wanted {
+            let began = Instant::now();
+            test(&stage).await;
+            println!("test {name} ... ok ({} ms)", began.elapsed().as_millis());
+        }
+        nothing_is_left(stage).await;
+        wanted.len()
+    });
+    let ignored = wanted.len() - passed;
+    println!("\ntest result: ok. {passed} passed; 0 failed; {ignored} ignored; 0 measured; {} filtered out\n", ALL.len() - wanted.len());
+    ExitCode::SUCCESS
+}
+
+async fn the_process_class_passes_every_check(stage: &Stage) {
+    let images = stage.images();
+    let folder = stage.folder("checks");
+    checks::run(&stage.kind, &images.borrowed(), &folder).await;
+}
+
+async fn no_attempt_to_escape_succeeds(stage: &Stage) {
+    let attack = stage.attack(|function| {
+        function.environment.insert("HOST_PROCESS".to_owned(), std::process::id().to_string());
+    });
+    for name in ["others", "signals", "trace", "files", "neighbours", "network", "mounts", "kernel", "privileges", "descriptors", "programs"] {
+        let answer = attack.call(&format!("escape {name}")).await.unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        assert!(!answer.contains("ESCAPED") && answer.contains("held"), "{name}: {answer}");
+    }
+    assert_eq!(attack.call("remember").await.unwrap(), "1", "and the function goes on");
+}
+
+async fn bombs_end_with_their_unit(stage: &Stage) {
+    let attack = stage.attack(|function| function.limits.processes = 20);
+    assert_eq!(attack.call("remember").await.unwrap(), "1");
+    let before = stage::processes_below();
+    for name in ["fork_bomb", "thread_bomb", "left_behind"] {
+        let answer = attack.call(&format!("escape {name}")).await.unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        assert!(answer.starts_with("held"), "{name}: {answer}");
+        // The zygote, and the spares it was told to have.
+        stage::wait_until("their processes end", || stage::processes_below() <= before + 2).await;
+    }
+    assert_eq!(attack.call("remember").await.unwrap(), "1");
+}
+
+async fn scratch_is_bounded_private_and_emptied(stage: &Stage) {
+    let attack = stage.attack(|function| {
+        function.limits.scratch_bytes = 4 << 20;
+        function.limits.memory_bytes = 128 << 20;
+    });
+    for _ in 0..3 {
+        let answer = attack.call("escape scratch").await.unwrap();
+        assert!(answer.contains("held: ENOSPC after 4 MiB"), "{answer}");
+    }
+    for _ in 0..5 {
+        assert_eq!(attack.call("escape scratch_is_empty").await.unwrap(), "held: empty");
+    }
+}
+
+async fn a_gigabyte_of_output_is_swallowed(stage: &Stage) {
+    let attack = stage.attack(|function| {
+        function.limits.log_bytes = 10_000;
+        function.limits.cpu_ms = 60_000;
+    });
+    assert_eq!(attack.call("print-flood 1000000000").await.unwrap(), "all written");
+    let log = attack.log();
+    assert!(log.len() < 20_000 && log.contains("bytes of log output dropped"), "{} bytes", log.len());
+}
+
+async fn what_a_unit_says_is_not_trusted(stage: &Stage) {
+    let attack = stage.attack(|_| {});
+    for (word, code) in [
+        ("garble", Code::UnitGarbled),
+        ("announce", Code::ReplyTooLarge),
+        ("exit", Code::UnitExited),
+        ("exit-hard", Code::UnitExited),
+        ("unreachable", Code::UnitTrapped),
+    ] {
+        let problem = attack.call(word).await.expect_err(word);
+        assert_eq!(problem.code, code, "{word}: {problem}");
+    }
+}
+
+async fn a_function_that_does_not_load_says_why(stage: &Stage) {
+    for (source, word) in [
+        ("def handle(event):\n  broken syntax", "SyntaxError"),
+        ("raise ValueError('no luck')", "no luck"),
+        ("other = 1", "handle"),
+        ("import os\nos._exit(3)", "ended"),
+    ] {
+        let problem = stage.function(source, |_| {}).call("").await.expect_err(source);
+        assert_eq!(problem.code, Code::StartFailed, "{problem}");
+        assert!(problem.detail.contains(word), "{source}: {problem}");
+    }
+    let hog = stage.function("x = []\nwhile True: x.append(b'1' * (1 << 24))", |_| {});
+    assert_eq!(hog.call("").await.unwrap_err().code, Code::MemoryExceeded);
+}
+
+async fn idle_functions_hold_no_process(stage: &Stage) {
+    let before = stage::processes_below();
+    let hello = stage.function("def handle(event): return b'here'", |_| {});
+    assert_eq!(hello.call("").await.unwrap(), "here");
+    assert!(stage::processes_below() > before);
+    hello.prepared.sweep(Instant::now(), false);
+    assert_eq!(hello.call("").await.unwrap(), "here");
+    stage::wait_until("its zygote ends", || {
+        // Now and then, as a node does: a spare that was being forked is found the next time.
+        hello.prepared.sweep(Instant::now() + Duration::from_secs(3_600), false);
+        stage::processes_below() <= before
+    }).await;
+    assert_eq!(hello.call("").await.unwrap(), "here", "and is started again");
+}
+
+async fn a_bundle_is_the_one_of_the_sdk(stage: &Stage) {
+    let made = stage.pack_by_sdk(&[("b/c.py", "x = 1\n"), ("app.py", "def handle(event): ...\n")]);
+    let files = [("app.py".to_owned(), &b"def handle(event): ...\n"[..]), ("b/c.py".to_owned(), b"x = 1\n")];
+    let bundle = unit_process::bundle::Bundle {
+        about: unit_process::bundle::About {
+            contract: unit_process::bundle::Contract::Call,
+            entry: "app:handle".into(),
+            format: 1,
+            python: "3.11".into(),
+            requires: vec!["numpy==2.1.0".into()],
+            modules: Vec::new(),
+        },
+        files: files.into_iter().collect(),
+    };
+    assert_eq!(bundle.pack().unwrap(), made, "the same files give the same bytes in both languages");
+}
+
+/// Once all functions are dropped.
+async fn nothing_is_left(stage: Stage) {
+    let bases = stage.close();
+    stage::wait_until("all processes end", || stage::processes_below() == 0).await;
+    stage::wait_until("all control groups go", || stage::control_groups(&bases).is_empty()).await;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(&bases.display().to_string()), "mounts are left: {mounts}");
+    let left: Vec<_> = std::fs::read_dir(bases.join("root")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}

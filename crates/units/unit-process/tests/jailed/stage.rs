@@ -1,0 +1,217 @@
+//! Where the tests play: a kind with a base that is kept between runs, functions of Python source, and a look at what
+//! is left of them.
+
+use event::Event;
+use manifest::{Function, Name};
+use problem::Problem;
+use state::{Options, State};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use unit::checks::Images;
+use unit::{Artefact, Call, Content, Deployed, Ended, LogLine, LogSink, Prepared, UnitKind, Watch, Work};
+use unit_process::{Config, ProcessKind, bundle};
+
+const GUESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guests");
+const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../sdks/python/src");
+
+pub struct Stage {
+    pub kind: ProcessKind,
+    folder: TempDir,
+    bases: PathBuf,
+    number: AtomicU32,
+}
+
+/// The images of the checks.
+pub struct Guests([Vec<u8>; 3]);
+
+impl Guests {
+    pub fn borrowed(&self) -> Images<'_> {
+        let [hello, counter, attack] = &self.0;
+        Images { hello, counter, attack, attack_source: "attack.py\", line", dumps: false }
+    }
+}
+
+impl Stage {
+    /// # Errors
+    /// What this system lacks.
+    pub async fn open() -> Result<Self, String> {
+        // Beside the build, and not below a temporary folder: installing numpy takes longer than all tests.
+        let bases = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bases");
+        let config = Config { folder: bases.clone(), python: None, allow_weaker: true, jail: vec!["jail".into()] };
+        let kind = ProcessKind::new(config).map_err(|problem| problem.to_string())?;
+        let missing = kind.missing().await.map_err(|problem| problem.to_string())?;
+        for missing in &missing {
+            println!("this system refuses {}: {}", missing.protection.as_str(), missing.why);
+        }
+        kind.make_base().map_err(|problem| problem.to_string())?;
+        let bases = bases.canonicalize().map_err(|error| error.to_string())?;
+        Ok(Self { kind, folder: tempfile::tempdir().expect("a folder"), bases, number: AtomicU32::new(0) })
+    }
+
+    /// Drops the kind; says where its bases are.
+    pub fn close(self) -> PathBuf {
+        self.bases
+    }
+
+    pub fn folder(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn images(&self) -> Guests {
+        Guests(["hello", "counter", "attack"].map(|name| bundle_of(name, &[name, "escapes"])))
+    }
+
+    pub fn attack(&self, change: impl FnOnce(&mut Function)) -> Running {
+        self.run(&bundle_of("attack", &["attack", "escapes"]), change)
+    }
+
+    /// A function of one file.
+    pub fn function(&self, source: &str, change: impl FnOnce(&mut Function)) -> Running {
+        let files = BTreeMap::from([("app.py".to_owned(), source.as_bytes())]);
+        self.run(&bundle::of_handler("app:handle", files).expect("a bundle"), change)
+    }
+
+    fn run(&self, image: &[u8], change: impl FnOnce(&mut Function)) -> Running {
+        let number = self.number.fetch_add(1, Relaxed);
+        let folder = self.folder(&number.to_string());
+        fs::create_dir_all(&folder).expect("a folder");
+        let shape = self.kind.check(image).expect("a bundle");
+        let path = folder.join("artefact");
+        fs::write(&path, self.kind.compile(image).expect("it fits the base")).expect("room");
+        let mut function = Function::new("attack");
+        change(&mut function);
+        let log = Arc::<Lines>::default();
+        let deployed = Deployed {
+            name: Name::try_from("attack".to_owned()).expect("a name"),
+            version: 1,
+            function: Arc::new(function),
+            contract: shape.contract,
+            secrets: Arc::default(),
+            state: State::open(&folder.join("state"), Options::default()).expect("a store"),
+            log: log.clone(),
+        };
+        let file = File::open(&path).expect("just written");
+        Running { prepared: self.kind.load(Artefact { path, file }, deployed).expect("it loads"), log }
+    }
+
+    /// The bundle the Python SDK makes.
+    pub fn pack_by_sdk(&self, files: &[(&str, &str)]) -> Vec<u8> {
+        let script = format!(
+            "import sys, json; sys.path.insert(0, {SDK:?}); from lighterage.bundle import pack; \
+             files = {{name: text.encode() for name, text in json.loads(sys.argv[1])}}; \
+             about = {{'format': 1, 'entry': 'app:handle', 'contract': 'call', 'python': '3.11', 'requires': ['numpy==2.1.0']}}; \
+             sys.stdout.buffer.write(pack(about, files))"
+        );
+        let base = fs::read_dir(&self.bases).expect("bases").flatten().map(|entry| entry.path().join("venv/bin/python"));
+        let python = base.into_iter().find(|python| python.exists()).expect("a base");
+        let files = files.iter().map(|(name, text)| format!("[{name:?}, {text:?}]")).collect::<Vec<_>>().join(", ");
+        let output = Command::new(python).args(["-I", "-c", &script, &format!("[{files}]")]).output().expect("python");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    }
+}
+
+fn bundle_of(name: &str, modules: &[&str]) -> Vec<u8> {
+    let read = |module: &&str| {
+        let path = Path::new(GUESTS).join(format!("{module}.py"));
+        (format!("{module}.py"), fs::read(path).expect("a guest"))
+    };
+    let files: BTreeMap<String, Vec<u8>> = modules.iter().map(read).collect();
+    let borrowed = files.iter().map(|(name, content)| (name.clone(), content.as_slice())).collect();
+    bundle::of_handler(&format!("{name}:handle"), borrowed).expect("a bundle")
+}
+
+/// A function ready to run, and its log.
+pub struct Running {
+    pub prepared: Arc<dyn Prepared>,
+    log: Arc<Lines>,
+}
+
+impl Running {
+    pub async fn call(&self, data: &str) -> Result<String, Problem> {
+        let event = Event { data: data.into(), attempt: 1, ..Event::default() };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let call = Call { request_id: "test".into(), work: Work::Event(event), deadline, watch: Box::new(Deaf), lease: None };
+        let reply = self.prepared.clone().call(call).await?;
+        match reply.content {
+            Content::Bytes(bytes) => Ok(String::from_utf8(bytes).expect("text")),
+            Content::Http(_) => panic!("a handler replies with bytes"),
+        }
+    }
+
+    pub fn log(&self) -> String {
+        self.log.0.lock().expect("not poisoned").join("\n")
+    }
+}
+
+#[derive(Default)]
+struct Lines(Mutex<Vec<String>>);
+
+impl LogSink for Lines {
+    fn write(&self, line: LogLine<'_>) {
+        self.0.lock().expect("not poisoned").push(line.message.to_owned());
+    }
+}
+
+struct Deaf;
+
+impl Watch for Deaf {
+    fn ended(self: Box<Self>, _: Ended) {}
+}
+
+/// Waits for what must come; what does not come within a while never will.
+pub async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// How many processes this one has started, directly or not, that have not ended.
+pub fn processes_below() -> usize {
+    let parents: BTreeMap<u32, u32> = fs::read_dir("/proc").expect("/proc").flatten().filter_map(|entry| {
+        let process = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (_, rest) = stat.rsplit_once(") ")?;
+        let mut words = rest.split(' ');
+        // What has ended and only waits to be reaped holds nothing.
+        words.next().filter(|state| *state != "Z")?;
+        Some((process, words.next()?.parse().ok()?))
+    }).collect();
+    let is_below = |process: &u32| {
+        let mut above = parents.get(process);
+        while let Some(parent) = above {
+            if *parent == std::process::id() {
+                return true;
+            }
+            above = parents.get(parent);
+        }
+        false
+    };
+    parents.keys().filter(|process| is_below(process)).count()
+}
+
+/// Folders of control groups below those of this data folder.
+pub fn control_groups(bases: &Path) -> Vec<PathBuf> {
+    let id = unit_process::group_name(bases);
+    let mut open = vec![PathBuf::from("/sys/fs/cgroup")];
+    let mut found = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if entry.file_name().to_str() == Some(&id) {
+                    found.push(entry.path());
+                }
+                open.push(entry.path());
+            }
+        }
+    }
+    found
+}
