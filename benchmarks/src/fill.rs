@@ -66,7 +66,7 @@ async fn fill(options: &FillOptions) -> anyhow::Result<Filled> {
     let filler = Filler { state: &state, queue: &options.queue, now_ms: now_ms() };
     let begin = Instant::now();
     filler.all(options.events, |transaction, number| filler.push(transaction, number)).await?;
-    filler.all(options.keys, |transaction, number| set(transaction, number)).await?;
+    filler.all(options.keys, set).await?;
     let filled_per_s = (options.events + options.keys) as f64 / begin.elapsed().as_secs_f64();
     let mut times = Times::default();
     for round in 0..ROUNDS {
@@ -115,7 +115,7 @@ impl Filler<'_> {
                 add(&mut transaction, number)?;
             }
             last = Some(commit(transaction)?);
-            if first / BATCH % BATCHES == 0 {
+            if (first / BATCH).is_multiple_of(BATCHES) {
                 self.durable(last.take()).await?;
             }
         }

@@ -70,11 +70,11 @@ impl Workload {
         let sequence = n + 1;
         match self {
             Self::Lights => {
-                step("home/hall/motion", format!(r#"{{"sequence": {sequence}, "motion": {}}}"#, n % 2 == 0))
+                step("home/hall/motion", format!(r#"{{"sequence": {sequence}, "motion": {}}}"#, n.is_multiple_of(2)))
             }
             Self::Health => step("health/ann/heart", format!(r#"{{"time": "{time}", "rate": 72, "unit": "bpm"}}"#)),
             Self::Alert => {
-                let density = if n % 2 == 0 { 0.3 } else { 0.01 };
+                let density = if n.is_multiple_of(2) { 0.3 } else { 0.01 };
                 let event = format!(r#"{{"sequence": {sequence}, "density": {density}, "unit": "1/m"}}"#);
                 step("home/hall/smoke", event)
             }
@@ -85,7 +85,7 @@ impl Workload {
             },
             Self::Fibonacci => step("fibonacci/ask/me", "20".to_owned()),
             Self::Co2 => {
-                let ppm = if n % 2 == 0 { 1_200 } else { 800 };
+                let ppm = if n.is_multiple_of(2) { 1_200 } else { 800 };
                 let event = format!(
                     r#"{{"data": [{{"recorded_at": "{time}", "sensors": [{{"id": 158, "value": {ppm}}}, {{"id": 55, "value": 21.5}}, {{"id": 53, "value": 40.1}}]}}]}}"#
                 );
@@ -142,7 +142,7 @@ fn watch(options: &ProbeOptions, seen: &Sender<u64>) -> anyhow::Result<()> {
     if let (Some(queue), Some(api), Some(header)) = (options.workload.queue(), options.api, options.header.clone()) {
         let path = format!("/v1/queues/{queue}");
         let acked = move || -> anyhow::Result<u64> {
-            let answer = http1::once_with(api, "GET", &path, &[header.clone()], b"", THROUGH_MAX)?;
+            let answer = http1::once_with(api, "GET", &path, std::slice::from_ref(&header), b"", THROUGH_MAX)?;
             let queue: serde_json::Value = serde_json::from_slice(&answer.body)?;
             queue["acked"].as_u64().context("the API says how many were acked")
         };

@@ -51,7 +51,7 @@ impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.ms();
         let (name, unit_ms) =
-            UNITS.iter().find(|(_, unit_ms)| ms >= *unit_ms && ms % unit_ms == 0).unwrap_or(&("ms", 1));
+            UNITS.iter().find(|(_, unit_ms)| ms >= *unit_ms && ms.is_multiple_of(*unit_ms)).unwrap_or(&("ms", 1));
         write!(f, "{}{name}", ms / unit_ms)
     }
 }

@@ -8,7 +8,7 @@ use state::{CommitError, Failed, Options, Part, Push, QueueConfig, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -132,31 +132,42 @@ fn thousands_of_events_behind_one_that_fails_do_not_hold_up_other_keys() {
     assert_eq!((queue.counts().ready, queue.counts().bytes), (0, 0));
 }
 
+/// `VmRSS: 12345 kB`.
+fn resident() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    status.lines().find(|line| line.starts_with("VmRSS")).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// `LIGHTER_DEAD_LETTERS=1000000 cargo test --release -p state --test queue_load dead_letters -- --nocapture` for a million.
 #[test]
 fn a_hundred_thousand_dead_letters_are_listed_bounded_replayed_and_purged() {
-    const COUNT: u64 = 100_000;
-    const KEPT: u64 = 90_000;
+    let count = std::env::var("LIGHTER_DEAD_LETTERS").map_or(100_000, |count| count.parse::<u64>().unwrap());
+    let kept = count / 10 * 9;
+    let began = Instant::now();
+    let said = |what: &str| println!("{what} after {:.1?}, {}", began.elapsed(), resident());
     let folder = tempfile::tempdir().unwrap();
     let state = small(folder.path());
     let queue = state.queue("q").unwrap();
-    let config = QueueConfig { dead_letters_max: KEPT, ..QueueConfig::default() };
+    let config = QueueConfig { events_max: count, dead_letters_max: kept, ..QueueConfig::default() };
     queue.configure(config.clone());
-    for batch in 0..COUNT / 1_000 {
+    for batch in 0..count / 1_000 {
         let _ = push(&state, "q", (0..1_000).map(|number| keyed(batch * 1_000 + number, 0)), NOW);
         let mut transaction = state.begin();
         for leased in queue.lease(NOW, NOW + 1_000, 1_000).unwrap() {
             transaction.fail(&leased, Failed::Dead { reason: "poison".into() });
         }
         durable(&state, transaction.commit().unwrap()).unwrap();
-        assert!(queue.counts().dead <= KEPT);
+        assert!(queue.counts().dead <= kept);
     }
     let counts = queue.counts();
-    assert_eq!((counts.dead, counts.died, counts.dropped, counts.bytes), (KEPT, COUNT, COUNT - KEPT, 0));
+    assert_eq!((counts.dead, counts.died, counts.dropped, counts.bytes), (kept, count, count - kept, 0));
+    said("all died");
     drop((state, queue));
 
     let state = small(folder.path());
     let queue = state.queue("q").unwrap();
     queue.configure(config);
+    said("started again");
     let (mut ids, mut after) = (Vec::new(), None);
     loop {
         let page = queue.list(Part::Dead, after, 1_000).unwrap();
@@ -164,13 +175,16 @@ fn a_hundred_thousand_dead_letters_are_listed_bounded_replayed_and_purged() {
         after = Some(last.place);
         ids.extend(page.iter().map(|listed| listed.event.id.parse::<u64>().unwrap()));
     }
-    assert_eq!(ids, (COUNT - KEPT..COUNT).collect::<Vec<_>>());
-    assert_eq!(wait(queue.replay(None, NOW)).unwrap(), KEPT);
+    assert_eq!(ids, (count - kept..count).collect::<Vec<_>>());
+    said("listed in pages of 1,000");
+    assert_eq!(wait(queue.replay(None, NOW)).unwrap(), kept);
+    said("replayed");
     let counts = queue.counts();
-    assert_eq!((counts.dead, counts.ready), (0, KEPT));
+    assert_eq!((counts.dead, counts.ready), (0, kept));
     let first = queue.lease(NOW, NOW + 1_000, 1).unwrap().remove(0);
-    assert_eq!((first.event.id, first.event.attempt), ((COUNT - KEPT).to_string(), 1));
-    assert_eq!(wait(queue.purge(&[Part::Ready])).unwrap(), KEPT - 1);
+    assert_eq!((first.event.id, first.event.attempt), ((count - kept).to_string(), 1));
+    assert_eq!(wait(queue.purge(&[Part::Ready])).unwrap(), kept - 1);
+    said("purged");
 }
 
 #[test]

@@ -126,7 +126,7 @@ impl Kits {
             Some(Fault::NotANumber) => "NaN".to_owned(),
             Some(Fault::Word) => "\"n/a\"".to_owned(),
             Some(Fault::WrongUnit) => format!("{:.4}", co2 / 10_000.0),
-            Some(Fault::Absurd) => if self.random.next() & 1 == 0 { "1e9" } else { "-3.4e38" }.to_owned(),
+            Some(Fault::Absurd) => if self.random.number() & 1 == 0 { "1e9" } else { "-3.4e38" }.to_owned(),
             _ => co2.to_string(),
         };
         let recorded = iso(if fault == Some(Fault::Clock) { time_ms + 20 * 365 * 86_400_000 } else { time_ms });

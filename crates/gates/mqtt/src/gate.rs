@@ -199,7 +199,7 @@ impl<N: Node> Shared<N> {
             self.for_others.lock().append(&mut ready);
             self.to_others.notify_one();
         }
-        self.send(own.into_iter());
+        self.send(own);
         done
     }
 

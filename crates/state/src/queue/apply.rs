@@ -189,7 +189,7 @@ fn perform(core: &mut Core, op: &Op, pending: &mut Pending, noted: &mut Vec<Vec<
         Op::Retry { sequence, at_ms, value, .. } => {
             core.totals.retried += 1;
             let value = value.clone().expect("judged");
-            let until = core.clock.from_node(*at_ms);
+            let until = core.clock.queue_time(*at_ms);
             if core.config.order_by_key {
                 let before = core.slot(*sequence).map_or(0, |slot| slot.length);
                 let value = rewritten(&value, until);

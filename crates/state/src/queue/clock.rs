@@ -47,12 +47,12 @@ impl Clock {
     }
 
     /// The moment of the queue's time that the node's clock calls `ms`.
-    pub fn from_node(&self, ms: u64) -> u64 {
+    pub fn queue_time(&self, ms: u64) -> u64 {
         ms.saturating_add(self.time.saturating_sub(self.seen_ms()))
     }
 
     /// What the node's clock will show at this moment of the queue's time.
-    pub fn to_node(&self, time: u64) -> u64 {
+    pub fn node_time(&self, time: u64) -> u64 {
         time.saturating_sub(self.time.saturating_sub(self.seen_ms()))
     }
 }

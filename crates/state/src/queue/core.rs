@@ -414,7 +414,7 @@ impl Core {
     /// A leased event failed and keeps its place, with other bytes.
     pub fn hold(&mut self, sequence: u64, value: Slice, until: u64) {
         self.detach(sequence);
-        let since_ms = self.clock.to_node(until);
+        let since_ms = self.clock.node_time(until);
         let slot = self.slots.get_mut(&sequence).expect("leased events are in memory");
         self.bytes = self.bytes - slot.held_bytes() + value.len();
         (slot.length, slot.value) = (value.len() as u64, Some(value));

@@ -286,7 +286,7 @@ impl Queue {
             let mut core = self.shared.core.lock();
             // Behind those there may be more.
             is_behind |= some_expired && core.refill_from().is_some();
-            let next = core.next_change().map(|time| core.clock.to_node(time).max(now_ms));
+            let next = core.next_change().map(|time| core.clock.node_time(time).max(now_ms));
             (std::mem::take(&mut core.has_news), next)
         };
         if news {
@@ -386,6 +386,6 @@ fn new_of(core: &self::core::Core, value: &Slice, due: u64) -> New {
     let expires = Head::split(value).and_then(|(head, _)| head.expires).unwrap_or(u64::MAX);
     let key =
         if core.config.order_by_key { record::decode(value).map_or(0, |(_, event)| record::key_of(&event)) } else { 0 };
-    let since_ms = core.clock.to_node(due);
+    let since_ms = core.clock.node_time(due);
     New { value: apply::with_since(value, due), since_ms, expires, key, due: 0, id: None }
 }

@@ -48,7 +48,7 @@ impl Queue {
         let reached = slots.last().map_or(from, |(sequence, _)| sequence + 1);
         for (sequence, mut slot) in slots {
             if let SlotState::Held { until } = slot.state {
-                slot.since_ms = core.clock.to_node(until);
+                slot.since_ms = core.clock.node_time(until);
                 if until <= core.clock.time() {
                     slot.state = SlotState::Ready;
                 }
@@ -239,7 +239,7 @@ impl Queue {
                 event.attempt = head.attempts;
             }
             let at_ms = match part {
-                Part::Delayed => Some(core.clock.to_node(due)),
+                Part::Delayed => Some(core.clock.node_time(due)),
                 Part::Dead => head.died_ms,
                 Part::Ready => None,
             };

@@ -385,12 +385,15 @@ impl<N: Node> Broker<N> {
         for publishing in batch {
             // A message must not overtake the one before it from the same client.
             let Some(publishing) = self.queue_behind_stalled(publishing) else { continue };
-            self.attempt(publishing).unwrap_or_else(|(publishing, refused)| self.refuse(publishing, &refused));
+            if let Err(late) = self.attempt(publishing) {
+                let (publishing, refused) = *late;
+                self.refuse(publishing, &refused);
+            }
         }
     }
 
     /// Commits one message alone.
-    fn attempt(&mut self, mut publishing: Publishing) -> Result<(), (Publishing, Refused)> {
+    fn attempt(&mut self, mut publishing: Publishing) -> Result<(), Box<(Publishing, Refused)>> {
         let mut changes = Changes::default();
         self.prepare(&mut publishing, &mut changes);
         match self.commit(&changes) {
@@ -398,7 +401,7 @@ impl<N: Node> Broker<N> {
                 self.accept(publishing, ticket);
                 Ok(())
             }
-            Err(refused) => Err((publishing, refused)),
+            Err(refused) => Err(Box::new((publishing, refused))),
         }
     }
 

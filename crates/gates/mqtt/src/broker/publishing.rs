@@ -341,7 +341,7 @@ impl<N: Node> Broker<N> {
         if self.check_room(view, publishing.retain, &mut publishing.targets).is_err() {
             return Err(publishing);
         }
-        self.attempt(publishing).map_err(|(publishing, _)| publishing)
+        self.attempt(publishing).map_err(|late| late.0)
     }
 
     fn close_stalled(&mut self, key: ConnectionKey, stalled: &Stalled) {

@@ -77,10 +77,8 @@ fn each_message_of_a_shared_subscription_goes_to_one_of_the_group() {
         readers.iter_mut().for_each(|reader| assert_eq!(reader.subscribe("$share/g/t/#", 1), 1));
         let mut writer = server.connect(version, "writer");
         writer.retain("t/0", "not for groups");
-        for reader in &mut readers {
-            assert_eq!(reader.receive().payload, "not for groups");
-            break;
-        }
+        // To those who are there it is a message like any other: one of the group gets it.
+        assert_eq!(readers[0].receive().payload, "not for groups");
         for number in 1..=6 {
             writer.publish_confirmed("t/1", &number.to_string(), 1, number);
         }

@@ -144,8 +144,8 @@ impl World {
             2..=7 => self.disconnect(client),
             8..=19 => self.tick(),
             20..=49 => self.sync(),
-            50..=89 => self.to_broker(client, false),
-            90..=129 => self.to_client(client, false),
+            50..=89 => self.carry_up(client, false),
+            90..=129 => self.carry_down(client, false),
             130..=159 => self.act(client),
             _ => self.work(false),
         }
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    fn to_broker(&mut self, client: usize, all: bool) {
+    fn carry_up(&mut self, client: usize, all: bool) {
         let now = now(&self.hands);
         let Some(link) = &mut self.clients[client].connection else { return };
         let sent = link.to_broker.len();
@@ -201,7 +201,7 @@ impl World {
         link.to_broker.drain(..fed.consumed);
     }
 
-    fn to_client(&mut self, client: usize, all: bool) {
+    fn carry_down(&mut self, client: usize, all: bool) {
         let client = &mut self.clients[client];
         let Some(link) = &client.connection else { return };
         let sent = link.to_client.len();
@@ -252,9 +252,9 @@ impl World {
             for client in 0..self.clients.len() {
                 self.act(client);
                 self.collect();
-                self.to_broker(client, true);
+                self.carry_up(client, true);
                 self.collect();
-                self.to_client(client, true);
+                self.carry_down(client, true);
             }
             self.sync();
             self.collect();

@@ -207,8 +207,7 @@ mod tests {
         let span = traces.begin(traceparent, SystemTime::UNIX_EPOCH);
         traces.end(&span, &end(problem));
         traces.shutdown();
-        let spans = kept.0.lock().clone();
-        spans
+        kept.0.lock().clone()
     }
 
     #[test]
