@@ -150,7 +150,8 @@ mod tests {
              # To write it anew: LIGHTER_UPDATE=1 cargo test -p problem\n",
         );
         for code in Code::ALL {
-            text += &format!("\n[{code}]\nname = \"{code:?}\"\nstatus = {}\ntitle = {:?}\n", code.status(), code.title());
+            text +=
+                &format!("\n[{code}]\nname = \"{code:?}\"\nstatus = {}\ntitle = {:?}\n", code.status(), code.title());
             if !code.hint().is_empty() {
                 text += &format!("hint = {:?}\n", code.hint());
             }

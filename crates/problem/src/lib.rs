@@ -51,9 +51,7 @@ impl Problem {
     pub fn from_json(bytes: &[u8]) -> Option<Self> {
         let document: Document = serde_json::from_slice(bytes).ok()?;
         Some(match Code::from_name(&document.code) {
-            Some(code) => {
-                Self { code, detail: document.detail.into(), hint: document.hint.unwrap_or_default().into() }
-            }
+            Some(code) => Self { code, detail: document.detail.into(), hint: document.hint.unwrap_or_default().into() },
             None => Self {
                 code: Code::Unknown,
                 detail: format!("{} ({})", document.detail, document.code).into(),

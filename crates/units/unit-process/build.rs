@@ -14,7 +14,8 @@ fn main() -> io::Result<()> {
     files.sort();
     let mut text = String::from("/// Path and content of each file.\npub static SDK: &[(&str, &[u8])] = &[\n");
     for file in &files {
-        let path = file.strip_prefix(&source).expect("it was found in the folder").to_str().expect("our names are UTF-8");
+        let path =
+            file.strip_prefix(&source).expect("it was found in the folder").to_str().expect("our names are UTF-8");
         text += &format!("    ({path:?}, include_bytes!({file:?})),\n");
     }
     text += "];\n";

@@ -10,5 +10,5 @@ mod kit;
 mod random;
 pub mod time;
 
-pub use random::Random;
 pub use kit::{Fault, Kits, Message, Options};
+pub use random::Random;

@@ -31,7 +31,11 @@ pub async fn list(_: MayCall, State(node): State<Arc<Node>>) -> axum::Json<Vec<F
     (status = 200, body = FunctionInfo),
     (status = 404, description = "L2001: there is none"),
 ))]
-pub async fn get(_: MayCall, State(node): State<Arc<Node>>, Path(name): Path<String>) -> Answer<axum::Json<FunctionInfo>> {
+pub async fn get(
+    _: MayCall,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Answer<axum::Json<FunctionInfo>> {
     Ok(axum::Json(node.describe(&node.functions.get(&name)?)))
 }
 
@@ -74,7 +78,11 @@ pub async fn dump(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Path<
     let live = node.functions.get(&name)?.live;
     let Some(dump) = live.prepared().and_then(|prepared| prepared.dump()) else {
         let problem = Problem::new(Code::FunctionUnknown, format!("function {name:?} has no core dump"));
-        let hint = if live.function.units.dump { "no unit trapped since it was deployed or loaded" } else { "set units.dump = true" };
+        let hint = if live.function.units.dump {
+            "no unit trapped since it was deployed or loaded"
+        } else {
+            "set units.dump = true"
+        };
         return Err(problem.with_hint(hint).into());
     };
     let bytes = Bytes::from_owner(Shared(dump));
@@ -148,7 +156,9 @@ fn known(node: &Node, name: &str) -> Result<Name, Problem> {
     Ok(node.functions.get(name)?.live.name().clone())
 }
 
-pub async fn detached<T: Send + 'static>(work: impl Future<Output = Result<T, Problem>> + Send + 'static) -> Result<T, Problem> {
+pub async fn detached<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
     let ended = tokio::spawn(work).await;
     ended.map_err(|error| Problem::new(Code::Internal, format!("a change gave up: {error}")))?
 }

@@ -64,7 +64,12 @@ pub async fn get(_: MayDeploy, State(node): State<Arc<Node>>, Path(sha256): Path
     (status = 413, description = "L2005: it is too large"),
     (status = 422, description = "L2006: it does not have this hash"),
 ))]
-pub async fn put(_: MayDeploy, State(node): State<Arc<Node>>, Path(sha256): Path<String>, mut body: Body) -> Answer<StatusCode> {
+pub async fn put(
+    _: MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path(sha256): Path<String>,
+    mut body: Body,
+) -> Answer<StatusCode> {
     let hash = parse(&sha256)?;
     let warehouse = node.functions.loader.warehouse.clone();
     let announced = body.size_hint().exact();
@@ -104,5 +109,7 @@ enum Piece {
 }
 
 fn parse(sha256: &str) -> Result<ImageHash, Problem> {
-    sha256.parse().map_err(|_| Problem::new(Code::ApiRequest, format!("{sha256:?} is no hash: 64 lower-case hexadecimal digits")))
+    sha256
+        .parse()
+        .map_err(|_| Problem::new(Code::ApiRequest, format!("{sha256:?} is no hash: 64 lower-case hexadecimal digits")))
 }

@@ -20,7 +20,10 @@ struct Head;
 /// Everything but the paths.
 fn head() -> OpenApi {
     let mut document = <Head as utoipa::OpenApi>::openapi();
-    let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("A token of `lighter token create`")).build();
+    let token = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("A token of `lighter token create`"))
+        .build();
     let components = document.components.get_or_insert_with(Components::new);
     components.add_security_scheme("token", SecurityScheme::Http(token));
     document.security = Some(vec![SecurityRequirement::new("token", [] as [&str; 0])]);

@@ -130,13 +130,14 @@ async fn push_to(
     let data = whole(body, BODY_BYTES_MAX).await?;
     let (delay, ttl) = pushing.times()?;
     let now_ms = clock::unix_ms(SystemTime::now());
-    let mut events = match cloudevents::decode(headers, &data, now_ms, &cloudevents::Limits::default()).map_err(Problem::from)? {
-        Some(events) => {
-            pushing.says_times_alone()?;
-            events
-        }
-        None => pushing.events(queue, request_id, headers, &data, now_ms)?,
-    };
+    let mut events =
+        match cloudevents::decode(headers, &data, now_ms, &cloudevents::Limits::default()).map_err(Problem::from)? {
+            Some(events) => {
+                pushing.says_times_alone()?;
+                events
+            }
+            None => pushing.events(queue, request_id, headers, &data, now_ms)?,
+        };
     let caller = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
     for event in &mut events {
         if let Some(trace) = node.events.trace_push(queue, event, caller) {
@@ -166,7 +167,9 @@ impl Pushing {
         let others = [kind, subject, id, source, key].iter().any(|other| other.is_some()) || count.is_some();
         match others {
             false => Ok(()),
-            true => Err(Problem::new(Code::ApiRequest, "the request is a CloudEvent: the query may say only its times")),
+            true => {
+                Err(Problem::new(Code::ApiRequest, "the request is a CloudEvent: the query may say only its times"))
+            }
         }
     }
 
@@ -181,7 +184,10 @@ impl Pushing {
         let Self { kind, subject, id, source, key, count, .. } = self;
         let count = count.unwrap_or(1);
         if !(1..=EVENTS_MAX).contains(&count) {
-            return Err(Problem::new(Code::ApiRequest, format!("count is {count}, it must be between 1 and {EVENTS_MAX}")));
+            return Err(Problem::new(
+                Code::ApiRequest,
+                format!("count is {count}, it must be between 1 and {EVENTS_MAX}"),
+            ));
         }
         if data.len().saturating_mul(count as usize) > BODY_BYTES_MAX {
             let detail = format!("{count} events of {} bytes are more than {BODY_BYTES_MAX} bytes", data.len());
@@ -235,7 +241,9 @@ pub async fn peek(
     let after = after.map(|text| text.parse().map_err(|_| bad(&text))).transpose()?;
     let limit = limit.unwrap_or(PAGE_EVENTS);
     if !(1..=PAGE_EVENTS_MAX).contains(&limit) {
-        return Err(Problem::new(Code::ApiRequest, format!("limit is {limit}, it must be 1 to {PAGE_EVENTS_MAX}")).into());
+        return Err(
+            Problem::new(Code::ApiRequest, format!("limit is {limit}, it must be 1 to {PAGE_EVENTS_MAX}")).into()
+        );
     }
     let part = part.unwrap_or(QueuePart::Ready).into();
     let listed = crate::node::blocking(move || queue.list(part, after, limit)).await?;

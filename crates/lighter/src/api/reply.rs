@@ -84,6 +84,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
         let body = whole(request.into_body(), JSON_BYTES_MAX).await?;
         let body = if body.is_empty() { &b"{}"[..] } else { &body };
         let parsed = serde_json::from_slice(body);
-        Ok(Self(parsed.map_err(|error| Problem::new(Code::ApiRequest, format!("the request is not what the API takes: {error}")))?))
+        Ok(Self(parsed.map_err(|error| {
+            Problem::new(Code::ApiRequest, format!("the request is not what the API takes: {error}"))
+        })?))
     }
 }

@@ -22,7 +22,12 @@ pub async fn list(_: MayAdmin, State(node): State<Arc<Node>>) -> Answer<Json<Vec
     (status = 204, description = "It is kept"),
     (status = 400, description = "L4009: the name or the value cannot be one"),
 ))]
-pub async fn put(_: MayAdmin, State(node): State<Arc<Node>>, Path(name): Path<String>, body: Body) -> Answer<StatusCode> {
+pub async fn put(
+    _: MayAdmin,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Answer<StatusCode> {
     let value = whole(body, SECRET_BYTES_MAX).await?;
     node.functions.loader.secrets.set(&name, &value).await?;
     node.functions.loader.secret_changed(&name);

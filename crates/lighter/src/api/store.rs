@@ -109,7 +109,8 @@ pub async fn set(
     query: Result<Query<Setting>, QueryRejection>,
     body: Body,
 ) -> Answer<StatusCode> {
-    let ttl = query.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?.0.ttl_ms.map(Duration::from_millis);
+    let ttl =
+        query.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?.0.ttl_ms.map(Duration::from_millis);
     let value = whole(body, VALUE_BYTES_MAX).await?;
     write(&node, &bucket, |transaction| match ttl {
         None => transaction.set(&bucket, &key, value.to_vec()),
@@ -192,7 +193,10 @@ async fn write(
 /// What the node keeps for itself is nobody's business.
 fn users(bucket: &str) -> Result<(), Problem> {
     match bucket.starts_with('.') {
-        true => Err(Problem::new(Code::ApiRequest, format!("bucket {bucket:?}: names that begin with '.' are the node's own"))),
+        true => Err(Problem::new(
+            Code::ApiRequest,
+            format!("bucket {bucket:?}: names that begin with '.' are the node's own"),
+        )),
         false => Ok(()),
     }
 }

@@ -1,10 +1,10 @@
 //! What travels over the API, both ways. The node serves these, the command line reads them; nothing else is shared.
 
-use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use manifest::{Function, Name};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// Header with the id of a call, on every reply of the gate and the API.

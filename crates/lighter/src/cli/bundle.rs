@@ -49,7 +49,8 @@ type Files = BTreeMap<String, Vec<u8>>;
 /// One file, and the lock file beside it.
 fn alone(path: &Path) -> Result<(Files, String)> {
     let stem = path.file_stem().and_then(OsStr::to_str);
-    let stem = stem.ok_or_else(|| Stop::new(Code::BundleInvalid, format!("{} has a name that is no UTF-8", path.display())))?;
+    let stem =
+        stem.ok_or_else(|| Stop::new(Code::BundleInvalid, format!("{} has a name that is no UTF-8", path.display())))?;
     let mut files = Files::from([(format!("{stem}.py"), read(path)?)]);
     add_lock(path.parent().unwrap_or(Path::new("")), &mut files)?;
     Ok((files, stem.to_owned()))
@@ -126,7 +127,10 @@ mod tests {
         assert!(read.lock().is_some());
 
         let src = folder.path().join("src");
-        write(&src, &[("app.py", ""), ("a/b.py", ""), ("a/__pycache__/b.py", ""), (".git/c.py", ""), ("notes.txt", "")]);
+        write(
+            &src,
+            &[("app.py", ""), ("a/b.py", ""), ("a/__pycache__/b.py", ""), (".git/c.py", ""), ("notes.txt", "")],
+        );
         let whole = bundle(&src, &function(Some("a.b:f"))).unwrap();
         let files: Vec<_> = Bundle::read(&whole).unwrap().files.into_keys().collect();
         assert_eq!(files, ["a/b.py", "app.py"]);

@@ -120,12 +120,7 @@ fn send(client: &Client, hash: &str, upload: &Upload, progress: &Progress) -> Re
     let bytes = images::image(&upload.name, &upload.function, &upload.path)?.bytes;
     let size = bytes.len();
     let text = |sent: usize| {
-        format!(
-            "sending the image of {} ({} of {})",
-            upload.name,
-            words::bytes(sent as u64),
-            words::bytes(size as u64)
-        )
+        format!("sending the image of {} ({} of {})", upload.name, words::bytes(sent as u64), words::bytes(size as u64))
     };
     progress.step(text(0));
     let kind = if upload.function.isolation == Isolation::Wasm { "application/wasm" } else { "application/x-tar" };

@@ -31,7 +31,8 @@ impl Ls {
 }
 
 fn overview(functions: &[FunctionInfo]) -> Table {
-    let mut table = Table::new(&["FUNCTION", ">VERSION", "CLASS", "CONTRACT", ">UNITS", ">CALLS", ">ERRORS", "QUEUE", "URL"]);
+    let mut table =
+        Table::new(&["FUNCTION", ">VERSION", "CLASS", "CONTRACT", ">UNITS", ">CALLS", ">ERRORS", "QUEUE", "URL"]);
     for function in functions {
         table.row([
             function.name.to_string(),

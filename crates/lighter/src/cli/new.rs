@@ -85,7 +85,10 @@ mod tests {
     fn every_language_has_a_template_whose_manifest_is_right() {
         for language in Language::value_variants() {
             let files = template::files(language.as_str(), "my-thing");
-            let (_, text) = files.iter().find(|(path, _)| path == manifest::FILE_NAME).unwrap_or_else(|| panic!("{}", language.as_str()));
+            let (_, text) = files
+                .iter()
+                .find(|(path, _)| path == manifest::FILE_NAME)
+                .unwrap_or_else(|| panic!("{}", language.as_str()));
             let manifest = manifest::parse(std::str::from_utf8(text).unwrap())
                 .unwrap_or_else(|problem| panic!("{}: {problem}", language.as_str()));
             let function = manifest.function.get("my-thing").expect("the function has the name that was asked for");

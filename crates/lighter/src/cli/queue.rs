@@ -135,8 +135,9 @@ fn list(client: &Client, out: Output) -> Result {
 }
 
 fn overview(queues: &[QueueInfo]) -> Table {
-    let mut table =
-        Table::new(&["QUEUE", "HANDLER", ">READY", ">DELAYED", ">LEASED", ">DEAD", ">OLDEST", ">WORKERS", ">PUSHED", ">ACKED"]);
+    let mut table = Table::new(&[
+        "QUEUE", "HANDLER", ">READY", ">DELAYED", ">LEASED", ">DEAD", ">OLDEST", ">WORKERS", ">PUSHED", ">ACKED",
+    ]);
     for queue in queues {
         let handler = queue.handler.as_ref();
         table.row([
@@ -168,8 +169,9 @@ impl Page {
             if let Some(after) = &after {
                 query += &format!("&after={}", encoded(after));
             }
-            let page: EventPage =
-                client.get(&path(queue, &format!("/events{query}"))).map_err(|stop| explain_queue(client, queue, stop))?;
+            let page: EventPage = client
+                .get(&path(queue, &format!("/events{query}")))
+                .map_err(|stop| explain_queue(client, queue, stop))?;
             let Some(next) = page.next else { break };
             left = left.saturating_sub(u32::try_from(page.events.len()).unwrap_or(u32::MAX));
             after = Some(next);
@@ -184,7 +186,9 @@ impl Page {
             return Ok(());
         }
         out.table(&events(&all.events, part, now_ms()))?;
-        if left == 0 && let Some(next) = all.next {
+        if left == 0
+            && let Some(next) = all.next
+        {
             out.say(format!("there may be more: --after {next}"));
         }
         Ok(())

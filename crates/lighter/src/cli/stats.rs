@@ -49,8 +49,9 @@ impl Stats {
 }
 
 fn overview(stats: &[FunctionStats]) -> Table {
-    let mut table =
-        Table::new(&["FUNCTION", ">CALLS", ">ERRORS", ">RUNNING", ">WAITING", ">QUEUED", ">DEAD", ">P50", ">P90", ">P99", ">MAX"]);
+    let mut table = Table::new(&[
+        "FUNCTION", ">CALLS", ">ERRORS", ">RUNNING", ">WAITING", ">QUEUED", ">DEAD", ">P50", ">P90", ">P99", ">MAX",
+    ]);
     for stats in stats {
         let [p50, p90, p99, max] = cells(&stats.total_us);
         table.row([

@@ -14,8 +14,10 @@ pub fn run(session: &Session) -> Result {
         .and_then(|client| Some((client.get::<NodeInfo>("/v1/node").ok()?, client.url().to_owned())));
     let machine = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
     if session.out.json {
-        let node = node.map(|(info, url)| json!({ "version": info.version, "url": url, "architecture": info.architecture, "engine": info.engine,
-            "python": info.python, "missing_protections": info.missing_protections }));
+        let node = node.map(|(info, url)| {
+            json!({ "version": info.version, "url": url, "architecture": info.architecture, "engine": info.engine,
+            "python": info.python, "missing_protections": info.missing_protections })
+        });
         return session.out.json(&json!({ "version": VERSION, "machine": machine, "node": node }));
     }
     session.out.line(format!("lighter {VERSION} ({machine})"))?;

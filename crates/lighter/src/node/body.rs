@@ -77,7 +77,8 @@ impl BodyRoom {
         let mut share = Share { room: self.clone(), bytes: 0 };
         let mut data = Vec::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Problem::new(Code::RequestMalformed, format!("the body broke off: {error}")))?;
+            let frame =
+                frame.map_err(|error| Problem::new(Code::RequestMalformed, format!("the body broke off: {error}")))?;
             let Ok(piece) = frame.into_data() else { continue };
             if (data.len() + piece.len()) as u64 > bytes_max {
                 return Err(too_large(bytes_max));
@@ -103,7 +104,9 @@ impl Share {
         self.bytes += bytes;
         if before + bytes > self.room.bytes_max {
             let detail = format!("the request bodies on their way already take {} bytes", self.room.bytes_max);
-            return Err(Problem::new(Code::NodeFull, detail).with_hint("try again in a moment, or raise bodies_bytes_max"));
+            return Err(
+                Problem::new(Code::NodeFull, detail).with_hint("try again in a moment, or raise bodies_bytes_max")
+            );
         }
         Ok(())
     }

@@ -14,9 +14,9 @@ use super::results;
 use super::traces::{CallEnd, CallSpan, Traces};
 use dispatch::Permit;
 use problem::Problem;
+use state::{Leased, Transaction};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use state::{Leased, Transaction};
 use unit::{Call, Content, Contract, Ended, Watch, WholeReply, Work};
 
 /// A call on its way.
@@ -59,12 +59,7 @@ impl Incoming {
     ///
     /// # Errors
     /// What admission, the loader or the unit say; counted here.
-    pub async fn run(
-        self,
-        loader: &Arc<Loader>,
-        work: Work,
-        lease: Option<Arc<Leased>>,
-    ) -> Result<Answer, Failed> {
+    pub async fn run(self, loader: &Arc<Loader>, work: Work, lease: Option<Arc<Leased>>) -> Result<Answer, Failed> {
         let permit = match self.live.identity.admission.admit(self.arrived.into()).await {
             Ok(permit) => permit,
             Err(refusal) => {
@@ -81,11 +76,18 @@ impl Incoming {
         let request_id = self.request_id.clone();
         let (queue, load) = (permit.waited(), ready.took);
         let leased = lease.clone();
-        let judged = self.live.contract == Contract::WasiHttp && lease.as_ref().is_some_and(|lease| !is_request(&lease.event));
+        let judged =
+            self.live.contract == Contract::WasiHttp && lease.as_ref().is_some_and(|lease| !is_request(&lease.event));
         let watch = Box::new(CallWatch { call: self, queue, load, judged, leased, _permit: permit, heard: false });
         let called = ready.prepared.call(Call { request_id, work, deadline, watch, lease }).await;
         let reply = called.map_err(|problem| Failed { problem, began: true, retry_after_s: None })?;
-        let times = Times { queue, start: load + reply.timing.start, run: reply.timing.run, stages: reply.timing.stages, total: Duration::ZERO };
+        let times = Times {
+            queue,
+            start: load + reply.timing.start,
+            run: reply.timing.run,
+            stages: reply.timing.stages,
+            total: Duration::ZERO,
+        };
         Ok(Answer { content: reply.content, times })
     }
 
@@ -138,7 +140,8 @@ impl Watch for CallWatch {
         let Ended { result, timing, cpu, memory_bytes, reruns } = ended;
         self.call.live.identity.counters.reruns(reruns);
         let total = self.call.arrived.elapsed();
-        let times = Times { queue: self.queue, start: self.load + timing.start, run: timing.run, stages: timing.stages, total };
+        let times =
+            Times { queue: self.queue, start: self.load + timing.start, run: timing.run, stages: timing.stages, total };
         let problem = result.err();
         self.call.live.identity.counters.ended(problem.as_ref().map(|problem| problem.code), &times, cpu, memory_bytes);
         self.call.end_trace(&times, problem.as_ref());

@@ -275,13 +275,15 @@ fn read(path: &Path) -> Result<UpArgs, Problem> {
         return Err(failed(&format!("has {size} bytes, the limit is {FILE_BYTES_MAX}")));
     }
     let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
-    parse(&text).map_err(|problem| Problem { detail: format!("{}: {}", path.display(), problem.detail).into(), ..problem })
+    parse(&text)
+        .map_err(|problem| Problem { detail: format!("{}: {}", path.display(), problem.detail).into(), ..problem })
 }
 
 fn parse(text: &str) -> Result<UpArgs, Problem> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| invalid(located(text, &error)))?;
     let command = UpArgs::augment_args(clap::Command::new("up"));
-    let known: Vec<&str> = command.get_arguments().map(|arg| arg.get_id().as_str()).filter(|id| *id != "config").collect();
+    let known: Vec<&str> =
+        command.get_arguments().map(|arg| arg.get_id().as_str()).filter(|id| *id != "config").collect();
     if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
         let problem = invalid(format!("there is no key {key:?}"));
         let distance = |candidate: &&str| strsim::damerau_levenshtein(key, candidate);

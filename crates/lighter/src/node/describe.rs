@@ -4,7 +4,10 @@ use super::events::Numbers;
 use super::functions::{Entry, Handler, Table};
 use super::metrics::usage;
 use super::{Node, clock};
-use crate::api::types::{MissingProtection, PythonInfo, BucketInfo, FunctionInfo, FunctionStats, HandlerInfo, NodeInfo, QueueInfo, QueuedStats, UnitInfo, VersionInfo};
+use crate::api::types::{
+    BucketInfo, FunctionInfo, FunctionStats, HandlerInfo, MissingProtection, NodeInfo, PythonInfo, QueueInfo,
+    QueuedStats, UnitInfo, VersionInfo,
+};
 use manifest::Function;
 use problem::Problem;
 use std::collections::BTreeSet;
@@ -18,7 +21,10 @@ impl Node {
         let missing_protections = match process.missing().await {
             Ok(missing) => missing
                 .into_iter()
-                .map(|missing| MissingProtection { protection: missing.protection.as_str().to_owned(), why: missing.why })
+                .map(|missing| MissingProtection {
+                    protection: missing.protection.as_str().to_owned(),
+                    why: missing.why,
+                })
                 .collect(),
             Err(problem) => vec![MissingProtection { protection: "jail".to_owned(), why: problem.detail.into_owned() }],
         };

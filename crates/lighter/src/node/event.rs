@@ -87,7 +87,8 @@ mod tests {
     use super::*;
 
     fn head(headers: usize) -> Parts {
-        let mut request = http::Request::get("/a/b?name=x").header("host", "example.org").header("content-type", "text/plain");
+        let mut request =
+            http::Request::get("/a/b?name=x").header("host", "example.org").header("content-type", "text/plain");
         for number in 0..headers {
             request = request.header(format!("x-{number}"), "v");
         }

@@ -52,7 +52,8 @@ impl Handler for Functions {
                 return Handled { response, function };
             }
             Answered::Earlier => {
-                let response = later::result(node, &target, request.uri().path()).unwrap_or_else(|failed| refused(&failed));
+                let response =
+                    later::result(node, &target, request.uri().path()).unwrap_or_else(|failed| refused(&failed));
                 return Handled { response, function };
             }
         }

@@ -13,7 +13,10 @@ pub fn each(records: &Records, mut take: impl FnMut(&str, &[u8]) -> Result<(), P
         }
         match page.next {
             Some(next) if after.as_ref() == Some(&next) => {
-                return Err(Problem::new(Code::StateCorrupt, format!("reading the records does not go on after {next:?}")));
+                return Err(Problem::new(
+                    Code::StateCorrupt,
+                    format!("reading the records does not go on after {next:?}"),
+                ));
             }
             Some(next) => after = Some(next),
             None => return Ok(()),

@@ -55,7 +55,10 @@ impl Kinds {
     pub fn get(&self, isolation: Isolation) -> Result<&Kind, Problem> {
         self.kinds.iter().find(|kind| kind.units.isolation() == isolation).ok_or_else(|| {
             let (wanted, offered) = (isolation.as_str(), self.words().join(", "));
-            Problem::new(Code::IsolationUnknown, format!("this node has no isolation class {wanted:?}; it has {offered}"))
+            Problem::new(
+                Code::IsolationUnknown,
+                format!("this node has no isolation class {wanted:?}; it has {offered}"),
+            )
         })
     }
 
@@ -66,7 +69,8 @@ impl Kinds {
 
     /// What their artefacts depend on.
     pub fn fingerprints(&self) -> String {
-        let each = self.kinds.iter().map(|kind| format!("{}-{}", kind.units.isolation().as_str(), kind.units.fingerprint()));
+        let each =
+            self.kinds.iter().map(|kind| format!("{}-{}", kind.units.isolation().as_str(), kind.units.fingerprint()));
         each.collect::<Vec<_>>().join(" ")
     }
 }

@@ -10,9 +10,9 @@ use super::log::Logs;
 use super::metrics::Counters;
 use super::mqtt::{Mqtt, MqttSinks};
 use super::registry::Kinds;
-use super::traces::Traces;
 use super::results::ResultIds;
 use super::sinks::Webhooks;
+use super::traces::Traces;
 use super::{Guard, Node, clock, gate, timers};
 use crate::api;
 use crate::api::types::{Scope, TokenRequest};
@@ -98,7 +98,10 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
         () = node.stop_wanted() => {}
         () = signals.next() => node.stop(),
     }
-    eprintln!("lighter is stopping: running calls have {} s to end; once more to end at once", node.config.drain.as_secs());
+    eprintln!(
+        "lighter is stopping: running calls have {} s to end; once more to end at once",
+        node.config.drain.as_secs()
+    );
     node.logs.close();
     let drain = async {
         let at_most = node.config.drain;
@@ -243,10 +246,14 @@ impl Signals {
 }
 
 fn start_log(config: &Config) -> Result<(), Problem> {
-    let bad = |error: &dyn std::fmt::Display| Problem::new(Code::ConfigInvalid, format!("log {:?}: {error}", config.log));
+    let bad =
+        |error: &dyn std::fmt::Display| Problem::new(Code::ConfigInvalid, format!("log {:?}: {error}", config.log));
     // The database tells much that is of interest only to its makers; who asks for it by name still gets it.
-    let mut filter = EnvFilter::try_new(format!("fjall=warn,lsm_tree=warn,{}", config.log)).map_err(|error| bad(&error))?;
-    for (wanted, on, off) in [(config.access_log, "access=info", "access=off"), (config.log_units, "unit=trace", "unit=off")] {
+    let mut filter =
+        EnvFilter::try_new(format!("fjall=warn,lsm_tree=warn,{}", config.log)).map_err(|error| bad(&error))?;
+    for (wanted, on, off) in
+        [(config.access_log, "access=info", "access=off"), (config.log_units, "unit=trace", "unit=off")]
+    {
         let directive = if wanted { on } else { off };
         filter = filter.add_directive(directive.parse().expect("the directive is well formed"));
     }
@@ -269,7 +276,8 @@ fn raise_file_limit() {
 
 /// The data folder is nobody else's business: it holds secrets.
 fn make_folder(data: &Path) -> Result<(), Problem> {
-    let failed = |error: std::io::Error| Problem::new(Code::DataUnusable, format!("data folder {}: {error}", data.display()));
+    let failed =
+        |error: std::io::Error| Problem::new(Code::DataUnusable, format!("data folder {}: {error}", data.display()));
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     let mode = fs::metadata(data).map_err(failed)?.permissions().mode();
     if mode & 0o077 != 0 {

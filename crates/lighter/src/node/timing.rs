@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn the_longest_time_still_fits() {
-        let times = Times { queue: Duration::MAX, start: Duration::MAX, run: Duration::from_micros(1_000), ..Times::default() };
+        let times =
+            Times { queue: Duration::MAX, start: Duration::MAX, run: Duration::from_micros(1_000), ..Times::default() };
         assert_eq!(server_timing(&times), "queue;dur=999999999.999, start;dur=999999999.999, run;dur=1.000");
     }
 }

@@ -37,7 +37,10 @@ fn a_kill_during_deployments_leaves_the_old_or_the_new_version() {
         let node = Node::start_in(&data, &[]);
         let (begun, done) = (begun.load(SeqCst), done.load(SeqCst));
         let number = deployed_number(&node);
-        assert!((done..=begun).contains(&number), "round {round}: {number} runs, {done} was acknowledged, {begun} begun");
+        assert!(
+            (done..=begun).contains(&number),
+            "round {round}: {number} runs, {done} was acknowledged, {begun} begun"
+        );
         if number > 0 {
             let reply = node.call("f", "");
             assert_eq!(reply.status, 200, "round {round}: {}", reply.text());

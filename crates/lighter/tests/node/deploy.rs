@@ -19,7 +19,11 @@ fn a_deployed_function_answers_at_its_route_and_through_the_api() {
     let node = Node::start();
     let hello = json!({ "image": node.upload("hello"), "http": { "route": "/hi/*", "reply_type": "text/plain" } });
     let web = json!({ "image": node.upload("hello-http"), "http": "/web" });
-    let reply = node.api("POST", "/v1/deployments", json!({ "function": { "hello": hello, "web": web } }).to_string().as_bytes());
+    let reply = node.api(
+        "POST",
+        "/v1/deployments",
+        json!({ "function": { "hello": hello, "web": web } }).to_string().as_bytes(),
+    );
     let steps: Vec<Value> = reply.lines().into_iter().map(|line| line["step"].clone()).collect();
     let each = ["compiling", "compiled", "started"];
     let expected: Vec<&str> = ["checked", "checked"].into_iter().chain(each).chain(each).chain(["done"]).collect();
@@ -28,7 +32,11 @@ fn a_deployed_function_answers_at_its_route_and_through_the_api() {
     let reply = node.get("/hi/there?name=you");
     assert_eq!((reply.status, reply.text().as_str()), (200, "hello, you\n"));
     assert_eq!(reply.headers["content-type"], "text/plain");
-    assert!(reply.headers["server-timing"].starts_with("queue;dur=0.000, start;dur="), "{}", reply.headers["server-timing"]);
+    assert!(
+        reply.headers["server-timing"].starts_with("queue;dur=0.000, start;dur="),
+        "{}",
+        reply.headers["server-timing"]
+    );
     assert!(!reply.headers["x-request-id"].is_empty());
     assert_eq!(node.get("/web").text(), "hello, world\n");
     assert_eq!(node.call("hello", "api").text(), "hello, api\n");

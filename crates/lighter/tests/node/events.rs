@@ -86,7 +86,8 @@ fn an_event_that_was_pushed_is_handled_once() {
 #[test]
 fn a_function_with_a_trigger_has_a_queue_of_its_own_name() {
     let node = Node::start();
-    let function = json!({ "image": node.upload("counter"), "every": [{ "period": "1d" }], "grants": { "stores": ["counters"] } });
+    let function =
+        json!({ "image": node.upload("counter"), "every": [{ "period": "1d" }], "grants": { "stores": ["counters"] } });
     node.deployed(json!({ "function": { "counter": function } }));
     assert_eq!(node.api("POST", "/v1/functions/counter/events", b"k").json()["queue"], "counter");
     node.drained("counter");
@@ -120,7 +121,13 @@ fn a_cloud_event_is_taken_as_it_is_and_what_is_none_is_refused() {
                     {"specversion":"1.0","id":"2","source":"/s","type":"t","data":"c"}]"#;
     let reply = send(&[("content-type", "application/cloudevents-batch+json")], batch);
     assert_eq!((reply.status, &reply.json()["ids"]), (201, &json!(["1", "2"])), "{}", reply.text());
-    let binary = [("ce-specversion", "1.0"), ("ce-id", "3"), ("ce-source", "/s"), ("ce-type", "t"), ("content-type", "text/plain")];
+    let binary = [
+        ("ce-specversion", "1.0"),
+        ("ce-id", "3"),
+        ("ce-source", "/s"),
+        ("ce-type", "t"),
+        ("content-type", "text/plain"),
+    ];
     assert_eq!(send(&binary, "c").status, 201);
     assert_eq!(send(&binary[..3], "c").code(), "L7003");
     assert_eq!(node.push("none", "", "x").code(), "L7001");
@@ -148,7 +155,13 @@ fn what_fails_is_tried_again_later_and_then_a_dead_letter_that_can_be_replayed()
         })
         .collect();
     dead.sort();
-    let wanted = [("fatal", 1, "L6005"), ("invalid", 1, "L6003"), ("loop", 3, "L3001"), ("retry", 3, "L6004"), ("unreachable", 3, "L6001")];
+    let wanted = [
+        ("fatal", 1, "L6005"),
+        ("invalid", 1, "L6003"),
+        ("loop", 3, "L3001"),
+        ("retry", 3, "L6004"),
+        ("unreachable", 3, "L6001"),
+    ];
     assert_eq!(dead, wanted.map(|(id, attempt, code)| (id.to_owned(), attempt, code.to_owned())));
     let log = node.api("GET", "/v1/functions/attack/logs", &[]).text();
     assert!(log.contains("event \\\"fatal\\\" from") && log.contains("is a dead letter"), "{log}");
@@ -158,7 +171,9 @@ fn what_fails_is_tried_again_later_and_then_a_dead_letter_that_can_be_replayed()
     repaired["image"] = node.upload("relay").into();
     node.deployed(json!({ "function": { "attack": repaired } }));
     let first = node.dead("hits")[0]["sequence"].clone();
-    let replay = |body: Value| node.api("POST", "/v1/queues/hits/replay", body.to_string().as_bytes()).json()["replayed"].clone();
+    let replay = |body: Value| {
+        node.api("POST", "/v1/queues/hits/replay", body.to_string().as_bytes()).json()["replayed"].clone()
+    };
     assert_eq!(replay(json!({ "sequences": [first] })), 1);
     assert_eq!(replay(json!({})), 4);
     let info = node.drained("hits");
@@ -250,7 +265,9 @@ fn poison_time_outs_and_self_pushes_do_not_starve_others() {
         "image": node.upload("relay"), "queue": "echo", "config": { "to": "echo" }, "grants": { "push": ["echo"] },
     });
     let queues = json!({ "echo": { "cycle": true } });
-    node.deployed(json!({ "function": { "attack": attacker, "echo": echo, "counter": counter(&node) }, "queue": queues }));
+    node.deployed(
+        json!({ "function": { "attack": attacker, "echo": echo, "counter": counter(&node) }, "queue": queues }),
+    );
     node.pushed("echo", "count=50", "round");
     node.pushed("hits", "count=40", "unreachable");
     node.pushed("hits", "count=20", "loop");
@@ -323,7 +340,8 @@ fn two_manifests_cannot_have_one_queue() {
     assert_eq!((&last["step"], &last["problem"]["code"]), (&json!("failed"), &json!("L1005")), "{last}");
     assert!(last["problem"]["detail"].as_str().unwrap().contains("\"counter\""), "{last}");
     let pusher = json!({ "image": node.upload("relay"), "grants": { "push": ["counts"] } });
-    let last = node.deploy_manifest(json!({ "function": { "pusher": pusher }, "queue": { "counts": { "events_max": 6 } } }));
+    let last =
+        node.deploy_manifest(json!({ "function": { "pusher": pusher }, "queue": { "counts": { "events_max": 6 } } }));
     assert_eq!(last["problem"]["code"], "L1005", "{last}");
     assert_eq!(node.api("GET", "/v1/functions/pusher", &[]).code(), "L2001", "nothing of it was deployed");
     node.deployed(json!({ "function": { "counter": counter(&node) }, "queue": { "counts": { "events_max": 6 } } }));

@@ -41,7 +41,10 @@ fn every_attack_ends_with_its_code() {
     assert_eq!(node.call("hello", "").text(), "hello, world\n");
     let stats = node.api("GET", "/v1/stats", &[]).json();
     let attack = stats.as_array().unwrap().iter().find(|one| one["function"] == "attack").unwrap();
-    assert_eq!((&attack["errors"]["L3002"], &attack["errors"]["L3006"], &attack["calls"]), (&json!(1), &json!(1), &json!(11)));
+    assert_eq!(
+        (&attack["errors"]["L3002"], &attack["errors"]["L3006"], &attack["calls"]),
+        (&json!(1), &json!(1), &json!(11))
+    );
     let metrics = node.api("GET", "/metrics", &[]).text();
     assert!(metrics.contains("lighter_limits_exceeded_total{function=\"attack\",limit=\"cpu_ms\"} 1\n"), "{metrics}");
 }

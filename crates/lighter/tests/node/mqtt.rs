@@ -229,6 +229,7 @@ fn a_user_whose_password_was_hashed_by_the_command_is_let_in_with_it_alone() {
     let node = Node::start_with(&["--config", config.to_str().unwrap()]);
     for (password, code) in [("correct horse", 0), ("correct horse\n", 0x86), ("", 0x86)] {
         let mut client = Client::hello(&node, "meter", Some(password));
-        client.take(|packet| assert!(matches!(packet, Packet::Connack(connack) if connack.code == code), "{password:?}"));
+        client
+            .take(|packet| assert!(matches!(packet, Packet::Connack(connack) if connack.code == code), "{password:?}"));
     }
 }

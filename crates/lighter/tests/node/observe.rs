@@ -14,7 +14,10 @@ fn logs_tell_who_said_what_and_can_be_followed() {
     let lines = node.api("GET", "/v1/functions/attack/logs?tail=2", &[]).lines();
     assert_eq!(lines.len(), 2);
     assert!(lines[1]["message"].as_str().unwrap().starts_with("line 2 of a flood"), "{}", lines[1]);
-    assert_eq!((&lines[1]["function"], &lines[1]["version"], &lines[1]["stream"]), (&json!("attack"), &json!(1), &json!("log")));
+    assert_eq!(
+        (&lines[1]["function"], &lines[1]["version"], &lines[1]["stream"]),
+        (&json!("attack"), &json!(1), &json!("log"))
+    );
     assert!(!lines[1]["request_id"].as_str().unwrap().is_empty());
     assert_eq!(node.api("GET", "/v1/functions/none/logs", &[]).code(), "L2001");
     assert_eq!(node.api("GET", "/v1/functions/attack/logs?tial=2", &[]).code(), "L4009");
@@ -76,7 +79,8 @@ fn numbers_are_counted_for_people_and_for_prometheus() {
 fn an_event_may_be_sent_whole_as_a_frame() {
     let node = Node::start();
     node.deploy_one("hello", "hello", json!({}));
-    let event = event::Event { kind: "greeting".into(), data: b"frame".to_vec(), attempt: 1, ..event::Event::default() };
+    let event =
+        event::Event { kind: "greeting".into(), data: b"frame".to_vec(), attempt: 1, ..event::Event::default() };
     let encoded = frame::encode_event(&event, frame::Checksum::Front, &frame::Limits::default()).unwrap().to_vec();
     let token = format!("Bearer {}", node.token);
     let url = format!("{}/v1/functions/hello/call", node.api);

@@ -50,7 +50,14 @@ fn made() -> Option<PathBuf> {
 }
 
 fn bundle(contract: Contract, python: &str, source: &str) -> Vec<u8> {
-    let about = About { contract, entry: "app:work".into(), format: 1, python: python.into(), requires: vec!["numpy==2.0.0".into()], modules: Vec::new() };
+    let about = About {
+        contract,
+        entry: "app:work".into(),
+        format: 1,
+        python: python.into(),
+        requires: vec!["numpy==2.0.0".into()],
+        modules: Vec::new(),
+    };
     let files = BTreeMap::from([("app.py".to_owned(), source.as_bytes())]);
     Bundle { about, files }.pack().unwrap()
 }
@@ -71,7 +78,8 @@ fn events_and_calls_are_answered_and_nothing_outlives_the_node() {
     }
     let list = frame::Value::List(vec![frame::Value::I64(40), frame::Value::I64(2)]);
     let body = frame::Value::Map(vec![("args", list), ("kwargs", frame::Value::Map(Vec::new()))]);
-    let call = frame::Frame { kind: frame::Kind::Call, id: 0, body }.encode(frame::Checksum::Front, &frame::Limits::default());
+    let call =
+        frame::Frame { kind: frame::Kind::Call, id: 0, body }.encode(frame::Checksum::Front, &frame::Limits::default());
     let reply = node.api("POST", "/v1/functions/add/call", &call.unwrap().to_vec());
     assert_eq!(reply.headers["content-type"], frame::MEDIA_TYPE);
     assert!(reply.headers["server-timing"].contains("decode;dur="), "{:?}", reply.headers);

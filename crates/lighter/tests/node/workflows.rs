@@ -149,7 +149,15 @@ fn lights_follow_motion_in_its_order() {
     let mqtt = Mqtt::connect(&node.mqtt, "lights");
     mqtt.subscribe("home/+/bulb");
     let topics = ["home/hall/motion", "home/kitchen/motion", "home/attic/motion"];
-    let spoilt = ["", "NaN", "{}", r#"{"sequence": 1}"#, r#"{"sequence": -1, "motion": true}"#, r#"{"sequence": 9, "motion": "yes"}"#, "\u{fffd}["];
+    let spoilt = [
+        "",
+        "NaN",
+        "{}",
+        r#"{"sequence": 1}"#,
+        r#"{"sequence": -1, "motion": true}"#,
+        r#"{"sequence": 9, "motion": "yes"}"#,
+        "\u{fffd}[",
+    ];
     let messages = Sensors::new(1).messages(&topics, &spoilt, |sequence, random| {
         format!(r#"{{"sequence": {sequence}, "motion": {}}}"#, random.below(2) == 0)
     });
@@ -191,7 +199,8 @@ fn daily_statistics_count_every_reading_once() {
     assert_eq!(dead_letters(&node, "record", EVENTS).len(), spoilt_in(&messages));
     lighter(&node, &["push", "report", "--data", "today"], "");
 
-    let rates = by_first(newest_only(&messages).into_iter().map(|(topic, reading)| (topic, reading["rate"].as_f64().unwrap())));
+    let rates =
+        by_first(newest_only(&messages).into_iter().map(|(topic, reading)| (topic, reading["rate"].as_f64().unwrap())));
     assert_eq!(rates.len(), 2);
     for _ in &rates {
         let (topic, payload) = mqtt.next();
@@ -238,7 +247,8 @@ fn smoke_is_told_once_and_so_is_its_end() {
     }
     assert!(expected.len() > 10, "{expected:?}");
     let heard: Vec<_> = expected.iter().map(|_| receiver.next()).collect();
-    let heard = heard.iter().map(|request| (request.header("ce-subject").to_owned(), request.header("ce-type").to_owned()));
+    let heard =
+        heard.iter().map(|request| (request.header("ce-subject").to_owned(), request.header("ce-type").to_owned()));
     assert_eq!(by_first(heard), by_first(expected));
     assert!(receiver.rest().is_empty(), "nothing comes twice");
 }
@@ -249,10 +259,19 @@ fn a_fridge_that_is_opened_is_counted_once() {
     deploy(&node, "fridge");
     let mqtt = Mqtt::connect(&node.mqtt, "fridge");
     mqtt.subscribe("fridge/+/count");
-    let spoilt = ["", "NaN", "[]", "null", r#"{"sequence": 1.5, "open": true}"#, r#"{"sequence": 4, "open": 1}"#, r#"{"open": true}"#];
-    let messages = Sensors::new(4).messages(&["fridge/kitchen/door", "fridge/bar/door"], &spoilt, |sequence, random| {
-        format!(r#"{{"sequence": {sequence}, "open": {}}}"#, random.below(2) == 0)
-    });
+    let spoilt = [
+        "",
+        "NaN",
+        "[]",
+        "null",
+        r#"{"sequence": 1.5, "open": true}"#,
+        r#"{"sequence": 4, "open": 1}"#,
+        r#"{"open": true}"#,
+    ];
+    let messages =
+        Sensors::new(4).messages(&["fridge/kitchen/door", "fridge/bar/door"], &spoilt, |sequence, random| {
+            format!(r#"{{"sequence": {sequence}, "open": {}}}"#, random.below(2) == 0)
+        });
     publish(&mqtt, &messages);
     assert_eq!(dead_letters(&node, "count", EVENTS).len(), spoilt_in(&messages));
 

@@ -12,8 +12,8 @@
 //! Here is no word of how a unit is kept apart; a kind turns these types into its own.
 #![forbid(unsafe_code)]
 
-pub mod http;
 mod handling;
+pub mod http;
 mod output;
 mod rerun;
 mod roster;

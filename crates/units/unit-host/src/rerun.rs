@@ -63,7 +63,8 @@ where
                 continue;
             }
             Err(problem) if problem.code == Code::Conflict => {
-                let detail = format!("{RERUNS_MAX} handlings in a row conflicted with others that changed the same keys");
+                let detail =
+                    format!("{RERUNS_MAX} handlings in a row conflicted with others that changed the same keys");
                 Err(Problem::new(Code::Conflict, detail))
             }
             result => result,

@@ -128,9 +128,12 @@ impl<'a> Bundle<'a> {
         let bytes: usize = self.files.values().map(|content| content.len()).sum();
         if bytes > BYTES_MAX || self.files.len() > FILES_MAX {
             let files = self.files.len();
-            return Err(invalid(&format_args!("it has {files} files with {bytes} bytes, the limits are {FILES_MAX} and {BYTES_MAX}")));
+            return Err(invalid(&format_args!(
+                "it has {files} files with {bytes} bytes, the limits are {FILES_MAX} and {BYTES_MAX}"
+            )));
         }
-        let is_version = |text: &str| text.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
+        let is_version =
+            |text: &str| text.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
         if !python.is_empty() && !is_version(python) {
             return Err(invalid(&format_args!("it asks for Python {python:?}, write it like 3.11")));
         }

@@ -219,7 +219,10 @@ async fn ready(stream: &UnixStream) -> io::Result<u32> {
         let read = || fd::receive_with_sender(stream, &mut room[have..]);
         let (got, sender) = stream.async_io(Interest::READABLE, read).await?;
         if got == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the child ended at once; `lighter logs` may say why"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the child ended at once; `lighter logs` may say why",
+            ));
         }
         have += got;
         process = sender.or(process);
@@ -227,5 +230,6 @@ async fn ready(stream: &UnixStream) -> io::Result<u32> {
     if room != expected {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the child did not say that it is ready"));
     }
-    process.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the kernel does not say which process the child is"))
+    process
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the kernel does not say which process the child is"))
 }

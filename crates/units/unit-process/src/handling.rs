@@ -8,8 +8,8 @@
 use crate::child::{Child, Life};
 use crate::host_calls::Host;
 use crate::prepared::PreparedProcess;
-use crate::wire::{self, Broken, Reader};
 use crate::pump;
+use crate::wire::{self, Broken, Reader};
 use event::{Event, Failure};
 use frame::{Kind, Limits, Value};
 use manifest::Limits as FunctionLimits;
@@ -72,7 +72,11 @@ impl Spending for Meter {
 
 /// How a unit's work ended, as it says itself.
 enum Said {
-    Reply { data: Vec<u8>, stages: Option<Stages>, raised: bool },
+    Reply {
+        data: Vec<u8>,
+        stages: Option<Stages>,
+        raised: bool,
+    },
     /// The handler's own verdict on the event.
     Failed(Failure),
     /// It crashed: what with, and in what words.
@@ -91,7 +95,8 @@ pub async fn attempt(
     let (mut child, entry) = taken.map_err(|_| time_exceeded(&meter))??;
     *meter.start.lock() = Some(meter.began.elapsed());
     let deployed = prepared.deployed().clone();
-    let output = Output::new(deployed.log.clone(), child.number, request_id.clone(), deployed.function.limits.log_bytes);
+    let output =
+        Output::new(deployed.log.clone(), child.number, request_id.clone(), deployed.function.limits.log_bytes);
     let output = Arc::new(output);
     let mut handling = Handling::new(deployed.clone());
     handling.begin(lease);
@@ -99,7 +104,9 @@ pub async fn attempt(
     let mut host = Host { deployed, handling, requests, output: output.clone(), event, deadline };
     let before = child.life.cpu();
     let outcome = run(&mut child, &mut host, &meter, before, prepared.counts_memory()).await;
-    meter.cpu_ns.store(u64::try_from((child.life.cpu().saturating_sub(before)).as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    meter
+        .cpu_ns
+        .store(u64::try_from((child.life.cpu().saturating_sub(before)).as_nanos()).unwrap_or(u64::MAX), Relaxed);
     let memory_bytes = child.life.group().memory_peak_bytes().unwrap_or_else(|| child.life.resident_bytes());
     meter.memory_bytes.store(memory_bytes, Relaxed);
     let outcome = match outcome {
@@ -148,7 +155,13 @@ impl From<Broken> for Ending {
     }
 }
 
-async fn run(child: &mut Child, host: &mut Host, meter: &Meter, before: Duration, is_memory_counted: bool) -> Result<Said, Ending> {
+async fn run(
+    child: &mut Child,
+    host: &mut Host,
+    meter: &Meter,
+    before: Duration,
+    is_memory_counted: bool,
+) -> Result<Said, Ending> {
     let output = host.output.clone();
     let limits = host.deployed.function.limits.clone();
     let Child { stream, stdout, stderr, life, .. } = child;
@@ -161,10 +174,15 @@ async fn run(child: &mut Child, host: &mut Host, meter: &Meter, before: Duration
     }
 }
 
-async fn converse(stream: &mut tokio::net::UnixStream, host: &mut Host, limits: &FunctionLimits) -> Result<Said, Ending> {
+async fn converse(
+    stream: &mut tokio::net::UnixStream,
+    host: &mut Host,
+    limits: &FunctionLimits,
+) -> Result<Said, Ending> {
     let event = host.event.clone();
     let body = frame::event_body(&event).map_err(|error| Broken::Garbled(error.to_string()))?;
-    let out = Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() };
+    let out =
+        Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() };
     wire::send(stream, Kind::Call, WORK, body, &out).await?;
     let total_bytes_max = limits.body_bytes.saturating_add(FRAME_BYTES);
     let within = Limits { total_bytes_max, ..Limits::default() };
@@ -234,7 +252,13 @@ fn failure(body: &Value<'_>) -> Result<Said, Broken> {
 
 /// Waits for the moment a limit is exceeded. Looks no more often than the limit could be reached: every core may work
 /// for the unit.
-async fn watch(life: &Life, meter: &Meter, limits: &FunctionLimits, before: Duration, is_memory_counted: bool) -> Problem {
+async fn watch(
+    life: &Life,
+    meter: &Meter,
+    limits: &FunctionLimits,
+    before: Duration,
+    is_memory_counted: bool,
+) -> Problem {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32;
     let mut is_back = false;
     loop {
@@ -243,7 +267,10 @@ async fn watch(life: &Life, meter: &Meter, limits: &FunctionLimits, before: Dura
         }
         let cpu = life.cpu().saturating_sub(before);
         let Some(left) = limits.cpu().checked_sub(cpu).filter(|left| !left.is_zero()) else {
-            return Problem::new(Code::CpuExceeded, format!("the call used more than {} ms of CPU time", limits.cpu_ms));
+            return Problem::new(
+                Code::CpuExceeded,
+                format!("the call used more than {} ms of CPU time", limits.cpu_ms),
+            );
         };
         if !is_memory_counted && life.resident_bytes() > limits.memory_bytes {
             return memory_exceeded(limits);
@@ -274,7 +301,9 @@ fn memory_exceeded(limits: &FunctionLimits) -> Problem {
 fn crashed(child: &Child, code: Code, why: String, output: &Output) -> Problem {
     let group = child.life.group();
     let problem = match code {
-        Code::UnitTrapped if group.memory_exceeded() => Problem::new(Code::MemoryExceeded, format!("the unit ran out of memory: {why}")),
+        Code::UnitTrapped if group.memory_exceeded() => {
+            Problem::new(Code::MemoryExceeded, format!("the unit ran out of memory: {why}"))
+        }
         Code::UnitTrapped if group.processes_exceeded() => {
             Problem::new(Code::ProcessesExceeded, format!("the unit was refused another process or thread: {why}"))
         }

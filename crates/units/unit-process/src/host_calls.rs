@@ -1,9 +1,9 @@
 //! What a unit asks of its host while it works: the verbs of `contracts/wit/unit.wit`, as frames.
 
+use bytes::Bytes;
 use event::Event;
 use frame::{Checksum, Frame, Kind, Limits, Value};
 use http_body_util::Full;
-use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unit::{Deployed, Level, Origin, Outgoing, Stream};
@@ -53,7 +53,9 @@ impl Host {
     }
 
     fn store(&mut self, id: u64, verb: &str, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {
-        let Some(verb) = verb.strip_prefix("store.") else { return Err(Nonsense(format!("there is no verb {verb:?}"))) };
+        let Some(verb) = verb.strip_prefix("store.") else {
+            return Err(Nonsense(format!("there is no verb {verb:?}")));
+        };
         let bucket = arguments.text()?;
         let key = arguments.text()?;
         let (handling, done) = (&mut self.handling, |()| reply(id, Value::Null));
@@ -76,7 +78,9 @@ impl Host {
                 let limit = u32::try_from(limit).map_err(|_| Nonsense(format!("store.list: a limit of {limit}")))?;
                 handling.list(bucket, key, after, limit).map(|page| {
                     let entries = page.entries.iter();
-                    let entries = entries.map(|entry| Value::List(vec![Value::Str(&entry.key), bytes_value(&entry.value)])).collect();
+                    let entries = entries
+                        .map(|entry| Value::List(vec![Value::Str(&entry.key), bytes_value(&entry.value)]))
+                        .collect();
                     let next = page.next.as_deref().map_or(Value::Null, Value::Str);
                     reply(id, Value::Map(vec![("entries", Value::List(entries)), ("next", next)]))
                 })
@@ -91,10 +95,8 @@ impl Host {
             let popped = self.handling.pop(queue, self.deadline);
             return Ok(popped.map(|event| match &event {
                 None => reply(id, Value::Null),
-                Some(event) => frame::event_body(event).map_or_else(
-                    |error| refused(id, &Refusal::Invalid(error.to_string())),
-                    |body| reply(id, body),
-                ),
+                Some(event) => frame::event_body(event)
+                    .map_or_else(|error| refused(id, &Refusal::Invalid(error.to_string())), |body| reply(id, body)),
             }));
         }
         let events = match (verb, arguments.next()?) {
@@ -122,14 +124,20 @@ impl Host {
             let headers = response.headers.iter();
             let headers = headers.map(|(name, value)| Value::List(vec![Value::Str(name), Value::Str(value)])).collect();
             let status = ("status", Value::I64(response.status.into()));
-            reply(id, Value::Map(vec![status, ("headers", Value::List(headers)), ("body", Value::Buffer(&response.body))]))
+            reply(
+                id,
+                Value::Map(vec![status, ("headers", Value::List(headers)), ("body", Value::Buffer(&response.body))]),
+            )
         }))
     }
 }
 
 fn level_of(word: &str) -> Result<Level, Nonsense> {
     let levels = [Level::Trace, Level::Debug, Level::Info, Level::Warn, Level::Error];
-    levels.into_iter().find(|level| level.as_str() == word).ok_or_else(|| Nonsense(format!("log.write: there is no level {word:?}")))
+    levels
+        .into_iter()
+        .find(|level| level.as_str() == word)
+        .ok_or_else(|| Nonsense(format!("log.write: there is no level {word:?}")))
 }
 
 fn outgoing(value: &Value<'_>) -> Result<Outgoing, Nonsense> {
@@ -236,7 +244,9 @@ fn wrong(wanted: &str) -> Nonsense {
 fn milliseconds(value: &Value<'_>) -> Result<Option<Duration>, Nonsense> {
     match value {
         Value::Null => Ok(None),
-        Value::I64(number) => u64::try_from(*number).map(|ms| Some(Duration::from_millis(ms))).map_err(|_| wrong("milliseconds")),
+        Value::I64(number) => {
+            u64::try_from(*number).map(|ms| Some(Duration::from_millis(ms))).map_err(|_| wrong("milliseconds"))
+        }
         _ => Err(wrong("milliseconds")),
     }
 }

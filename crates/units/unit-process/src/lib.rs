@@ -41,8 +41,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
 use unit::{Artefact, Contract, Deployed, Prepared, Shape, UnitKind};
 use unit_host::http::Client;
@@ -99,7 +99,8 @@ impl ProcessKind {
     pub fn new(config: Config) -> Result<Self, Problem> {
         let Config { folder, python, allow_weaker, jail } = config;
         let bases = Bases::open(&folder, python)?;
-        let spawner = Spawner::start(&jail).map_err(|error| Problem::new(Code::Internal, format!("starting threads: {error}")))?;
+        let spawner = Spawner::start(&jail)
+            .map_err(|error| Problem::new(Code::Internal, format!("starting threads: {error}")))?;
         Groups::remove_left(&group_name(&bases.folder()));
         let shared = Shared {
             bases,
@@ -205,7 +206,9 @@ impl UnitKind for ProcessKind {
     }
 
     fn load(&self, artefact: Artefact, function: Deployed) -> Result<Arc<dyn Prepared>, Problem> {
-        let corrupt = |error: std::io::Error| Problem::new(Code::ArtefactCorrupt, format!("the artefact cannot be read: {error}"));
+        let corrupt = |error: std::io::Error| {
+            Problem::new(Code::ArtefactCorrupt, format!("the artefact cannot be read: {error}"))
+        };
         let mut code: File = artefact.file;
         let mut bytes = Vec::new();
         code.rewind().map_err(corrupt)?;

@@ -65,7 +65,8 @@ impl Spawner {
 
 fn start(inherited: Inherited, arguments: &[CString]) -> io::Result<Started> {
     let Inherited { control, stdout, stderr, code } = inherited;
-    let moved = [control, stdout, stderr, code].iter().map(|fd| out_of_the_way(fd.as_fd())).collect::<io::Result<Vec<_>>>()?;
+    let moved =
+        [control, stdout, stderr, code].iter().map(|fd| out_of_the_way(fd.as_fd())).collect::<io::Result<Vec<_>>>()?;
     // SAFETY: no arguments, no memory.
     #[expect(unsafe_code, reason = "asking who we are")]
     let is_root = unsafe { libc::geteuid() } == 0;

@@ -49,7 +49,11 @@ pub struct Reader {
 
 impl Reader {
     /// The bytes of the next frame, of which the header is checked. Dropped before its end it has lost nothing.
-    pub async fn next<'b>(&'b mut self, stream: &mut (impl AsyncReadExt + Unpin), limits: &Limits) -> Result<&'b [u8], Broken> {
+    pub async fn next<'b>(
+        &'b mut self,
+        stream: &mut (impl AsyncReadExt + Unpin),
+        limits: &Limits,
+    ) -> Result<&'b [u8], Broken> {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES);
         self.fill(stream, HEADER_BYTES).await?;
@@ -153,7 +157,10 @@ mod tests {
         let mut reader = Reader::default();
         let large = bytes(Value::Buffer(&[7; 5_000]));
         let refused = reader.next(&mut &large[..], &limits(1_000)).await;
-        assert!(matches!(refused, Err(Broken::TooLarge { kind: Some(Kind::Reply), bytes: 5_128, bytes_max: 1_000 })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Broken::TooLarge { kind: Some(Kind::Reply), bytes: 5_128, bytes_max: 1_000 })),
+            "{refused:?}"
+        );
         assert!(matches!(reader.next(&mut &b"GET / HTTP/1.1\r\n\r\n"[..], &limits(1_000)).await, Err(Broken::Ended)));
         assert!(matches!(reader.next(&mut &[b'x'; 64][..], &limits(1_000)).await, Err(Broken::Garbled(_))));
         assert!(matches!(reader.next(&mut &large[..100], &limits(1 << 20)).await, Err(Broken::Ended)));

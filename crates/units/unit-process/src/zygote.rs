@@ -97,7 +97,8 @@ impl Zygote {
 
     async fn start_now(shared: &Arc<Shared>, recipe: &Recipe) -> Result<Arc<Self>, Problem> {
         let deployed = &recipe.deployed;
-        let code = File::open(format!("/proc/self/fd/{}", recipe.code.as_raw_fd())).map_err(broken("opening the bundle"))?;
+        let code =
+            File::open(format!("/proc/self/fd/{}", recipe.code.as_raw_fd())).map_err(broken("opening the bundle"))?;
         let slots = slots(deployed);
         let settings = settings(shared, recipe, slots);
         let jail = Jail::start(shared, settings, code).await?;
@@ -222,9 +223,11 @@ impl Jail {
         })?;
         let guard = Guard::new(pidfd).map_err(broken("watching a jail"))?;
         let joined = tokio::task::spawn_blocking(move || group.add(process).map(|()| group)).await;
-        let group = joined.map_err(|error| broken("joining a control group")(io::Error::other(error)))?
+        let group = joined
+            .map_err(|error| broken("joining a control group")(io::Error::other(error)))?
             .map_err(broken("joining a control group"))?;
-        let outer_user = if in_user_namespace { None } else { Some(FIRST_USER + NEXT_USER.fetch_add(1, SeqCst) % USERS) };
+        let outer_user =
+            if in_user_namespace { None } else { Some(FIRST_USER + NEXT_USER.fetch_add(1, SeqCst) % USERS) };
         if in_user_namespace {
             map_user(process, None).map_err(broken("mapping the jail's user"))?;
         }
@@ -278,7 +281,8 @@ fn settings(shared: &Shared, recipe: &Recipe, slots: u32) -> Settings {
     let Recipe { deployed, about, base, .. } = recipe;
     let limits = &deployed.function.limits;
     let text = |path: &std::path::Path| path.display().to_string();
-    let paths: Vec<String> = std::iter::once(SDK.to_owned()).chain(base.description.paths.iter().map(|path| text(path))).collect();
+    let paths: Vec<String> =
+        std::iter::once(SDK.to_owned()).chain(base.description.paths.iter().map(|path| text(path))).collect();
     let paths = serde_json::to_string(&paths).expect("texts");
     let script = format!("import sys; sys.path[:0] = {paths}; from lighterage.unit.zygote import main; main()");
     let memory_bytes = (!shared.counts_memory()).then_some(limits.memory_bytes);
@@ -288,7 +292,12 @@ fn settings(shared: &Shared, recipe: &Recipe, slots: u32) -> Settings {
         "calls": deployed.function.units.reuse_calls,
         "memory_bytes": memory_bytes,
     });
-    let fixed = [("LIGHTERAGE_UNIT", told.to_string()), ("HOME", jail::SCRATCH.to_owned()), ("LANG", "C.UTF-8".into()), ("PATH", String::new())];
+    let fixed = [
+        ("LIGHTERAGE_UNIT", told.to_string()),
+        ("HOME", jail::SCRATCH.to_owned()),
+        ("LANG", "C.UTF-8".into()),
+        ("PATH", String::new()),
+    ];
     let environment = deployed.function.environment.iter().map(|(name, value)| (name.clone(), value.clone()));
     let environment = environment.chain(fixed.map(|(name, value)| (name.to_owned(), value))).collect();
     let arguments = ["-I", "-S", "-B", "-X", "utf8", "-W", "ignore::DeprecationWarning:lighterage", "-c", &script];
@@ -352,7 +361,8 @@ async fn listen(control: &AsyncFd<OwnedFd>, group: &Group) -> Result<(), Problem
         return Err(Problem::new(Code::MemoryExceeded, "the function ran out of memory while it was loaded"));
     }
     let why = text.split_once('\n').map_or("its process ended", |(_, why)| why);
-    let problem = Problem::new(Code::StartFailed, format!("the function cannot be loaded: {}", unit_host::cut(why, 2_000)));
+    let problem =
+        Problem::new(Code::StartFailed, format!("the function cannot be loaded: {}", unit_host::cut(why, 2_000)));
     Err(problem.with_hint("`lighter logs` has the traceback"))
 }
 

@@ -54,7 +54,9 @@ async fn main() -> anyhow::Result<()> {
     for _ in 0..calls {
         let call_began = Instant::now();
         let work = match shape.contract {
-            Contract::Unit | Contract::Call => Work::Event(event::Event { data: data.clone().into_bytes(), ..Default::default() }),
+            Contract::Unit | Contract::Call => {
+                Work::Event(event::Event { data: data.clone().into_bytes(), ..Default::default() })
+            }
             Contract::WasiHttp => {
                 let body: Body = Empty::new().map_err(|never| match never {}).boxed_unsync();
                 Work::Http(http::Request::get("http://localhost/hello").body(body)?)

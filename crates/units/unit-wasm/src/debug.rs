@@ -10,7 +10,7 @@ use event::Event;
 use http_body_util::{BodyExt, Full};
 use manifest::{Function, Name};
 use problem::{Code, Problem};
-use rustix::process::{getpid, kill_process, Signal};
+use rustix::process::{Signal, getpid, kill_process};
 use state::{Options, State};
 use std::path::Path;
 use std::sync::Arc;

@@ -8,8 +8,8 @@ use crate::host;
 use crate::unit_state::UnitState;
 use problem::{Code, Problem};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 use wasmtime::component::Linker;
@@ -192,7 +192,8 @@ fn starved_thread() -> Result<tokio::runtime::Runtime, Problem> {
 /// As many threads as cores, in the operating system's idle class.
 fn hog_threads() -> Result<tokio::runtime::Runtime, Problem> {
     use thread_priority::{
-        set_thread_priority_and_policy, thread_native_id, NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
+        NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
+        thread_native_id,
     };
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(thread::available_parallelism().map_or(1, usize::from))

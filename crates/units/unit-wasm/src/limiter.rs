@@ -2,8 +2,8 @@
 
 use crate::meter::Meter;
 use problem::Code;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use wasmtime::ResourceLimiter;
 
 pub struct Limiter {

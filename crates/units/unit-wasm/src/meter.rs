@@ -3,7 +3,7 @@
 use crate::engine::TICK;
 use parking_lot::Mutex;
 use problem::Code;
-use rustix::time::{clock_gettime, ClockId};
+use rustix::time::{ClockId, clock_gettime};
 use state::Ticket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};

@@ -6,14 +6,14 @@ use crate::failure;
 use crate::handling;
 use crate::meter::Meter;
 use crate::reply::HttpCall;
-use crate::run::{time_exceeded, Run, Weight};
+use crate::run::{Run, Weight, time_exceeded};
 use crate::unit_state::UnitState;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use unit::{Artefact, Call, Contract, Deployed, Ended, Prepared, Reply, Timing, UnitStatus, Work};
 use unit_host::{Entry, Output, Roster};
@@ -61,8 +61,9 @@ impl PreparedWasm {
         // SAFETY: the warehouse has checked that these bytes are what `compile` made on this machine, and keeps others
         // from writing to the file; wasmtime itself refuses an artefact of another version, setting or CPU.
         #[expect(unsafe_code, reason = "loading native code that the warehouse has verified")]
-        let component = unsafe { Component::deserialize_file(&engine.wasmtime, path) }
-            .map_err(|error| Problem::new(Code::ArtefactCorrupt, format!("the artefact cannot be loaded: {error:#}")))?;
+        let component = unsafe { Component::deserialize_file(&engine.wasmtime, path) }.map_err(|error| {
+            Problem::new(Code::ArtefactCorrupt, format!("the artefact cannot be loaded: {error:#}"))
+        })?;
         Self::link(engine, &component, deployed)
     }
 
@@ -124,7 +125,8 @@ impl PreparedWasm {
         let state = store.data();
         state.meter.failed.store(true, SeqCst);
         let problem = failure::of(error, &state.meter, &state.output);
-        if let Some(core) = error.downcast_ref::<wasmtime::WasmCoreDump>().filter(|_| self.deployed.function.units.dump) {
+        if let Some(core) = error.downcast_ref::<wasmtime::WasmCoreDump>().filter(|_| self.deployed.function.units.dump)
+        {
             let bytes = core.serialize(store, self.deployed.name.as_str());
             *self.dump.lock() = Some(Arc::new(bytes));
         }

@@ -308,7 +308,10 @@ impl Streaming {
         let polled = Pin::new(&mut self.inner).poll_frame(cx);
         // A unit that fails on another thread drops its side of the body before its end is known here; without its result
         // a body cut off by a trap would look whole.
-        if matches!(polled, Poll::Ready(None | Some(Err(_)))) && ended.is_pending() && self.tail.meter.failed.load(SeqCst) {
+        if matches!(polled, Poll::Ready(None | Some(Err(_))))
+            && ended.is_pending()
+            && self.tail.meter.failed.load(SeqCst)
+        {
             return Poll::Pending;
         }
         match polled {

@@ -134,7 +134,8 @@ impl HttpBody for ToGuest {
 
     fn is_end_stream(&self) -> bool {
         let source = self.source.lock();
-        source.kept.as_ref().is_none_or(|kept| self.next >= kept.len()) && (source.has_ended || source.inner.is_end_stream())
+        source.kept.as_ref().is_none_or(|kept| self.next >= kept.len())
+            && (source.has_ended || source.inner.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -3,10 +3,10 @@
 use crate::engine::{Engine, TICK};
 use crate::meter::Meter;
 use problem::{Code, Problem};
-use std::future::{poll_fn, Future};
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
@@ -60,7 +60,10 @@ enum Place<T> {
 enum Step<T> {
     Ended(Result<T, Problem>),
     /// To go on at the other of the two.
-    Moves { work: Work<T>, to: Threads },
+    Moves {
+        work: Work<T>,
+        to: Threads,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -27,7 +27,8 @@ async fn a_small_reply_is_whole() {
 async fn bodies_stream_both_ways_and_trailers_follow() {
     let stage = stage("echo-http.wasm", |_| {});
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Frame<Bytes>, BodyError>>(1);
-    let frames = futures_util::stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
+    let frames =
+        futures_util::stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
     let response = stage.request("POST", "/", StreamBody::new(frames).boxed_unsync()).await.unwrap();
     let mut body = response.into_body();
     for part in ["one", "two"] {
@@ -47,7 +48,8 @@ async fn bodies_stream_both_ways_and_trailers_follow() {
 async fn a_reply_may_begin_before_the_request_is_read() {
     let stage = stage("echo-http.wasm", |_| {});
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Frame<Bytes>, BodyError>>(1);
-    let frames = futures_util::stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
+    let frames =
+        futures_util::stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
     let mut body = stage.request("POST", "/early", StreamBody::new(frames).boxed_unsync()).await.unwrap().into_body();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "early\n");
     sender.send(Ok(Frame::data("12345".into()))).await.unwrap();

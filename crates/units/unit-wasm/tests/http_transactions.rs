@@ -47,8 +47,10 @@ impl Stage {
     /// Appends `parts` to the key `a`; while the unit waits for more of the body, another one sets the key.
     async fn append_disturbed(&self, path: &str, parts: &[&[u8]]) -> Result<Response<Body>, Problem> {
         let (sender, receiver) = mpsc::channel::<Result<Frame<Bytes>, BodyError>>(1);
-        let frames = futures_util::stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
-        let request = Request::post(format!("http://localhost{path}")).body(StreamBody::new(frames).boxed_unsync()).unwrap();
+        let frames =
+            futures_util::stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
+        let request =
+            Request::post(format!("http://localhost{path}")).body(StreamBody::new(frames).boxed_unsync()).unwrap();
         let disturb = async {
             let gone = || panic!("the unit is gone: {:?}", self.log.0.lock().unwrap());
             for part in parts {
@@ -182,7 +184,11 @@ async fn leased_work_is_acked_with_its_whole_reply() {
     let request = || Request::post("http://localhost/late/b?trap=1").body(full("x")).unwrap();
     let problem = stage.call(request(), LONG, keeper(), Some(leased.clone())).await.unwrap_err();
     assert_eq!(problem.code, Code::UnitTrapped);
-    assert_eq!((stage.value("b"), stage.value("reply")), (None, None), "it ended badly: nothing was done, early or late");
+    assert_eq!(
+        (stage.value("b"), stage.value("reply")),
+        (None, None),
+        "it ended badly: nothing was done, early or late"
+    );
     assert_eq!(queue.counts().leased, 1);
 
     let keeper = Box::new(Keeper { ended: stage.ended.clone(), disturbs: Some(stage.state.clone()) });

@@ -6,8 +6,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use problem::{Code, Problem};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 pub type Body = UnsyncBoxBody<Bytes, BodyError>;

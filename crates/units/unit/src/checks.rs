@@ -4,7 +4,9 @@
 
 mod queues;
 
-use crate::{Artefact, Call, Content, Contract, Deployed, Ended, LogLine, LogSink, Prepared, Reply, UnitKind, Watch, Work};
+use crate::{
+    Artefact, Call, Content, Contract, Deployed, Ended, LogLine, LogSink, Prepared, Reply, UnitKind, Watch, Work,
+};
 use event::Event;
 use manifest::{Function, Name};
 use problem::{Code, Problem};
@@ -37,7 +39,9 @@ type Check = for<'a> fn(&'a Stage<'a>) -> Running<'a>;
 pub const ALL: &[(&str, Check)] = &[
     ("an_event_is_answered", |stage| Box::pin(an_event_is_answered(stage))),
     ("every_call_has_fresh_memory", |stage| Box::pin(every_call_has_fresh_memory(stage))),
-    ("a_unit_is_used_again_only_as_often_as_allowed", |stage| Box::pin(a_unit_is_used_again_only_as_often_as_allowed(stage))),
+    ("a_unit_is_used_again_only_as_often_as_allowed", |stage| {
+        Box::pin(a_unit_is_used_again_only_as_often_as_allowed(stage))
+    }),
     ("an_endless_loop_ends_at_its_cpu_limit", |stage| Box::pin(an_endless_loop_ends_at_its_cpu_limit(stage))),
     ("an_endless_loop_ends_at_its_time_limit", |stage| Box::pin(an_endless_loop_ends_at_its_time_limit(stage))),
     ("a_loop_of_host_calls_ends_too", |stage| Box::pin(a_loop_of_host_calls_ends_too(stage))),
@@ -52,7 +56,9 @@ pub const ALL: &[(&str, Check)] = &[
     ("a_dropped_call_stops_its_unit", |stage| Box::pin(a_dropped_call_stops_its_unit(stage))),
     ("an_attacker_does_not_stop_its_neighbour", |stage| Box::pin(an_attacker_does_not_stop_its_neighbour(stage))),
     ("pushing_and_popping_need_a_grant", |stage| Box::pin(queues::pushing_and_popping_need_a_grant(stage))),
-    ("what_is_pushed_says_where_it_comes_from", |stage| Box::pin(queues::what_is_pushed_says_where_it_comes_from(stage))),
+    ("what_is_pushed_says_where_it_comes_from", |stage| {
+        Box::pin(queues::what_is_pushed_says_where_it_comes_from(stage))
+    }),
     ("a_failure_undoes_pushes", |stage| Box::pin(queues::a_failure_undoes_pushes(stage))),
     ("ack_writes_and_pushes_are_one", |stage| Box::pin(queues::ack_writes_and_pushes_are_one(stage))),
     ("a_handling_that_only_acks_commits", |stage| Box::pin(queues::a_handling_that_only_acks_commits(stage))),
@@ -142,10 +148,15 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn call_of(prepared: &Arc<dyn Prepared>, data: &str, watch: Watcher) -> impl Future<Output = Result<Reply, Problem>> + use<> {
+fn call_of(
+    prepared: &Arc<dyn Prepared>,
+    data: &str,
+    watch: Watcher,
+) -> impl Future<Output = Result<Reply, Problem>> + use<> {
     let event = Event { data: data.into(), attempt: 1, ..Event::default() };
     let deadline = Instant::now() + Duration::from_secs(60);
-    let call = Call { request_id: "check".into(), work: Work::Event(event), deadline, watch: Box::new(watch), lease: None };
+    let call =
+        Call { request_id: "check".into(), work: Work::Event(event), deadline, watch: Box::new(watch), lease: None };
     prepared.clone().call(call)
 }
 
@@ -209,7 +220,8 @@ async fn an_endless_loop_ends_at_its_time_limit(stage: &Stage<'_>) {
     let event = Event { data: b"loop".to_vec(), ..Event::default() };
     let deadline = Instant::now() + Duration::from_millis(80);
     let watch = Box::new(Watcher::default());
-    let result = attack.call(Call { request_id: "check".into(), work: Work::Event(event), deadline, watch, lease: None }).await;
+    let result =
+        attack.call(Call { request_id: "check".into(), work: Work::Event(event), deadline, watch, lease: None }).await;
     assert_eq!(result.err().map(|problem| problem.code), Some(Code::TimeExceeded));
 }
 
@@ -272,7 +284,8 @@ async fn a_crash_undoes_its_writes(stage: &Stage<'_>) {
 }
 
 async fn increments_at_once_all_count(stage: &Stage<'_>) {
-    let counter = stage.prepare("counter", stage.images.counter, |function| function.grants.stores = vec!["counters".into()]);
+    let counter =
+        stage.prepare("counter", stage.images.counter, |function| function.grants.stores = vec!["counters".into()]);
     let calls = (0..40).map(|_| tokio::spawn(call_of(&counter, "key", Watcher::default())));
     let mut counted = 0;
     for call in calls.collect::<Vec<_>>() {

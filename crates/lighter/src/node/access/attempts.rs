@@ -29,7 +29,8 @@ impl Attempts {
             let count = if window >> COUNT_BITS == second { window & mask } else { 0 };
             second << COUNT_BITS | (count + 1).min(mask)
         };
-        let before = self.window.fetch_update(Relaxed, Relaxed, |window| Some(next(window))).unwrap_or_else(|window| window);
+        let before =
+            self.window.fetch_update(Relaxed, Relaxed, |window| Some(next(window))).unwrap_or_else(|window| window);
         match next(before) & mask {
             1 => Verdict::First,
             count if count <= WRONG_A_SECOND_MAX => Verdict::Wrong,

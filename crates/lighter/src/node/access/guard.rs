@@ -84,7 +84,9 @@ mod tests {
 
     #[test]
     fn our_own_names_pass() {
-        for host in ["127.0.0.1:8701", "localhost:8701", "LOCALHOST:8701", "[::1]:8701", "127.0.0.1", "node.example.org:8701"] {
+        for host in
+            ["127.0.0.1:8701", "localhost:8701", "LOCALHOST:8701", "[::1]:8701", "127.0.0.1", "node.example.org:8701"]
+        {
             assert!(allowed("127.0.0.1:8701", &[("host", host)]), "{host}");
         }
         assert!(allowed("0.0.0.0:8701", &[("host", "192.0.2.7:8701")]));
@@ -94,7 +96,9 @@ mod tests {
 
     #[test]
     fn a_name_pointed_at_us_does_not() {
-        for host in ["", "evil.example", "evil.example:8701", "127.0.0.1.evil.example:8701", "127.0.0.1:80", "10.0.0.1:8701"] {
+        for host in
+            ["", "evil.example", "evil.example:8701", "127.0.0.1.evil.example:8701", "127.0.0.1:80", "10.0.0.1:8701"]
+        {
             assert!(!allowed("127.0.0.1:8701", &[("host", host)]), "{host:?}");
         }
         assert!(!allowed("192.0.2.7:8701", &[("host", "localhost:8701")]));
@@ -103,7 +107,12 @@ mod tests {
     #[test]
     fn a_web_page_does_not() {
         let host = ("host", "127.0.0.1:8701");
-        for sign in [("origin", "http://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site"), ("sec-fetch-site", "same-site")] {
+        for sign in [
+            ("origin", "http://evil.example"),
+            ("origin", "null"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
+        ] {
             assert!(!allowed("127.0.0.1:8701", &[host, sign]), "{sign:?}");
         }
     }

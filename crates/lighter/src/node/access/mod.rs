@@ -42,7 +42,12 @@ impl Access {
             tokens.insert(token);
             Ok(())
         })?;
-        Ok(Self { tokens: RwLock::new(tokens), records, changing: tokio::sync::Mutex::default(), attempts: Attempts::default() })
+        Ok(Self {
+            tokens: RwLock::new(tokens),
+            records,
+            changing: tokio::sync::Mutex::default(),
+            attempts: Attempts::default(),
+        })
     }
 
     /// Whether the request carries a token that covers `needed`.
@@ -170,7 +175,10 @@ mod tests {
         let (_state, access) = open(&folder).await;
         let headers = with_token(&format!("Bearer {}", created.token));
         let code = |needed| access.check(&headers, needed, 2).err().map(|problem| problem.code);
-        assert_eq!([code(Scope::Call), code(Scope::Deploy), code(Scope::Admin)], [None, None, Some(Code::ScopeMissing)]);
+        assert_eq!(
+            [code(Scope::Call), code(Scope::Deploy), code(Scope::Admin)],
+            [None, None, Some(Code::ScopeMissing)]
+        );
         assert!(access.create(request("ci", Scope::Call), 2).await.is_err());
         access.remove("ci").await.unwrap();
         assert_eq!(code(Scope::Call), Some(Code::TokenInvalid));

@@ -87,7 +87,10 @@ impl Secrets {
     pub fn check_granted(&self, name: &Name, function: &Function) -> Result<(), Problem> {
         for secret in &function.grants.secrets {
             if self.records.get(secret)?.is_none() {
-                let detail = format!("function {:?} is granted the secret {secret:?}, which this node does not have", name.as_str());
+                let detail = format!(
+                    "function {:?} is granted the secret {secret:?}, which this node does not have",
+                    name.as_str()
+                );
                 let hint = format!("`lighter secret set {secret}` keeps its value on the node");
                 return Err(Problem::new(Code::SecretUnknown, detail).with_hint(hint));
             }

@@ -76,7 +76,9 @@ impl Tokens {
         let name = &request.name;
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
         if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(plain) {
-            return bad(format!("{name:?} is not a name for a token: 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"));
+            return bad(format!(
+                "{name:?} is not a name for a token: 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"
+            ));
         }
         if self.by_hash.values().any(|token| token.info.name == *name) {
             return bad(format!("there is a token {name:?} already"));
@@ -125,7 +127,11 @@ fn start(hash: &Hash) -> HashStart {
 
 fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).map(char::from).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+        .map(char::from)
+        .collect()
 }
 
 fn unhex(text: &str) -> Option<Hash> {

@@ -43,7 +43,14 @@ fn is_of_the_node(code: Code) -> bool {
 }
 
 /// Where an event goes after try number `attempt` (from 1) failed. `random` is any number.
-pub fn next_step(retry: &Retry, attempt: u32, problem: &Problem, after: Option<Duration>, now_ms: u64, random: u64) -> Failed {
+pub fn next_step(
+    retry: &Retry,
+    attempt: u32,
+    problem: &Problem,
+    after: Option<Duration>,
+    now_ms: u64,
+    random: u64,
+) -> Failed {
     let reason = format!("{}: {}", problem.code, problem.detail);
     if attempt >= retry.attempts {
         return Failed::Dead { reason: format!("{reason} (try {attempt} of {})", retry.attempts) };
@@ -55,7 +62,8 @@ pub fn next_step(retry: &Retry, attempt: u32, problem: &Problem, after: Option<D
 /// The pause after try number `attempt`: doubled each time, give or take a quarter, never above the longest.
 fn pause(retry: &Retry, attempt: u32, random: u64) -> Duration {
     let longest = retry.pause_max.duration();
-    let doubled = retry.pause.duration().saturating_mul(1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX));
+    let doubled =
+        retry.pause.duration().saturating_mul(1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX));
     // Events that failed together are not tried together again.
     let factor = 0.75 + 0.5 * (random as f64 / u64::MAX as f64);
     doubled.min(longest).mul_f64(factor).min(longest)
@@ -119,7 +127,14 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest_and_differ_by_a_quarter() {
-        let at = |attempt, random| match next_step(&retry(20), attempt, &Problem::new(Code::UnitRetry, "x"), None, 0, random) {
+        let at = |attempt, random| match next_step(
+            &retry(20),
+            attempt,
+            &Problem::new(Code::UnitRetry, "x"),
+            None,
+            0,
+            random,
+        ) {
             Failed::Retry { at_ms, .. } => at_ms,
             Failed::Dead { .. } => panic!("it has tries left"),
         };

@@ -92,8 +92,11 @@ impl Events {
             check(&push.event)?;
         }
         let now_ms = clock::now_ms();
-        let delayed: Vec<(Arc<str>, Duration)> =
-            pushes.iter().filter(|(_, push)| !push.delay.is_zero()).map(|(queue, push)| (queue.clone(), push.delay)).collect();
+        let delayed: Vec<(Arc<str>, Duration)> = pushes
+            .iter()
+            .filter(|(_, push)| !push.delay.is_zero())
+            .map(|(queue, push)| (queue.clone(), push.delay))
+            .collect();
         let mut transaction = self.state.begin();
         let mut pushed = Vec::with_capacity(pushes.len());
         for (queue, push) in pushes {
@@ -216,7 +219,8 @@ fn refuse_ended(table: &Table, queue: &str) -> Result<(), Problem> {
     match table.handlers().get(queue).and_then(|handler| ended.get_key_value(handler.name())) {
         None => Ok(()),
         Some((name, why)) => {
-            let detail = format!("queue {queue:?} takes no events: {:?} has ended, because {}", name.as_str(), why.reason);
+            let detail =
+                format!("queue {queue:?} takes no events: {:?} has ended, because {}", name.as_str(), why.reason);
             Err(Problem::new(Code::WorkflowEnded, detail))
         }
     }

@@ -117,7 +117,9 @@ mod tests {
         set_trace(&mut event, "new");
         let head = request(event).unwrap();
         assert_eq!((head.method, head.uri.path()), (Method::POST, "/"));
-        for (name, value) in [("ce-id", "7"), ("ce-type", "reading"), ("content-type", "text/plain"), ("traceparent", "new")] {
+        for (name, value) in
+            [("ce-id", "7"), ("ce-type", "reading"), ("content-type", "text/plain"), ("traceparent", "new")]
+        {
             assert_eq!(head.headers[name], value, "{name}");
         }
     }

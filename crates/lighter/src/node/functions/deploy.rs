@@ -96,7 +96,8 @@ impl Functions {
     /// The first problem that was found; nothing was changed.
     pub async fn deploy(self: &Arc<Self>, manifest: Manifest, now_ms: u64, steps: &Steps) -> Result<(), Problem> {
         manifest.check()?;
-        let new_names: Vec<Name> = manifest.function.keys().filter(|name| self.get(name.as_str()).is_err()).cloned().collect();
+        let new_names: Vec<Name> =
+            manifest.function.keys().filter(|name| self.get(name.as_str()).is_err()).cloned().collect();
         let deployed = self.deploy_all(manifest, now_ms, steps).await;
         if deployed.is_err() {
             // What a function said that never came to be.

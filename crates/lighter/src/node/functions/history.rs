@@ -133,7 +133,8 @@ mod contract_word {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Contract, D::Error> {
         let word = String::deserialize(deserializer)?;
-        let known = [Contract::Unit, Contract::WasiHttp, Contract::Call].into_iter().find(|contract| contract.as_str() == word);
+        let known =
+            [Contract::Unit, Contract::WasiHttp, Contract::Call].into_iter().find(|contract| contract.as_str() == word);
         known.ok_or_else(|| D::Error::custom(format!("no contract is called {word:?}")))
     }
 }

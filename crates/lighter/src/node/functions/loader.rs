@@ -99,7 +99,9 @@ impl Loader {
         let (loader, loading) = (self.clone(), live.clone());
         let load = tokio::spawn(async move { loader.load_once(&loading).await });
         match tokio::time::timeout(live.function.limits.time(), load).await {
-            Ok(loaded) => loaded.map_err(|error| Problem::new(Code::Internal, format!("loading the function: {error}")))?,
+            Ok(loaded) => {
+                loaded.map_err(|error| Problem::new(Code::Internal, format!("loading the function: {error}")))?
+            }
             Err(_) => {
                 let detail = "the function was still being made ready when limits.time_ms was over";
                 Err(Problem::new(Code::TimeExceeded, detail).with_hint("try again in a moment"))
@@ -143,7 +145,12 @@ impl Loader {
     }
 
     /// Loads the artefact on the shelf; none if there is no good one.
-    async fn load_kept(&self, kind: &Kind, live: &Live, deployed: Deployed) -> Result<Option<Arc<dyn Prepared>>, Problem> {
+    async fn load_kept(
+        &self,
+        kind: &Kind,
+        live: &Live,
+        deployed: Deployed,
+    ) -> Result<Option<Arc<dyn Prepared>>, Problem> {
         let (kind, image) = (kind.clone(), live.image);
         blocking(move || {
             let opened = match kind.shelf.open(&image) {
@@ -214,7 +221,9 @@ impl Loader {
             return;
         }
         live.set_prepared(new.prepared);
-        loaded.retain(|other| other.upgrade().is_some_and(|other| other.prepared().is_some() && !Arc::ptr_eq(&other, live)));
+        loaded.retain(|other| {
+            other.upgrade().is_some_and(|other| other.prepared().is_some() && !Arc::ptr_eq(&other, live))
+        });
         if loaded.len() >= self.loaded_max {
             let oldest = loaded.iter().filter_map(Weak::upgrade).min_by_key(|live| live.used_ms());
             oldest.inspect(|oldest| oldest.unload(now));
@@ -257,7 +266,9 @@ impl Loader {
 }
 
 /// Runs what blocks on disk or CPU on a thread of its own.
-pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => Err(Problem::new(Code::Internal, format!("a thread of the node gave up: {error}"))),

@@ -84,11 +84,16 @@ impl Functions {
         };
         let mut entries = BTreeMap::new();
         records::each(&functions.loader.state.records(history::TABLE), |key, record| {
-            let corrupt = |why: String| Problem::new(Code::StateCorrupt, format!("the record of function {key:?}: {why}"));
+            let corrupt =
+                |why: String| Problem::new(Code::StateCorrupt, format!("the record of function {key:?}: {why}"));
             let name: Name = key.parse().map_err(corrupt)?;
             let history = Arc::new(History::from_record(key, record)?);
             let version = history.current();
-            let image = version.function.image.parse().map_err(|_| corrupt(format!("{:?} is no hash", version.function.image)))?;
+            let image = version
+                .function
+                .image
+                .parse()
+                .map_err(|_| corrupt(format!("{:?} is no hash", version.function.image)))?;
             let live = Live::new(functions.identity(&name, &version.function), version, image);
             entries.insert(name, Entry { live, history });
             Ok(())
@@ -160,7 +165,8 @@ impl Functions {
         let _claim = Claim::new(self, [("queue", name)])?;
         let table = self.table();
         if let Some(handler) = table.handlers().get(name) {
-            let problem = Problem::new(Code::ManifestConflict, format!("{} handles the queue {name:?}", handler.described()));
+            let problem =
+                Problem::new(Code::ManifestConflict, format!("{} handles the queue {name:?}", handler.described()));
             return Err(problem.with_hint("remove that first, or purge the queue"));
         }
         if let Some((name, _)) = table.parts().queues.get_key_value(name) {

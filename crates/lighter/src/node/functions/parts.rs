@@ -143,7 +143,8 @@ impl PartChange {
 
 /// Functions and sinks of the manifest, those that use the part first.
 fn with(manifest: &Manifest, uses: impl Fn(&[Name], Option<&Name>) -> bool) -> BTreeSet<Name> {
-    let functions = manifest.function.iter().map(|(name, function)| (name, &*function.grants.push, function.handles(name)));
+    let functions =
+        manifest.function.iter().map(|(name, function)| (name, &*function.grants.push, function.handles(name)));
     let sinks = manifest.sink.iter().map(|(name, sink)| (name, &[][..], Some(&sink.queue)));
     let (users, others): (Vec<_>, Vec<_>) =
         functions.chain(sinks).partition(|(_, pushes, handles)| uses(pushes, *handles));
@@ -263,7 +264,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let state = State::open(folder.path(), state::Options::default()).unwrap();
-        let text = format!("{A}[bucket.\"b.c\"]\nkeys_max = 3\n[sink.s]\nqueue = \"out\"\nwebhook.url = \"http://x/\"\n");
+        let text =
+            format!("{A}[bucket.\"b.c\"]\nkeys_max = 3\n[sink.s]\nqueue = \"out\"\nwebhook.url = \"http://x/\"\n");
         let changes = Parts::default().changes(&manifest(&text), 7, |_| false).unwrap();
         let mut batch = Batch::default();
         changes.iter().for_each(|change| _ = change.write(&mut batch).unwrap());

@@ -91,7 +91,9 @@ impl Table {
                 let work = if trigger.is_async { Answered::Later } else { Answered::AtOnce };
                 (trigger.clone(), work)
             });
-            for (trigger, answered) in calls.chain(function.results().into_iter().map(|trigger| (trigger, Answered::Earlier))) {
+            for (trigger, answered) in
+                calls.chain(function.results().into_iter().map(|trigger| (trigger, Answered::Earlier)))
+            {
                 let target = Arc::new(Target::new(entry.live.clone(), &trigger, answered, token_by_default)?);
                 routes.push((entry.live.name().as_str(), trigger, target));
             }
@@ -104,9 +106,10 @@ impl Table {
     /// # Errors
     /// [`Code::FunctionUnknown`].
     pub fn get(&self, name: &str) -> Result<Entry, Problem> {
-        self.functions.get(name).cloned().ok_or_else(|| {
-            Problem::new(Code::FunctionUnknown, format!("there is no function {name:?}"))
-        })
+        self.functions
+            .get(name)
+            .cloned()
+            .ok_or_else(|| Problem::new(Code::FunctionUnknown, format!("there is no function {name:?}")))
     }
 
     pub fn entry(&self, name: &str) -> Option<&Entry> {
@@ -177,7 +180,9 @@ impl Table {
         let stay = stay.map(|(name, entry)| (name, &*entry.live.function));
         let all = stay.chain(&manifest.function);
         let routes: Vec<_> = all
-            .flat_map(|(name, function)| function.http.iter().cloned().chain(function.results()).map(move |trigger| (name, trigger)))
+            .flat_map(|(name, function)| {
+                function.http.iter().cloned().chain(function.results()).map(move |trigger| (name, trigger))
+            })
             .collect();
         RouteTable::build(routes.iter().map(|(name, trigger)| (name.as_str(), trigger, ()))).map(|_| ())
     }
@@ -185,10 +190,11 @@ impl Table {
 
 /// Each event has one place to go.
 fn handlers(functions: &BTreeMap<Name, Entry>, parts: &Parts) -> Result<BTreeMap<Name, Handler>, Problem> {
-    let functions = functions.iter().filter_map(|(name, entry)| {
-        Some((entry.live.function.handles(name)?, Handler::Function(entry.live.clone())))
-    });
-    let sinks = parts.sinks.iter().map(|(name, part)| (&part.what.queue, Handler::Sink(name.clone(), part.what.clone())));
+    let functions = functions
+        .iter()
+        .filter_map(|(name, entry)| Some((entry.live.function.handles(name)?, Handler::Function(entry.live.clone()))));
+    let sinks =
+        parts.sinks.iter().map(|(name, part)| (&part.what.queue, Handler::Sink(name.clone(), part.what.clone())));
     let mut handlers = BTreeMap::new();
     for (queue, handler) in functions.chain(sinks) {
         let described = handler.described();
@@ -202,9 +208,15 @@ fn handlers(functions: &BTreeMap<Name, Entry>, parts: &Parts) -> Result<BTreeMap
 }
 
 impl Target {
-    fn new(live: Arc<Live>, trigger: &HttpTrigger, answered: Answered, token_by_default: bool) -> Result<Self, Problem> {
+    fn new(
+        live: Arc<Live>,
+        trigger: &HttpTrigger,
+        answered: Answered,
+        token_by_default: bool,
+    ) -> Result<Self, Problem> {
         let reply_type = trigger.reply_type.as_deref().unwrap_or(REPLY_TYPE);
-        let bad = |_| Problem::new(Code::ManifestValue, format!("http.reply_type {reply_type:?} cannot stand in a header"));
+        let bad =
+            |_| Problem::new(Code::ManifestValue, format!("http.reply_type {reply_type:?} cannot stand in a header"));
         Ok(Self {
             needs_token: trigger.auth.map_or(token_by_default, |auth| auth == RouteAuth::Token),
             reply_type: reply_type.parse().map_err(bad)?,

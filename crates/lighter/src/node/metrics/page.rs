@@ -4,8 +4,8 @@
 use super::queues::queues;
 use super::text::Text;
 use super::usage;
-use crate::node::{Node, clock};
 use crate::node::functions::Entry;
+use crate::node::{Node, clock};
 use problem::Code;
 use std::time::SystemTime;
 
@@ -24,7 +24,10 @@ pub fn page(node: &Node) -> String {
 }
 
 fn calls(text: &mut Text, entries: &[&Entry]) {
-    text.counter("lighter_calls_total", "Calls by how they ended: ok, gone (the caller went away) or the code of the error.");
+    text.counter(
+        "lighter_calls_total",
+        "Calls by how they ended: ok, gone (the caller went away) or the code of the error.",
+    );
     for live in entries.iter().map(|entry| &entry.live) {
         let (function, counters) = (live.name().as_str(), &live.identity.counters);
         text.sample(&[("function", function), ("outcome", "ok")], counters.ok_count());
@@ -36,7 +39,9 @@ fn calls(text: &mut Text, entries: &[&Entry]) {
     type Read = fn(&Entry) -> u64;
     let gauges: [(&str, &str, Read); 3] = [
         ("lighter_calls_running", "Calls that run now.", |entry| entry.live.identity.admission.counts().running.into()),
-        ("lighter_calls_waiting", "Calls that wait for their turn.", |entry| entry.live.identity.admission.counts().waiting.into()),
+        ("lighter_calls_waiting", "Calls that wait for their turn.", |entry| {
+            entry.live.identity.admission.counts().waiting.into()
+        }),
         ("lighter_unit_memory_bytes_max", "Most linear memory one unit ended with.", |entry| {
             entry.live.identity.counters.memory_bytes_max()
         }),
@@ -63,12 +68,9 @@ fn latencies(text: &mut Text, entries: &[&Entry]) {
     text.histogram("lighter_call_seconds", "Time of calls: in the queue, starting a unit, running, and in total.");
     for live in entries.iter().map(|entry| &entry.live) {
         let counters = &live.identity.counters;
-        for (part, histogram) in [
-            ("queue", &counters.queue),
-            ("start", &counters.start),
-            ("run", &counters.run),
-            ("total", &counters.total),
-        ] {
+        for (part, histogram) in
+            [("queue", &counters.queue), ("start", &counters.start), ("run", &counters.run), ("total", &counters.total)]
+        {
             let snapshot = histogram.snapshot();
             if snapshot.count > 0 {
                 text.distribution(&[("function", live.name().as_str()), ("part", part)], &snapshot);
@@ -86,7 +88,10 @@ fn limits(text: &mut Text, entries: &[&Entry], node: &Node) {
             }
         }
     }
-    text.counter("lighter_requests_refused_total", "Requests of the gate that reached no function, by the code of the answer.");
+    text.counter(
+        "lighter_requests_refused_total",
+        "Requests of the gate that reached no function, by the code of the answer.",
+    );
     for (code, count) in node.strays.failures() {
         text.sample(&[("code", &code.to_string())], count);
     }
@@ -112,11 +117,13 @@ fn limit_name(code: Code) -> Option<&'static str> {
 fn parts(text: &mut Text, node: &Node, functions: usize) {
     let loader = &node.functions.loader;
     text.gauge("lighter_functions", "Functions that are deployed.").sample(&[], functions);
-    text.gauge("lighter_functions_loaded", "Functions that are ready to start units.").sample(&[], loader.loaded_count());
+    text.gauge("lighter_functions_loaded", "Functions that are ready to start units.")
+        .sample(&[], loader.loaded_count());
     text.gauge("lighter_units_running", "Units that serve a call.").sample(&[], node.functions.units.counts().running);
     text.gauge("lighter_units_max", "Units that may run at once.").sample(&[], node.config.units_max);
     text.gauge("lighter_request_bodies_bytes", "Request bodies in memory.").sample(&[], node.bodies.used_bytes());
-    text.histogram("lighter_compile_seconds", "Time to compile an image.").distribution(&[], &loader.compile_time.snapshot());
+    text.histogram("lighter_compile_seconds", "Time to compile an image.")
+        .distribution(&[], &loader.compile_time.snapshot());
     text.counter("lighter_artefacts_rebuilt_total", "Artefacts compiled again because they were missing or unfit.");
     text.sample(&[], loader.rebuilt.load(std::sync::atomic::Ordering::Relaxed));
 
@@ -128,12 +135,16 @@ fn parts(text: &mut Text, node: &Node, functions: usize) {
 
     let state = loader.state.statistics();
     text.counter("lighter_state_commits_total", "Commits that wrote something.").sample(&[], state.commits);
-    text.counter("lighter_state_conflicts_total", "Commits refused because of a conflict.").sample(&[], state.conflicts);
-    text.counter("lighter_state_syncs_total", "Times the disk was made to keep what was written.").sample(&[], state.syncs);
+    text.counter("lighter_state_conflicts_total", "Commits refused because of a conflict.")
+        .sample(&[], state.conflicts);
+    text.counter("lighter_state_syncs_total", "Times the disk was made to keep what was written.")
+        .sample(&[], state.syncs);
     text.counter("lighter_state_sync_seconds_total", "Time the disk took for it.").seconds(&[], state.sync_time);
     text.gauge("lighter_state_disk_bytes", "Space the state takes on disk.").sample(&[], state.disk_bytes);
-    text.gauge("lighter_state_disk_full", "Whether writes are refused for want of space.").sample(&[], u8::from(state.disk_full));
-    text.gauge("lighter_state_stopped", "Whether writes are refused until a restart.").sample(&[], u8::from(state.stopped));
+    text.gauge("lighter_state_disk_full", "Whether writes are refused for want of space.")
+        .sample(&[], u8::from(state.disk_full));
+    text.gauge("lighter_state_stopped", "Whether writes are refused until a restart.")
+        .sample(&[], u8::from(state.stopped));
 }
 
 fn mqtt(text: &mut Text, node: &Node) {
@@ -151,13 +162,17 @@ fn mqtt(text: &mut Text, node: &Node) {
             text.gauge(name, help).sample(&[], value);
         }
         let name = "lighter_mqtt_messages_total";
-        text.counter(name, "MQTT messages: received, sent, dropped for a full session or a slow client, refused, expired.");
+        text.counter(
+            name,
+            "MQTT messages: received, sent, dropped for a full session or a slow client, refused, expired.",
+        );
         for (what, count) in counts.since_start() {
             text.sample(&[("what", what)], count);
         }
     }
     if let Some(counts) = bridge {
-        text.gauge("lighter_mqtt_bridge_connected", "Whether the bridge is connected.").sample(&[], u8::from(counts.is_connected));
+        text.gauge("lighter_mqtt_bridge_connected", "Whether the bridge is connected.")
+            .sample(&[], u8::from(counts.is_connected));
         text.counter("lighter_mqtt_bridge_connects_total", "Times the bridge connected.").sample(&[], counts.connects);
         text.counter("lighter_mqtt_bridge_messages_total", "Messages over the bridge.");
         text.sample(&[("what", "received")], counts.received).sample(&[("what", "published")], counts.published);

@@ -43,7 +43,8 @@ pub fn queues(text: &mut Text, node: &Node, now_ms: u64) {
 fn depths(text: &mut Text, seen: &[Seen]) {
     text.gauge("lighter_queue_events", "Events in the queue: ready, delayed, leased or dead.");
     for Seen { name, counts, .. } in seen {
-        let parts = [("ready", counts.ready), ("delayed", counts.delayed), ("leased", counts.leased), ("dead", counts.dead)];
+        let parts =
+            [("ready", counts.ready), ("delayed", counts.delayed), ("leased", counts.leased), ("dead", counts.dead)];
         for (part, count) in parts {
             text.sample(&[("queue", name), ("part", part)], count);
         }

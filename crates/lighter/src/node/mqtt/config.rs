@@ -3,7 +3,9 @@
 //! `mqtt = "127.0.0.1:1883"` and `--mqtt 127.0.0.1:1883` are short for a table with `listen` alone.
 
 use crate::node::config::{in_range, invalid};
-use gate_mqtt::{BridgeConfig, Limits, PACKET_BYTES_CEILING, Qos, SESSIONS_CEILING, Secure, User, Users, Version, WhenFull};
+use gate_mqtt::{
+    BridgeConfig, Limits, PACKET_BYTES_CEILING, Qos, SESSIONS_CEILING, Secure, User, Users, Version, WhenFull,
+};
 use problem::{Code, Problem};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
@@ -159,14 +161,16 @@ impl Config {
             return Err(invalid("mqtt.tls_listen needs tls_cert and tls_key"));
         }
         if let Some(address) = self.listen.filter(|address| !address.ip().is_loopback() && !insecure) {
-            let detail = format!("mqtt.listen is {address}, which other machines can reach, and MQTT there is plain text");
+            let detail =
+                format!("mqtt.listen is {address}, which other machines can reach, and MQTT there is plain text");
             let hint = "use mqtt.tls_listen, keep to 127.0.0.1, or allow it with --insecure-listen";
             return Err(Problem::new(Code::InsecureListen, detail).with_hint(hint));
         }
         let is_open = self.users.is_empty() && self.anonymous.is_none();
         let beyond = [self.listen, self.tls_listen].into_iter().flatten().find(|address| !address.ip().is_loopback());
         if let Some(address) = beyond.filter(|_| is_open) {
-            let detail = format!("mqtt listens on {address}, which other machines can reach, and there are no mqtt.users");
+            let detail =
+                format!("mqtt listens on {address}, which other machines can reach, and there are no mqtt.users");
             let hint = "add [mqtt.users.NAME], or say in [mqtt.anonymous] what anybody may do";
             return Err(Problem::new(Code::InsecureListen, detail).with_hint(hint));
         }
@@ -190,14 +194,24 @@ impl LimitsTable {
             in_range(key, value, normal.as_secs(), 1..=most).map(Duration::from_secs)
         };
         Ok(Limits {
-            connections_max: in_range("mqtt.limits.connections_max", self.connections_max, normal.connections_max, 1..=1_000_000)?,
+            connections_max: in_range(
+                "mqtt.limits.connections_max",
+                self.connections_max,
+                normal.connections_max,
+                1..=1_000_000,
+            )?,
             packet_bytes_max: in_range(
                 "mqtt.limits.packet_bytes_max",
                 self.packet_bytes_max,
                 normal.packet_bytes_max,
                 128..=PACKET_BYTES_CEILING,
             )?,
-            topic_levels_max: in_range("mqtt.limits.topic_levels_max", self.topic_levels_max, normal.topic_levels_max, 1..=128)?,
+            topic_levels_max: in_range(
+                "mqtt.limits.topic_levels_max",
+                self.topic_levels_max,
+                normal.topic_levels_max,
+                1..=128,
+            )?,
             client_id_bytes_max: normal.client_id_bytes_max,
             subscriptions_max: in_range(
                 "mqtt.limits.subscriptions_max",
@@ -205,9 +219,19 @@ impl LimitsTable {
                 normal.subscriptions_max,
                 1..=5_000,
             )?,
-            sessions_max: in_range("mqtt.limits.sessions_max", self.sessions_max, normal.sessions_max, 0..=SESSIONS_CEILING)?,
+            sessions_max: in_range(
+                "mqtt.limits.sessions_max",
+                self.sessions_max,
+                normal.sessions_max,
+                0..=SESSIONS_CEILING,
+            )?,
             inflight_max: in_range("mqtt.limits.inflight_max", self.inflight_max, normal.inflight_max, 1..=u16::MAX)?,
-            receive_maximum: in_range("mqtt.limits.receive_maximum", self.receive_maximum, normal.receive_maximum, 1..=u16::MAX)?,
+            receive_maximum: in_range(
+                "mqtt.limits.receive_maximum",
+                self.receive_maximum,
+                normal.receive_maximum,
+                1..=u16::MAX,
+            )?,
             topic_alias_maximum: in_range(
                 "mqtt.limits.topic_alias_maximum",
                 self.topic_alias_maximum,
@@ -220,7 +244,12 @@ impl LimitsTable {
                 normal.queued_messages_max,
                 1..=10_000_000,
             )?,
-            queued_bytes_max: bytes("mqtt.limits.queued_bytes_max", self.queued_bytes_max, normal.queued_bytes_max, 4_096)?,
+            queued_bytes_max: bytes(
+                "mqtt.limits.queued_bytes_max",
+                self.queued_bytes_max,
+                normal.queued_bytes_max,
+                4_096,
+            )?,
             queued_bytes_total_max: bytes(
                 "mqtt.limits.queued_bytes_total_max",
                 self.queued_bytes_total_max,
@@ -232,10 +261,20 @@ impl LimitsTable {
                 Full::Refuse => WhenFull::Refuse,
             },
             retained_max: in_range("mqtt.limits.retained_max", self.retained_max, normal.retained_max, 0..=10_000_000)?,
-            retained_bytes_max: bytes("mqtt.limits.retained_bytes_max", self.retained_bytes_max, normal.retained_bytes_max, 0)?,
+            retained_bytes_max: bytes(
+                "mqtt.limits.retained_bytes_max",
+                self.retained_bytes_max,
+                normal.retained_bytes_max,
+                0,
+            )?,
             send_bytes_max: bytes("mqtt.limits.send_bytes_max", self.send_bytes_max, normal.send_bytes_max, 4_096)?,
             connect_timeout: span("mqtt.limits.connect_seconds", self.connect_seconds, normal.connect_timeout, 600)?,
-            keep_alive_max: span("mqtt.limits.keep_alive_seconds_max", self.keep_alive_seconds_max, normal.keep_alive_max, 65_535)?,
+            keep_alive_max: span(
+                "mqtt.limits.keep_alive_seconds_max",
+                self.keep_alive_seconds_max,
+                normal.keep_alive_max,
+                65_535,
+            )?,
             session_expiry_max: span(
                 "mqtt.limits.session_expiry_seconds_max",
                 self.session_expiry_seconds_max,

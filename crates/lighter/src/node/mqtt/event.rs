@@ -90,7 +90,8 @@ pub fn to_message(event: &Event, topic: &str) -> Result<(String, Vec<u8>), Probl
     let mut user = vec![("id", event.id.as_str()), ("source", event.source.as_str()), ("type", event.kind.as_str())];
     user.extend(event.attribute(traces::HEADER).map(|trace| (traces::HEADER, trace)));
     user.retain(|(_, value)| value.len() <= usize::from(u16::MAX) && !value.contains('\0'));
-    let content_type = event.content_type.as_deref().filter(|text| text.len() <= usize::from(u16::MAX) && !text.contains('\0'));
+    let content_type =
+        event.content_type.as_deref().filter(|text| text.len() <= usize::from(u16::MAX) && !text.contains('\0'));
     let mut lasting = Vec::new();
     lasting_properties(&mut lasting, &PublishProperties { content_type, user, ..PublishProperties::default() });
     Ok((topic, lasting))
@@ -107,14 +108,18 @@ mod tests {
         let mut lasting = Vec::new();
         let properties = PublishProperties { content_type: Some("text/plain"), user, ..PublishProperties::default() };
         lasting_properties(&mut lasting, &properties);
-        let view = View { topic: "meter/7", payload: b"20", lasting: &lasting, qos: Qos::AtLeastOnce, expires_ms: None };
+        let view =
+            View { topic: "meter/7", payload: b"20", lasting: &lasting, qos: Qos::AtLeastOnce, expires_ms: None };
         Delivery { message: Arc::new(view.to_message()), client: "a b/c".into(), user: Some("u".into()), retain: true }
     }
 
     #[test]
     fn a_message_becomes_the_event_the_manual_describes() {
         let event = to_event(&delivery(vec![("unit", "W"), ("traceparent", "00-t")]), Origin { id: "n1", time_ms: 7 });
-        assert_eq!((event.id.as_str(), event.source.as_str(), event.kind.as_str()), ("n1", "mqtt://a%20b%2Fc", "mqtt.publish"));
+        assert_eq!(
+            (event.id.as_str(), event.source.as_str(), event.kind.as_str()),
+            ("n1", "mqtt://a%20b%2Fc", "mqtt.publish")
+        );
         assert_eq!((event.subject.as_deref(), event.data.as_slice(), event.time_ms), (Some("meter/7"), &b"20"[..], 7));
         assert_eq!(event.content_type.as_deref(), Some("text/plain"));
         let expected =
@@ -127,7 +132,13 @@ mod tests {
 
     #[test]
     fn an_event_becomes_a_message_or_says_why_not() {
-        let event = Event { id: "1".into(), source: "s".into(), kind: "k".into(), subject: Some("lamp".into()), ..Event::default() };
+        let event = Event {
+            id: "1".into(),
+            source: "s".into(),
+            kind: "k".into(),
+            subject: Some("lamp".into()),
+            ..Event::default()
+        };
         let (topic, lasting) = to_message(&event, "home/{subject}/set").unwrap();
         assert_eq!(topic, "home/lamp/set");
         let properties = PublishProperties::from_lasting(&lasting).unwrap();

@@ -41,11 +41,7 @@ struct Ids {
 
 impl GateNode {
     pub fn new(events: Arc<Events>, seed: u64) -> Arc<Self> {
-        let node = Self {
-            wanted: RwLock::default(),
-            ids: Ids { run: seed, next: AtomicU64::new(0) },
-            events,
-        };
+        let node = Self { wanted: RwLock::default(), ids: Ids { run: seed, next: AtomicU64::new(0) }, events };
         node.set_sources(&node.events.sources().borrow());
         Arc::new(node)
     }

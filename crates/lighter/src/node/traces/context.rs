@@ -25,8 +25,11 @@ impl TraceContext {
         let lower_hex = |part: &str, digits| {
             part.len() == digits && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
         };
-        let well_formed =
-            lower_hex(version, 2) && lower_hex(trace, 32) && lower_hex(span, 16) && lower_hex(flags, 2) && version != "ff";
+        let well_formed = lower_hex(version, 2)
+            && lower_hex(trace, 32)
+            && lower_hex(span, 16)
+            && lower_hex(flags, 2)
+            && version != "ff";
         // Version 00 has exactly four parts; a later one may have more.
         if !well_formed || (version == "00" && parts.next().is_some()) {
             return None;
@@ -65,7 +68,9 @@ mod tests {
         let more = format!("{GOOD}-more");
         let newest = GOOD.replace("00-", "ff-");
         let capital = GOOD.to_uppercase();
-        for text in ["", "00", &zero_span, &zero_trace, &more, &newest, &capital, &GOOD[1..], &GOOD.replace("-01", "-1")] {
+        for text in
+            ["", "00", &zero_span, &zero_trace, &more, &newest, &capital, &GOOD[1..], &GOOD.replace("-01", "-1")]
+        {
             assert_eq!(TraceContext::parse(text), None, "{text:?}");
         }
     }

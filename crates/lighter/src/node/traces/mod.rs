@@ -13,7 +13,9 @@ use super::ids::Ids;
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanEvents, SpanExporter, SpanLinks, SpanProcessor};
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanEvents, SpanExporter, SpanLinks, SpanProcessor,
+};
 use problem::Problem;
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -75,7 +77,8 @@ impl Traces {
     fn with_exporter(exporter: impl SpanExporter + 'static, share: f64, ids: Ids) -> Self {
         let config = BatchConfigBuilder::default().with_max_queue_size(QUEUE_SPANS_MAX).build();
         let mut processor = BatchSpanProcessor::new(exporter, config);
-        let service = [KeyValue::new("service.name", "lighter"), KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))];
+        let service =
+            [KeyValue::new("service.name", "lighter"), KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))];
         processor.set_resource(&Resource::builder_empty().with_attributes(service).build());
         let scope = InstrumentationScope::builder("lighter").with_version(env!("CARGO_PKG_VERSION")).build();
         Self { processor, scope, ids, recorded_below: (share * u64::MAX as f64) as u64 }
@@ -216,7 +219,9 @@ mod tests {
         let names: Vec<&str> = spans.iter().map(|span| &*span.name).collect();
         assert_eq!(names, ["hello", "queue", "start", "run"]);
         assert_eq!(spans[0].parent_span_id.to_string(), "b7ad6b7169203331");
-        assert!(spans.iter().all(|span| span.span_context.trace_id().to_string() == "0af7651916cd43dd8448eb211c80319c"));
+        assert!(
+            spans.iter().all(|span| span.span_context.trace_id().to_string() == "0af7651916cd43dd8448eb211c80319c")
+        );
         assert!(spans[1..].iter().all(|span| span.parent_span_id == spans[0].span_context.span_id()));
         assert!(spans[1].end_time == spans[2].start_time && spans[2].end_time == spans[3].start_time);
     }

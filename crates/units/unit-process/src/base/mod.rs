@@ -134,7 +134,8 @@ impl Bases {
     }
 
     fn make(&self, key: &str, lock: Option<&[u8]>) -> Result<Description, Problem> {
-        let failed = |error: io::Error| Problem::new(Code::BaseUnavailable, format!("{}: {error}", self.folder.display()));
+        let failed =
+            |error: io::Error| Problem::new(Code::BaseUnavailable, format!("{}: {error}", self.folder.display()));
         let (new, place) = (self.folder.join(format!("{NEW}{key}")), self.folder.join(format!("python-{key}")));
         fs::remove_dir_all(&place).or_else(gone_is_fine).map_err(failed)?;
         make_folder(&new).map_err(failed)?;
@@ -175,7 +176,10 @@ pub fn fits(about: &About, base: &Base) -> Result<(), Problem> {
         let major = |version: &str| version.split('.').next().map(str::to_owned);
         if major(version) != major(found) {
             let detail = format!("the bundle was made with {name} {version}, the node's base has {found}");
-            return Err(mismatch(detail, "use the same version on both sides, or add a requirements.lock to the bundle"));
+            return Err(mismatch(
+                detail,
+                "use the same version on both sides, or add a requirements.lock to the bundle",
+            ));
         }
     }
     Ok(())

@@ -54,7 +54,12 @@ impl Description {
 }
 
 /// Makes a base in an empty folder.
-pub fn make(folder: &Path, interpreter: Option<&Path>, lock: Option<&[u8]>, sdk: &Path) -> Result<Description, Problem> {
+pub fn make(
+    folder: &Path,
+    interpreter: Option<&Path>,
+    lock: Option<&[u8]>,
+    sdk: &Path,
+) -> Result<Description, Problem> {
     let began = Instant::now();
     let chosen = interpreter.unwrap_or(Path::new("python3"));
     let found = probe(chosen)?;
@@ -77,16 +82,20 @@ pub fn make(folder: &Path, interpreter: Option<&Path>, lock: Option<&[u8]>, sdk:
 fn install(folder: &Path, chosen: &Path, found: &Description, lock: Option<&[u8]>) -> Result<Description, Problem> {
     let home = folder.join("venv");
     let path = |path: &Path| path.display().to_string();
-    run(Command::new(chosen).args(["-I", "-m", "venv", &path(&home)]), "python3 -m venv")
-        .map_err(|problem| problem.with_hint("install the package that has venv, on Debian python3-venv, or name another interpreter with --python"))?;
+    run(Command::new(chosen).args(["-I", "-m", "venv", &path(&home)]), "python3 -m venv").map_err(|problem| {
+        problem.with_hint(
+            "install the package that has venv, on Debian python3-venv, or name another interpreter with --python",
+        )
+    })?;
     let python = home.join("bin/python");
     let pip = |arguments: &[&str]| {
         let mut pip = Command::new(&python);
         // Wheels alone: a source package would run its own code outside of any jail.
         pip.args(["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
         pip.args(["--only-binary", ":all:"]).args(arguments);
-        run(&mut pip, "pip install")
-            .map_err(|problem| problem.with_hint("is there a way to the package index? pip's own settings and proxies are used"))
+        run(&mut pip, "pip install").map_err(|problem| {
+            problem.with_hint("is there a way to the package index? pip's own settings and proxies are used")
+        })
     };
     let locked = lock.map(String::from_utf8_lossy).unwrap_or_default();
     if !locked.lines().any(|line| line.trim_start().starts_with("numpy==")) {
@@ -112,7 +121,10 @@ fn minor(python: &str) -> u32 {
 fn check_version(found: &Description) -> Result<(), Problem> {
     let Description { python, implementation, executable, .. } = found;
     if implementation != "CPython" || !python.starts_with("3.") || minor(python) < PYTHON_MIN {
-        let detail = format!("{} is {implementation} {python}, a base needs CPython 3.{PYTHON_MIN} or newer", executable.display());
+        let detail = format!(
+            "{} is {implementation} {python}, a base needs CPython 3.{PYTHON_MIN} or newer",
+            executable.display()
+        );
         return Err(unavailable(detail).with_hint("name another interpreter with --python"));
     }
     Ok(())
@@ -135,9 +147,16 @@ fn compile(description: &Description, sdk: &Path) {
 }
 
 fn speed(description: &Description, sdk: &Path) -> Result<f64, Problem> {
-    let paths: Vec<String> = std::iter::once(sdk).chain(description.paths.iter().map(PathBuf::as_path)).map(quoted).collect();
-    let script = format!("import sys; sys.path[:0] = [{}]; from lighterage.benchmark import speed; print(speed())", paths.join(", "));
-    let output = run(Command::new(&description.executable).args(["-I", "-S", "-B", "-c", &script]), "the benchmark of the base")?;
+    let paths: Vec<String> =
+        std::iter::once(sdk).chain(description.paths.iter().map(PathBuf::as_path)).map(quoted).collect();
+    let script = format!(
+        "import sys; sys.path[:0] = [{}]; from lighterage.benchmark import speed; print(speed())",
+        paths.join(", ")
+    );
+    let output = run(
+        Command::new(&description.executable).args(["-I", "-S", "-B", "-c", &script]),
+        "the benchmark of the base",
+    )?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.trim().parse().map_err(|_| unavailable(format!("the benchmark of the base says {text:?}")))
 }
@@ -149,7 +168,12 @@ fn quoted(path: &Path) -> String {
 
 fn run(command: &mut Command, what: &str) -> Result<Output, Problem> {
     // Virtual environments of whoever started the node are no business of its bases.
-    let output = command.stdin(Stdio::null()).env_remove("PYTHONHOME").env_remove("PYTHONPATH").env_remove("VIRTUAL_ENV").output();
+    let output = command
+        .stdin(Stdio::null())
+        .env_remove("PYTHONHOME")
+        .env_remove("PYTHONPATH")
+        .env_remove("VIRTUAL_ENV")
+        .output();
     let output = output.map_err(|error| unavailable(format!("{what}: {:?}: {error}", command.get_program())))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);

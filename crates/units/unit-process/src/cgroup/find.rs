@@ -50,7 +50,10 @@ pub fn own_group(controller: Controller) -> io::Result<Own> {
         }
     }
     let what = controller.as_str();
-    Err(io::Error::new(io::ErrorKind::NotFound, format!("this system has no control groups with the controller {what}")))
+    Err(io::Error::new(
+        io::ErrorKind::NotFound,
+        format!("this system has no control groups with the controller {what}"),
+    ))
 }
 
 /// The group of this process below the mount; and the mount itself, where the kernel shows another root than ours.

@@ -223,12 +223,14 @@ impl Group {
     /// Whether something in it was killed for its memory.
     pub fn memory_exceeded(&self) -> bool {
         let file = |place: &Place| if place.is_second_version { "memory.events" } else { "memory.oom_control" };
-        self.place(Controller::Memory).is_some_and(|place| place.entry(file(place), "oom_kill").is_some_and(|kills| kills > 0))
+        self.place(Controller::Memory)
+            .is_some_and(|place| place.entry(file(place), "oom_kill").is_some_and(|kills| kills > 0))
     }
 
     /// Whether a process was refused for their number.
     pub fn processes_exceeded(&self) -> bool {
-        self.place(Controller::Processes).is_some_and(|place| place.entry("pids.events", "max").is_some_and(|times| times > 0))
+        self.place(Controller::Processes)
+            .is_some_and(|place| place.entry("pids.events", "max").is_some_and(|times| times > 0))
     }
 
     pub fn kill(&self) {

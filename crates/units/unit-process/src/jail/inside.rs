@@ -122,9 +122,8 @@ impl Control {
         let mut size = size_of::<libc::c_int>() as libc::socklen_t;
         // SAFETY: `kind` and `size` are valid for writes and as large as is said.
         #[expect(unsafe_code, reason = "asking what descriptor 0 is")]
-        let asked = unsafe {
-            libc::getsockopt(0, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut size)
-        };
+        let asked =
+            unsafe { libc::getsockopt(0, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut size) };
         if asked != 0 || kind != libc::SOCK_SEQPACKET {
             return None;
         }
@@ -139,7 +138,8 @@ impl Control {
         #[expect(unsafe_code, reason = "no safe call receives one packet")]
         let got = unsafe { libc::recv(self.0.as_raw_fd(), message.as_mut_ptr().cast(), message.len(), 0) };
         let got = usize::try_from(got).map_err(|_| Failed::at("hearing the node")(io::Error::last_os_error()))?;
-        serde_json::from_slice(&message[..got]).map_err(|error| Failed { step: "hearing the node".into(), why: error.to_string() })
+        serde_json::from_slice(&message[..got])
+            .map_err(|error| Failed { step: "hearing the node".into(), why: error.to_string() })
     }
 
     /// A node that is gone hears nothing; the jail ends with it.

@@ -31,7 +31,8 @@ pub fn build(settings: &Settings, code: &[u8]) -> Result<(), Failed> {
     mount(NONE, Path::new("/"), None, libc::MS_REC | libc::MS_PRIVATE, "").map_err(Failed::at("mount namespace"))?;
     let bytes = 2 * code.len() + (12 << 20);
     let options = format!("mode=0755,size={bytes},nr_inodes={}", ROOT_FILES_MAX + 2 * crate::bundle::FILES_MAX);
-    mount(Some("tmpfs"), root, Some("tmpfs"), libc::MS_NOSUID | libc::MS_NODEV, &options).map_err(Failed::at("root"))?;
+    mount(Some("tmpfs"), root, Some("tmpfs"), libc::MS_NOSUID | libc::MS_NODEV, &options)
+        .map_err(Failed::at("root"))?;
     for bind in &settings.binds {
         bring(root, bind)?;
     }
@@ -126,7 +127,8 @@ fn processes(root: &Path) {
 }
 
 fn unpack(root: &Path, code: &[u8]) -> Result<(), Failed> {
-    let bundle = Bundle::read(code).map_err(|problem| Failed { step: "bundle".into(), why: problem.detail.into_owned() })?;
+    let bundle =
+        Bundle::read(code).map_err(|problem| Failed { step: "bundle".into(), why: problem.detail.into_owned() })?;
     let home = inside(root, Path::new(CODE));
     let write = |name: &str, content: &[u8]| {
         let path = home.join(name);

@@ -37,7 +37,10 @@ fn main() -> ExitCode {
     println!("\nrunning {} tests", wanted.len());
     if words.iter().any(|word| word == "--list") || wanted.is_empty() {
         wanted.iter().for_each(|(name, _)| println!("{name}: test"));
-        println!("\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; {} filtered out\n", ALL.len() - wanted.len());
+        println!(
+            "\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; {} filtered out\n",
+            ALL.len() - wanted.len()
+        );
         return ExitCode::SUCCESS;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
@@ -58,7 +61,10 @@ fn main() -> ExitCode {
         wanted.len()
     });
     let ignored = wanted.len() - passed;
-    println!("\ntest result: ok. {passed} passed; 0 failed; {ignored} ignored; 0 measured; {} filtered out\n", ALL.len() - wanted.len());
+    println!(
+        "\ntest result: ok. {passed} passed; 0 failed; {ignored} ignored; 0 measured; {} filtered out\n",
+        ALL.len() - wanted.len()
+    );
     ExitCode::SUCCESS
 }
 
@@ -72,7 +78,19 @@ async fn no_attempt_to_escape_succeeds(stage: &Stage) {
     let attack = stage.attack(|function| {
         function.environment.insert("HOST_PROCESS".to_owned(), std::process::id().to_string());
     });
-    for name in ["others", "signals", "trace", "files", "neighbours", "network", "mounts", "kernel", "privileges", "descriptors", "programs"] {
+    for name in [
+        "others",
+        "signals",
+        "trace",
+        "files",
+        "neighbours",
+        "network",
+        "mounts",
+        "kernel",
+        "privileges",
+        "descriptors",
+        "programs",
+    ] {
         let answer = attack.call(&format!("escape {name}")).await.unwrap_or_else(|problem| panic!("{name}: {problem}"));
         assert!(!answer.contains("ESCAPED") && answer.contains("held"), "{name}: {answer}");
     }
@@ -156,7 +174,8 @@ async fn idle_functions_hold_no_process(stage: &Stage) {
         // Now and then, as a node does: a spare that was being forked is found the next time.
         hello.prepared.sweep(Instant::now() + Duration::from_secs(3_600), false);
         stage::processes_below() <= before
-    }).await;
+    })
+    .await;
     assert_eq!(hello.call("").await.unwrap(), "here", "and is started again");
 }
 

@@ -108,7 +108,8 @@ impl Stage {
              about = {{'format': 1, 'entry': 'app:handle', 'contract': 'call', 'python': '3.11', 'requires': ['numpy==2.1.0']}}; \
              sys.stdout.buffer.write(pack(about, files))"
         );
-        let base = fs::read_dir(&self.bases).expect("bases").flatten().map(|entry| entry.path().join("venv/bin/python"));
+        let base =
+            fs::read_dir(&self.bases).expect("bases").flatten().map(|entry| entry.path().join("venv/bin/python"));
         let python = base.into_iter().find(|python| python.exists()).expect("a base");
         let files = files.iter().map(|(name, text)| format!("[{name:?}, {text:?}]")).collect::<Vec<_>>().join(", ");
         let output = Command::new(python).args(["-I", "-c", &script, &format!("[{files}]")]).output().expect("python");
@@ -137,7 +138,8 @@ impl Running {
     pub async fn call(&self, data: &str) -> Result<String, Problem> {
         let event = Event { data: data.into(), attempt: 1, ..Event::default() };
         let deadline = Instant::now() + Duration::from_secs(60);
-        let call = Call { request_id: "test".into(), work: Work::Event(event), deadline, watch: Box::new(Deaf), lease: None };
+        let call =
+            Call { request_id: "test".into(), work: Work::Event(event), deadline, watch: Box::new(Deaf), lease: None };
         let reply = self.prepared.clone().call(call).await?;
         match reply.content {
             Content::Bytes(bytes) => Ok(String::from_utf8(bytes).expect("text")),
@@ -176,15 +178,19 @@ pub async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// How many processes this one has started, directly or not, that have not ended.
 pub fn processes_below() -> usize {
-    let parents: BTreeMap<u32, u32> = fs::read_dir("/proc").expect("/proc").flatten().filter_map(|entry| {
-        let process = entry.file_name().to_str()?.parse().ok()?;
-        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        let (_, rest) = stat.rsplit_once(") ")?;
-        let mut words = rest.split(' ');
-        // What has ended and only waits to be reaped holds nothing.
-        words.next().filter(|state| *state != "Z")?;
-        Some((process, words.next()?.parse().ok()?))
-    }).collect();
+    let parents: BTreeMap<u32, u32> = fs::read_dir("/proc")
+        .expect("/proc")
+        .flatten()
+        .filter_map(|entry| {
+            let process = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let (_, rest) = stat.rsplit_once(") ")?;
+            let mut words = rest.split(' ');
+            // What has ended and only waits to be reaped holds nothing.
+            words.next().filter(|state| *state != "Z")?;
+            Some((process, words.next()?.parse().ok()?))
+        })
+        .collect();
     let is_below = |process: &u32| {
         let mut above = parents.get(process);
         while let Some(parent) = above {

@@ -54,12 +54,13 @@ impl store::HostBucket for UnitState {
 
     fn list_keys(&mut self, bucket: Resource<Bucket>, cursor: Option<String>) -> Outcome<store::KeyResponse> {
         let name = self.bucket(&bucket)?;
-        Ok(self.operate(|transaction| transaction.list(&name, "", cursor.as_deref(), PAGE_KEYS)).map_err(Error::from).map(
-            |page| {
+        Ok(self
+            .operate(|transaction| transaction.list(&name, "", cursor.as_deref(), PAGE_KEYS))
+            .map_err(Error::from)
+            .map(|page| {
                 let keys = page.entries.into_iter().map(|entry| entry.key).collect();
                 store::KeyResponse { keys, cursor: page.next }
-            },
-        ))
+            }))
     }
 
     fn drop(&mut self, bucket: Resource<Bucket>) -> wasmtime::Result<()> {
@@ -75,7 +76,8 @@ impl atomics::Host for UnitState {
 
     fn swap(&mut self, cas: Resource<Cas>, value: Vec<u8>) -> wasmtime::Result<Result<(), CasError>> {
         let Cas { bucket, key, value: before } = self.table.delete(cas)?;
-        let swapped = self.operate(|transaction| transaction.compare_and_set(&bucket, &key, before.as_deref(), Some(value)));
+        let swapped =
+            self.operate(|transaction| transaction.compare_and_set(&bucket, &key, before.as_deref(), Some(value)));
         Ok(match swapped {
             Ok(true) => Ok(()),
             // Only this unit itself can have written since: what others write makes the whole call conflict.

@@ -40,8 +40,10 @@ impl WasiHttpHooks for Hooks {
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
         _processed: Box<dyn Future<Output = Result<(), Error>> + Send>,
-    ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>> + Send>
-    {
+    ) -> Box<
+        dyn Future<Output = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>>
+            + Send,
+    > {
         let granted = self.requests.granted(request.uri());
         if granted.is_ok() {
             self.meter.sent.store(true, SeqCst);
@@ -57,7 +59,9 @@ impl WasiHttpHooks for Hooks {
             let response = tokio::time::timeout(timeout, client.request(request))
                 .await
                 .map_err(|_| Error::ConnectionReadTimeout)?
-                .map_err(|error| if error.is_connect() { Error::ConnectionRefused } else { Error::HttpProtocolError })?;
+                .map_err(
+                    |error| if error.is_connect() { Error::ConnectionRefused } else { Error::HttpProtocolError },
+                )?;
             let response = response.map(|body| body.map_err(Error::Hyper).boxed_unsync());
             let io: Box<dyn Future<Output = Result<(), Error>> + Send> = Box::new(async { Ok(()) });
             Ok((response, io))
@@ -74,7 +78,11 @@ impl contract::Host for UnitState {
         let whole = |bytes: Bytes| Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
         let response = self.http.requests.send(request, deadline, whole).await;
         Ok(response
-            .map(|response| contract::Response { status: response.status, headers: response.headers, body: response.body })
+            .map(|response| contract::Response {
+                status: response.status,
+                headers: response.headers,
+                body: response.body,
+            })
             .map_err(Into::into))
     }
 }

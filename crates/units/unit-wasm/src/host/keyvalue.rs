@@ -121,15 +121,16 @@ impl batch::Host for UnitState {
     fn set_many(&mut self, bucket: Resource<Bucket>, entries: Vec<(String, Vec<u8>)>) -> Outcome<()> {
         let name = self.bucket(&bucket)?;
         Ok(bounded(entries.len()).and_then(|()| {
-            self.operate(|transaction| entries.iter().try_for_each(|(key, value)| transaction.set(&name, key, value.clone())))
+            self.operate(|transaction| {
+                entries.iter().try_for_each(|(key, value)| transaction.set(&name, key, value.clone()))
+            })
         }))
     }
 
     fn delete_many(&mut self, bucket: Resource<Bucket>, keys: Vec<String>) -> Outcome<()> {
         let name = self.bucket(&bucket)?;
-        Ok(bounded(keys.len()).and_then(|()| {
-            self.operate(|transaction| keys.iter().try_for_each(|key| transaction.delete(&name, key)))
-        }))
+        Ok(bounded(keys.len())
+            .and_then(|()| self.operate(|transaction| keys.iter().try_for_each(|key| transaction.delete(&name, key)))))
     }
 }
 

@@ -12,7 +12,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use unit::{Artefact, Body, BodyError, Call, Content, Deployed, Ended, LogLine, LogSink, Prepared, UnitKind, Watch, Work};
+use unit::{
+    Artefact, Body, BodyError, Call, Content, Deployed, Ended, LogLine, LogSink, Prepared, UnitKind, Watch, Work,
+};
 use unit_wasm::{Config, WasmKind};
 
 pub struct Stage {

@@ -60,7 +60,11 @@ impl Watch for Disturbed {
 }
 
 /// Handles what was leased. Says how it ended, and after how many reruns.
-async fn handle(prepared: &Arc<dyn Prepared>, leased: &Arc<Leased>, meanwhile: Meanwhile) -> (Result<String, Problem>, u32) {
+async fn handle(
+    prepared: &Arc<dyn Prepared>,
+    leased: &Arc<Leased>,
+    meanwhile: Meanwhile,
+) -> (Result<String, Problem>, u32) {
     let ended = Watcher::default();
     let call = Call {
         request_id: "check".into(),
@@ -110,7 +114,9 @@ pub async fn what_is_pushed_says_where_it_comes_from(stage: &Stage<'_>) {
     let pushed = queue(stage, OUT).list(Part::Ready, None, 10).unwrap();
     assert_eq!(pushed.len(), 2);
     assert_ne!(pushed[0].event.id, pushed[1].event.id);
-    for Event { source, kind, subject, content_type, attributes, time_ms, .. } in pushed.iter().map(|listed| &listed.event) {
+    for Event { source, kind, subject, content_type, attributes, time_ms, .. } in
+        pushed.iter().map(|listed| &listed.event)
+    {
         assert_eq!((source.as_str(), kind.as_str()), ("/function/attack", "attack.pushed"));
         assert_eq!((subject.as_deref(), content_type.as_deref()), (Some("attack"), Some("text/plain")));
         assert!(*time_ms > 0);
@@ -148,7 +154,10 @@ pub async fn ack_writes_and_pushes_are_one(stage: &Stage<'_>) {
     let counts = queue(stage, IN).counts();
     assert_eq!((counts.ready, counts.leased, counts.acked), (0, 0, 1));
     assert_eq!(ready(stage, OUT), ["1", "2"]);
-    assert_eq!((stored(stage, "key").as_deref(), stored(stage, "by the watch").as_deref()), (Some("pushed"), Some("too")));
+    assert_eq!(
+        (stored(stage, "key").as_deref(), stored(stage, "by the watch").as_deref()),
+        (Some("pushed"), Some("too"))
+    );
 }
 
 pub async fn a_handling_that_only_acks_commits(stage: &Stage<'_>) {
