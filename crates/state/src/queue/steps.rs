@@ -261,7 +261,8 @@ impl Queue {
             let mut from = None;
             while let Some((ticket, count, next)) = self.purge_step(*part, from)? {
                 (purged, last, from) = (purged + count, ticket, Some(next));
-                tokio::task::yield_now().await;
+                // Else a large queue would fill the memory for what waits to be written.
+                self.state.durable(last).await?;
             }
         }
         self.state.durable(last).await?;
@@ -333,7 +334,8 @@ impl Queue {
                 None if named.is_none() => break,
                 None => {}
             }
-            tokio::task::yield_now().await;
+            // As with purging.
+            self.state.durable(last).await?;
         }
         self.state.durable(last).await?;
         Ok(replayed)
