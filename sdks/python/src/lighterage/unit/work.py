@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import sys
 import time
 import traceback
@@ -24,6 +26,9 @@ class Work:
     def __init__(self, contract: str, entry: str, folder: Path) -> None:
         here.enter_unit()
         self._function = calls.find(entry)
+        if inspect.iscoroutinefunction(self._function):
+            # Once here, and not in every child.
+            importlib.import_module("asyncio")
         self._classes = Classes(modules_of(folder))
         self._handle = {"event": self._event, "call": self._call}[contract]
 
