@@ -13,6 +13,7 @@ import faulthandler
 import gc
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -47,11 +48,21 @@ class Zygote:
         self._room = aligned(SMALL_BYTES)
         #: Slots by the process that has them.
         self._children: dict[int, int] = {}
+        self._bell = (-1, -1)
 
     def run(self) -> None:
+        # A signal that comes just before the waiting begins would wait for the next message: it rings here too.
+        bell, ringer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._bell = (bell, ringer)
+        signal.set_wakeup_fd(ringer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: self._reap())
         self._control.send(b"ready")
         while True:
+            ready, _, _ = select.select([self._control, bell], [], [])
+            if bell in ready:
+                os.read(bell, _MESSAGE_BYTES)
+            if self._control not in ready:
+                continue
             message, descriptors = self._receive()
             if not message:
                 os._exit(0)
@@ -83,9 +94,12 @@ class Zygote:
     def _be_child(self, scratch: str, descriptors: list[int]) -> None:
         status = 70
         try:
+            signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             self._control.close()
+            for descriptor in self._bell:
+                os.close(descriptor)
             for place, descriptor in enumerate(descriptors):
                 os.dup2(descriptor, place)
             self._walls.close_in(scratch)
