@@ -14,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import functions
 import numpy as np
+
+import functions
 import peers
 
 #: Bytes of the array that goes there and back.

@@ -10,6 +10,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+
 from metrics import STAGES, Cells, Row, half_width, mean, stages
 from sweep import Plan
 

@@ -312,7 +312,7 @@ async fn write_plain<N: Node>(socket: &TcpStream, line: &Arc<Line>, shared: &Arc
         loop {
             match shared.flush(line) {
                 Wrote::Gone => return,
-                Wrote::All if line.is_closing() => {
+                Wrote::All if line.is_over() => {
                     // The client is to read our last words before it sees the end.
                     return linger(socket).await;
                 }
@@ -399,7 +399,7 @@ async fn write_tls<N: Node>(mut writer: WriteHalf<TlsStream<TcpStream>>, line: &
         if line.has_more() && shared.refill(line) {
             continue;
         }
-        if line.is_closing() {
+        if line.is_over() {
             let _ = tokio::time::timeout(LAST_WORDS, writer.shutdown()).await;
             return;
         }

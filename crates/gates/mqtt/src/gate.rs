@@ -293,7 +293,7 @@ impl<N: Node> Shared<N> {
         let Some(socket) = &line.socket else { return Wrote::All };
         loop {
             match line.write(|bytes| socket.try_write(bytes)) {
-                Wrote::All if line.is_closing() => {
+                Wrote::All if line.is_over() => {
                     line.to_write.notify_one();
                     return Wrote::All;
                 }

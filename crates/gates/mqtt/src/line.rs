@@ -95,6 +95,12 @@ impl Line {
         self.is_closing.load(Ordering::SeqCst)
     }
 
+    /// Whether the connection ends now, nothing being left in the broker. The end may be known before the last words are
+    /// taken, if somebody was writing just then.
+    pub fn is_over(&self) -> bool {
+        self.is_closing() && !self.has_more()
+    }
+
     /// Writes what the socket takes.
     pub fn write(&self, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> Wrote {
         let mut sending = self.sending.lock();
@@ -118,5 +124,32 @@ impl Line {
         let mut sending = self.sending.lock();
         sending.sent = 0;
         std::mem::take(&mut sending.buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_that_come_while_somebody_writes_are_still_to_be_sent() {
+        let line = Line::new(1, None);
+        assert!(line.fill(|buffer| {
+            buffer.extend_from_slice(b"message");
+            false
+        }));
+        let wrote = line.write(|bytes| {
+            assert!(!line.fill(|_| unreachable!("somebody is writing")));
+            line.set_closing();
+            Ok(bytes.len())
+        });
+        assert_eq!(wrote, Wrote::All);
+        assert!(line.has_more() && !line.is_over());
+        assert!(line.fill(|buffer| {
+            buffer.extend_from_slice(b"goodbye");
+            true
+        }));
+        assert_eq!(line.write(|bytes| Ok(bytes.len())), Wrote::All);
+        assert!(line.is_over());
     }
 }

@@ -58,10 +58,11 @@ class Zygote:
         signal.signal(signal.SIGCHLD, lambda *_: self._reap())
         self._control.send(b"ready")
         while True:
-            ready, _, _ = select.select([self._control, bell], [], [])
+            control = self._control.fileno()
+            ready, _, _ = select.select([control, bell], [], [])
             if bell in ready:
                 os.read(bell, _MESSAGE_BYTES)
-            if self._control not in ready:
+            if control not in ready:
                 continue
             message, descriptors = self._receive()
             if not message:
