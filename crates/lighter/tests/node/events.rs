@@ -65,7 +65,7 @@ fn counter(node: &Node) -> Value {
 fn attack(node: &Node, queue: &str) -> Value {
     json!({
         "image": node.upload("attack"), "queue": queue,
-        "retry": { "attempts": 3, "pause": "10ms", "pause_max": "20ms" }, "limits": { "time_ms": 200 },
+        "retry": { "attempts": 3, "pause": "10ms", "pause_max": "20ms" }, "limits": { "time_ms": 20_000, "cpu_ms": 100 },
     })
 }
 
@@ -158,7 +158,7 @@ fn what_fails_is_tried_again_later_and_then_a_dead_letter_that_can_be_replayed()
     let wanted = [
         ("fatal", 1, "L6005"),
         ("invalid", 1, "L6003"),
-        ("loop", 3, "L3001"),
+        ("loop", 3, "L3002"),
         ("retry", 3, "L6004"),
         ("unreachable", 3, "L6001"),
     ];

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 fn attacked() -> Node {
     let node = Node::start();
     let limits = json!({
-        "time_ms": 2_000, "cpu_ms": 100, "memory_bytes": 16 << 20, "body_bytes": 100_000,
+        "time_ms": 20_000, "cpu_ms": 100, "memory_bytes": 16 << 20, "body_bytes": 100_000,
         "concurrency": 4, "waiting": 0, "log_bytes": 4_096,
     });
     node.deploy_one("attack", "attack", json!({ "limits": limits, "grants": { "stores": ["attack"] } }));
