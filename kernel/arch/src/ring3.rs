@@ -1,0 +1,111 @@
+//! x86-64 in ring 3, as the guest of a tender: no privileged instruction, no interrupt, page tables out of reach.
+//!
+//! The tender enters at the board's `_start` with a stack. From then on the kernel only ever leaves by [`exit`]; whatever
+//! faults ends the machine, and the tender names the unit that did it.
+
+use core::arch::asm;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed, compiler_fence};
+use kernel_abi::boot::Boot;
+use kernel_abi::exits::{CallPage, Exit};
+use kernel_abi::layout;
+
+/// The boot page as it is now.
+pub fn boot() -> Boot {
+    // SAFETY: the tender maps the boot page at this address before it enters the kernel, and writes it only while the
+    // kernel stands still. Every bit pattern is a `Boot`.
+    unsafe { core::ptr::with_exposed_provenance::<Boot>(layout::BOOT as usize).read_volatile() }
+}
+
+/// Leaves to the tender, and comes back with its answer.
+pub fn exit(exit: Exit, page: CallPage) -> CallPage {
+    let words = core::ptr::with_exposed_provenance_mut::<u64>(layout::CALL as usize);
+    // SAFETY: the call page is mapped for reading and writing and used here only; nobody else runs meanwhile.
+    unsafe {
+        for (index, word) in page.words().into_iter().enumerate() {
+            words.add(index).write_volatile(word);
+        }
+        // What the words point to is in memory before the tender looks, and what it wrote is seen afterwards.
+        asm!("out dx, eax", in("dx") exit.port(), in("eax") 0, options(nostack, preserves_flags));
+        ENTERED.store(tsc(), Relaxed);
+    }
+    page_now()
+}
+
+/// The call page as the tender left it.
+fn page_now() -> CallPage {
+    let words = core::ptr::with_exposed_provenance::<u64>(layout::CALL as usize);
+    // SAFETY: as in `exit`.
+    CallPage::from_words(core::array::from_fn(|index| unsafe { words.add(index).read_volatile() }))
+}
+
+/// The time-stamp counter when the tender was last come back from; its stamps are of just before.
+static ENTERED: AtomicU64 = AtomicU64::new(0);
+
+/// Nanoseconds since 1970-01-01 UTC, and those of a clock that never goes back: the tender's stamps, and what the counter
+/// has turned since.
+pub fn now() -> (u64, u64) {
+    let hz = u128::from(boot().tsc_hz.max(1));
+    let since = u128::from(tsc().saturating_sub(ENTERED.load(Relaxed))) * 1_000_000_000 / hz;
+    let since = u64::try_from(since).unwrap_or(u64::MAX / 4);
+    let CallPage { unix_ns, monotonic_ns, .. } = page_now();
+    (unix_ns.saturating_add(since), monotonic_ns.saturating_add(since))
+}
+
+/// Does something with the log ring.
+pub fn with_log<R>(act: impl FnOnce(&mut [u8]) -> R) -> R {
+    let ring = core::ptr::with_exposed_provenance_mut::<u8>(layout::LOG as usize);
+    // SAFETY: the ring is mapped for reading and writing and used here only; `act` cannot keep it, nor come back here with
+    // it, since this module hands it out nowhere else.
+    let ring = unsafe { core::slice::from_raw_parts_mut(ring, layout::LOG_BYTES as usize) };
+    let result = act(ring);
+    compiler_fence(Ordering::SeqCst);
+    result
+}
+
+/// Does something with the first bytes of the inbox, as the tender filled it last.
+pub fn with_inbox<R>(bytes: usize, act: impl FnOnce(&[u8]) -> R) -> R {
+    compiler_fence(Ordering::SeqCst);
+    let inbox = core::ptr::with_exposed_provenance::<u8>(layout::INBOX as usize);
+    // SAFETY: the inbox is mapped, and the tender writes it only while the kernel stands still.
+    act(unsafe { core::slice::from_raw_parts(inbox, bytes.min(layout::INBOX_BYTES as usize)) })
+}
+
+/// The region of compiled code; writable until its text is published.
+pub fn code(bytes: usize) -> NonNull<[u8]> {
+    let start = core::ptr::with_exposed_provenance_mut::<u8>(layout::CODE as usize);
+    NonNull::slice_from_raw_parts(NonNull::new(start).expect("not null"), bytes)
+}
+
+/// The time-stamp counter.
+pub fn tsc() -> u64 {
+    // SAFETY: an instruction without effects; the tender leaves it open to ring 3.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// What `cpuid` says of instructions that compiled code may use; none for names unknown here.
+pub fn has_feature(name: &str) -> Option<bool> {
+    let (one, seven) = (core::arch::x86_64::__cpuid(1), core::arch::x86_64::__cpuid_count(7, 0));
+    let extended = core::arch::x86_64::__cpuid(0x8000_0001);
+    let bit = |register: u32, bit: u32| Some(register >> bit & 1 == 1);
+    match name {
+        "sse3" => bit(one.ecx, 0),
+        "ssse3" => bit(one.ecx, 9),
+        "cmpxchg16b" => bit(one.ecx, 13),
+        "sse4.1" => bit(one.ecx, 19),
+        "sse4.2" => bit(one.ecx, 20),
+        "popcnt" => bit(one.ecx, 23),
+        "bmi1" => bit(seven.ebx, 3),
+        "bmi2" => bit(seven.ebx, 8),
+        "lzcnt" => bit(extended.ecx, 5),
+        _ => None,
+    }
+}
+
+/// The end: a privileged instruction, which no tender lets pass.
+pub fn halt() -> ! {
+    loop {
+        // SAFETY: in ring 3 it faults, and the machine ends.
+        unsafe { asm!("hlt", options(nomem, nostack)) }
+    }
+}
