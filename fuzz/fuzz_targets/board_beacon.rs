@@ -1,7 +1,7 @@
 //! Any datagram is a beacon or a typed fault; what is believed can be signed again; any block is settings or a fault.
 #![no_main]
 
-use board_link::{Beacon, Heard, Keys, SIGHTINGS_MAX, Settings, Sightings, find_settings};
+use board_link::{Beacon, Heard, Keys, SIGHTINGS_MAX, Settings, Sightings, find_settings, open_payload};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -22,6 +22,7 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     assert!(sightings.all().count() <= SIGHTINGS_MAX);
+    let _ = open_payload(data, &["", "pulley64/48"], &[keys.id().0]);
     if let Ok(at) = find_settings(data) {
         let _ = Settings::read(&data[at..at + board_link::SETTINGS_BYTES]);
     }

@@ -25,6 +25,7 @@ mod keys;
 mod link;
 mod message;
 mod noise;
+mod payload;
 mod settings;
 mod sightings;
 
@@ -38,6 +39,7 @@ pub use message::{
     CODE_BYTES_MAX, DATA_BYTES_MAX, Failed, FailedKind, MESSAGE_OVERHEAD_BYTES, Message, MessageFault, Stages,
 };
 pub use noise::{RECORD_BYTES_MAX, RECORD_TEXT_BYTES_MAX};
+pub use payload::{PayloadFault, open_payload, seal_payload};
 pub use settings::{
     BEACON_TO_MAX, Destination, NODES_MAX, Network, SETTINGS_BYTES, SETTINGS_MAGIC, Settings, SettingsFault,
     find_settings,

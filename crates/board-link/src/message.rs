@@ -14,6 +14,8 @@ pub const DATA_BYTES_MAX: u32 = 9 << 20;
 pub const MESSAGE_OVERHEAD_BYTES: u32 = 128;
 
 const REASON_BYTES_MAX: usize = 1_024;
+const LINE_BYTES_MAX: usize = 16 << 10;
+const LEVEL_MAX: u8 = 4;
 
 /// A message. Frames and code are taken from, and given to, whoever knows what they mean.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,9 +61,12 @@ pub enum Message {
     /// Asks the node for what the function asks its host for.
     HostCall {
         number: u32,
-        /// Whether the board waits for an answer. Of log lines it does not.
-        is_answered: bool,
         frame: Vec<u8>,
+    },
+    /// A line for the function's log; `level` counts from 0, trace, to 4, error.
+    Log {
+        level: u8,
+        line: String,
     },
     /// What the function returned.
     Reply {
@@ -144,6 +149,7 @@ const HELD: u8 = 33;
 const HOST_CALL: u8 = 34;
 const REPLY: u8 = 35;
 const FAILED: u8 = 36;
+const LOG: u8 = 37;
 
 impl Message {
     /// The most bytes a message of this kind has, known from its first byte: checked as it arrives.
@@ -154,6 +160,7 @@ impl Message {
             CALL | ANSWER | HOST_CALL | REPLY => Ok(DATA_BYTES_MAX + MESSAGE_OVERHEAD_BYTES),
             // A byte of kind, one of why, and the reason.
             FAILED => Ok(2 + REASON_BYTES_MAX as u32),
+            LOG => Ok(2 + LINE_BYTES_MAX as u32),
             kind => Err(MessageFault::Kind(kind)),
         }
     }
@@ -175,17 +182,14 @@ impl Message {
             Self::Drop => to.u8(DROP),
             Self::Wanted { code } => to.u8(WANTED).bytes(code),
             Self::Held { code } => to.u8(HELD).bytes(code),
-            Self::HostCall { number, is_answered, frame } => {
-                to.u8(HOST_CALL).u32(*number).u8((*is_answered).into()).bytes(frame)
-            }
+            Self::HostCall { number, frame } => to.u8(HOST_CALL).u32(*number).bytes(frame),
+            Self::Log { level, line } => to.u8(LOG).u8(*level).bytes(cut(line, LINE_BYTES_MAX).as_bytes()),
             Self::Reply { id, stages, frame } => {
                 to.u8(REPLY).u64(*id).u32(stages.link_us).u32(stages.run_us).u32(stages.unlink_us);
                 to.u64(stages.memory_bytes).bytes(frame)
             }
-            Self::Failed(failed) => {
-                let reason = failed.reason.char_indices().take_while(|(at, c)| at + c.len_utf8() <= REASON_BYTES_MAX);
-                let reason: String = reason.map(|(_, c)| c).collect();
-                to.u8(FAILED).u8(failed.kind as u8).bytes(reason.as_bytes())
+            Self::Failed(Failed { kind, reason }) => {
+                to.u8(FAILED).u8(*kind as u8).bytes(cut(reason, REASON_BYTES_MAX).as_bytes())
             }
         };
         to.0
@@ -221,13 +225,12 @@ impl Message {
             WANTED => Self::Wanted { code: from.array()? },
             HELD => Self::Held { code: from.array()? },
             HOST_CALL => {
-                let (number, is_answered) = (from.u32()?, from.u8()?);
-                let is_answered = match is_answered {
-                    0 => false,
-                    1 => true,
-                    _ => return None,
-                };
-                return Some(Self::HostCall { number, is_answered, frame: from.rest().to_vec() });
+                let number = from.u32()?;
+                return Some(Self::HostCall { number, frame: from.rest().to_vec() });
+            }
+            LOG => {
+                let level = from.u8().filter(|level| *level <= LEVEL_MAX)?;
+                return Some(Self::Log { level, line: core::str::from_utf8(from.rest()).ok()?.into() });
             }
             REPLY => {
                 let id = from.u64()?;
@@ -249,6 +252,11 @@ impl Message {
         };
         from.end().map(|()| message)
     }
+}
+
+/// As much of it as fits, and whole characters.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
 }
 
 impl fmt::Display for MessageFault {

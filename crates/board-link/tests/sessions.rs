@@ -35,7 +35,8 @@ fn every_message_reads_as_it_was_written() {
         Message::Drop,
         Message::Wanted { code },
         Message::Held { code },
-        Message::HostCall { number: 3, is_answered: true, frame: vec![6] },
+        Message::HostCall { number: 3, frame: vec![6] },
+        Message::Log { level: 2, line: "warm".into() },
         Message::Reply { id: 7, stages: Stages::default(), frame: vec![8] },
         Message::Failed(Failed { kind: FailedKind::Trapped, reason: "unreachable".into() }),
     ];
