@@ -79,3 +79,14 @@ pub fn hash(bytes: &[u8]) -> Hash {
     use sha2::Digest;
     sha2::Sha256::digest(bytes).into()
 }
+
+/// [`hash`] of one after the other.
+pub fn hash_of_two(first: &[u8], second: &[u8]) -> Hash {
+    use sha2::Digest;
+    sha2::Sha256::new().chain_update(first).chain_update(second).finalize().into()
+}
+
+/// The format of payloads compiled for `target`. Its second half changes with every change of compiler or settings.
+pub fn format_of(target: &str) -> alloc::string::String {
+    alloc::format!("{target}/wasmtime-48.1")
+}

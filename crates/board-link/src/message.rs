@@ -49,7 +49,7 @@ pub enum Message {
     Answer {
         frame: Vec<u8>,
     },
-    /// The end: the board forgets what it was given in this session.
+    /// The end of the session.
     Drop,
     // From the board.
     Wanted {
@@ -122,13 +122,8 @@ failed_kinds! {
     4 CodeUnknown "code-unknown",
     /// It imports what the policy does not allow, or does not link.
     5 Link "link",
-    6 Trapped "trapped",
-    /// It ran out of time.
-    7 Time "time",
-    /// It ran out of memory.
-    8 Memory "memory",
     /// The message made no sense here.
-    9 Order "order",
+    6 Order "order",
 }
 
 /// Why bytes are no message.

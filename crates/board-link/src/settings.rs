@@ -47,6 +47,8 @@ pub struct Settings {
     pub run_ms_max: u32,
     /// After so long without a sign of life the watchdog resets the board.
     pub watchdog_ms: u32,
+    /// Whether the board's own watchdog is used beside the timer's interrupt. QEMU's Pi cannot have it.
+    pub hardware_watchdog: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +98,7 @@ impl Default for Settings {
             signers: Vec::new(),
             run_ms_max: 60_000,
             watchdog_ms: 10_000,
+            hardware_watchdog: true,
         }
     }
 }
@@ -119,7 +122,7 @@ impl Settings {
             }
         };
         to.u16(self.link_port).u16(self.link_port_seen).u16(self.beacon_port).u32(self.beacon_pause_ms);
-        to.u32(self.run_ms_max).u32(self.watchdog_ms);
+        to.u32(self.run_ms_max).u32(self.watchdog_ms).u8(self.hardware_watchdog.into());
         // Each count is below 9.
         to.u8(self.beacon_to.len() as u8);
         for one in &self.beacon_to {
@@ -177,6 +180,11 @@ impl Settings {
         };
         let (link_port, link_port_seen, beacon_port) = (from.u16()?, from.u16()?, from.u16()?);
         let (beacon_pause_ms, run_ms_max, watchdog_ms) = (from.u32()?, from.u32()?, from.u32()?);
+        let hardware_watchdog = match from.u8()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
         let count = from.u8().filter(|count| usize::from(*count) <= BEACON_TO_MAX)?;
         let beacon_to = (0..count).map(|_| Some(Destination { address: from.array()?, port: from.u16()? }));
         let beacon_to = beacon_to.collect::<Option<_>>()?;
@@ -199,6 +207,7 @@ impl Settings {
             signers,
             run_ms_max,
             watchdog_ms,
+            hardware_watchdog,
         })
     }
 }

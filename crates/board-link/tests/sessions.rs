@@ -38,7 +38,7 @@ fn every_message_reads_as_it_was_written() {
         Message::HostCall { number: 3, frame: vec![6] },
         Message::Log { level: 2, line: "warm".into() },
         Message::Reply { id: 7, stages: Stages::default(), frame: vec![8] },
-        Message::Failed(Failed { kind: FailedKind::Trapped, reason: "unreachable".into() }),
+        Message::Failed(Failed { kind: FailedKind::Link, reason: "no such import".into() }),
     ];
     for message in messages {
         let bytes = message.write();

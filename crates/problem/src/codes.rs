@@ -100,6 +100,12 @@ codes! {
     6007 UnitExited 500 "the unit called exit" "";
     6008 JailIncomplete 503 "this machine cannot keep process units apart well enough" "`lighter up --allow-weaker-jail` goes on without what is missing";
     6009 UnitGarbled 500 "what the unit says makes no sense" "";
+    6101 BoardUnknown 404 "no board of this name" "`lighter boards` lists them";
+    6102 BoardMissing 503 "no board can take the call now" "`lighter boards` lists them with their state";
+    6103 BoardLost 503 "the board went away" "its console says why; its watchdog starts it again";
+    6104 BoardDistrusted 502 "the board is not trusted" "`lighter boards` says what it runs; `lighter flash` gives it a kernel this node trusts";
+    6105 BoardRefused 502 "the board refuses" "";
+    6106 BoardImage 400 "the board's image cannot be used" "";
     7001 QueueUnknown 404 "no queue of this name" "`lighter queue ls` lists the queues";
     7002 QueueFull 503 "the queue is full" "raise events_max or bytes_max of the queue, or handle its events faster";
     7003 EventInvalid 400 "the event is not valid" "";

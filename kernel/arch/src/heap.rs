@@ -72,6 +72,13 @@ impl Heap {
         state.more = more;
         state.extend();
     }
+
+    /// Pages that nobody has; small blocks that are free do not count.
+    pub fn free_bytes(&self) -> u64 {
+        // SAFETY: one task.
+        let state = unsafe { &*self.0.get() };
+        state.runs[..state.runs_count].iter().map(|run| (run.pages * PAGE) as u64).sum()
+    }
 }
 
 impl Default for Heap {

@@ -1,0 +1,181 @@
+//! Packets: smoltcp between a network card and the sockets a board has, all of a fixed number and size.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use arch_metal::now_ns;
+use board_link::{Network, Settings};
+use drivers::{Nic, PACKET_BYTES_MAX};
+use smoltcp::iface::{Config, Interface, PollIngressSingleResult, SocketHandle, SocketSet};
+use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::socket::{dhcpv4, tcp, udp};
+use smoltcp::time::{Duration, Instant};
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpEndpoint, Ipv4Address, Ipv4Cidr};
+
+/// Connections at once, those that are only half there included.
+pub const CONNECTIONS_MAX: usize = 8;
+const BUFFER_BYTES: usize = 64 << 10;
+/// Packets taken in before anything else has its turn.
+const PACKETS_A_TURN: usize = 64;
+const DATAGRAMS_MAX: usize = 8;
+/// Without an answer from the other end. Longer than the longest run the default settings allow.
+const SILENCE_MAX: Duration = Duration::from_secs(90);
+
+pub struct Net {
+    card: Card,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    beacons: SocketHandle,
+    dhcp: Option<SocketHandle>,
+    connections: Vec<SocketHandle>,
+    link_port: u16,
+}
+
+fn now() -> Instant {
+    Instant::from_micros((now_ns() / 1_000) as i64)
+}
+
+impl Net {
+    pub fn new(nic: Box<dyn Nic>, settings: &Settings, seed: u64) -> Self {
+        let address = nic.ethernet_address();
+        let hardware = address.map_or(HardwareAddress::Ip, |address| EthernetAddress(address).into());
+        let mut card = Card(nic);
+        let mut config = Config::new(hardware);
+        config.random_seed = seed;
+        let interface = Interface::new(config, &mut card, now());
+        let mut sockets = SocketSet::new(Vec::new());
+        let datagrams = || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; DATAGRAMS_MAX], vec![0; 8 << 10]);
+        let mut beacons = udp::Socket::new(datagrams(), datagrams());
+        // A port that is not 0 can be bound once.
+        let _ = beacons.bind(settings.beacon_port);
+        let buffer = || tcp::SocketBuffer::new(vec![0; BUFFER_BYTES]);
+        let connections = (0..CONNECTIONS_MAX).map(|_| sockets.add(tcp::Socket::new(buffer(), buffer()))).collect();
+        let mut net = Self {
+            beacons: sockets.add(beacons),
+            dhcp: None,
+            connections,
+            link_port: settings.link_port,
+            card,
+            interface,
+            sockets,
+        };
+        match settings.network {
+            Network::Dhcp => net.dhcp = Some(net.sockets.add(dhcpv4::Socket::new())),
+            Network::Static { address, prefix, gateway } => {
+                let address = Ipv4Cidr::new(Ipv4Address::from(address), prefix);
+                net.set_address(Some((address, gateway.map(Ipv4Address::from))));
+            }
+        }
+        net
+    }
+
+    /// Lets packets in and out; says whether there were any.
+    pub fn turn(&mut self) -> bool {
+        let mut is_busy = false;
+        for _ in 0..PACKETS_A_TURN {
+            match self.interface.poll_ingress_single(now(), &mut self.card, &mut self.sockets) {
+                PollIngressSingleResult::None => break,
+                _ => is_busy = true,
+            }
+        }
+        self.interface.poll_egress(now(), &mut self.card, &mut self.sockets);
+        self.interface.poll_maintenance(now());
+        // Nobody has anything to say to us where beacons come from.
+        while self.sockets.get_mut::<udp::Socket<'_>>(self.beacons).recv().is_ok() {}
+        if let Some(handle) = self.dhcp {
+            let lease = match self.sockets.get_mut::<dhcpv4::Socket<'_>>(handle).poll() {
+                Some(dhcpv4::Event::Configured(lease)) => Some(Some((lease.address, lease.router))),
+                Some(dhcpv4::Event::Deconfigured) => Some(None),
+                None => None,
+            };
+            if let Some(lease) = lease {
+                self.set_address(lease);
+            }
+        }
+        is_busy
+    }
+
+    pub fn address(&self) -> Option<Ipv4Address> {
+        self.interface.ipv4_addr()
+    }
+
+    pub fn send_beacon(&mut self, beacon: &[u8], address: [u8; 4], port: u16) {
+        let to = IpEndpoint::new(IpAddress::Ipv4(Ipv4Address::from(address)), port);
+        // Where there is no room, the next one says the same.
+        let _ = self.sockets.get_mut::<udp::Socket<'_>>(self.beacons).send_slice(beacon, to);
+    }
+
+    /// One of the connections, by number.
+    pub fn connection(&mut self, number: usize) -> &mut tcp::Socket<'static> {
+        self.sockets.get_mut(self.connections[number])
+    }
+
+    /// Waits for whoever connects next.
+    pub fn listen(&mut self, number: usize) {
+        let port = self.link_port;
+        let socket = self.connection(number);
+        socket.set_timeout(Some(SILENCE_MAX));
+        socket.set_nagle_enabled(false);
+        // The port is not 0, and the socket is closed.
+        let _ = socket.listen(port);
+    }
+
+    fn set_address(&mut self, lease: Option<(Ipv4Cidr, Option<Ipv4Address>)>) {
+        self.interface.update_ip_addrs(|addresses| {
+            addresses.clear();
+            if let Some((address, _)) = lease {
+                let _ = addresses.push(IpCidr::Ipv4(address));
+            }
+        });
+        self.interface.routes_mut().remove_default_ipv4_route();
+        if let Some((address, router)) = lease {
+            crate::say!("address {address}");
+            if let Some(router) = router {
+                let _ = self.interface.routes_mut().add_default_ipv4_route(router);
+            }
+        }
+    }
+}
+
+struct Card(Box<dyn Nic>);
+
+impl Device for Card {
+    type RxToken<'a> = Arrived;
+    type TxToken<'a> = Leaving<'a>;
+
+    fn receive(&mut self, _: Instant) -> Option<(Arrived, Leaving<'_>)> {
+        let packet = self.0.receive()?;
+        Some((Arrived(packet), Leaving(&mut *self.0)))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Leaving<'_>> {
+        self.0.has_room().then_some(Leaving(&mut *self.0))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        let is_ethernet = self.0.ethernet_address().is_some();
+        capabilities.medium = if is_ethernet { Medium::Ethernet } else { Medium::Ip };
+        capabilities.max_transmission_unit = if is_ethernet { PACKET_BYTES_MAX } else { 1_500 };
+        capabilities
+    }
+}
+
+struct Arrived(Vec<u8>);
+
+impl RxToken for Arrived {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, read: F) -> R {
+        read(&self.0)
+    }
+}
+
+struct Leaving<'a>(&'a mut dyn Nic);
+
+impl TxToken for Leaving<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, bytes: usize, write: F) -> R {
+        let mut packet = vec![0; bytes];
+        let result = write(&mut packet);
+        self.0.send(&packet);
+        result
+    }
+}
