@@ -96,7 +96,7 @@ pub fn keep_reply(
 ) -> Result<(), Problem> {
     let Some(key) = waited_for(transaction, function, event)? else { return Ok(()) };
     let kept = match reply {
-        WholeReply::Bytes(bytes) if bytes.len() <= REPLY_BYTES_MAX => Kept::Bytes(bytes.clone().into()),
+        WholeReply::Bytes(bytes) if bytes.len() <= REPLY_BYTES_MAX => Kept::Bytes(bytes.clone()),
         WholeReply::Http(reply) if reply.body().len() <= REPLY_BYTES_MAX => Kept::http(reply),
         WholeReply::Bytes(bytes) => Kept::too_large(bytes.len()),
         WholeReply::Http(reply) => Kept::too_large(reply.body().len()),
@@ -318,7 +318,7 @@ mod tests {
             write(&mut transaction).unwrap();
             let _visible = transaction.commit().unwrap();
         };
-        let reply = |text: &str| WholeReply::Bytes(text.as_bytes().to_vec());
+        let reply = |text: &str| WholeReply::Bytes(Bytes::copy_from_slice(text.as_bytes()));
         write(&|transaction| keep_reply(transaction, &function, &event, &reply("early")));
         assert_eq!(status(&function), Err(Code::EventUnknown));
         write(&|transaction| expect(transaction, "f", &id));

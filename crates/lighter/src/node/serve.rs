@@ -97,7 +97,7 @@ pub async fn reply_to_event(
     let timing = server_timing(&answer.times);
     let mut response = match answer.content {
         Content::Bytes(bytes) => {
-            let mut response = Response::new(ReplyBody::Whole(bytes.into()));
+            let mut response = Response::new(ReplyBody::Whole(bytes));
             let is_call = wanted.live.contract == Contract::Call;
             let kind = if is_call { HeaderValue::from_static(frame::MEDIA_TYPE) } else { wanted.reply_type.clone() };
             response.headers_mut().insert(CONTENT_TYPE, kind);
@@ -144,7 +144,7 @@ where
     })?;
     let mut response = match answer.content {
         Content::Http(response) => response.map(ReplyBody::Streaming),
-        Content::Bytes(bytes) => Response::new(ReplyBody::Whole(bytes.into())),
+        Content::Bytes(bytes) => Response::new(ReplyBody::Whole(bytes)),
     };
     response.headers_mut().insert(SERVER_TIMING, server_timing(&answer.times));
     Ok(response)

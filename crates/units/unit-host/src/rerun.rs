@@ -8,6 +8,7 @@
 //!           └▶ failure, trap, limit: undone
 //! ```
 
+use bytes::Bytes;
 use problem::{Code, Problem};
 use state::{Leased, State, Transaction};
 use std::future::Future;
@@ -20,7 +21,7 @@ pub const RERUNS_MAX: u32 = 20;
 
 /// What a handler left behind.
 pub struct Handled {
-    pub reply: Vec<u8>,
+    pub reply: Bytes,
     pub transaction: Option<Transaction>,
 }
 

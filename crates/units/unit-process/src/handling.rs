@@ -10,6 +10,7 @@ use crate::host_calls::Host;
 use crate::prepared::PreparedProcess;
 use crate::pump;
 use crate::wire::{self, Broken, Reader};
+use bytes::Bytes;
 use event::{Event, Failure};
 use frame::{Kind, Limits, Value};
 use manifest::Limits as FunctionLimits;
@@ -17,11 +18,12 @@ use parking_lot::Mutex;
 use problem::{Code, Problem};
 use state::Leased;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
-use unit::{Level, Stages, Stream, Timing};
+use unit::{Contract, Level, Stages, Stream, Timing};
 use unit_host::http::Requests;
 use unit_host::{Handled, Handling, Output, Spending, Spent, check_reply};
 
@@ -73,7 +75,7 @@ impl Spending for Meter {
 /// How a unit's work ended, as it says itself.
 enum Said {
     Reply {
-        data: Vec<u8>,
+        data: Bytes,
         stages: Option<Stages>,
         raised: bool,
     },
@@ -180,7 +182,11 @@ async fn converse(
     limits: &FunctionLimits,
 ) -> Result<Said, Ending> {
     let event = host.event.clone();
-    let body = frame::event_body(&event).map_err(|error| Broken::Garbled(error.to_string()))?;
+    let body = match host.deployed.contract {
+        // A function with arguments is told nothing but these.
+        Contract::Call => Value::Map(vec![("data", Value::Buffer(&event.data))]),
+        _ => frame::event_body(&event).map_err(|error| Broken::Garbled(error.to_string()))?,
+    };
     let out =
         Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() };
     wire::send(stream, Kind::Call, WORK, body, &out).await?;
@@ -204,20 +210,40 @@ async fn converse(
                     stream.write_all(&answer).await.map_err(Broken::from)?;
                 }
             }
-            (Kind::Reply, WORK) => return Ok(reply(&frame.body)?),
+            (Kind::Reply, WORK) => {
+                let found = reply(&frame.body, bytes)?;
+                return Ok(found.said(reader.into_bytes()));
+            }
             (Kind::Failure, WORK) => return Ok(failure(&frame.body)?),
             (kind, id) => return Err(Broken::Garbled(format!("an unexpected {} with the id {id}", kind.name())).into()),
         }
     }
 }
 
-fn reply(body: &Value<'_>) -> Result<Said, Broken> {
+/// A reply that was read, its data by where it stands in the frame.
+struct Found {
+    data: Range<usize>,
+    stages: Option<Stages>,
+    raised: bool,
+}
+
+impl Found {
+    /// The reply, of whose data no copy is made.
+    fn said(self, frame: Bytes) -> Said {
+        Said::Reply { data: frame.slice(self.data), stages: self.stages, raised: self.raised }
+    }
+}
+
+fn reply(body: &Value<'_>, frame: &[u8]) -> Result<Found, Broken> {
     let data = |value: &Value<'_>| match value {
-        Value::Buffer(data) | Value::Bytes(data) => Ok(data.to_vec()),
+        Value::Buffer(data) | Value::Bytes(data) => {
+            let start = data.as_ptr().addr() - frame.as_ptr().addr();
+            Ok(start..start + data.len())
+        }
         _ => Err(Broken::Garbled("the data of a reply is no bytes".into())),
     };
     let Value::Map(_) = body else {
-        return Ok(Said::Reply { data: data(body)?, stages: None, raised: false });
+        return Ok(Found { data: data(body)?, stages: None, raised: false });
     };
     let Some(found) = body.get("data") else { return Err(Broken::Garbled("a reply without data".into())) };
     let stage = |name| match body.get("timing")?.get(name)? {
@@ -230,7 +256,7 @@ fn reply(body: &Value<'_>) -> Result<Said, Broken> {
         _ => None,
     };
     let raised = body.get("raised") == Some(&Value::Bool(true));
-    Ok(Said::Reply { data: data(found)?, stages, raised })
+    Ok(Found { data: data(found)?, stages, raised })
 }
 
 fn failure(body: &Value<'_>) -> Result<Said, Broken> {

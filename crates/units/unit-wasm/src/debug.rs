@@ -77,7 +77,7 @@ async fn call(
     let (deadline, watch) = (Instant::now() + DEADLINE, Box::new(Standard));
     let call = Call { request_id: "debug".into(), work, deadline, watch, lease: None };
     match prepared.call(call).await?.content {
-        Content::Bytes(bytes) => Ok(bytes),
+        Content::Bytes(bytes) => Ok(bytes.into()),
         Content::Http(response) => {
             let body = response.into_body().collect().await.map_err(Problem::from)?;
             Ok(body.to_bytes().to_vec())

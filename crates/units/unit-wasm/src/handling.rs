@@ -74,6 +74,6 @@ impl PreparedWasm {
         };
         self.put_back(unit);
         check_reply(reply.len() as u64, &self.deployed.function.limits)?;
-        Ok(Handled { reply, transaction })
+        Ok(Handled { reply: reply.into(), transaction })
     }
 }

@@ -166,7 +166,7 @@ async fn call(prepared: &Arc<dyn Prepared>, data: &str) -> Result<String, Proble
     let ended = watcher.0.lock().expect("not poisoned").take().expect("the watch hears of the end");
     assert_eq!(ended.result.is_ok(), result.is_ok(), "the watch and the caller hear the same");
     result.map(|reply| match reply.content {
-        Content::Bytes(bytes) => String::from_utf8(bytes).expect("text"),
+        Content::Bytes(bytes) => String::from_utf8(bytes.into()).expect("text"),
         Content::Http(_) => panic!("a lighter:unit function replies with bytes"),
     })
 }

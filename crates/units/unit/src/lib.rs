@@ -175,7 +175,7 @@ pub trait Watch: Send {
 /// A reply that has ended.
 pub enum WholeReply {
     /// What a handler returned.
-    Bytes(Vec<u8>),
+    Bytes(Bytes),
     Http(http::Response<Bytes>),
 }
 
@@ -218,7 +218,7 @@ pub struct Reply {
 
 pub enum Content {
     /// What a handler returned.
-    Bytes(Vec<u8>),
+    Bytes(Bytes),
     Http(http::Response<Body>),
 }
 

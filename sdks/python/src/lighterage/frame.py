@@ -352,6 +352,7 @@ class _Reader:
     ) -> None:
         self._meta = meta
         self._at = 0
+        self._end = len(meta)
         self._buffers = buffers
         self._values_left = limits.values
         self._depth_max = min(limits.depth, DEPTH_CEILING)
@@ -360,20 +361,20 @@ class _Reader:
     def whole(self) -> Any:
         self._announce(1, 1)
         value = self._value(1)
-        if self._at != len(self._meta):
+        if self._at != self._end:
             raise FrameError("meta-trailing")
         return value
 
     def _value(self, depth: int) -> Any:
         if depth > self._depth_max:
             raise FrameError("too-deep", f"the limit is {self._depth_max}")
-        tag = self._take(1)[0]
+        tag = self._byte()
         if tag == STR:
             return self._text()
         if tag == I64:
-            return _I64.unpack(self._take(8))[0]
+            return _I64.unpack_from(self._meta, self._pass(8))[0]
         if tag == F64:
-            return _F64.unpack(self._take(8))[0]
+            return _F64.unpack_from(self._meta, self._pass(8))[0]
         if tag == ARRAY:
             return self._raise(self._array())
         if tag == BUFFER:
@@ -410,8 +411,8 @@ class _Reader:
 
     def _array(self) -> Array:
         index, kind, byte_order, layout, rank, item_bytes = self._array_head()
-        shape = tuple(_U64.unpack(self._take(8))[0] for _ in range(rank))
-        unit_bytes = self._take(1)[0]
+        shape = tuple(_U64.unpack_from(self._meta, self._pass(8))[0] for _ in range(rank))
+        unit_bytes = self._byte()
         if unit_bytes > _UNIT_BYTES_MAX:
             raise FrameError("array-unit")
         unit = self._take(unit_bytes).decode("ascii", "replace")
@@ -444,7 +445,7 @@ class _Reader:
         self._values_left -= count
         if self._values_left < 0:
             raise FrameError("too-many-values")
-        if count > (len(self._meta) - self._at) // bytes_min:
+        if count > (self._end - self._at) // bytes_min:
             raise FrameError("value-truncated")
 
     def _buffer(self, index: int) -> memoryview:
@@ -458,17 +459,25 @@ class _Reader:
         except UnicodeDecodeError:
             raise FrameError("utf8") from None
 
+    def _byte(self) -> int:
+        return self._meta[self._pass(1)]
+
     def _u32(self) -> int:
-        value: int = _U32.unpack(self._take(4))[0]
+        value: int = _U32.unpack_from(self._meta, self._pass(4))[0]
         return value
 
     def _take(self, count: int) -> bytes:
-        end = self._at + count
-        if end > len(self._meta):
+        at = self._pass(count)
+        return self._meta[at : at + count]
+
+    def _pass(self, count: int) -> int:
+        """Goes on by so many bytes that are there; says where they begin."""
+        at = self._at
+        end = at + count
+        if end > self._end:
             raise FrameError("value-truncated")
-        taken = self._meta[self._at : end]
         self._at = end
-        return taken
+        return at
 
 
 def check_type(kind: str, byte_order: str, item_bytes: int, unit: str) -> None:

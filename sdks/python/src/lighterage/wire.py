@@ -25,6 +25,8 @@ from .errors import NodeUnreachable, ReplyBroken, TimeIsUp
 HEAD_BYTES_MAX: Final = 64 << 10
 #: Bytes of a reply, where nothing else is said.
 BODY_BYTES_MAX: Final = 64 << 20
+#: Bytes of a reply for which aligned memory costs more than it saves.
+SMALL_BYTES: Final = 2 << 10
 #: Idle connections kept to one node.
 KEPT_MAX: Final = 32
 #: Pieces given to one system call.
@@ -367,10 +369,7 @@ class _Connection:
             raise ReplyBroken(f"{self._url} does not say how long its reply is") from None
         if not 0 <= length <= body_max:
             raise ReplyBroken(f"{self._url} announces a reply of {length} bytes, the limit is {body_max}")
-        # Aligned as a frame wants it, not zeroed, and writable: arrays are views of it.
-        block = np.empty(length + 64, np.uint8)
-        start = -block.ctypes.data % 64
-        body = block.data[start : start + length]
+        body = _room(length)
         if len(rest) > length:
             raise ReplyBroken(f"{self._url} sent more than it announced")
         body[: len(rest)] = rest
@@ -419,6 +418,16 @@ class _Connection:
             body += data[at : at + size]
             del data[: at + size + 2]
             at = 0
+
+
+def _room(length: int) -> memoryview:
+    """Memory for a frame, writable: arrays are views of it."""
+    if length <= SMALL_BYTES:
+        # As aligned as any number wants.
+        return memoryview(bytearray(length))
+    block = np.empty(length + 64, np.uint8)
+    start = -block.ctypes.data % 64
+    return block.data[start : start + length]
 
 
 def _head(data: bytes, url: str) -> tuple[int, dict[str, str]]:

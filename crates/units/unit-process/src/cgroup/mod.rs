@@ -14,9 +14,11 @@ mod find;
 
 use crate::jail::{Missing, Protection};
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -25,6 +27,9 @@ pub use find::Controller;
 /// How often, and for how long, an emptied group is tried to be removed: its processes take a moment to end.
 const REMOVE_TRIES: u32 = 400;
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);
+
+/// Bytes of what the kernel counts that are looked at; the total comes first.
+const COUNTER_BYTES_MAX: usize = 512;
 
 /// Where one controller's groups are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,10 +158,6 @@ impl Place {
         fs::read_to_string(self.folder.join(name)).ok()
     }
 
-    fn number(&self, name: &str) -> Option<u64> {
-        self.read(name)?.trim().parse().ok()
-    }
-
     /// The number after `key` in a file of lines `key number`.
     fn entry(&self, name: &str, key: &str) -> Option<u64> {
         entry(&self.read(name)?, key)
@@ -177,7 +178,7 @@ impl Family {
     /// A group for one member.
     pub fn member(&self, name: &str, bounds: &Bounds) -> io::Result<Group> {
         let places = self.places.iter().map(|place| place.below(name, false)).collect::<io::Result<Vec<_>>>()?;
-        let group = Group { places };
+        let group = Group { places, cpu: Counter::default(), memory: Counter::default() };
         group.places.iter().try_for_each(|place| place.bound(bounds))?;
         Ok(group)
     }
@@ -197,6 +198,8 @@ impl Drop for Family {
 #[derive(Debug)]
 pub struct Group {
     places: Vec<Place>,
+    cpu: Counter,
+    memory: Counter,
 }
 
 impl Group {
@@ -209,15 +212,17 @@ impl Group {
     pub fn cpu(&self) -> Option<Duration> {
         let place = self.place(Controller::Cpu)?;
         if place.is_second_version {
-            return place.entry("cpu.stat", "usage_usec").map(Duration::from_micros);
+            let text = self.cpu.read(place, "cpu.stat")?;
+            return entry(&text, "usage_usec").map(Duration::from_micros);
         }
-        place.number("cpuacct.usage").map(Duration::from_nanos)
+        self.cpu.read(place, "cpuacct.usage")?.trim().parse().ok().map(Duration::from_nanos)
     }
 
     /// The most memory it had at once.
     pub fn memory_peak_bytes(&self) -> Option<u64> {
         let place = self.place(Controller::Memory)?;
-        place.number(if place.is_second_version { "memory.peak" } else { "memory.max_usage_in_bytes" })
+        let name = if place.is_second_version { "memory.peak" } else { "memory.max_usage_in_bytes" };
+        self.memory.read(place, name)?.trim().parse().ok()
     }
 
     /// Whether something in it was killed for its memory.
@@ -245,6 +250,19 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         folders(&self.places).iter().for_each(|folder| remove_tree(folder));
+    }
+}
+
+/// A file of a group that is read for every call, and therefore opened once.
+#[derive(Debug, Default)]
+struct Counter(OnceLock<Option<File>>);
+
+impl Counter {
+    fn read(&self, place: &Place, name: &str) -> Option<String> {
+        let file = self.0.get_or_init(|| File::open(place.folder.join(name)).ok()).as_ref()?;
+        let mut room = [0; COUNTER_BYTES_MAX];
+        let got = file.read_at(&mut room, 0).ok()?;
+        Some(String::from_utf8_lossy(&room[..got]).into_owned())
     }
 }
 

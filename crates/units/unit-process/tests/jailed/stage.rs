@@ -142,7 +142,7 @@ impl Running {
             Call { request_id: "test".into(), work: Work::Event(event), deadline, watch: Box::new(Deaf), lease: None };
         let reply = self.prepared.clone().call(call).await?;
         match reply.content {
-            Content::Bytes(bytes) => Ok(String::from_utf8(bytes).expect("text")),
+            Content::Bytes(bytes) => Ok(String::from_utf8(bytes.into()).expect("text")),
             Content::Http(_) => panic!("a handler replies with bytes"),
         }
     }

@@ -74,7 +74,7 @@ async fn handle(
         lease: Some(leased.clone()),
     };
     let result = prepared.clone().call(call).await.map(|reply| match reply.content {
-        Content::Bytes(bytes) => String::from_utf8(bytes).expect("text"),
+        Content::Bytes(bytes) => String::from_utf8(bytes.into()).expect("text"),
         Content::Http(_) => panic!("a lighter:unit function replies with bytes"),
     });
     let ended = ended.0.lock().expect("not poisoned").take().expect("the watch hears of the end");

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import socket
 from collections.abc import Sequence
 from typing import Any, Final
@@ -18,6 +20,8 @@ from ..frame import Buffer, Frame, Limits, Piece
 
 #: Frames up to this size are received at one go, in memory that is there before the call.
 SMALL_BYTES: Final = 64 << 10
+#: Bytes of a large page.
+HUGE_BYTES: Final = 2 << 20
 #: The host is trusted to keep to the function's own limits.
 LIMITS: Final = Limits(total_bytes=1 << 40, values=1 << 20)
 #: Pieces given to one system call.
@@ -103,6 +107,12 @@ def plain(value: Any) -> Any:
 
 def aligned(count: int) -> memoryview:
     """Memory whose first byte is at a multiple of the frame's alignment."""
+    if count >= HUGE_BYTES:
+        # In large pages, which the kernel aligns by the length: a child's memory is new, and each page of it a fault.
+        large = mmap.mmap(-1, -(-count // HUGE_BYTES) * HUGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with contextlib.suppress(AttributeError, OSError):
+            large.madvise(mmap.MADV_HUGEPAGE)
+        return memoryview(large)[:count]
     memory = np.empty(count + frame.ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % frame.ALIGNMENT
     return memory.data[start : start + count]
