@@ -15,6 +15,8 @@ mod generator;
 mod hold;
 mod http1;
 mod hyper_peer;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod kernel;
 mod lighter;
 mod load;
 mod machine;
@@ -42,6 +44,9 @@ enum What {
     Node(run::Options),
     /// Queues, MQTT and workflows beside redis, NATS and mosquitto
     Events(run::Options),
+    /// Microvm units beside the other classes and a container
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    Kernel(run::Options),
     /// One end of a queue: pushes events, or handles them
     #[command(subcommand)]
     Client(client::Client),
@@ -61,6 +66,8 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().what {
         What::Node(options) => node::run(&options),
         What::Events(options) => events::run(&options),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        What::Kernel(options) => kernel::run(&options),
         What::Client(client) => client::run(&client),
         What::Load(options) => load::run(&options),
         What::Fill(options) => fill::run(&options),

@@ -71,6 +71,18 @@ const PARTS: [Part; 8] = [
     ("neighbour", neighbour::measure, &["neighbour_p99_ratio"]),
 ];
 
+/// What a container costs, for other benchmarks to stand beside.
+///
+/// # Errors
+/// There is none to start.
+#[cfg_attr(
+    not(all(target_os = "linux", target_arch = "x86_64")),
+    expect(dead_code, reason = "`bench kernel` is not built")
+)]
+pub fn container(bench: &run::Bench, figures: &mut crate::report::Figures) -> anyhow::Result<()> {
+    container::measure(bench, figures)
+}
+
 /// Measures everything and prints the report; its last line is one JSON object.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     run::run(options, &PROMISES, &PARTS)

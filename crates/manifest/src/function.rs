@@ -79,6 +79,8 @@ pub enum Isolation {
     Wasm,
     /// Native code in a Linux jail, on a base: a millisecond to start.
     Process,
+    /// A portable wasm component in a kernel and a virtual machine of its own: a millisecond to start. Needs KVM.
+    Microvm,
 }
 
 impl Isolation {
@@ -86,6 +88,7 @@ impl Isolation {
         match self {
             Self::Wasm => "wasm",
             Self::Process => "process",
+            Self::Microvm => "microvm",
         }
     }
 }
@@ -403,11 +406,16 @@ impl Function {
     /// Keys that mean something in one isolation class only.
     fn check_isolation(&self, name: &Name) -> Result<(), Problem> {
         match self.isolation {
-            Isolation::Wasm if self.base.is_some() => Err(problem(name, "base is for isolation = \"process\"")),
-            Isolation::Wasm if self.entry.is_some() => Err(problem(name, "entry is for isolation = \"process\"")),
-            Isolation::Process if self.units.dump => {
-                Err(problem(name, "units.dump is for isolation = \"wasm\": a process leaves a traceback in its log"))
+            Isolation::Wasm | Isolation::Microvm if self.base.is_some() => {
+                Err(problem(name, "base is for isolation = \"process\""))
             }
+            Isolation::Wasm | Isolation::Microvm if self.entry.is_some() => {
+                Err(problem(name, "entry is for isolation = \"process\""))
+            }
+            Isolation::Process if self.units.dump => Err(problem(
+                name,
+                "units.dump is for isolation = \"wasm\" and \"microvm\": a process leaves a traceback in its log",
+            )),
             _ => Ok(()),
         }
     }

@@ -100,6 +100,7 @@ codes! {
     6007 UnitExited 500 "the unit called exit" "";
     6008 JailIncomplete 503 "this machine cannot keep process units apart well enough" "`lighter up --allow-weaker-jail` goes on without what is missing";
     6009 UnitGarbled 500 "what the unit says makes no sense" "";
+    6010 KvmUnavailable 503 "this machine cannot run microvm units" "give the node read and write access to /dev/kvm, or choose isolation = \"wasm\": it runs the same component";
     6101 BoardUnknown 404 "no board of this name" "`lighter boards` lists them";
     6102 BoardMissing 503 "no board can take the call now" "`lighter boards` lists them with their state";
     6103 BoardLost 503 "the board went away" "its console says why; its watchdog starts it again";

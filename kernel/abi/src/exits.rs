@@ -22,7 +22,7 @@ pub enum Exit {
     /// The answer did not fit: here is room for it.
     Fetch,
     /// Waits for an event; before the first one, code is linked and the second snapshot is taken here. After an event
-    /// `request` is its reply, a frame.
+    /// `request` is its reply, a frame, and `number` the linear memory the unit has.
     Receive,
     /// The log ring is full.
     Log,

@@ -4,6 +4,7 @@ use crate::bindings::types::Error;
 use crate::bindings::{Event, clock, config, http, log, queue, random, store, types};
 use crate::convert::{self as c, Strange};
 use crate::{Host, Lost};
+use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -56,7 +57,11 @@ impl Outside {
             && !self.is_linking
             && let Some(grant) = verb.grant()
         {
-            let why = format!("no grant covers {}; add it to grants.{grant} of the function", verb.op());
+            let wanted = match arguments.first() {
+                Some(Value::Str(name)) => format!("{} of {name:?}", verb.op()),
+                _ => verb.op().to_owned(),
+            };
+            let why = format!("no grant covers {wanted}; add it to grants.{grant} of the function");
             return Ok(Err(Error::Denied(why)));
         }
         let Ok(question) = c::question(verb, arguments) else {

@@ -31,9 +31,11 @@ impl Kinds {
             allow_weaker: config.allow_weaker_jail,
             jail: vec![crate::cli::JAIL.to_owned()],
         })?;
-        let kinds: [Arc<dyn UnitKind>; _] = [
+        let kinds: Vec<Arc<dyn UnitKind>> = vec![
             Arc::new(unit_wasm::WasmKind::new(unit_wasm::Config { units_max: config.units_max })?),
             Arc::new(process.clone()),
+            #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+            Arc::new(unit_microvm::MicrovmKind::new()?),
         ];
         Self::with(kinds, process, warehouse)
     }

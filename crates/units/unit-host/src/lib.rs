@@ -12,9 +12,11 @@
 //! Here is no word of how a unit is kept apart; a kind turns these types into its own.
 #![forbid(unsafe_code)]
 
+pub mod calls;
 mod handling;
 pub mod http;
 mod output;
+pub mod pool;
 mod rerun;
 mod roster;
 mod values;

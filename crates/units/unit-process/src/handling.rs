@@ -6,24 +6,22 @@
 //! ```
 
 use crate::child::{Child, Life};
-use crate::host_calls::Host;
 use crate::prepared::PreparedProcess;
 use crate::pump;
 use crate::wire::{self, Broken, Reader};
-use bytes::Bytes;
-use event::{Event, Failure};
+use event::Event;
 use frame::{Kind, Limits, Value};
 use manifest::Limits as FunctionLimits;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use state::Leased;
 use std::num::NonZeroUsize;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 use unit::{Contract, Level, Stages, Stream, Timing};
+use unit_host::calls::{Host, Nonsense, Said};
 use unit_host::http::Requests;
 use unit_host::{Handled, Handling, Output, Spending, Spent, check_reply};
 
@@ -72,19 +70,6 @@ impl Spending for Meter {
     }
 }
 
-/// How a unit's work ended, as it says itself.
-enum Said {
-    Reply {
-        data: Bytes,
-        stages: Option<Stages>,
-        raised: bool,
-    },
-    /// The handler's own verdict on the event.
-    Failed(Failure),
-    /// It crashed: what with, and in what words.
-    Crashed(Code, String),
-}
-
 pub async fn attempt(
     prepared: Arc<PreparedProcess>,
     meter: Arc<Meter>,
@@ -112,7 +97,7 @@ pub async fn attempt(
     let memory_bytes = child.life.group().memory_peak_bytes().unwrap_or_else(|| child.life.resident_bytes());
     meter.memory_bytes.store(memory_bytes, Relaxed);
     let outcome = match outcome {
-        Ok(Said::Crashed(code, why)) => Err(crashed(&child, code, why, &output)),
+        Ok(Said::Crashed { code, why, .. }) => Err(crashed(&child, code, why, &output)),
         Ok(said) => Ok(said),
         Err(Ending::Problem(problem)) => {
             output.note(Level::Error, &problem.detail);
@@ -141,7 +126,7 @@ pub async fn attempt(
             Ok(Handled { reply: data, transaction: transaction.filter(|_| !raised) })
         }
         Said::Failed(failure) => Err(unit_host::said(failure, &output)),
-        Said::Crashed(..) => unreachable!("made a problem above"),
+        Said::Crashed { .. } => unreachable!("made a problem above"),
     }
 }
 
@@ -154,6 +139,12 @@ enum Ending {
 impl From<Broken> for Ending {
     fn from(broken: Broken) -> Self {
         Self::Broken(broken)
+    }
+}
+
+impl From<Nonsense> for Ending {
+    fn from(nonsense: Nonsense) -> Self {
+        Self::Broken(Broken::Garbled(nonsense.0))
     }
 }
 
@@ -204,76 +195,20 @@ async fn converse(
         let frame = wire::decode(bytes, &within)?;
         match (frame.kind, frame.id) {
             (Kind::Call, id) => {
-                let answer = host.answer(id, &frame.body).await.map_err(|nonsense| Broken::Garbled(nonsense.0))?;
+                let answer = host.answer(id, &frame.body).await?;
                 if let Some(answer) = answer {
                     use tokio::io::AsyncWriteExt;
                     stream.write_all(&answer).await.map_err(Broken::from)?;
                 }
             }
             (Kind::Reply, WORK) => {
-                let found = reply(&frame.body, bytes)?;
+                let found = Said::reply(&frame.body, bytes)?;
                 return Ok(found.said(reader.into_bytes()));
             }
-            (Kind::Failure, WORK) => return Ok(failure(&frame.body)?),
+            (Kind::Failure, WORK) => return Ok(Said::failure(&frame.body)?),
             (kind, id) => return Err(Broken::Garbled(format!("an unexpected {} with the id {id}", kind.name())).into()),
         }
     }
-}
-
-/// A reply that was read, its data by where it stands in the frame.
-struct Found {
-    data: Range<usize>,
-    stages: Option<Stages>,
-    raised: bool,
-}
-
-impl Found {
-    /// The reply, of whose data no copy is made.
-    fn said(self, frame: Bytes) -> Said {
-        Said::Reply { data: frame.slice(self.data), stages: self.stages, raised: self.raised }
-    }
-}
-
-fn reply(body: &Value<'_>, frame: &[u8]) -> Result<Found, Broken> {
-    let data = |value: &Value<'_>| match value {
-        Value::Buffer(data) | Value::Bytes(data) => {
-            let start = data.as_ptr().addr() - frame.as_ptr().addr();
-            Ok(start..start + data.len())
-        }
-        _ => Err(Broken::Garbled("the data of a reply is no bytes".into())),
-    };
-    let Value::Map(_) = body else {
-        return Ok(Found { data: data(body)?, stages: None, raised: false });
-    };
-    let Some(found) = body.get("data") else { return Err(Broken::Garbled("a reply without data".into())) };
-    let stage = |name| match body.get("timing")?.get(name)? {
-        // What a unit says of its times is shown and trusted by nobody; it only has to be a time.
-        Value::F64(seconds) => Duration::try_from_secs_f64(*seconds).ok(),
-        _ => None,
-    };
-    let stages = match (stage("decode"), stage("run"), stage("encode")) {
-        (Some(decode), Some(run), Some(encode)) => Some(Stages { decode, run, encode }),
-        _ => None,
-    };
-    let raised = body.get("raised") == Some(&Value::Bool(true));
-    Ok(Found { data: data(found)?, stages, raised })
-}
-
-fn failure(body: &Value<'_>) -> Result<Said, Broken> {
-    let (Some(Value::Str(kind)), Some(Value::Str(message))) = (body.get("kind"), body.get("message")) else {
-        return Err(Broken::Garbled("a failure without kind or message".into()));
-    };
-    let message = (*message).to_owned();
-    Ok(match *kind {
-        "invalid" => Said::Failed(Failure::Invalid(message)),
-        "retry" => Said::Failed(Failure::Retry(message)),
-        "fatal" => Said::Failed(Failure::Fatal(message)),
-        "memory" => Said::Crashed(Code::MemoryExceeded, message),
-        "stack" => Said::Crashed(Code::StackExceeded, message),
-        "exited" => Said::Crashed(Code::UnitExited, message),
-        "trapped" => Said::Crashed(Code::UnitTrapped, message),
-        other => return Err(Broken::Garbled(format!("a failure of the unknown kind {other:?}"))),
-    })
 }
 
 /// Waits for the moment a limit is exceeded. Looks no more often than the limit could be reached: every core may work

@@ -3,10 +3,10 @@
 //! ```text
 //!   bundle ──check──▶ what it is                     (bundle.rs, tar.rs)
 //!          ──compile─▶ its base is made, it fits      (base/)
-//!          ──load────▶ ready                          (prepared.rs, pool.rs)
+//!          ──load────▶ ready                          (prepared.rs)
 //!   first call ──▶ zygote: a jail, the function loaded in it        (zygote.rs, spawn.rs, jail/, cgroup/)
 //!   each call  ──▶ child: forked ahead of need, used once           (child.rs)
-//!              ──▶ frames on one socket, limits watched, output logged   (handling.rs, wire.rs, host_calls.rs, pump.rs)
+//!              ──▶ frames on one socket, limits watched, output logged   (handling.rs, wire.rs, pump.rs)
 //! ```
 //! What a unit can reach is its own scratch folder, the read-only base, and what its host answers on the socket; the
 //! answers ask the function's grants first, and are the same for every kind of unit (`unit-host`).
@@ -17,9 +17,7 @@ mod cgroup;
 mod child;
 mod descriptors;
 mod handling;
-mod host_calls;
 pub mod jail;
-mod pool;
 mod prepared;
 mod pump;
 mod spawn;

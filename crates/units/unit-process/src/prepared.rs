@@ -4,7 +4,6 @@ use crate::Shared;
 use crate::cgroup::{Bounds, Controller};
 use crate::child::Child;
 use crate::handling::{Meter, attempt};
-use crate::pool::Counts;
 use crate::zygote::{Recipe, SPARES_MAX, Zygote};
 use bytes::Bytes;
 use event::Event;
@@ -18,6 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use unit::{Call, Deployed, Prepared, Reply, UnitStatus, Work};
 use unit_host::http::Client;
+use unit_host::pool::Counts;
 use unit_host::{Entry, Roster};
 
 /// How long a zygote stays without a call.
@@ -129,7 +129,7 @@ impl PreparedProcess {
     fn top_up(self: &Arc<Self>, pool: &mut Pool, in_call: bool) {
         pool.waiting.retain(|waiting| !waiting.is_closed());
         let counts = Counts { are_fresh: self.is_fresh(), ..pool.counts() };
-        for _ in 0..counts.to_fork(in_call, SPARES_MAX) {
+        for _ in 0..counts.to_make(in_call, SPARES_MAX) {
             pool.coming += 1;
             let prepared = self.clone();
             tokio::spawn(async move { prepared.fork_one().await });

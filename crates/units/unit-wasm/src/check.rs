@@ -2,56 +2,25 @@
 
 use crate::host::OFFERED;
 use problem::{Code, Problem};
+use unit::component::Outermost;
 use unit::{Contract, Shape};
-use wasmparser::{Encoding, Parser, Payload};
 
 pub fn shape(image: &[u8]) -> Result<Shape, Problem> {
-    let broken = |error: wasmparser::BinaryReaderError| {
-        let detail = format!("the image is not a whole wasm component: {} at byte {}", error.message(), error.offset());
-        Problem::new(Code::ImageNotWasm, detail)
-    };
-    if !image.starts_with(b"\0asm") {
-        return Err(Problem::new(Code::ImageNotWasm, "the image does not begin as wasm does, with \\0asm"));
-    }
-    let mut imports = Vec::new();
-    let mut exports = Vec::new();
-    let mut depth = 0_usize;
-    for payload in Parser::new(0).parse_all(image) {
-        match payload.map_err(broken)? {
-            Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
-                return Err(Problem::new(Code::ImageNotWasm, "the image is a core wasm module, not a component"));
-            }
-            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            Payload::ComponentImportSection(section) if depth == 0 => {
-                for import in section {
-                    imports.push(import.map_err(broken)?.name.name.to_owned());
-                }
-            }
-            Payload::ComponentExportSection(section) if depth == 0 => {
-                for export in section {
-                    exports.push(export.map_err(broken)?.name.name.to_owned());
-                }
-            }
-            _ => {}
-        }
-    }
-    let contract = contract(&exports)?;
-    for import in &imports {
+    let outermost = Outermost::read(image)?;
+    let contract = contract(&outermost)?;
+    for import in &outermost.imports {
         offered(import)?;
     }
-    Ok(Shape { contract, imports })
+    Ok(Shape { contract, imports: outermost.imports })
 }
 
-fn contract(exports: &[String]) -> Result<Contract, Problem> {
-    let has = |name: &str| exports.iter().any(|export| export.split('@').next() == Some(name));
-    if has("lighter:unit/handler") {
+fn contract(outermost: &Outermost) -> Result<Contract, Problem> {
+    if outermost.exports("lighter:unit/handler") {
         Ok(Contract::Unit)
-    } else if has("wasi:http/incoming-handler") {
+    } else if outermost.exports("wasi:http/incoming-handler") {
         Ok(Contract::WasiHttp)
     } else {
-        let exports = if exports.is_empty() { "nothing".to_owned() } else { exports.join(", ") };
-        Err(Problem::new(Code::WorldMismatch, format!("the component exports {exports}")))
+        Err(outermost.without_handler())
     }
 }
 

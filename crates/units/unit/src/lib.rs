@@ -13,6 +13,7 @@
 
 mod body;
 pub mod checks;
+pub mod component;
 mod log;
 mod outgoing;
 

@@ -47,10 +47,11 @@ impl Host for Tender {
     }
 }
 
-/// Gives the reply to the event before, and waits for the next one.
-pub fn receive(reply: &[u8]) -> Vec<u8> {
+/// Gives the reply to the event before, tells how much memory the unit has by now, and waits for the next one.
+pub fn receive(reply: &[u8], memory_bytes: u64) -> Vec<u8> {
     loop {
-        if let Some(event) = answer(ring3::exit(Exit::Receive, asking(reply))) {
+        let page = CallPage { number: memory_bytes, ..asking(reply) };
+        if let Some(event) = answer(ring3::exit(Exit::Receive, page)) {
             return event;
         }
     }

@@ -48,11 +48,11 @@ extern "C" fn _start() -> ! {
 }
 
 fn run(mut program: Program) -> ! {
-    let mut event = host::receive(&[]);
+    let mut event = host::receive(&[], 0);
     loop {
         let Boot { policy, memory_bytes, .. } = ring3::boot();
         let reply = program.handle(&event, Terms { policy: Policy(policy), memory_bytes });
-        event = host::receive(&reply);
+        event = host::receive(&reply, program.memory_bytes());
     }
 }
 

@@ -1,14 +1,19 @@
-//! What a unit asks of its host while it works: the verbs of `contracts/wit/unit.wit`, as frames.
+//! What a unit asks of its host while it works, and how it ends: the verbs of `contracts/wit/unit.wit`, as frames.
+//!
+//! For kinds whose units are on the other side of a wire. A question is a frame of the kind `call` with `{op, args}`; its
+//! answer one of the kind `reply` or `failure`.
 
+use crate::http::{Outbound, Requests};
+use crate::{Handling, Output, Refusal};
 use bytes::Bytes;
-use event::Event;
+use event::{Event, Failure};
 use frame::{Checksum, Frame, Kind, Limits, Value};
 use http_body_util::Full;
+use problem::Code;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Deployed, Level, Origin, Outgoing, Stream};
-use unit_host::http::{Outbound, Requests};
-use unit_host::{Handling, Output, Refusal};
+use unit::{Deployed, Level, Origin, Outgoing, Stages, Stream};
 
 /// The host's side of one handling.
 pub struct Host {
@@ -43,8 +48,14 @@ impl Host {
             "queue.push" | "queue.push-all" | "queue.pop" => self.queue(id, verb, &mut arguments)?,
             "config.get" => {
                 let name = arguments.text()?;
-                let value = unit_host::value(&self.deployed, name);
+                let value = crate::value(&self.deployed, name);
                 Ok(reply(id, value.map_or(Value::Null, |value| Value::Str(value))))
+            }
+            "random.bytes" => {
+                let count = arguments.integer()?;
+                let count = u32::try_from(count).map_err(|_| Nonsense(format!("random.bytes: {count} bytes")))?;
+                let bytes = crate::random(count).map_err(Refusal::Unavailable);
+                bytes.map(|bytes| reply(id, bytes_value(&bytes)))
             }
             _ => self.store(id, verb, &mut arguments)?,
         };
@@ -296,4 +307,113 @@ impl Fields<'_, '_> {
     fn maybe_milliseconds(&self, field: &str) -> Result<Option<Duration>, Nonsense> {
         self.map.get(field).map_or(Ok(None), milliseconds).map_err(|_| self.wrong(field))
     }
+}
+
+/// How a unit's work ended, as it says itself.
+#[derive(Debug)]
+pub enum Said {
+    Reply {
+        data: Bytes,
+        stages: Option<Stages>,
+        raised: bool,
+    },
+    /// The handler's own verdict on the event.
+    Failed(Failure),
+    /// It crashed: what with, in what words, and the functions that led there, the innermost first.
+    Crashed {
+        code: Code,
+        why: String,
+        frames: Vec<Place>,
+    },
+}
+
+/// A reply that was read, its data by where it stands in the frame.
+#[derive(Debug)]
+pub struct Found {
+    data: Range<usize>,
+    stages: Option<Stages>,
+    raised: bool,
+}
+
+impl Found {
+    /// The reply, of whose data no copy is made.
+    pub fn said(self, frame: Bytes) -> Said {
+        Said::Reply { data: frame.slice(self.data), stages: self.stages, raised: self.raised }
+    }
+}
+
+/// A place in a unit's code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub function: String,
+    /// Bytes into the image.
+    pub offset: Option<u64>,
+}
+
+impl Said {
+    /// Reads the body of a frame of the kind `reply`, of which `frame` is all bytes.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn reply(body: &Value<'_>, frame: &[u8]) -> Result<Found, Nonsense> {
+        let data = |value: &Value<'_>| match value {
+            Value::Buffer(data) | Value::Bytes(data) => {
+                let start = data.as_ptr().addr() - frame.as_ptr().addr();
+                Ok(start..start + data.len())
+            }
+            _ => Err(Nonsense("the data of a reply is no bytes".into())),
+        };
+        let Value::Map(_) = body else {
+            return Ok(Found { data: data(body)?, stages: None, raised: false });
+        };
+        let Some(found) = body.get("data") else { return Err(Nonsense("a reply without data".into())) };
+        let stage = |name| match body.get("timing")?.get(name)? {
+            // What a unit says of its times is shown and trusted by nobody; it only has to be a time.
+            Value::F64(seconds) => Duration::try_from_secs_f64(*seconds).ok(),
+            _ => None,
+        };
+        let stages = match (stage("decode"), stage("run"), stage("encode")) {
+            (Some(decode), Some(run), Some(encode)) => Some(Stages { decode, run, encode }),
+            _ => None,
+        };
+        let raised = body.get("raised") == Some(&Value::Bool(true));
+        Ok(Found { data: data(found)?, stages, raised })
+    }
+
+    /// Reads the body of a frame of the kind `failure`.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn failure(body: &Value<'_>) -> Result<Self, Nonsense> {
+        let (Some(Value::Str(kind)), Some(Value::Str(message))) = (body.get("kind"), body.get("message")) else {
+            return Err(Nonsense("a failure without kind or message".into()));
+        };
+        let message = (*message).to_owned();
+        let crashed = |code, why| Self::Crashed { code, why, frames: places(body.get("frames")) };
+        Ok(match *kind {
+            "invalid" => Self::Failed(Failure::Invalid(message)),
+            "retry" => Self::Failed(Failure::Retry(message)),
+            "fatal" => Self::Failed(Failure::Fatal(message)),
+            "memory" => crashed(Code::MemoryExceeded, message),
+            "stack" => crashed(Code::StackExceeded, message),
+            "exited" => crashed(Code::UnitExited, message),
+            "trapped" => crashed(Code::UnitTrapped, message),
+            other => return Err(Nonsense(format!("a failure of the unknown kind {other:?}"))),
+        })
+    }
+}
+
+/// As far as they make sense: they are only shown.
+fn places(frames: Option<&Value<'_>>) -> Vec<Place> {
+    let Some(Value::List(frames)) = frames else { return Vec::new() };
+    let place = |frame: &Value<'_>| match frame {
+        Value::List(pair) => match pair.as_slice() {
+            [Value::Str(function), Value::I64(offset)] => {
+                Some(Place { function: (*function).to_owned(), offset: u64::try_from(*offset).ok() })
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    frames.iter().filter_map(place).collect()
 }

@@ -1,0 +1,135 @@
+//! Compiles portable components ahead, for the machines the kernel runs on.
+//!
+//! ```text
+//!   component ──shape──▶ is it portable: does it import nothing but `lighter:unit`?
+//!             ──compile─▶ machine code (or bytecode) that `kernel/core` loads
+//! ```
+//! The settings here and those of `kernel/core/src/glue.rs` are one thing said twice: code of other settings is refused by
+//! the kernel when it is loaded.
+
+use problem::{Code, Problem};
+use unit::component::Outermost;
+use unit::{Contract, Shape};
+use wasmtime::{Config, Engine};
+
+/// A machine to compile for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// x86-64 with SSE4.2 and POPCNT; see [`Features`] for what more may be used.
+    X86_64(Features),
+    /// 64-bit ARM, as of ARMv8.0.
+    Aarch64,
+    /// Portable bytecode, run by an interpreter.
+    Pulley64,
+}
+
+/// Instructions beyond the least that a processor of the kernel's first machines may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Features {
+    pub bmi1: bool,
+    pub bmi2: bool,
+    pub lzcnt: bool,
+}
+
+impl Features {
+    /// Those of this machine.
+    #[cfg(target_arch = "x86_64")]
+    pub fn here() -> Self {
+        Self {
+            bmi1: std::is_x86_feature_detected!("bmi1"),
+            bmi2: std::is_x86_feature_detected!("bmi2"),
+            lzcnt: std::is_x86_feature_detected!("lzcnt"),
+        }
+    }
+
+    /// Those of this machine, which is another.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn here() -> Self {
+        Self::default()
+    }
+}
+
+/// What every x86-64 has on which the kernel runs: with SSE4.1 no rounding of floats needs a function of the kernel, which
+/// has no registers for floats.
+const X86_64_LEAST: [&str; 5] = ["has_sse3", "has_ssse3", "has_sse41", "has_sse42", "has_popcnt"];
+
+impl Target {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::X86_64(_) => "x86_64-unknown-none",
+            Self::Aarch64 => "aarch64-unknown-none",
+            Self::Pulley64 => "pulley64",
+        }
+    }
+
+    fn engine(self) -> wasmtime::Result<Engine> {
+        let mut config = Config::new();
+        config
+            .target(self.as_str())?
+            .signals_based_traps(false)
+            .memory_init_cow(false)
+            .memory_reservation(0)
+            .memory_guard_size(0)
+            .memory_reservation_for_growth(0)
+            .concurrency_support(false);
+        if let Self::X86_64(features) = self {
+            let Features { bmi1, bmi2, lzcnt } = features;
+            let more = [("has_bmi1", bmi1), ("has_bmi2", bmi2), ("has_lzcnt", lzcnt)];
+            let more = more.into_iter().filter(|(_, is)| *is).map(|(flag, _)| flag);
+            for flag in X86_64_LEAST.into_iter().chain(more) {
+                // SAFETY: the kernel looks at the processor before it loads code, and refuses what that cannot do.
+                #[expect(unsafe_code, reason = "names instructions the processor has")]
+                unsafe {
+                    config.cranelift_flag_enable(flag);
+                }
+            }
+        }
+        Engine::new(&config)
+    }
+}
+
+/// Says what the image is, if it is portable.
+///
+/// # Errors
+/// It is no component, exports no handler, or imports more than `lighter:unit`.
+pub fn shape(image: &[u8]) -> Result<Shape, Problem> {
+    let outermost = Outermost::read(image)?;
+    if !outermost.exports("lighter:unit/handler") {
+        return Err(outermost.without_handler());
+    }
+    for import in &outermost.imports {
+        if !import.starts_with("lighter:unit/") {
+            let detail = format!("the component imports {import}; the kernel offers lighter:unit alone");
+            return Err(Problem::new(Code::ImportUnknown, detail).with_hint(
+                "isolation = \"wasm\" offers WASI too; a component built for wasm32-unknown-unknown needs none",
+            ));
+        }
+    }
+    Ok(Shape { contract: Contract::Unit, imports: outermost.imports })
+}
+
+/// Compiles it. Takes seconds for large components.
+///
+/// # Errors
+/// [`Code::CompileFailed`].
+pub fn compile(image: &[u8], target: Target) -> Result<Vec<u8>, Problem> {
+    let failed = |error: wasmtime::Error| {
+        Problem::new(Code::CompileFailed, format!("the component did not compile for {}: {error:#}", target.as_str()))
+    };
+    target.engine().map_err(failed)?.precompile_component(image).map_err(failed)
+}
+
+/// What compiled code depends on beside its image.
+///
+/// # Errors
+/// The compiler does not know the target.
+pub fn fingerprint(target: Target) -> Result<String, Problem> {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let failed = |error: wasmtime::Error| {
+        Problem::new(Code::Internal, format!("starting the compiler for {}: {error:#}", target.as_str()))
+    };
+    let engine = target.engine().map_err(failed)?;
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    Ok(format!("{:016x}", hasher.finish()))
+}

@@ -1,0 +1,276 @@
+//! One attempt to handle an event: a machine is handed the event, asks its host what it needs, and answers or is ended.
+//!
+//! ```text
+//!   event ──▶ unit ──▶ questions ─▶ host ─▶ answers ──▶ unit ──▶ reply or failure
+//!                └ meanwhile: its lines go to the log, its time and CPU are watched
+//! ```
+
+use crate::prepared::PreparedMicrovm;
+use crate::symbols;
+use crate::tender::{Clock, Tender, Told, What};
+use bytes::Bytes;
+use event::Event;
+use frame::{Checksum, Frame, Kind, Limits, Value};
+use kernel_abi::Verb;
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use state::Leased;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use unit::{Level, Stream, Timing};
+use unit_host::calls::{Host, Place, Said};
+use unit_host::http::Requests;
+use unit_host::{Handled, Handling, Output, Spending, Spent, check_reply};
+
+/// Id of the frame with the work.
+const WORK: u64 = 1;
+/// Shortest and longest pause of the watchdog.
+const WATCH_MIN: Duration = Duration::from_millis(1);
+const WATCH_MAX: Duration = Duration::from_secs(1);
+/// CPU time after which a unit lets others go first, and how far it steps back.
+const FIRST_CPU: Duration = Duration::from_millis(10);
+const NICE: i32 = 10;
+
+/// What one attempt uses.
+pub struct Meter {
+    pub began: Instant,
+    pub deadline: Instant,
+    start: Mutex<Option<Duration>>,
+    cpu_ns: AtomicU64,
+    memory_bytes: AtomicU64,
+}
+
+impl Meter {
+    pub fn new(deadline: Instant) -> Self {
+        Self {
+            began: Instant::now(),
+            deadline,
+            start: Mutex::default(),
+            cpu_ns: AtomicU64::new(0),
+            memory_bytes: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Spending for Meter {
+    fn spent(&self) -> Spent {
+        let total = self.began.elapsed();
+        let start = self.start.lock().unwrap_or(total);
+        let timing = Timing { start, run: total.saturating_sub(start), stages: None };
+        let cpu = Duration::from_nanos(self.cpu_ns.load(Relaxed));
+        Spent { timing, cpu, memory_bytes: self.memory_bytes.load(Relaxed) }
+    }
+}
+
+pub async fn attempt(
+    prepared: Arc<PreparedMicrovm>,
+    meter: Arc<Meter>,
+    request_id: Arc<str>,
+    event: Arc<Event>,
+    lease: Option<Arc<Leased>>,
+) -> Result<Handled, Problem> {
+    let taken = tokio::time::timeout_at(meter.deadline.into(), prepared.take(&request_id)).await;
+    let (mut tender, entry) = taken.map_err(|_| time_exceeded(&meter))??;
+    *meter.start.lock() = Some(meter.began.elapsed());
+    let deployed = prepared.deployed().clone();
+    let limits = deployed.function.limits.clone();
+    let output = Output::new(deployed.log.clone(), tender.number, request_id.clone(), limits.log_bytes);
+    let output = Arc::new(output);
+    let mut handling = Handling::new(deployed.clone());
+    handling.begin(lease);
+    let requests = Requests::new(prepared.client().clone(), deployed.clone(), request_id);
+    let host_output = output.clone();
+    let mut host = Host { deployed, handling, requests, output: host_output, event, deadline: meter.deadline };
+    // A future that is dropped here drops the tender: the machine is stopped and ended.
+    let outcome = run(&prepared, &mut tender, &mut host, &meter, &limits).await;
+    meter.cpu_ns.store(u64::try_from(tender.cpu().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    let transaction = host.handling.end();
+    let outcome = match outcome {
+        Ok(Said::Crashed { code, why, frames }) => {
+            if prepared.deployed().function.units.dump
+                && let Ok(dump) = tender.dump().await
+            {
+                prepared.keep_dump(dump);
+            }
+            Err(crashed(&prepared, code, &why, &frames, &output))
+        }
+        Ok(said) => Ok(said),
+        Err(problem) => {
+            output.note(Level::Error, &problem.detail);
+            Err(problem)
+        }
+    };
+    output.end_call();
+    match outcome {
+        Ok(said) => {
+            prepared.put_back(tender, entry);
+            match said {
+                Said::Reply { data, .. } => {
+                    check_reply(data.len() as u64, &limits)?;
+                    Ok(Handled { reply: data, transaction })
+                }
+                Said::Failed(failure) => Err(unit_host::said(failure, &output)),
+                Said::Crashed { .. } => unreachable!("made a problem above"),
+            }
+        }
+        Err(problem) => {
+            drop((tender, entry));
+            prepared.returned();
+            Err(problem)
+        }
+    }
+}
+
+async fn run(
+    prepared: &PreparedMicrovm,
+    tender: &mut Tender,
+    host: &mut Host,
+    meter: &Meter,
+    limits: &manifest::Limits,
+) -> Result<Said, Problem> {
+    let body = frame::event_body(&host.event).map_err(|error| garbled(&error.to_string()))?;
+    let out =
+        Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() };
+    let event = Frame { kind: Kind::Call, id: WORK, body }.encode(Checksum::Front, &out);
+    tender.begin(event.map_err(|error| garbled(&error.to_string()))?.to_vec());
+    let clock = tender.clock();
+    let mut is_behind = false;
+    let outcome = tokio::select! {
+        biased;
+        said = converse(prepared, tender, host, meter, limits) => said,
+        problem = watch(&clock, meter, limits, &mut is_behind) => Err(problem),
+    };
+    if is_behind {
+        tender.is_behind();
+    }
+    outcome
+}
+
+/// Answers until the unit has.
+async fn converse(
+    prepared: &PreparedMicrovm,
+    tender: &mut Tender,
+    host: &mut Host,
+    meter: &Meter,
+    limits: &manifest::Limits,
+) -> Result<Said, Problem> {
+    loop {
+        let Told { lines, what } = tender.told().await;
+        for (level, text) in lines {
+            let level =
+                [Level::Trace, Level::Debug, Level::Info, Level::Warn, Level::Error].get(level as usize).copied();
+            host.output.write(level.unwrap_or(Level::Info), Stream::Log, &String::from_utf8_lossy(&text));
+        }
+        match what {
+            What::Lines => {}
+            What::Asks { verb, request } => {
+                let answer = answer(host, verb, &request).await?;
+                tender.answer(answer);
+            }
+            What::Replied { reply, memory_bytes } => {
+                // The unit's own word, which is only shown.
+                meter.memory_bytes.store(memory_bytes.min(limits.memory_bytes), Relaxed);
+                return said(reply);
+            }
+            What::Panicked(why) if why.contains("memory allocation") => {
+                return Err(Problem::new(Code::MemoryExceeded, format!("the unit ran out of memory: {why}")));
+            }
+            What::Panicked(why) => {
+                let why = unit_host::cut(&why, 4_000);
+                return Err(Problem::new(Code::UnitTrapped, format!("the unit's kernel gave up: {why}")));
+            }
+            What::Faulted(crash) => {
+                host.output.note(Level::Error, &registers(&crash.registers.words()));
+                if let Some(dump) = crash.dump {
+                    prepared.keep_dump(dump);
+                }
+                let at = crash.registers.0.rip;
+                return Err(Problem::new(Code::UnitTrapped, format!("the unit trapped: a fault at {at:#x}")));
+            }
+            What::Lied(why) => return Err(garbled(&why)),
+            What::Stopped => return Err(Problem::new(Code::Internal, "the unit was stopped")),
+            What::Failed(error) => return Err(crate::kvm_failed(&error)),
+        }
+    }
+}
+
+/// The frame that answers a question. Its number was allowed; what it says must be of that number.
+async fn answer(host: &mut Host, verb: Verb, request: &[u8]) -> Result<Vec<u8>, Problem> {
+    let limits = Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 16 << 20, ..Limits::default() };
+    let frame = Frame::decode(request, &limits).map_err(|error| garbled(&error.to_string()))?;
+    if frame.kind != Kind::Call || frame.body.get("op") != Some(&Value::Str(verb.op())) {
+        return Err(garbled("it asked for one thing under the number of another"));
+    }
+    match host.answer(frame.id, &frame.body).await {
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => Err(garbled("it asked for what is not answered")),
+        Err(nonsense) => Err(garbled(&nonsense.0)),
+    }
+}
+
+fn said(reply: Vec<u8>) -> Result<Said, Problem> {
+    let within = Limits { total_bytes_max: u64::MAX >> 1, ..Limits::default() };
+    let found = {
+        let frame = Frame::decode(&reply, &within).map_err(|error| garbled(&error.to_string()))?;
+        match (frame.kind, frame.id) {
+            (Kind::Reply, WORK) => Said::reply(&frame.body, &reply),
+            (Kind::Failure, WORK) => {
+                return Said::failure(&frame.body).map_err(|nonsense| garbled(&nonsense.0));
+            }
+            (kind, id) => return Err(garbled(&format!("an unexpected {} with the id {id}", kind.name()))),
+        }
+    };
+    Ok(found.map_err(|nonsense| garbled(&nonsense.0))?.said(Bytes::from(reply)))
+}
+
+/// Waits for the moment a limit is exceeded. Looks no more often than the limit could be reached.
+async fn watch(clock: &Clock, meter: &Meter, limits: &manifest::Limits, is_behind: &mut bool) -> Problem {
+    loop {
+        if Instant::now() >= meter.deadline {
+            return time_exceeded(meter);
+        }
+        let cpu = clock.cpu();
+        let Some(left) = limits.cpu().checked_sub(cpu).filter(|left| !left.is_zero()) else {
+            let detail = format!("the call used more than {} ms of CPU time", limits.cpu_ms);
+            return Problem::new(Code::CpuExceeded, detail);
+        };
+        if !*is_behind && cpu >= FIRST_CPU {
+            *is_behind = true;
+            clock.step_back(NICE);
+        }
+        // One that mostly waits is looked at less and less.
+        let longest = if *is_behind { WATCH_MAX } else { FIRST_CPU.max(meter.began.elapsed() / 4) };
+        let until = (Instant::now() + left.clamp(WATCH_MIN, longest)).min(meter.deadline);
+        tokio::time::sleep_until(until.into()).await;
+    }
+}
+
+fn time_exceeded(meter: &Meter) -> Problem {
+    let limit = meter.deadline.saturating_duration_since(meter.began);
+    Problem::new(Code::TimeExceeded, format!("the call had not ended after {} ms", limit.as_millis()))
+}
+
+fn garbled(why: &str) -> Problem {
+    Problem::new(Code::UnitGarbled, format!("what the unit says makes no sense: {why}"))
+}
+
+/// What it says it died of, and the way there in the log.
+fn crashed(prepared: &PreparedMicrovm, code: Code, why: &str, frames: &[Place], output: &Output) -> Problem {
+    let why = unit_host::cut(why, 4_000);
+    let problem = Problem::new(code, format!("{}: {why}", code.title()));
+    output.note(Level::Error, &problem.detail);
+    if !frames.is_empty() {
+        output.note(Level::Error, &symbols::text(&prepared.image(), frames));
+    }
+    problem
+}
+
+fn registers(words: &[u64]) -> String {
+    const NAMES: [&str; 18] = [
+        "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
+        "rip", "rflags",
+    ];
+    let named: Vec<String> = NAMES.iter().zip(words).map(|(name, word)| format!("{name}={word:#x}")).collect();
+    named.chunks(6).map(|line| format!("  {}\n", line.join(" "))).collect()
+}

@@ -1,0 +1,261 @@
+//! Guests that mean harm: machine code of our own making in the place of the kernel, in real machines.
+//!
+//! Each is written over the instruction at which a snapshot of a good component goes on; what follows is what a function
+//! could do that had broken out of its component and taken the kernel.
+
+use crate::snapshot::{Parts, Snapshot};
+use crate::tender::{Recipe, Tender, What};
+use crate::{MicrovmKind, vm};
+use kernel_abi::exits::Exit;
+use kernel_abi::{Policy, layout};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+const HELLO: &[u8] = include_bytes!("../../../../guests/prebuilt/hello.wasm");
+
+/// An artefact, and whether there is KVM at all.
+fn hello() -> Option<(&'static MicrovmKind, &'static [u8])> {
+    static MADE: OnceLock<Option<(MicrovmKind, Vec<u8>)>> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        // The kind's client for outgoing requests belongs to a runtime.
+        let runtime = Box::leak(Box::new(tokio::runtime::Runtime::new().unwrap()));
+        let _inside = runtime.enter();
+        let kind = MicrovmKind::new().unwrap();
+        if let Err(problem) = kind.available() {
+            println!("SKIPPED: {problem}: hostile guests are not tested on this machine");
+            return None;
+        }
+        let artefact = kind.link(HELLO).unwrap().0;
+        Some((kind, artefact))
+    });
+    made.as_ref().map(|(kind, artefact)| (kind, artefact.as_slice()))
+}
+
+/// Machine code with little-endian operands.
+#[derive(Default)]
+struct Code(Vec<u8>);
+
+impl Code {
+    fn raw(mut self, bytes: &[u8]) -> Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    /// `mov rax, value; mov [at], rax`, through rcx.
+    fn store(self, at: u64, value: u64) -> Self {
+        self.raw(&[0x48, 0xb8])
+            .raw(&value.to_le_bytes())
+            .raw(&[0x48, 0xb9])
+            .raw(&at.to_le_bytes())
+            .raw(&[0x48, 0x89, 0x01])
+    }
+
+    /// `mov rax, [at]`.
+    fn load(self, at: u64) -> Self {
+        self.raw(&[0x48, 0xb9]).raw(&at.to_le_bytes()).raw(&[0x48, 0x8b, 0x01])
+    }
+
+    /// `mov rax, at; jmp rax`.
+    fn jump(self, at: u64) -> Self {
+        self.raw(&[0x48, 0xb8]).raw(&at.to_le_bytes()).raw(&[0xff, 0xe0])
+    }
+
+    /// `mov edx, port; out dx, eax`.
+    fn out(self, port: u16) -> Self {
+        self.raw(&[0xba]).raw(&u32::from(port).to_le_bytes()).raw(&[0xef])
+    }
+
+    /// A word of the call page.
+    fn word(self, index: u64, value: u64) -> Self {
+        self.store(layout::CALL + 8 * index, value)
+    }
+
+    fn exit(self, exit: Exit) -> Self {
+        self.out(exit.port())
+    }
+
+    /// For ever.
+    fn spin(self) -> Self {
+        self.raw(&[0xeb, 0xfe])
+    }
+}
+
+/// A machine with this code in the place where it goes on; none where there is no KVM.
+fn machine(code: &Code) -> Option<Tender> {
+    let (kind, artefact) = hello()?;
+    let mut artefact = artefact.to_vec();
+    let at = {
+        let parts = Parts::read(&artefact).unwrap();
+        parts.place_of(parts.about.registers.0.rip).unwrap()
+    };
+    artefact[at..at + code.0.len()].copy_from_slice(&code.0);
+    let snapshot = Snapshot::lay_out(&Parts::read(&artefact).unwrap(), 16 << 20).unwrap();
+    let recipe = Recipe {
+        kvm: kind.shared.kvm().unwrap(),
+        snapshot: Arc::new(snapshot),
+        policy: Policy::least(),
+        memory_bytes: 16 << 20,
+        body_bytes: 1 << 20,
+        dump: true,
+    };
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let sender = Mutex::new(sender);
+    Tender::start(Arc::new(recipe), 1, move |made| sender.lock().send(made).unwrap());
+    Some(receiver.recv().unwrap().unwrap())
+}
+
+/// Lets it run, and says how it ended.
+fn end(code: &Code) -> Option<What> {
+    let mut tender = machine(code)?;
+    tender.begin(b"no event".to_vec());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    Some(runtime.block_on(async {
+        let timeout = tokio::time::timeout(Duration::from_secs(20), async {
+            loop {
+                match tender.told().await.what {
+                    What::Lines => {}
+                    what => return what,
+                }
+            }
+        });
+        timeout.await.expect("a hostile guest is ended")
+    }))
+}
+
+#[track_caller]
+fn faults(code: Code) {
+    match end(&code) {
+        None => {}
+        Some(What::Faulted(crash)) => {
+            let dump = crash.dump.expect("a core file was asked for");
+            assert!(dump.starts_with(b"\x7fELF"));
+        }
+        Some(other) => panic!("a fault was expected: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn lies(code: Code) {
+    match end(&code) {
+        None | Some(What::Lied(_)) => {}
+        Some(other) => panic!("a lie was expected: {other:?}"),
+    }
+}
+
+#[test]
+fn code_cannot_be_written() {
+    faults(Code::default().store(layout::KERNEL, 0));
+    faults(Code::default().store(layout::CODE, 0));
+}
+
+#[test]
+fn data_cannot_be_executed() {
+    // A `ret` on the stack, in the inbox, in the log ring: none of it is code.
+    for at in [layout::INBOX, layout::LOG + 64, layout::STACK + 64, layout::CALL + 512] {
+        faults(Code::default().store(at, 0xc3).jump(at));
+    }
+}
+
+#[test]
+fn nothing_else_is_mapped() {
+    let nowhere =
+        [0, 8, layout::PAGE_TABLES, layout::STACK - 8, layout::STACK + layout::STACK_BYTES, layout::KERNEL_END];
+    for at in nowhere.into_iter().chain([1 << 30, 100 << 30, u64::MAX - 7, 1 << 47, 0xffff_8000_0000_0000]) {
+        faults(Code::default().load(at));
+        faults(Code::default().jump(at));
+    }
+}
+
+#[test]
+fn page_tables_and_the_boot_page_cannot_be_written() {
+    faults(Code::default().store(layout::PAGE_TABLES, 7));
+    faults(Code::default().store(layout::BOOT + 40, u64::MAX));
+}
+
+#[test]
+fn what_needs_privilege_ends_the_machine() {
+    let privileged: [&[u8]; 8] = [
+        &[0xf4],             // hlt
+        &[0xfa],             // cli
+        &[0x0f, 0x22, 0xd8], // mov cr3, rax
+        &[0x0f, 0x20, 0xd8], // mov rax, cr3
+        &[0x0f, 0x32],       // rdmsr
+        &[0x0f, 0x30],       // wrmsr
+        &[0x0f, 0x01, 0x10], // lgdt [rax]
+        &[0xcd, 0x80],       // int 0x80
+    ];
+    for bytes in privileged {
+        faults(Code::default().raw(bytes));
+    }
+    faults(Code::default().raw(&[0x0f, 0x05]).spin().raw(&[0x0f, 0x0b])); // syscall, where it is let pass: into nothing
+}
+
+#[test]
+fn ports_that_mean_nothing_are_lies() {
+    for port in [0x4ff, 0x507, 0x60, 0x3f8] {
+        lies(Code::default().out(port));
+    }
+    lies(Code::default().exit(Exit::Ready));
+    lies(Code::default().word(1, layout::CODE).word(2, 4_096).exit(Exit::Publish));
+    lies(Code::default().word(1, layout::STACK).word(2, 4_096).exit(Exit::Publish));
+}
+
+#[test]
+fn pointers_to_what_is_not_its_own_are_lies() {
+    for (at, bytes) in [(0, 8), (layout::PAGE_TABLES, 8), (u64::MAX - 3, 8), (layout::STACK, u64::MAX), (1 << 40, 8)] {
+        lies(Code::default().word(1, at).word(2, bytes).exit(Exit::Receive));
+        lies(Code::default().word(1, at).word(2, bytes).exit(Exit::Panic));
+        lies(Code::default().word(0, 10).word(1, at).word(2, bytes).exit(Exit::Call));
+    }
+    for at in [layout::BOOT, layout::CALL, layout::KERNEL, layout::CODE, layout::PAGE_TABLES, 1 << 40] {
+        lies(Code::default().word(3, at).word(4, 8).exit(Exit::Fetch));
+    }
+    // Nothing was too large, so there is nothing to fetch.
+    lies(Code::default().word(3, layout::INBOX).word(4, 8).exit(Exit::Fetch));
+}
+
+#[test]
+fn a_log_ring_full_of_lies_is_read_as_far_as_it_makes_sense() {
+    let code = Code::default().store(layout::LOG, u64::MAX).store(layout::LOG + 8, u64::MAX).exit(Exit::Log);
+    faults(code.raw(&[0xf4]));
+}
+
+#[test]
+fn a_loop_and_a_flood_of_exits_are_stopped() {
+    // `exit; jmp` back over both instructions.
+    let flood = Code::default().exit(Exit::Log).raw(&[0xeb, 0xf8]);
+    for code in [Code::default().spin(), flood] {
+        let Some(mut tender) = machine(&code) else { return };
+        tender.begin(b"no event".to_vec());
+        let clock = tender.clock();
+        let began = Instant::now();
+        // Its messages are heard by nobody: it waits for that and uses no time, or uses it and is seen to.
+        while clock.cpu() < Duration::from_millis(30) && began.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(tender);
+        let ended = Instant::now();
+        while clock.is_there() {
+            assert!(ended.elapsed() < Duration::from_secs(10), "it is stopped");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn a_stop_is_heeded_whenever_it_comes() {
+    vm::interrupt_signal();
+    for wait in 0..40 {
+        let Some(mut tender) = machine(&Code::default().spin()) else { return };
+        tender.begin(Vec::new());
+        std::thread::sleep(Duration::from_micros(wait * 25));
+        let clock = tender.clock();
+        drop(tender);
+        let ended = Instant::now();
+        while clock.is_there() {
+            assert!(ended.elapsed() < Duration::from_secs(10), "it is stopped");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! microvm units: a component in a small kernel of its own, in KVM; a copy of a snapshot for each call.
+//!
+//! ```text
+//!   image ──check──▶ is it portable?                        (kernel-code)
+//!         ──compile─▶ machine code, linked into the kernel ─▶ a snapshot        (link.rs, snapshot.rs)
+//!         ──load────▶ the snapshot in a file without a name                     (prepared.rs)
+//!   call  ──▶ tender: a thread with one machine, its memory a copy-on-write map (tender.rs, vm.rs, memory.rs)
+//!         ──▶ exits, each a question that is checked before it is answered      (exits.rs, handling.rs)
+//! ```
+//! The guest runs in ring 3 from its first instruction, on page tables it cannot reach: code is never writable, data never
+//! executable. Between guest and node stand the processor, KVM's smallest surface (port writes), and a thread that may ask
+//! the system for next to nothing.
+
+// Elsewhere there is no such class yet, and this crate is empty.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod core_dump;
+pub mod elf;
+pub mod exits;
+mod handling;
+#[cfg(test)]
+mod hostile;
+mod link;
+pub mod measure;
+mod memory;
+mod prepared;
+mod seccomp;
+pub mod snapshot;
+mod symbols;
+mod tables;
+mod tender;
+mod thread;
+mod vm;
+
+pub use link::Times;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use kernel_code::{Features, Target};
+use kvm_ioctls::Kvm;
+use manifest::Isolation;
+use problem::{Code, Problem};
+use sha2::{Digest, Sha256};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use unit::{Artefact, Deployed, Prepared, Shape, UnitKind};
+use unit_host::http::Client;
+
+/// The kernel: `kernel/boards/tender`, as `kernel/build` made it.
+pub const KERNEL: &[u8] = include_bytes!("../../../../kernel/prebuilt/tender");
+
+/// The kind. One for the node; cheap to clone.
+#[derive(Clone)]
+pub struct MicrovmKind {
+    shared: Arc<Shared>,
+}
+
+/// What all functions share.
+pub struct Shared {
+    /// Opened when it is first needed: a node without KVM starts all the same.
+    kvm: OnceLock<Result<Arc<Kvm>, Problem>>,
+    fingerprint: String,
+    client: Client<Full<Bytes>>,
+    number: AtomicU64,
+}
+
+impl MicrovmKind {
+    /// # Errors
+    /// The compiler cannot be started.
+    pub fn new() -> Result<Self, Problem> {
+        let kernel: String = Sha256::digest(KERNEL).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let code = kernel_code::fingerprint(target())?;
+        let fingerprint = format!("{code}-{kernel}-{}", kernel_abi::VERSION);
+        let (client, number) = (unit_host::http::client(), AtomicU64::new(0));
+        Ok(Self { shared: Arc::new(Shared { kvm: OnceLock::new(), fingerprint, client, number }) })
+    }
+
+    /// Whether microvms can run here.
+    ///
+    /// # Errors
+    /// [`Code::KvmUnavailable`], with the reason.
+    pub fn available(&self) -> Result<(), Problem> {
+        self.shared.kvm().map(drop)
+    }
+
+    /// Links an image, and says how long that took.
+    ///
+    /// # Errors
+    /// As [`UnitKind::compile`].
+    pub fn link(&self, image: &[u8]) -> Result<(Vec<u8>, Times), Problem> {
+        let kvm = self.shared.kvm()?;
+        let code = kernel_code::compile(image, target())?;
+        let lines = if symbols::has_lines(image) { image } else { &[] };
+        link::link(&kvm, KERNEL, &code, lines)
+    }
+}
+
+/// This machine, as the kernel sees it.
+fn target() -> Target {
+    Target::X86_64(Features::here())
+}
+
+impl Shared {
+    fn kvm(&self) -> Result<Arc<Kvm>, Problem> {
+        let opened = self.kvm.get_or_init(|| match Kvm::new() {
+            Ok(kvm) if kvm.get_api_version() == 12 => Ok(Arc::new(kvm)),
+            Ok(kvm) => Err(unavailable(&format!("KVM has the version {}, needed is 12", kvm.get_api_version()))),
+            Err(error) => Err(unavailable(&format!("/dev/kvm cannot be opened: {}", io::Error::from(error)))),
+        });
+        opened.clone()
+    }
+
+    fn next_number(&self) -> u64 {
+        self.number.fetch_add(1, Relaxed) + 1
+    }
+}
+
+fn unavailable(why: &str) -> Problem {
+    Problem::new(Code::KvmUnavailable, why.to_owned())
+}
+
+fn kvm_failed(error: &io::Error) -> Problem {
+    unavailable(&format!("KVM does not let a machine run: {error}"))
+}
+
+impl UnitKind for MicrovmKind {
+    fn isolation(&self) -> Isolation {
+        Isolation::Microvm
+    }
+
+    fn fingerprint(&self) -> &str {
+        &self.shared.fingerprint
+    }
+
+    fn check(&self, image: &[u8]) -> Result<Shape, Problem> {
+        let shape = kernel_code::shape(image)?;
+        self.available()?;
+        Ok(shape)
+    }
+
+    fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem> {
+        Ok(self.link(image)?.0)
+    }
+
+    fn load(&self, artefact: Artefact, function: Deployed) -> Result<Arc<dyn Prepared>, Problem> {
+        Ok(prepared::PreparedMicrovm::load(&self.shared, artefact, function)?)
+    }
+}

@@ -1,0 +1,325 @@
+//! A function ready to run: its snapshot, machines that wait for a call, and calls that wait for a machine.
+
+use crate::Shared;
+use crate::handling::{Meter, attempt};
+use crate::snapshot::{Parts, Snapshot};
+use crate::tender::{Recipe, Tender};
+use bytes::Bytes;
+use event::Event;
+use futures_util::future::BoxFuture;
+use http_body_util::Full;
+use kernel_abi::{Policy, Verb};
+use manifest::Grants;
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use unit::{Artefact, Call, Deployed, Prepared, Reply, UnitStatus, Work};
+use unit_host::http::Client;
+use unit_host::pool::Counts;
+use unit_host::{Entry, Roster};
+
+/// Machines that wait for a call, at most.
+const SPARES_MAX: u32 = 8;
+/// How long they wait without a call.
+const SPARES_IDLE: Duration = Duration::from_secs(120);
+
+pub struct PreparedMicrovm {
+    shared: Arc<Shared>,
+    deployed: Arc<Deployed>,
+    recipe: Arc<Recipe>,
+    /// The artefact: what it says of the image's sources is read when a unit traps.
+    artefact: Mutex<File>,
+    pool: Mutex<Pool>,
+    roster: Arc<Roster>,
+    dump: Mutex<Option<Arc<Vec<u8>>>>,
+}
+
+#[derive(Default)]
+struct Pool {
+    spares: VecDeque<Tender>,
+    /// Waiting to be used again, the most recently used last.
+    kept: Vec<(Tender, Entry)>,
+    waiting: VecDeque<oneshot::Sender<Result<Tender, Problem>>>,
+    coming: u32,
+    busy: u32,
+    peak: u32,
+    used: Option<Instant>,
+}
+
+/// What the grants allow to be asked for.
+fn policy(grants: &Grants) -> Policy {
+    let is_granted = |grant: &str| match grant {
+        "stores" => !grants.stores.is_empty(),
+        "push" => !grants.push.is_empty(),
+        "pop" => !grants.pop.is_empty(),
+        "hosts" => !grants.hosts.is_empty(),
+        _ => false,
+    };
+    let granted = Verb::ALL.into_iter().filter(|verb| verb.grant().is_some_and(is_granted));
+    granted.fold(Policy::least(), Policy::with)
+}
+
+impl PreparedMicrovm {
+    pub fn load(shared: &Arc<Shared>, artefact: Artefact, deployed: Deployed) -> Result<Arc<Self>, Problem> {
+        let corrupt =
+            |why: String| Problem::new(Code::ArtefactCorrupt, format!("the artefact cannot be loaded: {why}"));
+        let mut file = artefact.file;
+        let bytes = read(&mut file).map_err(|error| corrupt(error.to_string()))?;
+        let parts = Parts::read(&bytes).map_err(|error| corrupt(error.0.to_owned()))?;
+        let function = &deployed.function;
+        let snapshot = Snapshot::lay_out(&parts, function.limits.memory_bytes).map_err(|error| failed(&error))?;
+        let recipe = Recipe {
+            kvm: shared.kvm()?,
+            snapshot: Arc::new(snapshot),
+            policy: policy(&function.grants),
+            memory_bytes: function.limits.memory_bytes,
+            body_bytes: function.limits.body_bytes,
+            dump: function.units.dump,
+        };
+        Ok(Arc::new(Self {
+            shared: shared.clone(),
+            deployed: Arc::new(deployed),
+            recipe: Arc::new(recipe),
+            artefact: Mutex::new(file),
+            pool: Mutex::default(),
+            roster: Arc::default(),
+            dump: Mutex::default(),
+        }))
+    }
+
+    pub fn deployed(&self) -> &Arc<Deployed> {
+        &self.deployed
+    }
+
+    pub fn client(&self) -> &Client<Full<Bytes>> {
+        &self.shared.client
+    }
+
+    /// The component, if it was kept for the lines of its sources.
+    pub fn image(&self) -> Vec<u8> {
+        let bytes = read(&mut self.artefact.lock()).unwrap_or_default();
+        Parts::read(&bytes).map(|parts| parts.image.to_vec()).unwrap_or_default()
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.deployed.function.units.reuse_calls == 1
+    }
+
+    /// A machine for one call: one kept for reuse, a spare, or the next one that is made.
+    ///
+    /// # Errors
+    /// There can be none.
+    pub async fn take(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Tender, Entry), Problem> {
+        let waited = {
+            let mut pool = self.pool.lock();
+            pool.used = Some(Instant::now());
+            if let Some((tender, entry)) = pool.kept.pop() {
+                pool.begins();
+                entry.serves(Some(request_id.clone()));
+                return Ok((tender, entry));
+            }
+            if let Some(tender) = pool.spares.pop_front() {
+                pool.begins();
+                self.top_up(&mut pool, true);
+                return Ok(self.entered(tender, request_id));
+            }
+            let (sender, receiver) = oneshot::channel();
+            pool.waiting.push_back(sender);
+            self.top_up(&mut pool, true);
+            receiver
+        };
+        let gone = |_| Problem::new(Code::Internal, "nobody makes a machine any more");
+        let tender = waited.await.map_err(gone)??;
+        self.pool.lock().begins();
+        Ok(self.entered(tender, request_id))
+    }
+
+    fn entered(&self, tender: Tender, request_id: &Arc<str>) -> (Tender, Entry) {
+        let entry = Roster::enter(&self.roster, tender.number, request_id.clone());
+        (tender, entry)
+    }
+
+    /// After a call that went well: keeps the unit for its next call, or makes a fresh one in its machine.
+    pub fn put_back(self: &Arc<Self>, mut tender: Tender, entry: Entry) {
+        if tender.events < self.deployed.function.units.reuse_calls {
+            tender.since = Instant::now();
+            entry.serves(None);
+            let mut pool = self.pool.lock();
+            pool.kept.push((tender, entry));
+            drop(pool);
+            self.returned();
+            return;
+        }
+        drop(entry);
+        let mut pool = self.pool.lock();
+        let counts = pool.counts();
+        let is_wanted = counts.spares + counts.coming < counts.peak.clamp(2, SPARES_MAX) + counts.waiting;
+        if is_wanted {
+            pool.coming += 1;
+            let prepared = self.clone();
+            let number = self.shared.next_number();
+            let came = Came(Some(prepared));
+            tender.renew(number, move |tender| came.with(Ok(tender)));
+        }
+        drop(pool);
+        self.returned();
+    }
+
+    /// A call has no machine any more.
+    pub fn returned(self: &Arc<Self>) {
+        let mut pool = self.pool.lock();
+        pool.busy = pool.busy.saturating_sub(1);
+        self.top_up(&mut pool, false);
+    }
+
+    pub fn keep_dump(&self, dump: Vec<u8>) {
+        *self.dump.lock() = Some(Arc::new(dump));
+    }
+
+    fn top_up(self: &Arc<Self>, pool: &mut Pool, in_call: bool) {
+        pool.waiting.retain(|waiting| !waiting.is_closed());
+        let counts = Counts { are_fresh: self.is_fresh(), ..pool.counts() };
+        for _ in 0..counts.to_make(in_call, SPARES_MAX) {
+            pool.coming += 1;
+            let came = Came(Some(self.clone()));
+            Tender::start(self.recipe.clone(), self.shared.next_number(), move |made| came.with(made));
+        }
+    }
+
+    /// A machine is ready, or could not be made: whoever waits longest hears of it.
+    fn came(self: &Arc<Self>, made: Option<io::Result<Tender>>) {
+        let mut pool = self.pool.lock();
+        pool.coming = pool.coming.saturating_sub(1);
+        match made {
+            Some(Ok(tender)) => pool.give(tender),
+            Some(Err(error)) => {
+                let problem = failed(&error);
+                let waiting = std::mem::take(&mut pool.waiting);
+                waiting.into_iter().for_each(|waiting| _ = waiting.send(Err(problem.clone())));
+            }
+            None => self.top_up(&mut pool, false),
+        }
+    }
+}
+
+/// A machine that is on its way; if it gets lost there, that is heard of too.
+struct Came(Option<Arc<PreparedMicrovm>>);
+
+impl Came {
+    fn with(mut self, made: io::Result<Tender>) {
+        if let Some(prepared) = self.0.take() {
+            prepared.came(Some(made));
+        }
+    }
+}
+
+impl Drop for Came {
+    fn drop(&mut self) {
+        if let Some(prepared) = self.0.take() {
+            prepared.came(None);
+        }
+    }
+}
+
+fn read(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn failed(error: &io::Error) -> Problem {
+    Problem::new(Code::NodeFull, format!("no room for another microvm: {error}"))
+}
+
+impl Pool {
+    fn begins(&mut self) {
+        self.busy += 1;
+        self.peak = self.peak.max(self.busy);
+    }
+
+    fn counts(&self) -> Counts {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Counts {
+            spares: number(self.spares.len()),
+            coming: self.coming,
+            busy: self.busy,
+            waiting: number(self.waiting.len()),
+            peak: self.peak,
+            are_fresh: true,
+        }
+    }
+
+    fn give(&mut self, mut tender: Tender) {
+        while let Some(waiting) = self.waiting.pop_front() {
+            match waiting.send(Ok(tender)) {
+                Ok(()) => return,
+                Err(Ok(back)) => tender = back,
+                Err(Err(_)) => unreachable!("a machine was sent"),
+            }
+        }
+        self.spares.push_back(tender);
+    }
+}
+
+impl Prepared for PreparedMicrovm {
+    fn try_start(self: Arc<Self>) -> BoxFuture<'static, Result<Duration, Problem>> {
+        Box::pin(async move {
+            let began = Instant::now();
+            let (tender, entry) = self.take(&"deploy".into()).await?;
+            let took = began.elapsed();
+            // Nobody has used it: it is the first call's.
+            drop(entry);
+            self.pool.lock().spares.push_front(tender);
+            self.returned();
+            Ok(took)
+        })
+    }
+
+    fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>> {
+        let Call { request_id, work, deadline, watch, lease } = call;
+        Box::pin(async move {
+            let Work::Event(event) = work else {
+                return Err(Problem::new(Code::Internal, "this work is not for a microvm unit"));
+            };
+            let first = event.attempt;
+            let mut event = Arc::new(event);
+            let one = |reruns: u32| {
+                if reruns > 0 {
+                    Arc::<Event>::make_mut(&mut event).attempt = first + reruns;
+                }
+                let meter = Arc::new(Meter::new(deadline));
+                let attempt = attempt(self.clone(), meter.clone(), request_id.clone(), event.clone(), lease.clone());
+                async move { (attempt.await, meter) }
+            };
+            unit_host::call(&self.deployed.state, lease.as_deref(), watch, one).await
+        })
+    }
+
+    fn units(&self) -> Vec<UnitStatus> {
+        self.roster.units()
+    }
+
+    fn dump(&self) -> Option<Arc<Vec<u8>>> {
+        self.dump.lock().clone()
+    }
+
+    fn sweep(&self, now: Instant, all: bool) {
+        let idle = Duration::from_millis(self.deployed.function.units.reuse_idle_ms);
+        let mut pool = self.pool.lock();
+        pool.peak = pool.busy;
+        let is_idle = pool.busy == 0 && pool.used.is_none_or(|used| now.saturating_duration_since(used) > SPARES_IDLE);
+        let (stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut pool.kept)
+            .into_iter()
+            .partition(|(tender, _)| !all && now.saturating_duration_since(tender.since) < idle);
+        pool.kept = stay;
+        let spares = if all || is_idle { std::mem::take(&mut pool.spares) } else { VecDeque::new() };
+        drop(pool);
+        drop((go, spares));
+    }
+}

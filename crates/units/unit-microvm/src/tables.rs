@@ -1,0 +1,129 @@
+//! Page tables of a microvm: made by the tender in memory the guest cannot reach, so that W^X is for good.
+
+use crate::memory::{Memory, Outside};
+use kernel_abi::layout::{LARGE_PAGE, PAGE, PAGE_TABLES, PAGE_TABLES_END};
+use std::ops::Range;
+
+const PRESENT: u64 = 1;
+const WRITABLE: u64 = 1 << 1;
+const USER: u64 = 1 << 2;
+/// Set from the start, so that no processor ever has to write to a table: a page of it would be copied for each unit.
+const TOUCHED: u64 = 1 << 5 | 1 << 6;
+const LARGE: u64 = 1 << 7;
+const NOT_EXECUTABLE: u64 = 1 << 63;
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+
+/// What a guest may do with a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+    Execute,
+}
+
+impl Access {
+    const fn bits(self) -> u64 {
+        let bits = PRESENT | USER | TOUCHED;
+        match self {
+            Self::Read => bits | NOT_EXECUTABLE,
+            Self::Write => bits | WRITABLE | NOT_EXECUTABLE,
+            Self::Execute => bits,
+        }
+    }
+}
+
+/// The tables in a memory. The top one is the first page, which CR3 points to.
+pub struct Tables<'m> {
+    memory: &'m Memory,
+    /// Where the next table will be.
+    pub end: u64,
+}
+
+impl<'m> Tables<'m> {
+    pub fn new(memory: &'m Memory) -> Self {
+        Self { memory, end: PAGE_TABLES + PAGE }
+    }
+
+    /// Goes on where tables were made before.
+    pub fn at(memory: &'m Memory, end: u64) -> Self {
+        Self { memory, end }
+    }
+
+    /// Maps pages to themselves.
+    pub fn map(&mut self, range: Range<u64>, access: Access) -> Result<(), Outside> {
+        debug_assert!(range.start % PAGE == 0);
+        for page in range.step_by(PAGE as usize) {
+            let entry = self.entry(page, 1)?;
+            self.memory.write_words(entry, &[page | access.bits()])?;
+        }
+        Ok(())
+    }
+
+    /// Maps large pages to themselves.
+    pub fn map_large(&mut self, range: Range<u64>, access: Access) -> Result<(), Outside> {
+        debug_assert!(range.start % LARGE_PAGE == 0);
+        for page in range.step_by(LARGE_PAGE as usize) {
+            let entry = self.entry(page, 2)?;
+            self.memory.write_words(entry, &[page | LARGE | access.bits()])?;
+        }
+        Ok(())
+    }
+
+    /// Where the entry for `page` stands in the table of this level; tables above it are made as they are needed.
+    fn entry(&mut self, page: u64, level: u32) -> Result<u64, Outside> {
+        let mut table = PAGE_TABLES;
+        for above in (level + 1..=4).rev() {
+            let entry = table + 8 * index(page, above);
+            let word = self.memory.read_word(entry)?;
+            table = if word & PRESENT == 0 {
+                let new = self.end;
+                if new >= PAGE_TABLES_END {
+                    return Err(Outside);
+                }
+                self.end += PAGE;
+                self.memory.write_words(entry, &[new | PRESENT | WRITABLE | USER | TOUCHED])?;
+                new
+            } else {
+                word & ADDRESS
+            };
+        }
+        Ok(table + 8 * index(page, level))
+    }
+}
+
+/// Which entry of a table of this level stands for the address.
+const fn index(address: u64, level: u32) -> u64 {
+    address >> (12 + 9 * (level - 1)) & 511
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_mapped_to_themselves_and_others_are_not() {
+        let memory = Memory::reserve(PAGE_TABLES_END).unwrap();
+        let mut tables = Tables::new(&memory);
+        tables.map(0x40_0000..0x40_2000, Access::Execute).unwrap();
+        tables.map_large(0x4000_0000..0x4040_0000, Access::Write).unwrap();
+        let entry = |page, level| {
+            let mut tables = Tables::new(&memory);
+            let at = tables.entry(page, level).unwrap();
+            memory.read_word(at).unwrap()
+        };
+        let code = entry(0x40_1000, 1);
+        assert_eq!((code & ADDRESS, code & WRITABLE, code & NOT_EXECUTABLE), (0x40_1000, 0, 0));
+        let data = entry(0x4020_0000, 2);
+        assert_eq!((data & ADDRESS, data & LARGE), (0x4020_0000, LARGE));
+        assert_ne!(data & NOT_EXECUTABLE, 0);
+        assert_eq!(entry(0x40_2000, 1), 0);
+    }
+
+    #[test]
+    fn there_is_only_so_much_room_for_tables() {
+        let memory = Memory::reserve(PAGE_TABLES_END).unwrap();
+        let mut tables = Tables::new(&memory);
+        let ends = (0..1_000_u64).map(|index| tables.map(index << 30..(index << 30) + PAGE, Access::Read));
+        assert!(ends.last().unwrap().is_err());
+    }
+}

@@ -1,0 +1,226 @@
+//! One virtual machine with one processor, entered in ring 3: where it may go and how it comes back.
+//!
+//! The guest runs unprivileged from its first instruction. It has no descriptor tables and no interrupts: whatever faults
+//! ends the machine (`Stop::Fault`), and `out` is the only way to its tender.
+#![expect(unsafe_code, reason = "gives memory to KVM, and stops it from a signal")]
+
+use crate::memory::Memory;
+use kernel_abi::layout::{BOOT, PAGE_TABLES};
+use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_segment, kvm_userspace_memory_region};
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
+use std::cell::Cell;
+use std::io;
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+
+/// Why a guest stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// It wrote to a port.
+    Port(u16),
+    /// It did what it may not; the machine is at its end.
+    Fault,
+    /// A breakpoint or step of a debugger.
+    Debug,
+    /// It was told to stop, or a signal came.
+    Interrupted,
+}
+
+/// The registers of a guest that stands still. Floating point is at rest wherever it may be copied.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Registers(pub kvm_regs);
+
+impl Registers {
+    pub const WORDS: usize = 18;
+
+    pub fn words(&self) -> [u64; Self::WORDS] {
+        let r = &self.0;
+        [
+            r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14,
+            r.r15, r.rip, r.rflags,
+        ]
+    }
+
+    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let [rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15, rip, rflags] = words;
+        Self(kvm_regs { rax, rbx, rcx, rdx, rsi, rdi, rsp, rbp, r8, r9, r10, r11, r12, r13, r14, r15, rip, rflags })
+    }
+
+    /// Where a kernel begins: interrupts on for the processor's sake, all ports open, and nothing else.
+    pub fn at(entry: u64, stack: u64) -> Self {
+        Self(kvm_regs { rip: entry, rsp: stack, rflags: FLAGS, ..kvm_regs::default() })
+    }
+}
+
+/// Reserved bit, interrupts, and I/O privilege 3: an `out` leaves to the tender instead of faulting.
+const FLAGS: u64 = 0x3202;
+
+/// A task segment of zeros, in a page the guest can only read: its I/O bitmap allows every port. Processors look at the
+/// privilege in the flags and never here; hypervisors that emulate `out` may look here and not there.
+const TASK: u64 = BOOT + 2_048;
+const TASK_LIMIT: u32 = 2_047;
+
+/// A machine. It is used by the thread that made it.
+pub struct Vm {
+    processor: VcpuFd,
+    machine: VmFd,
+    // Dropped last: KVM has its address.
+    memory: Memory,
+}
+
+impl Vm {
+    pub fn new(kvm: &Kvm, memory: Memory) -> io::Result<Self> {
+        let machine = kvm.create_vm()?;
+        let processor = machine.create_vcpu(0)?;
+        let vm = Self { processor, machine, memory };
+        vm.attach(vm.memory.bytes())?;
+        vm.processor.set_cpuid2(&kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?)?;
+        vm.set_mode()?;
+        Ok(vm)
+    }
+
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Turns of the time-stamp counter in a second.
+    pub fn tsc_hz(&self) -> u64 {
+        self.processor.get_tsc_khz().map_or(0, |khz| u64::from(khz) * 1_000)
+    }
+
+    fn attach(&self, memory_size: u64) -> io::Result<()> {
+        let region = kvm_userspace_memory_region {
+            slot: 0,
+            flags: 0,
+            guest_phys_addr: 0,
+            memory_size,
+            userspace_addr: self.memory.host_address(),
+        };
+        // SAFETY: the memory is mapped as long as the machine lives, since both are dropped together, the machine first.
+        unsafe { self.machine.set_user_memory_region(region)? };
+        Ok(())
+    }
+
+    /// Makes the processor forget what it knows of the page tables, after they were changed.
+    pub fn forget_tables(&self) -> io::Result<()> {
+        self.attach(0)?;
+        self.attach(self.memory.bytes())
+    }
+
+    /// 64-bit, ring 3, paging with no-execute, SSE; no descriptor table of any kind.
+    fn set_mode(&self) -> io::Result<()> {
+        let mut special = self.processor.get_sregs()?;
+        let code = kvm_segment {
+            limit: u32::MAX,
+            selector: 0x33,
+            type_: 11,
+            present: 1,
+            dpl: 3,
+            s: 1,
+            l: 1,
+            g: 1,
+            ..kvm_segment::default()
+        };
+        let stack = kvm_segment { selector: 0x2b, type_: 3, l: 0, db: 1, ..code };
+        let none = kvm_segment { unusable: 1, ..kvm_segment::default() };
+        let task = kvm_segment {
+            base: TASK,
+            limit: TASK_LIMIT,
+            selector: 0x18,
+            type_: 11,
+            present: 1,
+            ..kvm_segment::default()
+        };
+        (special.cs, special.ss, special.tr) = (code, stack, task);
+        (special.ds, special.es, special.fs, special.gs, special.ldt) = (none, none, none, none, none);
+        (special.gdt.limit, special.idt.limit) = (0, 0);
+        special.cr3 = PAGE_TABLES;
+        special.cr4 = 0x620;
+        special.cr0 = 0x8005_0033;
+        special.efer = 0xd01;
+        self.processor.set_sregs(&special)?;
+        Ok(())
+    }
+
+    pub fn set_registers(&self, registers: &Registers) -> io::Result<()> {
+        Ok(self.processor.set_regs(&registers.0)?)
+    }
+
+    pub fn registers(&self) -> io::Result<Registers> {
+        Ok(Registers(self.processor.get_regs()?))
+    }
+
+    /// Registers as they are once the `out` that left the guest is done with.
+    pub fn registers_after_exit(&mut self) -> io::Result<Registers> {
+        self.processor.set_kvm_immediate_exit(1);
+        let left = self.processor.run().map(|_| ());
+        self.processor.set_kvm_immediate_exit(0);
+        match left {
+            Err(error) if error.errno() == libc::EINTR => self.registers(),
+            Err(error) => Err(error.into()),
+            Ok(()) => Err(io::Error::other("a guest that was not to run did")),
+        }
+    }
+
+    /// Lets the guest run until it comes back.
+    pub fn run(&mut self) -> io::Result<Stop> {
+        match self.processor.run() {
+            Ok(VcpuExit::IoOut(port, _)) => Ok(Stop::Port(port)),
+            Ok(VcpuExit::Debug(_)) => Ok(Stop::Debug),
+            Ok(VcpuExit::Intr) => Ok(Stop::Interrupted),
+            // Reads of ports, addresses without memory, shutdown, and whatever else no kernel of ours does.
+            Ok(_) => Ok(Stop::Fault),
+            Err(error) if error.errno() == libc::EINTR || error.errno() == libc::EAGAIN => Ok(Stop::Interrupted),
+            // A guest page that is not there, or an instruction KVM cannot emulate.
+            Err(error) if error.errno() == libc::EFAULT => Ok(Stop::Fault),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// From now on [`interrupt`] stops this machine, if it is sent to this thread.
+    pub fn can_be_interrupted(&mut self) {
+        let flag = &raw mut self.processor.get_kvm_run().immediate_exit;
+        // SAFETY: the field lies in the page that is shared with KVM as long as the machine lives, aligned to a byte.
+        RUNNING.set(flag.cast());
+    }
+
+    /// Takes back an interrupt that was not heeded yet.
+    pub fn clear_interrupt(&mut self) {
+        self.processor.set_kvm_immediate_exit(0);
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        RUNNING.set(ptr::null());
+    }
+}
+
+thread_local! {
+    /// `immediate_exit` of the machine this thread runs; a signal may look at it at any time.
+    static RUNNING: Cell<*const AtomicU8> = const { Cell::new(ptr::null()) };
+}
+
+/// The signal by which a thread is told to leave its guest. Its handler does so even if the guest was just to be entered.
+pub fn interrupt_signal() -> libc::c_int {
+    static INSTALLED: Once = Once::new();
+    let signal = libc::SIGRTMIN() + 7;
+    INSTALLED.call_once(|| {
+        extern "C" fn leave(_: libc::c_int) {
+            let flag = RUNNING.get();
+            if !flag.is_null() {
+                // SAFETY: not null means that the machine of this very thread lives; see `can_be_interrupted`.
+                unsafe { (*flag).store(1, SeqCst) };
+            }
+        }
+        // SAFETY: a handler that touches one atomic byte; an empty mask; no flags, so that system calls are broken off.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = leave as *const () as libc::sighandler_t;
+            libc::sigemptyset(&raw mut action.sa_mask);
+            libc::sigaction(signal, &raw const action, ptr::null_mut());
+        }
+    });
+    signal
+}

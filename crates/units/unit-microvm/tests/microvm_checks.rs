@@ -1,0 +1,22 @@
+//! The checks of all kinds, on real components in real machines.
+
+use unit::checks::{self, Images};
+use unit_microvm::MicrovmKind;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_microvm_class_passes_every_check() {
+    let kind = MicrovmKind::new().unwrap();
+    if let Err(problem) = kind.available() {
+        println!("SKIPPED: {problem}: the microvm class is not tested on this machine");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let images = Images {
+        hello: include_bytes!("../../../../guests/prebuilt/hello.wasm"),
+        counter: include_bytes!("../../../../guests/prebuilt/counter.wasm"),
+        attack: include_bytes!("../../../../guests/prebuilt/attack.wasm"),
+        attack_source: "lib.rs:",
+        dumps: true,
+    };
+    checks::run(&kind, &images, folder.path()).await;
+}
