@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -48,9 +49,16 @@ class Standing:
         self.tasks_s: list[float] = []
         self.problem: str | None = None
 
+    def add(self, found: dict[str, Any]) -> None:
+        """Takes in what a round found."""
+        for key in ("call_ms", "call_p99_ms", "array_mb_s", "tasks_s"):
+            getattr(self, key).extend(found[key])
+        self.problem = found["problem"]
+
 
 def measure(peer: peers.Peer, standing: Standing, calls: int, arrays: int) -> None:
-    """One round."""
+    """One round. What is compared is how it goes on, not how it begins."""
+    _each(peer.nothing, calls // 4)
     took = _each(peer.nothing, calls)
     standing.call_ms.append(statistics.median(took) * 1e3)
     standing.call_p99_ms.append(float(np.quantile(took, 0.99)) * 1e3)
@@ -59,7 +67,6 @@ def measure(peer: peers.Peer, standing: Standing, calls: int, arrays: int) -> No
     seconds = statistics.median(_each(lambda: peer.echo(array), arrays))
     standing.array_mb_s.append(2 * ARRAY_BYTES / seconds / 1e6)
     if not isinstance(peer, peers.RawTcp):
-        # What is compared is how it goes on, not how it begins.
         peer.map(range(10))
         began = time.perf_counter()
         found = peer.map(range(TASKS))
@@ -135,41 +142,71 @@ def _private_mb() -> float:
     return statistics.median(found) if found else float("nan")
 
 
+CONTESTANTS: Final[dict[str, Callable[[argparse.Namespace], Any]]] = {
+    "lighterage": lambda chosen: peers.Lighterage(chosen.lighter),
+    "raw TCP": lambda _: peers.RawTcp(),
+    "HTTP+pickle": lambda _: peers.HttpPickle(),
+    "RPyC": lambda _: peers.Rpyc(),
+    "Dask": lambda _: peers.Dask(),
+    "Ray Client": lambda _: peers.RayClient(),
+}
+
+
+def one_round(name: str, chosen: argparse.Namespace) -> None:
+    """What a round of one contestant found, as a line of JSON: the process is its own, for clients leave threads behind."""
+    os.sched_setaffinity(0, {0})
+    calls, arrays, _ = sizes(chosen)
+    found = Standing(name)
+    figures = {}
+    try:
+        with contextlib.closing(CONTESTANTS[name](chosen)) as peer:
+            measure(peer, found, calls, arrays)
+            if name == "lighterage":
+                figures = unit_figures(peer)
+    except Exception as problem:
+        found.problem = f"{type(problem).__name__}: {problem}"
+    finally:
+        peers.end_all()
+    print(json.dumps({"standing": vars(found), "figures": figures}))
+
+
+def sizes(chosen: argparse.Namespace) -> tuple[int, int, int]:
+    """Calls, arrays and rounds."""
+    return (500, 10, 2) if chosen.quick else (2_000, 40, 4)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./bench calls", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="under five minutes: fewer calls and rounds")
     parser.add_argument("--lighter", default="target/release/lighter", help="the node's program")
+    parser.add_argument("--round", choices=CONTESTANTS, help="one round of one contestant, as JSON")
     chosen = parser.parse_args()
-    calls, arrays, rounds = (300, 10, 2) if chosen.quick else (2_000, 40, 4)
-    os.sched_setaffinity(0, {0})
+    if chosen.round:
+        one_round(chosen.round, chosen)
+        return 0
     print(f"Machine: {platform.processor() or platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}")
     began = time.monotonic()
-    contestants: list[tuple[str, Callable[[], Any]]] = [
-        ("lighterage", lambda: peers.Lighterage(chosen.lighter)),
-        ("raw TCP", peers.RawTcp),
-        ("HTTP+pickle", peers.HttpPickle),
-        ("RPyC", peers.Rpyc),
-        ("Dask", peers.Dask),
-        ("Ray Client", peers.RayClient),
-    ]
-    standings = {name: Standing(name) for name, _ in contestants}
+    standings = {name: Standing(name) for name in CONTESTANTS}
     figures: dict[str, float | None] = dict.fromkeys(BARS)
+    units: list[dict[str, float]] = []
+    rounds = sizes(chosen)[2]
     for turn in range(rounds):
         # A B C, C B A; each with the processors to itself.
-        for name, make in contestants if turn % 2 == 0 else reversed(contestants):
+        for name in CONTESTANTS if turn % 2 == 0 else reversed(CONTESTANTS):
             standing = standings[name]
             if standing.problem is not None:
                 continue
             print(f"round {turn + 1} of {rounds}: {name}", file=sys.stderr)
-            try:
-                with contextlib.closing(make()) as peer:
-                    measure(peer, standing, calls, arrays)
-                    if name == "lighterage" and turn == rounds - 1:
-                        figures.update(unit_figures(peer))
-            except Exception as problem:
-                standing.problem = f"{type(problem).__name__}: {problem}"
-            finally:
-                peers.end_all()
+            ran = subprocess.run([sys.executable, *sys.argv, "--round", name], stdout=subprocess.PIPE, text=True, check=False)
+            if ran.returncode:
+                standing.problem = f"its client ended with {ran.returncode}"
+                continue
+            found = json.loads(ran.stdout.splitlines()[-1])
+            standing.add(found["standing"])
+            if found["figures"]:
+                units.append(found["figures"])
+    if units:
+        figures.update({name: statistics.median(one[name] for one in units) for name in units[0]})
     report(standings, figures)
     print(f"\nbench: done after {time.monotonic() - began:.0f} s\n")
     for name, (relation, bar) in BARS.items():
