@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from testbed import NODE_ADDRESS, Testbed, Unable
 HERE: Final = Path(__file__).parent
 #: Seconds that a node may take until it answers, its base already built.
 READY_SECONDS: Final = 60.0
+_ports: Final = itertools.count(8_700)
 
 
 class Failed(Exception):
@@ -31,7 +33,7 @@ class Machines:
         self._folder = tempfile.TemporaryDirectory(prefix="lighter-offload-")
         data = Path(self._folder.name)
         self._log = (data / "node.log").open("w")
-        gate, api = (f"{NODE_ADDRESS}:{port}" for port in (8700, 8701))
+        gate, api = (f"{NODE_ADDRESS}:{next(_ports)}" for _ in range(2))
         command = [lighter, "up", "--data", str(data), "--http", gate, "--api", api, "--insecure-listen"]
         command += ["--python", sys.executable]
         self.node = testbed.start(testbed.node, command, stdout=self._log, stderr=subprocess.STDOUT)
