@@ -7,6 +7,7 @@
 //! Each handler names the scope it needs in its signature and stands in the OpenAPI document by its attribute, from
 //! which its route is made too: what is served and what is written cannot differ.
 
+mod boards;
 mod call;
 mod functions;
 mod health;
@@ -57,6 +58,7 @@ endpoints! {
     post "/v1/stop" health::stop;
     get "/v1/openapi.json" openapi::document;
     get "/v1/manifest.schema.json" openapi::manifest_schema;
+    get "/v1/boards" boards::list;
     get "/v1/functions" functions::list;
     get "/v1/functions/{name}" functions::get;
     delete "/v1/functions/{name}" functions::remove;

@@ -308,6 +308,34 @@ pub struct ReplayReply {
     pub replayed: u64,
 }
 
+/// A board: a machine that runs our kernel and nothing else.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct BoardInfo {
+    pub name: String,
+    /// The beginning of the key it signs with.
+    pub id: String,
+    /// `attested`: it has proved what it runs, and that is trusted. `distrusted`: it has not, or it is not. `heard`: its
+    /// beacons arrive, and it could not be asked. `silent`: enrolled, and not heard for five seconds. `unknown`: heard, and
+    /// nobody has enrolled it here.
+    pub state: String,
+    /// Why it is distrusted, or could not be asked.
+    pub detail: Option<String>,
+    /// The kind of board.
+    pub machine: String,
+    /// The beginning of its kernel's hash, as it says itself.
+    pub kernel: Option<String>,
+    pub address: Option<String>,
+    pub heard_ms_ago: Option<u64>,
+    pub architecture: Option<String>,
+    pub memory_bytes: Option<u64>,
+    pub free_bytes: Option<u64>,
+    pub uptime_ms: Option<u64>,
+    /// Calls it has answered since it started.
+    pub runs: Option<u32>,
+    /// What code it takes.
+    pub formats: Vec<String>,
+}
+
 /// A running unit.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct UnitInfo {

@@ -6,19 +6,46 @@ use super::output::Output;
 use super::stop::{Result, Stop};
 use super::table::Table;
 use super::{Session, words};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use problem::{Code, Problem};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
+use unit_metal::qemu::Machine;
 
 #[derive(Debug, Args)]
 pub struct Build {
     /// Folder with lighter.toml, or the manifest itself
     #[arg(default_value = ".", hide_default_value = true)]
     dir: PathBuf,
+    /// Also compile the portable ones for a board, signed by the node of this data folder; may be repeated
+    #[arg(long, value_name = "TARGET")]
+    target: Vec<Target>,
+}
+
+/// What boards run.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Target {
+    #[value(name = "aarch64-unknown-none")]
+    Aarch64,
+    #[value(name = "x86_64-unknown-none")]
+    X86_64,
+    /// Bytecode for any board
+    Pulley64,
+}
+
+/// Code for a board.
+#[derive(Debug, Serialize)]
+struct Payload {
+    function: String,
+    target: &'static str,
+    payload: PathBuf,
+    payload_bytes: u64,
+    /// Of the component it was made from, and of the kernel that runs it.
+    image_bytes: u64,
+    kernel_bytes: Option<u64>,
 }
 
 /// One function built.
@@ -33,7 +60,11 @@ pub struct Built {
 
 impl Build {
     pub fn run(&self, session: &Session) -> Result {
-        let built = build(&images::project(&self.dir)?, session.out)?;
+        let project = images::project(&self.dir)?;
+        let built = build(&project, session.out)?;
+        if !self.target.is_empty() {
+            return self.payloads(session, &project, &built);
+        }
         if session.out.json {
             return session.out.json(&built);
         }
@@ -43,6 +74,72 @@ impl Build {
         }
         session.out.table(&table)
     }
+}
+
+impl Build {
+    fn payloads(&self, session: &Session, project: &Project, built: &[Built]) -> Result {
+        let folder = super::locate::data_folder(session.global.data.as_deref())?.join("boards");
+        let enrolled = super::flash::enrolled(&folder)?;
+        let mut payloads = Vec::new();
+        for built in built {
+            let portable = project.manifest.function.iter().find(|(name, _)| name.as_str() == built.function);
+            if portable.is_some_and(|(_, function)| function.isolation == manifest::Isolation::Process) {
+                session.out.say(format!("{}: a process function is for nodes alone", built.function));
+                continue;
+            }
+            let image = std::fs::read(&built.image).map_err(|error| Stop::file(&built.image, &error))?;
+            kernel_code::shape(&image)?;
+            for target in &self.target {
+                let target = target.code();
+                let bytes = unit_metal::payload(&enrolled, &image, target)?;
+                let payload = built.image.with_extension(format!("{}.payload", target.as_str()));
+                std::fs::write(&payload, &bytes).map_err(|error| Stop::file(&payload, &error))?;
+                payloads.push(Payload {
+                    function: built.function.clone(),
+                    target: target.as_str(),
+                    payload,
+                    payload_bytes: bytes.len() as u64,
+                    image_bytes: built.image_bytes,
+                    kernel_bytes: kernel_bytes(target),
+                });
+            }
+        }
+        if session.out.json {
+            return session.out.json(&payloads);
+        }
+        let mut table = Table::new(&["FUNCTION", "TARGET", ">COMPONENT", ">PAYLOAD", ">KERNEL", "FILE"]);
+        for one in &payloads {
+            table.row([
+                one.function.clone(),
+                one.target.to_owned(),
+                words::bytes(one.image_bytes),
+                words::bytes(one.payload_bytes),
+                one.kernel_bytes.map_or_else(|| "-".to_owned(), words::bytes),
+                one.payload.display().to_string(),
+            ]);
+        }
+        session.out.table(&table)
+    }
+}
+
+impl Target {
+    fn code(self) -> kernel_code::Target {
+        match self {
+            Self::Aarch64 => kernel_code::Target::Aarch64,
+            Self::X86_64 => kernel_code::Target::X86_64(kernel_code::Features::default()),
+            Self::Pulley64 => kernel_code::Target::Pulley64,
+        }
+    }
+}
+
+/// Of the kernel that comes with this program for such boards.
+fn kernel_bytes(target: kernel_code::Target) -> Option<u64> {
+    let machine = match target {
+        kernel_code::Target::Aarch64 => Machine::Virt,
+        kernel_code::Target::X86_64(_) => Machine::Microvm,
+        kernel_code::Target::Pulley64 => return None,
+    };
+    Some(unit_metal::kernel(machine).len() as u64)
 }
 
 /// Builds every function of a project; a command that several share runs once.

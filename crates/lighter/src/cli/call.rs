@@ -39,6 +39,9 @@ pub struct Call {
     /// Method and path of the request, for functions that export wasi:http
     #[arg(long, num_args = 2, value_names = ["METHOD", "PATH"])]
     http: Option<Vec<String>>,
+    /// Board to call it on, for isolation = "metal" [default: the least busy one]
+    #[arg(long, value_name = "BOARD")]
+    on: Option<String>,
     #[command(flatten)]
     _folder: DataFolder,
 }
@@ -104,6 +107,9 @@ impl Call {
         let mut request = announced(client.request("POST", &path), data.len());
         if let Some(kind) = self.content_type.as_deref().or((!data.is_empty()).then(|| guessed_type(&data))) {
             request = request.header(CONTENT_TYPE, kind);
+        }
+        if let Some(board) = &self.on {
+            request = request.header(unit_metal::BOARD_HEADER, board);
         }
         let progress = out.progress();
         progress.step(format!("calling {}", self.name));

@@ -6,6 +6,8 @@
 //!                     Stop ◀─────────┘                        an exit code that scripts can build on
 //! ```
 
+mod boards;
+mod boot;
 mod build;
 mod bundle;
 mod call;
@@ -18,6 +20,7 @@ mod dev;
 mod down;
 mod dump;
 mod errors;
+mod flash;
 mod flow;
 mod help;
 mod images;
@@ -138,6 +141,12 @@ enum Command {
     Store(store::Store),
     /// Print what functions wrote
     Logs(logs::Logs),
+    /// List the boards, and whether they are trusted
+    Boards,
+    /// Start a board in QEMU, to try it out
+    Boot(boot::Boot),
+    /// Write a board's image, or what belongs on its SD card
+    Flash(flash::Flash),
     /// Print how often, how fast and how well functions ran
     Stats(stats::Stats),
     /// Watch functions live
@@ -229,6 +238,9 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Queue(queue) => queue.run(session),
         Command::Store(store) => store.run(session),
         Command::Logs(logs) => logs.run(session),
+        Command::Boards => boards::run(session),
+        Command::Boot(boot) => boot.run(session),
+        Command::Flash(flash) => flash.run(session),
         Command::Stats(stats) => stats.run(session),
         Command::Top(top) => top.run(session),
         Command::Dump(dump) => dump.run(session),

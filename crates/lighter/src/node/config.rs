@@ -64,6 +64,12 @@ pub struct UpArgs {
     /// Run process functions even where this system refuses some of their protections; `lighter version` names them
     #[arg(long)]
     pub allow_weaker_jail: bool,
+    /// Listen for the beacons of boards, and run functions of isolation = "metal" on those that are enrolled
+    #[arg(long)]
+    pub boards: bool,
+    /// UDP port that beacons come to [default: 7311]
+    #[arg(long, value_name = "PORT")]
+    pub beacon_port: Option<u16>,
     /// Units that exist at once [default: 1000]
     #[arg(long, value_name = "N")]
     pub units_max: Option<u32>,
@@ -132,6 +138,8 @@ pub struct Config {
     pub webhook_trust: Trust,
     pub python: Option<PathBuf>,
     pub allow_weaker_jail: bool,
+    /// The UDP port beacons come to; none: no boards.
+    pub beacon_port: Option<u16>,
     pub units_max: u32,
     pub functions_loaded_max: usize,
     pub function_idle: Duration,
@@ -185,6 +193,7 @@ impl Config {
             webhook_trust: Trust::new(args.webhook_ca.as_deref())?,
             python: args.python,
             allow_weaker_jail: args.allow_weaker_jail,
+            beacon_port: args.boards.then(|| args.beacon_port.unwrap_or(board_link::BEACON_PORT)),
             units_max: in_range("units_max", args.units_max, 1_000, 1..=100_000)?,
             functions_loaded_max: in_range("functions_loaded_max", args.functions_loaded_max, 1_000, 1..=100_000)?,
             function_idle: seconds("function_idle_seconds", args.function_idle_seconds, 900, 1..=86_400)?,
@@ -249,6 +258,8 @@ impl UpArgs {
             insecure_listen: self.insecure_listen || file.insecure_listen,
             python: self.python.or(file.python),
             allow_weaker_jail: self.allow_weaker_jail || file.allow_weaker_jail,
+            boards: self.boards || file.boards,
+            beacon_port: self.beacon_port.or(file.beacon_port),
             units_max: self.units_max.or(file.units_max),
             functions_loaded_max: self.functions_loaded_max.or(file.functions_loaded_max),
             function_idle_seconds: self.function_idle_seconds.or(file.function_idle_seconds),

@@ -158,6 +158,11 @@ async fn open(config: Config, started: Instant, mqtt_sinks: Arc<MqttSinks>) -> R
     };
     let warehouse = Warehouse::open(&config.data.join("warehouse"), limits)?;
     let kinds = Kinds::open(&config, &warehouse)?;
+    if let Some(port) = config.beacon_port {
+        kinds.metal.listen(port).await.map_err(|error| {
+            Problem::new(Code::ListenFailed, format!("beacons on UDP port {port} cannot be heard: {error}"))
+        })?;
+    }
     let access = Access::open(&state)?;
     let logs = Arc::new(Logs::new(config.logs_bytes_max, config.log_units));
     let result_ids = ResultIds::open(&state).await?;

@@ -2,13 +2,20 @@
 //!
 //! ```text
 //!   beacons ─▶ Finder: which boards there are            (finder.rs)
-//!   flash, boot ─▶ an image with a board's settings      (image.rs, qemu.rs)
-//!   call ─▶ Session: handshake, evidence, code, event, host calls, reply   (session.rs)
+//!   flash, boot ─▶ an image with a board's settings      (image.rs, qemu.rs, enrolled.rs)
+//!   image ──compile─▶ a signed payload for each target   (kind.rs)
+//!   call ─▶ the least busy board ─▶ Session: handshake, evidence, code, event, host calls, reply   (prepared.rs, session.rs)
 //! ```
 //! The bytes and the decisions are those of `board-link`, which the kernel uses too.
 #![forbid(unsafe_code)]
 
+pub mod enrolled;
 pub mod finder;
 pub mod image;
+mod kind;
+mod prepared;
 pub mod qemu;
 pub mod session;
+
+pub use kind::{Described, MetalKind, TARGETS, payload};
+pub use prepared::BOARD_HEADER;

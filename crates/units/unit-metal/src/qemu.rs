@@ -32,6 +32,17 @@ pub struct Start<'a> {
     pub kvm: bool,
     /// A Pi's second serial line, which carries its packets.
     pub slip: Option<&'a Path>,
+    /// Another way into the board's network: Ethernet frames, each in a UDP datagram to and from these ports here.
+    pub wire: Option<Wire>,
+}
+
+/// Ports of 127.0.0.1.
+#[derive(Debug, Clone, Copy)]
+pub struct Wire {
+    /// QEMU takes frames here.
+    pub board: u16,
+    /// And sends them there.
+    pub here: u16,
 }
 
 impl Machine {
@@ -97,7 +108,15 @@ fn arguments(start: &Start<'_>) -> Vec<String> {
         Machine::Virt | Machine::Microvm => {
             let Start { memory_mb, link_port, board_port, .. } = start;
             say(&format!("-m {memory_mb} -global virtio-mmio.force-legacy=false"));
-            say(&format!("-netdev user,id=n0,hostfwd=tcp:127.0.0.1:{link_port}-:{board_port}"));
+            let forward = format!("hostfwd=tcp:127.0.0.1:{link_port}-:{board_port}");
+            match start.wire {
+                None => say(&format!("-netdev user,id=n0,{forward}")),
+                Some(Wire { board, here }) => {
+                    say(&format!("-netdev user,id=u0,{forward} -netdev hubport,id=h0,hubid=0,netdev=u0"));
+                    say(&format!("-netdev socket,id=s0,udp=127.0.0.1:{here},localaddr=127.0.0.1:{board}"));
+                    say("-netdev hubport,id=h1,hubid=0,netdev=s0 -netdev hubport,id=n0,hubid=0");
+                }
+            }
             say("-device virtio-net-device,netdev=n0 -device virtio-rng-device");
         }
     }

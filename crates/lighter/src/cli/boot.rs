@@ -1,0 +1,106 @@
+//! `lighter boot`: a board in QEMU, enrolled with the node of this data folder, until Ctrl-C.
+
+use super::flash::{Board, enrolled, kernel};
+use super::stop::{Result, Stop};
+use super::{Session, locate};
+use clap::Args;
+use problem::{Code, Problem};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::runtime::Builder;
+use unit_metal::enrolled::{host_destination, write_new};
+use unit_metal::qemu::{self, Machine};
+
+#[derive(Debug, Args)]
+pub struct Boot {
+    /// Kind of board
+    #[arg(long, value_name = "KIND")]
+    board: Board,
+    /// What it is called [default: its kind]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Its memory in MiB
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(64..=4_096))]
+    memory_mb: u32,
+    /// UDP port of the node's that it sends its beacons to
+    #[arg(long, value_name = "PORT", default_value_t = board_link::BEACON_PORT)]
+    beacon_port: u16,
+    /// Run a board of this machine's own kind on its processor, and not by emulation
+    #[arg(long)]
+    kvm: bool,
+    /// Another kernel than the one that comes with this program
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+}
+
+impl Boot {
+    /// Returns when the machine has ended.
+    pub fn run(&self, session: &Session) -> Result {
+        let machine = self.board.machine();
+        if machine == Machine::Raspi3b {
+            let problem = Problem::new(Code::Usage, "QEMU's raspi3b has no network but a serial line");
+            return Err(problem.with_hint("--board virt is the same processor; docs/boards.md shows the serial line").into());
+        }
+        let folder = locate::data_folder(session.global.data.as_deref())?.join("boards");
+        let enrolled = enrolled(&folder)?;
+        let name = self.name.as_deref().unwrap_or(machine.as_str());
+        let image = kernel(self.board, self.kernel.as_deref())?;
+        let port = qemu::free_port().map_err(|error| Stop::new(Code::Internal, format!("no free port: {error}")))?;
+        let mut settings = enrolled.enrol(name, machine.as_str(), image.kernel())?;
+        settings.link_port_seen = port;
+        settings.beacon_to = vec![host_destination(self.beacon_port)];
+        let image = image.with(&settings)?;
+        let file = folder.join(format!("{name}.image"));
+        write_new(&folder, &file, image.elf()).map_err(|error| Stop::file(&file, &error))?;
+        let console = folder.join(format!("{name}.console"));
+        File::create(&console).map_err(|error| Stop::file(&console, &error))?;
+        session.out.say(format!("board {name} on 127.0.0.1:{port}, beacons to UDP {}; Ctrl-C ends it", self.beacon_port));
+        let start = qemu::Start {
+            machine,
+            image: &file,
+            memory_mb: self.memory_mb,
+            link_port: port,
+            board_port: settings.link_port,
+            console: Some(&console),
+            kvm: self.kvm,
+            slip: None,
+            wire: None,
+        };
+        let failed = |error: std::io::Error| Stop::new(Code::Internal, format!("waiting for QEMU: {error}"));
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let status = runtime.block_on(async {
+            let mut child = qemu::start(&start)?;
+            let status = tokio::select! {
+                status = child.wait() => Some(status.map_err(failed)?),
+                never = show(&console) => match never {},
+                _ = tokio::signal::ctrl_c() => None,
+            };
+            Ok::<_, Stop>(status)
+        })?;
+        match status.filter(|status| !status.success()) {
+            Some(status) => Err(Stop::new(Code::ToolMissing, format!("{} ended with {status}", machine.program()))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Shows a board's console as it grows.
+async fn show(console: &Path) -> std::convert::Infallible {
+    const LOOK_EVERY: Duration = Duration::from_millis(100);
+    let mut shown = 0;
+    loop {
+        let mut new = Vec::new();
+        let read = File::open(console).and_then(|mut file| {
+            file.seek(SeekFrom::Start(shown))?;
+            file.read_to_end(&mut new)
+        });
+        if read.is_ok() && !new.is_empty() {
+            shown += new.len() as u64;
+            // Nobody reads: the board runs on.
+            let _ = std::io::stdout().write_all(&new).and_then(|()| std::io::stdout().flush());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
