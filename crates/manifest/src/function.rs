@@ -81,6 +81,8 @@ pub enum Isolation {
     Process,
     /// A portable wasm component in a kernel and a virtual machine of its own: a millisecond to start. Needs KVM.
     Microvm,
+    /// A portable wasm component on a board: a machine that runs our kernel and nothing else.
+    Metal,
 }
 
 impl Isolation {
@@ -89,6 +91,7 @@ impl Isolation {
             Self::Wasm => "wasm",
             Self::Process => "process",
             Self::Microvm => "microvm",
+            Self::Metal => "metal",
         }
     }
 }
@@ -406,16 +409,19 @@ impl Function {
     /// Keys that mean something in one isolation class only.
     fn check_isolation(&self, name: &Name) -> Result<(), Problem> {
         match self.isolation {
-            Isolation::Wasm | Isolation::Microvm if self.base.is_some() => {
+            Isolation::Wasm | Isolation::Microvm | Isolation::Metal if self.base.is_some() => {
                 Err(problem(name, "base is for isolation = \"process\""))
             }
-            Isolation::Wasm | Isolation::Microvm if self.entry.is_some() => {
+            Isolation::Wasm | Isolation::Microvm | Isolation::Metal if self.entry.is_some() => {
                 Err(problem(name, "entry is for isolation = \"process\""))
             }
             Isolation::Process if self.units.dump => Err(problem(
                 name,
                 "units.dump is for isolation = \"wasm\" and \"microvm\": a process leaves a traceback in its log",
             )),
+            Isolation::Metal if self.units.dump => {
+                Err(problem(name, "units.dump is for isolation = \"wasm\" and \"microvm\": a board keeps nothing"))
+            }
             _ => Ok(()),
         }
     }

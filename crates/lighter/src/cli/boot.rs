@@ -41,7 +41,9 @@ impl Boot {
         let machine = self.board.machine();
         if machine == Machine::Raspi3b {
             let problem = Problem::new(Code::Usage, "QEMU's raspi3b has no network but a serial line");
-            return Err(problem.with_hint("--board virt is the same processor; docs/boards.md shows the serial line").into());
+            return Err(problem
+                .with_hint("--board virt is the same processor; docs/boards.md shows the serial line")
+                .into());
         }
         let folder = locate::data_folder(session.global.data.as_deref())?.join("boards");
         let enrolled = enrolled(&folder)?;
@@ -56,7 +58,9 @@ impl Boot {
         write_new(&folder, &file, image.elf()).map_err(|error| Stop::file(&file, &error))?;
         let console = folder.join(format!("{name}.console"));
         File::create(&console).map_err(|error| Stop::file(&console, &error))?;
-        session.out.say(format!("board {name} on 127.0.0.1:{port}, beacons to UDP {}; Ctrl-C ends it", self.beacon_port));
+        session
+            .out
+            .say(format!("board {name} on 127.0.0.1:{port}, beacons to UDP {}; Ctrl-C ends it", self.beacon_port));
         let start = qemu::Start {
             machine,
             image: &file,

@@ -80,12 +80,8 @@ impl Flash {
             Board::Virt | Board::Microvm => vec![("image.elf", image.elf().to_vec())],
         };
         fs::create_dir_all(&self.to).map_err(|error| Stop::file(&self.to, &error))?;
-        let mut written = Written {
-            board: self.name.clone(),
-            kernel: board_link::fingerprint(&hash),
-            files: Vec::new(),
-            bytes: 0,
-        };
+        let mut written =
+            Written { board: self.name.clone(), kernel: board_link::fingerprint(&hash), files: Vec::new(), bytes: 0 };
         for (name, bytes) in files {
             let path = self.to.join(name);
             write_new(&self.to, &path, &bytes).map_err(|error| Stop::file(&path, &error))?;
@@ -99,7 +95,9 @@ impl Flash {
             session.out.line(&file.display().to_string())?;
         }
         let size = words::bytes(written.bytes);
-        session.out.say(format!("board {}, kernel {}, {size}; the image holds its secret key", self.name, written.kernel));
+        session
+            .out
+            .say(format!("board {}, kernel {}, {size}; the image holds its secret key", self.name, written.kernel));
         if matches!(self.board, Board::Raspi3b) {
             session.out.say("the card needs the Pi's own bootcode.bin, start.elf and fixup.dat beside them");
         }

@@ -5,6 +5,7 @@ use manifest::Isolation;
 use problem::{Code, Problem};
 use std::sync::Arc;
 use unit::UnitKind;
+use unit_metal::MetalKind;
 use unit_process::ProcessKind;
 use warehouse::{Shelf, Warehouse};
 
@@ -13,6 +14,8 @@ pub struct Kinds {
     kinds: Vec<Kind>,
     /// What the node says of itself is partly this kind's to say.
     pub process: ProcessKind,
+    /// And what it says of boards this one's.
+    pub metal: MetalKind,
 }
 
 #[derive(Clone)]
@@ -31,25 +34,28 @@ impl Kinds {
             allow_weaker: config.allow_weaker_jail,
             jail: vec![crate::cli::JAIL.to_owned()],
         })?;
+        let metal = MetalKind::new(&config.data.join("boards"))?;
         let kinds: Vec<Arc<dyn UnitKind>> = vec![
             Arc::new(unit_wasm::WasmKind::new(unit_wasm::Config { units_max: config.units_max })?),
             Arc::new(process.clone()),
             #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
             Arc::new(unit_microvm::MicrovmKind::new()?),
+            Arc::new(metal.clone()),
         ];
-        Self::with(kinds, process, warehouse)
+        Self::with(kinds, process, metal, warehouse)
     }
 
     fn with(
         kinds: impl IntoIterator<Item = Arc<dyn UnitKind>>,
         process: ProcessKind,
+        metal: MetalKind,
         warehouse: &Warehouse,
     ) -> Result<Self, Problem> {
         let kinds = kinds.into_iter().map(|units| {
             let shelf = warehouse.shelf(units.isolation().as_str(), units.fingerprint())?;
             Ok(Kind { units, shelf })
         });
-        Ok(Self { kinds: kinds.collect::<Result<_, Problem>>()?, process })
+        Ok(Self { kinds: kinds.collect::<Result<_, Problem>>()?, process, metal })
     }
 
     /// # Errors

@@ -70,7 +70,7 @@ fn numbers_are_counted_for_people_and_for_prometheus() {
         assert!(metrics.lines().any(|have| have == line), "{line} is not in {metrics}");
     }
     let info = node.api("GET", "/v1/node", &[]).json();
-    assert_eq!((&info["functions"], &info["isolation"]), (&json!(1), &json!(["wasm", "process", "microvm"])));
+    assert_eq!((&info["functions"], &info["isolation"]), (&json!(1), &json!(["wasm", "process", "microvm", "metal"])));
     assert_eq!(info["gate"], node.gate);
     assert_eq!(node.api("GET", "/v1/units", &[]).json(), json!([]));
 }

@@ -176,7 +176,8 @@ fn check_name(name: &str) -> Result<(), Problem> {
 
 fn random() -> Result<[u8; 32], Problem> {
     let mut bytes = [0; 32];
-    let failed = |error: getrandom::Error| Problem::new(Code::Internal, format!("the system has no randomness: {error}"));
+    let failed =
+        |error: getrandom::Error| Problem::new(Code::Internal, format!("the system has no randomness: {error}"));
     getrandom::fill(&mut bytes).map_err(failed)?;
     Ok(bytes)
 }

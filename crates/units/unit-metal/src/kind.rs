@@ -128,7 +128,9 @@ impl MetalKind {
                 let candidate = shared.candidate(entry.clone(), sighting.clone());
                 (state, detail) = match shared.attested(&candidate).await {
                     Some(Ok(())) => ("attested", None),
-                    Some(Err(problem)) if problem.code == Code::BoardDistrusted => ("distrusted", Some(problem.detail.into_owned())),
+                    Some(Err(problem)) if problem.code == Code::BoardDistrusted => {
+                        ("distrusted", Some(problem.detail.into_owned()))
+                    }
                     Some(Err(problem)) => ("heard", Some(problem.detail.into_owned())),
                     None => ("heard", None),
                 };
@@ -138,9 +140,9 @@ impl MetalKind {
             described.push(Described { name, id, state, detail, machine: entry.machine.clone(), kernel, seen });
         }
         let strangers = shared.finder.get().map(Finder::all).unwrap_or_default();
-        let strangers = strangers.into_iter().filter(|(seen, ago)| {
-            *ago < SILENT_AFTER && entries.iter().all(|entry| entry.id != seen.beacon.board)
-        });
+        let strangers = strangers
+            .into_iter()
+            .filter(|(seen, ago)| *ago < SILENT_AFTER && entries.iter().all(|entry| entry.id != seen.beacon.board));
         described.extend(strangers.map(|(seen, ago)| Described {
             name: seen.beacon.name.clone(),
             id: seen.beacon.board.to_string(),
@@ -199,12 +201,8 @@ impl Shared {
     /// As [`Session::open`].
     pub async fn session(&self, candidate: &Candidate) -> Result<Session, Problem> {
         let Candidate { entry, seen, board } = candidate;
-        let goal = Goal {
-            board: entry.id,
-            channel_key: entry.channel_key,
-            boot: seen.beacon.boot,
-            policy: entry.policy(),
-        };
+        let goal =
+            Goal { board: entry.id, channel_key: entry.channel_key, boot: seen.beacon.boot, policy: entry.policy() };
         let mut address = seen.address;
         address.set_port(seen.beacon.link_port);
         let opened = Session::open(&entry.name, address, self.enrolled.keys(), goal).await;
@@ -277,7 +275,10 @@ impl UnitKind for MetalKind {
             let payload = payload(&self.shared.enrolled, image, target)?;
             let bytes = u32::try_from(payload.len()).ok().filter(|bytes| *bytes <= board_link::CODE_BYTES_MAX);
             let bytes = bytes.ok_or_else(|| {
-                Problem::new(Code::ImageTooLarge, format!("compiled, it has {} bytes: too many for a board", payload.len()))
+                Problem::new(
+                    Code::ImageTooLarge,
+                    format!("compiled, it has {} bytes: too many for a board", payload.len()),
+                )
             })?;
             artefact.extend_from_slice(&bytes.to_le_bytes());
             artefact.extend_from_slice(&payload);

@@ -19,3 +19,12 @@ pub mod session;
 
 pub use kind::{Described, MetalKind, TARGETS, payload};
 pub use prepared::BOARD_HEADER;
+
+/// The kernel that comes with this program for such a board, as `kernel/build` made it.
+pub const fn kernel(machine: qemu::Machine) -> &'static [u8] {
+    match machine {
+        qemu::Machine::Virt => include_bytes!("../../../../kernel/prebuilt/virt"),
+        qemu::Machine::Microvm => include_bytes!("../../../../kernel/prebuilt/microvm"),
+        qemu::Machine::Raspi3b => include_bytes!("../../../../kernel/prebuilt/raspi3b"),
+    }
+}

@@ -9,6 +9,7 @@
 use crate::kind::{Candidate, Payload, Shared, payload_for};
 use crate::session::{Said as BoardSaid, Session, Work as BoardWork};
 use board_link::{Boot, Stages};
+use bytes::Bytes;
 use event::Event;
 use frame::{Checksum, Frame, Kind, Limits, Value};
 use futures_util::future::BoxFuture;
@@ -108,7 +109,8 @@ impl PreparedMetal {
         let wanted = one.event.attribute(BOARD_ATTRIBUTE);
         let waiting = self.free_board(wanted, lost);
         // The place is held to the end of the call: a board does one thing at a time.
-        let (candidate, mut place) = timeout_at(one.deadline.into(), waiting).await.map_err(|_| time_exceeded(one))??;
+        let (candidate, mut place) =
+            timeout_at(one.deadline.into(), waiting).await.map_err(|_| time_exceeded(one))??;
         lost.boots.push(candidate.seen.beacon.boot);
         let _busy = Busy::new(self.shared.clone(), &candidate);
         let kept = place.take().filter(|(boot, _)| *boot == candidate.seen.beacon.boot);
@@ -236,7 +238,7 @@ impl PreparedMetal {
                     let answer = answer(host, number, &frame).await?;
                     session.answer(answer).await?;
                 }
-                BoardSaid::Replied { stages, frame } => return Ok((said(&frame)?, stages)),
+                BoardSaid::Replied { stages, frame } => return Ok((said(frame)?, stages)),
             }
         }
     }
@@ -256,14 +258,16 @@ async fn answer(host: &mut Host, number: u32, request: &[u8]) -> Result<Vec<u8>,
     }
 }
 
-fn said(reply: &[u8]) -> Result<Said, Problem> {
-    let frame = Frame::decode(reply, &generous()).map_err(|error| garbled(&error.to_string()))?;
-    let said = match (frame.kind, frame.id) {
-        (Kind::Reply, WORK) => Said::reply(&frame.body),
-        (Kind::Failure, WORK) => Said::failure(&frame.body),
-        (kind, id) => return Err(garbled(&format!("an unexpected {} with the id {id}", kind.name()))),
+fn said(reply: Vec<u8>) -> Result<Said, Problem> {
+    let found = {
+        let frame = Frame::decode(&reply, &generous()).map_err(|error| garbled(&error.to_string()))?;
+        match (frame.kind, frame.id) {
+            (Kind::Reply, WORK) => Said::reply(&frame.body, &reply),
+            (Kind::Failure, WORK) => return Said::failure(&frame.body).map_err(|nonsense| garbled(&nonsense.0)),
+            (kind, id) => return Err(garbled(&format!("an unexpected {} with the id {id}", kind.name()))),
+        }
     };
-    said.map_err(|nonsense| garbled(&nonsense.0))
+    Ok(found.map_err(|nonsense| garbled(&nonsense.0))?.said(Bytes::from(reply)))
 }
 
 /// The host calls a function may make: those that need no grant, and those of the grants it has.
@@ -341,8 +345,7 @@ impl Prepared for PreparedMetal {
                     memory_bytes: AtomicU64::new(0),
                 });
                 async move {
-                    let one =
-                        Try { request_id: &request_id, event: &event, lease: &lease, deadline, meter: &meter };
+                    let one = Try { request_id: &request_id, event: &event, lease: &lease, deadline, meter: &meter };
                     let outcome = prepared.attempt(one).await;
                     (outcome, meter)
                 }

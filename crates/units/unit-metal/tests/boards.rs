@@ -6,6 +6,7 @@ mod packets;
 mod world;
 
 use board_link::{Goal, Keys, Settings, hash, seal_payload};
+use kernel_code::Target;
 use problem::Code;
 use std::io::Write;
 use std::net::TcpStream;
@@ -31,6 +32,15 @@ async fn from_beacon_to_result() {
             println!("{}: {:?}", machine.as_str(), reply.stages);
         }
         session.end().await;
+        // The same as bytecode, for the interpreter.
+        let bytecode = world::compiled(Target::Pulley64, HELLO);
+        let bytecode = seal_payload(&bytecode, &board_link::format_of("pulley64"), &signer());
+        let portable = hash(&bytecode);
+        let mut session = board.session().await.unwrap();
+        session.bring(portable, &bytecode).await.unwrap();
+        let reply = run(&mut session, portable, event(b"third"), LONG).await.unwrap();
+        assert_eq!(data_of(&reply.frame), b"hello, third\n");
+        drop(session);
         // It is still there for the next session, and does not have to be told the code again.
         let mut session = board.session().await.unwrap();
         session.bring(code, b"never sent").await.unwrap();
@@ -97,7 +107,7 @@ async fn payloads_that_are_not_right_are_never_run() {
     let boot = board.heard().await.beacon.boot;
     let mut session = board.session().await.unwrap();
     let format = board_link::format_of("aarch64-unknown-none");
-    let code = world::code(Machine::Virt, HELLO);
+    let code = world::compiled(Target::Aarch64, HELLO);
     let good = seal_payload(&code, &format, &signer());
     let mut torn = good.clone();
     torn[200] ^= 1;

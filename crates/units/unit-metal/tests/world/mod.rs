@@ -4,9 +4,10 @@
 use board_link::{Boot, Destination, Goal, Hash, Keys, Policy, Settings, Sighting, Stages, hash, seal_payload};
 use event::Event;
 use frame::{Checksum, Frame, Kind, Limits, Value};
+use kernel_code::{Features, Target};
 use problem::Problem;
 use std::net::{SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use unit_metal::finder::Finder;
 use unit_metal::image::Image;
@@ -62,7 +63,7 @@ impl Board {
             signers: vec![signer().id().0],
             ..settings
         };
-        let image = Image::read(std::fs::read(kernel(machine)).expect("kernel/build makes it")).unwrap();
+        let image = Image::read(unit_metal::kernel(machine).to_vec()).unwrap();
         let kernel = image.kernel();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("image");
@@ -131,31 +132,20 @@ impl Board {
 }
 
 pub fn payload(machine: Machine, guest: &str) -> Vec<u8> {
-    let format = match machine {
-        Machine::Microvm => "x86_64-unknown-none",
-        Machine::Virt | Machine::Raspi3b => "aarch64-unknown-none",
-    };
-    seal_payload(&code(machine, guest), &board_link::format_of(format), &signer())
+    let target = target(machine);
+    seal_payload(&compiled(target, guest), &board_link::format_of(target.as_str()), &signer())
 }
 
-pub fn code(machine: Machine, guest: &str) -> Vec<u8> {
-    let format = match machine {
-        Machine::Microvm => "x86_64-unknown-none",
-        Machine::Virt | Machine::Raspi3b => "aarch64-unknown-none",
-    };
-    std::fs::read(format!("/tmp/prec/{guest}.{format}")).unwrap()
+pub fn target(machine: Machine) -> Target {
+    match machine {
+        Machine::Microvm => Target::X86_64(Features::default()),
+        Machine::Virt | Machine::Raspi3b => Target::Aarch64,
+    }
 }
 
-fn kernel(machine: Machine) -> PathBuf {
-    let target = match machine {
-        Machine::Microvm => "x86_64-unknown-none",
-        Machine::Virt | Machine::Raspi3b => "aarch64-unknown-none",
-    };
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../kernel/target")
-        .join(target)
-        .join("release")
-        .join(machine.as_str())
+pub fn compiled(target: Target, guest: &str) -> Vec<u8> {
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../../guests/prebuilt/{guest}.wasm"));
+    kernel_code::compile(&std::fs::read(image).unwrap(), target).unwrap()
 }
 
 /// An event, as the frame of a call.

@@ -1,0 +1,140 @@
+//! Boards as a user meets them: booted, listed, called, lost, with the node's store behind them.
+
+use crate::support::{Node, send};
+use serde_json::{Value, json};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Board(Child);
+
+impl Board {
+    fn boot(node: &Node, kind: &str, name: &str, beacon_port: u16) -> Self {
+        let mut lighter = Command::new(env!("CARGO_BIN_EXE_lighter"));
+        lighter.args(["boot", "--board", kind, "--name", name, "--beacon-port", &beacon_port.to_string(), "--data"]);
+        Self(lighter.arg(&node.data).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Board {
+    /// As Ctrl-C would: QEMU must end with it.
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let there = std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|folder| folder.join(program).is_file());
+    if !there {
+        println!("SKIPPED: {program} is not installed: boards of its kind are not tested");
+    }
+    there
+}
+
+/// A UDP port nobody uses.
+fn port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn wait_for(node: &Node, name: &str, state: &str) -> Value {
+    let since = Instant::now();
+    loop {
+        let boards = node.api("GET", "/v1/boards", &[]).json();
+        let board = boards.as_array().unwrap().iter().find(|board| board["name"] == name);
+        if let Some(board) = board.filter(|board| board["state"] == state) {
+            return board.clone();
+        }
+        assert!(since.elapsed() < PATIENCE, "{name} is not {state}: {boards}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn call_on(node: &Node, function: &str, board: &str, data: &str) -> crate::support::Reply {
+    let token = format!("Bearer {}", node.token);
+    let headers = [("authorization", token.as_str()), ("lighter-board", board)];
+    send("POST", &format!("{}/v1/functions/{function}/call", node.api), &headers, data.as_bytes())
+}
+
+#[test]
+fn functions_run_on_boards_with_the_nodes_store_and_elsewhere_when_one_is_lost() {
+    if !is_installed("qemu-system-aarch64") || !is_installed("qemu-system-x86_64") {
+        return;
+    }
+    let beacons = port();
+    let node = Node::start_with(&["--boards", "--beacon-port", &beacons.to_string()]);
+    node.deploy_one("hello", "hello", json!({ "isolation": "metal" }));
+    node.deploy_one("counter", "counter", json!({ "isolation": "metal", "grants": { "stores": ["counters"] } }));
+    node.deploy_one("attack", "attack", json!({ "isolation": "metal", "limits": { "time_ms": 1_500 } }));
+    let reply = node.call("hello", "you");
+    assert_eq!((reply.code().as_str(), reply.status), ("L6102", 503), "{}", reply.text());
+
+    let one = Board::boot(&node, "virt", "one", beacons);
+    let _two = Board::boot(&node, "microvm", "two", beacons);
+    assert_eq!(wait_for(&node, "one", "attested")["architecture"], "aarch64");
+    assert_eq!(wait_for(&node, "two", "attested")["architecture"], "x86_64");
+    for board in ["one", "two"] {
+        assert_eq!(call_on(&node, "hello", board, "you").text(), "hello, you\n", "{board}");
+    }
+    assert_eq!(call_on(&node, "hello", "three", "").code(), "L6101");
+
+    // Host calls: what boards count is in the node's store, once for each call.
+    for count in 1..=4 {
+        let reply = node.call("counter", "");
+        assert_eq!((reply.status, reply.text()), (200, format!("{count}\n")));
+    }
+
+    // What is wrong with a function is told as in every class, and undone.
+    for (attack, code) in [("unreachable", "L6001"), ("memory", "L3003"), ("recurse", "L3005"), ("fatal", "L6005")] {
+        assert_eq!(call_on(&node, "attack", "one", attack).code(), code, "{attack}");
+    }
+
+    // One hangs: the call ends, the board comes back by itself, and is trusted again.
+    let before = wait_for(&node, "two", "attested")["uptime_ms"].as_u64().unwrap();
+    assert_eq!(call_on(&node, "attack", "two", "loop").code(), "L3001");
+    let since = Instant::now();
+    while wait_for(&node, "two", "attested")["uptime_ms"].as_u64().unwrap() >= before {
+        assert!(since.elapsed() < PATIENCE, "it did not start again");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(call_on(&node, "hello", "two", "again").text(), "hello, again\n");
+
+    // One dies: calls go elsewhere.
+    drop(one);
+    for _ in 0..4 {
+        assert_eq!(node.call("hello", "still").text(), "hello, still\n");
+    }
+    wait_for(&node, "one", "silent");
+}
+
+#[test]
+fn a_card_is_written_whole_and_the_board_is_enrolled() {
+    let node = Node::start();
+    let card = node.data.join("card");
+    let flash = |name: &str| {
+        let mut lighter = Command::new(env!("CARGO_BIN_EXE_lighter"));
+        lighter.args(["flash", "--board", "raspi3b", "--name", name, "--address", "10.0.8.2/24", "--data"]);
+        let output = lighter.arg(&node.data).arg("--to").arg(&card).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    flash("shed");
+    let first = std::fs::read(card.join("kernel8.img")).unwrap();
+    assert!(std::fs::read_to_string(card.join("config.txt")).unwrap().contains("arm_64bit=1"));
+    assert!(board_names(&node).contains(&"shed".to_owned()));
+    // A power cut left the file that was being written; the next flash goes over it.
+    std::fs::write(card.join(".new-1"), b"half").unwrap();
+    flash("shed");
+    let second = std::fs::read(card.join("kernel8.img")).unwrap();
+    assert_eq!(first.len(), second.len());
+    let differ = first.iter().zip(&second).filter(|(a, b)| a != b).count();
+    assert!(differ > 0 && differ < 4_096, "a new identity, the same kernel: {differ} bytes differ");
+    assert!(!Path::new(&card).join("image.elf").exists());
+}
+
+fn board_names(node: &Node) -> Vec<String> {
+    let boards = node.api("GET", "/v1/boards", &[]).json();
+    boards.as_array().unwrap().iter().map(|board| board["name"].as_str().unwrap().to_owned()).collect()
+}
