@@ -53,6 +53,14 @@ fn wait_for(node: &Node, name: &str, state: &str) -> Value {
     }
 }
 
+fn wait_until(what: &str, is_true: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !is_true() {
+        assert!(since.elapsed() < PATIENCE, "it never came that {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn call_on(node: &Node, function: &str, board: &str, data: &str) -> crate::support::Reply {
     let token = format!("Bearer {}", node.token);
     let headers = [("authorization", token.as_str()), ("lighter-board", board)];
@@ -108,6 +116,38 @@ fn functions_run_on_boards_with_the_nodes_store_and_elsewhere_when_one_is_lost()
         assert_eq!(node.call("hello", "still").text(), "hello, still\n");
     }
     wait_for(&node, "one", "silent");
+}
+
+#[test]
+fn a_call_whose_board_dies_under_it_ends_on_another() {
+    if !is_installed("qemu-system-aarch64") {
+        return;
+    }
+    let beacons = port();
+    let node = Node::start_with(&["--boards", "--beacon-port", &beacons.to_string()]);
+    node.deploy_one("arithmetic", "arithmetic", json!({ "isolation": "metal", "limits": { "time_ms": 60_000 } }));
+    let one = Board::boot(&node, "virt", "one", beacons);
+    wait_for(&node, "one", "attested");
+    // Some seconds of work, wherever every instruction is emulated.
+    const ROUNDS: f64 = 20_000.0;
+    let since = Instant::now();
+    assert_eq!(call_on(&node, "arithmetic", "one", &format!("integer {ROUNDS}")).status, 200);
+    let work = format!("integer {}", (ROUNDS * 10.0 / since.elapsed().as_secs_f64()) as u64);
+    node.deploy_one("here", "arithmetic", json!({ "limits": { "time_ms": 60_000 } }));
+    let expected = node.call("here", &work).text();
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| node.call("arithmetic", &work));
+        wait_until("it runs", || node.api("GET", "/v1/units", &[]).json().as_array().unwrap().len() == 1);
+        // The only other board comes when the call is on its way already.
+        let _two = Board::boot(&node, "virt", "two", beacons);
+        wait_for(&node, "two", "attested");
+        assert!(!call.is_finished(), "there was too little to do");
+        drop(one);
+        let reply = call.join().unwrap();
+        assert_eq!((reply.status, reply.text()), (200, expected));
+        wait_for(&node, "one", "silent");
+        assert_eq!(wait_for(&node, "two", "attested")["runs"], 1);
+    });
 }
 
 #[test]
