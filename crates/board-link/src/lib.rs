@@ -21,6 +21,7 @@ extern crate alloc;
 mod beacon;
 mod bytes;
 mod evidence;
+mod image;
 mod keys;
 mod link;
 mod message;
@@ -33,6 +34,7 @@ pub use beacon::{
     BEACON_BYTES_MAX, BEACON_PORT, Beacon, BeaconFault, FORMAT_BYTES_MAX, FORMATS_MAX, Load, Machine, NAME_BYTES_MAX,
 };
 pub use evidence::{Claim, Evidence, EvidenceFault, PROOF_BYTES_MAX, Policy, Root};
+pub use image::{Image, ImageFault};
 pub use keys::{BoardId, KEY_BYTES, Keys, PublicKey, fingerprint};
 pub use link::{BoardSide, Goal, HANDSHAKE_MS_MAX, IDLE_MS_MAX, LINK_PORT, Link, LinkFault};
 pub use message::{

@@ -49,6 +49,8 @@ pub struct Settings {
     pub watchdog_ms: u32,
     /// Whether the board's own watchdog is used beside the timer's interrupt. QEMU's Pi cannot have it.
     pub hardware_watchdog: bool,
+    /// Datagrams to this UDP port are sent back, which is for measurements; 0: none are.
+    pub echo_port: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +101,7 @@ impl Default for Settings {
             run_ms_max: 60_000,
             watchdog_ms: 10_000,
             hardware_watchdog: true,
+            echo_port: 0,
         }
     }
 }
@@ -122,7 +125,7 @@ impl Settings {
             }
         };
         to.u16(self.link_port).u16(self.link_port_seen).u16(self.beacon_port).u32(self.beacon_pause_ms);
-        to.u32(self.run_ms_max).u32(self.watchdog_ms).u8(self.hardware_watchdog.into());
+        to.u32(self.run_ms_max).u32(self.watchdog_ms).u8(self.hardware_watchdog.into()).u16(self.echo_port);
         // Each count is below 9.
         to.u8(self.beacon_to.len() as u8);
         for one in &self.beacon_to {
@@ -185,6 +188,7 @@ impl Settings {
             1 => true,
             _ => return None,
         };
+        let echo_port = from.u16()?;
         let count = from.u8().filter(|count| usize::from(*count) <= BEACON_TO_MAX)?;
         let beacon_to = (0..count).map(|_| Some(Destination { address: from.array()?, port: from.u16()? }));
         let beacon_to = beacon_to.collect::<Option<_>>()?;
@@ -208,6 +212,7 @@ impl Settings {
             run_ms_max,
             watchdog_ms,
             hardware_watchdog,
+            echo_port,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Devices of boards, without `unsafe`: each driver is given the registers of its device and memory to share with it.
 //!
 //! ```text
-//!   pl011 mini_uart uart16550      a console; the second one of a Pi carries packets instead: slip
+//!   pl011 mini_uart uart16550      a console; the second one of a Pi carries packets instead
 //!   virtio: net, rng               QEMU's devices over MMIO, version 2
 //!   gic bcm_local                  where the timer's interrupt, which is the watchdog's, is let in
 //!   bcm_power ib700                watchdogs in hardware, and the Pi's reset
@@ -21,7 +21,6 @@ mod gic;
 #[cfg(target_arch = "x86_64")]
 mod ib700;
 mod serial;
-mod slip;
 mod virtio;
 
 #[cfg(target_arch = "aarch64")]
@@ -34,28 +33,7 @@ pub use ib700::Ib700;
 #[cfg(target_arch = "x86_64")]
 pub use serial::Uart16550;
 pub use serial::{MiniUart, Pl011};
-pub use slip::{Line, Slip};
 pub use virtio::{VirtioNet, VirtioRng, find as find_virtio};
-
-use alloc::vec::Vec;
-
-/// Longest packet, with its Ethernet header.
-pub const PACKET_BYTES_MAX: usize = 1_514;
-
-/// A way to the network.
-pub trait Nic: Send {
-    /// None: there is nobody else on the line, and packets are IP without a header around it.
-    fn ethernet_address(&self) -> Option<[u8; 6]>;
-
-    /// The oldest packet that has arrived.
-    fn receive(&mut self) -> Option<Vec<u8>>;
-
-    /// Whether there is room for a packet to be sent.
-    fn has_room(&mut self) -> bool;
-
-    /// Sends a packet, if there is room.
-    fn send(&mut self, packet: &[u8]);
-}
 
 /// Randomness of a device.
 pub trait Randomness: Send {

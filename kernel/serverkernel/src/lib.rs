@@ -18,7 +18,6 @@ mod entropy;
 mod executive;
 mod host;
 mod load;
-mod net;
 mod station;
 mod store;
 

@@ -2,7 +2,6 @@
 
 use crate::entropy::Entropy;
 use crate::executive::Executive;
-use crate::net::{CONNECTIONS_MAX, Net};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -12,8 +11,9 @@ use board_link::{
     Beacon, BoardSide, HANDSHAKE_MS_MAX, Hash, Keys, Link, LinkFault, Load, Machine, Message, Settings, SettingsFault,
 };
 use core::array;
-use drivers::{Nic, Randomness};
-use smoltcp::socket::tcp;
+use core::net::Ipv4Addr;
+use drivers::Randomness;
+use network::{CONNECTIONS_MAX, Net, Nic, tcp};
 
 /// How long the round goes on at once after the last packet, before it sleeps between turns.
 const AWAKE_NS: u64 = 2_000_000;
@@ -43,6 +43,8 @@ pub struct Station {
     feed: Option<fn(u64)>,
     beacon: Beacon,
     beacon_due_ms: u64,
+    /// As it was said last.
+    address: Option<Ipv4Addr>,
 }
 
 #[derive(Default)]
@@ -115,7 +117,7 @@ impl Station {
         let seed = u64::from_le_bytes(array::from_fn(|index| seed[index]));
         let uses_watchdog = settings.hardware_watchdog;
         let nic = parts.nic.unwrap_or_else(|| panic!("there is no network card"));
-        let net = Net::new(nic, &settings, seed);
+        let net = Net::new(nic, &settings, seed, now_ns);
         let beacon = Beacon {
             board: keys.id(),
             channel_key: keys.channel_public(),
@@ -146,6 +148,7 @@ impl Station {
             feed: parts.feed.filter(|_| uses_watchdog),
             beacon,
             beacon_due_ms: 0,
+            address: None,
         }
     }
 
@@ -153,6 +156,11 @@ impl Station {
     fn turn(&mut self) -> bool {
         self.watch(self.settings.watchdog_ms);
         let is_busy = self.net.turn();
+        let address = self.net.address();
+        if let Some(address) = address.filter(|_| address != self.address) {
+            crate::say!("address {address}");
+        }
+        self.address = address;
         for connection in 0..CONNECTIONS_MAX {
             self.admit(connection);
         }

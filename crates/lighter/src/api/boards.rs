@@ -1,7 +1,7 @@
 //! Boards: which there are, and whether the node trusts them.
 
 use super::reply::Answer;
-use super::scope::MayAdmin;
+use super::scope::MayCall;
 use super::types::BoardInfo;
 use crate::node::Node;
 use axum::Json;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The boards that are enrolled or were heard. Those not yet attested since they started are attested now.
 #[utoipa::path(get, path = "/v1/boards", tag = "node", responses((status = 200, body = Vec<BoardInfo>)))]
-pub async fn list(_: MayAdmin, State(node): State<Arc<Node>>) -> Answer<Json<Vec<BoardInfo>>> {
+pub async fn list(_: MayCall, State(node): State<Arc<Node>>) -> Answer<Json<Vec<BoardInfo>>> {
     let described = node.functions.loader.kinds.metal.describe().await?;
     Ok(Json(described.into_iter().map(BoardInfo::from).collect()))
 }

@@ -1,6 +1,6 @@
 //! `lighter boot`: a board in QEMU, enrolled with the node of this data folder, until Ctrl-C.
 
-use super::flash::{Board, enrolled, kernel};
+use super::flash::{Board, enrolled, kernel, unusable};
 use super::stop::{Result, Stop};
 use super::{Session, locate};
 use clap::Args;
@@ -53,7 +53,7 @@ impl Boot {
         let mut settings = enrolled.enrol(name, machine.as_str(), image.kernel())?;
         settings.link_port_seen = port;
         settings.beacon_to = vec![host_destination(self.beacon_port)];
-        let image = image.with(&settings)?;
+        let image = image.with(&settings).map_err(unusable)?;
         let file = folder.join(format!("{name}.image"));
         write_new(&folder, &file, image.elf()).map_err(|error| Stop::file(&file, &error))?;
         let console = folder.join(format!("{name}.console"));

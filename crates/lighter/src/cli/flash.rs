@@ -2,6 +2,7 @@
 
 use super::stop::{Result, Stop};
 use super::{Session, locate, words};
+use board_link::{Image, ImageFault};
 use clap::{Args, ValueEnum};
 use problem::{Code, Problem};
 use serde::Serialize;
@@ -9,7 +10,6 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use unit_metal::enrolled::{Enrolled, write_new};
-use unit_metal::image::Image;
 use unit_metal::qemu::Machine;
 
 #[derive(Debug, Args)]
@@ -74,9 +74,9 @@ impl Flash {
         let mut settings = enrolled(&folder)?.enrol(&self.name, self.board.machine().as_str(), hash)?;
         settings.hardware_watchdog = !self.no_hardware_watchdog;
         settings.network = network;
-        let image = image.with(&settings)?;
+        let image = image.with(&settings).map_err(unusable)?;
         let files: Vec<(&str, Vec<u8>)> = match self.board {
-            Board::Raspi3b => vec![("kernel8.img", image.flat()?), ("config.txt", CONFIG.into())],
+            Board::Raspi3b => vec![("kernel8.img", image.flat().map_err(unusable)?), ("config.txt", CONFIG.into())],
             Board::Virt | Board::Microvm => vec![("image.elf", image.elf().to_vec())],
         };
         fs::create_dir_all(&self.to).map_err(|error| Stop::file(&self.to, &error))?;
@@ -105,7 +105,16 @@ impl Flash {
     }
 
     fn network(&self) -> Result<board_link::Network> {
-        let Some(text) = &self.address else { return Ok(board_link::Network::Dhcp) };
+        let Some(text) = &self.address else {
+            return match self.board {
+                Board::Raspi3b => {
+                    Err(Problem::new(Code::Usage, "a raspi3b needs an address: nobody on a serial line gives one away")
+                        .with_hint("for instance: --address 10.0.8.2/24")
+                        .into())
+                }
+                Board::Virt | Board::Microvm => Ok(board_link::Network::Dhcp),
+            };
+        };
         let parsed = text.split_once('/').and_then(|(address, prefix)| {
             let (address, prefix): (Ipv4Addr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
             let gateway = self.gateway.map(|gateway| gateway.octets());
@@ -131,9 +140,13 @@ pub fn kernel(board: Board, file: Option<&Path>) -> Result<Image> {
         Some(file) => fs::read(file).map_err(|error| Stop::file(file, &error))?,
         None => unit_metal::kernel(board.machine()).to_vec(),
     };
-    let about = |problem: Problem| match file {
-        Some(file) => Problem { detail: format!("{}: {}", file.display(), problem.detail).into(), ..problem },
-        None => problem,
+    let about = |fault| match file {
+        Some(file) => Stop::new(Code::BoardImage, format!("{}: {fault}", file.display())),
+        None => unusable(fault),
     };
-    Ok(Image::read(elf).map_err(about)?)
+    Image::read(elf).map_err(about)
+}
+
+pub fn unusable(fault: ImageFault) -> Stop {
+    Stop::new(Code::BoardImage, format!("the board's image cannot be used: {fault}"))
 }

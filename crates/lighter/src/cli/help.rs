@@ -10,10 +10,11 @@ Write   new      begin a function   build     build it        dev     on changes
         flow     draw a workflow    schema    of lighter.toml
 Run     up       start a node here  down      stop it         deploy  functions
         call     a function         rollback  a version back  rm      functions
-Events  push     into a queue       queue     look, replay    store   keys, export
+Events  push     into a queue       queue     look, replay    store   of keys
 Look    ls       functions          ps        units           logs    written
         stats    calls, latency     top       stats live      errors  codes
 Debug   debug    with gdb or lldb   dump      core of a trap
+Boards  boards   that were heard    boot      one in QEMU     flash   onto a card
 Secure  token    make, list, remove secret    set, list, end  mqtt-password
 Other   version  of both sides      completions for your shell";
 

@@ -2,10 +2,9 @@
 //!
 //! `kernel/arch/metal/faults` makes the mistakes. What is not installed is skipped, and said.
 
-use board_link::Settings;
+use board_link::{Image, Settings};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use unit_metal::image::Image;
 use unit_metal::qemu::{self, Machine};
 
 const PATIENCE: Duration = Duration::from_secs(30);

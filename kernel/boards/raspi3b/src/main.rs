@@ -10,7 +10,8 @@ use alloc::boxed::Box;
 use arch_metal::report::Ways;
 use arch_metal::{Region, Registers, report};
 use core::panic::PanicInfo;
-use drivers::{BcmPower, BcmRng, MiniUart, Pl011, Slip};
+use drivers::{BcmPower, BcmRng, MiniUart, Pl011};
+use network::Slip;
 use serverkernel::Parts;
 
 const POWER: Region = Region { start: 0x3f10_0000, bytes: 0x1000 };

@@ -8,8 +8,9 @@ mod machine;
 
 use alloc::boxed::Box;
 use arch_metal::Region;
-use drivers::{Nic, Randomness, VirtioNet, VirtioRng, find_virtio};
+use drivers::{Randomness, VirtioNet, VirtioRng, find_virtio};
 use machine::VIRTIO;
+use network::Nic;
 use serverkernel::Parts;
 
 const VIRTIO_BYTES: usize = 0x200;

@@ -2,10 +2,10 @@
 
 use super::queue::Queue;
 use super::{CONFIGURATION, agree, begin};
-use crate::{Nic, PACKET_BYTES_MAX};
 use alloc::vec;
 use alloc::vec::Vec;
 use arch_metal::Registers;
+use network::{Nic, PACKET_BYTES_MAX};
 
 const RECEIVE: u32 = 0;
 const SEND: u32 = 1;

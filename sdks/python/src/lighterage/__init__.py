@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from .explain import Explanation
     from .farm import Results, map
     from .limits import Limits
-    from .node import Node, NodeInfo
+    from .node import Board, Node, NodeInfo
     from .offloaded import Offloaded, OffloadWarning, Options, offload
     from .runtime import FunctionStats
     from .session import connect, disconnect, nodes, policy, stats
 
 __all__ = [
+    "Board",
     "CallTooLarge",
     "DoesNotTravel",
     "Energy",
@@ -76,7 +77,7 @@ _MODULES = {
     "explain": ("Explanation",),
     "farm": ("Results", "map"),
     "limits": ("Limits",),
-    "node": ("Node", "NodeInfo"),
+    "node": ("Board", "Node", "NodeInfo"),
     "offloaded": ("OffloadWarning", "Offloaded", "Options", "offload"),
     "runtime": ("FunctionStats",),
     "session": ("connect", "disconnect", "nodes", "policy", "stats"),

@@ -16,7 +16,7 @@ from typing import Any, Final
 from . import bundle
 from .bundle import Bundle
 from .limits import Limits
-from .travel import Classes
+from .travel import NO_CLASSES, Classes
 
 #: Characters of the readable part of a name; a node takes 63 in all.
 SLUG_MAX: Final = 30
@@ -55,6 +55,18 @@ class Code:
         if self.keeps:
             function["units"] = {"reuse_calls": REUSE_CALLS, "reuse_idle_ms": REUSE_IDLE_MS}
         return json.dumps({"function": {self.name: function}}).encode()
+
+
+@dataclass(frozen=True)
+class Component:
+    """A portable function that nodes have already, under this name: bytes in, bytes out, on a node or on a board."""
+
+    name: str
+    limits: Limits
+
+    @property
+    def classes(self) -> Classes:
+        return NO_CLASSES
 
 
 def make(

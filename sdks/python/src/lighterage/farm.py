@@ -151,6 +151,8 @@ class _Farm:
         self._function = function
         self._options = function.options
         self._kwargs = kwargs
+        if self._options.component is not None:
+            raise ValueError("map sends several calls as one, which a component does not read: submit them one by one")
         # A codec of the study has no word for an exception among results.
         self._chunk = 1 if self._options.codec != codecs.FRAME else chunk
         self._shared = _Shared(source=source, total=total)
@@ -166,7 +168,8 @@ class _Farm:
         wanted = on if on is not None else self._options.on
         if on is not None or current.nodes():
             try:
-                made = self._function._made()
+                found = self._function._made()
+                made = found if isinstance(found, code.Code) else None
                 nodes = current.chosen(None if wanted is None else names(wanted))
             except LighterageError:
                 if on is not None or not self._options.local or not self._options.fallback:

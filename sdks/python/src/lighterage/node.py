@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from . import calls
 from .bundle import Bundle, interpreter
-from .code import VERSIONS_KEPT, Code
+from .code import VERSIONS_KEPT, Code, Component
 from .config import Address
 from .errors import CallTooLarge, LighterageError, NodeRefused, ReplyBroken, VersionsDiffer
 from .frame import Piece
@@ -34,6 +34,8 @@ DEPLOY_SECONDS: Final = 600.0
 
 #: Bytes of a reply beside the result's own.
 REPLY_EXTRA_BYTES: Final = 1 << 20
+#: The state of a board that has proved what it runs, and is trusted.
+ATTESTED: Final = "attested"
 #: The function is not there, or was removed.
 _GONE: Final = "L2001"
 #: Statuses of a deployment that trying again does not change.
@@ -70,6 +72,8 @@ class _Deployed:
     lock: threading.Lock = field(default_factory=threading.Lock)
     is_there: bool = False
     problem: LighterageError | None = None
+    #: Whether its units are boards.
+    is_metal: bool = False
 
 
 class Node:
@@ -88,6 +92,7 @@ class Node:
         self._heard_at = 0.0
         #: Whether it will be asked in the background whether it is back.
         self.is_watched = False
+        self._boards: list[Board] = []
 
     def __repr__(self) -> str:
         return f"Node({self.url!r})"
@@ -125,8 +130,34 @@ class Node:
             self._rate(took),
         )
         self._info = info
+        if any(entry.is_metal for entry in self._deployed.copy().values()):
+            self.boards()
         self.answered()
         return info
+
+    def boards(self) -> list[Board]:
+        """The boards that the node knows or hears, and whether it trusts them.
+
+        Raises what a request raises.
+        """
+        said = self._ask("GET", "/v1/boards", deadline=time.monotonic() + PROBE_SECONDS)
+        old = {board.name: board for board in self._boards}
+        found = []
+        for one in said:
+            board = old.get(f"{self.name}/{one['name']}") or Board(self, str(one["name"]))
+            board.state = str(one["state"])
+            board.architecture = str(one.get("architecture") or "")
+            found.append(board)
+        self._boards = found
+        return list(found)
+
+    def places(self, name: str) -> list[Node]:
+        """Where a call of this function may go: to the boards that are trusted, where its units are boards, else to the
+        node, which finds a unit itself.
+        """
+        entry = self._deployed.get(name)
+        boards = [board for board in self._boards if board.state == ATTESTED] if entry and entry.is_metal else []
+        return list(boards) or [self]
 
     def twin(self) -> Node:
         """The same node with nothing open, for a process that was forked."""
@@ -177,8 +208,9 @@ class Node:
         found = self._deployed.get(name)
         return None if found is None else found.problem
 
-    def prepare(self, code: Code) -> None:
-        """Deploys the function, unless it is there. Several threads may ask: one does it, the others wait.
+    def prepare(self, code: Code | Component) -> None:
+        """Deploys the function, unless it is there. Several threads may ask: one does it, the others wait. A component is
+        looked for: it was deployed by whoever wrote it.
 
         Raises VersionsDiffer, NodeRefused, or what a request raises.
         """
@@ -190,9 +222,11 @@ class Node:
             if entry.is_there:
                 return
             try:
-                info = self._info or self.info()
-                check_versions(self.name, info, code)
-                self._deploy(code)
+                if isinstance(code, Component):
+                    self._find(code, entry)
+                else:
+                    check_versions(self.name, self._info or self.info(), code)
+                    self._deploy(code)
             except VersionsDiffer as error:
                 entry.problem = error
                 raise
@@ -203,7 +237,9 @@ class Node:
             entry.problem = None
             entry.is_there = True
 
-    def call(self, code: Code, pieces: Sequence[Piece], deadline: float | None = None, cancel: Cancel | None = None) -> Reply:
+    def call(
+        self, code: Code | Component, pieces: Sequence[Piece], deadline: float | None = None, cancel: Cancel | None = None
+    ) -> Reply:
         """Calls a function; the reply's body is a frame that `calls.read_reply` reads. Deploys it again where it is gone.
 
         Raises NodeRefused, CallTooLarge, or what a request raises.
@@ -213,7 +249,8 @@ class Node:
                 "POST",
                 f"/v1/functions/{code.name}/call",
                 pieces,
-                content_type=calls.MEDIA_TYPE,
+                content_type=calls.MEDIA_TYPE if isinstance(code, Code) else "application/octet-stream",
+                headers=self._headers,
                 deadline=deadline,
                 cancel=cancel,
                 body_max=code.limits.body_bytes + REPLY_EXTRA_BYTES,
@@ -238,6 +275,20 @@ class Node:
     def close(self) -> None:
         """Closes idle connections."""
         self._api.close()
+
+    #: What every call of this place says beside its own.
+    _headers = ""
+
+    def _find(self, component: Component, entry: _Deployed) -> None:
+        """Looks whether the component is there, and what its units are."""
+        found = self._ask("GET", f"/v1/functions/{component.name}", deadline=time.monotonic() + PROBE_SECONDS)
+        grants = found["versions"][0]["function"].get("grants") or {}
+        if any(grants.values()):
+            detail = f"the function {component.name} has grants: what a call does would be done twice when it is tried again"
+            raise NodeRefused(422, "", detail, "call such a function by itself, not as a faster way to a result")
+        entry.is_metal = found["isolation"] == "metal"
+        if entry.is_metal:
+            self.boards()
 
     def _deploy(self, code: Code) -> None:
         deadline = time.monotonic() + DEPLOY_SECONDS
@@ -277,6 +328,41 @@ class Node:
             return json.loads(bytes(reply.body))
         except ValueError:
             raise ReplyBroken(f"{self.url} sent what is no JSON") from None
+
+
+class Board(Node):
+    """A board behind a node: a place of its own for functions whose units are boards."""
+
+    def __init__(self, node: Node, name: str) -> None:
+        super().__init__(node._address)
+        self.node = node
+        self.name = f"{node.name}/{name}"
+        #: As `lighter boards` says it: `attested`, `distrusted`, `heard`, `silent` or `unknown`.
+        self.state = "unknown"
+        #: As Rust names it; empty for a board that was not heard.
+        self.architecture = ""
+        self._api = node._api
+        self._headers = f"lighter-board: {name}\r\n"
+
+    def __repr__(self) -> str:
+        return f"Board({self.name!r}, {self.state!r})"
+
+    @property
+    def known(self) -> NodeInfo | None:
+        return self.node.known
+
+    def is_ready(self, name: str) -> bool:
+        return self.node.is_ready(name)
+
+    def refusal(self, name: str) -> LighterageError | None:
+        return self.node.refusal(name)
+
+    def prepare(self, code: Code | Component) -> None:
+        self.node.prepare(code)
+
+    def answered(self) -> None:
+        super().answered()
+        self.node.answered()
 
 
 @functools.cache

@@ -48,7 +48,7 @@ from .wire import Cancel, Cancelled, Reply
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from .code import Code
+    from .code import Code, Component
     from .explain import Explanation
     from .node import Node
 
@@ -112,9 +112,13 @@ class Options:
     compress: bool | None = None
     #: Whether its units serve many calls and keep large arrays, so that one that was sent before is not sent again.
     keep: bool = False
+    #: The name of a portable component on the nodes that does the same, bytes in and bytes out; it also runs on boards.
+    component: str | None = None
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
+        if self.component is not None and (self.keep or self.lock is not None or self.codec != codecs.FRAME):
+            raise ValueError("component= takes bytes as they are: without codec=, keep= and lock=")
         if self.codec not in codecs.NAMES:
             raise ValueError(f"codec={self.codec!r} is none of {', '.join(codecs.NAMES)}")
         if self.deadline is not None and not self.deadline > 0:
@@ -143,7 +147,7 @@ class Offloaded(Generic[P, R]):
         self._name = f"{function.__module__}:{function.__qualname__}"
         self._is_async = inspect.iscoroutinefunction(function)
         self._fast: dict[int, _Fast] = {}
-        self._code: Code | None = None
+        self._code: Code | Component | None = None
         self._stays: DoesNotTravel | None = None
         self._refuses: WeakSet[Node] = WeakSet()
         self._preparing: set[str] = set()
@@ -230,7 +234,7 @@ class Offloaded(Generic[P, R]):
         nodes = current.nodes()
         size, bytes_up = self._sizes(args, kwargs)
         now = time.monotonic()
-        usable = current.usable(self.options.on, now)
+        usable = self._places(current.usable(self.options.on, now))
         decision = self._decide(current, usable, size, bytes_up, now)
         notes = [f"{node.name} does not answer" for node in nodes if node not in usable]
         notes += [f"{node.name}: {self._refusal(node)}" for node in usable if self._refusal(node)]
@@ -259,6 +263,13 @@ class Offloaded(Generic[P, R]):
         size, bytes_up = sizes(args, kwargs)
         return (size if self.options.size is None else max(float(self.options.size(*args, **kwargs)), 1.0)), bytes_up
 
+    def _places(self, nodes: list[Node]) -> list[Node]:
+        """Where calls may go: to nodes, or for a component whose units are boards to these."""
+        if self.options.component is None:
+            return nodes
+        name, now = self.options.component, time.monotonic()
+        return [place for node in nodes for place in node.places(name) if not place.is_away(now)]
+
     def _decide(self, current: Runtime, nodes: list[Node], size: float, bytes_up: int, now: float) -> Decision:
         made, options = self._code, self.options
         waits = {node.name: PREPARE_SECONDS for node in nodes if made is None or not node.is_ready(made.name)}
@@ -280,7 +291,7 @@ class Offloaded(Generic[P, R]):
         fast = self._fast.pop(bucket, None)
         if fast is not None and fast.count:
             self._learn_here(current, size, fast.seconds / fast.count, fast.count, None)
-        nodes = current.usable(options.on, now)
+        nodes = self._places(current.usable(options.on, now))
         if not options.local:
             return self._remote_only(args, kwargs, None, cancel)
         decision = self._decide(current, nodes, size, bytes_up, now)
@@ -402,7 +413,7 @@ class Offloaded(Generic[P, R]):
         options = self.options
         for _ in range(options.retries if self._is_retried(error) else 0):
             now = time.monotonic()
-            nodes = [node for node in current.usable(options.on, now) if node.name not in tried]
+            nodes = [node for node in self._places(current.usable(options.on, now)) if node.name not in tried]
             if not nodes:
                 break
             decision = self._decide(current, nodes, size, bytes_up, now)
@@ -429,7 +440,7 @@ class Offloaded(Generic[P, R]):
     ) -> Any:
         """On a node and nowhere else; of several the one that is expected to be soonest, then the next."""
         current, options = runtime.current, self.options
-        nodes = current.chosen(names(on) if on is not None else options.on)
+        nodes = self._places(current.chosen(names(on) if on is not None else options.on))
         self._made()
         size, bytes_up = self._sizes(args, kwargs)
         cancel = cancel or Cancel()
@@ -474,13 +485,14 @@ class Offloaded(Generic[P, R]):
         """
         size, estimated = sized
         made = self._made()
+        plain = self.options.component is not None
         keeper = self._keeper(current, node)
         for _ in range(2):
             pieces, encoded = self._write(current, node, made, args, kwargs, keeper)
             reply = self._ask(current, node, made, pieces, deadline, cancel)
             began = time.perf_counter()
             try:
-                outcome = calls.read_outcome(reply.body, made.classes)
+                outcome = calls.Outcome(bytes(reply.body)) if plain else calls.read_outcome(reply.body, made.classes)
             except frame.FrameError as error:
                 raise ReplyBroken(f"{node.url} sent a reply that cannot be read: {error}") from None
             decoded = time.perf_counter() - began
@@ -494,10 +506,12 @@ class Offloaded(Generic[P, R]):
         return outcome
 
     def _write(
-        self, current: Runtime, node: Node, made: Code, args: Any, kwargs: Any, keeper: Keeper | None
+        self, current: Runtime, node: Node, made: Code | Component, args: Any, kwargs: Any, keeper: Keeper | None
     ) -> tuple[list[frame.Piece], float]:
         """The pieces of a call, and the seconds that took."""
         began = time.perf_counter()
+        if self.options.component is not None:
+            return [_only_bytes(args, kwargs)], 0.0
         packing = self._packing(current, node)
         if keeper is not None:
             packing = calls.Packing(keeper, packing.down if packing is not None else None)
@@ -511,7 +525,7 @@ class Offloaded(Generic[P, R]):
         return pieces, time.perf_counter() - began
 
     def _ask(
-        self, current: Runtime, node: Node, made: Code, pieces: list[frame.Piece], deadline: float, cancel: Cancel
+        self, current: Runtime, node: Node, made: Code | Component, pieces: list[frame.Piece], deadline: float, cancel: Cancel
     ) -> Reply:
         """The reply of a node, which has the function when it is asked."""
         try:
@@ -624,13 +638,17 @@ class Offloaded(Generic[P, R]):
 
     # The code
 
-    def _made(self) -> Code:
-        """The function's code as it is now.
+    def _made(self) -> Code | Component:
+        """The function's code as it is now, or the component in its place.
 
         Raises DoesNotTravel.
         """
+        from .code import Component
+
         made = self._code
-        if made is not None and made.bundle.is_current():
+        if self.options.component is not None and made is None:
+            made = self._code = Component(self.options.component, self.options.limits)
+        if made is not None and (isinstance(made, Component) or made.bundle.is_current()):
             return made
         with self._lock:
             if self._stays is not None:
@@ -701,7 +719,7 @@ class Offloaded(Generic[P, R]):
         current = runtime.current
         size, bytes_up = self._sizes(args, kwargs)
         now = time.monotonic()
-        nodes = current.usable(self.options.on, now)
+        nodes = self._places(current.usable(self.options.on, now))
         decision = self._decide(current, nodes, size, bytes_up, now)
         if decision.place != LOCAL:
             node = next(node for node in nodes if node.name == decision.place)
@@ -831,6 +849,12 @@ def stages_of(reply: Reply, coding: tuple[float, float], bytes_up: int, round_tr
     )
 
 
+def _only_bytes(args: Any, kwargs: Any) -> bytes | memoryview:
+    if len(args) == 1 and not kwargs and isinstance(args[0], bytes | bytearray | memoryview):
+        return memoryview(args[0]).cast("B")
+    raise DoesNotTravel("a component takes one argument, which is bytes")
+
+
 def _cancelled() -> BaseException:
     from concurrent.futures import CancelledError
 
@@ -890,6 +914,7 @@ def offload(
     codec: str = ...,
     compress: bool | None = ...,
     keep: bool = ...,
+    component: str | None = ...,
     limits: Limits = ...,
 ) -> Callable[[Callable[P, R]], Offloaded[P, R]]: ...
 def offload(function: Callable[P, R] | None = None, /, **options: Any) -> Any:

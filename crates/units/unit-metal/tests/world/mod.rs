@@ -1,7 +1,7 @@
 //! What the tests share: boards in QEMU, built from `kernel/`, and a node that talks to them.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use board_link::{Boot, Destination, Goal, Hash, Keys, Policy, Settings, Sighting, Stages, hash, seal_payload};
+use board_link::{Boot, Destination, Goal, Hash, Image, Keys, Policy, Settings, Sighting, Stages, hash, seal_payload};
 use event::Event;
 use frame::{Checksum, Frame, Kind, Limits, Value};
 use kernel_code::{Features, Target};
@@ -10,7 +10,6 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 use unit_metal::finder::Finder;
-use unit_metal::image::Image;
 use unit_metal::qemu::{self, HOST_SEEN, Machine};
 use unit_metal::session::{Said, Session, Work};
 

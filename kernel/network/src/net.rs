@@ -1,11 +1,10 @@
 //! Packets: smoltcp between a network card and the sockets a board has, all of a fixed number and size.
 
+use crate::{Nic, PACKET_BYTES_MAX};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use arch_metal::now_ns;
 use board_link::{Network, Settings};
-use drivers::{Nic, PACKET_BYTES_MAX};
 use smoltcp::iface::{Config, Interface, PollIngressSingleResult, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::{dhcpv4, tcp, udp};
@@ -18,6 +17,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Packets taken in before anything else has its turn.
 const PACKETS_A_TURN: usize = 64;
 const DATAGRAMS_MAX: usize = 8;
+const ECHOES_MAX: usize = 64;
+const ECHO_BYTES: usize = 64 << 10;
 /// Without an answer from the other end. Longer than the longest run the default settings allow.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
 
@@ -28,21 +29,20 @@ pub struct Net {
     beacons: SocketHandle,
     dhcp: Option<SocketHandle>,
     connections: Vec<SocketHandle>,
+    echo: Option<SocketHandle>,
     link_port: u16,
-}
-
-fn now() -> Instant {
-    Instant::from_micros((now_ns() / 1_000) as i64)
+    now_ns: fn() -> u64,
 }
 
 impl Net {
-    pub fn new(nic: Box<dyn Nic>, settings: &Settings, seed: u64) -> Self {
+    /// `seed` makes sequence numbers and ports hard to guess; `now_ns` is the clock.
+    pub fn new(nic: Box<dyn Nic>, settings: &Settings, seed: u64, now_ns: fn() -> u64) -> Self {
         let address = nic.ethernet_address();
         let hardware = address.map_or(HardwareAddress::Ip, |address| EthernetAddress(address).into());
         let mut card = Card(nic);
         let mut config = Config::new(hardware);
         config.random_seed = seed;
-        let interface = Interface::new(config, &mut card, now());
+        let interface = Interface::new(config, &mut card, instant(now_ns));
         let mut sockets = SocketSet::new(Vec::new());
         let datagrams = || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; DATAGRAMS_MAX], vec![0; 8 << 10]);
         let mut beacons = udp::Socket::new(datagrams(), datagrams());
@@ -54,13 +54,24 @@ impl Net {
             beacons: sockets.add(beacons),
             dhcp: None,
             connections,
+            echo: None,
             link_port: settings.link_port,
+            now_ns,
             card,
             interface,
             sockets,
         };
+        if settings.echo_port != 0 {
+            let datagrams =
+                || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; ECHOES_MAX], vec![0; ECHO_BYTES]);
+            let mut echo = udp::Socket::new(datagrams(), datagrams());
+            let _ = echo.bind(settings.echo_port);
+            net.echo = Some(net.sockets.add(echo));
+        }
         match settings.network {
-            Network::Dhcp => net.dhcp = Some(net.sockets.add(dhcpv4::Socket::new())),
+            Network::Dhcp if address.is_some() => net.dhcp = Some(net.sockets.add(dhcpv4::Socket::new())),
+            // Nobody on a serial line gives addresses away: the board stays without one.
+            Network::Dhcp => {}
             Network::Static { address, prefix, gateway } => {
                 let address = Ipv4Cidr::new(Ipv4Address::from(address), prefix);
                 net.set_address(Some((address, gateway.map(Ipv4Address::from))));
@@ -71,15 +82,17 @@ impl Net {
 
     /// Lets packets in and out; says whether there were any.
     pub fn turn(&mut self) -> bool {
+        let now = instant(self.now_ns);
         let mut is_busy = false;
         for _ in 0..PACKETS_A_TURN {
-            match self.interface.poll_ingress_single(now(), &mut self.card, &mut self.sockets) {
+            match self.interface.poll_ingress_single(now, &mut self.card, &mut self.sockets) {
                 PollIngressSingleResult::None => break,
                 _ => is_busy = true,
             }
         }
-        self.interface.poll_egress(now(), &mut self.card, &mut self.sockets);
-        self.interface.poll_maintenance(now());
+        self.echo();
+        self.interface.poll_egress(now, &mut self.card, &mut self.sockets);
+        self.interface.poll_maintenance(now);
         // Nobody has anything to say to us where beacons come from.
         while self.sockets.get_mut::<udp::Socket<'_>>(self.beacons).recv().is_ok() {}
         if let Some(handle) = self.dhcp {
@@ -120,6 +133,18 @@ impl Net {
         let _ = socket.listen(port);
     }
 
+    /// Sends what came to the echo's port back to where it came from.
+    fn echo(&mut self) {
+        let Some(echo) = self.echo else { return };
+        let socket = self.sockets.get_mut::<udp::Socket<'_>>(echo);
+        while socket.can_send() {
+            let Ok((datagram, from)) = socket.recv().map(|(bytes, from)| (bytes.to_vec(), from.endpoint)) else {
+                return;
+            };
+            let _ = socket.send_slice(&datagram, from);
+        }
+    }
+
     fn set_address(&mut self, lease: Option<(Ipv4Cidr, Option<Ipv4Address>)>) {
         self.interface.update_ip_addrs(|addresses| {
             addresses.clear();
@@ -128,13 +153,14 @@ impl Net {
             }
         });
         self.interface.routes_mut().remove_default_ipv4_route();
-        if let Some((address, router)) = lease {
-            crate::say!("address {address}");
-            if let Some(router) = router {
-                let _ = self.interface.routes_mut().add_default_ipv4_route(router);
-            }
+        if let Some((_, Some(router))) = lease {
+            let _ = self.interface.routes_mut().add_default_ipv4_route(router);
         }
     }
+}
+
+fn instant(now_ns: fn() -> u64) -> Instant {
+    Instant::from_micros((now_ns() / 1_000) as i64)
 }
 
 struct Card(Box<dyn Nic>);

@@ -1,8 +1,9 @@
 //! Images of boards: an ELF file, what its kernel's hash is taken of, and the block its settings go into.
 
-use board_link::{Hash, SETTINGS_BYTES, Settings, find_settings, hash_of_two};
-use problem::{Code, Problem};
-use std::ops::Range;
+use crate::{Hash, SETTINGS_BYTES, Settings, SettingsFault, find_settings, hash_of_two};
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
 
 const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: usize = 56;
@@ -11,14 +12,28 @@ const RUN: u32 = 1;
 const WRITE: u32 = 2;
 /// A flat image is the memory a firmware loads; no board has one as large.
 const FLAT_BYTES_MAX: u64 = 64 << 20;
+/// A kernel has one for each kind of page.
+const SEGMENTS_MAX: usize = 16;
 
 /// A kernel for a board.
+#[derive(Debug, Clone)]
 pub struct Image {
     elf: Vec<u8>,
     segments: Vec<Segment>,
     settings: usize,
 }
 
+/// Why bytes are no image, or cannot become another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageFault {
+    /// No ELF file of a 64-bit machine, or one whose parts lie outside of it.
+    NoKernel,
+    Settings(SettingsFault),
+    /// Its segments lie too far apart to be loaded as one.
+    Scattered,
+}
+
+#[derive(Debug, Clone)]
 struct Segment {
     flags: u32,
     bytes: Range<usize>,
@@ -27,10 +42,10 @@ struct Segment {
 
 impl Image {
     /// # Errors
-    /// [`Code::BoardImage`]: it is no kernel of ours.
-    pub fn read(elf: Vec<u8>) -> Result<Self, Problem> {
-        let segments = segments(&elf).ok_or_else(|| problem("it is no ELF file of a kernel"))?;
-        let settings = find_settings(&elf).map_err(|fault| problem(&fault.to_string()))?;
+    /// It is no kernel of ours.
+    pub fn read(elf: Vec<u8>) -> Result<Self, ImageFault> {
+        let segments = segments(&elf).ok_or(ImageFault::NoKernel)?;
+        let settings = find_settings(&elf).map_err(ImageFault::Settings)?;
         Ok(Self { elf, segments, settings })
     }
 
@@ -46,9 +61,9 @@ impl Image {
     /// The same image, as one board's.
     ///
     /// # Errors
-    /// [`Code::BoardImage`]: the settings do not fit.
-    pub fn with(mut self, settings: &Settings) -> Result<Self, Problem> {
-        let block = settings.write().map_err(|fault| problem(&fault.to_string()))?;
+    /// [`ImageFault::Settings`]: they do not fit.
+    pub fn with(mut self, settings: &Settings) -> Result<Self, ImageFault> {
+        let block = settings.write().map_err(ImageFault::Settings)?;
         self.elf[self.settings..self.settings + SETTINGS_BYTES].copy_from_slice(&block);
         Ok(self)
     }
@@ -60,14 +75,14 @@ impl Image {
     /// The memory from the first segment on, as a Pi's firmware loads it.
     ///
     /// # Errors
-    /// [`Code::BoardImage`]: there is too much of it.
-    pub fn flat(&self) -> Result<Vec<u8>, Problem> {
+    /// [`ImageFault::Scattered`].
+    pub fn flat(&self) -> Result<Vec<u8>, ImageFault> {
         let start = self.segments.iter().map(|one| one.address).min().unwrap_or_default();
         let mut flat = Vec::new();
         for segment in &self.segments {
             let from = segment.address - start;
             if from > FLAT_BYTES_MAX {
-                return Err(problem("its segments lie too far apart for a flat image"));
+                return Err(ImageFault::Scattered);
             }
             // At most 64 MiB.
             let from = from as usize;
@@ -94,9 +109,17 @@ fn segments(elf: &[u8]) -> Option<Vec<Segment>> {
             segments.push(Segment { flags: word(entry, 4)?, bytes, address: long(entry, 24)? });
         }
     }
-    (!segments.is_empty()).then_some(segments)
+    (1..=SEGMENTS_MAX).contains(&segments.len()).then_some(segments)
 }
 
-fn problem(why: &str) -> Problem {
-    Problem::new(Code::BoardImage, format!("the board's image cannot be used: {why}"))
+impl fmt::Display for ImageFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoKernel => write!(f, "it is no ELF file of a kernel"),
+            Self::Settings(fault) => write!(f, "{fault}"),
+            Self::Scattered => write!(f, "its segments lie too far apart for a flat image"),
+        }
+    }
 }
+
+impl core::error::Error for ImageFault {}

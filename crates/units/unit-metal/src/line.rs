@@ -1,0 +1,299 @@
+//! The other end of a serial line with packets on it: a network of two, the board and this machine.
+//!
+//! ```text
+//!   TCP to a port here ─▶ accepted ─▶ smoltcp ─▶ SLIP ─▶ line ─▶ the board
+//!   beacons to a port here ◀────── UDP ◀────────────────┘
+//! ```
+//! Needs no rights of the system's, for nothing of it is the system's network.
+
+use network::{Line, Nic, Slip};
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::socket::{tcp, udp};
+use smoltcp::time::Instant as NetInstant;
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, Ipv4Address};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The two ends of the line.
+pub const HERE: [u8; 4] = [10, 0, 8, 1];
+pub const BOARD: [u8; 4] = [10, 0, 8, 2];
+pub const PREFIX: u8 = 24;
+
+const CONNECTIONS_MAX: usize = 8;
+const BUFFER_BYTES: usize = 64 << 10;
+const IP_BYTES_MAX: usize = 1_500;
+/// Between two looks at a line where nothing happens.
+const PAUSE: Duration = Duration::from_micros(500);
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Carries packets until it is dropped, or the line ends.
+pub struct Gateway {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Gateway {
+    /// Takes the line at `socket`, which a machine that was just started offers soon. Connections to `listener` go to
+    /// `board_port` of the board; what the board sends to `beacon_port` goes to that port here.
+    ///
+    /// # Errors
+    /// There is no line there.
+    pub fn start(
+        socket: &Path,
+        listener: TcpListener,
+        board_port: u16,
+        beacon_port: u16,
+    ) -> std::io::Result<Self> {
+        let since = Instant::now();
+        let line = loop {
+            match UnixStream::connect(socket) {
+                Ok(line) => break line,
+                Err(error) if since.elapsed() > CONNECT_MAX => return Err(error),
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        };
+        line.set_nonblocking(true)?;
+        listener.set_nonblocking(true)?;
+        let beacons = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        beacons.connect((Ipv4Addr::LOCALHOST, beacon_port))?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut side = Side::new(line, listener, beacons, board_port, beacon_port);
+        let over = is_over.clone();
+        let thread = std::thread::Builder::new().name("line".into()).spawn(move || {
+            while !over.load(Relaxed) && !side.card.0.line().is_over {
+                if !side.turn() {
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        })?;
+        Ok(Self { is_over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// This end of the line.
+struct Side {
+    card: Card,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    beacons_in: SocketHandle,
+    beacons_out: UdpSocket,
+    listener: TcpListener,
+    pairs: Vec<Pair>,
+    board_port: u16,
+    next_port: u16,
+    began: Instant,
+}
+
+/// A connection here, and the one to the board that it goes on as.
+struct Pair {
+    stream: TcpStream,
+    handle: SocketHandle,
+}
+
+impl Side {
+    fn new(
+        line: UnixStream,
+        listener: TcpListener,
+        beacons_out: UdpSocket,
+        board_port: u16,
+        beacon_port: u16,
+    ) -> Self {
+        let mut card = Card(Slip::new(Wire { stream: line, arrived: VecDeque::new(), is_over: false }));
+        let mut interface = Interface::new(Config::new(HardwareAddress::Ip), &mut card, NetInstant::ZERO);
+        interface.update_ip_addrs(|addresses| {
+            // The first of at least one.
+            let _ = addresses.push(IpCidr::new(IpAddress::Ipv4(Ipv4Address::from(HERE)), PREFIX));
+        });
+        let datagrams = || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; 8], vec![0; 8 << 10]);
+        let mut beacons = udp::Socket::new(datagrams(), datagrams());
+        // A port that is not 0 can be bound once.
+        let _ = beacons.bind(beacon_port);
+        let mut sockets = SocketSet::new(Vec::new());
+        let beacons_in = sockets.add(beacons);
+        Self {
+            card,
+            interface,
+            sockets,
+            beacons_in,
+            beacons_out,
+            listener,
+            pairs: Vec::new(),
+            board_port,
+            next_port: 49_152,
+            began: Instant::now(),
+        }
+    }
+
+    /// Whether anything happened.
+    fn turn(&mut self) -> bool {
+        let now = NetInstant::from_micros(i64::try_from(self.began.elapsed().as_micros()).unwrap_or(i64::MAX));
+        let mut is_busy = self.accept();
+        self.interface.poll(now, &mut self.card, &mut self.sockets);
+        is_busy |= std::mem::take(&mut self.card.0.line().is_busy());
+        while let Ok((beacon, _)) = self.sockets.get_mut::<udp::Socket<'_>>(self.beacons_in).recv() {
+            // Nobody listens there: the next one says the same.
+            let _ = self.beacons_out.send(beacon);
+            is_busy = true;
+        }
+        let Self { pairs, sockets, .. } = self;
+        pairs.retain_mut(|pair| {
+            let socket = sockets.get_mut::<tcp::Socket<'_>>(pair.handle);
+            is_busy |= pair.copy(socket);
+            let is_alive = socket.is_active();
+            if !is_alive {
+                sockets.remove(pair.handle);
+            }
+            is_alive
+        });
+        self.interface.poll(now, &mut self.card, &mut self.sockets);
+        is_busy
+    }
+
+    fn accept(&mut self) -> bool {
+        if self.pairs.len() == CONNECTIONS_MAX {
+            return false;
+        }
+        let Ok((stream, _)) = self.listener.accept() else { return false };
+        let _ = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+        let buffer = || tcp::SocketBuffer::new(vec![0; BUFFER_BYTES]);
+        let mut socket = tcp::Socket::new(buffer(), buffer());
+        socket.set_nagle_enabled(false);
+        let (from, to) = (self.next_port, (Ipv4Address::from(BOARD), self.board_port));
+        self.next_port = self.next_port.checked_add(1).unwrap_or(49_152);
+        if socket.connect(self.interface.context(), to, from).is_ok() {
+            let handle = self.sockets.add(socket);
+            self.pairs.push(Pair { stream, handle });
+        }
+        true
+    }
+}
+
+impl Pair {
+    /// Both ways, as much as there is and has room.
+    fn copy(&mut self, socket: &mut tcp::Socket<'_>) -> bool {
+        let mut is_busy = false;
+        let stream = &mut self.stream;
+        if socket.can_send() {
+            let sent = socket.send(|room| match stream.read(room) {
+                Ok(0) => (0, Some(false)),
+                Ok(count) => (count, Some(true)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => (0, None),
+                Err(_) => (0, Some(false)),
+            });
+            match sent {
+                Ok(Some(true)) => is_busy = true,
+                Ok(Some(false)) => socket.close(),
+                _ => {}
+            }
+        }
+        if socket.can_recv() {
+            let written = socket.recv(|bytes| match stream.write(bytes) {
+                Ok(count) => (count, true),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => (0, true),
+                Err(_) => (0, false),
+            });
+            is_busy = true;
+            if written == Ok(false) {
+                socket.abort();
+            }
+        }
+        is_busy
+    }
+}
+
+/// Bytes to and from the line.
+struct Wire {
+    stream: UnixStream,
+    arrived: VecDeque<u8>,
+    is_over: bool,
+}
+
+impl Wire {
+    fn is_busy(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+}
+
+impl Line for Wire {
+    fn get(&mut self) -> Option<u8> {
+        if self.arrived.is_empty() {
+            let mut bytes = [0; 4_096];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => self.is_over = true,
+                Ok(count) => self.arrived.extend(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => self.is_over = true,
+            }
+        }
+        self.arrived.pop_front()
+    }
+
+    fn put(&mut self, byte: u8) {
+        while !self.is_over {
+            match self.stream.write(&[byte]) {
+                Ok(1) => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
+                _ => self.is_over = true,
+            }
+        }
+    }
+}
+
+struct Card(Slip<Wire>);
+
+impl Device for Card {
+    type RxToken<'a> = Arrived;
+    type TxToken<'a> = Leaving<'a>;
+
+    fn receive(&mut self, _: NetInstant) -> Option<(Arrived, Leaving<'_>)> {
+        let packet = self.0.receive()?;
+        Some((Arrived(packet), Leaving(&mut self.0)))
+    }
+
+    fn transmit(&mut self, _: NetInstant) -> Option<Leaving<'_>> {
+        Some(Leaving(&mut self.0))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ip;
+        capabilities.max_transmission_unit = IP_BYTES_MAX;
+        capabilities
+    }
+}
+
+struct Arrived(Vec<u8>);
+
+impl RxToken for Arrived {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, read: F) -> R {
+        read(&self.0)
+    }
+}
+
+struct Leaving<'a>(&'a mut Slip<Wire>);
+
+impl TxToken for Leaving<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, bytes: usize, write: F) -> R {
+        let mut packet = vec![0; bytes];
+        let result = write(&mut packet);
+        self.0.send(&packet);
+        result
+    }
+}
