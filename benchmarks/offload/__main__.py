@@ -21,8 +21,9 @@ from machines import Failed, Machines
 from testbed import Testbed, Unable
 
 #: The client's part of one processor. With it the crossover of multiplication falls inside the sweep, as in the study.
-SHARE = 0.05
+SHARE = 0.1
 SEED = 1
+PARTS = ("sweep", "others", "decide", "live")
 BARS = {
     "decision_accuracy": (">=", 0.95),
     "regret_stationary": ("<=", 0.05),
@@ -37,8 +38,9 @@ BARS = {
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./bench offload", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="under five minutes: few sizes and rates, two runs of each")
-    parser.add_argument("--part", action="append", choices=("sweep", "others", "decide"), help="only these; may be repeated")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only these; may be repeated")
     parser.add_argument("--times", type=int, help="runs of each point of the sweep [default: 40; quick: 2]")
+    parser.add_argument("--calls", type=int, help="calls of each record in a still world [default: 300; quick: 60]")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="one-way delay of the network [default: 0]")
     parser.add_argument("--share", type=float, default=SHARE, help=f"the client's part of one processor [default: {SHARE}]")
     parser.add_argument("--lighter", default="target/release/lighter", help="the node's program")
@@ -66,7 +68,7 @@ def the_sweep(machines: Machines, chosen: argparse.Namespace) -> None:
 def the_others(machines: Machines) -> None:
     """Work of other intensities at 100 Mbit/s."""
     machines.testbed.rate(100)
-    round_trip = machines.ask(do="round_trip")["seconds"]
+    round_trip = machines.ask(do="meet")["round_trip"]
     print(f"\nOther work at 100 Mbit/s, ms\n{'function':14}{'n':>6}{'client':>10}{'node':>10}  pays")
     for function, sizes in sweep.work.OTHERS.items():
         for size in sizes:
@@ -80,24 +82,20 @@ def the_others(machines: Machines) -> None:
             print(f"{function:14}{size:>6}{local * 1e3:10.2f}{remote * 1e3:10.2f}  {'yes' if remote < local else 'no'}")
 
 
-def the_decisions(machines: Machines, testbed: Testbed, chosen: argparse.Namespace) -> dict[str, Any]:
+def record_path(scenario: record.Scenario, chosen: argparse.Namespace) -> Path:
+    name = scenario.name.replace(", ", "-").replace(" ", "-").replace("/", "")
+    return Path(chosen.out) / f"record-{name}.json"
+
+
+def the_decisions(machines: Machines, chosen: argparse.Namespace) -> dict[str, Any]:
+    """Records calls at both places and plays them to every policy."""
     source = f"{platform.machine()}, client {chosen.share:g} of a processor, delay {chosen.delay_ms:g} ms"
     played: list[tuple[str, Played]] = []
-    records: list[tuple[record.Scenario, Record]] = []
-    for scenario in record.scenarios(20 if chosen.quick else 120):
+    for scenario in record.scenarios(chosen.calls):
         made = record.record(machines, scenario, SEED, source)
-        made.save(chosen.out / f"record-{scenario.name.replace(', ', '-').replace(' ', '-').replace('/', '')}.json")
-        records.append((scenario, made))
+        made.save(record_path(scenario, chosen))
         print(f"\n{scenario.name}, replayed: {len(made.points)} calls\n{table(made)}")
         played.append((scenario.name, play(made, "lighterage", POLICIES["lighterage"](made))))
-    # Live in a client that knows nothing yet.
-    with Machines(testbed, chosen.lighter) as fresh:
-        for scenario, made in records[1:4] if chosen.quick else records:
-            confirmed = record.confirm(made, record.live(fresh, scenario, SEED))
-            print(
-                f"{scenario.name}, live: accuracy {confirmed.accuracy:.1%}, regret {confirmed.regret:.1%}, "
-                f"{confirmed.remote_part:.0%} of the calls on the node"
-            )
     still = [one for name, one in played if name.startswith("stationary")]
     steps = [one for name, one in played if not name.startswith("stationary")]
     every = [one for _, one in played]
@@ -108,6 +106,23 @@ def the_decisions(machines: Machines, testbed: Testbed, chosen: argparse.Namespa
         "recovery_calls": max((calls for one in steps for calls in one.recovery_calls), default=0),
         "penalty_worst": max(one.penalty_worst for one in every),
     }
+
+
+def the_live_calls(testbed: Testbed, chosen: argparse.Namespace) -> None:
+    """The recorded calls once more, decided by `@offload` in a client that knows nothing yet."""
+    print()
+    with Machines(testbed, chosen.lighter) as fresh:
+        scenarios = record.scenarios(chosen.calls)
+        for scenario in scenarios[1:4] if chosen.quick else scenarios:
+            path = record_path(scenario, chosen)
+            if not path.exists():
+                print(f"{scenario.name}, live: there is no record to judge it by: ./bench offload --part decide makes it")
+                continue
+            confirmed = record.confirm(Record.load(path), record.live(fresh, scenario, SEED))
+            print(
+                f"{scenario.name}, live: accuracy {confirmed.accuracy:.1%}, regret {confirmed.regret:.1%}, "
+                f"{confirmed.remote_part:.0%} of the calls on the node"
+            )
 
 
 def the_costs(chosen: argparse.Namespace) -> dict[str, float]:
@@ -122,7 +137,8 @@ def main() -> int:
     chosen = arguments()
     chosen.out.mkdir(parents=True, exist_ok=True)
     chosen.out = chosen.out.resolve()
-    parts = chosen.part or ["sweep", "others", "decide"]
+    chosen.calls = chosen.calls or (60 if chosen.quick else 300)
+    parts = chosen.part or PARTS
     figures: dict[str, float | None] = dict.fromkeys(BARS)
     began = time.monotonic()
     print(f"Machine: {_processor()}, Python {platform.python_version()}")
@@ -138,7 +154,9 @@ def main() -> int:
                 if "others" in parts:
                     the_others(machines)
                 if "decide" in parts:
-                    figures.update(the_decisions(machines, testbed, chosen))
+                    figures.update(the_decisions(machines, chosen))
+            if "live" in parts:
+                the_live_calls(testbed, chosen)
         if "decide" in parts:
             figures.update(the_costs(chosen))
     except (Unable, Failed) as problem:

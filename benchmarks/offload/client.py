@@ -2,7 +2,10 @@
 
     {"do": "local", "function": "svd", "n": 400, "times": 3}                      → {"seconds": […]}
     {"do": "remote", "function": …, "n": …, "times": …, "codec": "raw"}           → {"seconds": […], "stages": [{…}]}
+    {"do": "prepare", "function": …}                                              → {}
     {"do": "decided", "function": …, "n": …}                                      → {"seconds": …, "place": "local"}
+    {"do": "meet"}                                                                → {"round_trip": …, "speed": …}
+    {"do": "probe"}                                                               → {"bytes_per_second": …}
     {"do": "costs"}                                                               → {"decide_us": …, "local_overhead_us": …}
 """
 
@@ -65,6 +68,10 @@ class Client:
             stages.append({**asdict(took), "start": reply.timing.get("start", 0.0), "there": reply.timing})
         return {"seconds": seconds, "stages": stages}
 
+    def prepare(self, command: Command) -> Command:
+        self._offloaded(command["function"]).prepare()
+        return {}
+
     def decided(self, command: Command) -> Command:
         function = self._offloaded(command["function"])
         arguments = work.arguments(command["function"], command["n"])
@@ -74,9 +81,14 @@ class Client:
         places = [place for place, count in stats.calls.items() if count > before.get(place, 0)]
         return {"seconds": took, "place": LOCAL if places == [LOCAL] or not places else "node", "hedged": len(places) > 1}
 
-    def round_trip(self, _: Command) -> Command:
-        self._node.info()
-        return {"seconds": min(self._node.info().round_trip for _ in range(5)), "speed": self._node.info().speed}
+    def meet(self, _: Command) -> Command:
+        """What the node says of itself, once a function has made it build its base."""
+        self._offloaded("queens").prepare()
+        about = min((self._node.info() for _ in range(5)), key=lambda info: info.round_trip)
+        return {"round_trip": about.round_trip, "speed": about.speed}
+
+    def probe(self, _: Command) -> Command:
+        return {"bytes_per_second": self._node.info().bytes_per_second}
 
     def costs(self, _: Command) -> Command:
         """What deciding takes, and what a call that stays here takes over a plain one."""

@@ -86,8 +86,8 @@ def record(machines: Machines, scenario: Scenario, seed: int, source: str) -> Re
     """Times every call of the scenario at both places, one after the other."""
     world, points = _World(machines), []
     world.enter(scenario.phases[0])
-    about = machines.ask(do="round_trip")
-    round_trip = about["seconds"]
+    about = machines.ask(do="meet")
+    round_trip = about["round_trip"]
     calls = calls_of(scenario, seed)
     try:
         for at, (phase, is_step, function, size) in enumerate(calls):
@@ -95,7 +95,8 @@ def record(machines: Machines, scenario: Scenario, seed: int, source: str) -> Re
             local = machines.ask(do="local", function=function, n=size, times=1)["seconds"][0]
             there = machines.ask(do="remote", function=function, n=size, times=1, round_trip=round_trip)
             stages = Stages(**{key: value for key, value in there["stages"][0].items() if key in _STAGES})
-            points.append(Point(function, _grows_with(function, size), stages.bytes_up, local, stages, None, is_step))
+            probe = machines.ask(do="probe")["bytes_per_second"]
+            points.append(Point(function, _grows_with(function, size), stages.bytes_up, local, stages, probe, is_step))
             _progress(f"record, {scenario.name}", at + 1, len(calls))
     finally:
         world.leave()
@@ -103,8 +104,10 @@ def record(machines: Machines, scenario: Scenario, seed: int, source: str) -> Re
 
 
 def live(machines: Machines, scenario: Scenario, seed: int) -> list[dict[str, Any]]:
-    """The same calls, decided by `@offload`: seconds and place of each."""
+    """The same calls, decided by `@offload`: seconds and place of each. The functions are on the node, as in the record."""
     world, answers = _World(machines), []
+    for function in MIX:
+        machines.ask(do="prepare", function=function)
     calls = calls_of(scenario, seed)
     try:
         for at, (phase, _, function, size) in enumerate(calls):

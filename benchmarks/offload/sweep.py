@@ -82,7 +82,7 @@ def run(machines: Machines, plan: Plan, path: Path) -> dict[tuple[str, int, int,
                 if rate != rate_now:
                     machines.testbed.rate(rate)
                     rate_now = rate
-                    round_trip = machines.ask(do="round_trip")["seconds"]
+                    round_trip = machines.ask(do="meet")["round_trip"]
                 asked = {"function": operation, "n": size, "codec": codec, "times": plan.times, "round_trip": round_trip}
                 answer = machines.ask(do="remote", **asked)
             cells[key] = Cell(*key, seconds=answer["seconds"], stages=answer.get("stages", []))

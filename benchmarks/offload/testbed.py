@@ -3,8 +3,8 @@
     client ──veth── link ──veth── node          each is a network namespace
     10.77.0.1       HTB and delay  10.77.0.2
 
-The client may use a part of one processor (a control group's quota in short periods, so that it is slow and not asleep);
-the node has another processor. Needs root, `ip` and `tc`. Nothing is left behind, whatever ends it.
+The client may use a part of one processor, a tenth of a millisecond at a time (`slow.py`); the node has another processor.
+Needs root, `ip` and `tc`. Nothing is left behind, whatever ends it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ CLIENT_ADDRESS: Final = "10.77.0.1"
 NODE_ADDRESS: Final = "10.77.0.2"
 #: Ends of the two cables in the middle.
 PORTS: Final = ("to-client", "to-node")
-#: Microseconds that the client may compute in one period: the least the kernel takes, so that its sleeps are short.
-QUOTA_US: Final = 1_000
-#: Bytes that HTB lets through at once: a hundredth of a second, and never less than two packets.
-BURST_SECONDS: Final = 0.01
+#: Bytes that HTB lets through at once: a millisecond's, and never less than two packets.
+BURST_SECONDS: Final = 0.001
 BURST_MIN: Final = 3_200
 #: What the queue before the link holds, in seconds of its rate.
 QUEUE_SECONDS: Final = 0.2
@@ -56,7 +54,6 @@ class Testbed:
         self._mark = f"lt{os.getpid()}"
         self._processes: list[subprocess.Popen[Any]] = []
         self._delay: subprocess.Popen[Any] | None = None
-        self._group: Path | None = None
         self.delay_ms = 0.0
 
     @property
@@ -100,9 +97,6 @@ class Testbed:
         self._processes.clear()
         for space in (self.client, self.node, self.link):
             _remove_namespace(space)
-        if self._group is not None:
-            _remove_group(self._group)
-            self._group = None
 
     def _build(self) -> None:
         for space in (self.client, self.node, self.link):
@@ -112,6 +106,9 @@ class Testbed:
             _run("ip", "link", "add", "eth", "netns", space, "type", "veth", "peer", "name", port, "netns", self.link)
             _run("ip", "-n", space, "address", "add", f"{address}/24", "dev", "eth")
             _run("ip", "-n", space, "link", "set", "eth", "up")
+            # Hosts leave checksums and cutting to their network card, and packets of 64 kB would pass the link at once.
+            script = Path(__file__).with_name("delay.py")
+            _run("ip", "netns", "exec", space, sys.executable, str(script), "--whole-packets", "eth")
             _run("ip", "-n", self.link, "link", "set", "dev", port, "up")
         # The bridge is the cable; what is emulated happens where packets leave its ports.
         _run("ip", "-n", self.link, "link", "add", "cable", "type", "bridge", "forward_delay", "0")
@@ -119,7 +116,6 @@ class Testbed:
         for port in PORTS:
             _run("ip", "-n", self.link, "link", "set", "dev", port, "master", "cable")
             _run("tc", "-n", self.link, "qdisc", "add", "dev", port, "root", "handle", "1:", "htb", "default", "1")
-        self._group = _make_group(self._mark, self.share)
 
     def rate(self, mbits: float) -> None:
         """From now on the network carries so many megabits a second, in either direction."""
@@ -146,9 +142,6 @@ class Testbed:
         self.delay_ms = milliseconds
         if milliseconds:
             script = Path(__file__).with_name("delay.py")
-            # The hosts leave checksums and cutting to the network card; whoever carries packets by hand has none.
-            for space in (self.client, self.node):
-                _run("ip", "netns", "exec", space, sys.executable, str(script), "--whole-packets", "eth")
             self._delay = self.start(self.link, [sys.executable, str(script), *PORTS, str(milliseconds)])
             time.sleep(0.3)
 
@@ -156,10 +149,12 @@ class Testbed:
         """Starts a program on one of the machines: the client on the first processor, all else on the second."""
         # Not `ip netns exec`: that hides the control groups, which the node needs.
         place = ["nsenter", f"--net=/run/netns/{space}", "taskset", "-c", "0" if space == self.client else "1"]
-        if space == self.client and self._group is not None:
-            place = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self._group / "cgroup.procs"), *place]
         process = subprocess.Popen([*place, *command], **more)
         self._processes.append(process)
+        if space == self.client and self.share < 1:
+            slow = ["taskset", "-c", "0", sys.executable, str(Path(__file__).with_name("slow.py"))]
+            # Ends with the process, and before it when all is closed.
+            self._processes.append(subprocess.Popen([*slow, str(process.pid), str(self.share)]))
         return process
 
     def ended(self, process: subprocess.Popen[Any]) -> None:
@@ -188,42 +183,3 @@ def _remove_leftovers() -> None:
         pid = space[2:].partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             _remove_namespace(space)
-    for root in _group_roots():
-        for group in root.glob("lt*"):
-            if group.name[2:].isdigit() and not Path(f"/proc/{group.name[2:]}").exists():
-                _remove_group(group)
-
-
-def _group_roots() -> list[Path]:
-    return [root for root in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")) if root.is_dir()]
-
-
-def _make_group(name: str, share: float) -> Path:
-    """A control group whose processes together get this part of one processor."""
-    period = round(QUOTA_US / share)
-    old = Path("/sys/fs/cgroup/cpu")
-    if (old / "cpu.cfs_quota_us").exists() or (old / "tasks").exists():
-        group = old / name
-        group.mkdir()
-        (group / "cpu.cfs_period_us").write_text(str(period))
-        (group / "cpu.cfs_quota_us").write_text(str(QUOTA_US))
-        return group
-    new = Path("/sys/fs/cgroup")
-    if "cpu" not in (new / "cgroup.controllers").read_text().split():
-        raise Unable("no control group can limit a processor here: neither version 1 nor 2 has the cpu controller")
-    (new / "cgroup.subtree_control").write_text("+cpu")
-    group = new / name
-    group.mkdir()
-    (group / "cpu.max").write_text(f"{QUOTA_US} {period}")
-    return group
-
-
-def _remove_group(group: Path) -> None:
-    for _ in range(100):
-        try:
-            group.rmdir()
-            return
-        except FileNotFoundError:
-            return
-        except OSError:
-            time.sleep(0.05)

@@ -36,6 +36,8 @@ class StandIn:
         self.images = {}
         self.functions = {}
         self.python = {"version": interpreter()["python"], "numpy": interpreter()["numpy"]}
+        #: What `python` becomes with the first deployment, where it is None before.
+        self.base = None
         self.delay = 0.0
         #: Called with the handler and the reply's bytes in place of sending them.
         self.break_reply = None
@@ -171,6 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send(201, b"")
 
     def on_deployments(self, rest, body):
+        self.node.python = self.node.python or self.node.base
         for name, manifest in json.loads(body)["function"].items():
             self.node.functions[name] = _Function(name, manifest, self.node.images[manifest["image"]])
         self.send(200, b'{"step":"checked"}\n{"step":"done","functions":[]}\n')

@@ -161,3 +161,35 @@ def test_a_curve_learns_the_power(power):
         curve.observe(size, 1e-9 * size**power * math.exp(rng.gauss(0, 0.03)))
     for size in (2e4, 5e5, 9e6):
         assert curve.guess(size).middle == pytest.approx(1e-9 * size**power, rel=0.1)
+
+
+def test_a_curve_remembers_sizes_that_do_not_follow_its_power():
+    curve = Curve(0.0, 1.0, 9.0, 0.25)
+    rng = random.Random(4)
+    seconds = {1e4: 1e-3, 1e5: 1.2e-3, 1e6: 9e-3, 1e7: 0.3}
+    for size in sorted(seconds) * 6:
+        curve.observe(size, seconds[size] * math.exp(rng.gauss(0, 0.03)))
+    for size, truth in seconds.items():
+        assert curve.guess(size).middle == pytest.approx(truth, rel=0.15)
+
+
+def test_a_first_time_that_was_long_is_not_believed_for_long():
+    curve = Curve(0.0, 1.0, 9.0, 0.25)
+    for value in (0.5, 0.1, 0.1):
+        curve.observe(1e6, value)
+    assert curve.guess(1e6).middle == pytest.approx(0.1, rel=0.3)
+
+
+def test_who_is_known_less_is_blamed_for_a_call_that_was_late():
+    def slower(late, other):
+        """How many times slower `other` is expected to be on the node after a call of `late` was given up there."""
+        world, engine = World(5, 5e7), Engine()
+        play(world, engine, 60)
+        size, here, _ = world.call()
+        engine.observe_local("new", size, here)
+        there = {of: engine.predict(of, size, size, ["node"], 60.0)[1] for of in ("f", "new")}
+        engine.observe_late(late, "node", size, there[late], 100 * there[late].seconds, 60.0)
+        return engine.predict(other, size, size, ["node"], 60.0)[1].seconds / there[other].seconds
+
+    assert slower("f", "new") > 2 * slower("new", "f")
+    assert slower("new", "new") > slower("new", "f")

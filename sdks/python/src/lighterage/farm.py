@@ -389,7 +389,7 @@ class _Farm:
                 raise Cancelled
             shared.cancels.add(cancel)
         try:
-            node.prepare(made)
+            runtime.current.prepare(node, made)
             limit = time.monotonic() + self._function._time_limit(bytes_up)
             reply = node.call(made, pieces, limit, cancel)
             try:

@@ -168,7 +168,9 @@ class Node:
     def _rate(self, round_trip: float) -> float:
         """Loads the API's description, which every node has and which is large enough to say something."""
         reply = self._api.request("GET", "/v1/openapi.json", deadline=time.monotonic() + PROBE_SECONDS)
-        return reply.body.nbytes / max(reply.whole_at - reply.began_at - round_trip, 1e-4) + 1.0
+        took = reply.whole_at - reply.began_at
+        # A round trip that was late says nothing of this one.
+        return reply.body.nbytes / max(took - round_trip, took / 4, 1e-6) + 1.0
 
     def is_away(self, now: float) -> bool:
         """Whether it failed lately and should be left alone."""
@@ -225,8 +227,12 @@ class Node:
                 if isinstance(code, Component):
                     self._find(code, entry)
                 else:
-                    check_versions(self.name, self._info or self.info(), code)
+                    info = self._info or self.info()
+                    check_versions(self.name, info, code)
                     self._deploy(code)
+                    if not info.python:
+                        # Its first function made it build the base.
+                        check_versions(self.name, self.info(), code)
             except VersionsDiffer as error:
                 entry.problem = error
                 raise

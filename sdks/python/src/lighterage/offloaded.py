@@ -253,9 +253,9 @@ class Offloaded(Generic[P, R]):
 
         Raises DoesNotTravel, VersionsDiffer, or what the nodes say.
         """
-        made = self._made()
-        for node in runtime.current.chosen(names(on) if on is not None else self.options.on):
-            node.prepare(made)
+        made, current = self._made(), runtime.current
+        for node in current.chosen(names(on) if on is not None else self.options.on):
+            current.prepare(node, made)
 
     # Deciding
 
@@ -388,7 +388,8 @@ class Offloaded(Generic[P, R]):
                 raise
             if isinstance(error, TimeIsUp):
                 with current.lock:
-                    current.engine.observe_late(node.name, chosen, time.monotonic() - began, time.monotonic())
+                    now = time.monotonic()
+                    current.engine.observe_late(self._name, node.name, size, chosen, now - began, now)
                 if options.deadline is not None and time.monotonic() >= began + options.deadline:
                     raise
             return self._elsewhere(current, node, args, kwargs, size, bytes_up, cancel, error)
@@ -529,7 +530,7 @@ class Offloaded(Generic[P, R]):
     ) -> Reply:
         """The reply of a node, which has the function when it is asked."""
         try:
-            node.prepare(made)
+            current.prepare(node, made)
             return node.call(made, pieces, deadline, cancel)
         except NodeRefused as error:
             if not is_busy(error) and node.refusal(made.name) is not None:
@@ -621,7 +622,7 @@ class Offloaded(Generic[P, R]):
                 if sending is not None and sending[0] >= RATE_BYTES_MIN:
                     current.engine.place(node.name).observe_transfer(sending, None, now)
                 else:
-                    current.engine.observe_late(node.name, prediction, now - race.began, now)
+                    current.engine.observe_late(self._name, node.name, size, prediction, now - race.began, now)
                 if outcome.error is None:
                     current.engine.observe_local(self._name, size, now - began)
                 stats.ran(LOCAL, now - began)
@@ -679,7 +680,7 @@ class Offloaded(Generic[P, R]):
 
         def prepare() -> None:
             try:
-                node.prepare(self._made())
+                runtime.current.prepare(node, self._made())
             except VersionsDiffer as error:
                 self._stay(node, error)
             except NodeRefused:

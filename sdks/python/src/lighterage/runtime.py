@@ -22,6 +22,7 @@ from .timers import Timers, background
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
+    from .code import Code, Component
     from .config import Address
     from .node import Node, NodeInfo
 
@@ -168,6 +169,18 @@ class Runtime:
             raise problem
         now = time.monotonic()
         return sorted(good, key=lambda node: node.is_away(now))
+
+    def prepare(self, node: Node, code: Code | Component) -> None:
+        """Puts a function on a node, and learns what the node says only then: how fast its Python is.
+
+        Raises what `Node.prepare` raises.
+        """
+        if node.is_ready(code.name):
+            return
+        node.prepare(code)
+        if node.known is not None:
+            with self.lock:
+                self.engine.place(node.name).speed = node.known.speed
 
     def failed(self, node: Node) -> None:
         """A node did not answer: it is left alone, then asked in the background until it does."""

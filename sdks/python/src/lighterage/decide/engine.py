@@ -26,6 +26,8 @@ FREE_PART: Final = 0.5
 #: Calls before a place that was slowed down is tried again: at first, and after many tries in vain.
 HOPE_GAP: Final = 8
 HOPE_GAP_MAX: Final = 32
+#: How much a place varies that is known well, as a variance of the logarithm.
+LATE_VARIANCE: Final = 0.2
 #: A try here may, at its worst, take this many times what the best place would.
 EXPLORED_TIMES_MAX: Final = 2.0
 
@@ -201,9 +203,16 @@ class Engine:
         place.queue.observe(stages.queue, now)
         self._spend(function, name, stages.seconds, decision)
 
-    def observe_late(self, name: str, prediction: Prediction, seconds: float, now: float) -> None:
+    def observe_late(self, function: str, name: str, size: float, prediction: Prediction, seconds: float, now: float) -> None:
         """A call at this place was given up after `seconds`: all that is known is that it takes longer."""
-        self.place(name).observe_late(2 * seconds / max(prediction.seconds, 1e-6), now)
+        work, place = self.work(function), self.place(name)
+        curve = work.curve_of(name, place, size)
+        run = work.run_there(name, place, size, now)
+        log = math.log(max(2 * seconds / max(prediction.seconds, 1e-6), 1.0))
+        # What is known less is the likelier reason: how long the function runs there, or how the place is.
+        blame = run.variance / (run.variance + LATE_VARIANCE)
+        curve.observe(size, run.middle * math.exp(blame * log))
+        place.observe_late(math.exp((1 - blame) * log), now)
 
     def _cost(self, prediction: Prediction) -> float:
         return prediction.seconds + self.policy.energy.weight * prediction.joules

@@ -19,6 +19,13 @@ NOISE_MIN: Final = 4e-4
 NOISE_MAX: Final = 0.25
 #: Weight of the newest measurement in the noise.
 NOISE_GAIN: Final = 0.1
+#: Sizes this close to each other, in the logarithm, share a spot of a curve; and the most spots that a curve keeps.
+SPOT_WIDTH: Final = 0.1
+SPOTS_MAX: Final = 64
+#: A spot is never surer of its middle than this, so that it goes with what changes slowly.
+SPOT_VARIANCE_MIN: Final = 1e-3
+#: The first time is often longer than the others, by what it finds cold.
+FIRST_VARIANCE: Final = 0.3
 #: The least value whose logarithm is taken: a tenth of a microsecond.
 LEAST: Final = 1e-7
 
@@ -98,10 +105,38 @@ class Level:
         return min(self._variance + self._drift * max(0.0, now - self._at), 4.0)
 
 
-class Curve:
-    """A quantity that follows a size by a power: `log y = a + b log x`, both learned (recursive least squares)."""
+class _Spot:
+    """What was seen at nearly one size."""
 
-    __slots__ = ("_a", "_b", "_center", "_is_open", "_noise", "_paa", "_pab", "_pbb", "_suspect", "count")
+    __slots__ = ("log", "variance", "x")
+
+    def __init__(self, x: float, log: float, variance: float) -> None:
+        self.x = x
+        self.log = log
+        self.variance = variance
+
+
+class Curve:
+    """A quantity that follows a size by a power: `log y = a + b log x`, both learned (recursive least squares).
+
+    Where a size was seen before, what was seen there counts too: few functions follow one power at all sizes, and most
+    are called with the same few sizes again and again.
+    """
+
+    __slots__ = (
+        "_a",
+        "_b",
+        "_center",
+        "_is_open",
+        "_noise",
+        "_paa",
+        "_pab",
+        "_pbb",
+        "_spot_noise",
+        "_spots",
+        "_suspect",
+        "count",
+    )
 
     def __init__(self, intercept: float | None, slope: float, variance: float, slope_variance: float) -> None:
         """`intercept` is log y at the first size that is seen: sizes count from there, which keeps both apart. Without one
@@ -115,12 +150,20 @@ class Curve:
         self._noise = 0.01
         self._suspect = 0.0
         self._center: float | None = None
+        self._spots: dict[int, _Spot] = {}
+        self._spot_noise = 0.01
         self.count = 0
 
     def guess(self, size: float) -> Guess:
         x = self._x(size)
-        variance = self._paa + 2 * x * self._pab + x * x * self._pbb
-        return Guess(self._a + self._b * x, max(variance, 0.0) + self._noise)
+        log = self._a + self._b * x
+        variance = max(self._paa + 2 * x * self._pab + x * x * self._pbb, 0.0) + self._noise
+        spot = self._spots.get(round(x / SPOT_WIDTH))
+        if spot is None:
+            return Guess(log, variance)
+        weight = variance / (variance + spot.variance)
+        seen = spot.log + self._b * (x - spot.x)
+        return Guess(log + weight * (seen - log), weight * spot.variance + self._spot_noise)
 
     def observe(self, size: float, value: float) -> None:
         if self._center is None:
@@ -133,8 +176,11 @@ class Curve:
         to_b = self._pab + x * self._pbb
         variance = to_a + x * to_b
         total = variance + self._noise
-        if self.count >= 2 and error * error > STEP_SIGMAS**2 * total:
-            # The work itself has changed: what was known of the height goes, the slope stays likely.
+        if self.count >= 2 and error * error > STEP_SIGMAS**2 * total and not self._is_as_seen(x, error):
+            # The work itself has changed, or grows otherwise than was thought: what was known of the height goes, the slope
+            # stays likely.
+            if round(x / SPOT_WIDTH) in self._spots:
+                self._spots.clear()
             self._paa += error * error
             to_a += error * error
             variance += error * error
@@ -152,10 +198,40 @@ class Curve:
         self._paa -= gain_a * to_a
         self._pab -= gain_a * to_b
         self._pbb -= gain_b * to_b
+        doubt = FIRST_VARIANCE if self.count == 0 and not self._is_open else 0.0
+        self._observe_spot(x, math.log(max(value, LEAST)), doubt)
         # Never quite sure: a function's work may change slowly.
-        self._paa += 2e-4
+        self._paa += 2e-4 + doubt
         self._pbb = max(self._pbb, 1e-5)
         self.count += 1
+
+    def _is_as_seen(self, x: float, error: float) -> bool:
+        """Whether what is off the line by `error` is what was seen at this size before."""
+        spot = self._spots.get(round(x / SPOT_WIDTH))
+        if spot is None:
+            return False
+        off = self._a + self._b * spot.x + error - spot.log
+        return off * off <= STEP_SIGMAS**2 * (spot.variance + self._spot_noise)
+
+    def _observe_spot(self, x: float, log: float, doubt: float) -> None:
+        key = round(x / SPOT_WIDTH)
+        spot = self._spots.get(key)
+        if spot is None:
+            if len(self._spots) >= SPOTS_MAX:
+                del self._spots[next(iter(self._spots))]
+            self._spots[key] = _Spot(x, log, self._spot_noise + doubt)
+            return
+        error = log - (spot.log + self._b * (x - spot.x))
+        total = spot.variance + self._spot_noise
+        if error * error > STEP_SIGMAS**2 * total:
+            # As if it were seen for the second time.
+            spot.variance = self._spot_noise
+            total = 2 * self._spot_noise
+        left = min(max(error * error - spot.variance, NOISE_MIN), NOISE_MAX)
+        gain = spot.variance / total
+        self._spot_noise += NOISE_GAIN * (left - self._spot_noise)
+        spot.x, spot.log = x, log - (1 - gain) * error
+        spot.variance = max((1 - gain) * spot.variance, SPOT_VARIANCE_MIN)
 
     @property
     def typical(self) -> float:

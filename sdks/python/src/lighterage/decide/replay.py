@@ -5,7 +5,7 @@ the call and then only the times of the place it chose; so one record compares p
 
     python -m lighterage.decide.replay RECORD.json…
 
-`synthetic` makes records from a physical model with noise; `benchmarks` has those of real machines.
+`synthetic` makes records from a physical model with noise; `./bench offload` those of real machines.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Record:
     def load(cls, path: Path) -> Record:
         """Raises KeyError or TypeError where the file is no record."""
         document = json.loads(path.read_text())
-        points = [Point(**{**row, "stages": Stages(**row["stages"])}) for row in document.pop("points")]
+        points = [Point(**{**row, "stages": Stages(**{"round_trip": None, **row["stages"]})}) for row in document.pop("points")]
         return cls(points=points, **document)
 
 
@@ -209,7 +209,7 @@ class EngineChooser:
             sent = round(point.bytes_up * max(left, 1e-6) / point.stages.up)
             self.engine.place(NODE).observe_transfer((sent, left), None, now)
         else:
-            self.engine.observe_late(NODE, self._decision.chosen, waited, now)
+            self.engine.observe_late(point.function, NODE, point.size, self._decision.chosen, waited, now)
 
 
 class Always:
@@ -411,7 +411,7 @@ def _solve(matrix: list[list[float]], vector: Sequence[float]) -> list[float]:
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items() if inner not in (None, False)}
+        return {key: _rounded(inner) for key, inner in value.items() if inner is not None and inner is not False}
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
