@@ -7,6 +7,8 @@ mod deploy;
 mod events;
 mod later;
 mod limits;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod microvm;
 mod mqtt;
 mod mqtt_client;
 mod observe;

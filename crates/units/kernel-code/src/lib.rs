@@ -95,7 +95,9 @@ impl Target {
 pub fn shape(image: &[u8]) -> Result<Shape, Problem> {
     let outermost = Outermost::read(image)?;
     if !outermost.exports("lighter:unit/handler") {
-        return Err(outermost.without_handler());
+        return Err(outermost.without_handler().with_hint(
+            "the kernel runs components that export lighter:unit/handler; isolation = \"wasm\" runs wasi:http too",
+        ));
     }
     for import in &outermost.imports {
         if !import.starts_with("lighter:unit/") {

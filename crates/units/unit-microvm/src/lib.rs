@@ -41,6 +41,7 @@ use kvm_ioctls::Kvm;
 use manifest::Isolation;
 use problem::{Code, Problem};
 use sha2::{Digest, Sha256};
+use std::ffi::CStr;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -58,6 +59,8 @@ pub struct MicrovmKind {
 
 /// What all functions share.
 pub struct Shared {
+    /// Where KVM is to be had.
+    device: &'static CStr,
     /// Opened when it is first needed: a node without KVM starts all the same.
     kvm: OnceLock<Result<Arc<Kvm>, Problem>>,
     fingerprint: String,
@@ -69,11 +72,15 @@ impl MicrovmKind {
     /// # Errors
     /// The compiler cannot be started.
     pub fn new() -> Result<Self, Problem> {
+        Self::with_device(c"/dev/kvm")
+    }
+
+    fn with_device(device: &'static CStr) -> Result<Self, Problem> {
         let kernel: String = Sha256::digest(KERNEL).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let code = kernel_code::fingerprint(target())?;
         let fingerprint = format!("{code}-{kernel}-{}", kernel_abi::VERSION);
         let (client, number) = (unit_host::http::client(), AtomicU64::new(0));
-        Ok(Self { shared: Arc::new(Shared { kvm: OnceLock::new(), fingerprint, client, number }) })
+        Ok(Self { shared: Arc::new(Shared { device, kvm: OnceLock::new(), fingerprint, client, number }) })
     }
 
     /// Whether microvms can run here.
@@ -103,10 +110,14 @@ fn target() -> Target {
 
 impl Shared {
     fn kvm(&self) -> Result<Arc<Kvm>, Problem> {
-        let opened = self.kvm.get_or_init(|| match Kvm::new() {
+        let opened = self.kvm.get_or_init(|| match Kvm::new_with_path(self.device) {
             Ok(kvm) if kvm.get_api_version() == 12 => Ok(Arc::new(kvm)),
             Ok(kvm) => Err(unavailable(&format!("KVM has the version {}, needed is 12", kvm.get_api_version()))),
-            Err(error) => Err(unavailable(&format!("/dev/kvm cannot be opened: {}", io::Error::from(error)))),
+            Err(error) => Err(unavailable(&format!(
+                "{} cannot be opened: {}",
+                self.device.to_string_lossy(),
+                io::Error::from(error)
+            ))),
         });
         opened.clone()
     }
@@ -145,5 +156,22 @@ impl UnitKind for MicrovmKind {
 
     fn load(&self, artefact: Artefact, function: Deployed) -> Result<Arc<dyn Prepared>, Problem> {
         Ok(prepared::PreparedMicrovm::load(&self.shared, artefact, function)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn without_kvm_a_deployment_is_refused_and_says_why() {
+        for device in [c"/nowhere", c"/dev/null"] {
+            let kind = MicrovmKind::with_device(device).unwrap();
+            let hello = include_bytes!("../../../../guests/prebuilt/hello.wasm");
+            for problem in [kind.check(hello).unwrap_err(), kind.compile(hello).unwrap_err()] {
+                assert_eq!(problem.code, Code::KvmUnavailable);
+                assert!(!problem.detail.is_empty(), "{problem}");
+            }
+        }
     }
 }

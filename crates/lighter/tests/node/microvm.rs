@@ -1,0 +1,135 @@
+//! microvm functions on a real node: the images of the wasm class, in machines of their own, with all that hosts give.
+//!
+//! Skipped, and said so, where KVM does not work.
+
+use crate::receiver::Receiver;
+use crate::support::{Node, send};
+use serde_json::{Value, json};
+use std::thread;
+
+/// A node whose machine has KVM.
+fn start() -> Option<Node> {
+    let node = Node::start();
+    let last = node.deploy(json!({ "probe": { "image": node.upload("hello"), "isolation": "microvm" } }));
+    match last["problem"]["code"].as_str() {
+        None => Some(node),
+        Some("L6010") => {
+            println!("skipped: {}", last["problem"]["detail"]);
+            None
+        }
+        Some(_) => panic!("{last}"),
+    }
+}
+
+fn deploy(node: &Node, name: &str, image: &str, more: Value) {
+    let mut function = json!({ "isolation": "microvm" });
+    function.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    node.deploy_one(name, image, function);
+}
+
+fn logs(node: &Node, name: &str) -> String {
+    node.api("GET", &format!("/v1/functions/{name}/logs"), &[]).text()
+}
+
+#[test]
+fn a_function_is_called_over_http_and_keeps_what_it_stored() {
+    let Some(node) = start() else { return };
+    deploy(&node, "counter", "counter", json!({ "grants": { "stores": ["counters"] } }));
+    for count in 1..=3 {
+        let reply = send("POST", &format!("{}/counter", node.gate), &[], b"k");
+        assert_eq!((reply.status, reply.text()), (200, format!("{count}\n")));
+    }
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..25).for_each(|_| assert_eq!(node.call("counter", "k").status, 200)));
+        }
+    });
+    let data = node.data.clone();
+    let _folder = node.kill();
+    // The artefact is a snapshot by now, and what was counted is durable: the first call of another process goes on.
+    let node = Node::start_in(&data, &[]);
+    assert_eq!(node.call("counter", "k").text(), "104\n");
+    // The same image in the class `wasm`: the same bucket.
+    node.deploy_one("plain", "counter", json!({ "grants": { "stores": ["counters"] } }));
+    assert_eq!(node.call("plain", "k").text(), "105\n");
+    node.stop();
+}
+
+#[test]
+fn a_handling_is_one_transaction() {
+    let Some(node) = start() else { return };
+    let attack = json!({
+        "grants": { "push": ["attacked"], "pop": ["attacked"], "stores": ["attack"] },
+        "image": node.upload("attack"), "isolation": "microvm",
+    });
+    let relay = json!({
+        "queue": "in", "config": { "to": "attacked", "count": "relayed" },
+        "grants": { "push": ["attacked"], "stores": ["counters"] },
+        "image": node.upload("relay"), "isolation": "microvm",
+    });
+    let counter = json!({ "image": node.upload("counter"), "grants": { "stores": ["counters"] } });
+    let functions = json!({ "attack": attack, "relay": relay, "counter": counter });
+    let last = node.deploy_manifest(json!({ "function": functions, "queue": { "attacked": {} } }));
+    assert_eq!(last["step"], "done", "{last}");
+    // What a failed handling pushed and wrote never was.
+    assert_eq!(node.call("attack", "push-then-trap 3").code(), "L6001");
+    assert_eq!(node.call("attack", "push-then-retry 3").code(), "L6004");
+    assert_eq!(node.call("attack", "pop").text(), "nothing");
+    assert_eq!(node.call("attack", "push 2").text(), "pushed");
+    assert_eq!(node.call("attack", "pop-then-trap").code(), "L6001");
+    assert_eq!(node.call("attack", "pop").text(), "1");
+    assert_eq!(node.call("attack", "pop").text(), "2");
+    // Ack, push and count of each event are one.
+    assert_eq!(node.push("in", "count=50", "e").status, 201);
+    node.drained("in");
+    assert_eq!(node.queue("attacked")["ready"], 50);
+    assert_eq!(node.call("counter", "relayed").text(), "51\n");
+    node.stop();
+}
+
+#[test]
+fn log_random_clock_and_outgoing_requests_work_from_inside() {
+    let Some(node) = start() else { return };
+    deploy(&node, "attack", "attack", json!({ "limits": { "time_ms": 20_000, "cpu_ms": 200 } }));
+    assert_eq!(node.call("attack", "log-flood 3").status, 200);
+    assert!(logs(&node, "attack").contains("line 2 of a flood"));
+    let [first, second] = [0, 1].map(|_| node.call("attack", "random-huge 16").body);
+    assert!(first.len() == 16 && first != second, "another call, other random bytes");
+    assert_eq!(node.call("attack", "clock-loop").code(), "L3002");
+
+    let receiver = Receiver::start(|_, _| Some("201 Made".to_owned()));
+    let host = receiver.url.strip_prefix("http://").unwrap();
+    deploy(&node, "fetch", "fetch", json!({ "grants": { "hosts": [host] } }));
+    assert!(node.call("fetch", &format!("{}/hello", receiver.url)).text().starts_with("201\n"));
+    let request = receiver.next();
+    assert!(request.line.starts_with("GET /hello "), "{}", request.line);
+    deploy(&node, "denied", "fetch", json!({}));
+    let reply = node.call("denied", &receiver.url);
+    assert!(reply.code() == "L6005" && reply.text().contains("no grant covers http.send"), "{}", reply.text());
+    assert!(receiver.rest().is_empty());
+    node.stop();
+}
+
+#[test]
+fn crashes_and_limits_are_those_of_every_class_and_neighbours_do_not_notice() {
+    let Some(node) = start() else { return };
+    let limits = json!({ "limits": { "memory_bytes": 16 << 20, "cpu_ms": 200 }, "units": { "dump": true } });
+    deploy(&node, "attack", "attack", limits);
+    for (data, code) in [("loop", "L3002"), ("memory", "L3003"), ("recurse", "L3005"), ("unreachable", "L6001")] {
+        assert_eq!(node.call("attack", data).code(), code, "{data}");
+        assert_eq!(node.call("probe", "you").text().trim(), "hello, you");
+    }
+    assert!(logs(&node, "attack").contains("guests/attack/src/lib.rs:"), "a trap names its line");
+    let dump = node.api("GET", "/v1/functions/attack/dump", &[]);
+    assert!(dump.status == 200 && dump.body.starts_with(b"\x7fELF"), "{}", dump.status);
+    node.stop();
+}
+
+#[test]
+fn what_the_kernel_does_not_offer_is_refused_at_deploy() {
+    let Some(node) = start() else { return };
+    let last = node.deploy(json!({ "web": { "image": node.upload("hello-http"), "isolation": "microvm" } }));
+    assert_eq!((&last["step"], &last["problem"]["code"]), (&json!("failed"), &json!("L2007")), "{last}");
+    assert!(last["problem"]["hint"].as_str().unwrap().contains("wasm"), "{last}");
+    node.stop();
+}
