@@ -6,6 +6,9 @@
 //! ```
 //! The debugger learns of compiled code through the GDB JIT interface. The call stops by itself once that code is there,
 //! which is when breakpoints are set; a trap stops at its source line like a signal.
+//!
+//! A microvm function runs in its machine, and gdb talks to its tender: `target remote | lighter debug-run …`. The call
+//! stands still before its first instruction.
 
 use super::call::{Data, guessed_type};
 use super::nearest::{explain, function_path};
@@ -14,7 +17,7 @@ use super::{DataFolder, Session, images};
 use crate::api::types::FunctionInfo;
 use clap::Args;
 use event::Event;
-use manifest::Function;
+use manifest::{Function, Isolation};
 use problem::{Code, Problem};
 use std::ffi::OsString;
 use std::fs;
@@ -62,6 +65,9 @@ pub struct DebugRun {
     /// Media type of the data
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
+    /// Names for the machine code of a microvm function are put here; standard input and output are gdb's
+    #[arg(long, value_name = "FILE", conflicts_with = "stop_when_loaded")]
+    symbols: Option<PathBuf>,
     /// Raise SIGTRAP when the function is loaded; only for a debugger
     #[arg(long)]
     stop_when_loaded: bool,
@@ -71,7 +77,6 @@ pub struct DebugRun {
 
 impl Debug {
     pub fn run(&self, session: &Session) -> Result {
-        let debugger = self.debugger()?;
         check_all(&self.breakpoints)?;
         let client = session.client()?;
         let path = function_path(&client, &self.name)?;
@@ -79,6 +84,8 @@ impl Debug {
         let version = function.versions.iter().find(|version| version.version == function.version);
         let version = version
             .ok_or_else(|| Stop::new(Code::VersionUnknown, format!("the node keeps no version of {:?}", self.name)))?;
+        let is_remote = version.function.isolation == Isolation::Microvm;
+        let debugger = self.debugger(is_remote)?;
         let hash = &version.image;
         let progress = session.out.progress();
         progress.step(format!("fetching the image of {}", self.name));
@@ -94,22 +101,36 @@ impl Debug {
             fs::write(&path, content).map_err(|error| Stop::file(&path, &error)).map(|()| path)
         };
         let program = std::env::current_exe().map_err(|error| Stop::file(Path::new("lighter"), &error))?;
-        let mut line: Vec<OsString> =
-            vec![program.into(), "debug-run".into(), "--stop-when-loaded".into(), "--image".into()];
-        line.extend([file(format!("{}.wasm", self.name), &image)?.into(), "--function".into()]);
+        let symbols = folder.path().join("symbols");
+        let mut line: Vec<OsString> = vec![program.into(), "debug-run".into()];
+        match is_remote {
+            true => line.extend(["--symbols".into(), symbols.clone().into()]),
+            false => line.push("--stop-when-loaded".into()),
+        }
+        line.extend(["--image".into(), file(format!("{}.wasm", self.name), &image)?.into(), "--function".into()]);
         let manifest = serde_json::to_vec(&version.function).expect("a function is plain data");
         line.extend([file("function.json".to_owned(), &manifest)?.into(), "--file".into()]);
         line.extend([file("data".to_owned(), &data)?.into(), "--content-type".into(), kind.into()]);
         if self.breakpoints.is_empty() && !self.batch {
-            session.out.advise(debugger.advice());
+            session.out.advise(if is_remote { REMOTE_ADVICE } else { debugger.advice() });
         }
-        let script = file("commands".to_owned(), debugger.script(&self.breakpoints, self.batch).as_bytes())?;
-        start(debugger, &debugger.arguments(&script, self.batch, &line))
+        let script = match is_remote {
+            true => remote_script(&line, &symbols, &self.breakpoints, self.batch),
+            false => debugger.script(&self.breakpoints, self.batch),
+        };
+        let script = file("commands".to_owned(), script.as_bytes())?;
+        let program = if is_remote { &[] } else { &*line };
+        start(debugger, &debugger.arguments(&script, self.batch, program))
     }
 
-    fn debugger(&self) -> Result<Debugger> {
+    fn debugger(&self, is_remote: bool) -> Result<Debugger> {
         let wanted: &[Debugger] = match (self.gdb, self.lldb) {
+            (_, true) if is_remote => {
+                let problem = Problem::new(Code::Usage, "a microvm function is debugged with gdb");
+                return Err(problem.with_hint("leave --lldb out, or debug it with isolation = \"wasm\"").into());
+            }
             (true, _) => &[Debugger::Gdb],
+            _ if is_remote => &[Debugger::Gdb],
             (_, true) => &[Debugger::Lldb],
             _ => &[Debugger::Gdb, Debugger::Lldb],
         };
@@ -140,6 +161,31 @@ end
 quit $_exitcode";
 
 const LLDB_BATCH: &str = "bt 8\nframe variable\ncontinue";
+
+const REMOTE_ADVICE: &str =
+    "the call stands before its first instruction: set a breakpoint like `break lib.rs:7`, and `continue`";
+
+/// What gdb is told if the call runs in a machine of its own.
+fn remote_script(program: &[OsString], symbols: &Path, breakpoints: &[String], batch: bool) -> String {
+    // Through a shell: nothing in a path may mean something to it.
+    let quoted = |word: &OsString| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"));
+    let program = program.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    let mut lines = vec![
+        "set confirm off".to_owned(),
+        // The component is compiled and linked meanwhile.
+        "set remotetimeout 300".to_owned(),
+        format!("target remote | {program}"),
+        format!("symbol-file \"{}\"", symbols.display()),
+    ];
+    lines.extend(breakpoints.iter().map(|place| Debugger::Gdb.breakpoint(place)));
+    if batch || !breakpoints.is_empty() {
+        lines.push("continue".to_owned());
+    }
+    if batch {
+        lines.push(GDB_BATCH.to_owned());
+    }
+    lines.join("\n") + "\n"
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Debugger {
@@ -197,8 +243,11 @@ impl Debugger {
             arguments.push(if self == Self::Gdb { "-batch".into() } else { "--batch".into() });
         }
         let (source, separator) = if self == Self::Gdb { ("-x", "--args") } else { ("-s", "--") };
-        arguments.extend([source.into(), script.into(), separator.into()]);
-        arguments.extend(program.iter().cloned());
+        arguments.extend([source.into(), script.into()]);
+        if !program.is_empty() {
+            arguments.push(separator.into());
+            arguments.extend(program.iter().cloned());
+        }
         arguments
     }
 
@@ -266,8 +315,21 @@ impl DebugRun {
                     .map_err(|error| Stop::new(Code::ManifestValue, format!("{}: {error}", path.display())))?
             }
         };
+        if let Some(symbols) = &self.symbols {
+            return Ok(in_microvm(&self.image, function, event, symbols)?);
+        }
         session.out.raw(&unit_wasm::debug::run(&self.image, function, event, self.stop_when_loaded)?)
     }
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn in_microvm(image: &Path, function: Function, event: Event, symbols: &Path) -> std::result::Result<(), Problem> {
+    unit_microvm::debug::run(image, function, event, symbols, (io::stdin(), io::stdout()))
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn in_microvm(_: &Path, _: Function, _: Event, _: &Path) -> std::result::Result<(), Problem> {
+    Err(Problem::new(Code::KvmUnavailable, "there are no microvms on this kind of machine"))
 }
 
 #[cfg(test)]
@@ -301,6 +363,15 @@ mod tests {
         };
         assert!(words(Debugger::Gdb).ends_with("|-batch|-x|script|--args|lighter|debug-run"));
         assert_eq!(words(Debugger::Lldb), "--batch|-s|script|--|lighter|debug-run");
+    }
+
+    #[test]
+    fn a_microvm_is_reached_through_a_shell_that_reads_nothing_into_paths() {
+        let program = ["/a b/lighter".into(), "it's $HOME".into()];
+        let said = remote_script(&program, Path::new("/t/symbols"), &["lib.rs:7".to_owned()], false);
+        let wanted =
+            "target remote | '/a b/lighter' 'it'\\''s $HOME'\nsymbol-file \"/t/symbols\"\nbreak lib.rs:7\ncontinue\n";
+        assert!(said.ends_with(wanted), "{said}");
     }
 
     #[test]

@@ -5,6 +5,8 @@
 use crate::receiver::Receiver;
 use crate::support::{Node, send};
 use serde_json::{Value, json};
+use std::fs;
+use std::process::Command;
 use std::thread;
 
 /// A node whose machine has KVM.
@@ -69,7 +71,7 @@ fn a_handling_is_one_transaction() {
     });
     let counter = json!({ "image": node.upload("counter"), "grants": { "stores": ["counters"] } });
     let functions = json!({ "attack": attack, "relay": relay, "counter": counter });
-    let last = node.deploy_manifest(json!({ "function": functions, "queue": { "attacked": {} } }));
+    let last = node.deploy_manifest(json!({ "function": functions, "queue": { "attacked": { "cycle": true } } }));
     assert_eq!(last["step"], "done", "{last}");
     // What a failed handling pushed and wrote never was.
     assert_eq!(node.call("attack", "push-then-trap 3").code(), "L6001");
@@ -122,6 +124,43 @@ fn crashes_and_limits_are_those_of_every_class_and_neighbours_do_not_notice() {
     assert!(logs(&node, "attack").contains("guests/attack/src/lib.rs:"), "a trap names its line");
     let dump = node.api("GET", "/v1/functions/attack/dump", &[]);
     assert!(dump.status == 200 && dump.body.starts_with(b"\x7fELF"), "{}", dump.status);
+    if has_gdb() {
+        let file = node.data.join("core");
+        fs::write(&file, &dump.body).unwrap();
+        let commands = ["-ex", "info registers rip rsp", "-ex", "x/1gx 0x100000", "-ex", "info threads"];
+        let said = Command::new("gdb").args(["-q", "-nx", "-batch", "-c"]).arg(&file).args(commands).output().unwrap();
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        // Its boot page begins with a word of ours.
+        assert!(said.contains("signal SIGSEGV") && said.contains("0x007265746867696c"), "{said}");
+        assert!(said.contains("rip ") && said.contains("* 1 "), "{said}");
+    }
+    node.stop();
+}
+
+fn has_gdb() -> bool {
+    let has = Command::new("gdb").arg("--version").output().is_ok();
+    if !has {
+        println!("skipped: there is no gdb");
+    }
+    has
+}
+
+#[test]
+fn a_call_is_debugged_in_its_machine() {
+    let Some(node) = start().filter(|_| has_gdb()) else { return };
+    deploy(&node, "attack", "attack", json!({}));
+    let lighter = |arguments: &[&str]| {
+        let mut line = Command::new("timeout");
+        line.args(["100", env!("CARGO_BIN_EXE_lighter"), "debug", "attack", "--batch", "--data"]).args(arguments);
+        let output = line.arg("--data-folder").arg(&node.data).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        (output.status.code(), said)
+    };
+    let (status, said) = lighter(&["push 1", "--break", "attack::push"]);
+    assert!(said.contains("Breakpoint 1, attack::push") && said.contains("#1 ") && said.contains("L6005"), "{said}");
+    assert_eq!(status, Some(1), "no grant");
+    let (status, said) = lighter(&["log-flood 1", "--break", "attack::flood_log"]);
+    assert!(status == Some(0) && said.contains("Breakpoint 1, attack::flood_log"), "{said}");
     node.stop();
 }
 

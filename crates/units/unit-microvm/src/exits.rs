@@ -94,7 +94,7 @@ fn writable(page: &CallPage, bounds: &Bounds) -> Result<Place, Lie> {
 }
 
 fn pages(page: &CallPage, bounds: &Bounds) -> Result<Place, Lie> {
-    if page.request % layout::PAGE != 0 || page.request_bytes % layout::PAGE != 0 {
+    if !page.request.is_multiple_of(layout::PAGE) || !page.request_bytes.is_multiple_of(layout::PAGE) {
         return Err(Lie(format!("{:#x} is not where a page begins", page.request)));
     }
     within(page.request, page.request_bytes, std::slice::from_ref(&bounds.code))

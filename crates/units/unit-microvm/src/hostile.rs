@@ -98,6 +98,7 @@ fn machine(code: &Code) -> Option<Tender> {
         memory_bytes: 16 << 20,
         body_bytes: 1 << 20,
         dump: true,
+        debugger: Mutex::default(),
     };
     let (sender, receiver) = std::sync::mpsc::channel();
     let sender = Mutex::new(sender);

@@ -15,8 +15,11 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod core_dump;
-pub mod elf;
-pub mod exits;
+pub mod debug;
+mod debugger;
+mod elf;
+mod exits;
+mod gdb;
 mod handling;
 #[cfg(test)]
 mod hostile;
@@ -25,7 +28,8 @@ pub mod measure;
 mod memory;
 mod prepared;
 mod seccomp;
-pub mod snapshot;
+mod sections;
+mod snapshot;
 mod symbols;
 mod tables;
 mod tender;

@@ -5,6 +5,7 @@ use crate::snapshot::{Parts, Snapshot};
 use crate::tender::{Recipe, Tender, What};
 use frame::{Checksum, Frame, Kind, Limits, Value};
 use kernel_abi::Policy;
+use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -25,7 +26,8 @@ impl Bed {
         let kvm = kind.shared.kvm().map_err(|problem| io::Error::other(problem.to_string()))?;
         let snapshot = Arc::new(Snapshot::lay_out(&parts, memory_bytes)?);
         let (policy, body_bytes) = (Policy::least(), 8 << 20);
-        Ok(Self { recipe: Arc::new(Recipe { kvm, snapshot, policy, memory_bytes, body_bytes, dump: false }) })
+        let debugger = Mutex::default();
+        Ok(Self { recipe: Arc::new(Recipe { kvm, snapshot, policy, memory_bytes, body_bytes, dump: false, debugger }) })
     }
 
     /// A machine from nothing, ready for its first event.

@@ -1,6 +1,7 @@
 //! A function ready to run: its snapshot, machines that wait for a call, and calls that wait for a machine.
 
 use crate::Shared;
+use crate::debugger::Session;
 use crate::handling::{Meter, attempt};
 use crate::snapshot::{Parts, Snapshot};
 use crate::tender::{Recipe, Tender};
@@ -80,6 +81,7 @@ impl PreparedMicrovm {
             memory_bytes: function.limits.memory_bytes,
             body_bytes: function.limits.body_bytes,
             dump: function.units.dump,
+            debugger: Mutex::default(),
         };
         Ok(Arc::new(Self {
             shared: shared.clone(),
@@ -90,6 +92,11 @@ impl PreparedMicrovm {
             roster: Arc::default(),
             dump: Mutex::default(),
         }))
+    }
+
+    /// Lets a debugger look into the first unit that is given an event.
+    pub fn debug(&self, session: Session) {
+        *self.recipe.debugger.lock() = Some(session);
     }
 
     pub fn deployed(&self) -> &Arc<Deployed> {

@@ -181,6 +181,7 @@ impl Snapshot {
         Memory::reserve(self.memory_bytes)
     }
 
+    #[cfg(test)]
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }

@@ -1,4 +1,4 @@
-//! Names the lines of a backtrace, from what the image says of its sources.
+//! Names the lines of a backtrace, or of all code, from what the image says of its sources.
 //!
 //! The kernel tells of each function its name and how many bytes into the image its code lies. The debug information of a
 //! component is that of its core modules, whose addresses count from the beginning of their code.
@@ -23,25 +23,19 @@ pub fn has_lines(image: &[u8]) -> bool {
 
 /// A backtrace as text, the innermost function first.
 pub fn text(image: &[u8], places: &[Place]) -> String {
-    let modules = modules(image);
+    let sources = Sources::read(image);
+    let named = |name: &str| format!("{:#}", rustc_demangle::demangle(name));
     let mut text = String::new();
     for (index, place) in places.iter().enumerate() {
-        let lines = place.offset.and_then(|offset| lines(&modules, usize::try_from(offset).ok()?));
-        let lines = lines.filter(|lines| !lines.is_empty());
-        let named = |name: &str| format!("{:#}", rustc_demangle::demangle(name));
-        match lines {
-            Some(lines) => {
-                for (function, line) in lines {
-                    let function = function.unwrap_or_else(|| named(&place.function));
-                    text += &format!("  {index}: {function}{line}\n");
-                }
-            }
-            None => {
-                let offset = place.offset.unwrap_or_default();
-                let name = named(&place.function);
-                text +=
-                    &format!("  {index}: {name} at byte {offset:#x}; build with debug information for source lines\n");
-            }
+        let found = place.offset.map(|offset| sources.find(offset)).unwrap_or_default();
+        if found.is_empty() {
+            let (name, offset) = (named(&place.function), place.offset.unwrap_or_default());
+            text += &format!("  {index}: {name} at byte {offset:#x}; build with debug information for source lines\n");
+        }
+        for Found { function, line } in found {
+            let function = named(function.as_ref().unwrap_or(&place.function));
+            let line = line.map(|(file, line)| format!(" at {file}:{line}")).unwrap_or_default();
+            text += &format!("  {index}: {function}{line}\n");
         }
     }
     text
@@ -71,23 +65,45 @@ fn modules(image: &[u8]) -> Vec<Module<'_>> {
     modules
 }
 
-/// The functions at an offset, inlined ones first, each with ` at FILE:LINE`.
-fn lines(modules: &[Module<'_>], offset: usize) -> Option<Vec<(Option<String>, String)>> {
-    let module = modules.iter().find(|module| module.code.contains(&offset))?;
-    let address = (offset - module.code.start) as u64;
-    let section = |id: SectionId| {
-        let bytes = module.sections.get(id.name()).copied().unwrap_or_default();
-        Ok::<_, gimli::Error>(EndianSlice::new(bytes, LittleEndian))
-    };
-    let context = Context::from_dwarf(gimli::Dwarf::load(section).ok()?).ok()?;
-    let mut frames = context.find_frames(address).skip_all_loads().ok()?;
-    let mut found = Vec::new();
-    while let Ok(Some(frame)) = frames.next() {
-        let function = frame.function.and_then(|name| name.demangle().ok().map(|name| name.into_owned()));
-        let line = frame
-            .location
-            .and_then(|location| Some(format!(" at {}:{}", location.file?, location.line.unwrap_or_default())));
-        found.push((function, line.unwrap_or_default()));
+/// What an image says of its sources.
+pub struct Sources<'i>(Vec<(Range<usize>, Context<EndianSlice<'i, LittleEndian>>)>);
+
+/// A function at some place in the code.
+pub struct Found {
+    /// As the compiler calls it, its name still mangled.
+    pub function: Option<String>,
+    /// File and line.
+    pub line: Option<(String, u32)>,
+}
+
+impl<'i> Sources<'i> {
+    pub fn read(image: &'i [u8]) -> Self {
+        let context = |module: &Module<'i>| {
+            let section = |id: SectionId| {
+                let bytes = module.sections.get(id.name()).copied().unwrap_or_default();
+                Ok::<_, gimli::Error>(EndianSlice::new(bytes, LittleEndian))
+            };
+            Context::from_dwarf(gimli::Dwarf::load(section).ok()?).ok()
+        };
+        let known = |module: Module<'i>| Some((module.code.clone(), context(&module)?));
+        Self(modules(image).into_iter().filter_map(known).collect())
     }
-    Some(found)
+
+    /// The functions at an offset into the image, inlined ones first.
+    pub fn find(&self, offset: u64) -> Vec<Found> {
+        let Ok(offset) = usize::try_from(offset) else { return Vec::new() };
+        let Some((code, context)) = self.0.iter().find(|(code, _)| code.contains(&offset)) else { return Vec::new() };
+        let Ok(mut frames) = context.find_frames((offset - code.start) as u64).skip_all_loads() else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        while let Ok(Some(frame)) = frames.next() {
+            let function = frame.function.and_then(|name| name.raw_name().ok().map(|name| name.into_owned()));
+            let line = frame
+                .location
+                .and_then(|location| Some((location.file?.to_owned(), location.line.unwrap_or_default())));
+            found.push(Found { function, line });
+        }
+        found
+    }
 }

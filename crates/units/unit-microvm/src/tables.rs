@@ -51,7 +51,7 @@ impl<'m> Tables<'m> {
 
     /// Maps pages to themselves.
     pub fn map(&mut self, range: Range<u64>, access: Access) -> Result<(), Outside> {
-        debug_assert!(range.start % PAGE == 0);
+        debug_assert!(range.start.is_multiple_of(PAGE));
         for page in range.step_by(PAGE as usize) {
             let entry = self.entry(page, 1)?;
             self.memory.write_words(entry, &[page | access.bits()])?;
@@ -61,7 +61,7 @@ impl<'m> Tables<'m> {
 
     /// Maps large pages to themselves.
     pub fn map_large(&mut self, range: Range<u64>, access: Access) -> Result<(), Outside> {
-        debug_assert!(range.start % LARGE_PAGE == 0);
+        debug_assert!(range.start.is_multiple_of(LARGE_PAGE));
         for page in range.step_by(LARGE_PAGE as usize) {
             let entry = self.entry(page, 2)?;
             self.memory.write_words(entry, &[page | LARGE | access.bits()])?;

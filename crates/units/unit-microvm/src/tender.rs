@@ -8,6 +8,7 @@
 //! between two the machine's memory is laid out anew, and nothing of the one before is left.
 
 use crate::core_dump;
+use crate::debugger::{Next, Session, Signal};
 use crate::exits::{self, Asked, Bounds, Place};
 use crate::snapshot::Snapshot;
 use crate::vm::{Registers, Stop, Vm, interrupt_signal};
@@ -105,6 +106,8 @@ pub struct Recipe {
     pub body_bytes: u64,
     /// Keeps a core file of a crash.
     pub dump: bool,
+    /// Whoever looks into the first unit that is given an event.
+    pub debugger: Mutex<Option<Session>>,
 }
 
 /// A unit that waits for an event, or works at one. Dropping it ends its machine.
@@ -262,6 +265,7 @@ struct Guest {
     began: Instant,
     /// An answer that did not fit into the room the guest had for it.
     pending: Option<Vec<u8>>,
+    debugger: Option<Session>,
 }
 
 /// The node has gone, or the unit is at its end: this machine has nothing more to do.
@@ -276,8 +280,8 @@ impl Guest {
         let boot = Boot { memory_bytes: *memory_bytes, policy: policy.0, tsc_hz: vm.tsc_hz(), ..Boot::new() };
         let bytes_max = body_bytes.saturating_add(EXIT_BYTES);
         let bounds = Bounds { heap: snapshot.heap(), code: 0..0, policy: *policy, bytes_max };
-        let guest =
-            Self { vm, boot, bounds, shared, tell, began: Instant::now(), pending: None, recipe: recipe.clone() };
+        let (began, recipe) = (Instant::now(), recipe.clone());
+        let guest = Self { vm, boot, bounds, shared, tell, began, pending: None, debugger: None, recipe };
         guest.lay()?;
         seccomp::enter()?;
         Ok(guest)
@@ -317,6 +321,8 @@ impl Guest {
 
     /// Runs until the event is handled.
     fn run(&mut self, asked: &Receiver<Ask>) -> Result<(), Over> {
+        self.debugger = self.recipe.debugger.lock().take();
+        self.look(Signal::Trap)?;
         loop {
             if self.shared.stop.load(SeqCst) {
                 return self.end(What::Stopped);
@@ -327,14 +333,54 @@ impl Guest {
                         return Ok(());
                     }
                 }
-                Ok(Stop::Interrupted | Stop::Debug) => self.vm.clear_interrupt(),
+                Ok(Stop::Debug) => self.look(Signal::Trap)?,
+                Ok(Stop::Interrupted) => {
+                    self.vm.clear_interrupt();
+                    if self.debugger.as_ref().is_some_and(Session::is_interrupted) {
+                        self.look(Signal::Interrupt)?;
+                    }
+                }
+                Ok(Stop::Fault) if self.is_debuggers() => self.look(Signal::Trap)?,
                 Ok(Stop::Fault) => {
+                    self.look(Signal::Fault)?;
                     let registers = self.vm.registers().unwrap_or_default();
                     let dump = if self.recipe.dump { self.dump().ok() } else { None };
                     return self.end(What::Faulted(Box::new(Crash { registers, dump })));
                 }
                 Err(error) => return self.end(What::Failed(error)),
             }
+        }
+    }
+
+    /// Whether a fault is a breakpoint or the end of a step: KVM inside of another hypervisor may not see them for what they
+    /// are, and the guest has no table by which to take an exception. It goes on as if there had been none.
+    fn is_debuggers(&mut self) -> bool {
+        const BREAKPOINT: u8 = 0xcc;
+        let (Some(debugger), Ok(mut registers)) = (&mut self.debugger, self.vm.registers()) else { return false };
+        let before = registers.0.rip.wrapping_sub(1);
+        let mut byte = [0];
+        if self.vm.memory().read(before, &mut byte).is_ok() && byte[0] == BREAKPOINT {
+            registers.0.rip = before;
+            return self.vm.set_registers(&registers).is_ok();
+        }
+        debugger.has_stepped(registers.0.rip)
+    }
+
+    /// Hands the guest, which stands still, to its debugger, if there is one, until it is to go on.
+    fn look(&mut self, signal: Signal) -> Result<(), Over> {
+        let Some(debugger) = &mut self.debugger else { return Ok(()) };
+        let next = debugger.stopped(&self.vm, signal).and_then(|next| {
+            self.vm.set_debugged(next != Next::Detached, next == Next::Step)?;
+            Ok(next)
+        });
+        match next {
+            Ok(Next::Run | Next::Step) => Ok(()),
+            Ok(Next::Detached) => {
+                self.debugger = None;
+                Ok(())
+            }
+            Ok(Next::End) => self.end(What::Stopped),
+            Err(error) => self.end(What::Failed(error)),
         }
     }
 

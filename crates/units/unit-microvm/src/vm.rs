@@ -6,7 +6,10 @@
 
 use crate::memory::Memory;
 use kernel_abi::layout::{BOOT, PAGE_TABLES};
-use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_segment, kvm_userspace_memory_region};
+use kvm_bindings::{
+    KVM_GUESTDBG_ENABLE, KVM_GUESTDBG_SINGLESTEP, KVM_GUESTDBG_USE_SW_BP, KVM_MAX_CPUID_ENTRIES, kvm_guest_debug,
+    kvm_regs, kvm_segment, kvm_userspace_memory_region,
+};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use std::cell::Cell;
 use std::io;
@@ -176,6 +179,16 @@ impl Vm {
             Err(error) if error.errno() == libc::EFAULT => Ok(Stop::Fault),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Breakpoints end a run from now on, and if it steps each instruction does. Or nothing of the kind.
+    pub fn set_debugged(&self, is_debugged: bool, steps: bool) -> io::Result<()> {
+        let control = match (is_debugged, steps) {
+            (false, _) => 0,
+            (true, false) => KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_SW_BP,
+            (true, true) => KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_SW_BP | KVM_GUESTDBG_SINGLESTEP,
+        };
+        Ok(self.processor.set_guest_debug(&kvm_guest_debug { control, ..kvm_guest_debug::default() })?)
     }
 
     /// From now on [`interrupt`] stops this machine, if it is sent to this thread.

@@ -1,0 +1,125 @@
+//! Real gdb: on a unit at work, and on the core file of one that crashed.
+//!
+//! Skipped, and said so, without KVM or gdb.
+
+use event::Event;
+use manifest::Function;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use unit_microvm::{MicrovmKind, debug};
+
+const ATTACK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../guests/prebuilt/attack.wasm");
+
+fn is_possible() -> bool {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let kvm = MicrovmKind::new().unwrap().available();
+    let gdb = Command::new("gdb").arg("--version").output();
+    match (&kvm, &gdb) {
+        (Err(problem), _) => println!("SKIPPED: {problem}"),
+        (_, Err(error)) => println!("SKIPPED: there is no gdb: {error}"),
+        _ => {}
+    }
+    kvm.is_ok() && gdb.is_ok()
+}
+
+/// What gdb prints for these commands.
+fn gdb(commands: &[String]) -> String {
+    let mut line = Command::new("timeout");
+    line.args(["60", "gdb", "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off"]);
+    for command in commands {
+        line.args(["-ex", command]);
+    }
+    let output = line.output().unwrap();
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// A session with one call of `attack` with this data: what gdb prints.
+fn session(data: &str, commands: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, symbols) = (folder.path().join("gdb"), folder.path().join("symbols"));
+    let listener = UnixListener::bind(&socket).unwrap();
+    let mut all = vec![
+        "set remotetimeout 60".to_owned(),
+        format!("target remote {}", socket.display()),
+        format!("file {}", symbols.display()),
+    ];
+    all.extend(commands.iter().map(|command| (*command).to_owned()));
+    let event = Event { kind: "debug".into(), attempt: 1, data: data.into(), ..Event::default() };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let stream = listener.accept().unwrap().0;
+            // Written to as a file: behind its filter the tender sends nothing by sockets.
+            let out = File::from(OwnedFd::from(stream.try_clone().unwrap()));
+            let line = (stream, out);
+            debug::run(Path::new(ATTACK), Function::new("debug"), event, &symbols, line).unwrap();
+        });
+        let said = gdb(&all);
+        std::fs::copy(&symbols, "/tmp/syms").unwrap();
+        said
+    })
+}
+
+#[test]
+fn breakpoints_registers_memory_and_steps() {
+    if !is_possible() {
+        return;
+    }
+    let said = session(
+        "recurse",
+        &[
+            "break attack::recurse",
+            "continue",
+            "info registers rip rsp eflags",
+            "x/2i $rip",
+            "stepi",
+            "info symbol $rip",
+            "set $saved = $rax",
+            "set $rax = 0x1234",
+            "print/x $rax",
+            "set $rax = $saved",
+            "x/1gx 0x100000",
+            "set {int}($rsp - 64) = 77",
+            "print {int}($rsp - 64)",
+            "backtrace 3",
+            "continue",
+            "delete",
+            "continue",
+            "print $_exitcode",
+        ],
+    );
+    println!("{said}");
+    for wanted in
+        ["Breakpoint 1, ", "attack::recurse", "lib.rs:", "0x1234", "0x0072657468676", "= 77", "#1 ", "exited", "L3005"]
+    {
+        assert!(said.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn a_line_is_stopped_at_and_a_call_ends_well() {
+    if !is_possible() {
+        return;
+    }
+    let commands = ["break lib.rs:119", "continue", "next", "delete", "continue", "print $_exitcode"];
+    let said = session("log-flood 2", &commands);
+    println!("{said}");
+    for wanted in ["Breakpoint 1, attack::flood_log", "lib.rs:119", "exited normally", "= 0"] {
+        assert!(said.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn a_loop_is_interrupted_and_a_debugger_that_leaves_ends_its_unit() {
+    if !is_possible() {
+        return;
+    }
+    // The session's thread ends as well: the test does.
+    let said = session("loop", &["break attack::spin", "continue", "stepi", "stepi", "kill"]);
+    println!("{said}");
+    assert!(said.contains("Breakpoint 1, attack::spin") && said.contains("killed"), "{said}");
+}
