@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import platform
 import statistics
@@ -39,6 +40,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./bench offload", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="under five minutes: few sizes and rates, two runs of each")
     parser.add_argument("--part", action="append", choices=PARTS, help="only these; may be repeated")
+    parser.add_argument("--sizes", type=_numbers, help="sizes of the sweep, as 400,800 [default: 400,500…1200; quick: 200,400]")
+    parser.add_argument("--rates", type=_numbers, help="its rates in Mbit/s [default: 10,20,40,60,80,100; quick: 100]")
     parser.add_argument("--times", type=int, help="runs of each point of the sweep [default: 40; quick: 2]")
     parser.add_argument("--calls", type=int, help="calls of each record in a still world [default: 300; quick: 60]")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="one-way delay of the network [default: 0]")
@@ -49,10 +52,14 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
+
+
 def the_sweep(machines: Machines, chosen: argparse.Namespace) -> None:
     plan = sweep.QUICK if chosen.quick else sweep.Plan()
-    if chosen.times:
-        plan = sweep.Plan(plan.operations, plan.sizes, plan.rates, plan.codecs, chosen.times)
+    changes = {"sizes": chosen.sizes, "rates": chosen.rates, "times": chosen.times}
+    plan = dataclasses.replace(plan, **{name: value for name, value in changes.items() if value})
     # What was measured on another testbed is another measurement.
     name = f"sweep-{'quick-' if chosen.quick else ''}{chosen.share:g}-{chosen.delay_ms:g}ms.jsonl"
     path = chosen.out / name
