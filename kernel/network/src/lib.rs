@@ -28,6 +28,11 @@ pub trait Nic: Send {
     /// The oldest packet that has arrived.
     fn receive(&mut self) -> Option<Vec<u8>>;
 
+    /// Whether a packet has begun to arrive: its bytes are lost if they are not taken soon.
+    fn is_receiving(&self) -> bool {
+        false
+    }
+
     /// Whether there is room for a packet to be sent.
     fn has_room(&mut self) -> bool;
 

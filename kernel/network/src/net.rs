@@ -83,7 +83,7 @@ impl Net {
     /// Lets packets in and out; says whether there were any.
     pub fn turn(&mut self) -> bool {
         let now = instant(self.now_ns);
-        let mut is_busy = false;
+        let mut is_busy = self.card.0.is_receiving();
         for _ in 0..PACKETS_A_TURN {
             match self.interface.poll_ingress_single(now, &mut self.card, &mut self.sockets) {
                 PollIngressSingleResult::None => break,

@@ -33,6 +33,10 @@ impl<L: Line> Slip<L> {
         Self { line, packet: Vec::new(), is_escaped: false, is_lost: false }
     }
 
+    pub fn line(&mut self) -> &mut L {
+        &mut self.line
+    }
+
     fn take(&mut self, byte: u8) -> Option<Vec<u8>> {
         if byte == END {
             let (packet, is_lost) = (mem::take(&mut self.packet), mem::take(&mut self.is_lost));
@@ -73,6 +77,10 @@ impl<L: Line> Nic for Slip<L> {
             }
         }
         None
+    }
+
+    fn is_receiving(&self) -> bool {
+        !self.packet.is_empty()
     }
 
     fn has_room(&mut self) -> bool {

@@ -7,10 +7,12 @@ use clap::Args;
 use problem::{Code, Problem};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::Builder;
 use unit_metal::enrolled::{host_destination, write_new};
+use unit_metal::line::{self, Gateway};
 use unit_metal::qemu::{self, Machine};
 
 #[derive(Debug, Args)]
@@ -39,20 +41,21 @@ impl Boot {
     /// Returns when the machine has ended.
     pub fn run(&self, session: &Session) -> Result {
         let machine = self.board.machine();
-        if machine == Machine::Raspi3b {
-            let problem = Problem::new(Code::Usage, "QEMU's raspi3b has no network but a serial line");
-            return Err(problem
-                .with_hint("--board virt is the same processor; docs/boards.md shows the serial line")
-                .into());
-        }
         let folder = locate::data_folder(session.global.data.as_deref())?.join("boards");
         let enrolled = enrolled(&folder)?;
         let name = self.name.as_deref().unwrap_or(machine.as_str());
         let image = kernel(self.board, self.kernel.as_deref())?;
-        let port = qemu::free_port().map_err(|error| Stop::new(Code::Internal, format!("no free port: {error}")))?;
+        let no_port = |error: std::io::Error| Stop::new(Code::Internal, format!("no free port: {error}"));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(no_port)?;
+        let port = listener.local_addr().map_err(no_port)?.port();
         let mut settings = enrolled.enrol(name, machine.as_str(), image.kernel())?;
         settings.link_port_seen = port;
-        settings.beacon_to = vec![host_destination(self.beacon_port)];
+        // QEMU's Pi has no network but a serial line.
+        let line = (machine == Machine::Raspi3b).then(|| folder.join(format!("{name}.line")));
+        settings.beacon_to = match line {
+            None => vec![host_destination(self.beacon_port)],
+            Some(_) => line::make(&mut settings, self.beacon_port),
+        };
         let image = image.with(&settings).map_err(unusable)?;
         let file = folder.join(format!("{name}.image"));
         write_new(&folder, &file, image.elf()).map_err(|error| Stop::file(&file, &error))?;
@@ -61,6 +64,8 @@ impl Boot {
         session
             .out
             .say(format!("board {name} on 127.0.0.1:{port}, beacons to UDP {}; Ctrl-C ends it", self.beacon_port));
+        // For the machine, or for this end of its line.
+        let listener = line.as_ref().map(|_| listener);
         let start = qemu::Start {
             machine,
             image: &file,
@@ -69,13 +74,20 @@ impl Boot {
             board_port: settings.link_port,
             console: Some(&console),
             kvm: self.kvm,
-            slip: None,
+            slip: line.as_deref(),
             wire: None,
         };
         let failed = |error: std::io::Error| Stop::new(Code::Internal, format!("waiting for QEMU: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let status = runtime.block_on(async {
             let mut child = qemu::start(&start)?;
+            let _gateway = match (&line, listener) {
+                (Some(line), Some(listener)) => {
+                    let gateway = Gateway::start(line, listener, settings.link_port, self.beacon_port);
+                    Some(gateway.map_err(|error| Stop::file(line, &error))?)
+                }
+                _ => None,
+            };
             let status = tokio::select! {
                 status = child.wait() => Some(status.map_err(failed)?),
                 never = show(&console) => match never {},

@@ -231,6 +231,15 @@ impl Shared {
         }
     }
 
+    /// Returns when the board is heard in another life than the candidate's.
+    pub async fn restarted(&self, candidate: &Candidate) {
+        let boot = candidate.seen.beacon.boot;
+        match self.finder.get() {
+            Some(finder) => drop(finder.wait(&candidate.entry.id, |seen| seen.beacon.boot != boot).await),
+            None => std::future::pending().await,
+        }
+    }
+
     fn seen(&self, entry: &Entry) -> Option<(Sighting<SocketAddr>, Duration)> {
         self.finder.get()?.seen(&entry.id)
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   beacons ─▶ Finder: which boards there are            (finder.rs)
-//!   flash, boot ─▶ an image with a board's settings      (qemu.rs, enrolled.rs)
+//!   flash, boot ─▶ an image with a board's settings      (qemu.rs, line.rs, enrolled.rs)
 //!   image ──compile─▶ a signed payload for each target   (kind.rs)
 //!   call ─▶ the least busy board ─▶ Session: handshake, evidence, code, event, host calls, reply   (prepared.rs, session.rs)
 //! ```
@@ -12,6 +12,7 @@
 pub mod enrolled;
 pub mod finder;
 mod kind;
+pub mod line;
 mod prepared;
 pub mod qemu;
 pub mod session;

@@ -6,11 +6,12 @@
 //! ```
 //! Needs no rights of the system's, for nothing of it is the system's network.
 
+use board_link::{Destination, Network, Settings};
 use network::{Line, Nic, Slip};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::{tcp, udp};
-use smoltcp::time::Instant as NetInstant;
+use smoltcp::time::{Duration as NetDuration, Instant as NetInstant};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, Ipv4Address};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -28,11 +29,23 @@ pub const BOARD: [u8; 4] = [10, 0, 8, 2];
 pub const PREFIX: u8 = 24;
 
 const CONNECTIONS_MAX: usize = 8;
-const BUFFER_BYTES: usize = 64 << 10;
+/// What waits in them is on its way for a long time, on a line as slow as this.
+const BUFFER_BYTES: usize = 8 << 10;
+const KEEP_ALIVE: NetDuration = NetDuration::from_secs(1);
+/// Of the line, not yet looked at.
+const ARRIVED_BYTES_MAX: usize = 1 << 20;
 const IP_BYTES_MAX: usize = 1_500;
 /// Between two looks at a line where nothing happens.
 const PAUSE: Duration = Duration::from_micros(500);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Makes a board's settings those of a board in QEMU on a line, and says where its beacons go.
+pub fn make(settings: &mut Settings, beacon_port: u16) -> Vec<Destination> {
+    settings.network = Network::Static { address: BOARD, prefix: PREFIX, gateway: None };
+    // QEMU's Pi starts again as soon as its watchdog is set.
+    settings.hardware_watchdog = false;
+    vec![Destination { address: HERE, port: beacon_port }]
+}
 
 /// Carries packets until it is dropped, or the line ends.
 pub struct Gateway {
@@ -46,12 +59,7 @@ impl Gateway {
     ///
     /// # Errors
     /// There is no line there.
-    pub fn start(
-        socket: &Path,
-        listener: TcpListener,
-        board_port: u16,
-        beacon_port: u16,
-    ) -> std::io::Result<Self> {
+    pub fn start(socket: &Path, listener: TcpListener, board_port: u16, beacon_port: u16) -> std::io::Result<Self> {
         let since = Instant::now();
         let line = loop {
             match UnixStream::connect(socket) {
@@ -65,10 +73,10 @@ impl Gateway {
         let beacons = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         beacons.connect((Ipv4Addr::LOCALHOST, beacon_port))?;
         let is_over = Arc::new(AtomicBool::new(false));
-        let mut side = Side::new(line, listener, beacons, board_port, beacon_port);
-        let over = is_over.clone();
+        let wire = Wire { stream: line, arrived: VecDeque::new(), is_over: is_over.clone() };
+        let mut side = Side::new(wire, listener, beacons, board_port, beacon_port);
         let thread = std::thread::Builder::new().name("line".into()).spawn(move || {
-            while !over.load(Relaxed) && !side.card.0.line().is_over {
+            while !side.card.0.line().is_over() {
                 if !side.turn() {
                     std::thread::sleep(PAUSE);
                 }
@@ -108,14 +116,8 @@ struct Pair {
 }
 
 impl Side {
-    fn new(
-        line: UnixStream,
-        listener: TcpListener,
-        beacons_out: UdpSocket,
-        board_port: u16,
-        beacon_port: u16,
-    ) -> Self {
-        let mut card = Card(Slip::new(Wire { stream: line, arrived: VecDeque::new(), is_over: false }));
+    fn new(wire: Wire, listener: TcpListener, beacons_out: UdpSocket, board_port: u16, beacon_port: u16) -> Self {
+        let mut card = Card(Slip::new(wire));
         let mut interface = Interface::new(Config::new(HardwareAddress::Ip), &mut card, NetInstant::ZERO);
         interface.update_ip_addrs(|addresses| {
             // The first of at least one.
@@ -146,7 +148,7 @@ impl Side {
         let now = NetInstant::from_micros(i64::try_from(self.began.elapsed().as_micros()).unwrap_or(i64::MAX));
         let mut is_busy = self.accept();
         self.interface.poll(now, &mut self.card, &mut self.sockets);
-        is_busy |= std::mem::take(&mut self.card.0.line().is_busy());
+        is_busy |= !self.card.0.line().arrived.is_empty();
         while let Ok((beacon, _)) = self.sockets.get_mut::<udp::Socket<'_>>(self.beacons_in).recv() {
             // Nobody listens there: the next one says the same.
             let _ = self.beacons_out.send(beacon);
@@ -175,6 +177,8 @@ impl Side {
         let buffer = || tcp::SocketBuffer::new(vec![0; BUFFER_BYTES]);
         let mut socket = tcp::Socket::new(buffer(), buffer());
         socket.set_nagle_enabled(false);
+        // A board that has started again says so when it is asked about a connection of its life before.
+        socket.set_keep_alive(Some(KEEP_ALIVE));
         let (from, to) = (self.next_port, (Ipv4Address::from(BOARD), self.board_port));
         self.next_port = self.next_port.checked_add(1).unwrap_or(49_152);
         if socket.connect(self.interface.context(), to, from).is_ok() {
@@ -222,35 +226,48 @@ impl Pair {
 struct Wire {
     stream: UnixStream,
     arrived: VecDeque<u8>,
-    is_over: bool,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Wire {
-    fn is_busy(&self) -> bool {
-        !self.arrived.is_empty()
+    /// Takes what has arrived; says whether that was anything.
+    fn take(&mut self) -> bool {
+        let mut bytes = [0; 4_096];
+        match self.stream.read(&mut bytes) {
+            Ok(count @ 1..) => self.arrived.extend(&bytes[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            Ok(0) | Err(_) => {
+                self.is_over.store(true, Relaxed);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
     }
 }
 
 impl Line for Wire {
     fn get(&mut self) -> Option<u8> {
         if self.arrived.is_empty() {
-            let mut bytes = [0; 4_096];
-            match self.stream.read(&mut bytes) {
-                Ok(0) => self.is_over = true,
-                Ok(count) => self.arrived.extend(&bytes[..count]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(_) => self.is_over = true,
-            }
+            self.take();
         }
         self.arrived.pop_front()
     }
 
+    /// A machine that cannot get rid of its bytes takes none: while it takes none, its own are taken.
     fn put(&mut self, byte: u8) {
-        while !self.is_over {
+        while !self.is_over() {
             match self.stream.write(&[byte]) {
                 Ok(1) => return,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
-                _ => self.is_over = true,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.arrived.len() > ARRIVED_BYTES_MAX || !self.take() {
+                        std::thread::sleep(PAUSE);
+                    }
+                }
+                _ => self.is_over.store(true, Relaxed),
             }
         }
     }

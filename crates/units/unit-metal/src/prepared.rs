@@ -173,7 +173,13 @@ impl PreparedMetal {
         let requests = Requests::new(self.shared.client.clone(), deployed.clone(), one.request_id.clone());
         let (event, deadline) = (one.event.clone(), one.deadline);
         let mut host = Host { deployed, handling, requests, output: output.clone(), event, deadline };
-        let said = self.converse(one, &mut session, payload, &mut host).await;
+        // A board that starts again forgets its sessions, and does not always get to say so.
+        let said = tokio::select! {
+            said = self.converse(one, &mut session, payload, &mut host) => said,
+            () = self.shared.restarted(candidate) => {
+                Err(Problem::new(Code::BoardLost, format!("the board {} started again", candidate.entry.name)))
+            }
+        };
         let transaction = host.handling.end();
         let outcome = match said {
             Ok((Said::Reply { data, .. }, stages)) => {

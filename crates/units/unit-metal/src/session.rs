@@ -11,6 +11,8 @@ use tokio::time::timeout;
 const OPEN_MAX: Duration = Duration::from_secs(5);
 /// Between two things a board says where it has nothing to compute.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// A serial line, half used.
+const SLOWEST_BYTES_PER_SECOND: u64 = 5_000;
 const READ_BYTES: usize = 64 << 10;
 
 /// A session. Dropped, the connection is closed, and the board drops what it did for it.
@@ -81,7 +83,8 @@ impl Session {
             Message::Wanted { .. } => {}
             other => return Err(self.unexpected(&other)),
         }
-        match self.ask(&Message::Code { bytes: payload.to_vec() }, ANSWER_MAX).await? {
+        let wait_max = ANSWER_MAX + Duration::from_millis(u64::from(bytes) * 1_000 / SLOWEST_BYTES_PER_SECOND);
+        match self.ask(&Message::Code { bytes: payload.to_vec() }, wait_max).await? {
             Message::Held { .. } => Ok(()),
             other => Err(self.unexpected(&other)),
         }

@@ -5,7 +5,7 @@
 mod packets;
 mod world;
 
-use board_link::{Goal, Keys, Settings, hash, seal_payload};
+use board_link::{Goal, Hash, Keys, Settings, hash, seal_payload};
 use kernel_code::Target;
 use problem::Code;
 use std::io::Write;
@@ -16,6 +16,8 @@ use unit_metal::session::Session;
 use world::{ATTACK, Board, HELLO, data_of, event, failure_of, run, signer};
 
 const BOTH: [Machine; 2] = [Machine::Virt, Machine::Microvm];
+/// With 93 it computes for longer than anybody waits.
+const SPIN: &str = "fibonacci";
 const LONG: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -33,11 +35,8 @@ async fn from_beacon_to_result() {
         }
         session.end().await;
         // The same as bytecode, for the interpreter.
-        let bytecode = world::compiled(Target::Pulley64, HELLO);
-        let bytecode = seal_payload(&bytecode, &board_link::format_of("pulley64"), &signer());
-        let portable = hash(&bytecode);
         let mut session = board.session().await.unwrap();
-        session.bring(portable, &bytecode).await.unwrap();
+        let portable = bytecode(&mut session, HELLO).await;
         let reply = run(&mut session, portable, event(b"third"), LONG).await.unwrap();
         assert_eq!(data_of(&reply.frame), b"hello, third\n");
         drop(session);
@@ -99,6 +98,34 @@ async fn a_run_that_hangs_is_ended_by_the_watchdog_and_the_board_comes_back() {
         let code = board.bring(&mut session, HELLO).await.unwrap();
         run(&mut session, code, event(b""), LONG).await.unwrap();
     }
+}
+
+/// QEMU's mini-UART takes some 8 kB a second, so everything is bytecode here, which is smaller.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pi_does_the_same_over_its_serial_line() {
+    let Some(board) = Board::start(Machine::Raspi3b, Settings::default()).await else { return };
+    let boot = board.heard().await.beacon.boot;
+    let mut session = board.session().await.unwrap();
+    let code = bytecode(&mut session, HELLO).await;
+    let reply = run(&mut session, code, event(b"pi"), LONG).await.unwrap();
+    assert_eq!(data_of(&reply.frame), b"hello, pi\n");
+    println!("raspi3b: {:?}", reply.stages);
+    let code = bytecode(&mut session, SPIN).await;
+    let hung = run(&mut session, code, event(b"93"), Duration::from_millis(500));
+    let hung = tokio::time::timeout(LONG, hung).await;
+    let hung = hung.unwrap_or_else(|_| panic!("the session does not end with the board: {}", board.console()));
+    assert_eq!(hung.err().unwrap().code, Code::BoardLost);
+    board.heard_after(boot).await;
+    board.session().await.unwrap().end().await;
+    assert!(board.console().contains("watchdog: no sign of life"), "{}", board.console());
+}
+
+/// Brings a guest as bytecode for the interpreter.
+async fn bytecode(session: &mut Session, guest: &str) -> Hash {
+    let bytecode = world::compiled(Target::Pulley64, guest);
+    let payload = seal_payload(&bytecode, &board_link::format_of("pulley64"), &signer());
+    session.bring(hash(&payload), &payload).await.unwrap();
+    hash(&payload)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,10 +6,11 @@ use event::Event;
 use frame::{Checksum, Frame, Kind, Limits, Value};
 use kernel_code::{Features, Target};
 use problem::Problem;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 use unit_metal::finder::Finder;
+use unit_metal::line::{self, Gateway};
 use unit_metal::qemu::{self, HOST_SEEN, Machine};
 use unit_metal::session::{Said, Session, Work};
 
@@ -34,6 +35,7 @@ pub struct Board {
     pub folder: tempfile::TempDir,
     /// Raw frames go in here.
     pub wire: UdpSocket,
+    _gateway: Option<Gateway>,
     _qemu: tokio::process::Child,
 }
 
@@ -62,9 +64,15 @@ impl Board {
             signers: vec![signer().id().0],
             ..settings
         };
+        let mut settings = settings;
+        let folder = tempfile::tempdir().unwrap();
+        let line = (machine == Machine::Raspi3b).then(|| folder.path().join("line"));
+        let listener = line.as_ref().map(|_| TcpListener::bind(("127.0.0.1", link_port)).unwrap());
+        if line.is_some() {
+            settings.beacon_to = line::make(&mut settings, finder.port());
+        }
         let image = Image::read(unit_metal::kernel(machine).to_vec()).unwrap();
         let kernel = image.kernel();
-        let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("image");
         std::fs::write(&file, image.with(&settings).unwrap().elf()).unwrap();
         let console = folder.path().join("console");
@@ -82,11 +90,14 @@ impl Board {
             board_port: settings.link_port,
             console: Some(&console),
             kvm: false,
-            slip: None,
+            slip: line.as_deref(),
             wire: (machine != Machine::Raspi3b).then_some(ports),
         };
         let qemu = qemu::start(&start).unwrap();
-        Some(Self { machine, kernel, finder, link_port, folder, wire, _qemu: qemu })
+        let gateway = listener.map(|listener| {
+            Gateway::start(line.as_ref().unwrap(), listener, settings.link_port, finder.port()).unwrap()
+        });
+        Some(Self { machine, kernel, finder, link_port, folder, wire, _gateway: gateway, _qemu: qemu })
     }
 
     pub async fn heard(&self) -> Sighting<SocketAddr> {

@@ -14,6 +14,19 @@ _start:
     mov x20, x0
     mrs x1, CurrentEL
     lsr x1, x1, #2
+    cmp x1, #3
+    b.ne 0f
+    // From EL3, where QEMU begins with an ELF file on a Pi, to EL2: not secure, 64 bits, no traps.
+    mov x1, #0x5b1
+    msr scr_el3, x1
+    msr cptr_el3, xzr
+    mov x1, #0x3c9
+    msr spsr_el3, x1
+    adr x1, 0f
+    msr elr_el3, x1
+    eret
+0:  mrs x1, CurrentEL
+    lsr x1, x1, #2
     cmp x1, #2
     b.ne 1f
     // From EL2 to EL1: 64 bits, timers and floating point without traps.
