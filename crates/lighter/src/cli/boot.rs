@@ -4,7 +4,7 @@ use super::flash::{Board, enrolled, kernel, unusable};
 use super::stop::{Result, Stop};
 use super::{Session, locate};
 use clap::Args;
-use problem::{Code, Problem};
+use problem::Code;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::{Ipv4Addr, TcpListener};

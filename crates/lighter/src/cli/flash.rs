@@ -92,7 +92,7 @@ impl Flash {
             return session.out.json(&written);
         }
         for file in &written.files {
-            session.out.line(&file.display().to_string())?;
+            session.out.line(file.display().to_string())?;
         }
         let size = words::bytes(written.bytes);
         session
