@@ -23,15 +23,23 @@ const LONG: Duration = Duration::from_secs(20);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_beacon_to_result() {
     for machine in BOTH {
+        let began = Instant::now();
         let Some(board) = Board::start(machine, Settings::default()).await else { continue };
         let seen = board.heard().await;
+        let heard = began.elapsed();
         assert_eq!((seen.beacon.machine.board.as_str(), seen.beacon.kernel), (machine.as_str(), board.kernel));
+        let payload = world::payload(machine, HELLO);
+        let (code, asked) = (hash(&payload), Instant::now());
         let mut session = board.session().await.unwrap();
-        let code = board.bring(&mut session, HELLO).await.unwrap();
-        for name in ["first", "second"] {
+        let attested = asked.elapsed();
+        session.bring(code, &payload).await.unwrap();
+        let brought = asked.elapsed() - attested;
+        println!("{}: heard after {heard:?}, attested in {attested:?}, code in {brought:?}", machine.as_str());
+        for name in ["first", "second", "third"] {
+            let asked = Instant::now();
             let reply = run(&mut session, code, event(name.as_bytes()), LONG).await.unwrap();
             assert_eq!(data_of(&reply.frame), format!("hello, {name}\n").as_bytes());
-            println!("{}: {:?}", machine.as_str(), reply.stages);
+            println!("{}: {name} result in {:?}, of which {:?}", machine.as_str(), asked.elapsed(), reply.stages);
         }
         session.end().await;
         // The same as bytecode, for the interpreter.
