@@ -53,10 +53,10 @@ impl Layered {
         let mut lines: BTreeMap<(usize, usize), usize> = BTreeMap::new();
         for (from, to) in forward {
             let mut at = place[from];
-            for column in depth[from] + 1..depth[to] {
+            for (column, layer) in layers.iter_mut().enumerate().take(depth[to]).skip(depth[from] + 1) {
                 let next = *lines.entry((*from, column)).or_insert_with(|| {
                     items.push(Item::Line);
-                    layers[column].push(items.len() - 1);
+                    layer.push(items.len() - 1);
                     items.len() - 1
                 });
                 join(&mut nets, at, next);

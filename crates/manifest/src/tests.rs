@@ -139,8 +139,8 @@ fn the_manual_has_every_key_with_its_default_and_bounds() {
     /// `65536` as the manual has it: `65_536`.
     fn grouped(number: i64) -> String {
         let digits = number.to_string();
-        let group = |(index, digit)| {
-            if index > 0 && (digits.len() - index) % 3 == 0 { format!("_{digit}") } else { format!("{digit}") }
+        let group = |(index, digit): (usize, char)| {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) { format!("_{digit}") } else { format!("{digit}") }
         };
         digits.chars().enumerate().map(group).collect()
     }

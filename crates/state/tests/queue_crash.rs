@@ -59,7 +59,7 @@ fn child_works_until_it_is_killed() {
 
 fn produce(state: &State, number: u64) {
     let mut transaction = state.begin();
-    let delay_ms = if number % 5 == 0 { 3 } else { 0 };
+    let delay_ms = if number.is_multiple_of(5) { 3 } else { 0 };
     transaction.push("work", push(number, delay_ms), now_ms()).unwrap();
     durable(state, transaction.commit().unwrap()).unwrap();
     let mut out = std::io::stdout().lock();
@@ -73,7 +73,7 @@ fn handle(state: &State, now: u64) -> usize {
     for leased in &leased {
         let number: u64 = leased.event.id.parse().unwrap();
         let mut transaction = state.begin();
-        if number % 7 == 0 && leased.event.attempt == 1 {
+        if number.is_multiple_of(7) && leased.event.attempt == 1 {
             transaction.fail(leased, Failed::Retry { at_ms: now + 1, reason: "try again".into() });
         } else {
             transaction.increment("done", &leased.event.id, 1).unwrap();

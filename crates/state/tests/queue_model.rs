@@ -523,8 +523,8 @@ impl Run {
     }
 
     fn check_counts(&mut self) {
-        for at in 0..2 {
-            let (model, counts) = (&self.models[at], self.queue(at).counts());
+        for (at, model) in self.models.iter().enumerate() {
+            let counts = self.queue(at).counts();
             let count = |is: fn(&Is) -> bool| model.ready.values().filter(|event| is(&event.state)).count() as u64;
             let held = count(|is| matches!(is, Is::Held(_)));
             let leased = count(|is| matches!(is, Is::Leased { .. }));

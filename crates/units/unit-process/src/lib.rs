@@ -149,7 +149,7 @@ impl ProcessKind {
 /// The name of the control group of the node with these bases.
 pub fn group_name(folder: &Path) -> String {
     let hash = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-    hash.iter().take(6).fold("lighter-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
+    hash.iter().take(6).fold(cgroup::NAME_PREFIX.to_owned(), |name, byte| name + &format!("{byte:02x}"))
 }
 
 impl Shared {

@@ -8,7 +8,8 @@
 //!         unit-17                 one for each child: memory, processes, CPU
 //! ```
 //! Each of the three controllers is used where it is: in the one hierarchy of version 2, or in its own of version 1, as
-//! on systems that have both. What a node that was killed left behind is removed when the next one starts.
+//! on systems that have both. A node holds a lock on its group; what one that was killed left behind is removed when the
+//! next one starts, of whatever data folder.
 
 mod find;
 
@@ -23,6 +24,9 @@ use std::thread;
 use std::time::Duration;
 
 pub use find::Controller;
+
+/// What the name of a node's group begins with; the rest is made of its data folder, in hexadecimal digits.
+pub const NAME_PREFIX: &str = "lighter-";
 
 /// How often, and for how long, an emptied group is tried to be removed: its processes take a moment to end.
 const REMOVE_TRIES: u32 = 400;
@@ -43,6 +47,8 @@ struct Place {
 #[derive(Debug, Default)]
 pub struct Groups {
     places: Vec<Place>,
+    /// Says to other nodes that the groups are in use.
+    _locks: Vec<File>,
 }
 
 /// What a group may use.
@@ -53,24 +59,29 @@ pub struct Bounds {
 }
 
 impl Groups {
-    /// Removes what a node that was killed has left, if there is anything.
+    /// Removes what nodes that were killed have left: that of this data folder, and others that nobody holds.
     pub fn remove_left(name: &str) {
         for own in Controller::ALL.into_iter().filter_map(|controller| find::own_group(controller).ok()) {
             remove_tree(&own.folder.join(name));
+            let Ok(others) = fs::read_dir(&own.folder) else { continue };
+            let others = others.flatten().map(|other| other.path());
+            others.filter(|other| is_abandoned(other)).for_each(|other| remove_tree(&other));
         }
     }
 
     /// Opens the group of this data folder, empty, and says what the system refuses.
     pub fn open(name: &str) -> (Self, Vec<Missing>) {
-        let mut places = Vec::new();
-        let mut missing = Vec::new();
+        let (mut places, mut locks, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         for controller in Controller::ALL {
             match find::own_group(controller).and_then(|own| Place::make(controller, own, name)) {
-                Ok(place) => places.push(place),
+                Ok(place) => {
+                    locks.extend(lock(&place.folder));
+                    places.push(place);
+                }
                 Err(error) => missing.push(Missing { protection: controller.protection(), why: error.to_string() }),
             }
         }
-        (Self { places }, missing)
+        (Self { places, _locks: locks }, missing)
     }
 
     /// A group for a zygote and its children.
@@ -283,6 +294,27 @@ fn kill(folder: &Path) {
     }
 }
 
+/// The lock on a group, if nobody has it.
+fn lock(folder: &Path) -> Option<File> {
+    let file = File::open(folder).ok()?;
+    file.try_lock().ok().map(|()| file)
+}
+
+/// Whether a group is a node's that is no more: nobody holds it, and nothing runs in it.
+fn is_abandoned(folder: &Path) -> bool {
+    let name = folder.file_name().map(|name| name.to_string_lossy());
+    let id = name.as_deref().and_then(|name| name.strip_prefix(NAME_PREFIX));
+    id.is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_hexdigit())) && is_empty(folder) && lock(folder).is_some()
+}
+
+/// Whether no process is in a group or below.
+fn is_empty(folder: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    let mut below = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty())
+        && below.all(|entry| is_empty(&entry.path()))
+}
+
 /// Kills what is in a group and below, and removes it. A group that stays is removed at the next start.
 fn remove_tree(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
@@ -310,6 +342,28 @@ mod tests {
     fn numbers_are_found_by_their_keys() {
         let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
         assert_eq!((entry(text, "oom_kill"), entry(text, "max")), (Some(3), None));
+    }
+
+    #[test]
+    fn only_what_nobody_holds_is_abandoned() {
+        let root = std::env::temp_dir().join(format!("lighter-groups-{}", std::process::id()));
+        let group = |name: &str, processes: &str| {
+            let folder = root.join(name);
+            fs::create_dir_all(folder.join("f.1.1")).unwrap();
+            fs::write(folder.join("cgroup.procs"), "").unwrap();
+            fs::write(folder.join("f.1.1/cgroup.procs"), processes).unwrap();
+            folder
+        };
+        assert!(is_abandoned(&group("lighter-00ff", "")));
+        assert!(!is_abandoned(&group("lighter-01ff", "17\n")));
+        assert!(!is_abandoned(&group("lighter-02ff.node", "")));
+        assert!(!is_abandoned(&group("other-03ff", "")));
+        let held = group("lighter-04ff", "");
+        let lock = lock(&held);
+        assert!(lock.is_some() && !is_abandoned(&held));
+        drop(lock);
+        assert!(is_abandoned(&held));
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
