@@ -4,7 +4,9 @@
 
 mod compute;
 mod live;
+mod machines;
 mod starts;
+mod versus;
 
 use crate::report::{Bar, Promise};
 use crate::run::{self, Bench, Options, Part};
@@ -19,7 +21,7 @@ use unit::{Artefact, Call, Content, Contract, Deployed, Ended, LogLine, LogSink,
 use unit_microvm::MicrovmKind;
 use unit_wasm::WasmKind;
 
-const PROMISES: [Promise; 9] = [
+const PROMISES: [Promise; 14] = [
     Promise {
         name: "microvm_start_p50_ms",
         bar: Bar::AtMost(0.6),
@@ -41,9 +43,30 @@ const PROMISES: [Promise; 9] = [
     Promise { name: "microvm_500_units_mb", bar: Bar::AtMost(1_500.0), says: "memory that 500 live units take" },
     Promise { name: "kernel_image_kb", bar: Bar::AtMost(1_000.0), says: "the stripped kernel" },
     Promise { name: "kernel_boot_ms", bar: Bar::AtMost(5.0), says: "from nothing to a kernel that waits for code" },
+    Promise {
+        name: "md5_cpu_vs_linux",
+        bar: Bar::AtLeast(0.5),
+        says: "MD5 in QEMU, emulated: CPU time of a Linux process / of a component on our board, the worst row",
+    },
+    Promise {
+        name: "md5_time_vs_linux",
+        bar: Bar::AtLeast(0.8),
+        says: "the same from request to answer: a process started / a component linked and run",
+    },
+    Promise {
+        name: "udp_echo_vs_linux",
+        bar: Bar::AtLeast(1.0),
+        says: "a datagram's way there and back in QEMU, emulated: Linux / our board, p50, the worst size",
+    },
+    Promise {
+        name: "md5_cpu_vs_process",
+        bar: Bar::AtLeast(0.8),
+        says: "MD5 on the processor: CPU time of a Linux process / of a microvm unit, the worst row",
+    },
+    Promise { name: "md5_time_vs_process", bar: Bar::AtLeast(0.8), says: "the same from request to answer" },
 ];
 
-const PARTS: [Part; 3] = [
+const PARTS: [Part; 4] = [
     (
         "starts",
         starts::measure,
@@ -58,6 +81,11 @@ const PARTS: [Part; 3] = [
     ),
     ("compute", compute::measure, &["microvm_compute_vs_wasm"]),
     ("live", live::measure, &["microvm_private_mb", "microvm_500_units_mb"]),
+    (
+        "linux",
+        versus::measure,
+        &["md5_cpu_vs_linux", "md5_time_vs_linux", "udp_echo_vs_linux", "md5_cpu_vs_process", "md5_time_vs_process"],
+    ),
 ];
 
 /// Measures everything and prints the report; its last line is one JSON object.
