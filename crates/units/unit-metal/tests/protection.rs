@@ -35,6 +35,11 @@ async fn every_fault_on_microvm_is_reported_and_ends_in_a_restart() {
     check(Machine::Microvm, "  rip ").await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_fault_on_raspi3b_is_reported_and_ends_in_a_restart() {
+    check(Machine::Raspi3b, "  pc ").await;
+}
+
 async fn check(machine: Machine, registers: &str) {
     if machine.find().is_none() {
         println!("SKIPPED: {} is not installed: faults on {} are not tested", machine.program(), machine.as_str());
