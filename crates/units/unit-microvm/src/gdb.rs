@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn packets_are_found_between_acknowledgements_and_interrupts() {
-        let found = read(b"+$g#67+\x03$m100000,8#1a$c#64");
+        let found = read(b"+$g#67+\x03$m100000,8#1a$c#63");
         // The sum of the second is wrong.
         let wanted = [Packet::Command(Command::Registers), Packet::Interrupt, Packet::Command(Command::Continue)];
         assert_eq!(found, wanted);

@@ -7,15 +7,15 @@
 use crate::memory::Memory;
 use kernel_abi::layout::{BOOT, PAGE_TABLES};
 use kvm_bindings::{
-    KVM_GUESTDBG_ENABLE, KVM_GUESTDBG_SINGLESTEP, KVM_GUESTDBG_USE_SW_BP, KVM_MAX_CPUID_ENTRIES, kvm_guest_debug,
-    kvm_regs, kvm_segment, kvm_userspace_memory_region,
+    CpuId, KVM_GUESTDBG_ENABLE, KVM_GUESTDBG_SINGLESTEP, KVM_GUESTDBG_USE_SW_BP, KVM_MAX_CPUID_ENTRIES,
+    kvm_guest_debug, kvm_regs, kvm_segment, kvm_userspace_memory_region,
 };
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use std::cell::Cell;
 use std::io;
 use std::ptr;
-use std::sync::Once;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use std::sync::{Once, OnceLock};
 
 /// Why a guest stands still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,10 +75,11 @@ pub struct Vm {
 impl Vm {
     pub fn new(kvm: &Kvm, memory: Memory) -> io::Result<Self> {
         let machine = kvm.create_vm()?;
+        // Before there is a processor: a change of memory waits for all of them.
+        attach(&machine, &memory, memory.bytes())?;
         let processor = machine.create_vcpu(0)?;
         let vm = Self { processor, machine, memory };
-        vm.attach(vm.memory.bytes())?;
-        vm.processor.set_cpuid2(&kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?)?;
+        vm.processor.set_cpuid2(features(kvm)?)?;
         vm.set_mode()?;
         Ok(vm)
     }
@@ -92,23 +93,10 @@ impl Vm {
         self.processor.get_tsc_khz().map_or(0, |khz| u64::from(khz) * 1_000)
     }
 
-    fn attach(&self, memory_size: u64) -> io::Result<()> {
-        let region = kvm_userspace_memory_region {
-            slot: 0,
-            flags: 0,
-            guest_phys_addr: 0,
-            memory_size,
-            userspace_addr: self.memory.host_address(),
-        };
-        // SAFETY: the memory is mapped as long as the machine lives, since both are dropped together, the machine first.
-        unsafe { self.machine.set_user_memory_region(region)? };
-        Ok(())
-    }
-
     /// Makes the processor forget what it knows of the page tables, after they were changed.
     pub fn forget_tables(&self) -> io::Result<()> {
-        self.attach(0)?;
-        self.attach(self.memory.bytes())
+        attach(&self.machine, &self.memory, 0)?;
+        attach(&self.machine, &self.memory, self.memory.bytes())
     }
 
     /// 64-bit, ring 3, paging with no-execute, SSE; no descriptor table of any kind.
@@ -202,6 +190,31 @@ impl Vm {
     pub fn clear_interrupt(&mut self) {
         self.processor.set_kvm_immediate_exit(0);
     }
+}
+
+/// Gives a machine so much of the memory, which must live longer than the machine does.
+fn attach(machine: &VmFd, memory: &Memory, memory_size: u64) -> io::Result<()> {
+    let region = kvm_userspace_memory_region {
+        slot: 0,
+        flags: 0,
+        guest_phys_addr: 0,
+        memory_size,
+        userspace_addr: memory.host_address(),
+    };
+    // SAFETY: the memory is mapped as long as the machine lives: `Vm` drops both, the machine first, and so does `Vm::new`
+    // where it fails.
+    unsafe { machine.set_user_memory_region(region)? };
+    Ok(())
+}
+
+/// What a processor can do here. KVM takes its time to say so.
+fn features(kvm: &Kvm) -> io::Result<&'static CpuId> {
+    static FEATURES: OnceLock<CpuId> = OnceLock::new();
+    if let Some(known) = FEATURES.get() {
+        return Ok(known);
+    }
+    let asked = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?;
+    Ok(FEATURES.get_or_init(|| asked))
 }
 
 impl Drop for Vm {
