@@ -238,7 +238,7 @@ impl Board {
         let reply = Frame::decode(&frame, &limits).map_err(|error| anyhow::anyhow!("{error}"))?;
         ensure!(reply.kind == Kind::Reply, "the board's function failed: {:?}", reply.body);
         match reply.body {
-            Value::Buffer(data) | Value::Bytes(data) => Run::read(took, &data),
+            Value::Buffer(data) | Value::Bytes(data) => Run::read(took, data),
             other => bail!("another reply: {other:?}"),
         }
     }
