@@ -40,6 +40,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./bench offload", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="under five minutes: few sizes and rates, two runs of each")
     parser.add_argument("--part", action="append", choices=PARTS, help="only these; may be repeated")
+    parser.add_argument("--operation", action="append", choices=sweep.work.OPERATIONS, help="only these; may be repeated")
     parser.add_argument("--sizes", type=_numbers, help="sizes of the sweep, as 400,800 [default: 400,500…1200; quick: 200,400]")
     parser.add_argument("--rates", type=_numbers, help="its rates in Mbit/s [default: 10,20,40,60,80,100; quick: 100]")
     parser.add_argument("--times", type=int, help="runs of each point of the sweep [default: 40; quick: 2]")
@@ -58,7 +59,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def the_sweep(machines: Machines, chosen: argparse.Namespace) -> None:
     plan = sweep.QUICK if chosen.quick else sweep.Plan()
-    changes = {"sizes": chosen.sizes, "rates": chosen.rates, "times": chosen.times}
+    changes = {"operations": tuple(chosen.operation or ()), "sizes": chosen.sizes, "rates": chosen.rates, "times": chosen.times}
     plan = dataclasses.replace(plan, **{name: value for name, value in changes.items() if value})
     # What was measured on another testbed is another measurement.
     name = f"sweep-{'quick-' if chosen.quick else ''}{chosen.share:g}-{chosen.delay_ms:g}ms.jsonl"

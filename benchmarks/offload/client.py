@@ -39,8 +39,8 @@ class Client:
     def _offloaded(self, function: str, codec: str = "frame") -> Offloaded[..., Any]:
         key = function, codec
         if key not in self._functions:
-            make = lighterage.offload(pure=True, codec=codec, any_version=True)
-            self._functions[key] = make(getattr(work, function))
+            how = {"keep": True, "compress": False} if codec == work.KEPT else {"codec": codec}
+            self._functions[key] = lighterage.offload(pure=True, any_version=True, **how)(getattr(work, function))
         return self._functions[key]
 
     def local(self, command: Command) -> Command:
@@ -51,13 +51,21 @@ class Client:
     def remote(self, command: Command) -> Command:
         """Calls the node whatever would be decided, and says where the time went."""
         function, codec = command["function"], command.get("codec", "frame")
+        offloaded = self._offloaded(function, codec)
         arguments = work.arguments(function, command["n"])
-        made = self._offloaded(function, codec)._made()
+        made = offloaded._made()
         self._node.prepare(made)
+        if codec == work.KEPT:
+            offloaded.remote(*arguments)
+            codec = "frame"
+        keeper = offloaded._keeper(runtime.current, self._node)
+        packing = None if keeper is None else calls.Packing(keeper, None)
         seconds, stages = [], []
-        for _ in range(command["times"]):
+        for time_ in range(command["times"]):
+            if keeper is not None:
+                arguments = (work.arguments(function, command["n"], seed=time_ + 1)[0], *arguments[1:])
             began = time.perf_counter()
-            pieces = calls.write_call(arguments, {}, made.classes, codec)
+            pieces = calls.write_call(arguments, {}, made.classes, codec, packing)
             encoded = time.perf_counter()
             reply = self._node.call(made, pieces, time.monotonic() + 3_600)
             came = time.perf_counter()

@@ -82,7 +82,8 @@ def rows(cells: Cells, plan: Plan) -> list[Row]:
     for operation in plan.operations:
         for size in plan.sizes:
             local = mean(cells[operation, size, 0, "local"].seconds)
-            remote = {codec: [cells[operation, size, rate, codec] for rate in plan.rates] for codec in plan.codecs}
+            codecs = plan.codecs_of(operation)
+            remote = {codec: [cells[operation, size, rate, codec] for rate in plan.rates] for codec in codecs}
             times = {codec: [mean(cell.seconds) for cell in row] for codec, row in remote.items()}
             json = times.get("json", [math.nan] * len(plan.rates))
             found.append(
@@ -107,7 +108,7 @@ def text(found: list[Row], plan: Plan) -> str:
     def table(title: str, cell: str, value: str) -> None:
         lines.extend(["", title, f"{'operation':15}{'n':>5}{'codec':>7}  {rates}   (Mbit/s)"])
         for row in found:
-            for codec in plan.codecs:
+            for codec in row.vectors:
                 numbers = " ".join(format(number, cell) for number in getattr(row, value)[codec])
                 lines.append(f"{row.operation:15}{row.size:>5}{codec:>7}  {numbers}")
 
@@ -119,6 +120,6 @@ def text(found: list[Row], plan: Plan) -> str:
     lines += ["", "Cumulative penalty of the node where it is the wrong place, s"]
     lines.append(f"{'operation':15}{'n':>5}{'local':>8}  {heads}")
     for row in found:
-        numbers = " ".join(f"{row.cumulative[codec]:8.2f}" for codec in plan.codecs)
+        numbers = " ".join(f"{cost:8.2f}" for cost in row.cumulative.values())
         lines.append(f"{row.operation:15}{row.size:>5}{row.local:8.3f}  {numbers}")
     return "\n".join(lines)

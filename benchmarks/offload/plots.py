@@ -20,11 +20,12 @@ _COLOURS = ("#4c72b0", "#dd8452", "#8c8c8c", "#55a868", "#c44e52", "#937860", "#
 def completion(cells: Cells, plan: Plan, operation: str, size: int, path: Path) -> None:
     """Completion on the node by stages for each rate and codec, with the client's own time as a dotted line (figure 4)."""
     figure, axes = plt.subplots(figsize=(1.6 + 1.3 * len(plan.rates), 4.2), layout="constrained")
-    width = 0.8 / len(plan.codecs)
-    for at, codec in enumerate(plan.codecs):
+    codecs = plan.codecs_of(operation)
+    width = 0.8 / len(codecs)
+    for at, codec in enumerate(codecs):
         for number, rate in enumerate(plan.rates):
             cell = cells[operation, size, rate, codec]
-            x, bottom = number + (at - (len(plan.codecs) - 1) / 2) * width, 0.0
+            x, bottom = number + (at - (len(codecs) - 1) / 2) * width, 0.0
             for name, colour in zip(STAGES, _COLOURS, strict=True):
                 height = stages(cell)[name]
                 label = name if at == number == 0 else None
@@ -45,7 +46,7 @@ def penalties(found: list[Row], plan: Plan, operation: str, path: Path) -> None:
     """Cumulative penalty vectors by size (figure 5)."""
     rows = [row for row in found if row.operation == operation]
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
-    for codec, colour in zip(plan.codecs, _COLOURS, strict=False):
+    for codec, colour in zip(plan.codecs_of(operation), _COLOURS, strict=False):
         axes.plot([row.size for row in rows], [row.cumulative[codec] for row in rows], marker="o", color=colour, label=codec)
     axes.set(xlabel="n", ylabel="seconds", title=f"{operation}: what offloading costs where it does not pay, all rates")
     axes.legend()

@@ -29,8 +29,13 @@ class Plan:
         """Rate by rate, so that the network changes seldom; rate 0 is local."""
         for operation, size in itertools.product(self.operations, self.sizes):
             yield operation, size, 0, "local"
-        for rate, operation, size, codec in itertools.product(self.rates, self.operations, self.sizes, self.codecs):
-            yield operation, size, rate, codec
+        for rate, operation, size in itertools.product(self.rates, self.operations, self.sizes):
+            for codec in self.codecs_of(operation):
+                yield operation, size, rate, codec
+
+    def codecs_of(self, operation: str) -> tuple[str, ...]:
+        """Only multiplication has an operand that may be there already."""
+        return tuple(codec for codec in self.codecs if codec != work.KEPT or operation == "multiplication")
 
 
 QUICK = Plan(sizes=(200, 400), rates=(100,), codecs=("json", "frame"), times=2)

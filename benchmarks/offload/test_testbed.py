@@ -64,7 +64,7 @@ def test_a_network_of_ten_megabits_carries_ten_megabits(machines):
 
 
 def test_a_sweep_is_measured_once_and_gone_on_with(machines, tmp_path):
-    plan = sweep.Plan(("multiplication",), (60,), (100,), ("json", "frame"), 2)
+    plan = sweep.Plan(("multiplication",), (60,), (100,), ("json", "frame", "kept"), 2)
     cells = sweep.run(machines, plan, tmp_path / "sweep.jsonl")
     (row,) = metrics.rows(cells, plan)
     assert row.local > 0 and 0 < row.shares["frame"][0] < 1 and row.to_json["json"] == (1.0,)

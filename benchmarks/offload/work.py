@@ -102,7 +102,9 @@ def _portrait(n: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 OPERATIONS = ("inversion", "logarithm", "multiplication")
 SIZES = (400, 500, 600, 700, 800, 900, 1_000, 1_100, 1_200)
 RATES = (10, 20, 40, 60, 80, 100)
-CODECS = ("json", "ujson", "raw", "frame")
+#: `kept` is the frame once the node's units have the right matrix: only the left one is sent.
+CODECS = ("json", "ujson", "raw", "frame", "kept")
+KEPT = "kept"
 
 #: Work of other intensities, with sizes.
 OTHERS = {
