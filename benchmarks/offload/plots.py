@@ -19,7 +19,7 @@ _COLOURS = ("#4c72b0", "#dd8452", "#8c8c8c", "#55a868", "#c44e52", "#937860", "#
 
 def completion(cells: Cells, plan: Plan, operation: str, size: int, path: Path) -> None:
     """Completion on the node by stages for each rate and codec, with the client's own time as a dotted line (figure 4)."""
-    figure, axes = plt.subplots(figsize=(1.6 + 1.3 * len(plan.rates), 4.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(max(1.6 + 1.3 * len(plan.rates), 5.0), 4.6), layout="constrained")
     codecs = plan.codecs_of(operation)
     width = 0.8 / len(codecs)
     for at, codec in enumerate(codecs):
@@ -31,13 +31,14 @@ def completion(cells: Cells, plan: Plan, operation: str, size: int, path: Path) 
                 label = name if at == number == 0 else None
                 axes.bar(x, height, width * 0.92, bottom=bottom, color=colour, label=label)
                 bottom += height
-            axes.errorbar(x, mean(cell.seconds), yerr=half_width(cell.seconds), color="black", capsize=2, linewidth=0.8)
-            axes.text(x, bottom, f" {codec}", rotation=90, ha="center", va="bottom", fontsize=7)
+            half = half_width(cell.seconds)
+            axes.errorbar(x, mean(cell.seconds), yerr=half, color="black", capsize=2, linewidth=0.8)
+            axes.text(x, bottom + half, f" {codec}", rotation=90, ha="center", va="bottom", fontsize=7)
     axes.axhline(mean(cells[operation, size, 0, "local"].seconds), linestyle=":", color="black", label="on the client")
     axes.set_xticks(range(len(plan.rates)), [str(rate) for rate in plan.rates])
     axes.set(xlabel="Mbit/s", ylabel="seconds", title=f"{operation}, n = {size}")
     axes.margins(y=0.15)
-    axes.legend(fontsize=7, ncols=2)
+    figure.legend(fontsize=7, ncols=4, loc="outside lower center")
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
