@@ -45,8 +45,9 @@ def computed(pid):
 def test_the_client_gets_its_share_and_no_more(machines):
     pid = machines._client.pid
     before = computed(pid)
-    seconds = machines.ask(do="local", function="queens", n=9, times=20)["seconds"]
-    assert 0 < computed(pid) - before < 1.5 * SHARE * sum(seconds)
+    seconds = machines.ask(do="local", function="queens", n=9, times=150)["seconds"]
+    # The clock of a process ticks each hundredth of a second.
+    assert 0 < computed(pid) - before < 1.5 * SHARE * sum(seconds) + 0.02
 
 
 def test_the_node_says_how_fast_it_is(machines):

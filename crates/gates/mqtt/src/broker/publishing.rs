@@ -86,6 +86,7 @@ impl<N: Node> Broker<N> {
     /// Takes a message from a client that may publish it.
     pub(super) fn publish(&mut self, view: View<'_>, retain: bool, origin: Origin) {
         self.counts.received += 1;
+        self.settle_retained(view, retain);
         let mut targets = self.targets(view.topic, view.qos, retain, origin.session());
         if let Err(refused) = self.check_room(view, retain, &mut targets) {
             let message = Arc::new(view.to_message());
@@ -152,12 +153,26 @@ impl<N: Node> Broker<N> {
         session.and_then(|key| self.sessions.get(key)).is_some_and(super::session::Session::is_kept)
     }
 
+    /// Commits what has gathered where that may fill what is left for retained messages: only then is it counted.
+    fn settle_retained(&mut self, view: View<'_>, retain: bool) {
+        if !retain {
+            return;
+        }
+        let gathered = self.batch.iter().filter(|publishing| publishing.retain);
+        let (count, bytes) = gathered.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one.message.bytes()));
+        let is_close = self.retained.count() + count >= self.limits.retained_max
+            || self.retained.bytes() + bytes + retained_bytes(view) > self.limits.retained_bytes_max;
+        if count > 0 && is_close {
+            self.finish();
+        }
+    }
+
     /// Refuses what there is no room for, or leaves out sessions that are full, as configured.
     fn check_room(&mut self, view: View<'_>, retain: bool, targets: &mut Vec<Target>) -> Result<(), Refused> {
         let full = |what: String| Refused::QueueFull(Problem::new(Code::QueueFull, what));
         if retain && !view.payload.is_empty() {
             let before = self.retained.get(view.topic).map(|message| message.bytes());
-            let bytes = view.topic.len() + view.payload.len() + view.lasting.len() + size_of::<Message>();
+            let bytes = retained_bytes(view);
             if before.is_none() && self.retained.count() >= self.limits.retained_max {
                 return Err(full(format!("{} messages are retained already", self.retained.count())));
             }
@@ -359,6 +374,7 @@ impl<N: Node> Broker<N> {
         self.counts.received += 1;
         let message = publishing.message.clone();
         let view = message.view();
+        self.settle_retained(view, publishing.retain);
         publishing.targets = self.targets(view.topic, view.qos, publishing.retain, None);
         publishing.is_wanted = self.node.wants(view.topic);
         match self.check_room(view, publishing.retain, &mut publishing.targets) {
@@ -414,6 +430,10 @@ impl<N: Node> Broker<N> {
         self.next_number += 1;
         self.next_number - 1
     }
+}
+
+fn retained_bytes(view: View<'_>) -> usize {
+    view.topic.len() + view.payload.len() + view.lasting.len() + size_of::<Message>()
 }
 
 impl Counts {
