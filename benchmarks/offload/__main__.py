@@ -44,7 +44,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sizes", type=_numbers, help="sizes of the sweep, as 400,800 [default: 400,500…1200; quick: 200,400]")
     parser.add_argument("--rates", type=_numbers, help="its rates in Mbit/s [default: 10,20,40,60,80,100; quick: 100]")
     parser.add_argument("--times", type=int, help="runs of each point of the sweep [default: 40; quick: 2]")
-    parser.add_argument("--calls", type=int, help="calls of each record in a still world [default: 300; quick: 60]")
+    parser.add_argument("--calls", type=int, help="calls of each record in a still world [default: 300; quick: 40]")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="one-way delay of the network [default: 0]")
     parser.add_argument("--share", type=float, default=SHARE, help=f"the client's part of one processor [default: {SHARE}]")
     parser.add_argument("--lighter", default="target/release/lighter", help="the node's program")
@@ -145,7 +145,7 @@ def main() -> int:
     chosen = arguments()
     chosen.out.mkdir(parents=True, exist_ok=True)
     chosen.out = chosen.out.resolve()
-    chosen.calls = chosen.calls or (60 if chosen.quick else 300)
+    chosen.calls = chosen.calls or (40 if chosen.quick else 300)
     parts = chosen.part or PARTS
     figures: dict[str, float | None] = dict.fromkeys(BARS)
     began = time.monotonic()
