@@ -12,6 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Method, Uri};
 use axum::response::Response;
 use event::Event;
+use manifest::Isolation;
 use problem::{Code, Problem};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -55,6 +56,11 @@ pub async fn call(
 ) -> Answer<Response> {
     let arrived = Instant::now();
     let live = node.functions.get(&name)?.live;
+    let isolation = live.function.isolation;
+    if request.headers().contains_key(unit_metal::BOARD_HEADER) && isolation != Isolation::Metal {
+        let detail = format!("a board is named, but {name} has isolation = {:?}", isolation.as_str());
+        return Err(Problem::new(Code::ApiRequest, detail).into());
+    }
     let Query(wish) = wish.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?;
     let reply_type = live.function.http.first().and_then(|trigger| trigger.reply_type.as_deref());
     let reply_type = reply_type.and_then(|kind| HeaderValue::from_str(kind).ok());

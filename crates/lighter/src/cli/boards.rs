@@ -12,7 +12,7 @@ pub fn run(session: &Session) -> Result {
         return session.out.json(&boards);
     }
     if boards.is_empty() {
-        session.out.say("no board was heard: `lighter boot --board virt` starts one here, to try it");
+        session.out.say("no board was heard: `lighter boot --board virt` starts one here, for a node that listens (`lighter up --boards`)");
         return Ok(());
     }
     let mut table = Table::new(&["BOARD", "STATE", "KIND", "KERNEL", "ADDRESS", ">MEMORY", ">UP", ">RUNS"]);

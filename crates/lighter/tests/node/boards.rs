@@ -112,6 +112,15 @@ fn functions_run_on_boards_with_the_nodes_store_and_elsewhere_when_one_is_lost()
 }
 
 #[test]
+fn a_board_that_is_named_for_a_function_of_another_class_is_refused() {
+    let node = Node::start();
+    node.deploy_one("hello", "hello", json!({}));
+    let reply = call_on(&node, "hello", "shed", "you");
+    assert_eq!((reply.code().as_str(), reply.status), ("L4009", 400), "{}", reply.text());
+    assert!(reply.text().contains("isolation"), "{}", reply.text());
+}
+
+#[test]
 fn a_call_whose_board_dies_under_it_ends_on_another() {
     if !is_installed("qemu-system-aarch64") {
         return;

@@ -15,6 +15,7 @@
 pub mod calls;
 mod handling;
 pub mod http;
+pub mod kernel;
 mod output;
 pub mod pool;
 mod rerun;

@@ -9,11 +9,10 @@
 use crate::kind::{Candidate, Payload, Shared, payload_for};
 use crate::session::{Said as BoardSaid, Session, Work as BoardWork};
 use board_link::{Boot, Stages};
-use bytes::Bytes;
 use event::Event;
-use frame::{Checksum, Frame, Kind, Limits, Value};
+use frame::Limits;
 use futures_util::future::BoxFuture;
-use kernel_abi::{Policy, Verb};
+use kernel_abi::Verb;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use state::Leased;
@@ -25,12 +24,11 @@ use tokio::time::timeout_at;
 use unit::{Call, Deployed, Level, Prepared, Reply, Stream, Timing, UnitStatus, Work};
 use unit_host::calls::{Host, Said};
 use unit_host::http::Requests;
+use unit_host::kernel::{self, WORK};
 use unit_host::{Handled, Handling, Output, Roster, Spending, Spent, check_reply};
 
 /// Boards one call is tried on, when they go away one after the other.
 const TRIES_MAX: usize = 3;
-/// Id of the frame with the work.
-const WORK: u64 = 1;
 /// By which a caller names the board it wants: as a header of the request it becomes this attribute of the event.
 pub const BOARD_HEADER: &str = "lighter-board";
 const BOARD_ATTRIBUTE: &str = "http-lighter-board";
@@ -220,13 +218,11 @@ impl PreparedMetal {
         payload: &Payload,
         host: &mut Host,
     ) -> Result<(Said, Stages), Problem> {
-        let body = frame::event_body(one.event).map_err(|error| garbled(&error.to_string()))?;
-        let event = Frame { kind: Kind::Call, id: WORK, body }.encode(Checksum::Front, &generous());
-        let event = event.map_err(|error| garbled(&error.to_string()))?.to_vec();
+        let event = kernel::work(one.event, &generous())?;
         let work = BoardWork {
             id: WORK,
             code: payload.hash,
-            may: policy(&self.deployed).0,
+            may: kernel::policy(&self.deployed.function.grants).0,
             run_max: one.deadline.saturating_duration_since(Instant::now()),
             memory_bytes_max: self.deployed.function.limits.memory_bytes,
             now_ms: unit_host::unix_ms(),
@@ -236,67 +232,23 @@ impl PreparedMetal {
         loop {
             match session.said(WORK).await? {
                 BoardSaid::Line { level, line } => {
-                    let levels = [Level::Trace, Level::Debug, Level::Info, Level::Warn, Level::Error];
-                    let level = levels.get(usize::from(level)).copied().unwrap_or(Level::Info);
-                    host.output.write(level, Stream::Log, &line);
+                    host.output.write(kernel::level(level.into()), Stream::Log, &line);
                 }
                 BoardSaid::Asks { number, frame } => {
-                    let answer = answer(host, number, &frame).await?;
+                    let none = || kernel::garbled("there is no host call of this number");
+                    let verb = Verb::of(number).ok_or_else(none)?;
+                    let answer = kernel::answer(host, verb, &frame, &generous()).await?;
                     session.answer(answer).await?;
                 }
-                BoardSaid::Replied { stages, frame } => return Ok((said(frame)?, stages)),
+                BoardSaid::Replied { stages, frame } => return Ok((kernel::said(frame, &generous())?, stages)),
             }
         }
     }
 }
 
-/// The frame that answers a question. What it says must be of its number; whether it is granted is asked again there.
-async fn answer(host: &mut Host, number: u32, request: &[u8]) -> Result<Vec<u8>, Problem> {
-    let frame = Frame::decode(request, &generous()).map_err(|error| garbled(&error.to_string()))?;
-    let verb = Verb::of(number).ok_or_else(|| garbled("there is no host call of this number"))?;
-    if frame.kind != Kind::Call || frame.body.get("op") != Some(&Value::Str(verb.op())) {
-        return Err(garbled("it asked for one thing under the number of another"));
-    }
-    match host.answer(frame.id, &frame.body).await {
-        Ok(Some(answer)) => Ok(answer),
-        Ok(None) => Err(garbled("it asked for what is not answered")),
-        Err(nonsense) => Err(garbled(&nonsense.0)),
-    }
-}
-
-fn said(reply: Vec<u8>) -> Result<Said, Problem> {
-    let found = {
-        let frame = Frame::decode(&reply, &generous()).map_err(|error| garbled(&error.to_string()))?;
-        match (frame.kind, frame.id) {
-            (Kind::Reply, WORK) => Said::reply(&frame.body, &reply),
-            (Kind::Failure, WORK) => return Said::failure(&frame.body).map_err(|nonsense| garbled(&nonsense.0)),
-            (kind, id) => return Err(garbled(&format!("an unexpected {} with the id {id}", kind.name()))),
-        }
-    };
-    Ok(found.map_err(|nonsense| garbled(&nonsense.0))?.said(Bytes::from(reply)))
-}
-
-/// The host calls a function may make: those that need no grant, and those of the grants it has.
-fn policy(deployed: &Deployed) -> Policy {
-    let grants = &deployed.function.grants;
-    let has = |grant: &str| match grant {
-        "stores" => !grants.stores.is_empty(),
-        "push" => !grants.push.is_empty(),
-        "pop" => !grants.pop.is_empty(),
-        "hosts" => !grants.hosts.is_empty(),
-        _ => false,
-    };
-    let verbs = Verb::ALL.into_iter().filter(|verb| verb.grant().is_none_or(has));
-    verbs.fold(Policy(0), Policy::with)
-}
-
 /// Frames were bounded when they arrived, by the session.
 fn generous() -> Limits {
     Limits { meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() }
-}
-
-fn garbled(why: &str) -> Problem {
-    Problem::new(Code::UnitGarbled, format!("what the unit says makes no sense: {why}"))
 }
 
 fn time_exceeded(one: &Try<'_>) -> Problem {

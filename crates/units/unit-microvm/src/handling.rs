@@ -8,10 +8,8 @@
 use crate::prepared::PreparedMicrovm;
 use crate::symbols;
 use crate::tender::{Clock, Tender, Told, What};
-use bytes::Bytes;
 use event::Event;
-use frame::{Checksum, Frame, Kind, Limits, Value};
-use kernel_abi::Verb;
+use frame::Limits;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use state::Leased;
@@ -21,10 +19,8 @@ use std::time::{Duration, Instant};
 use unit::{Level, Stream, Timing};
 use unit_host::calls::{Host, Place, Said};
 use unit_host::http::Requests;
-use unit_host::{Handled, Handling, Output, Spending, Spent, check_reply};
+use unit_host::{Handled, Handling, Output, Spending, Spent, check_reply, kernel};
 
-/// Id of the frame with the work.
-const WORK: u64 = 1;
 /// Shortest and longest pause of the watchdog.
 const WATCH_MIN: Duration = Duration::from_millis(1);
 const WATCH_MAX: Duration = Duration::from_secs(1);
@@ -129,11 +125,9 @@ async fn run(
     meter: &Meter,
     limits: &manifest::Limits,
 ) -> Result<Said, Problem> {
-    let body = frame::event_body(&host.event).map_err(|error| garbled(&error.to_string()))?;
     let out =
         Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() };
-    let event = Frame { kind: Kind::Call, id: WORK, body }.encode(Checksum::Front, &out);
-    tender.begin(event.map_err(|error| garbled(&error.to_string()))?.to_vec());
+    tender.begin(kernel::work(&host.event, &out)?);
     let clock = tender.clock();
     let mut is_behind = false;
     let outcome = tokio::select! {
@@ -158,20 +152,20 @@ async fn converse(
     loop {
         let Told { lines, what } = tender.told().await;
         for (level, text) in lines {
-            let level =
-                [Level::Trace, Level::Debug, Level::Info, Level::Warn, Level::Error].get(level as usize).copied();
-            host.output.write(level.unwrap_or(Level::Info), Stream::Log, &String::from_utf8_lossy(&text));
+            host.output.write(kernel::level(level), Stream::Log, &String::from_utf8_lossy(&text));
         }
         match what {
             What::Lines => {}
             What::Asks { verb, request } => {
-                let answer = answer(host, verb, &request).await?;
+                // Its number was allowed, and its bytes were bounded, by the tender.
+                let asked = Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 16 << 20, ..Limits::default() };
+                let answer = kernel::answer(host, verb, &request, &asked).await?;
                 tender.answer(answer);
             }
             What::Replied { reply, memory_bytes } => {
                 // The unit's own word, which is only shown.
                 meter.memory_bytes.store(memory_bytes.min(limits.memory_bytes), Relaxed);
-                return said(reply);
+                return kernel::said(reply, &Limits { total_bytes_max: u64::MAX >> 1, ..Limits::default() });
             }
             What::Panicked(why) if why.contains("memory allocation") => {
                 return Err(Problem::new(Code::MemoryExceeded, format!("the unit ran out of memory: {why}")));
@@ -188,40 +182,11 @@ async fn converse(
                 let at = crash.registers.0.rip;
                 return Err(Problem::new(Code::UnitTrapped, format!("the unit trapped: a fault at {at:#x}")));
             }
-            What::Lied(why) => return Err(garbled(&why)),
+            What::Lied(why) => return Err(kernel::garbled(&why)),
             What::Stopped => return Err(Problem::new(Code::Internal, "the unit was stopped")),
             What::Failed(error) => return Err(crate::kvm_failed(&error)),
         }
     }
-}
-
-/// The frame that answers a question. Its number was allowed; what it says must be of that number.
-async fn answer(host: &mut Host, verb: Verb, request: &[u8]) -> Result<Vec<u8>, Problem> {
-    let limits = Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 16 << 20, ..Limits::default() };
-    let frame = Frame::decode(request, &limits).map_err(|error| garbled(&error.to_string()))?;
-    if frame.kind != Kind::Call || frame.body.get("op") != Some(&Value::Str(verb.op())) {
-        return Err(garbled("it asked for one thing under the number of another"));
-    }
-    match host.answer(frame.id, &frame.body).await {
-        Ok(Some(answer)) => Ok(answer),
-        Ok(None) => Err(garbled("it asked for what is not answered")),
-        Err(nonsense) => Err(garbled(&nonsense.0)),
-    }
-}
-
-fn said(reply: Vec<u8>) -> Result<Said, Problem> {
-    let within = Limits { total_bytes_max: u64::MAX >> 1, ..Limits::default() };
-    let found = {
-        let frame = Frame::decode(&reply, &within).map_err(|error| garbled(&error.to_string()))?;
-        match (frame.kind, frame.id) {
-            (Kind::Reply, WORK) => Said::reply(&frame.body, &reply),
-            (Kind::Failure, WORK) => {
-                return Said::failure(&frame.body).map_err(|nonsense| garbled(&nonsense.0));
-            }
-            (kind, id) => return Err(garbled(&format!("an unexpected {} with the id {id}", kind.name()))),
-        }
-    };
-    Ok(found.map_err(|nonsense| garbled(&nonsense.0))?.said(Bytes::from(reply)))
 }
 
 /// Waits for the moment a limit is exceeded. Looks no more often than the limit could be reached.
@@ -249,10 +214,6 @@ async fn watch(clock: &Clock, meter: &Meter, limits: &manifest::Limits, is_behin
 fn time_exceeded(meter: &Meter) -> Problem {
     let limit = meter.deadline.saturating_duration_since(meter.began);
     Problem::new(Code::TimeExceeded, format!("the call had not ended after {} ms", limit.as_millis()))
-}
-
-fn garbled(why: &str) -> Problem {
-    Problem::new(Code::UnitGarbled, format!("what the unit says makes no sense: {why}"))
 }
 
 /// What it says it died of, and the way there in the log.

@@ -9,8 +9,6 @@ use bytes::Bytes;
 use event::Event;
 use futures_util::future::BoxFuture;
 use http_body_util::Full;
-use kernel_abi::{Policy, Verb};
-use manifest::Grants;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::VecDeque;
@@ -21,8 +19,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use unit::{Artefact, Call, Deployed, Prepared, Reply, UnitStatus, Work};
 use unit_host::http::Client;
-use unit_host::pool::Counts;
-use unit_host::{Entry, Roster};
+use unit_host::pool::Pool;
+use unit_host::{Entry, Roster, kernel};
 
 /// Machines that wait for a call, at most.
 const SPARES_MAX: u32 = 8;
@@ -35,34 +33,9 @@ pub struct PreparedMicrovm {
     recipe: Arc<Recipe>,
     /// The artefact: what it says of the image's sources is read when a unit traps.
     artefact: Mutex<File>,
-    pool: Mutex<Pool>,
+    pool: Mutex<Pool<Tender>>,
     roster: Arc<Roster>,
     dump: Mutex<Option<Arc<Vec<u8>>>>,
-}
-
-#[derive(Default)]
-struct Pool {
-    spares: VecDeque<Tender>,
-    /// Waiting to be used again, the most recently used last.
-    kept: Vec<(Tender, Entry)>,
-    waiting: VecDeque<oneshot::Sender<Result<Tender, Problem>>>,
-    coming: u32,
-    busy: u32,
-    peak: u32,
-    used: Option<Instant>,
-}
-
-/// What the grants allow to be asked for.
-fn policy(grants: &Grants) -> Policy {
-    let is_granted = |grant: &str| match grant {
-        "stores" => !grants.stores.is_empty(),
-        "push" => !grants.push.is_empty(),
-        "pop" => !grants.pop.is_empty(),
-        "hosts" => !grants.hosts.is_empty(),
-        _ => false,
-    };
-    let granted = Verb::ALL.into_iter().filter(|verb| verb.grant().is_some_and(is_granted));
-    granted.fold(Policy::least(), Policy::with)
 }
 
 impl PreparedMicrovm {
@@ -77,7 +50,7 @@ impl PreparedMicrovm {
         let recipe = Recipe {
             kvm: shared.kvm()?,
             snapshot: Arc::new(snapshot),
-            policy: policy(&function.grants),
+            policy: kernel::policy(&function.grants),
             memory_bytes: function.limits.memory_bytes,
             body_bytes: function.limits.body_bytes,
             dump: function.units.dump,
@@ -164,7 +137,7 @@ impl PreparedMicrovm {
         }
         drop(entry);
         let mut pool = self.pool.lock();
-        let counts = pool.counts();
+        let counts = pool.counts(self.is_fresh());
         let is_wanted = counts.spares + counts.coming < counts.peak.clamp(2, SPARES_MAX) + counts.waiting;
         if is_wanted {
             pool.coming += 1;
@@ -188,9 +161,9 @@ impl PreparedMicrovm {
         *self.dump.lock() = Some(Arc::new(dump));
     }
 
-    fn top_up(self: &Arc<Self>, pool: &mut Pool, in_call: bool) {
+    fn top_up(self: &Arc<Self>, pool: &mut Pool<Tender>, in_call: bool) {
         pool.waiting.retain(|waiting| !waiting.is_closed());
-        let counts = Counts { are_fresh: self.is_fresh(), ..pool.counts() };
+        let counts = pool.counts(self.is_fresh());
         for _ in 0..counts.to_make(in_call, SPARES_MAX) {
             pool.coming += 1;
             let came = Came(Some(self.clone()));
@@ -204,11 +177,7 @@ impl PreparedMicrovm {
         pool.coming = pool.coming.saturating_sub(1);
         match made {
             Some(Ok(tender)) => pool.give(tender),
-            Some(Err(error)) => {
-                let problem = failed(&error);
-                let waiting = std::mem::take(&mut pool.waiting);
-                waiting.into_iter().for_each(|waiting| _ = waiting.send(Err(problem.clone())));
-            }
+            Some(Err(error)) => pool.refuse(&failed(&error)),
             None => self.top_up(&mut pool, false),
         }
     }
@@ -242,36 +211,6 @@ fn read(file: &mut File) -> io::Result<Vec<u8>> {
 
 fn failed(error: &io::Error) -> Problem {
     Problem::new(Code::NodeFull, format!("no room for another microvm: {error}"))
-}
-
-impl Pool {
-    fn begins(&mut self) {
-        self.busy += 1;
-        self.peak = self.peak.max(self.busy);
-    }
-
-    fn counts(&self) -> Counts {
-        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        Counts {
-            spares: number(self.spares.len()),
-            coming: self.coming,
-            busy: self.busy,
-            waiting: number(self.waiting.len()),
-            peak: self.peak,
-            are_fresh: true,
-        }
-    }
-
-    fn give(&mut self, mut tender: Tender) {
-        while let Some(waiting) = self.waiting.pop_front() {
-            match waiting.send(Ok(tender)) {
-                Ok(()) => return,
-                Err(Ok(back)) => tender = back,
-                Err(Err(_)) => unreachable!("a machine was sent"),
-            }
-        }
-        self.spares.push_back(tender);
-    }
 }
 
 impl Prepared for PreparedMicrovm {

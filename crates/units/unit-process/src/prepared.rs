@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use unit::{Call, Deployed, Prepared, Reply, UnitStatus, Work};
 use unit_host::http::Client;
-use unit_host::pool::Counts;
+use unit_host::pool::Pool;
 use unit_host::{Entry, Roster};
 
 /// How long a zygote stays without a call.
@@ -26,22 +26,10 @@ const ZYGOTE_IDLE: Duration = Duration::from_secs(120);
 pub struct PreparedProcess {
     shared: Arc<Shared>,
     recipe: Recipe,
-    pool: Mutex<Pool>,
+    pool: Mutex<Pool<Child>>,
     /// Held while the zygote is started.
     zygote: AsyncMutex<Option<Arc<Zygote>>>,
     roster: Arc<Roster>,
-}
-
-#[derive(Default)]
-struct Pool {
-    spares: VecDeque<Child>,
-    /// Waiting to be used again, the most recently used last.
-    kept: Vec<(Child, Entry)>,
-    waiting: VecDeque<oneshot::Sender<Result<Child, Problem>>>,
-    coming: u32,
-    busy: u32,
-    peak: u32,
-    used: Option<Instant>,
 }
 
 impl PreparedProcess {
@@ -126,9 +114,9 @@ impl PreparedProcess {
         self.top_up(&mut pool, false);
     }
 
-    fn top_up(self: &Arc<Self>, pool: &mut Pool, in_call: bool) {
+    fn top_up(self: &Arc<Self>, pool: &mut Pool<Child>, in_call: bool) {
         pool.waiting.retain(|waiting| !waiting.is_closed());
-        let counts = Counts { are_fresh: self.is_fresh(), ..pool.counts() };
+        let counts = pool.counts(self.is_fresh());
         for _ in 0..counts.to_make(in_call, SPARES_MAX) {
             pool.coming += 1;
             let prepared = self.clone();
@@ -145,10 +133,7 @@ impl PreparedProcess {
             Ok(Some(child)) => pool.give(child),
             // No slot: those that run give theirs back, and then it is tried again.
             Ok(None) => {}
-            Err(problem) => {
-                let waiting = std::mem::take(&mut pool.waiting);
-                waiting.into_iter().for_each(|waiting| _ = waiting.send(Err(problem.clone())));
-            }
+            Err(problem) => pool.refuse(&problem),
         }
     }
 
@@ -176,36 +161,6 @@ impl PreparedProcess {
     fn bounds(&self) -> Bounds {
         let limits = &self.deployed().function.limits;
         Bounds { memory_bytes: limits.memory_bytes, processes: limits.processes.into() }
-    }
-}
-
-impl Pool {
-    fn begins(&mut self) {
-        self.busy += 1;
-        self.peak = self.peak.max(self.busy);
-    }
-
-    fn counts(&self) -> Counts {
-        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        Counts {
-            spares: number(self.spares.len()),
-            coming: self.coming,
-            busy: self.busy,
-            waiting: number(self.waiting.len()),
-            peak: self.peak,
-            are_fresh: true,
-        }
-    }
-
-    fn give(&mut self, mut child: Child) {
-        while let Some(waiting) = self.waiting.pop_front() {
-            match waiting.send(Ok(child)) {
-                Ok(()) => return,
-                Err(Ok(back)) => child = back,
-                Err(Err(_)) => unreachable!("a child was sent"),
-            }
-        }
-        self.spares.push_back(child);
     }
 }
 
