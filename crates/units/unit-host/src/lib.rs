@@ -9,20 +9,25 @@
 //!                 │               └─▶ Output     log lines, bounded
 //!                 └── settle: commit, ack, durable
 //! ```
+//! A kind whose units are on the other side of a wire begins at `handle`, which makes each attempt's [`Meter`] and [`calls::Host`].
 //! Here is no word of how a unit is kept apart; a kind turns these types into its own.
 #![forbid(unsafe_code)]
 
+mod attempt;
 pub mod calls;
 mod handling;
 pub mod http;
 pub mod kernel;
+mod meter;
 mod output;
 pub mod pool;
 mod rerun;
 mod roster;
 mod values;
 
+pub use attempt::{Attempt, handle};
 pub use handling::{Handling, Refusal, bucket_denied};
+pub use meter::{Meter, time_exceeded};
 pub use output::{Output, cut};
 pub use rerun::{Handled, RERUNS_MAX, Spending, Spent, call};
 pub use roster::{Entry, Roster};

@@ -9,23 +9,19 @@
 use crate::kind::{Candidate, Payload, Shared, payload_for};
 use crate::session::{Said as BoardSaid, Session, Work as BoardWork};
 use board_link::{Boot, Stages};
-use event::Event;
 use frame::Limits;
 use futures_util::future::BoxFuture;
 use kernel_abi::Verb;
-use parking_lot::Mutex;
 use problem::{Code, Problem};
-use state::Leased;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout_at;
-use unit::{Call, Deployed, Level, Prepared, Reply, Stream, Timing, UnitStatus, Work};
+use unit::{Call, Deployed, Level, Prepared, Reply, Stream, UnitStatus};
 use unit_host::calls::{Host, Said};
-use unit_host::http::Requests;
 use unit_host::kernel::{self, WORK};
-use unit_host::{Handled, Handling, Output, Roster, Spending, Spent, check_reply};
+use unit_host::{Attempt, Handled, Roster, check_reply};
 
 /// Boards one call is tried on, when they go away one after the other.
 const TRIES_MAX: usize = 3;
@@ -42,24 +38,6 @@ pub struct PreparedMetal {
     roster: Arc<Roster>,
 }
 
-/// What one attempt uses.
-struct Meter {
-    began: Instant,
-    start: Mutex<Option<Duration>>,
-    cpu_us: AtomicU64,
-    memory_bytes: AtomicU64,
-}
-
-impl Spending for Meter {
-    fn spent(&self) -> Spent {
-        let total = self.began.elapsed();
-        let start = self.start.lock().unwrap_or(total);
-        let timing = Timing { start, run: total.saturating_sub(start), stages: None };
-        let cpu = Duration::from_micros(self.cpu_us.load(Relaxed));
-        Spent { timing, cpu, memory_bytes: self.memory_bytes.load(Relaxed) }
-    }
-}
-
 /// The boards a call was tried on, and how the last one went away.
 #[derive(Default)]
 struct Lost {
@@ -70,28 +48,19 @@ struct Lost {
 /// A board's session, while nobody else uses it.
 type Place = OwnedMutexGuard<Option<(Boot, Session)>>;
 
-/// One try on one board.
-struct Try<'a> {
-    request_id: &'a Arc<str>,
-    event: &'a Arc<Event>,
-    lease: &'a Option<Arc<Leased>>,
-    deadline: Instant,
-    meter: &'a Meter,
-}
-
 impl PreparedMetal {
     pub fn new(shared: Arc<Shared>, deployed: Arc<Deployed>, payloads: Vec<Payload>) -> Self {
         Self { shared, deployed, payloads, roster: Arc::default() }
     }
 
-    async fn attempt(&self, one: Try<'_>) -> Result<Handled, Problem> {
+    async fn attempt(&self, one: Attempt) -> Result<Handled, Problem> {
         let mut lost = Lost::default();
         loop {
             let failed = match self.attempt_once(&one, &mut lost).await {
                 Err(problem) if problem.code == Code::BoardLost => problem,
                 outcome => return outcome,
             };
-            if Instant::now() >= one.deadline {
+            if Instant::now() >= one.meter.deadline {
                 let detail = format!("the call had run out of time when {}", failed.detail);
                 return Err(Problem::new(Code::TimeExceeded, detail));
             }
@@ -103,21 +72,21 @@ impl PreparedMetal {
         }
     }
 
-    async fn attempt_once(&self, one: &Try<'_>, lost: &mut Lost) -> Result<Handled, Problem> {
+    async fn attempt_once(&self, one: &Attempt, lost: &mut Lost) -> Result<Handled, Problem> {
         let wanted = one.event.attribute(BOARD_ATTRIBUTE);
         let waiting = self.free_board(wanted, lost);
         // The place is held to the end of the call: a board does one thing at a time.
         let (candidate, mut place) =
-            timeout_at(one.deadline.into(), waiting).await.map_err(|_| time_exceeded(one))??;
+            timeout_at(one.meter.deadline.into(), waiting).await.map_err(|_| one.meter.time_exceeded())??;
         lost.boots.push(candidate.seen.beacon.boot);
         let _busy = Busy::new(self.shared.clone(), &candidate);
         let kept = place.take().filter(|(boot, _)| *boot == candidate.seen.beacon.boot);
         let run = self.run(one, &candidate, kept.map(|(_, session)| session));
-        let (outcome, session) = match timeout_at(one.deadline.into(), run).await {
+        let (outcome, session) = match timeout_at(one.meter.deadline.into(), run).await {
             Ok(Ok((handled, session))) => (handled, session),
             Ok(Err(problem)) => return Err(problem),
             // Closing the connection tells the board that nobody waits; its watchdog ends what hangs.
-            Err(_) => return Err(time_exceeded(one)),
+            Err(_) => return Err(one.meter.time_exceeded()),
         };
         *place = Some((candidate.seen.beacon.boot, session));
         outcome
@@ -145,7 +114,7 @@ impl PreparedMetal {
     /// not.
     async fn run(
         &self,
-        one: &Try<'_>,
+        one: &Attempt,
         candidate: &Candidate,
         kept: Option<Session>,
     ) -> Result<(Result<Handled, Problem>, Session), Problem> {
@@ -159,18 +128,11 @@ impl PreparedMetal {
             },
             None => self.fresh(candidate, payload).await?,
         };
-        *one.meter.start.lock() = Some(one.meter.began.elapsed());
-        let deployed = self.deployed.clone();
-        let limits = deployed.function.limits.clone();
+        one.meter.started();
         let number = self.shared.next_number();
         let _entry = Roster::enter(&self.roster, number, one.request_id.clone());
-        let output = Output::new(deployed.log.clone(), number, one.request_id.clone(), limits.log_bytes);
-        let output = Arc::new(output);
-        let mut handling = Handling::new(deployed.clone());
-        handling.begin(one.lease.clone());
-        let requests = Requests::new(self.shared.client.clone(), deployed.clone(), one.request_id.clone());
-        let (event, deadline) = (one.event.clone(), one.deadline);
-        let mut host = Host { deployed, handling, requests, output: output.clone(), event, deadline };
+        let mut host = one.host(&self.deployed, &self.shared.client, number);
+        let output = host.output.clone();
         // A board that starts again forgets its sessions, and does not always get to say so.
         let said = tokio::select! {
             said = self.converse(one, &mut session, payload, &mut host) => said,
@@ -181,9 +143,10 @@ impl PreparedMetal {
         let transaction = host.handling.end();
         let outcome = match said {
             Ok((Said::Reply { data, .. }, stages)) => {
-                one.meter.cpu_us.store(stages.run_us.into(), Relaxed);
-                one.meter.memory_bytes.store(stages.memory_bytes, Relaxed);
-                check_reply(data.len() as u64, &limits).map(|()| Handled { reply: data, transaction })
+                one.meter.used_cpu(Duration::from_micros(stages.run_us.into()));
+                one.meter.used_memory(stages.memory_bytes);
+                check_reply(data.len() as u64, &self.deployed.function.limits)
+                    .map(|()| Handled { reply: data, transaction })
             }
             Ok((Said::Failed(failure), _)) => Err(unit_host::said(failure, &output)),
             Ok((Said::Crashed { code, why, frames }, _)) => {
@@ -213,17 +176,17 @@ impl PreparedMetal {
 
     async fn converse(
         &self,
-        one: &Try<'_>,
+        one: &Attempt,
         session: &mut Session,
         payload: &Payload,
         host: &mut Host,
     ) -> Result<(Said, Stages), Problem> {
-        let event = kernel::work(one.event, &generous())?;
+        let event = kernel::work(&one.event, &generous())?;
         let work = BoardWork {
             id: WORK,
             code: payload.hash,
             may: kernel::policy(&self.deployed.function.grants).0,
-            run_max: one.deadline.saturating_duration_since(Instant::now()),
+            run_max: one.meter.deadline.saturating_duration_since(Instant::now()),
             memory_bytes_max: self.deployed.function.limits.memory_bytes,
             now_ms: unit_host::unix_ms(),
             event,
@@ -249,11 +212,6 @@ impl PreparedMetal {
 /// Frames were bounded when they arrived, by the session.
 fn generous() -> Limits {
     Limits { meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() }
-}
-
-fn time_exceeded(one: &Try<'_>) -> Problem {
-    let limit = one.deadline.saturating_duration_since(one.meter.began);
-    Problem::new(Code::TimeExceeded, format!("the call had not ended after {} ms", limit.as_millis()))
 }
 
 /// Counts a call on a board for as long as it lives.
@@ -283,32 +241,12 @@ impl Prepared for PreparedMetal {
     }
 
     fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>> {
-        let Call { request_id, work, deadline, watch, lease } = call;
         Box::pin(async move {
-            let Work::Event(event) = work else {
-                return Err(Problem::new(Code::Internal, "this work is not for a metal unit"));
-            };
-            let first = event.attempt;
-            let mut event = Arc::new(event);
-            let one = |reruns: u32| {
-                if reruns > 0 {
-                    Arc::<Event>::make_mut(&mut event).attempt = first + reruns;
-                }
-                let (prepared, event, lease, request_id) =
-                    (self.clone(), event.clone(), lease.clone(), request_id.clone());
-                let meter = Arc::new(Meter {
-                    began: Instant::now(),
-                    start: Mutex::default(),
-                    cpu_us: AtomicU64::new(0),
-                    memory_bytes: AtomicU64::new(0),
-                });
-                async move {
-                    let one = Try { request_id: &request_id, event: &event, lease: &lease, deadline, meter: &meter };
-                    let outcome = prepared.attempt(one).await;
-                    (outcome, meter)
-                }
-            };
-            unit_host::call(&self.deployed.state, lease.as_deref(), watch, one).await
+            unit_host::handle(&self.deployed, call, |one| {
+                let prepared = self.clone();
+                async move { prepared.attempt(one).await }
+            })
+            .await
         })
     }
 

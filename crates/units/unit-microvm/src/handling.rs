@@ -8,18 +8,13 @@
 use crate::prepared::PreparedMicrovm;
 use crate::symbols;
 use crate::tender::{Clock, Tender, Told, What};
-use event::Event;
 use frame::Limits;
-use parking_lot::Mutex;
 use problem::{Code, Problem};
-use state::Leased;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use unit::{Level, Stream, Timing};
+use unit::{Level, Stream};
 use unit_host::calls::{Host, Place, Said};
-use unit_host::http::Requests;
-use unit_host::{Handled, Handling, Output, Spending, Spent, check_reply, kernel};
+use unit_host::{Attempt, Handled, Meter, Output, check_reply, kernel};
 
 /// Shortest and longest pause of the watchdog.
 const WATCH_MIN: Duration = Duration::from_millis(1);
@@ -28,59 +23,18 @@ const WATCH_MAX: Duration = Duration::from_secs(1);
 const FIRST_CPU: Duration = Duration::from_millis(10);
 const NICE: i32 = 10;
 
-/// What one attempt uses.
-pub struct Meter {
-    pub began: Instant,
-    pub deadline: Instant,
-    start: Mutex<Option<Duration>>,
-    cpu_ns: AtomicU64,
-    memory_bytes: AtomicU64,
-}
-
-impl Meter {
-    pub fn new(deadline: Instant) -> Self {
-        Self {
-            began: Instant::now(),
-            deadline,
-            start: Mutex::default(),
-            cpu_ns: AtomicU64::new(0),
-            memory_bytes: AtomicU64::new(0),
-        }
-    }
-}
-
-impl Spending for Meter {
-    fn spent(&self) -> Spent {
-        let total = self.began.elapsed();
-        let start = self.start.lock().unwrap_or(total);
-        let timing = Timing { start, run: total.saturating_sub(start), stages: None };
-        let cpu = Duration::from_nanos(self.cpu_ns.load(Relaxed));
-        Spent { timing, cpu, memory_bytes: self.memory_bytes.load(Relaxed) }
-    }
-}
-
-pub async fn attempt(
-    prepared: Arc<PreparedMicrovm>,
-    meter: Arc<Meter>,
-    request_id: Arc<str>,
-    event: Arc<Event>,
-    lease: Option<Arc<Leased>>,
-) -> Result<Handled, Problem> {
-    let taken = tokio::time::timeout_at(meter.deadline.into(), prepared.take(&request_id)).await;
-    let (mut tender, entry) = taken.map_err(|_| time_exceeded(&meter))??;
-    *meter.start.lock() = Some(meter.began.elapsed());
-    let deployed = prepared.deployed().clone();
+pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result<Handled, Problem> {
+    let meter = &*attempt.meter;
+    let taken = tokio::time::timeout_at(meter.deadline.into(), prepared.take(&attempt.request_id)).await;
+    let (mut tender, entry) = taken.map_err(|_| meter.time_exceeded())??;
+    meter.started();
+    let deployed = prepared.deployed();
     let limits = deployed.function.limits.clone();
-    let output = Output::new(deployed.log.clone(), tender.number, request_id.clone(), limits.log_bytes);
-    let output = Arc::new(output);
-    let mut handling = Handling::new(deployed.clone());
-    handling.begin(lease);
-    let requests = Requests::new(prepared.client().clone(), deployed.clone(), request_id);
-    let host_output = output.clone();
-    let mut host = Host { deployed, handling, requests, output: host_output, event, deadline: meter.deadline };
+    let mut host = attempt.host(deployed, prepared.client(), tender.number);
+    let output = host.output.clone();
     // A future that is dropped here drops the tender: the machine is stopped and ended.
-    let outcome = run(&prepared, &mut tender, &mut host, &meter, &limits).await;
-    meter.cpu_ns.store(u64::try_from(tender.cpu().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    let outcome = run(&prepared, &mut tender, &mut host, meter, &limits).await;
+    meter.used_cpu(tender.cpu());
     let transaction = host.handling.end();
     let outcome = match outcome {
         Ok(Said::Crashed { code, why, frames }) => {
@@ -164,7 +118,7 @@ async fn converse(
             }
             What::Replied { reply, memory_bytes } => {
                 // The unit's own word, which is only shown.
-                meter.memory_bytes.store(memory_bytes.min(limits.memory_bytes), Relaxed);
+                meter.used_memory(memory_bytes.min(limits.memory_bytes));
                 return kernel::said(reply, &Limits { total_bytes_max: u64::MAX >> 1, ..Limits::default() });
             }
             What::Panicked(why) if why.contains("memory allocation") => {
@@ -193,7 +147,7 @@ async fn converse(
 async fn watch(clock: &Clock, meter: &Meter, limits: &manifest::Limits, is_behind: &mut bool) -> Problem {
     loop {
         if Instant::now() >= meter.deadline {
-            return time_exceeded(meter);
+            return meter.time_exceeded();
         }
         let cpu = clock.cpu();
         let Some(left) = limits.cpu().checked_sub(cpu).filter(|left| !left.is_zero()) else {
@@ -209,11 +163,6 @@ async fn watch(clock: &Clock, meter: &Meter, limits: &manifest::Limits, is_behin
         let until = (Instant::now() + left.clamp(WATCH_MIN, longest)).min(meter.deadline);
         tokio::time::sleep_until(until.into()).await;
     }
-}
-
-fn time_exceeded(meter: &Meter) -> Problem {
-    let limit = meter.deadline.saturating_duration_since(meter.began);
-    Problem::new(Code::TimeExceeded, format!("the call had not ended after {} ms", limit.as_millis()))
 }
 
 /// What it says it died of, and the way there in the log.

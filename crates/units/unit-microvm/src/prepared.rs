@@ -2,11 +2,10 @@
 
 use crate::Shared;
 use crate::debugger::Session;
-use crate::handling::{Meter, attempt};
+use crate::handling::attempt;
 use crate::snapshot::{Parts, Snapshot};
 use crate::tender::{Recipe, Tender};
 use bytes::Bytes;
-use event::Event;
 use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use parking_lot::Mutex;
@@ -17,7 +16,7 @@ use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use unit::{Artefact, Call, Deployed, Prepared, Reply, UnitStatus, Work};
+use unit::{Artefact, Call, Deployed, Prepared, Reply, UnitStatus};
 use unit_host::http::Client;
 use unit_host::pool::Pool;
 use unit_host::{Entry, Roster, kernel};
@@ -228,23 +227,7 @@ impl Prepared for PreparedMicrovm {
     }
 
     fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>> {
-        let Call { request_id, work, deadline, watch, lease } = call;
-        Box::pin(async move {
-            let Work::Event(event) = work else {
-                return Err(Problem::new(Code::Internal, "this work is not for a microvm unit"));
-            };
-            let first = event.attempt;
-            let mut event = Arc::new(event);
-            let one = |reruns: u32| {
-                if reruns > 0 {
-                    Arc::<Event>::make_mut(&mut event).attempt = first + reruns;
-                }
-                let meter = Arc::new(Meter::new(deadline));
-                let attempt = attempt(self.clone(), meter.clone(), request_id.clone(), event.clone(), lease.clone());
-                async move { (attempt.await, meter) }
-            };
-            unit_host::call(&self.deployed.state, lease.as_deref(), watch, one).await
-        })
+        Box::pin(async move { unit_host::handle(self.deployed(), call, |one| attempt(self.clone(), one)).await })
     }
 
     fn units(&self) -> Vec<UnitStatus> {

@@ -9,21 +9,16 @@ use crate::child::{Child, Life};
 use crate::prepared::PreparedProcess;
 use crate::pump;
 use crate::wire::{self, Broken, Reader};
-use event::Event;
 use frame::{Kind, Limits, Value};
 use manifest::Limits as FunctionLimits;
-use parking_lot::Mutex;
 use problem::{Code, Problem};
-use state::Leased;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
-use unit::{Contract, Level, Stages, Stream, Timing};
+use unit::{Contract, Level, Stream};
 use unit_host::calls::{Host, Nonsense, Said};
-use unit_host::http::Requests;
-use unit_host::{Handled, Handling, Output, Spending, Spent, check_reply};
+use unit_host::{Attempt, Handled, Meter, Output, check_reply};
 
 /// Id of the frame with the work; those of questions are the unit's own.
 const WORK: u64 = 1;
@@ -37,65 +32,17 @@ const FIRST_CPU: Duration = Duration::from_millis(10);
 /// Its pause where it also watches memory.
 const WATCH_MEMORY: Duration = Duration::from_millis(10);
 
-/// What one attempt uses.
-pub struct Meter {
-    pub began: Instant,
-    pub deadline: Instant,
-    start: Mutex<Option<Duration>>,
-    stages: Mutex<Option<Stages>>,
-    cpu_ns: AtomicU64,
-    memory_bytes: AtomicU64,
-}
-
-impl Meter {
-    pub fn new(deadline: Instant) -> Self {
-        Self {
-            began: Instant::now(),
-            deadline,
-            start: Mutex::default(),
-            stages: Mutex::default(),
-            cpu_ns: AtomicU64::new(0),
-            memory_bytes: AtomicU64::new(0),
-        }
-    }
-}
-
-impl Spending for Meter {
-    fn spent(&self) -> Spent {
-        let total = self.began.elapsed();
-        let start = self.start.lock().unwrap_or(total);
-        let timing = Timing { start, run: total.saturating_sub(start), stages: *self.stages.lock() };
-        let cpu = Duration::from_nanos(self.cpu_ns.load(Relaxed));
-        Spent { timing, cpu, memory_bytes: self.memory_bytes.load(Relaxed) }
-    }
-}
-
-pub async fn attempt(
-    prepared: Arc<PreparedProcess>,
-    meter: Arc<Meter>,
-    request_id: Arc<str>,
-    event: Arc<Event>,
-    lease: Option<Arc<Leased>>,
-) -> Result<Handled, Problem> {
-    let deadline = meter.deadline;
-    let taken = tokio::time::timeout_at(deadline.into(), prepared.take(&request_id)).await;
-    let (mut child, entry) = taken.map_err(|_| time_exceeded(&meter))??;
-    *meter.start.lock() = Some(meter.began.elapsed());
-    let deployed = prepared.deployed().clone();
-    let output =
-        Output::new(deployed.log.clone(), child.number, request_id.clone(), deployed.function.limits.log_bytes);
-    let output = Arc::new(output);
-    let mut handling = Handling::new(deployed.clone());
-    handling.begin(lease);
-    let requests = Requests::new(prepared.client().clone(), deployed.clone(), request_id);
-    let mut host = Host { deployed, handling, requests, output: output.clone(), event, deadline };
+pub async fn attempt(prepared: Arc<PreparedProcess>, attempt: Attempt) -> Result<Handled, Problem> {
+    let meter = &*attempt.meter;
+    let taken = tokio::time::timeout_at(meter.deadline.into(), prepared.take(&attempt.request_id)).await;
+    let (mut child, entry) = taken.map_err(|_| meter.time_exceeded())??;
+    meter.started();
+    let mut host = attempt.host(prepared.deployed(), prepared.client(), child.number);
+    let output = host.output.clone();
     let before = child.life.cpu();
-    let outcome = run(&mut child, &mut host, &meter, before, prepared.counts_memory()).await;
-    meter
-        .cpu_ns
-        .store(u64::try_from((child.life.cpu().saturating_sub(before)).as_nanos()).unwrap_or(u64::MAX), Relaxed);
-    let memory_bytes = child.life.group().memory_peak_bytes().unwrap_or_else(|| child.life.resident_bytes());
-    meter.memory_bytes.store(memory_bytes, Relaxed);
+    let outcome = run(&mut child, &mut host, meter, before, prepared.counts_memory()).await;
+    meter.used_cpu(child.life.cpu().saturating_sub(before));
+    meter.used_memory(child.life.group().memory_peak_bytes().unwrap_or_else(|| child.life.resident_bytes()));
     let outcome = match outcome {
         Ok(Said::Crashed { code, why, .. }) => Err(crashed(&child, code, why, &output)),
         Ok(said) => Ok(said),
@@ -121,7 +68,7 @@ pub async fn attempt(
     match said {
         Said::Reply { data, stages, raised } => {
             check_reply(data.len() as u64, &prepared.deployed().function.limits)?;
-            *meter.stages.lock() = stages;
+            meter.staged(stages);
             // What a function did before it raised is undone, as a handler's that fails.
             Ok(Handled { reply: data, transaction: transaction.filter(|_| !raised) })
         }
@@ -224,7 +171,7 @@ async fn watch(
     let mut is_back = false;
     loop {
         if Instant::now() >= meter.deadline {
-            return time_exceeded(meter);
+            return meter.time_exceeded();
         }
         let cpu = life.cpu().saturating_sub(before);
         let Some(left) = limits.cpu().checked_sub(cpu).filter(|left| !left.is_zero()) else {
@@ -247,11 +194,6 @@ async fn watch(
         let until = (Instant::now() + pause).min(meter.deadline);
         tokio::time::sleep_until(until.into()).await;
     }
-}
-
-fn time_exceeded(meter: &Meter) -> Problem {
-    let limit = meter.deadline.saturating_duration_since(meter.began);
-    Problem::new(Code::TimeExceeded, format!("the call had not ended after {} ms", limit.as_millis()))
 }
 
 fn memory_exceeded(limits: &FunctionLimits) -> Problem {

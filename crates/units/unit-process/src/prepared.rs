@@ -3,10 +3,9 @@
 use crate::Shared;
 use crate::cgroup::{Bounds, Controller};
 use crate::child::Child;
-use crate::handling::{Meter, attempt};
+use crate::handling::attempt;
 use crate::zygote::{Recipe, SPARES_MAX, Zygote};
 use bytes::Bytes;
-use event::Event;
 use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use parking_lot::Mutex;
@@ -15,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
-use unit::{Call, Deployed, Prepared, Reply, UnitStatus, Work};
+use unit::{Call, Deployed, Prepared, Reply, UnitStatus};
 use unit_host::http::Client;
 use unit_host::pool::Pool;
 use unit_host::{Entry, Roster};
@@ -179,23 +178,7 @@ impl Prepared for PreparedProcess {
     }
 
     fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>> {
-        let Call { request_id, work, deadline, watch, lease } = call;
-        Box::pin(async move {
-            let Work::Event(event) = work else {
-                return Err(Problem::new(Code::Internal, "this work is not for a process unit"));
-            };
-            let first = event.attempt;
-            let mut event = Arc::new(event);
-            let one = |reruns: u32| {
-                if reruns > 0 {
-                    Arc::<Event>::make_mut(&mut event).attempt = first + reruns;
-                }
-                let meter = Arc::new(Meter::new(deadline));
-                let attempt = attempt(self.clone(), meter.clone(), request_id.clone(), event.clone(), lease.clone());
-                async move { (attempt.await, meter) }
-            };
-            unit_host::call(&self.deployed().state, lease.as_deref(), watch, one).await
-        })
+        Box::pin(async move { unit_host::handle(self.deployed(), call, |one| attempt(self.clone(), one)).await })
     }
 
     fn units(&self) -> Vec<UnitStatus> {

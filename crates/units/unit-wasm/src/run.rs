@@ -203,6 +203,5 @@ impl<T> Drop for Run<T> {
 }
 
 pub fn time_exceeded(meter: &Meter) -> Problem {
-    let limit = meter.deadline.saturating_duration_since(meter.began);
-    Problem::new(Code::TimeExceeded, format!("the call had not ended after {} ms", limit.as_millis()))
+    unit_host::time_exceeded(meter.began, meter.deadline)
 }
