@@ -1,10 +1,13 @@
 """The client with the node itself: units in their jail, limits that bind, a node that dies and comes back."""
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import threading
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -20,16 +23,19 @@ PROGRAM = Path(os.environ.get("LIGHTER_PROGRAM") or Path(__file__).parents[3] / 
 class RealNode:
     """`lighter up` in a folder of its own."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *options, api="127.0.0.1:0", **environment):
         self.folder = folder
-        self.api = "127.0.0.1:0"
+        self.options = options
+        self.environment = os.environ | environment
+        self.api = api
         self.start()
 
     def start(self):
         command = [PROGRAM, "up", "--data", self.folder, "--http", "127.0.0.1:0", "--api", self.api, "--allow-weaker-jail"]
-        command += ["--python", os.environ.get("LIGHTER_PYTHON") or os.sys.executable]
+        command += ["--python", os.environ.get("LIGHTER_PYTHON") or os.sys.executable, *self.options]
         (self.folder / "node.json").unlink(missing_ok=True)
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=(self.folder / "log").open("a"))
+        log = (self.folder / "log").open("a")
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, env=self.environment)
         deadline = time.monotonic() + 30
         while not (self.folder / "node.json").exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -190,3 +196,69 @@ def test_a_node_that_is_killed_in_a_call_is_made_up_for(started, real):
         except LighterageError:
             assert time.monotonic() < deadline
             time.sleep(0.1)
+
+
+def wheel(folder, name, files):
+    """A package that pip installs, with these files; the line of a lock file that names it."""
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    about = f"{name}-1.0.dist-info"
+    files = files | {
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{file},,\n" for file in [*files, f"{about}/RECORD"])
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, text in (files | {f"{about}/RECORD": record}).items():
+            archive.writestr(file, text)
+    return f"{name}==1.0 --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+def test_packages_of_a_lock_file_are_there_and_run_nothing_outside_of_the_jail(tmp_path):
+    mark = tmp_path / "mark"
+    mark.mkdir(mode=0o777)
+    # Two ways of a package to run when any interpreter starts: nothing has to import it.
+    escape = f"import os, pathlib; pathlib.Path({str(mark)!r}, str(os.getpid())).touch()\n"
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    line = wheel(packages, "cargo_hook", {"cargo_hook.py": "WEIGHT = 7", "cargo_hook.pth": escape, "sitecustomize.py": escape})
+    (tmp_path / "node").mkdir()
+    there = RealNode(tmp_path / "node", PIP_FIND_LINKS=str(packages))
+    try:
+        there.connect()
+        assert work.weighed.with_options(lock=line).remote(6) == 42
+        assert list(mark.iterdir()) == []
+        for wrong, word in (
+            (line.replace(line[-5:-1], "0" * 4), "hash"),
+            (f"--no-binary :all:\n{line}", "line 1"),
+            ("-r /etc/passwd\n", "line 1"),
+        ):
+            with pytest.raises(LighterageError, match=word):
+                work.weighed.with_options(lock=wrong).remote(6)
+    finally:
+        there.stop()
+
+
+def test_a_node_beyond_this_machine_is_spoken_to_in_tls(tmp_path):
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not installed: no certificate can be made")
+    for name in ("node", "other"):
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        command += ["-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+        command += ["-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.pem"]
+        subprocess.run(command, check=True, capture_output=True)
+    (tmp_path / "data").mkdir()
+    certificate = ("--tls-cert", tmp_path / "node.pem", "--tls-key", tmp_path / "node.key")
+    there = RealNode(tmp_path / "data", *certificate, api="0.0.0.0:0")
+    try:
+        token = (there.folder / "token").read_text().strip()
+        url = f"https://127.0.0.1:{there.api.rpartition(':')[2]}"
+        client = lighterage.connect(url, token, ca_file=str(tmp_path / "node.pem"))
+        assert client.known.runs_python
+        array = np.arange(1_000_000.0)
+        assert (work.double.remote(array) == 2 * array).all()
+        runtime.current.disconnect()
+        for ca_file in (str(tmp_path / "other.pem"), None):
+            with pytest.raises(LighterageError, match="certificate"):
+                lighterage.connect(url, token, ca_file=ca_file).info()
+    finally:
+        there.stop()

@@ -91,6 +91,13 @@ def small(array):
 
 
 @offload
+def weighed(count):
+    import cargo_hook  # a package that a lock file names
+
+    return count * cargo_hook.WEIGHT
+
+
+@offload
 def large(count):
     return np.ones(count)
 

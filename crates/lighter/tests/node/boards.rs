@@ -69,7 +69,8 @@ fn functions_run_on_boards_with_the_nodes_store_and_elsewhere_when_one_is_lost()
     let node = Node::start_with(&["--boards", "--beacon-port", &beacons.to_string()]);
     node.deploy_one("hello", "hello", json!({ "isolation": "metal" }));
     node.deploy_one("counter", "counter", json!({ "isolation": "metal", "grants": { "stores": ["counters"] } }));
-    node.deploy_one("attack", "attack", json!({ "isolation": "metal", "limits": { "time_ms": 1_500 } }));
+    node.deploy_one("attack", "attack", json!({ "isolation": "metal" }));
+    node.deploy_one("hang", "attack", json!({ "isolation": "metal", "limits": { "time_ms": 1_500 } }));
     let reply = node.call("hello", "you");
     assert_eq!((reply.code().as_str(), reply.status), ("L6102", 503), "{}", reply.text());
 
@@ -95,7 +96,7 @@ fn functions_run_on_boards_with_the_nodes_store_and_elsewhere_when_one_is_lost()
 
     // One hangs: the call ends, the board comes back by itself, and is trusted again.
     let since = Instant::now();
-    assert_eq!(call_on(&node, "attack", "two", "loop").code(), "L3001");
+    assert_eq!(call_on(&node, "hang", "two", "loop").code(), "L3001");
     let uptime = || Duration::from_millis(wait_for(&node, "two", "attested")["uptime_ms"].as_u64().unwrap());
     while uptime() >= since.elapsed() {
         assert!(since.elapsed() < PATIENCE, "it did not start again");

@@ -125,6 +125,8 @@ fn bad_deployments_are_refused_each_with_its_code_and_change_nothing() {
         (json!({ "image": "hello.wasm" }), "L1004"),
         (json!({ "image": hello, "http": "/taken" }), "L2010"),
         (json!({ "image": hello, "grants": { "secrets": ["NOT_SET"] } }), "L4014"),
+        // This node does not listen for boards.
+        (json!({ "image": hello, "isolation": "metal" }), "L6102"),
     ] {
         let last = node.deploy(json!({ "new": function }));
         assert_eq!(last["problem"]["code"], code, "{function}: {last}");

@@ -181,15 +181,10 @@ impl Shared {
         // What the node itself has given them counts more than what they say of others.
         candidates.sort_by_key(|one| (one.board.busy.load(Relaxed), one.seen.beacon.load.sessions));
         if candidates.is_empty() {
-            let detail = match (self.finder.get(), wanted) {
-                (None, _) => "this node does not listen for beacons".to_owned(),
-                (_, Some(wanted)) => format!("the board {wanted:?} is silent, or does not run this code"),
-                (_, None) => format!("of {count} enrolled boards none was heard that runs this code"),
-            };
-            let problem = Problem::new(Code::BoardMissing, detail);
-            return Err(match self.finder.get() {
-                None => problem.with_hint("start it with `lighter up --boards`"),
-                Some(_) => problem,
+            return Err(match (self.finder.get(), wanted) {
+                (None, _) => deaf(),
+                (_, Some(wanted)) => missing(format!("the board {wanted:?} is silent, or does not run this code")),
+                (_, None) => missing(format!("of {count} enrolled boards none was heard that runs this code")),
             });
         }
         Ok(candidates)
@@ -274,7 +269,11 @@ impl UnitKind for MetalKind {
     }
 
     fn check(&self, image: &[u8]) -> Result<Shape, Problem> {
-        kernel_code::shape(image)
+        let shape = kernel_code::shape(image)?;
+        if self.shared.finder.get().is_none() {
+            return Err(deaf());
+        }
+        Ok(shape)
     }
 
     /// One payload after the other, each behind its length.
@@ -313,4 +312,13 @@ impl UnitKind for MetalKind {
         }
         Ok(Arc::new(PreparedMetal::new(self.shared.clone(), Arc::new(function), payloads)))
     }
+}
+
+fn missing(detail: String) -> Problem {
+    Problem::new(Code::BoardMissing, detail)
+}
+
+/// What a node is that was not started with `--boards`.
+fn deaf() -> Problem {
+    missing("this node does not listen for beacons".into()).with_hint("start it with `lighter up --boards`")
 }

@@ -4,6 +4,7 @@
 //! {"contract":"event","entry":"app:handle","format":1,"python":"3.11","requires":["numpy==2.1.0"]}
 //! ```
 
+use crate::base::Lock;
 use crate::tar;
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
@@ -125,6 +126,7 @@ impl<'a> Bundle<'a> {
         if let Some(other) = self.files.keys().find(|name| !name.ends_with(".py") && *name != LOCK) {
             return Err(invalid(&format_args!("{other} is neither Python nor {LOCK}")));
         }
+        self.lock().map(Lock::read).transpose()?;
         let bytes: usize = self.files.values().map(|content| content.len()).sum();
         if bytes > BYTES_MAX || self.files.len() > FILES_MAX {
             let files = self.files.len();
@@ -198,5 +200,7 @@ mod tests {
         let with = |name: &str| BTreeMap::from([("app.py".to_owned(), &b""[..]), (name.to_owned(), &b""[..])]);
         assert!(of_handler("app:f", with("lib.so")).is_err());
         assert!(of_handler("app:f", with(LOCK)).is_ok());
+        let harmful = BTreeMap::from([("app.py".to_owned(), &b""[..]), (LOCK.to_owned(), &b"--no-binary :all:"[..])]);
+        assert!(of_handler("app:f", harmful).unwrap_err().detail.contains("line 1"));
     }
 }

@@ -25,6 +25,7 @@ mod tar;
 mod wire;
 mod zygote;
 
+pub use base::Lock;
 use base::{Base, Bases};
 use bundle::Bundle;
 use bytes::Bytes;

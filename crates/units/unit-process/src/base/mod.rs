@@ -7,10 +7,12 @@
 //!     root/              empty: jails mount their own root over it
 //! ```
 //! A base is named by what it is made of, so the same lock file is installed once. It is made beside its place and then
-//! renamed: a base that is there is whole.
+//! renamed: a base that is there is whole. Of lock files that nobody has asked for lately the bases go.
 
+mod lock;
 mod python;
 
+pub use lock::Lock;
 pub use python::Description;
 
 use crate::bundle::About;
@@ -20,24 +22,35 @@ use problem::{Code, Problem};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
 /// Changed when what is in a base changes though its parts do not.
-const LAYOUT: &str = "1";
+const LAYOUT: &str = "2";
+/// A base in its place.
+const BASE: &str = "python-";
+/// One that is being made, or removed: not there after a restart.
+const NEW: &str = ".new-";
+/// Bases of lock files that are kept.
+const DERIVED_MAX: usize = 8;
 
 /// All bases of a node.
 pub struct Bases {
     folder: PathBuf,
     interpreter: Option<PathBuf>,
     sdk: PathBuf,
-    /// By key. Held while one is made: two deployments do not install the same packages twice.
+    /// By key.
     known: Mutex<BTreeMap<String, Arc<Base>>>,
+    /// Held while the plain base is made: two deployments do not install the same packages twice.
+    making: Mutex<()>,
+    /// Held while one is made of a lock file. One after the other: on a small machine two would be no faster.
+    deriving: Mutex<()>,
 }
 
 /// A base that can be used.
@@ -63,7 +76,14 @@ impl Bases {
         if !sdk.exists() {
             unpack_sdk(&folder, &sdk).map_err(failed)?;
         }
-        Ok(Self { folder, interpreter, sdk, known: Mutex::default() })
+        Ok(Self {
+            folder,
+            interpreter,
+            sdk,
+            known: Mutex::default(),
+            making: Mutex::default(),
+            deriving: Mutex::default(),
+        })
     }
 
     pub fn folder(&self) -> PathBuf {
@@ -75,39 +95,112 @@ impl Bases {
         self.folder.join("root")
     }
 
-    /// The base alone if it is there already: a question that takes no time.
+    /// The plain base if it is there already: a question that takes no time.
     pub fn there(&self) -> Option<Arc<Base>> {
-        let key = self.key(None);
-        let known = self.known.try_lock()?;
-        known.get(&key).cloned().or_else(|| {
-            drop(known);
-            self.keep(&key, self.read(&key)?)
-        })
+        self.kept(&self.key(None))
     }
 
-    /// The base for a bundle with this lock file; made if it is not there, which may take a minute.
+    /// The base for a bundle with this lock file; made if it is not there, which may take minutes.
     ///
     /// # Errors
-    /// [`Code::BaseUnavailable`] says what it wanted for.
+    /// [`Code::BundleInvalid`]: the lock file has more than packages and hashes. [`Code::BaseUnavailable`] says what it
+    /// wanted for.
     pub fn get(&self, lock: Option<&[u8]>) -> Result<Arc<Base>, Problem> {
-        let key = self.key(lock);
-        let mut known = self.known.lock();
-        if let Some(base) = known.get(&key).filter(|base| base.description.executable.exists()) {
-            return Ok(base.clone());
-        }
-        let description = match self.read(&key) {
-            Some(description) => description,
-            None => self.make(&key, lock)?,
+        let Some(lock) = lock else { return self.plain() };
+        let lock = Lock::read(lock)?;
+        let key = self.key(Some(&lock));
+        let base = match self.kept(&key) {
+            Some(base) => base,
+            None => {
+                let plain = self.plain()?;
+                let _turn = self.deriving.lock();
+                // Another one may have made it meanwhile.
+                self.kept(&key).map_or_else(|| self.derive(&key, &lock, &plain), Ok)?
+            }
         };
-        let base = Arc::new(self.base(description));
-        known.insert(key, base.clone());
+        self.used(&key);
         Ok(base)
     }
 
-    fn keep(&self, key: &str, description: Description) -> Option<Arc<Base>> {
-        let base = Arc::new(self.base(description));
-        self.known.lock().insert(key.to_owned(), base.clone());
+    fn plain(&self) -> Result<Arc<Base>, Problem> {
+        let key = self.key(None);
+        if let Some(base) = self.kept(&key) {
+            return Ok(base);
+        }
+        let _turn = self.making.lock();
+        self.kept(&key)
+            .map_or_else(|| self.make(&key, |new| python::make(new, self.interpreter.as_deref(), &self.sdk)), Ok)
+    }
+
+    fn derive(&self, key: &str, lock: &Lock, plain: &Base) -> Result<Arc<Base>, Problem> {
+        let derive = |new: &Path| python::derive(new, self.interpreter.as_deref(), lock, &plain.description);
+        let base = self.make(key, derive)?;
+        self.tidy();
+        Ok(base)
+    }
+
+    /// The base of this key, if it is there.
+    fn kept(&self, key: &str) -> Option<Arc<Base>> {
+        let mut known = self.known.lock();
+        if let Some(base) = known.get(key).filter(|base| base.description.executable.exists()) {
+            return Some(base.clone());
+        }
+        let base = Arc::new(self.base(self.read(key)?));
+        known.insert(key.to_owned(), base.clone());
         Some(base)
+    }
+
+    /// Removes the bases of lock files that were not asked for the longest, over [`DERIVED_MAX`]. One that a function holds
+    /// stays; a function that has lost its base while it was idle gets it made again.
+    fn tidy(&self) {
+        let plain = self.key(None);
+        let mut known = self.known.lock();
+        let mut found: Vec<(SystemTime, String)> = fs::read_dir(&self.folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| {
+                let key = entry.file_name().to_str()?.strip_prefix(BASE)?.to_owned();
+                let used = fs::metadata(entry.path().join(python::DESCRIPTION)).and_then(|file| file.modified());
+                (key != plain).then_some((used.unwrap_or(SystemTime::UNIX_EPOCH), key))
+            })
+            .collect();
+        found.sort();
+        let mut over = found.len().saturating_sub(DERIVED_MAX);
+        let mut gone = Vec::new();
+        for (_, key) in found {
+            if over == 0 {
+                break;
+            }
+            if known.get(&key).is_some_and(|base| Arc::strong_count(base) > 1) {
+                continue;
+            }
+            known.remove(&key);
+            let place = self.folder.join(format!("{NEW}gone-{key}"));
+            if fs::rename(self.place(&key), &place).is_ok() {
+                gone.push((key, place));
+                over -= 1;
+            }
+        }
+        drop(known);
+        for (key, place) in gone {
+            tracing::info!(target: "lighter::bases", base = %key, "removed: {DERIVED_MAX} bases of lock files were used since");
+            if let Err(error) = fs::remove_dir_all(&place) {
+                tracing::warn!(target: "lighter::bases", "{}: {error}", place.display());
+            }
+        }
+    }
+
+    /// Notes when a base was asked for, for [`Bases::tidy`].
+    fn used(&self, key: &str) {
+        let file = File::open(self.place(key).join(python::DESCRIPTION));
+        if let Err(error) = file.and_then(|file| file.set_modified(SystemTime::now())) {
+            tracing::warn!(target: "lighter::bases", base = %key, "noting that it is used: {error}");
+        }
+    }
+
+    fn place(&self, key: &str) -> PathBuf {
+        self.folder.join(format!("{BASE}{key}"))
     }
 
     fn base(&self, description: Description) -> Base {
@@ -117,10 +210,11 @@ impl Bases {
     }
 
     /// What a base is made of, as a name.
-    fn key(&self, lock: Option<&[u8]>) -> String {
+    fn key(&self, lock: Option<&Lock>) -> String {
         let mut hash = Sha256::new();
         let interpreter = self.interpreter.as_deref().unwrap_or(Path::new("python3"));
-        for part in [LAYOUT.as_bytes(), interpreter.as_os_str().as_encoded_bytes(), lock.unwrap_or_default()] {
+        let lock = lock.map(Lock::text).unwrap_or_default();
+        for part in [LAYOUT.as_bytes(), interpreter.as_os_str().as_encoded_bytes(), lock.as_bytes()] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -128,18 +222,19 @@ impl Bases {
     }
 
     fn read(&self, key: &str) -> Option<Description> {
-        let text = fs::read(self.folder.join(format!("python-{key}")).join(python::DESCRIPTION)).ok()?;
+        let text = fs::read(self.place(key).join(python::DESCRIPTION)).ok()?;
         let description: Description = serde_json::from_slice(&text).ok()?;
         (description.executable.exists() && description.paths.iter().all(|path| path.exists())).then_some(description)
     }
 
-    fn make(&self, key: &str, lock: Option<&[u8]>) -> Result<Description, Problem> {
+    /// Makes a base beside its place.
+    fn make(&self, key: &str, make: impl FnOnce(&Path) -> Result<Description, Problem>) -> Result<Arc<Base>, Problem> {
         let failed =
             |error: io::Error| Problem::new(Code::BaseUnavailable, format!("{}: {error}", self.folder.display()));
-        let (new, place) = (self.folder.join(format!("{NEW}{key}")), self.folder.join(format!("python-{key}")));
+        let (new, place) = (self.folder.join(format!("{NEW}{key}")), self.place(key));
         fs::remove_dir_all(&place).or_else(gone_is_fine).map_err(failed)?;
         make_folder(&new).map_err(failed)?;
-        let made = python::make(&new, self.interpreter.as_deref(), lock, &self.sdk).and_then(|description| {
+        let made = make(&new).and_then(|description| {
             // Its paths are those it will have.
             let description = description.moved(&new, &place);
             let text = serde_json::to_vec_pretty(&description).expect("texts and numbers");
@@ -151,7 +246,9 @@ impl Bases {
         if made.is_err() {
             fs::remove_dir_all(&new).ok();
         }
-        made
+        let base = Arc::new(self.base(made?));
+        self.known.lock().insert(key.to_owned(), base.clone());
+        Ok(base)
     }
 }
 
@@ -189,9 +286,6 @@ pub fn fits(about: &About, base: &Base) -> Result<(), Problem> {
 pub fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '.'], "-")
 }
-
-/// A base that is being made.
-const NEW: &str = ".new-";
 
 fn sdk_hash() -> String {
     let mut hash = Sha256::new();

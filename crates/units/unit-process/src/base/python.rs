@@ -1,13 +1,16 @@
 //! The base `python`: an interpreter of this machine, with numpy or with what a lock file names.
 
+use super::lock::Lock;
 use crate::jail::Bind;
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What a base says of itself, in its folder.
 pub const DESCRIPTION: &str = "base.json";
@@ -20,6 +23,15 @@ const PYTHON_MIN: u32 = 10;
 
 /// Says what there is to know of an interpreter: printed as JSON by the interpreter itself.
 const PROBE: &str = include_str!("probe.py");
+
+/// Says what is installed in an environment, without running any of it.
+const PACKAGES: &str = include_str!("packages.py");
+
+/// One step of making a base: packages may come over a slow network, and not come at all.
+const TIME_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// Bytes of a base with what its lock file names.
+const BYTES_MAX: u64 = 4 << 30;
 
 /// What a base is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -53,60 +65,121 @@ impl Description {
     }
 }
 
-/// Makes a base in an empty folder.
-pub fn make(
-    folder: &Path,
-    interpreter: Option<&Path>,
-    lock: Option<&[u8]>,
-    sdk: &Path,
-) -> Result<Description, Problem> {
+/// Makes the base without a lock file, in an empty folder.
+pub fn make(folder: &Path, interpreter: Option<&Path>, sdk: &Path) -> Result<Description, Problem> {
     let began = Instant::now();
-    let chosen = interpreter.unwrap_or(Path::new("python3"));
+    let chosen = chosen(interpreter);
     let found = probe(chosen)?;
     check_version(&found)?;
-    let description = match (interpreter, lock) {
-        (Some(_), None) if !found.numpy.is_empty() => found,
-        _ => {
-            tracing::info!(target: "lighter::bases", python = %found.python, "making a base: a virtual environment with its packages, which takes a while");
-            install(folder, chosen, &found, lock)?
-        }
+    let description = if interpreter.is_some() && !found.numpy.is_empty() {
+        found
+    } else {
+        let environment = Environment::make(folder, chosen)?;
+        environment.install(&[numpy_for(&found.python)])?;
+        probe(&environment.python())?
     };
     compile(&description, sdk);
     let speed = speed(&description, sdk)?;
-    let made_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    let Description { python, numpy, .. } = &description;
-    tracing::info!(target: "lighter::bases", %python, %numpy, speed, seconds = began.elapsed().as_secs(), "a base is made");
-    Ok(Description { speed, made_ms, ..description })
+    Ok(finished(Description { speed, ..description }, began))
 }
 
-fn install(folder: &Path, chosen: &Path, found: &Description, lock: Option<&[u8]>) -> Result<Description, Problem> {
-    let home = folder.join("venv");
-    let path = |path: &Path| path.display().to_string();
-    run(Command::new(chosen).args(["-I", "-m", "venv", &path(&home)]), "python3 -m venv").map_err(|problem| {
-        problem.with_hint(
-            "install the package that has venv, on Debian python3-venv, or name another interpreter with --python",
-        )
-    })?;
-    let python = home.join("bin/python");
-    let pip = |arguments: &[&str]| {
-        let mut pip = Command::new(&python);
-        // Wheels alone: a source package would run its own code outside of any jail.
+/// Makes the base of a lock file, in an empty folder, beside the plain one. Nothing that it names is run here: one line of
+/// a package's `.pth` file would run whenever an interpreter looks for packages.
+pub fn derive(
+    folder: &Path,
+    interpreter: Option<&Path>,
+    lock: &Lock,
+    plain: &Description,
+) -> Result<Description, Problem> {
+    let began = Instant::now();
+    let environment = Environment::make(folder, chosen(interpreter))?;
+    if !lock.names("numpy") {
+        environment.install(&[numpy_for(&plain.python)])?;
+    }
+    let file = folder.join("requirements.lock");
+    fs::write(&file, lock.text()).map_err(|error| unavailable(format!("{}: {error}", file.display())))?;
+    environment.install(&["--require-hashes", "--requirement", &file.display().to_string()])?;
+    let Installed { packages, paths } = environment.installed(plain)?;
+    let bytes = folder_bytes(folder).map_err(|error| unavailable(format!("{}: {error}", folder.display())))?;
+    if bytes > BYTES_MAX {
+        return Err(unavailable(format!("what requirements.lock names takes {bytes} bytes, a base {BYTES_MAX}")));
+    }
+    let is_own = |folder: &&PathBuf| !plain.paths.iter().any(|packages| folder.starts_with(packages));
+    let description = Description {
+        numpy: packages.get("numpy").cloned().unwrap_or_default(),
+        libraries: plain.libraries.iter().filter(is_own).cloned().collect(),
+        packages,
+        paths,
+        ..plain.clone()
+    };
+    Ok(finished(description, began))
+}
+
+fn chosen(interpreter: Option<&Path>) -> &Path {
+    interpreter.unwrap_or(Path::new("python3"))
+}
+
+fn finished(description: Description, began: Instant) -> Description {
+    let made_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let Description { python, numpy, speed, .. } = &description;
+    tracing::info!(target: "lighter::bases", %python, %numpy, speed, seconds = began.elapsed().as_secs(), "a base is made");
+    Description { made_ms, ..description }
+}
+
+/// A virtual environment that is being made.
+struct Environment(PathBuf);
+
+/// What is installed in it.
+#[derive(Deserialize)]
+struct Installed {
+    packages: BTreeMap<String, String>,
+    paths: Vec<PathBuf>,
+}
+
+impl Environment {
+    fn make(folder: &Path, interpreter: &Path) -> Result<Self, Problem> {
+        tracing::info!(target: "lighter::bases", "making a base: a virtual environment with its packages, which takes a while");
+        let home = folder.join("venv");
+        run(Command::new(interpreter).args(["-I", "-m", "venv"]).arg(&home), "python3 -m venv").map_err(|problem| {
+            problem.with_hint(
+                "install the package that has venv, on Debian python3-venv, or name another interpreter with --python",
+            )
+        })?;
+        Ok(Self(home))
+    }
+
+    fn python(&self) -> PathBuf {
+        self.0.join("bin/python")
+    }
+
+    /// Wheels alone: a source package would run its own code outside of any jail.
+    fn install(&self, what: &[&str]) -> Result<(), Problem> {
+        let mut pip = Command::new(self.python());
         pip.args(["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
-        pip.args(["--only-binary", ":all:"]).args(arguments);
-        run(&mut pip, "pip install").map_err(|problem| {
+        pip.args(["--only-binary", ":all:"]).args(what);
+        run(&mut pip, "pip install").map(drop).map_err(|problem| {
             problem.with_hint("is there a way to the package index? pip's own settings and proxies are used")
         })
-    };
-    let locked = lock.map(String::from_utf8_lossy).unwrap_or_default();
-    if !locked.lines().any(|line| line.trim_start().starts_with("numpy==")) {
-        pip(&[numpy_for(&found.python)])?;
     }
-    if lock.is_some() {
-        let file = folder.join("requirements.lock");
-        fs::write(&file, locked.as_bytes()).map_err(|error| unavailable(format!("{}: {error}", file.display())))?;
-        pip(&["--require-hashes", "--requirement", &path(&file)])?;
+
+    /// Read by the plain base's interpreter, which looks for no packages of its own.
+    fn installed(&self, plain: &Description) -> Result<Installed, Problem> {
+        let mut read = Command::new(&plain.executable);
+        read.args(["-I", "-S", "-B", "-c", PACKAGES]).arg(&self.0);
+        let output = run(&mut read, "reading what was installed")?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|error| unavailable(format!("what was installed cannot be read: {error}")))
     }
-    probe(&python)
+}
+
+fn folder_bytes(folder: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        bytes += if metadata.is_dir() { folder_bytes(&entry.path())? } else { metadata.len() };
+    }
+    Ok(bytes)
 }
 
 fn numpy_for(python: &str) -> &'static str {
@@ -166,15 +239,29 @@ fn quoted(path: &Path) -> String {
     format!("{:?}", path.display().to_string())
 }
 
+/// # Errors
+/// It cannot be started, fails, or takes longer than [`TIME_MAX`].
 fn run(command: &mut Command, what: &str) -> Result<Output, Problem> {
+    let failed = |error: io::Error| unavailable(format!("{what}: {error}"));
     // Virtual environments of whoever started the node are no business of its bases.
-    let output = command
-        .stdin(Stdio::null())
-        .env_remove("PYTHONHOME")
-        .env_remove("PYTHONPATH")
-        .env_remove("VIRTUAL_ENV")
-        .output();
-    let output = output.map_err(|error| unavailable(format!("{what}: {:?}: {error}", command.get_program())))?;
+    command.env_remove("PYTHONHOME").env_remove("PYTHONPATH").env_remove("VIRTUAL_ENV");
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.map_err(|error| unavailable(format!("{what}: {:?}: {error}", command.get_program())))?;
+    let stdout = reader(child.stdout.take().expect("piped"));
+    let stderr = reader(child.stderr.take().expect("piped"));
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        if began.elapsed() > TIME_MAX {
+            child.kill().and_then(|()| child.wait()).map_err(failed)?;
+            return Err(unavailable(format!("{what} had not ended after {} minutes", TIME_MAX.as_secs() / 60)));
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let read = |reader: JoinHandle<Vec<u8>>| reader.join().unwrap_or_default();
+    let output = Output { status, stdout: read(stdout), stderr: read(stderr) };
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let said = if said.trim().is_empty() { String::from_utf8_lossy(&output.stdout) } else { said };
@@ -183,6 +270,15 @@ fn run(command: &mut Command, what: &str) -> Result<Output, Problem> {
         return Err(unavailable(format!("{what} ended with {}: {last}", output.status)));
     }
     Ok(output)
+}
+
+fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before it broke is told all the same.
+        let _ = pipe.read_to_end(&mut bytes);
+        bytes
+    })
 }
 
 fn unavailable(detail: String) -> Problem {
