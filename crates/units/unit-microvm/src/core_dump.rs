@@ -3,7 +3,7 @@
 //! `gdb KERNEL-WITH-SYMBOLS NAME.coredump` shows where the kernel was; what the component kept is in its memory.
 
 use crate::memory::{Memory, Outside};
-use crate::vm::Registers;
+use crate::registers::Registers;
 use kernel_abi::layout::PAGE_TABLES_END;
 use std::io;
 

@@ -5,7 +5,7 @@
 //! ```
 //! Breakpoints are gdb's own: it writes them into the memory as it writes anything else, and takes them out again.
 
-use crate::vm::Registers;
+use crate::registers::Registers;
 
 /// Bytes of one packet, as gdb is told.
 pub const PACKET_BYTES_MAX: usize = 0x4000;

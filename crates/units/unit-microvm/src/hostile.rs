@@ -2,13 +2,18 @@
 //!
 //! Each is written over the instruction at which a snapshot of a good component goes on; what follows is what a function
 //! could do that had broken out of its component and taken the kernel.
+#![expect(unsafe_code, reason = "one guest writes to its memory while its tender looks, which no guest can")]
 
+use crate::guest::Machine;
 use crate::snapshot::{Parts, Snapshot};
-use crate::tender::{Recipe, Tender, What};
+use crate::stock::Stock;
+use crate::tender::{Ask, Recipe, Shared, Tender, What};
 use crate::{MicrovmKind, vm};
 use kernel_abi::exits::Exit;
 use kernel_abi::{Policy, layout};
+use kvm_ioctls::Kvm;
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -81,9 +86,9 @@ impl Code {
     }
 }
 
-/// A machine with this code in the place where it goes on; none where there is no KVM.
-fn machine(code: &Code) -> Option<Tender> {
-    let (kind, artefact) = hello()?;
+/// What machines with this code in the place where they go on are made of; none where there is no KVM.
+fn recipe(code: &Code) -> Option<Arc<Recipe>> {
+    let (_, artefact) = hello()?;
     let mut artefact = artefact.to_vec();
     let at = {
         let parts = Parts::read(&artefact).unwrap();
@@ -91,37 +96,52 @@ fn machine(code: &Code) -> Option<Tender> {
     };
     artefact[at..at + code.0.len()].copy_from_slice(&code.0);
     let snapshot = Snapshot::lay_out(&Parts::read(&artefact).unwrap(), 16 << 20).unwrap();
-    let recipe = Recipe {
-        kvm: kind.shared.kvm().unwrap(),
+    Some(Arc::new(Recipe {
         snapshot: Arc::new(snapshot),
         policy: Policy::least(),
         memory_bytes: 16 << 20,
         body_bytes: 1 << 20,
         dump: true,
         debugger: Mutex::default(),
-    };
+    }))
+}
+
+/// Waits for what is made elsewhere.
+fn made<T: Send + 'static>(make: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> T {
     let (sender, receiver) = std::sync::mpsc::channel();
-    let sender = Mutex::new(sender);
-    Tender::start(Arc::new(recipe), 1, move |made| sender.lock().send(made).unwrap());
-    Some(receiver.recv().unwrap().unwrap())
+    make(Box::new(move |made| sender.send(made).unwrap()));
+    receiver.recv_timeout(Duration::from_secs(20)).unwrap()
+}
+
+/// A machine from nothing.
+fn machine(code: &Code) -> Option<Tender> {
+    let recipe = recipe(code)?;
+    let stock = Stock::new(hello()?.0.shared.kvm().unwrap());
+    Some(made(|done| stock.start(recipe, 1, done)).unwrap())
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// What it tells next beside lines.
+async fn told(tender: &mut Tender) -> What {
+    let heard = async {
+        loop {
+            match tender.told().await.what {
+                What::Lines => {}
+                what => return what,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), heard).await.expect("a hostile guest is ended")
 }
 
 /// Lets it run, and says how it ended.
 fn end(code: &Code) -> Option<What> {
     let mut tender = machine(code)?;
     tender.begin(b"no event".to_vec());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    Some(runtime.block_on(async {
-        let timeout = tokio::time::timeout(Duration::from_secs(20), async {
-            loop {
-                match tender.told().await.what {
-                    What::Lines => {}
-                    what => return what,
-                }
-            }
-        });
-        timeout.await.expect("a hostile guest is ended")
-    }))
+    Some(runtime().block_on(told(&mut tender)))
 }
 
 #[track_caller]
@@ -258,5 +278,201 @@ fn a_stop_is_heeded_whenever_it_comes() {
             assert!(ended.elapsed() < Duration::from_secs(10), "it is stopped");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// What a unit says that looks for what the one before it left, and then leaves what it can: in a register of floating point
+/// and its control word, on the stack, in the inbox, behind a line of the log, at both ends of the heap, and in so many pages
+/// of it.
+fn litterer(heap: std::ops::Range<u64>, pages: u64) -> Code {
+    let found = layout::STACK + 0x1000;
+    let mut code = Code::default()
+        .raw(&[0x48, 0xb9])
+        .raw(&found.to_le_bytes())
+        .raw(&[0x0f, 0x11, 0x01]) // movups [rcx], xmm0
+        .raw(&[0x0f, 0xae, 0x59, 0x10]) // stmxcsr [rcx + 16]
+        .raw(&[0x66, 0x0f, 0x76, 0xc0]) // pcmpeqd xmm0, xmm0
+        .store(found + 0x20, 0x9fc0)
+        .raw(&[0x0f, 0xae, 0x11]) // ldmxcsr [rcx]
+        .store(layout::STACK + 0x5000, 1)
+        .store(layout::INBOX + 100, 2)
+        .store(layout::LOG + 0x2000, 3)
+        .store(heap.start, 4)
+        .store(heap.end - 8, 5);
+    for page in 0..pages {
+        code = code.store(heap.start + (2 * page + 1) * layout::PAGE, 6);
+    }
+    let code = code.word(0, 7).word(1, found).word(2, 0x18).word(3, layout::INBOX).word(4, 8);
+    code.exit(Exit::Receive).raw(&[0xf4])
+}
+
+/// The next unit in a machine, and the next function's, find nothing of what a unit left, in memory and processor.
+#[test]
+fn what_a_unit_leaves_in_its_machine_nobody_finds() {
+    let Some((kind, artefact)) = hello() else { return };
+    let heap = recipe(&Code::default()).unwrap().snapshot.heap();
+    let stock = Stock::new(kind.shared.kvm().unwrap());
+    // Less than a machine keeps, and more.
+    for pages in [3, 700] {
+        let recipe = recipe(&litterer(heap.clone(), pages)).unwrap();
+        runtime().block_on(async {
+            let mut tender = made(|done| stock.start(recipe.clone(), 1, done)).unwrap();
+            let fresh = tender.dump().await.unwrap();
+            for number in 2..5 {
+                tender.begin(b"no event".to_vec());
+                let What::Replied { reply, .. } = told(&mut tender).await else { panic!("it replies") };
+                let untouched = [&[0; 16][..], &0x1f80_u32.to_le_bytes(), &[0; 4]].concat();
+                assert_eq!(reply, untouched, "floating point is that of a processor that was never used");
+                assert!(tender.dump().await.unwrap() != fresh, "it has written");
+                tender = made(|done| tender.renew(number, done));
+                assert!(tender.dump().await.unwrap() == fresh, "nothing of it is left after {pages} pages");
+            }
+            // Used by one function, and then another's.
+            tender.begin(b"no event".to_vec());
+            assert!(matches!(told(&mut tender).await, What::Replied { .. }));
+            let nobodys = made(|done| tender.leave(done));
+            let other = self::recipe(&litterer(heap.clone(), 1)).unwrap();
+            let mut others = made(|done| nobodys.become_unit(other.clone(), 9, done)).unwrap();
+            let mut fresh = made(|done| stock.start(other, 10, done)).unwrap();
+            assert!(others.dump().await.unwrap() == fresh.dump().await.unwrap(), "nor for another function");
+            others.begin(b"no event".to_vec());
+            let What::Replied { reply, .. } = told(&mut others).await else { panic!("it replies") };
+            assert_eq!(reply[..16], [0; 16]);
+        });
+    }
+    assert!(Parts::read(artefact).is_ok());
+}
+
+/// Machines that wait for any function: made when calls are over, taken, taken back, and given up after a while.
+#[test]
+fn the_stock_is_bounded_and_ends_with_its_idleness() {
+    let Some((kind, _)) = hello() else { return };
+    let recipe = recipe(&Code::default().spin()).unwrap();
+    let stock = Stock::new(kind.shared.kvm().unwrap());
+    let wait = |is_so: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_secs(20), "the stock changes");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    stock.fill();
+    stock.fill();
+    wait(&|| stock.is_full());
+    let taken: Vec<Tender> =
+        (0..8).map(|number| made(|done| stock.start(recipe.clone(), number, done)).unwrap()).collect();
+    assert_eq!(stock.ready(), 0);
+    let clocks: Vec<_> = taken.iter().map(Tender::clock).collect();
+    taken.into_iter().for_each(|machine| stock.take_back(machine));
+    wait(&|| stock.ready() == 4);
+    wait(&|| clocks.iter().filter(|clock| clock.is_there()).count() == 4);
+    stock.sweep(Instant::now(), Duration::from_secs(60));
+    assert_eq!(stock.ready(), 4);
+    stock.sweep(Instant::now() + Duration::from_secs(61), Duration::from_secs(60));
+    wait(&|| stock.ready() == 0 && clocks.iter().all(|clock| !clock.is_there()));
+}
+
+/// A guest with one processor stands still while its tender looks. Here is one that does not: a thread of ours rewrites its
+/// call page and log ring all the time. What the tender believes is what it checked, so that is what comes out.
+#[test]
+fn a_guest_that_writes_while_its_tender_looks_gets_no_further_than_one_that_lies() {
+    let Some((kind, _)) = hello() else { return };
+    let kvm = kind.shared.kvm().unwrap();
+    let began = Instant::now();
+    let (mut messages, mut ends) = (0, [0; 2]);
+    for turn in 0.. {
+        if began.elapsed() > Duration::from_secs(3) {
+            break;
+        }
+        // There is seldom anything to fetch.
+        let second = if turn % 4 == 3 { Exit::Fetch } else { Exit::Log };
+        let exits = [Exit::Call, second, Exit::Receive];
+        // Says whatever stands in its call page, again and again.
+        let code = exits.into_iter().fold(Code::default(), Code::exit);
+        let back = u8::try_from(256 - (code.0.len() + 2)).unwrap();
+        let recipe = recipe(&code.raw(&[0xeb, back])).unwrap();
+        let (heard, lied) = race(&kvm, &recipe);
+        messages += heard;
+        ends[usize::from(lied)] += 1;
+    }
+    println!("{messages} messages; {} machines ended by what they said, {} by us", ends[1], ends[0]);
+    assert!(messages > 100 && ends[1] > 0);
+}
+
+/// Messages of a machine whose memory is rewritten while it runs, and whether it lied at last.
+fn race(kvm: &Kvm, recipe: &Arc<Recipe>) -> (usize, bool) {
+    let (ask, asked) = std::sync::mpsc::channel();
+    let (tell, mut heard) = tokio::sync::mpsc::channel(4);
+    let (placed, place) = std::sync::mpsc::channel();
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut machine = Machine::new(kvm, 96 << 20, Arc::new(Shared::default()), tell).unwrap();
+            placed.send(machine.place()).unwrap();
+            machine.serve(&asked);
+            // Its memory is there until nobody writes to it any more.
+            let _ = gone.recv();
+        });
+        let place = place.recv().unwrap();
+        ask.send(Ask::Become(recipe.clone(), Box::new(|made| made.unwrap()))).unwrap();
+        ask.send(Ask::Event(b"no event".to_vec())).unwrap();
+        let (heap, is_over) = (recipe.snapshot.heap(), &is_over);
+        let writer = scope.spawn(move || rewrite(place, &heap, is_over));
+        let (mut messages, mut lied) = (0, false);
+        while let Some(told) = heard.blocking_recv() {
+            messages += 1;
+            assert!(told.lines.iter().map(|(_, text)| text.len() as u64).sum::<u64>() <= layout::LOG_BYTES);
+            match told.what {
+                What::Asks { verb, request } => {
+                    assert!(Policy::least().allows(verb) && request.len() <= 4_096);
+                    ask.send(Ask::Answer(vec![7; messages % 5_000])).unwrap();
+                }
+                What::Replied { reply, .. } => {
+                    assert!(reply.len() <= 4_096);
+                    ask.send(Ask::Event(vec![9; messages % 70_000])).unwrap();
+                }
+                What::Lines => {}
+                What::Lied(_) => lied = true,
+                other => panic!("{other:?}"),
+            }
+            if lied || messages == 2_000 {
+                break;
+            }
+        }
+        is_over.store(true, SeqCst);
+        writer.join().unwrap();
+        drop((ask, heard, go));
+        (messages, lied)
+    })
+}
+
+/// Writes what could be true, and now and then what cannot, to the words of a call page and the beginning of a log ring.
+fn rewrite(place: u64, heap: &std::ops::Range<u64>, is_over: &AtomicBool) {
+    let likely: [&[u64]; 5] = [
+        &[0, 3, 7, 10, 11],
+        &[heap.start, heap.end - 4_096, layout::STACK, layout::KERNEL],
+        &[0, 8, 24, 4_096],
+        &[layout::INBOX, heap.start, heap.end - 4_096],
+        &[8, 64, 4_096],
+    ];
+    let lies = [u64::MAX, heap.end - 8, layout::PAGE_TABLES, layout::CALL, 1 << 40, layout::INBOX_BYTES + 1];
+    let mut state = 1_u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    let write = |at: u64, value: u64| {
+        let word = std::ptr::with_exposed_provenance_mut::<u64>(usize::try_from(place + at).unwrap());
+        // SAFETY: within the machine's memory, which stays mapped until this function has returned.
+        unsafe { word.write_volatile(value) };
+    };
+    while !is_over.load(SeqCst) {
+        let index = random(5);
+        let choices = likely[index];
+        let value = if random(2_000) == 0 { lies[random(lies.len())] } else { choices[random(choices.len())] };
+        write(layout::CALL + 8 * index as u64, value);
+        let lengths = [4, 12, 40, 0x20_0000_0008, 8 << 32 | 24, u64::MAX];
+        write(layout::LOG + 8 * random(6) as u64, lengths[random(lengths.len())]);
     }
 }

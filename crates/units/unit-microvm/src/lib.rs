@@ -20,6 +20,7 @@ mod debugger;
 mod elf;
 mod exits;
 mod gdb;
+mod guest;
 mod handling;
 #[cfg(test)]
 mod hostile;
@@ -27,14 +28,17 @@ mod link;
 pub mod measure;
 mod memory;
 mod prepared;
+mod registers;
 mod seccomp;
 mod sections;
 mod snapshot;
+mod stock;
 mod symbols;
 mod tables;
 mod tender;
 mod thread;
 mod vm;
+mod written;
 
 pub use link::Times;
 
@@ -43,12 +47,14 @@ use http_body_util::Full;
 use kernel_code::{Features, Target};
 use kvm_ioctls::Kvm;
 use manifest::Isolation;
+use parking_lot::Mutex;
 use problem::{Code, Problem};
 use sha2::{Digest, Sha256};
 use std::ffi::CStr;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
+use stock::Stock;
 use unit::{Artefact, Deployed, Prepared, Shape, UnitKind};
 use unit_host::http::Client;
 
@@ -67,6 +73,8 @@ pub struct Shared {
     device: &'static CStr,
     /// Opened when it is first needed: a node without KVM starts all the same.
     kvm: OnceLock<Result<Arc<Kvm>, Problem>>,
+    /// Machines that are nobody's, as long as some function is loaded.
+    stock: Mutex<Weak<Stock>>,
     fingerprint: String,
     client: Client<Full<Bytes>>,
     number: AtomicU64,
@@ -83,8 +91,8 @@ impl MicrovmKind {
         let kernel: String = Sha256::digest(KERNEL).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let code = kernel_code::fingerprint(target())?;
         let fingerprint = format!("{code}-{kernel}-{}", kernel_abi::VERSION);
-        let (client, number) = (unit_host::http::client(), AtomicU64::new(0));
-        Ok(Self { shared: Arc::new(Shared { device, kvm: OnceLock::new(), fingerprint, client, number }) })
+        let (kvm, client, number) = (OnceLock::new(), unit_host::http::client(), AtomicU64::new(0));
+        Ok(Self { shared: Arc::new(Shared { device, kvm, stock: Mutex::default(), fingerprint, client, number }) })
     }
 
     /// Whether microvms can run here.
@@ -124,6 +132,14 @@ impl Shared {
             ))),
         });
         opened.clone()
+    }
+
+    fn stock(&self) -> Result<Arc<Stock>, Problem> {
+        let kvm = self.kvm()?;
+        let mut stock = self.stock.lock();
+        let shared = stock.upgrade().unwrap_or_else(|| Stock::new(kvm));
+        *stock = Arc::downgrade(&shared);
+        Ok(shared)
     }
 
     fn next_number(&self) -> u64 {

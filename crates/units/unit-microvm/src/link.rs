@@ -7,9 +7,10 @@
 use crate::elf::Kernel;
 use crate::exits::{self, Asked, Bounds};
 use crate::memory::{Memory, Outside};
+use crate::registers::Registers;
 use crate::snapshot::{self, About};
 use crate::tables::{Access, Tables};
-use crate::vm::{Registers, Stop, Vm};
+use crate::vm::{Stop, Vm};
 use kernel_abi::Policy;
 use kernel_abi::boot::Boot;
 use kernel_abi::exits::{CallPage, DONE};

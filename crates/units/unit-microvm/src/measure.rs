@@ -2,17 +2,33 @@
 
 use crate::MicrovmKind;
 use crate::snapshot::{Parts, Snapshot};
+use crate::stock::Stock;
 use crate::tender::{Recipe, Tender, What};
 use frame::{Checksum, Frame, Kind, Limits, Value};
 use kernel_abi::Policy;
+use kernel_abi::exits::Exit;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// What units of one artefact are made of.
 pub struct Bed {
     recipe: Arc<Recipe>,
+    /// The same, but that its first instructions leave to the tender.
+    leaving: Arc<Recipe>,
+    stock: Arc<Stock>,
+    /// There is never anything in it.
+    nothing: Arc<Stock>,
+}
+
+/// Where a unit's machine comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    Nothing,
+    /// One that was nobody's; [`Bed::fill`] sees to it that there is one.
+    Stock,
 }
 
 /// A unit that lives until it is dropped.
@@ -22,22 +38,55 @@ impl Bed {
     /// # Errors
     /// There is no KVM, or the artefact is none.
     pub fn new(kind: &MicrovmKind, artefact: &[u8], memory_bytes: u64) -> io::Result<Self> {
-        let parts = Parts::read(artefact).map_err(|error| io::Error::other(error.0))?;
         let kvm = kind.shared.kvm().map_err(|problem| io::Error::other(problem.to_string()))?;
-        let snapshot = Arc::new(Snapshot::lay_out(&parts, memory_bytes)?);
-        let (policy, body_bytes) = (Policy::least(), 8 << 20);
-        let debugger = Mutex::default();
-        Ok(Self { recipe: Arc::new(Recipe { kvm, snapshot, policy, memory_bytes, body_bytes, dump: false, debugger }) })
+        let whole = recipe(artefact, memory_bytes)?;
+        let mut leaving = artefact.to_vec();
+        let at = parts(artefact)?.place_of(whole.snapshot.about.registers.0.rip);
+        let at = at.ok_or_else(|| io::Error::other("an artefact without a first instruction"))?;
+        let [low, high] = Exit::Log.port().to_le_bytes();
+        // mov edx, port; out dx, eax; hlt
+        leaving[at..at + 7].copy_from_slice(&[0xba, low, high, 0, 0, 0xef, 0xf4]);
+        let leaving = recipe(&leaving, memory_bytes)?;
+        Ok(Self { recipe: whole, leaving, stock: Stock::new(kvm.clone()), nothing: Stock::new(kvm) })
     }
 
-    /// A machine from nothing, ready for its first event.
+    /// Sees to it that machines wait.
+    pub async fn fill(&self) {
+        self.stock.fill();
+        while !self.stock.is_full() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// A unit, ready for its first event.
     ///
     /// # Errors
     /// There is no room for another.
-    pub async fn start(&self) -> io::Result<Held> {
+    pub async fn start(&self, source: Source) -> io::Result<Held> {
+        self.make(source, &self.recipe).await.map(Held)
+    }
+
+    /// How long a unit takes to be there: from asking for it until its first instruction has told so. The event it is given
+    /// and the way of the word are in it.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), or it did something else.
+    pub async fn first_instruction(&self, source: Source) -> io::Result<Duration> {
+        let event = event(b"")?;
+        let began = Instant::now();
+        let mut tender = self.make(source, &self.leaving).await?;
+        tender.begin(event);
+        match tender.told().await.what {
+            What::Lines => Ok(began.elapsed()),
+            other => Err(io::Error::other(format!("{other:?}"))),
+        }
+    }
+
+    async fn make(&self, source: Source, recipe: &Arc<Recipe>) -> io::Result<Tender> {
+        let stock = if source == Source::Stock { &self.stock } else { &self.nothing };
         let (sender, receiver) = oneshot::channel();
-        Tender::start(self.recipe.clone(), 0, |made| drop(sender.send(made)));
-        receiver.await.map_err(io::Error::other)?.map(Held)
+        stock.start(recipe.clone(), 0, |made| drop(sender.send(made)));
+        receiver.await.map_err(io::Error::other)?
     }
 }
 
@@ -47,14 +96,11 @@ impl Held {
     /// # Errors
     /// What else it told than a reply.
     pub async fn call(&mut self, data: &[u8]) -> io::Result<Vec<u8>> {
-        let event = event::Event { kind: "measure".into(), attempt: 1, data: data.to_vec(), ..Default::default() };
-        let body = frame::event_body(&event).map_err(|error| io::Error::other(error.to_string()))?;
-        let limits = Limits::default();
-        let frame = Frame { kind: Kind::Call, id: 1, body }.encode(Checksum::Front, &limits);
-        self.0.begin(frame.map_err(|error| io::Error::other(error.to_string()))?.to_vec());
+        self.0.begin(event(data)?);
         match self.0.told().await.what {
             What::Replied { reply, .. } => {
-                let frame = Frame::decode(&reply, &limits).map_err(|error| io::Error::other(error.to_string()))?;
+                let frame =
+                    Frame::decode(&reply, &Limits::default()).map_err(|error| io::Error::other(error.to_string()))?;
                 match frame.body {
                     Value::Buffer(data) | Value::Bytes(data) => Ok(data.to_vec()),
                     other => Err(io::Error::other(format!("{other:?}"))),
@@ -63,4 +109,22 @@ impl Held {
             other => Err(io::Error::other(format!("{other:?}"))),
         }
     }
+}
+
+fn event(data: &[u8]) -> io::Result<Vec<u8>> {
+    let event = event::Event { kind: "measure".into(), attempt: 1, data: data.to_vec(), ..Default::default() };
+    let body = frame::event_body(&event).map_err(|error| io::Error::other(error.to_string()))?;
+    let frame = Frame { kind: Kind::Call, id: 1, body }.encode(Checksum::Front, &Limits::default());
+    Ok(frame.map_err(|error| io::Error::other(error.to_string()))?.to_vec())
+}
+
+fn parts(artefact: &[u8]) -> io::Result<Parts<'_>> {
+    Parts::read(artefact).map_err(|error| io::Error::other(error.0))
+}
+
+fn recipe(artefact: &[u8], memory_bytes: u64) -> io::Result<Arc<Recipe>> {
+    let snapshot = Arc::new(Snapshot::lay_out(&parts(artefact)?, memory_bytes)?);
+    let (policy, body_bytes) = (Policy::least(), 8 << 20);
+    let debugger = Mutex::default();
+    Ok(Arc::new(Recipe { snapshot, policy, memory_bytes, body_bytes, dump: false, debugger }))
 }

@@ -6,6 +6,7 @@
 use kernel_abi::layout::PAGE;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 
@@ -52,15 +53,39 @@ impl Memory {
         if bytes > 0 {
             map(base, bytes, libc::MAP_FIXED | libc::MAP_NORESERVE, file.as_raw_fd())?;
         }
-        if bytes < self.bytes {
-            // SAFETY: the offset is within the mapping.
-            let rest = unsafe { base.add(bytes) };
-            // SAFETY: the range is ours; its pages are given back, and read as zeros from now on.
-            if unsafe { libc::madvise(rest.cast(), self.bytes - bytes, libc::MADV_DONTNEED) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
+        self.forget(bytes as u64)
+    }
+
+    /// Gives these bytes the contents they have in `first`, and zeros where that ends. The pages stay where they are, so
+    /// that neither this process nor a guest has to fault for them again.
+    pub fn rewrite(&self, first: &Self, run: Range<u64>) -> Result<(), Outside> {
+        let inside = run.end.min(first.bytes()).saturating_sub(run.start);
+        let length = |bytes: u64| usize::try_from(bytes).map_err(|_| Outside);
+        let (inside, all) = (length(inside)?, length(run.end.saturating_sub(run.start))?);
+        let to = self.place(run.start, all)?;
+        let from = first.place(run.start.min(first.bytes()), inside)?;
+        // SAFETY: both have as many bytes, and two memories never overlap.
+        unsafe { ptr::copy_nonoverlapping(from, to, inside) };
+        // SAFETY: the rest of what `to` has.
+        unsafe { ptr::write_bytes(to.add(inside), 0, all - inside) };
+        Ok(())
+    }
+
+    /// Gives back what was written from here on: what was mapped is there again.
+    pub fn forget(&self, from: u64) -> io::Result<()> {
+        let bytes = usize::try_from(self.bytes().saturating_sub(from)).map_err(io::Error::other)?;
+        let start = self.place(from, bytes).map_err(|Outside| io::Error::other("nothing to forget there"))?;
+        // SAFETY: the range is ours; private pages are given back.
+        if unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) } != 0 {
+            return Err(io::Error::last_os_error());
         }
         Ok(())
+    }
+
+    /// Maps nothing again: as it was when it was reserved.
+    pub fn clear(&self) -> io::Result<()> {
+        let flags = libc::MAP_FIXED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        map(self.base.as_ptr(), self.bytes, flags, -1).map(drop)
     }
 
     fn place(&self, at: u64, bytes: usize) -> Result<*mut u8, Outside> {

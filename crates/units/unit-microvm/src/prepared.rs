@@ -4,6 +4,7 @@ use crate::Shared;
 use crate::debugger::Session;
 use crate::handling::attempt;
 use crate::snapshot::{Parts, Snapshot};
+use crate::stock::Stock;
 use crate::tender::{Recipe, Tender};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -30,6 +31,7 @@ pub struct PreparedMicrovm {
     shared: Arc<Shared>,
     deployed: Arc<Deployed>,
     recipe: Arc<Recipe>,
+    stock: Arc<Stock>,
     /// The artefact: what it says of the image's sources is read when a unit traps.
     artefact: Mutex<File>,
     pool: Mutex<Pool<Tender>>,
@@ -47,7 +49,6 @@ impl PreparedMicrovm {
         let function = &deployed.function;
         let snapshot = Snapshot::lay_out(&parts, function.limits.memory_bytes).map_err(|error| failed(&error))?;
         let recipe = Recipe {
-            kvm: shared.kvm()?,
             snapshot: Arc::new(snapshot),
             policy: kernel::policy(&function.grants),
             memory_bytes: function.limits.memory_bytes,
@@ -59,6 +60,7 @@ impl PreparedMicrovm {
             shared: shared.clone(),
             deployed: Arc::new(deployed),
             recipe: Arc::new(recipe),
+            stock: shared.stock()?,
             artefact: Mutex::new(file),
             pool: Mutex::default(),
             roster: Arc::default(),
@@ -104,14 +106,15 @@ impl PreparedMicrovm {
             }
             if let Some(tender) = pool.spares.pop_front() {
                 pool.begins();
-                self.top_up(&mut pool, true);
+                drop(pool);
+                self.top_up(true);
                 return Ok(self.entered(tender, request_id));
             }
             let (sender, receiver) = oneshot::channel();
             pool.waiting.push_back(sender);
-            self.top_up(&mut pool, true);
             receiver
         };
+        self.top_up(true);
         let gone = |_| Problem::new(Code::Internal, "nobody makes a machine any more");
         let tender = waited.await.map_err(gone)??;
         self.pool.lock().begins();
@@ -135,38 +138,48 @@ impl PreparedMicrovm {
             return;
         }
         drop(entry);
-        let mut pool = self.pool.lock();
-        let counts = pool.counts(self.is_fresh());
-        let is_wanted = counts.spares + counts.coming < counts.peak.clamp(2, SPARES_MAX) + counts.waiting;
+        let is_wanted = {
+            let mut pool = self.pool.lock();
+            let counts = pool.counts(self.is_fresh());
+            let is_wanted = counts.spares + counts.coming < counts.peak.clamp(2, SPARES_MAX) + counts.waiting;
+            pool.coming += u32::from(is_wanted);
+            is_wanted
+        };
         if is_wanted {
-            pool.coming += 1;
-            let prepared = self.clone();
-            let number = self.shared.next_number();
-            let came = Came(Some(prepared));
-            tender.renew(number, move |tender| came.with(Ok(tender)));
+            let came = Came(Some(self.clone()));
+            tender.renew(self.shared.next_number(), move |tender| came.with(Ok(tender)));
+        } else {
+            self.stock.take_back(tender);
         }
-        drop(pool);
         self.returned();
     }
 
     /// A call has no machine any more.
     pub fn returned(self: &Arc<Self>) {
-        let mut pool = self.pool.lock();
-        pool.busy = pool.busy.saturating_sub(1);
-        self.top_up(&mut pool, false);
+        {
+            let mut pool = self.pool.lock();
+            pool.busy = pool.busy.saturating_sub(1);
+        }
+        self.top_up(false);
+        self.stock.fill();
     }
 
     pub fn keep_dump(&self, dump: Vec<u8>) {
         *self.dump.lock() = Some(Arc::new(dump));
     }
 
-    fn top_up(self: &Arc<Self>, pool: &mut Pool<Tender>, in_call: bool) {
-        pool.waiting.retain(|waiting| !waiting.is_closed());
-        let counts = pool.counts(self.is_fresh());
-        for _ in 0..counts.to_make(in_call, SPARES_MAX) {
-            pool.coming += 1;
+    /// Begins to make what is missing. Whoever makes one may fail at once and say so: nothing is locked meanwhile.
+    fn top_up(self: &Arc<Self>, in_call: bool) {
+        let missing = {
+            let mut pool = self.pool.lock();
+            pool.waiting.retain(|waiting| !waiting.is_closed());
+            let missing = pool.counts(self.is_fresh()).to_make(in_call, SPARES_MAX);
+            pool.coming += missing;
+            missing
+        };
+        for _ in 0..missing {
             let came = Came(Some(self.clone()));
-            Tender::start(self.recipe.clone(), self.shared.next_number(), move |made| came.with(made));
+            self.stock.start(self.recipe.clone(), self.shared.next_number(), move |made| came.with(made));
         }
     }
 
@@ -177,7 +190,10 @@ impl PreparedMicrovm {
         match made {
             Some(Ok(tender)) => pool.give(tender),
             Some(Err(error)) => pool.refuse(&failed(&error)),
-            None => self.top_up(&mut pool, false),
+            None => {
+                drop(pool);
+                self.top_up(false);
+            }
         }
     }
 }
@@ -250,5 +266,6 @@ impl Prepared for PreparedMicrovm {
         let spares = if all || is_idle { std::mem::take(&mut pool.spares) } else { VecDeque::new() };
         drop(pool);
         drop((go, spares));
+        self.stock.sweep(now, SPARES_IDLE);
     }
 }

@@ -1,18 +1,20 @@
 //! A linked function, ready for its first event: memory, registers, and where what lies. Kept as bytes by the warehouse,
-//! laid out in a file without a name when the function is loaded; each unit is a copy-on-write map of that.
+//! laid out in a file without a name when the function is loaded; each unit is a copy-on-write map of that. A machine that
+//! goes on with a fresh unit of the same function has only those pages rewritten that the one before wrote.
 //!
 //! ```text
 //!   magic, version │ code, heap, tables │ registers │ runs: start, bytes │ the pages of each │ the image, for its lines
 //! ```
 
 use crate::memory::{Memory, Outside};
+use crate::registers::Registers;
 use crate::tables::{Access, Tables};
-use crate::vm::Registers;
+use crate::written;
 use kernel_abi::boot::Boot;
 use kernel_abi::layout::{self, LARGE_PAGE, PAGE};
 use std::fs::File;
 use std::io;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 
@@ -20,6 +22,9 @@ const MAGIC: &[u8; 8] = b"lghtvm\0\x01";
 
 /// Runs of pages one snapshot may have.
 const RUNS_MAX: u64 = 1 << 16;
+
+/// Pages that a machine keeps from one unit to the next: more than most units write, and no more than its machine itself takes.
+const KEPT_BYTES_MAX: u64 = 1 << 20;
 
 /// No page lies beyond this.
 const MEMORY_BYTES_MAX: u64 = 16 << 30;
@@ -38,6 +43,8 @@ pub struct About {
 pub struct Snapshot {
     pub about: About,
     file: File,
+    /// The same, mapped; nobody writes to it.
+    first: Memory,
     /// Bytes up to the last page that is not empty.
     bytes: u64,
     /// Of the memory of each unit.
@@ -120,7 +127,6 @@ impl<'a> Parts<'a> {
     }
 
     /// Where in the bytes of the artefact what lies at an address stands.
-    #[cfg(test)]
     pub fn place_of(&self, address: u64) -> Option<usize> {
         let before = |count: usize| self.runs[..count].iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
         let all = MAGIC.len() + 8 * (5 + Registers::WORDS + 2 * self.runs.len());
@@ -173,15 +179,12 @@ impl Snapshot {
             file.write_all_at(&tables.copy(start, length).map_err(outside)?, start)?;
         }
         seal(&file)?;
-        Ok(Self { about, file, bytes: parts.end(), memory_bytes })
+        let first = Memory::reserve(parts.end())?;
+        first.lay(&file, parts.end())?;
+        Ok(Self { about, file, first, bytes: parts.end(), memory_bytes })
     }
 
-    /// Address space for a unit.
-    pub fn reserve(&self) -> io::Result<Memory> {
-        Memory::reserve(self.memory_bytes)
-    }
-
-    #[cfg(test)]
+    /// What a unit's memory has at least.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
@@ -190,9 +193,33 @@ impl Snapshot {
         self.about.heap..self.memory_bytes
     }
 
-    /// Gives the memory its first contents again.
+    /// Gives a memory its first contents.
     pub fn lay(&self, memory: &Memory, boot: &Boot) -> io::Result<()> {
         memory.lay(&self.file, self.bytes)?;
+        self.lay_boot(memory, boot)
+    }
+
+    /// Gives a memory that was laid out before its first contents again: what was written since is rewritten, or given
+    /// back where it is much. Where the system does not say what was written all of it is laid out anew.
+    pub fn renew(&self, memory: &Memory, boot: &Boot) -> io::Result<()> {
+        let mut kept = 0;
+        let much = written::runs(memory, |run| {
+            kept += run.end - run.start;
+            if kept > KEPT_BYTES_MAX {
+                return Ok(ControlFlow::Break(run.start));
+            }
+            memory.rewrite(&self.first, run).map_err(|Outside| io::Error::other("a page beyond the memory"))?;
+            Ok(ControlFlow::Continue(()))
+        });
+        match much {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(from)) => memory.forget(from)?,
+            Err(_) => return self.lay(memory, boot),
+        }
+        self.lay_boot(memory, boot)
+    }
+
+    fn lay_boot(&self, memory: &Memory, boot: &Boot) -> io::Result<()> {
         let boot =
             Boot { code_bytes: self.about.code_bytes, heap: self.about.heap, heap_end: self.memory_bytes, ..*boot };
         memory.write_words(layout::BOOT, &boot.words()).map_err(|Outside| io::Error::other("no boot page"))
@@ -244,14 +271,36 @@ mod tests {
         assert_eq!(parts.image, b"image");
         assert_eq!(parts.runs.len(), 2, "pages side by side are one run");
         let snapshot = Snapshot::lay_out(&parts, 1 << 20).unwrap();
-        let memory = snapshot.reserve().unwrap();
-        for _ in 0..2 {
-            snapshot.lay(&memory, &Boot::new()).unwrap();
+        let memory = Memory::reserve(snapshot.memory_bytes()).unwrap();
+        snapshot.lay(&memory, &Boot::new()).unwrap();
+        for _ in 0..3 {
             assert_eq!(memory.copy(0x40_1000, 100).unwrap(), [8; 100]);
             assert_eq!(memory.copy(0x100_0000, 101).unwrap()[99..], [9, 0]);
             assert_eq!(memory.copy(snapshot.memory_bytes() - 1, 1).unwrap(), [0]);
             memory.write(0x40_1000, &[1; 100]).unwrap();
             memory.write(snapshot.memory_bytes() - 1, &[1]).unwrap();
+            snapshot.renew(&memory, &Boot::new()).unwrap();
+        }
+    }
+
+    #[test]
+    fn of_what_a_unit_wrote_nothing_is_left_however_much_it_was() {
+        let bytes = artefact();
+        let snapshot = Snapshot::lay_out(&Parts::read(&bytes).unwrap(), 16 << 20).unwrap();
+        let all = |memory: &Memory| memory.copy(0, usize::try_from(memory.bytes()).unwrap()).unwrap();
+        // A machine may have more memory than the snapshot asks for.
+        let bytes = snapshot.memory_bytes() + (8 << 20);
+        let (memory, fresh) = (Memory::reserve(bytes).unwrap(), Memory::reserve(bytes).unwrap());
+        snapshot.lay(&memory, &Boot::new()).unwrap();
+        snapshot.lay(&fresh, &Boot::new()).unwrap();
+        let fresh = all(&fresh);
+        // Every so many pages, from one to more runs than are kept, and all of it at last.
+        for step in [4_001, 97, 13, 3, 1] {
+            for page in (0..bytes / PAGE).step_by(step) {
+                memory.write(page * PAGE + page % PAGE, &[0xaa]).unwrap();
+            }
+            snapshot.renew(&memory, &Boot::new()).unwrap();
+            assert!(all(&memory) == fresh, "every {step} pages");
         }
     }
 

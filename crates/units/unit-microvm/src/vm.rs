@@ -5,10 +5,11 @@
 #![expect(unsafe_code, reason = "gives memory to KVM, and stops it from a signal")]
 
 use crate::memory::Memory;
+use crate::registers::Registers;
 use kernel_abi::layout::{BOOT, PAGE_TABLES};
 use kvm_bindings::{
     CpuId, KVM_GUESTDBG_ENABLE, KVM_GUESTDBG_SINGLESTEP, KVM_GUESTDBG_USE_SW_BP, KVM_MAX_CPUID_ENTRIES,
-    kvm_guest_debug, kvm_regs, kvm_segment, kvm_userspace_memory_region,
+    kvm_guest_debug, kvm_segment, kvm_userspace_memory_region, kvm_xsave,
 };
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use std::cell::Cell;
@@ -30,34 +31,12 @@ pub enum Stop {
     Interrupted,
 }
 
-/// The registers of a guest that stands still. Floating point is at rest wherever it may be copied.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Registers(pub kvm_regs);
-
-impl Registers {
-    pub const WORDS: usize = 18;
-
-    pub fn words(&self) -> [u64; Self::WORDS] {
-        let r = &self.0;
-        [
-            r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14,
-            r.r15, r.rip, r.rflags,
-        ]
-    }
-
-    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
-        let [rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15, rip, rflags] = words;
-        Self(kvm_regs { rax, rbx, rcx, rdx, rsi, rdi, rsp, rbp, r8, r9, r10, r11, r12, r13, r14, r15, rip, rflags })
-    }
-
-    /// Where a kernel begins: interrupts on for the processor's sake, all ports open, and nothing else.
-    pub fn at(entry: u64, stack: u64) -> Self {
-        Self(kvm_regs { rip: entry, rsp: stack, rflags: FLAGS, ..kvm_regs::default() })
-    }
-}
-
-/// Reserved bit, interrupts, and I/O privilege 3: an `out` leaves to the tender instead of faulting.
-const FLAGS: u64 = 0x3202;
+/// Words of the state that XSAVE writes, and of what kind is in it.
+const CONTROL_WORD: usize = 0;
+const MXCSR: usize = 6;
+const FEATURES_THAT_FOLLOW: usize = 128;
+const X87: u32 = 1;
+const SSE: u32 = 2;
 
 /// A task segment of zeros, in a page the guest can only read: its I/O bitmap allows every port. Processors look at the
 /// privilege in the flags and never here; hypervisors that emulate `out` may look here and not there.
@@ -152,6 +131,20 @@ impl Vm {
             Err(error) => Err(error.into()),
             Ok(()) => Err(io::Error::other("a guest that was not to run did")),
         }
+    }
+
+    /// Done with the last exit, and floating point as a processor begins with it: of what ran here nothing is left in the
+    /// processor once its registers are set too.
+    pub fn rest(&mut self) -> io::Result<()> {
+        self.registers_after_exit()?;
+        // The layout of XSAVE. `KVM_SET_FPU` would leave MXCSR as it was.
+        let mut state = kvm_xsave { region: [0; 1_024], ..kvm_xsave::default() };
+        state.region[CONTROL_WORD] = 0x37f;
+        state.region[MXCSR] = 0x1f80;
+        state.region[FEATURES_THAT_FOLLOW] = X87 | SSE;
+        // SAFETY: KVM reads as many bytes as a `kvm_xsave` has, or fails: no larger state was ever asked for.
+        unsafe { self.processor.set_xsave(&state)? };
+        Ok(())
     }
 
     /// Lets the guest run until it comes back.

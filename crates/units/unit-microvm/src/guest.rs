@@ -1,0 +1,327 @@
+//! The thread's side of a tender: a machine, and one unit after the other in it.
+//!
+//! ```text
+//!   machine, nobody's ── Become ──▶ guest: lay ─▶ Event ─▶ run ─▶ Renew ─▶ … ── Leave ──▶ nobody's
+//! ```
+//! Between two units memory, registers and floating point are those of the snapshot again, and nothing of the one before
+//! is left.
+
+use crate::core_dump;
+use crate::debugger::{Next, Session, Signal};
+use crate::exits::{self, Asked, Bounds, Place};
+use crate::memory::Memory;
+use crate::tender::{Ask, Crash, Recipe, Shared, Told, What};
+use crate::vm::{Stop, Vm, interrupt_signal};
+use crate::{seccomp, written};
+use kernel_abi::boot::Boot;
+use kernel_abi::exits::{CallPage, DONE, REFUSED};
+use kernel_abi::{layout, ring};
+use kvm_ioctls::Kvm;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::mpsc;
+
+/// What one exit's copy may have: a request, a reply.
+const EXIT_BYTES: u64 = 16 << 20;
+
+/// A machine behind the filter of its thread.
+pub struct Machine {
+    vm: Vm,
+    shared: Arc<Shared>,
+    tell: mpsc::Sender<Told>,
+}
+
+/// Calls back once a machine is nobody's, or somebody's, or fresh again.
+pub type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
+
+/// The node has gone, or the unit is at its end: this machine has nothing more to do.
+struct Over;
+
+impl Machine {
+    /// With so much memory, of which nothing is there yet.
+    pub fn new(kvm: &Kvm, memory_bytes: u64, shared: Arc<Shared>, tell: mpsc::Sender<Told>) -> io::Result<Self> {
+        interrupt_signal();
+        written::open();
+        let mut vm = Vm::new(kvm, Memory::reserve(memory_bytes)?)?;
+        vm.can_be_interrupted();
+        seccomp::enter()?;
+        Ok(Self { vm, shared, tell })
+    }
+
+    /// Where its memory lies in this process.
+    #[cfg(test)]
+    pub fn place(&self) -> u64 {
+        self.vm.memory().host_address()
+    }
+
+    /// Hosts units, of one function after the other, until nobody wants it any more.
+    pub fn serve(&mut self, asked: &Receiver<Ask>) {
+        while let Ok(ask) = asked.recv() {
+            // Anything else was meant for a unit, and there is none.
+            let Ask::Become(recipe, done) = ask else { continue };
+            let mut guest = match Guest::start(self, recipe) {
+                Ok(guest) => guest,
+                Err(error) => return done(Err(error)),
+            };
+            done(Ok(()));
+            let Ok(left) = guest.serve(asked) else { return };
+            let emptied = self.vm.rest().and_then(|_| self.vm.memory().clear());
+            let is_over = emptied.is_err();
+            left(emptied);
+            if is_over {
+                return;
+            }
+        }
+    }
+}
+
+/// A machine with a unit in it.
+struct Guest<'m> {
+    vm: &'m mut Vm,
+    shared: &'m Shared,
+    tell: &'m mpsc::Sender<Told>,
+    recipe: Arc<Recipe>,
+    boot: Boot,
+    bounds: Bounds,
+    began: Instant,
+    /// An answer that did not fit into the room the guest had for it.
+    pending: Option<Vec<u8>>,
+    debugger: Option<Session>,
+}
+
+impl<'m> Guest<'m> {
+    fn start(machine: &'m mut Machine, recipe: Arc<Recipe>) -> io::Result<Self> {
+        let Machine { vm, shared, tell } = machine;
+        let Recipe { snapshot, policy, memory_bytes, body_bytes, .. } = &*recipe;
+        let boot = Boot { memory_bytes: *memory_bytes, policy: policy.0, tsc_hz: vm.tsc_hz(), ..Boot::new() };
+        let bytes_max = body_bytes.saturating_add(EXIT_BYTES);
+        let bounds = Bounds { heap: snapshot.heap(), code: 0..0, policy: *policy, bytes_max };
+        snapshot.lay(vm.memory(), &boot)?;
+        vm.set_registers(&snapshot.about.registers)?;
+        Ok(Self { vm, shared, tell, boot, bounds, began: Instant::now(), pending: None, debugger: None, recipe })
+    }
+
+    /// A fresh unit in place of the one before.
+    fn renew(&mut self) -> io::Result<()> {
+        (self.pending, self.began) = (None, Instant::now());
+        self.vm.rest()?;
+        self.recipe.snapshot.renew(self.vm.memory(), &self.boot)?;
+        self.vm.set_registers(&self.recipe.snapshot.about.registers)
+    }
+
+    /// Until the machine is to be nobody's: who wants to hear of that.
+    fn serve(&mut self, asked: &Receiver<Ask>) -> Result<Done, Over> {
+        loop {
+            match asked.recv().map_err(|_| Over)? {
+                Ask::Event(event) => {
+                    self.deliver(event, layout::INBOX_BYTES)?;
+                    self.run(asked)?;
+                }
+                Ask::Dump(to) => {
+                    to.send(self.dump()).ok();
+                }
+                Ask::Renew(done) => {
+                    let renewed = self.renew();
+                    let is_over = renewed.is_err();
+                    done(renewed);
+                    if is_over {
+                        return Err(Over);
+                    }
+                }
+                Ask::Leave(done) => return Ok(done),
+                // Nothing was asked, and it is somebody's already.
+                Ask::Answer(_) | Ask::Become(..) => {}
+            }
+        }
+    }
+
+    /// Runs until the event is handled.
+    fn run(&mut self, asked: &Receiver<Ask>) -> Result<(), Over> {
+        self.debugger = self.recipe.debugger.lock().take();
+        self.look(Signal::Trap)?;
+        loop {
+            if self.shared.stop.load(SeqCst) {
+                return self.end(What::Stopped);
+            }
+            match self.vm.run() {
+                Ok(Stop::Port(port)) => {
+                    if self.exited(port, asked)? {
+                        return Ok(());
+                    }
+                }
+                Ok(Stop::Debug) => self.look(Signal::Trap)?,
+                Ok(Stop::Interrupted) => {
+                    self.vm.clear_interrupt();
+                    if self.debugger.as_ref().is_some_and(Session::is_interrupted) {
+                        self.look(Signal::Interrupt)?;
+                    }
+                }
+                Ok(Stop::Fault) if self.is_debuggers() => self.look(Signal::Trap)?,
+                Ok(Stop::Fault) => {
+                    self.look(Signal::Fault)?;
+                    let registers = self.vm.registers().unwrap_or_default();
+                    let dump = if self.recipe.dump { self.dump().ok() } else { None };
+                    return self.end(What::Faulted(Box::new(Crash { registers, dump })));
+                }
+                Err(error) => return self.end(What::Failed(error)),
+            }
+        }
+    }
+
+    /// Whether a fault is a breakpoint or the end of a step: KVM inside of another hypervisor may not see them for what they
+    /// are, and the guest has no table by which to take an exception. It goes on as if there had been none.
+    fn is_debuggers(&mut self) -> bool {
+        const BREAKPOINT: u8 = 0xcc;
+        let (Some(debugger), Ok(mut registers)) = (&mut self.debugger, self.vm.registers()) else { return false };
+        let before = registers.0.rip.wrapping_sub(1);
+        let mut byte = [0];
+        if self.vm.memory().read(before, &mut byte).is_ok() && byte[0] == BREAKPOINT {
+            registers.0.rip = before;
+            return self.vm.set_registers(&registers).is_ok();
+        }
+        debugger.has_stepped(registers.0.rip)
+    }
+
+    /// Hands the guest, which stands still, to its debugger, if there is one, until it is to go on.
+    fn look(&mut self, signal: Signal) -> Result<(), Over> {
+        let Some(debugger) = &mut self.debugger else { return Ok(()) };
+        let next = debugger.stopped(&self.vm, signal).and_then(|next| {
+            self.vm.set_debugged(next != Next::Detached, next == Next::Step)?;
+            Ok(next)
+        });
+        match next {
+            Ok(Next::Run | Next::Step) => Ok(()),
+            Ok(Next::Detached) => {
+                self.debugger = None;
+                Ok(())
+            }
+            Ok(Next::End) => self.end(What::Stopped),
+            Err(error) => self.end(What::Failed(error)),
+        }
+    }
+
+    /// Does what the guest asks for. True: its event is handled.
+    fn exited(&mut self, port: u16, asked: &Receiver<Ask>) -> Result<bool, Over> {
+        let Ok(words) = self.vm.memory().read_words(layout::CALL) else { return self.end(What::Stopped) };
+        let page = CallPage::from_words(words);
+        let wants = match exits::check(port, &page, &self.bounds) {
+            Ok(wants) => wants,
+            Err(lie) => return self.end(What::Lied(lie.0)),
+        };
+        match wants {
+            Asked::Call { verb: None, .. } => self.settle(REFUSED, 0)?,
+            Asked::Call { verb: Some(verb), request, answer } => {
+                let request = self.copy(request)?;
+                self.tell(What::Asks { verb, request })?;
+                let Ok(Ask::Answer(bytes)) = asked.recv() else { return self.end(What::Stopped) };
+                self.answer(bytes, answer)?;
+            }
+            Asked::Fetch { answer } => {
+                let Some(bytes) = self.pending.take() else {
+                    return self.end(What::Lied("it fetched what there is not".into()));
+                };
+                if bytes.len() > answer.bytes {
+                    return self.end(What::Lied("it fetched with less room than it was told".into()));
+                }
+                self.write(answer.at, &bytes)?;
+                self.settle(DONE, bytes.len() as u64)?;
+            }
+            Asked::Receive { reply, memory_bytes, .. } => {
+                let reply = self.copy(reply)?;
+                self.tell(What::Replied { reply, memory_bytes })?;
+                return Ok(true);
+            }
+            Asked::Log => {
+                self.tell(What::Lines)?;
+                self.settle(DONE, 0)?;
+            }
+            Asked::Panic(place) => {
+                let words = String::from_utf8_lossy(&self.copy(place)?).into_owned();
+                return self.end(What::Panicked(words));
+            }
+            Asked::Ready | Asked::Publish(_) => {
+                return self.end(What::Lied("it asked for what is asked only while linking".into()));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Puts an event into the inbox, or tells how large it is. The guest waits in `Receive`.
+    fn deliver(&mut self, event: Vec<u8>, room: u64) -> Result<(), Over> {
+        let bytes = usize::try_from(room).unwrap_or(0);
+        self.answer(event, Place { at: layout::INBOX, bytes })
+    }
+
+    fn answer(&mut self, bytes: Vec<u8>, room: Place) -> Result<(), Over> {
+        let length = bytes.len();
+        if length <= room.bytes {
+            self.write(room.at, &bytes)?;
+        } else {
+            self.pending = Some(bytes);
+        }
+        self.settle(DONE, length as u64)
+    }
+
+    /// Writes status, length and the time into the call page.
+    fn settle(&mut self, status: u64, answer_bytes: u64) -> Result<(), Over> {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let page = CallPage {
+            status,
+            answer_bytes,
+            unix_ns: ns(unix),
+            monotonic_ns: ns(self.began.elapsed()),
+            ..CallPage::default()
+        };
+        match self.vm.memory().write_words(layout::CALL, &page.words()) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(Over),
+        }
+    }
+
+    fn dump(&self) -> io::Result<Vec<u8>> {
+        core_dump::write(self.vm.memory(), &self.vm.registers()?)
+    }
+
+    fn copy(&mut self, place: Place) -> Result<Vec<u8>, Over> {
+        match self.vm.memory().copy(place.at, place.bytes) {
+            Ok(bytes) => Ok(bytes),
+            Err(_) => self.end(What::Lied("it named what it has not".into())),
+        }
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Over> {
+        match self.vm.memory().write(at, bytes) {
+            Ok(()) => Ok(()),
+            Err(_) => self.end(What::Lied("it named what it has not".into())),
+        }
+    }
+
+    /// Tells, with the lines that were gathered. Waits while the node has not heard what was told before.
+    fn tell(&mut self, what: What) -> Result<(), Over> {
+        let lines = self.lines();
+        self.tell.blocking_send(Told { lines, what }).map_err(|_| Over)
+    }
+
+    fn end<T>(&mut self, what: What) -> Result<T, Over> {
+        let _nobody_may_listen = self.tell(what);
+        Err(Over)
+    }
+
+    /// Takes the lines out of the ring. It is copied before it is looked at, and only written to if there were any.
+    fn lines(&self) -> Vec<(u32, Vec<u8>)> {
+        let memory = self.vm.memory();
+        let mut head = [0; ring::HEAD];
+        if memory.read(layout::LOG, &mut head).is_err() || head == [0; ring::HEAD] {
+            return Vec::new();
+        }
+        let used = u64::from(u32::from_le_bytes(head)).min(layout::LOG_BYTES);
+        let ring = memory.copy(layout::LOG, usize::try_from(used).unwrap_or(0)).unwrap_or_default();
+        // An error here would be one of the next write too.
+        let _ = memory.write(layout::LOG, &[0; ring::HEAD]);
+        exits::lines(&ring)
+    }
+}
