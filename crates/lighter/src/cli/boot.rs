@@ -11,9 +11,10 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::Builder;
-use unit_metal::enrolled::{host_destination, write_new};
+use unit_metal::enrolled::host_destination;
 use unit_metal::line::{self, Gateway};
 use unit_metal::qemu::{self, Machine};
+use unit_metal::whole::write_new;
 
 #[derive(Debug, Args)]
 pub struct Boot {
@@ -57,8 +58,9 @@ impl Boot {
             Some(_) => line::make(&mut settings, self.beacon_port),
         };
         let image = image.with(&settings).map_err(unusable)?;
-        let file = folder.join(format!("{name}.image"));
-        write_new(&folder, &file, image.elf()).map_err(|error| Stop::file(&file, &error))?;
+        let file_name = format!("{name}.image");
+        let file = folder.join(&file_name);
+        write_new(&folder, &file_name, image.elf()).map_err(|error| Stop::file(&file, &error))?;
         let console = folder.join(format!("{name}.console"));
         File::create(&console).map_err(|error| Stop::file(&console, &error))?;
         session

@@ -9,8 +9,9 @@ use serde::Serialize;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use unit_metal::enrolled::{Enrolled, write_new};
+use unit_metal::enrolled::Enrolled;
 use unit_metal::qemu::Machine;
+use unit_metal::whole::write_new;
 
 #[derive(Debug, Args)]
 pub struct Flash {
@@ -84,7 +85,7 @@ impl Flash {
             Written { board: self.name.clone(), kernel: board_link::fingerprint(&hash), files: Vec::new(), bytes: 0 };
         for (name, bytes) in files {
             let path = self.to.join(name);
-            write_new(&self.to, &path, &bytes).map_err(|error| Stop::file(&path, &error))?;
+            write_new(&self.to, name, &bytes).map_err(|error| Stop::file(&path, &error))?;
             written.bytes += bytes.len() as u64;
             written.files.push(path);
         }

@@ -1,6 +1,7 @@
 //! Boards as a user meets them: booted, listed, called, lost, with the node's store behind them.
 
 use crate::support::{Node, send};
+use board_link::Settings;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -175,6 +176,47 @@ fn a_card_is_written_whole_and_the_board_is_enrolled() {
     let differ = first.iter().zip(&second).filter(|(a, b)| a != b).count();
     assert!(differ > 0 && differ < 4_096, "a new identity, the same kernel: {differ} bytes differ");
     assert!(!Path::new(&card).join("image.elf").exists());
+}
+
+/// Killed sooner or later, at whatever it does then: what is on the card is the image of before, or a whole new one.
+#[test]
+fn a_flash_that_is_cut_off_leaves_the_old_image_or_a_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, card) = (folder.path().join("data"), folder.path().join("card"));
+    let mut flash = Command::new(env!("CARGO_BIN_EXE_lighter"));
+    flash.args(["flash", "--board", "virt", "--name", "shed", "--data"]).arg(&data).arg("--to").arg(&card);
+    let began = Instant::now();
+    assert!(flash.output().unwrap().status.success());
+    let whole = began.elapsed();
+    let image = || std::fs::read(card.join("image.elf")).unwrap();
+    let kernel = |bytes: Vec<u8>| board_link::Image::read(bytes).expect("a whole image").kernel();
+    let first = kernel(image());
+    let (mut before, mut old, mut new) = (image(), 0, 0);
+    const CUTS: u32 = 60;
+    for cut in 0..CUTS {
+        let mut child = flash.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // The last ones come when it is over.
+        std::thread::sleep(whole * cut * 2 / CUTS);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let now = image();
+        assert_eq!(now.len(), before.len());
+        if now == before {
+            old += 1;
+        } else {
+            // The rest of it is settings, which have a sum of their own.
+            assert_eq!(kernel(now.clone()), first);
+            let at = board_link::find_settings(&now).unwrap();
+            let settings = Settings::read(&now[at..at + board_link::SETTINGS_BYTES]).unwrap();
+            assert_eq!(settings.name, "shed");
+            new += 1;
+        }
+        before = now;
+    }
+    println!("{old} times the old image, {new} times a new one");
+    assert!(old > 0 && new > 0);
+    assert!(flash.output().unwrap().status.success());
+    assert!(image() != before);
 }
 
 fn board_names(node: &Node) -> Vec<String> {

@@ -6,12 +6,13 @@
 //! ```
 //! `lighter flash` and `lighter boot` write here, the node reads. A file is written beside its place and renamed.
 
+use crate::whole::write_new;
 use board_link::{BoardId, Destination, Hash, Keys, Policy, PublicKey, Settings};
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Boards of one node.
@@ -58,7 +59,7 @@ impl Enrolled {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         let path = folder.join("node.key");
         if !path.exists() {
-            write_new(folder, &path, &random()?).map_err(failed)?;
+            write_new(folder, "node.key", &random()?).map_err(failed)?;
         }
         let mut seed = [0; 32];
         File::open(&path).and_then(|mut file| file.read_exact(&mut seed)).map_err(failed)?;
@@ -101,8 +102,8 @@ impl Enrolled {
             kernels: kernels.iter().map(|kernel| hex(kernel)).collect(),
         };
         let text = toml::to_string(&stored).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-        let path = self.folder.join(format!("{name}.toml"));
-        write_new(&self.folder, &path, text.as_bytes()).map_err(|error| unusable(&path, &error))?;
+        let file = format!("{name}.toml");
+        write_new(&self.folder, &file, text.as_bytes()).map_err(|error| unusable(&self.folder.join(file), &error))?;
         Ok(settings)
     }
 
@@ -134,20 +135,6 @@ impl Entry {
 /// Where a board in QEMU finds a node on the same machine.
 pub fn host_destination(port: u16) -> Destination {
     Destination { address: crate::qemu::HOST_SEEN, port }
-}
-
-/// Writes a file whole or not at all, for its owner alone: beside its place, durable, then renamed, and the name durable.
-///
-/// # Errors
-/// Those of the system. What was there before is there still.
-pub fn write_new(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let beside = folder.join(format!(".new-{}", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    drop(file);
-    fs::rename(&beside, path)?;
-    File::open(folder)?.sync_all()
 }
 
 fn read(path: &Path, name: String) -> io::Result<Entry> {

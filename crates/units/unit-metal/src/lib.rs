@@ -16,6 +16,7 @@ pub mod line;
 mod prepared;
 pub mod qemu;
 pub mod session;
+pub mod whole;
 
 pub use kind::{Described, MetalKind, TARGETS, payload};
 pub use prepared::BOARD_HEADER;
