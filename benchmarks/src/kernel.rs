@@ -3,9 +3,11 @@
 //! The classes run in this process, called as the node calls them, without HTTP and dispatcher around them.
 
 mod compute;
+mod linux_starts;
 mod live;
 mod machines;
 mod starts;
+mod steps;
 mod versus;
 
 use crate::report::{Bar, Promise};
@@ -21,11 +23,16 @@ use unit::{Artefact, Call, Content, Contract, Deployed, Ended, LogLine, LogSink,
 use unit_microvm::MicrovmKind;
 use unit_wasm::WasmKind;
 
-const PROMISES: [Promise; 14] = [
+const PROMISES: [Promise; 17] = [
     Promise {
         name: "microvm_start_p50_ms",
         bar: Bar::AtMost(0.6),
-        says: "a machine from nothing: thread, VM, memory, registers, ready for its event",
+        says: "a unit in a machine that was nobody's: asked for until its first instruction has told so",
+    },
+    Promise {
+        name: "microvm_start_from_nothing_p50_ms",
+        bar: Bar::AtMost(2.0),
+        says: "the same where no machine waits: thread, filter, VM and all",
     },
     Promise {
         name: "microvm_fresh_call_p50_ms",
@@ -41,7 +48,11 @@ const PROMISES: [Promise; 14] = [
     },
     Promise { name: "microvm_private_mb", bar: Bar::AtMost(2.0), says: "memory that one more live hello unit takes" },
     Promise { name: "microvm_500_units_mb", bar: Bar::AtMost(1_500.0), says: "memory that 500 live units take" },
-    Promise { name: "kernel_image_kb", bar: Bar::AtMost(1_000.0), says: "the stripped kernel" },
+    Promise {
+        name: "kernel_image_kb",
+        bar: Bar::AtMost(1_000.0),
+        says: "the largest of the stripped kernels: for KVM, virt, microvm, raspi3b",
+    },
     Promise { name: "kernel_boot_ms", bar: Bar::AtMost(5.0), says: "from nothing to a kernel that waits for code" },
     Promise {
         name: "md5_cpu_vs_linux",
@@ -63,15 +74,26 @@ const PROMISES: [Promise; 14] = [
         bar: Bar::AtLeast(0.8),
         says: "MD5 on the processor: CPU time of a Linux process / of a microvm unit, the worst row",
     },
+    Promise {
+        name: "virt_beacon_ms",
+        bar: Bar::AtMost(1_000.0),
+        says: "board `virt` in QEMU, emulated: QEMU starts, its first beacon is heard",
+    },
+    Promise {
+        name: "virt_beacon_to_result_ms",
+        bar: Bar::AtMost(1_000.0),
+        says: "attested, brought the code, linked, run: from the beacon to the first result",
+    },
     Promise { name: "md5_time_vs_process", bar: Bar::AtLeast(0.8), says: "the same from request to answer" },
 ];
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     (
         "starts",
         starts::measure,
         &[
             "microvm_start_p50_ms",
+            "microvm_start_from_nothing_p50_ms",
             "microvm_fresh_call_p50_ms",
             "microvm_fresh_call_p99_ms",
             "microvm_warm_call_p50_ms",
@@ -79,6 +101,7 @@ const PARTS: [Part; 4] = [
             "kernel_boot_ms",
         ],
     ),
+    ("steps", steps::measure, &["virt_beacon_ms", "virt_beacon_to_result_ms"]),
     ("compute", compute::measure, &["microvm_compute_vs_wasm"]),
     ("live", live::measure, &["microvm_private_mb", "microvm_500_units_mb"]),
     (

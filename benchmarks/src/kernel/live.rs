@@ -6,7 +6,7 @@ use crate::run::Bench;
 use anyhow::Context as _;
 use std::fs;
 use unit_microvm::MicrovmKind;
-use unit_microvm::measure::Bed;
+use unit_microvm::measure::{Bed, Source};
 
 const UNITS: usize = 500;
 
@@ -26,12 +26,12 @@ pub fn measure(_: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
         kind.available()?;
         let artefact = kind.link(bench_guest)?.0;
         let bed = Bed::new(&kind, &artefact, 64 << 20)?;
-        let mut first = bed.start().await?;
+        let mut first = bed.start(Source::Nothing).await?;
         first.call(b"world").await?;
         let before = weigh()?;
         let mut units = Vec::new();
         for _ in 0..UNITS {
-            let mut unit = bed.start().await?;
+            let mut unit = bed.start(Source::Nothing).await?;
             unit.call(b"world").await?;
             units.push(unit);
         }

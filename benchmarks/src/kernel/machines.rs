@@ -116,9 +116,8 @@ impl Linux {
             let file = format!("{module}.ko");
             archive.add(&file, 0o100_644, &fs::read(folder.join(&file))?);
         }
-        archive.add("TRAILER!!!", 0, &[]);
         let initramfs = bench.work().join("initramfs");
-        fs::write(&initramfs, &archive.0)?;
+        fs::write(&initramfs, archive.end())?;
         let (echo, work) = (free_port()?, free_port()?);
         let forwards = [format!("udp:127.0.0.1:{echo}-:{ECHO_PORT}"), format!("udp:127.0.0.1:{work}-:{WORK_PORT}")];
         let more = [&*folder.join("vmlinuz"), Path::new("-initrd"), &*initramfs];
@@ -154,10 +153,16 @@ impl Run {
 
 /// A newc archive, as the kernel unpacks it.
 #[derive(Default)]
-struct Archive(Vec<u8>);
+pub struct Archive(Vec<u8>);
 
 impl Archive {
-    fn add(&mut self, name: &str, mode: u32, data: &[u8]) {
+    /// The whole of it.
+    pub fn end(mut self) -> Vec<u8> {
+        self.add("TRAILER!!!", 0, &[]);
+        self.0
+    }
+
+    pub fn add(&mut self, name: &str, mode: u32, data: &[u8]) {
         let inode = u32::try_from(self.0.len()).unwrap_or(0);
         let length = |bytes: usize| u32::try_from(bytes).unwrap_or(0);
         self.0.extend(b"070701");

@@ -1,18 +1,19 @@
 //! How long a unit takes to be there, and to answer.
 
-use super::{call, kinds, prepare, runtime};
+use super::{call, kinds, linux_starts, prepare, runtime};
 use crate::report::{Figures, Table, number, quantile};
 use crate::run::Bench;
 use anyhow::{Context as _, ensure};
 use std::time::{Duration, Instant};
-use unit_microvm::measure::Bed;
+use unit_metal::qemu::Machine;
+use unit_microvm::measure::{Bed, Source};
 use unit_microvm::{KERNEL, MicrovmKind};
 
 /// Between two calls: the machine of the one before is made anew meanwhile.
 const PAUSE: Duration = Duration::from_millis(5);
 
 pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
-    figures.set("kernel_image_kb", KERNEL.len() as f64 / 1e3);
+    images(figures);
     let runtime = runtime()?;
     runtime.block_on(async {
         let columns = ["", "p50 ms", "p90", "p99", "max"];
@@ -21,13 +22,20 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
             let cells = [0.5, 0.9, 0.99, 1.0].map(|share| number(quantile(times, share)));
             table.row([name].into_iter().chain(cells));
         };
-        let (boots, links, starts, replies) = from_nothing(bench).await?;
+        let (artefact, boots, links) = link(bench)?;
         figures.set("kernel_boot_ms", quantile(&boots, 0.5));
-        figures.set("microvm_start_p50_ms", quantile(&starts, 0.5));
         row("microvm: kernel boot, no snapshot".into(), &boots);
         row("microvm: linking a component, once".into(), &links);
-        row("microvm: start, from nothing to ready".into(), &starts);
-        row("microvm: start and reply, from nothing".into(), &replies);
+        for (source, from) in [(Source::Stock, "a machine of the stock"), (Source::Nothing, "nothing")] {
+            let (starts, replies) = starts(bench, &artefact, source).await?;
+            row(format!("microvm: from {from} to the first instruction"), &starts);
+            row(format!("microvm: from {from} to the first reply"), &replies);
+            let name = match source {
+                Source::Stock => "microvm_start_p50_ms",
+                Source::Nothing => "microvm_start_from_nothing_p50_ms",
+            };
+            figures.set(name, quantile(&starts, 0.5));
+        }
         for kind in kinds()? {
             let class = kind.isolation().as_str();
             let fresh = prepare(bench, &*kind, "hello", |_| {})?;
@@ -45,11 +53,25 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
         table.print();
         anyhow::Ok(())
     })?;
-    crate::node::container(bench, figures).context("crun")
+    crate::node::container(bench, figures).context("crun")?;
+    linux_starts::measure(bench).context("Linux in QEMU microvm")
 }
 
-/// Milliseconds of boots, links, starts, and of starts with the first reply.
-async fn from_nothing(bench: &Bench) -> anyhow::Result<(Vec<f64>, Vec<f64>, Vec<f64>, Vec<f64>)> {
+/// Every kernel there is; the largest counts.
+fn images(figures: &mut Figures) {
+    let mut table = Table::new("Kernel images, stripped", &["", "kB"]);
+    let boards = Machine::ALL.map(|machine| (machine.as_str(), unit_metal::kernel(machine).len()));
+    let mut largest = 0;
+    for (name, bytes) in [("for KVM", KERNEL.len())].into_iter().chain(boards) {
+        table.row([name.to_owned(), number(bytes as f64 / 1e3)]);
+        largest = largest.max(bytes);
+    }
+    table.print();
+    figures.set("kernel_image_kb", largest as f64 / 1e3);
+}
+
+/// An artefact, and milliseconds of boots and links.
+fn link(bench: &Bench) -> anyhow::Result<(Vec<u8>, Vec<f64>, Vec<f64>)> {
     let kind = MicrovmKind::new()?;
     let hello = bench.guest("hello")?;
     let (mut boots, mut links) = (Vec::new(), Vec::new());
@@ -60,19 +82,27 @@ async fn from_nothing(bench: &Bench) -> anyhow::Result<(Vec<f64>, Vec<f64>, Vec<
         links.push(ms(times.link));
         artefact = made;
     }
-    let bed = Bed::new(&kind, &artefact, 64 << 20)?;
+    Ok((artefact, boots, links))
+}
+
+/// Milliseconds from asking for a unit to its first instruction, and to its first reply.
+async fn starts(bench: &Bench, artefact: &[u8], source: Source) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+    let bed = Bed::new(&MicrovmKind::new()?, artefact, 64 << 20)?;
     let (mut starts, mut replies) = (Vec::new(), Vec::new());
     for _ in 0..bench.pick(300, 2_000) {
+        if source == Source::Stock {
+            bed.fill().await;
+        }
+        tokio::time::sleep(PAUSE).await;
+        starts.push(ms(bed.first_instruction(source).await?));
+        tokio::time::sleep(PAUSE).await;
         let began = Instant::now();
-        let mut held = bed.start().await?;
-        starts.push(ms(began.elapsed()));
+        let mut held = bed.start(source).await?;
         let reply = held.call(b"world").await?;
         replies.push(ms(began.elapsed()));
         ensure!(reply.starts_with(b"hello"), "another reply");
-        drop(held);
-        tokio::time::sleep(PAUSE).await;
     }
-    Ok((boots, links, starts, replies))
+    Ok((starts, replies))
 }
 
 async fn calls(bench: &Bench, prepared: &std::sync::Arc<dyn unit::Prepared>) -> anyhow::Result<Vec<f64>> {
