@@ -188,7 +188,7 @@ impl<'m> Guest<'m> {
     /// Hands the guest, which stands still, to its debugger, if there is one, until it is to go on.
     fn look(&mut self, signal: Signal) -> Result<(), Over> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
-        let next = debugger.stopped(&self.vm, signal).and_then(|next| {
+        let next = debugger.stopped(self.vm, signal).and_then(|next| {
             self.vm.set_debugged(next != Next::Detached, next == Next::Step)?;
             Ok(next)
         });
