@@ -55,3 +55,11 @@ def test_the_notebook_runs_in_a_kernel(node, tmp_path):
     notebook.cells.append(nbformat.v4.new_code_cell("assert energy.remote(signal) == energy.local(signal)"))
     environment = {**os.environ, "PYTHONPATH": SOURCE, "LIGHTERAGE_NODES": node.url, "LIGHTER_TOKEN": node.token}
     nbclient.NotebookClient(notebook, timeout=120).execute(env=environment)
+
+
+def test_the_notebook_that_is_committed_shows_what_it_gives():
+    notebook = json.loads((EXAMPLES / "offloading.ipynb").read_text())
+    ran = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in ran] == list(range(1, len(ran) + 1))
+    shown = json.dumps([cell["outputs"] for cell in ran])
+    assert '"error"' not in shown and "expected to finish first" in shown and "127.0.0.1:8701" in shown
