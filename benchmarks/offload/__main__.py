@@ -16,6 +16,7 @@ from typing import Any
 import metrics
 import plots
 import record
+import report
 import sweep
 from lighterage.decide.replay import POLICIES, Played, Record, play, table
 from machines import Failed, Machines
@@ -50,6 +51,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lighter", default="target/release/lighter", help="the node's program")
     parser.add_argument("--out", type=Path, default=Path("build/offload"), help="folder for measurements, records and pictures")
     parser.add_argument("--again", action="store_true", help="forget what an earlier run has measured")
+    parser.add_argument("--report", type=Path, metavar="TEXT", help="measure nothing: make a text's tables and pictures anew")
     return parser.parse_args()
 
 
@@ -57,20 +59,37 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in text.split(","))
 
 
+def sweep_path(chosen: argparse.Namespace) -> Path:
+    """What was measured on another testbed is another measurement."""
+    return Path(chosen.out) / f"sweep-{'quick-' if chosen.quick else ''}{chosen.share:g}-{chosen.delay_ms:g}ms.jsonl"
+
+
+def the_report(chosen: argparse.Namespace) -> int:
+    """The text with its tables and pictures made anew, from all that was measured so far."""
+    found = metrics.rows(sweep.load(sweep_path(chosen)))
+    if not found:
+        print(f"bench offload: nothing is measured yet in {sweep_path(chosen)}: --part sweep does", file=sys.stderr)
+        return 1
+    try:
+        report.write(found, chosen.report)
+    except (OSError, report.Unknown) as problem:
+        print(f"bench offload: {problem}", file=sys.stderr)
+        return 1
+    print(f"{chosen.report}: made anew from {sweep_path(chosen)}")
+    return 0
+
+
 def the_sweep(machines: Machines, chosen: argparse.Namespace) -> None:
     plan = sweep.QUICK if chosen.quick else sweep.Plan()
     changes = {"operations": tuple(chosen.operation or ()), "sizes": chosen.sizes, "rates": chosen.rates, "times": chosen.times}
     plan = dataclasses.replace(plan, **{name: value for name, value in changes.items() if value})
-    # What was measured on another testbed is another measurement.
-    name = f"sweep-{'quick-' if chosen.quick else ''}{chosen.share:g}-{chosen.delay_ms:g}ms.jsonl"
-    path = chosen.out / name
+    path = sweep_path(chosen)
     if chosen.again:
         path.unlink(missing_ok=True)
-    cells = sweep.run(machines, plan, path)
-    found = metrics.rows(cells, plan)
-    text = metrics.text(found, plan)
+    found = metrics.rows(sweep.run(machines, plan, path))
+    text = metrics.text(found)
     print(text)
-    print(f"\npictures: {plots.page(cells, found, plan, text, chosen.out)}")
+    print(f"\npictures: {plots.page(found, text, chosen.out)}")
 
 
 def the_others(machines: Machines) -> None:
@@ -100,8 +119,11 @@ def the_decisions(machines: Machines, chosen: argparse.Namespace) -> dict[str, A
     source = f"{platform.machine()}, client {chosen.share:g} of a processor, delay {chosen.delay_ms:g} ms"
     played: list[tuple[str, Played]] = []
     for scenario in record.scenarios(chosen.calls):
-        made = record.record(machines, scenario, SEED, source)
-        made.save(record_path(scenario, chosen))
+        path = record_path(scenario, chosen)
+        made = None if chosen.again else record.taken_up(path, scenario, source)
+        if made is None:
+            made = record.record(machines, scenario, SEED, source)
+            made.save(path)
         print(f"\n{scenario.name}, replayed: {len(made.points)} calls\n{table(made)}")
         played.append((scenario.name, play(made, "lighterage", POLICIES["lighterage"](made))))
     still = [one for name, one in played if name.startswith("stationary")]
@@ -145,6 +167,8 @@ def main() -> int:
     chosen = arguments()
     chosen.out.mkdir(parents=True, exist_ok=True)
     chosen.out = chosen.out.resolve()
+    if chosen.report:
+        return the_report(chosen)
     chosen.calls = chosen.calls or (40 if chosen.quick else 300)
     parts = chosen.part or PARTS
     figures: dict[str, float | None] = dict.fromkeys(BARS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Final
 
 import work
@@ -101,6 +102,16 @@ def record(machines: Machines, scenario: Scenario, seed: int, source: str) -> Re
     finally:
         world.leave()
     return Record(source, points, about["speed"], round_trip)
+
+
+def taken_up(path: Path, scenario: Scenario, source: str) -> Record | None:
+    """The record that an earlier run has made of the same calls in the same circumstances, if there is one."""
+    try:
+        found = Record.load(path)
+    except (OSError, ValueError, TypeError, KeyError):
+        # None yet; or one of an older form, which says less.
+        return None
+    return found if found.source == source and len(found.points) == sum(phase.calls for phase in scenario.phases) else None
 
 
 def live(machines: Machines, scenario: Scenario, seed: int) -> list[dict[str, Any]]:

@@ -67,20 +67,27 @@ def test_a_network_of_ten_megabits_carries_ten_megabits(machines):
 def test_a_sweep_is_measured_once_and_gone_on_with(machines, tmp_path):
     plan = sweep.Plan(("multiplication",), (60,), (100,), ("json", "frame", "kept"), 2)
     cells = sweep.run(machines, plan, tmp_path / "sweep.jsonl")
-    (row,) = metrics.rows(cells, plan)
-    assert row.local > 0 and 0 < row.shares["frame"][0] < 1 and row.to_json["json"] == (1.0,)
-    for cell in cells.values():
-        assert not cell.stages or sum(metrics.stages(cell).values()) == pytest.approx(metrics.mean(cell.seconds), rel=0.05)
+    (row,) = metrics.rows(cells)
+    frame, json = row.points["frame"][100], row.points["json"][100]
+    assert row.local.mean > 0 and 0 < frame.share.mean < 1 and json.to_json == metrics.Estimate(1.0, 0.0)
+    for point in (frame, json):
+        assert sum(stage.mean for stage in point.stages.values()) == pytest.approx(point.seconds.mean, rel=0.05)
     lines = (tmp_path / "sweep.jsonl").read_text()
     assert sweep.run(machines, plan, tmp_path / "sweep.jsonl") == cells
     assert (tmp_path / "sweep.jsonl").read_text() == lines
 
 
-def test_calls_are_recorded_replayed_and_decided_live(machines):
+def test_calls_are_recorded_replayed_and_decided_live(machines, tmp_path):
     scenario = record.Scenario("small", (record.Phase(4, 100), record.Phase(4, 20)))
     made = record.record(machines, scenario, 1, "test")
     assert [point.is_step for point in made.points] == [False] * 4 + [True] + [False] * 3
     assert all(point.probe for point in made.points) and made.speed > 1
     assert play(made, "oracle", Oracle()).regret == 0
+    made.save(tmp_path / "made.json")
+    assert record.taken_up(tmp_path / "made.json", scenario, "test") == made
+    assert record.taken_up(tmp_path / "made.json", scenario, "elsewhere") is None
+    assert record.taken_up(tmp_path / "made.json", record.Scenario("longer", (record.Phase(9, 100),)), "test") is None
+    (tmp_path / "cut.json").write_text((tmp_path / "made.json").read_text()[:100])
+    assert record.taken_up(tmp_path / "cut.json", scenario, "test") is None
     answers = record.live(machines, scenario, 1)
     assert len(answers) == 8 and record.confirm(made, answers).accuracy >= 0
