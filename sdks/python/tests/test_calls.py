@@ -153,3 +153,36 @@ def test_pieces_are_written_as_one_buffer_and_not_joined():
     assert (calls.read_reply(body["data"].data) == array).all()
     summed = frame.encode(frame.Pieces((b"ab", b"cd")), checksum_buffers=True)
     assert frame.decode(b"".join(summed)).body == frame.Buffer(memoryview(b"abcd"))
+
+
+def joined(pieces):
+    return bytearray(b"".join(pieces))
+
+
+class Counted:
+    """A class whose method is called."""
+
+
+@pytest.mark.parametrize("codec", ["frame", "json"])
+def test_the_class_of_a_class_method_travels_by_name_in_a_call(codec):
+    written = joined(calls.write_call((Counted, 3), {"x": 4}, CLASSES, codec))
+    call = calls.read_call(written, CLASSES)
+    assert (call.args, call.kwargs) == ([Counted, 3], {"x": 4})
+    several = calls.read_call(joined(calls.write_calls([(Counted, 1), (Counted, 2)], {}, CLASSES, codec)), CLASSES)
+    assert several.args == [[Counted, 1], [Counted, 2]] and several.is_each
+    with pytest.raises(DoesNotTravel, match="int"):
+        calls.write_call((int, 3), {}, CLASSES)
+    with pytest.raises(DoesNotTravel, match="Counted"):
+        calls.write_calls([(Counted, 1), (3, 2)], {}, CLASSES)
+
+
+@pytest.mark.parametrize("name", [5, None, ["a"], f"{__name__}:nothing", "os:stat_result", f"{__name__}:_Hidden", ""])
+def test_no_other_class_is_had_from_a_call(name):
+    body = {"args": [1], "kwargs": {}, "class": name}
+    with pytest.raises((frame.FrameError, DoesNotTravel)):
+        calls.read_call(joined(frame.encode(body, kind=frame.CALL)), CLASSES)
+
+
+def test_a_reply_brings_no_class():
+    with pytest.raises(DoesNotTravel):
+        calls.write_reply(Counted, CLASSES)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lighterage.decide import LOCAL, Choice, Engine, Policy, Stages
+from lighterage.decide import LOCAL, Choice, Energy, Engine, Policy, Stages
 from lighterage.decide.estimate import Curve, Level
 
 
@@ -193,3 +193,27 @@ def test_who_is_known_less_is_blamed_for_a_call_that_was_late():
 
     assert slower("f", "new") > 2 * slower("new", "f")
     assert slower("new", "new") > slower("new", "f")
+
+
+def decided(energy, local, stages):
+    """The place that is chosen once both are well known."""
+    engine = Engine(Policy(energy=energy))
+    for at in range(12):
+        engine.observe_local("f", 1e6, local)
+        engine.observe_remote("f", "node", 1e6, stages, 0.1 * at)
+    found = engine.decide("f", 1e6, stages.bytes_up, ["node"], 2.0)
+    return found.place, {prediction.place: prediction for prediction in found.predictions}
+
+
+def test_a_weight_of_energy_flips_the_choice():
+    # A little slower there; but here the processor draws 5 W all the time, there this machine mostly waits.
+    waits = Stages(0.01, 0.2, 0.002, 0.001, 1.0, 0.05, 0.01, 1_000_000, 200_000)
+    assert decided(Energy(), 1.0, waits)[0] == LOCAL
+    place, known = decided(Energy(compute=5.0, radio=1.5, wait=0.5, weight=0.2), 1.0, waits)
+    assert place == "node"
+    assert known[LOCAL].joules == pytest.approx(5.0, rel=0.1)
+    assert known["node"].joules == pytest.approx(5 * 0.02 + 1.5 * 0.25 + 0.5 * 1.0, rel=0.2)
+    # The other way round: a little sooner there, but by a radio that draws more than the processor.
+    sends = Stages(0.01, 0.5, 0.002, 0.001, 0.1, 0.2, 0.01, 1_000_000, 400_000)
+    assert decided(Energy(), 1.0, sends)[0] == "node"
+    assert decided(Energy(compute=1.0, radio=4.0, wait=0.5, weight=1.0), 1.0, sends)[0] == LOCAL

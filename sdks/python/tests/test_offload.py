@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from concurrent.futures import CancelledError
@@ -11,6 +12,7 @@ import pytest
 
 import lighterage
 import work
+import work_classes
 from lighterage import DoesNotTravel, NoNode, offload, runtime
 
 
@@ -50,6 +52,34 @@ def test_methods_travel_with_their_object(client):
     assert scale.times.local(np.ones(1))[1] == os.getpid()
     assert work.Scale.twice.remote(4) == 8
     assert scale.times.submit(np.ones(1)).result(10)[0].tolist() == [3.0]
+
+
+@pytest.mark.parametrize("name", ["above", "below"])
+def test_class_methods_travel_with_their_class(client, name):
+    if name == "below" and sys.version_info >= (3, 13):
+        pytest.skip("classmethod hides what stands below it from Python 3.13 on")
+    for kind, factor in ((work_classes.Unit, 2.0), (work_classes.Larger, 20.0)):
+        method = getattr(kind, name)
+        assert method(3.0)[:2] == method.local(3.0)[:2] == (kind.__name__, 3 * factor)
+        there = method.remote(3.0, plus=1.0)
+        assert there[:2] == (kind.__name__, 3 * factor + 1) and there[2] != os.getpid()
+        assert getattr(kind(), name).remote(np.float64(1))[1] == factor
+        assert [one[1] for one in lighterage.map(method, [1.0, 2.0, 3.0])] == [factor, 2 * factor, 3 * factor]
+    assert work_classes.Unit.above.submit(1.0).result(10)[1] == 2.0
+
+
+def test_a_class_travels_as_that_of_a_method_only(client):
+    class Here(work_classes.Unit):
+        pass
+
+    for function, value in ((Here.above, 1.0), (work.echo, int), (work.echo, [work_classes.Unit])):
+        with pytest.raises(DoesNotTravel):
+            function.remote(value)
+    assert Here.above(1.0)[:2] == ("Here", 2.0), "it runs here"
+    with pytest.raises(DoesNotTravel):
+        work_classes.give.remote()
+    with pytest.raises(TypeError, match="@staticmethod above @offload"):
+        offload(staticmethod(len))
 
 
 def test_recursion_stays_in_the_unit(client):
@@ -118,6 +148,22 @@ def test_a_slow_machine_hands_on_what_is_long(node, client):
     assert work.total.explain(array).decision.place == client.name
     assert work.total(array) == real(array)
     assert node.calls == 1
+
+
+def test_energy_counts_where_a_policy_gives_it_a_weight(client):
+    work.total.prepare()
+    array = np.ones(1_000)
+
+    def place_under(policy):
+        lighterage.policy(policy)
+        for _ in range(3):
+            runtime.current.engine.observe_local("work:total", 8_128, 0.1)
+        return work.total.explain(array).decision.place
+
+    assert place_under(lighterage.Policy()) == client.name
+    # As on a machine whose radio takes more than anything that it computes.
+    costly = lighterage.Energy(compute=0.1, radio=1e6, wait=1e6, weight=1.0)
+    assert place_under(lighterage.Policy(energy=costly)) == "local"
 
 
 def test_explain_says_why(client):

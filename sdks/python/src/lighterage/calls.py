@@ -6,6 +6,8 @@
 A call's meta is `{"args": […], "kwargs": {…}}`, or the same written by another codec as a tagged buffer. A reply's is the
 value, or tagged `raised` an exception. A reply is written by the codec of its call.
 
+A class method's call names its class beside them, `"class": "module:Class"`: it becomes the first argument.
+
 A call says beside that what packing of arrays pays for its reply: `"reply": {"rate": bytes a second, "methods": […]}`.
 
 Several calls may travel as one: `{"each": [args, …], "kwargs": {…}}`, answered by a list that ends at the first exception.
@@ -82,7 +84,8 @@ def write_call(
 
     Raises DoesNotTravel for an argument that has no meaning elsewhere.
     """
-    return _write({"args": list(args), "kwargs": dict(kwargs)}, classes, codec, packing)
+    own = list(args)
+    return _write({"args": own, "kwargs": dict(kwargs), **_without_class([own], classes)}, classes, codec, packing)
 
 
 def write_calls(
@@ -93,7 +96,8 @@ def write_calls(
     packing: Packing | None = None,
 ) -> list[Piece]:
     """The pieces of several calls in one, answered by `read_outcomes`."""
-    return _write({"each": [list(args) for args in each], "kwargs": dict(kwargs)}, classes, codec, packing)
+    own = [list(args) for args in each]
+    return _write({"each": own, "kwargs": dict(kwargs), **_without_class(own, classes)}, classes, codec, packing)
 
 
 def read_call(data: Piece, classes: Classes = NO_CLASSES) -> Call:
@@ -108,8 +112,33 @@ def read_call(data: Piece, classes: Classes = NO_CLASSES) -> Call:
     if isinstance(found, dict) and isinstance(found.get("kwargs"), dict):
         for name in ("args", "each"):
             if isinstance(found.get(name), list):
+                _with_class(found, found[name] if name == "each" else [found[name]], classes)
                 return Call(found[name], found["kwargs"], codec, name == "each", _packer(found.get("reply")))
     raise frame.FrameError("kind", "a frame that is no call")
+
+
+def _without_class(each: list[list[Any]], classes: Classes) -> dict[str, str]:
+    """What a class method's call says beside its arguments: the class that each began with, which is taken from them.
+
+    Only so, and never in a reply: what comes back from a unit is no code. Any other class does not travel.
+    """
+    kind = each[0][0] if each and each[0] else None
+    if not (isinstance(kind, type) and classes.has(kind) and all(args and args[0] is kind for args in each)):
+        return {}
+    for args in each:
+        del args[0]
+    return {"class": classes.name_of(kind)}
+
+
+def _with_class(body: dict[str, Any], each: list[Any], classes: Classes) -> None:
+    if "class" not in body:
+        return
+    name = body["class"]
+    if not isinstance(name, str) or not all(isinstance(args, list) for args in each):
+        raise frame.FrameError("kind", "a call of a class method that names no class")
+    kind = classes.find(name)
+    for args in each:
+        args.insert(0, kind)
 
 
 def _packer(said: Any) -> Packer | None:
@@ -234,11 +263,15 @@ def find(entry: str) -> Callable[..., Any]:
     Raises whatever the import of its module raises, and AttributeError where it is not there.
     """
     module_name, _, path = entry.partition(":")
+    owner: Any = None
     found: Any = importlib.import_module(module_name)
     for part in path.split("."):
-        found = getattr(found, part)
-    # What `@offload` made of it runs as the plain function does, without asking where.
-    plain: Callable[..., Any] = getattr(found, PLAIN, found)
+        owner, found = found, getattr(found, part)
+    # What `@offload` made of it runs as the plain function does, without asking where. It may stand above or below
+    # `@classmethod`, whose call brings the class along.
+    raw = inspect.getattr_static(owner, path.rpartition(".")[2], found)
+    raw = raw.__func__ if isinstance(raw, classmethod | staticmethod) else raw
+    plain: Callable[..., Any] = getattr(raw, PLAIN, found)
     return plain
 
 

@@ -742,8 +742,15 @@ class Offloaded(Generic[P, R]):
         return result
 
 
+class OffloadedOfClass(Offloaded[P, R]):
+    """A class method that decides where it runs. Its class is known there too, and travels by its name."""
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> Any:
+        return Method(self, type(instance) if owner is None else owner)
+
+
 class Method:
-    """An offloaded method of one object, which travels with the arguments."""
+    """An offloaded method of one object, which travels with the arguments; or of a class."""
 
     __slots__ = ("_function", "_instance")
 
@@ -920,9 +927,13 @@ def offload(
 ) -> Callable[[Callable[P, R]], Offloaded[P, R]]: ...
 def offload(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """Lets a function run wherever it will finish first. `Options` has what it takes by name."""
-    if isinstance(function, (staticmethod, classmethod)):
-        raise TypeError("write @staticmethod above @offload; a class method does not travel, for a class is code")
     made = Options(**_checked(options))
-    if function is not None:
-        return Offloaded(function, made)
-    return lambda function: Offloaded(function, made)
+    return _offloaded(function, made) if function is not None else lambda function: _offloaded(function, made)
+
+
+def _offloaded(function: Any, options: Options) -> Offloaded[Any, Any]:
+    if isinstance(function, staticmethod):
+        raise TypeError("write @staticmethod above @offload")
+    if isinstance(function, classmethod):
+        return OffloadedOfClass(function.__func__, options)
+    return Offloaded(function, options)

@@ -39,6 +39,12 @@ class Classes:
         self._bundle_names = dict(names)
         self._here = {bundle: here for here, bundle in names.items()}
 
+    def has(self, kind: type) -> bool:
+        """Whether the other side finds this class, by what can be told from here."""
+        return kind.__module__ in self._bundle_names and not any(
+            part.startswith(("_", "<")) for part in kind.__qualname__.split(".")
+        )
+
     def name_of(self, kind: type) -> str:
         """`module:Class`, as the other side has it."""
         module = self._bundle_names.get(kind.__module__)

@@ -18,6 +18,10 @@ from .link import HostGone, Link
 
 #: Characters of what is said in one line about an exception.
 WORDS_MAX = 4_000
+#: Of what keeps a bundle from being loaded: characters of its own words, of a line that led to it, and such lines.
+BLAME_WORDS_MAX = 800
+BLAME_LINE_MAX = 240
+BLAME_LINES_MAX = 4
 
 
 class Work:
@@ -84,6 +88,19 @@ class Work:
         decoded = decoded or ran
         timing = {"decode": decoded - began, "run": ran - decoded, "encode": time.perf_counter() - ran}
         return {"data": frame.Pieces(tuple(pieces)), "timing": timing, "raised": raised}
+
+
+def blame(error: BaseException, folder: Path) -> str:
+    """An exception in one line, with the innermost of the bundle's own lines that led to it: a user's, not Python's."""
+    lines = [
+        f"{Path(frame.filename).relative_to(folder)}:{frame.lineno}: {frame.line or ''}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(folder)
+    ]
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).is_relative_to(folder):
+        lines.append(f"{Path(error.filename).relative_to(folder)}:{error.lineno}: {(error.text or '').strip()}")
+    words = f"{type(error).__qualname__}: {error}"[:BLAME_WORDS_MAX]
+    return f"{words}, at {' > '.join(line[:BLAME_LINE_MAX] for line in lines[-BLAME_LINES_MAX:])}" if lines else words
 
 
 def _failure(kind: str, message: str) -> dict[str, str]:

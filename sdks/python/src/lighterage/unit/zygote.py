@@ -26,7 +26,7 @@ from typing import Any, Final
 from .. import frame
 from .confine import Walls, limit_memory
 from .link import SMALL_BYTES, Link, aligned, set_current
-from .work import Work
+from .work import Work, blame
 
 #: Where the jail puts the function's code.
 CODE: Final = Path("/bundle")
@@ -193,7 +193,7 @@ def main() -> None:
         traceback.print_exc()
         _flush()
         kind = "memory" if isinstance(error, MemoryError) else "trapped"
-        control.send(f"failed {kind}\n{type(error).__qualname__}: {error}".encode()[:_MESSAGE_BYTES])
+        control.send(f"failed {kind}\n{blame(error, CODE)}".encode("utf-8", "replace")[:_MESSAGE_BYTES])
         os._exit(1)
     zygote = Zygote(control, work, settings)
     gc.collect()
