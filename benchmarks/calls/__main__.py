@@ -118,7 +118,7 @@ def _first_call() -> float:
         # Other limits are another deployment.
         limits = lighterage.Limits(seconds=20.0 + number)
         made = lighterage.offload(limits=limits, any_version=True, fallback=False, local=False)(functions.task)
-        runtime.current.nodes()[0].prepare(made._made())
+        runtime.current.nodes()[0].prepare(made.carrier.made())
         began = time.perf_counter()
         made.remote(1)
         took.append((time.perf_counter() - began) * 1e3)

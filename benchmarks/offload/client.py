@@ -23,10 +23,11 @@ from typing import Any
 import lighterage
 import work
 from lighterage import calls, frame, runtime
+from lighterage.carrier import stages_of
 from lighterage.config import Address
 from lighterage.decide import LOCAL
 from lighterage.node import Node
-from lighterage.offloaded import Offloaded, stages_of
+from lighterage.offloaded import Offloaded
 
 Command = dict[str, Any]
 
@@ -53,12 +54,12 @@ class Client:
         function, codec = command["function"], command.get("codec", "frame")
         offloaded = self._offloaded(function, codec)
         arguments = work.arguments(function, command["n"])
-        made = offloaded._made()
+        made = offloaded.carrier.made()
         self._node.prepare(made)
         if codec == work.KEPT:
             offloaded.remote(*arguments)
             codec = "frame"
-        keeper = offloaded._keeper(runtime.current, self._node)
+        keeper = offloaded.carrier.keeper(runtime.current, self._node)
         packing = None if keeper is None else calls.Packing(keeper, None)
         seconds, stages = [], []
         for time_ in range(command["times"]):

@@ -64,8 +64,6 @@ def play(world, engine, calls, now=0.0):
         there = total(stages)
         decision = engine.decide("f", size, size, ["node"], now)
         took, other = (here, there) if decision.place == LOCAL else (there, here)
-        if decision.hedge_after is not None:
-            took = min(took, decision.hedge_after + here)
         played.cost += took
         played.oracle += min(here, there)
         if abs(math.log(here / there)) > 0.1:
@@ -188,7 +186,7 @@ def test_who_is_known_less_is_blamed_for_a_call_that_was_late():
         size, here, _ = world.call()
         engine.observe_local("new", size, here)
         there = {of: engine.predict(of, size, size, ["node"], 60.0)[1] for of in ("f", "new")}
-        engine.observe_late(late, "node", size, there[late], 100 * there[late].seconds, 60.0)
+        engine.observe_remote_longer(late, "node", size, there[late], 100 * there[late].seconds, 60.0)
         return engine.predict(other, size, size, ["node"], 60.0)[1].seconds / there[other].seconds
 
     assert slower("f", "new") > 2 * slower("new", "f")

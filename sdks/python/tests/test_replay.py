@@ -29,12 +29,12 @@ def test_the_sweep_of_rates_is_decided_well():
         assert sum(one.right for one in played) / sum(one.clear for one in played) >= 0.95
 
 
-@pytest.mark.parametrize("hedges", [True, False])
-def test_steps_cost_little_and_are_noticed_at_once(hedges):
+@pytest.mark.parametrize("races", [True, False])
+def test_steps_cost_little_and_are_noticed_at_once(races):
     regrets, recoveries = [], []
     for seed in SEEDS:
         for rates, loads in (([100 * MBIT, 10 * MBIT], [1.0]), ([100 * MBIT], [1.0, 10.0])):
-            played = engine(synthetic(seed, rates, loads=loads), hedges=hedges)
+            played = engine(synthetic(seed, rates, loads=loads), races=races)
             regrets.append(played.regret)
             recoveries += played.recovery_calls
     assert max(regrets) <= 0.15

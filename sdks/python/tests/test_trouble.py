@@ -152,7 +152,7 @@ def test_a_silent_node_is_overtaken_by_a_pure_call_here(network, far):
     began = time.monotonic()
     assert work.slow(0.01) == os.getpid()
     assert time.monotonic() - began < 2
-    assert runtime.current.stats_of("work:slow").hedges_won == 1
+    assert runtime.current.stats_of("work:slow").doubled_here == 1
     after = work.slow.explain(0.01).decision
     assert after.predictions[1].seconds > 1.5 * before.predictions[1].seconds, "it has learnt that the node is late"
 
@@ -218,7 +218,7 @@ def test_other_versions_are_said_so(node):
     with pytest.warns(lighterage.OffloadWarning, match=r"Python 3\.8\.1"):
         assert work.slow(0.005) == os.getpid()
         deadline = time.monotonic() + 5
-        while not work.slow._refuses and time.monotonic() < deadline:
+        while not work.slow.carrier.refuses and time.monotonic() < deadline:
             work.slow(0.005)
     assert work.double.with_options(any_version=True).remote(1) == 2
 

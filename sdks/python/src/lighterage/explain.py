@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .decide import Decision, Prediction
+from .decide import Choice, Decision, Prediction
 
 _STAGES = ("encode", "up", "round trip", "queue", "run", "down", "decode")
 
@@ -25,10 +25,20 @@ class Explanation:
         lines.append(f"  work grows with {self.size:,.0f}, arguments are {_bytes(self.bytes_up)}")
         if self.decision.predictions:
             lines += _table([_row(prediction, self.decision.place) for prediction in self.decision.predictions])
-        if self.decision.hedge_after is not None:
-            lines.append(f"  a pure function would be started here as well after {_seconds(self.decision.hedge_after)}")
+        if self.decision.rival is not None:
+            lines.append(f"  {self._beside()}")
         lines += [f"  {note}" for note in self.notes]
         return "\n".join(lines)
+
+    def _beside(self) -> str:
+        """Where it would run as well, when, and why."""
+        decision = self.decision
+        after = f"after {_seconds(decision.rival_after)}"
+        if decision.choice is not Choice.RACED:
+            return f"{decision.rival} would run it as well, if it is not done {after}: by then it is late"
+        if decision.doubt <= 0:
+            return f"raced: {decision.rival} runs it as well, if it is not done {after}, for neither place is known well"
+        return f"raced: {decision.rival} runs it as well {after}; knowing the better place would save {decision.doubt:.0%}"
 
     __repr__ = __str__
 

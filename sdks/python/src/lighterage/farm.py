@@ -168,7 +168,7 @@ class _Farm:
         wanted = on if on is not None else self._options.on
         if on is not None or current.nodes():
             try:
-                found = self._function._made()
+                found = self._function.carrier.made()
                 made = found if isinstance(found, code.Code) else None
                 nodes = current.chosen(None if wanted is None else names(wanted))
             except LighterageError:
@@ -374,7 +374,7 @@ class _Farm:
         is_one = len(chunk.items) == 1
         began = time.perf_counter()
         try:
-            codec, packing = self._options.codec, self._function._packing(runtime.current, node)
+            codec, packing = self._options.codec, self._function.carrier.packing(runtime.current, node)
             if is_one:
                 pieces = calls.write_call(chunk.items[0], self._kwargs, made.classes, codec, packing)
             else:
@@ -390,7 +390,7 @@ class _Farm:
             shared.cancels.add(cancel)
         try:
             runtime.current.prepare(node, made)
-            limit = time.monotonic() + self._function._time_limit(bytes_up)
+            limit = time.monotonic() + self._function.carrier.time_limit(bytes_up)
             reply = node.call(made, pieces, limit, cancel)
             try:
                 if is_one:

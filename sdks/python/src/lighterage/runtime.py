@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .code import Code, Component
     from .config import Address
     from .node import Node, NodeInfo
+    from .race import Helpers, Race
 
 #: Calls that `submit` and `aio` run at once; more wait.
 THREADS_MAX: Final = 64
@@ -40,9 +41,9 @@ class FunctionStats:
     seconds: dict[str, float] = field(default_factory=dict)
     #: Remote calls that failed and ran here or elsewhere instead, by the error's code.
     failures: dict[str, int] = field(default_factory=dict)
-    #: Calls doubled by a local one, and how many of these the local one won.
-    hedges: int = 0
-    hedges_won: int = 0
+    #: Calls that ran here and on a node at once, and of these the ones whose result here was used.
+    doubled: int = 0
+    doubled_here: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
 
@@ -68,6 +69,8 @@ class Runtime:
         self._nodes: dict[str, Node] = {}
         self._is_configured = False
         self._pool: ThreadPoolExecutor | None = None
+        self._helpers: Helpers | None = None
+        self._left: set[Race] = set()
 
     def configure(self) -> None:
         """Takes the nodes that environment and data folder name; they are asked in the background."""
@@ -207,6 +210,31 @@ class Runtime:
 
                 self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="lighterage")
             return self._pool
+
+    @property
+    def helpers(self) -> Helpers:
+        """Threads for calls that run here and may be overtaken."""
+        with self.lock:
+            if self._helpers is None:
+                from .race import Helpers
+
+                self._helpers = Helpers()
+            return self._helpers
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether something that a call has left still runs here."""
+        return bool(self._left) and any(race.is_left_running for race in tuple(self._left))
+
+    def leave(self, race: Race) -> None:
+        """The half here of this race may go on when it has lost."""
+        with self.lock:
+            self._left.add(race)
+
+    def ended(self, race: Race) -> None:
+        """It does not."""
+        with self.lock:
+            self._left.discard(race)
 
     def _look(self, node: Node) -> None:
         node.is_watched = False

@@ -2,8 +2,8 @@
 
 The cheapest place by expected time (and energy, where that has a weight) is taken. Three things bend this: the place
 taken before stays unless another is clearly better (hysteresis); a place that might be better and is not known well is
-tried, as long as what that cost stays within a budget; and a remote call of a pure function that takes longer than
-nineteen in twenty should is doubled by a local one (hedging).
+tried, as long as what that cost stays within a budget; and a call that may run twice runs at two places at once, from the
+beginning where nobody can tell the better one (a race), else when it is late: on a node (hedging) or here (overtaking).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Final
 
 from .model import LOCAL, Energy, Place, Prediction, Stages, Work, predict_local, predict_remote
+from .race import Races, saving
 
 #: Functions whose estimates are kept; the one not used for longest goes.
 WORKS_MAX: Final = 1_000
@@ -30,6 +31,19 @@ HOPE_GAP_MAX: Final = 32
 LATE_VARIANCE: Final = 0.2
 #: A try here may, at its worst, take this many times what the best place would.
 EXPLORED_TIMES_MAX: Final = 2.0
+#: How many times as long a call takes here beside one that was left running.
+DISTURBED: Final = 2.0
+DISTURBED_VARIANCE: Final = 0.12
+#: Until it was measured.
+HELPER_SECONDS: Final = 1e-4
+#: What a second costs that this machine computes after a call, for nobody.
+LEFT_PRICE: Final = 0.5
+#: Races of a function that nobody knows, beside the budget.
+FREE_RACES: Final = 1
+#: Calls before a place that was slowed down is raced again: that costs next to no time.
+RACED_GAP_MAX: Final = 6
+#: A late call here is doubled after this part of what the node would take, at the soonest.
+LATE_PART: Final = 0.9
 
 
 class Choice(Enum):
@@ -39,6 +53,7 @@ class Choice(Enum):
     BEST = "expected to finish first"
     KEPT = "chosen before, and no other is clearly better"
     EXPLORED = "tried, to know it better"
+    RACED = "both at once: nobody can tell which is sooner"
     DEADLINE = "most likely to meet the deadline"
 
 
@@ -50,6 +65,8 @@ class Policy:
     hysteresis: float = 0.03
     #: Part of all time that trying places may cost.
     explore_budget: float = 0.02
+    #: Part of the calls that may be raced, and of all time that the client may compute in vain for it.
+    race_budget: float = 0.1
     energy: Energy = Energy()
 
 
@@ -60,8 +77,11 @@ class Decision:
     place: str
     choice: Choice
     predictions: tuple[Prediction, ...]
-    #: Seconds after which a pure function is started locally as well; none where that never pays.
-    hedge_after: float | None
+    #: The place that runs the call as well, and seconds after which it does; none where it runs once.
+    rival: str | None = None
+    rival_after: float = 0.0
+    #: What knowing the better place would have saved, as a part of the call's time.
+    doubt: float = 0.0
 
     @property
     def chosen(self) -> Prediction:
@@ -96,6 +116,9 @@ class Engine:
         self._explored_seconds = 0.0
         self._tries: dict[tuple[str, str], int] = {}
         self._hopes: dict[str, _Hope] = {}
+        self._races = Races()
+        #: What it takes this machine to run a call in another thread.
+        self.helper_seconds = HELPER_SECONDS
 
     def place(self, name: str, speed: float = 1.0, round_trip: float = 2e-3, bytes_per_second: float = 12.5e6) -> Place:
         """The place of this name, made with these first guesses (`speed`: times this machine's)."""
@@ -130,13 +153,14 @@ class Engine:
         places: Iterable[str],
         now: float,
         waits: Mapping[str, float] = _NO_WAITS,
+        is_disturbed: bool = False,
     ) -> tuple[Prediction, ...]:
         """What the call would take here and at each of these places; `waits` are seconds that a place needs before."""
         work, energy = self.work(function), self.policy.energy
         remote = [
             predict_remote(work, name, self.place(name), size, bytes_up, now, energy, waits.get(name, 0.0)) for name in places
         ]
-        return (predict_local(work, size, energy), *remote)
+        return (predict_local(work, size, energy, DISTURBED if is_disturbed else 1.0), *remote)
 
     def decide(
         self,
@@ -148,33 +172,44 @@ class Engine:
         deadline: float | None = None,
         may_run_here: bool = True,
         waits: Mapping[str, float] = _NO_WAITS,
-        may_hedge: bool = False,
+        may_race: bool = False,
+        is_disturbed: bool = False,
     ) -> Decision:
         """Chooses among this machine and `places`.
 
         `size` is what the function's work grows with, `bytes_up` what its arguments take on the wire, `deadline` in seconds
-        from now, `waits` the seconds that a place needs before; `may_hedge` says that a late call will be doubled.
+        from now, `waits` the seconds that a place needs before; `may_race` says that the call may run at two places at once,
+        `is_disturbed` that something still runs here that an earlier call has left.
         """
-        predictions = self.predict(function, size, bytes_up, places, now, waits)
+        predictions = self.predict(function, size, bytes_up, places, now, waits, is_disturbed)
         open_ = predictions if may_run_here else predictions[1:]
         if len(open_) == 1:
-            return Decision(open_[0].place, Choice.ONLY, predictions, None)
+            return Decision(open_[0].place, Choice.ONLY, predictions)
+        may_race = may_race and may_run_here
         best = min(open_, key=self._cost)
         choice = Choice.BEST
         if deadline is not None and best.p95 > deadline:
             best = min(open_, key=lambda prediction: prediction.p95)
             choice = Choice.DEADLINE
         else:
-            explored = self._explore(function, open_, best, may_hedge and may_run_here)
+            # Where both may run at once, a place is tried beside the best one, not in its stead.
+            explored = None if may_race else self._explore(function, open_, best)
             if explored is not None:
                 best, choice = explored, Choice.EXPLORED
             else:
                 best, choice = self._keep(function, size, open_, best)
-        return Decision(best.place, choice, predictions, self._hedge(best, choice, predictions) if may_run_here else None)
+        if not may_race:
+            return Decision(best.place, choice, predictions)
+        return self._beside(function, best, choice, predictions, is_disturbed)
 
-    def observe_local(self, function: str, size: float, seconds: float, decision: Decision | None = None) -> None:
-        """A call ran here."""
-        self.work(function).local.observe(size, seconds)
+    def observe_local(
+        self, function: str, size: float, seconds: float, decision: Decision | None = None, is_disturbed: bool = False
+    ) -> None:
+        """A call ran here; how long it takes alone is known less well where it was disturbed."""
+        if is_disturbed:
+            self.work(function).local.observe(size, seconds / math.sqrt(DISTURBED), DISTURBED_VARIANCE)
+        else:
+            self.work(function).local.observe(size, seconds)
         self._spend(function, LOCAL, seconds, decision)
 
     def observe_remote(
@@ -203,23 +238,50 @@ class Engine:
         place.queue.observe(stages.queue, now)
         self._spend(function, name, stages.seconds, decision)
 
-    def observe_late(self, function: str, name: str, size: float, prediction: Prediction, seconds: float, now: float) -> None:
-        """A call at this place was given up after `seconds`: all that is known is that it takes longer."""
+    def observe_local_longer(self, function: str, size: float, seconds: float) -> None:
+        """A call here was given up after `seconds`: all that is known is that it takes longer."""
+        work = self.work(function)
+        if work.local.count:
+            work.local.observe_longer(size, seconds)
+        else:
+            work.local.start(size, work.run_here(size).beyond(seconds))
+
+    def observe_remote_longer(
+        self, function: str, name: str, size: float, prediction: Prediction, seconds: float, now: float
+    ) -> None:
+        """A call at this place was given up after `seconds`."""
         work, place = self.work(function), self.place(name)
         curve = work.curve_of(name, place, size)
         run = work.run_there(name, place, size, now)
-        log = math.log(max(2 * seconds / max(prediction.seconds, 1e-6), 1.0))
         # What is known less is the likelier reason: how long the function runs there, or how the place is.
         blame = run.variance / (run.variance + LATE_VARIANCE)
-        curve.observe(size, run.middle * math.exp(blame * log))
-        place.observe_late(math.exp((1 - blame) * log), now)
+        is_late = seconds > prediction.p95
+        # Of what is late, as much again is likely still to come.
+        over = (2 * seconds if is_late else seconds) - (prediction.seconds - run.mean)
+        if over > run.middle:
+            longer = run.middle ** (1 - blame) * over**blame if is_late else over
+            observe = curve.observe if is_late else curve.observe_longer
+            observe(size, longer / math.exp(place.slowed(now).log))
+        if is_late:
+            place.observe_late(max(2 * seconds / max(prediction.seconds, 1e-6), 1.0) ** (1 - blame), now)
+
+    def observe_stopped(self, function: str, is_stopped: bool) -> None:
+        """A call here was told to stop, and did so or ran out."""
+        self.work(function).runs_out = 0.0 if is_stopped else 1.0
+
+    def observe_raced(self, decision: Decision, winner: str, extra_seconds: float) -> None:
+        """A call ran at two places; the one that lost took so much of this machine's processor."""
+        self._races.raced(extra_seconds)
+        name = decision.place if decision.place != LOCAL else decision.rival
+        if name is not None:
+            hoped = self._hopes.setdefault(name, _Hope())
+            hoped.gap = min(2 * hoped.gap, HOPE_GAP_MAX) if winner == LOCAL else HOPE_GAP
+            hoped.calls = 0
 
     def _cost(self, prediction: Prediction) -> float:
         return prediction.seconds + self.policy.energy.weight * prediction.joules
 
-    def _keep(
-        self, function: str, size: float, open_: tuple[Prediction, ...], best: Prediction
-    ) -> tuple[Prediction, Choice]:
+    def _keep(self, function: str, size: float, open_: tuple[Prediction, ...], best: Prediction) -> tuple[Prediction, Choice]:
         # Sizes within a factor of two share a habit.
         habit = self._habits.setdefault((function, round(math.log2(max(size, 1.0)))), _Habit(best.place))
         kept = next((prediction for prediction in open_ if prediction.place == habit.place), best)
@@ -228,9 +290,7 @@ class Engine:
         habit.place = best.place
         return best, Choice.BEST
 
-    def _explore(
-        self, function: str, open_: tuple[Prediction, ...], best: Prediction, may_hedge: bool
-    ) -> Prediction | None:
+    def _explore(self, function: str, open_: tuple[Prediction, ...], best: Prediction) -> Prediction | None:
         """The place that may be better than the best by its own doubt, if trying it is within the budget."""
         known = self._cost(best)
         chosen, chosen_gain = None, 0.0
@@ -242,12 +302,9 @@ class Engine:
             if max(gain, hope) <= chosen_gain:
                 continue
             if prediction.place == LOCAL and prediction.p95 > EXPLORED_TIMES_MAX * known:
-                # A local call cannot be hedged: one that may take several times as long is not tried.
+                # A local call cannot be given up: one that may take several times as long is not tried.
                 continue
             extra = max(self._cost(prediction) - known, 0.0)
-            if may_hedge and best.place == LOCAL:
-                # It will be overtaken by a local call that begins when one begun now would have ended.
-                extra = min(extra, known)
             free = gain > 0 and self._tries.get((function, prediction.place), 0) < FREE_TRIES and extra < FREE_PART * known
             paid = self._explored_seconds + extra <= self.policy.explore_budget * self._total_seconds
             hoped = self._hopes.setdefault(prediction.place, _Hope())
@@ -257,15 +314,45 @@ class Engine:
             hoped.calls += 1
         return chosen
 
-    def _hedge(self, best: Prediction, choice: Choice, predictions: tuple[Prediction, ...]) -> float | None:
-        if best.place == LOCAL:
-            return None
-        here = predictions[0].seconds
-        # Not later than running here would have taken: so a wrong choice costs twice the right one at the most.
-        return min(best.p95, max(here, best.best_case if choice is Choice.EXPLORED else best.seconds))
+    def _beside(
+        self, function: str, best: Prediction, choice: Choice, predictions: tuple[Prediction, ...], is_disturbed: bool
+    ) -> Decision:
+        """Where the call runs as well, and when: at once in a race, else once it is late."""
+        is_here = best.place == LOCAL
+        rival = min(predictions[1:], key=self._cost) if is_here else predictions[0]
+        there = rival if is_here else best
+        work = self.work(function)
+        saved = saving(best, rival)
+        # The client writes the arguments while it computes; and what cannot be stopped here is in the way of other calls.
+        left = saved if is_here else saved + rival.seconds - best.seconds
+        price = (
+            self.helper_seconds
+            + there.stage("encode")
+            + LEFT_PRICE * work.runs_out * left
+            + self.policy.energy.weight * rival.joules
+        )
+        unsure = (saved - price) / max(best.seconds, 1e-9)
+        hoped = self._hopes.setdefault(there.place, _Hope())
+        is_hoped = is_here and hoped.calls >= min(hoped.gap, RACED_GAP_MAX) and there.best_case + price < best.seconds
+        hoped.calls += 1
+        budget = self.policy.race_budget
+        if is_here and work.is_new and self._tries.get((function, LOCAL), 0) < FREE_RACES and budget:
+            # Whatever the node would need beside the run, the call may take here before it is worth the other one.
+            return Decision(LOCAL, Choice.RACED, predictions, rival.place, rival.seconds - rival.stage("run"), unsure)
+        may_plan = not is_disturbed and self._races.has_budget(budget)
+        if may_plan and (is_hoped or self._races.is_worth(unsure)):
+            after = rival.wait if is_here else there.stage("encode")
+            return Decision(best.place, Choice.RACED, predictions, rival.place, after, unsure)
+        # Late, but not later than the other place would have taken: so a wrong choice costs twice the right one at the most.
+        after = max(min(max(best.p95, LATE_PART * rival.seconds), max(best.seconds, rival.seconds)), rival.wait)
+        if is_here and (not budget or saving(best, rival, after) < self.helper_seconds):
+            return Decision(LOCAL, choice, predictions, doubt=unsure)
+        return Decision(best.place, choice, predictions, rival.place, after, unsure)
 
     def _spend(self, function: str, name: str, seconds: float, decision: Decision | None) -> None:
         self._total_seconds += seconds
+        if decision is not None:
+            self._races.called(decision.doubt, seconds, self.policy.race_budget)
         self._tries[(function, name)] = self._tries.get((function, name), 0) + 1
         if decision is not None and decision.choice is Choice.EXPLORED:
             others = [prediction.seconds for prediction in decision.predictions if prediction.place != decision.place]

@@ -26,6 +26,13 @@ SPOTS_MAX: Final = 64
 SPOT_VARIANCE_MIN: Final = 1e-3
 #: The first time is often longer than the others, by what it finds cold.
 FIRST_VARIANCE: Final = 0.3
+#: How much of a variance is left, at the least, of what is known to be beyond a bound.
+BEYOND_MIN: Final = 0.02
+#: How much a curve may bend between sizes that were seen: the doubt about its power, away from them. Where sizes are a few
+#: bytes they are numbers, and work may grow with such a one as it likes.
+BEND: Final = 0.3
+BEND_OF_NUMBERS: Final = 4.0
+NUMBERS_MAX: Final = 512.0
 #: The least value whose logarithm is taken: a tenth of a microsecond.
 LEAST: Final = 1e-7
 
@@ -53,6 +60,13 @@ class Guess:
     def spread(self) -> float:
         """Standard deviation of the quantity itself."""
         return self.mean * math.sqrt(math.expm1(min(self.variance, 3.0)))
+
+    def beyond(self, value: float) -> Guess:
+        """What is known once it is seen to be more than this: what is left of the normal to its right."""
+        deviation = math.sqrt(self.variance)
+        at = (math.log(max(value, LEAST)) - self.log) / deviation
+        pull = _pull(at)
+        return Guess(self.log + deviation * pull, self.variance * max(1.0 - pull * (pull - at), BEYOND_MIN))
 
 
 class Level:
@@ -160,12 +174,13 @@ class Curve:
         variance = max(self._paa + 2 * x * self._pab + x * x * self._pbb, 0.0) + self._noise
         spot = self._spots.get(round(x / SPOT_WIDTH))
         if spot is None:
-            return Guess(log, variance)
+            return Guess(log, variance + self._bend(size, x))
         weight = variance / (variance + spot.variance)
         seen = spot.log + self._b * (x - spot.x)
         return Guess(log + weight * (seen - log), weight * spot.variance + self._spot_noise)
 
-    def observe(self, size: float, value: float) -> None:
+    def observe(self, size: float, value: float, noise: float = 0.0) -> None:
+        """`noise` is what the measurement itself is unsure by, as a variance of the logarithm."""
         if self._center is None:
             self._center = math.log(max(size, 1.0))
             if self._is_open:
@@ -175,7 +190,7 @@ class Curve:
         to_a = self._paa + x * self._pab
         to_b = self._pab + x * self._pbb
         variance = to_a + x * to_b
-        total = variance + self._noise
+        total = variance + self._noise + noise
         if self.count >= 2 and error * error > STEP_SIGMAS**2 * total and not self._is_as_seen(x, error):
             # The work itself has changed, or grows otherwise than was thought: what was known of the height goes, the slope
             # stays likely.
@@ -184,13 +199,13 @@ class Curve:
             self._paa += error * error
             to_a += error * error
             variance += error * error
-            total = variance + self._noise
+            total = variance + self._noise + noise
             if not _is_step(error, self._suspect):
                 total *= 2
             self._suspect = error
         elif self.count >= 2:
             self._suspect = 0.0
-            left = min(max(error * error - variance, NOISE_MIN), NOISE_MAX)
+            left = min(max(error * error - variance - noise, NOISE_MIN), NOISE_MAX)
             self._noise += NOISE_GAIN * (left - self._noise)
         gain_a, gain_b = to_a / total, to_b / total
         self._a += gain_a * error
@@ -199,11 +214,61 @@ class Curve:
         self._pab -= gain_a * to_b
         self._pbb -= gain_b * to_b
         doubt = FIRST_VARIANCE if self.count == 0 and not self._is_open else 0.0
-        self._observe_spot(x, math.log(max(value, LEAST)), doubt)
+        self._observe_spot(x, math.log(max(value, LEAST)), doubt + noise)
         # Never quite sure: a function's work may change slowly.
         self._paa += 2e-4 + doubt
         self._pbb = max(self._pbb, 1e-5)
         self.count += 1
+
+    def observe_longer(self, size: float, value: float) -> None:
+        """What was measured is more than `value`, by how much nobody knows (Tobit, 1958): the part of it that was thought to
+        be less is given up, so what is no surprise teaches next to nothing."""
+        if self._center is None:
+            self._center = math.log(max(size, 1.0))
+        x = self._x(size)
+        to_a = self._paa + x * self._pab
+        to_b = self._pab + x * self._pbb
+        seen = Guess(self._a + self._b * x, max(to_a + x * to_b, 0.0) + self._noise)
+        known = seen.beyond(value)
+        error = known.log - seen.log
+        if error * error > STEP_SIGMAS**2 * seen.variance:
+            # As with a measurement: what was known of the height goes.
+            self._paa += error * error
+            to_a += error * error
+            seen = Guess(seen.log, seen.variance + error * error)
+            known = seen.beyond(value)
+            error = known.log - seen.log
+        gain_a, gain_b = to_a / seen.variance, to_b / seen.variance
+        left = 1.0 - known.variance / seen.variance
+        self._a += gain_a * error
+        self._b += gain_b * error
+        self._paa -= gain_a * to_a * left
+        self._pab -= gain_a * to_b * left
+        self._pbb = max(self._pbb - gain_b * to_b * left, 1e-5)
+        spot = self._spots.get(round(x / SPOT_WIDTH))
+        if spot is not None:
+            here = Guess(spot.log + self._b * (x - spot.x), spot.variance + self._spot_noise)
+            moved = here.beyond(value).log - here.log
+            is_step = moved * moved > STEP_SIGMAS**2 * here.variance
+            spot.log += moved * (1.0 if is_step else spot.variance / here.variance)
+        elif error > 0.5 * math.sqrt(seen.variance):
+            # No measurement, but more than nothing to remember this size by.
+            self._spots[round(x / SPOT_WIDTH)] = _Spot(x, known.log, known.variance)
+
+    def start(self, size: float, guess: Guess) -> None:
+        """Nothing was measured yet, but this is known of what will be."""
+        self._center = math.log(max(size, 1.0))
+        self._is_open = False
+        self._a, self._paa = guess.log, guess.variance
+        self.count = 1
+
+    def _bend(self, size: float, x: float) -> float:
+        """The variance of what lies between or beyond the sizes that were seen."""
+        if not self._spots:
+            return 0.0
+        away = min(abs(spot.x - x) for spot in self._spots.values())
+        bend = BEND_OF_NUMBERS if size <= NUMBERS_MAX else BEND
+        return (bend * away) ** 2
 
     def _is_as_seen(self, x: float, error: float) -> bool:
         """Whether what is off the line by `error` is what was seen at this size before."""
@@ -222,12 +287,12 @@ class Curve:
             self._spots[key] = _Spot(x, log, self._spot_noise + doubt)
             return
         error = log - (spot.log + self._b * (x - spot.x))
-        total = spot.variance + self._spot_noise
+        total = spot.variance + self._spot_noise + doubt
         if error * error > STEP_SIGMAS**2 * total:
             # As if it were seen for the second time.
             spot.variance = self._spot_noise
-            total = 2 * self._spot_noise
-        left = min(max(error * error - spot.variance, NOISE_MIN), NOISE_MAX)
+            total = 2 * self._spot_noise + doubt
+        left = min(max(error * error - spot.variance - doubt, NOISE_MIN), NOISE_MAX)
         gain = spot.variance / total
         self._spot_noise += NOISE_GAIN * (left - self._spot_noise)
         spot.x, spot.log = x, log - (1 - gain) * error
@@ -241,6 +306,13 @@ class Curve:
     def _x(self, size: float) -> float:
         log = math.log(max(size, 1.0))
         return log - self._center if self._center is not None else 0.0
+
+
+def _pull(at: float) -> float:
+    """The mean of a standard normal beyond `at`."""
+    if at > 6.0:
+        return at + 1.0 / at
+    return math.exp(-at * at / 2) / math.sqrt(2 * math.pi) / (0.5 * math.erfc(at / math.sqrt(2)))
 
 
 def _is_step(error: float, suspect: float) -> bool:

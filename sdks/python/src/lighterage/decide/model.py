@@ -115,10 +115,19 @@ class Prediction:
         self._stages = stages
 
     @property
+    def log_variance(self) -> float:
+        """Of the log-normal with this mean and spread."""
+        return math.log1p((self.spread / max(self.seconds, 1e-9)) ** 2)
+
+    @property
     def optimistic(self) -> float:
         """What it takes if all goes well: one standard deviation below the middle, of a log-normal."""
-        square = 1.0 + (self.spread / max(self.seconds, 1e-9)) ** 2
-        return self.seconds / math.sqrt(square) * math.exp(-math.sqrt(math.log(square)))
+        variance = self.log_variance
+        return self.seconds * math.exp(-variance / 2 - math.sqrt(variance))
+
+    def stage(self, name: str) -> float:
+        """The expected seconds of one stage."""
+        return self._stages[self._names.index(name)].mean
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -178,19 +187,25 @@ class Work:
 
     local: Curve = field(default_factory=lambda: Curve(0.0, 1.0, WORK_VARIANCE, 0.25))
     remote: dict[str, Curve] = field(default_factory=dict)
+    #: How many times as fast as this machine the places of `remote` are said to be.
+    speeds: dict[str, float] = field(default_factory=dict)
     encode: Curve = field(default_factory=lambda: Curve(math.log(5e-5), 0.3, 1.0, 0.1))
     decode: Curve = field(default_factory=lambda: Curve(math.log(5e-5), 0.3, 1.0, 0.1))
     #: Bytes on the wire by the bytes that were estimated, and of the result by the size.
     bytes_up: Curve = field(default_factory=lambda: Curve(None, 1.0, 0.01, 0.01))
     bytes_down: Curve = field(default_factory=lambda: Curve(None, 1.0, 0.1, 0.1))
 
+    #: How likely a call here cannot be stopped in the middle, for it is one call of a library.
+    runs_out: float = 0.5
+
     def run_here(self, size: float) -> Guess:
         if self.local.count:
             return _shared(self.local, self.remote.values(), size)
-        for curve in self.remote.values():
-            # Seen elsewhere only: the same shape, this machine's speed.
-            guess = curve.guess(size)
-            return Guess(guess.log, guess.variance + SPEED_VARIANCE)
+        for name, curve in self.remote.items():
+            if curve.count:
+                # Seen elsewhere only: the same shape, this machine's speed.
+                guess = curve.guess(size)
+                return Guess(guess.log + math.log(self.speeds.get(name, 1.0)), guess.variance + SPEED_VARIANCE)
         return Guess(math.log(WORK_SECONDS_PER_BYTE * max(size, 1.0)), WORK_VARIANCE)
 
     def run_there(self, name: str, place: Place, size: float, now: float) -> Guess:
@@ -214,7 +229,13 @@ class Work:
             here = self.run_here(size)
             curve = Curve(here.log - math.log(place.speed), 1.0, min(here.variance + SPEED_VARIANCE, WORK_VARIANCE), 0.25)
             self.remote[name] = curve
+        self.speeds[name] = place.speed
         return curve
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was never seen to run anywhere."""
+        return not self.local.count and not any(curve.count for curve in self.remote.values())
 
 
 def _shared(curve: Curve, others: Iterable[Curve], size: float) -> Guess:
@@ -236,8 +257,8 @@ def _shared(curve: Curve, others: Iterable[Curve], size: float) -> Guess:
     return own
 
 
-def predict_local(work: Work, size: float, energy: Energy) -> Prediction:
-    return Prediction(LOCAL, _LOCAL_NAMES, (work.run_here(size),), energy)
+def predict_local(work: Work, size: float, energy: Energy, late: float = 1.0) -> Prediction:
+    return Prediction(LOCAL, _LOCAL_NAMES, (work.run_here(size),), energy, late=late)
 
 
 def predict_remote(

@@ -16,11 +16,12 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from .engine import Engine
+from .client import NODE, Client, Ran
+from .engine import Decision, Engine
 from .model import LOCAL, Stages
 
 #: Two places whose times differ by less than this part are equally right.
@@ -31,7 +32,6 @@ SETTLED: Final = 5
 LEARNING: Final = 3
 #: Seconds between two probes of a node, as the runtime makes them.
 PROBE_SECONDS: Final = 10.0
-NODE: Final = "node"
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,12 @@ class Point:
     probe: float | None = None
     #: Whether the world changes here.
     is_step: bool = False
+    #: Seconds of its processor that the client needs for the call there, to write, send, receive and read.
+    client: float | None = None
+
+    @property
+    def client_seconds(self) -> float:
+        return self.stages.encode + self.stages.decode if self.client is None else self.client
 
     @property
     def remote(self) -> float:
@@ -73,11 +79,17 @@ class Record:
     round_trip: float = 2e-3
     #: Seconds between two calls.
     pause: float = 0.05
+    #: Functions that the interpreter can stop in the middle, for they compute in Python and not in one call of a library.
+    stops: list[str] = field(default_factory=list)
+    #: Seconds that the client needs to run a call in another thread, and that a call to the node waits for its turns beside
+    #: one that computes in Python.
+    helper: float = 0.0
+    turns: float = 0.0
 
     def save(self, path: Path) -> None:
         """As JSON, times with four digits."""
         rows = [asdict(point) for point in self.points]
-        document = {"source": self.source, "speed": self.speed, "round_trip": self.round_trip, "pause": self.pause}
+        document = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "points"}
         lines = ",\n".join(json.dumps(_rounded(row), separators=(",", ":")) for row in rows)
         path.write_text(json.dumps(document)[:-1] + ', "points": [\n' + lines + "\n]}\n")
 
@@ -92,11 +104,14 @@ class Record:
 class Chooser(Protocol):
     """A policy, as it is played to."""
 
-    def choose(self, point: Point, now: float) -> tuple[str, float | None]:
-        """The place, and after how many seconds a local call is started beside a remote one. Sees sizes only."""
+    def choose(self, point: Point, now: float, is_disturbed: bool = False) -> tuple[str, float | None]:
+        """The place, and after how many seconds the other one runs the call as well. Sees sizes only.
 
-    def learn(self, point: Point, place: str, now: float) -> None:
-        """What the call took at the place that was chosen. Sees nothing of the other one."""
+        `is_disturbed` says that something an earlier call has left is still running here.
+        """
+
+    def learn(self, point: Point, ran: Ran, now: float) -> None:
+        """How the call went. Sees nothing of a place where it did not run."""
 
 
 @dataclass
@@ -115,6 +130,11 @@ class Played:
     decide_seconds: float = 0.0
     calls: int = 0
     places: list[str] = field(default_factory=list)
+    #: Calls that ran at both places, in planned races or because they were late.
+    doubled: int = 0
+    #: Processor time of the client for halves whose result was not used, and calls the node ran for nothing.
+    extra_seconds: float = 0.0
+    node_extra: int = 0
 
     @property
     def regret(self) -> float:
@@ -123,27 +143,37 @@ class Played:
 
     @property
     def accuracy(self) -> float:
-        """Right choices where one place is clearly better."""
+        """Right choices where one place is clearly better; of two places the one whose result was used was chosen."""
         return self.right / self.clear if self.clear else 1.0
+
+    @property
+    def doubled_part(self) -> float:
+        """Of all calls, those that ran at both places."""
+        return self.doubled / self.calls if self.calls else 0.0
+
+    @property
+    def extra_part(self) -> float:
+        """What the client computed in vain, as a part of all calls' time."""
+        return self.extra_seconds / self.seconds if self.seconds else 0.0
 
 
 def play(record: Record, name: str, chooser: Chooser, first: int = 0) -> Played:
     """Plays the record to a policy; points before `first` are played and not judged."""
     played = Played(name)
+    client = Client(record)
     now = 0.0
     seen: dict[str, int] = {}
     wrong: list[bool] = []
     steps: list[int] = []
     for at, point in enumerate(record.points):
         began = time.perf_counter()
-        place, hedge_after = chooser.choose(point, now)
+        place, after = chooser.choose(point, now, client.is_disturbed)
         decided = time.perf_counter() - began
-        took = point.local if place == LOCAL else point.remote
-        is_right = took <= point.best * (1 + BAND)
-        if place != LOCAL and hedge_after is not None:
-            took = min(took, hedge_after + point.local)
-        now += took + record.pause
-        chooser.learn(point, place, now)
+        ran = client.run(point, place, after)
+        client.pause(record.pause)
+        now += ran.seconds + record.pause
+        is_right = (point.local if ran.place == LOCAL else point.remote) <= point.best * (1 + BAND)
+        chooser.learn(point, ran, now)
         if point.is_step:
             steps.append(at)
         wrong.append(point.is_clear and not is_right)
@@ -151,14 +181,17 @@ def play(record: Record, name: str, chooser: Chooser, first: int = 0) -> Played:
             continue
         played.calls += 1
         played.decide_seconds += decided
-        played.seconds += took
+        played.seconds += ran.seconds
         played.oracle_seconds += point.best
         played.clear += point.is_clear
         played.right += point.is_clear and is_right
+        played.doubled += ran.is_doubled
+        played.extra_seconds += ran.extra
+        played.node_extra += ran.is_node_extra
         seen[point.function] = seen.get(point.function, 0) + 1
         if seen[point.function] > LEARNING:
-            played.penalty_worst = max(played.penalty_worst, took / point.best)
-        played.places.append(place)
+            played.penalty_worst = max(played.penalty_worst, ran.seconds / point.best)
+        played.places.append(ran.place)
     played.recovery_calls = [_recovery(wrong[step:]) for step in steps]
     return played
 
@@ -177,39 +210,54 @@ def _recovery(wrong: Sequence[bool]) -> int:
 class EngineChooser:
     """The engine of this package, as `@offload` drives it."""
 
-    def __init__(self, record: Record, hedges: bool = True, engine: Engine | None = None) -> None:
+    def __init__(self, record: Record, races: bool = True, engine: Engine | None = None) -> None:
         self.engine = engine or Engine()
         self.engine.place(NODE, record.speed, record.round_trip)
-        self._hedges = hedges
-        self._decision: Any = None
+        self._races = races
+        self._helper = record.helper
+        self._decision: Decision | None = None
         self._probed_at = -PROBE_SECONDS
 
-    def choose(self, point: Point, now: float) -> tuple[str, float | None]:
+    def choose(self, point: Point, now: float, is_disturbed: bool = False) -> tuple[str, float | None]:
         if point.probe is not None and now - self._probed_at >= PROBE_SECONDS:
             self._probed_at = now
             self.engine.place(NODE).observe_probe(point.probe, now)
-        self._decision = self.engine.decide(
-            point.function, point.size, point.bytes_up, (NODE,), now, may_hedge=self._hedges
+        decision = self._decision = self.engine.decide(
+            point.function, point.size, point.bytes_up, (NODE,), now, may_race=self._races, is_disturbed=is_disturbed
         )
-        return self._decision.place, self._decision.hedge_after if self._hedges else None
+        return decision.place, None if decision.rival is None else decision.rival_after
 
-    def learn(self, point: Point, place: str, now: float) -> None:
-        if place == LOCAL:
-            self.engine.observe_local(point.function, point.size, point.local, self._decision)
-            return
-        after = self._decision.hedge_after if self._hedges else None
-        if after is None or point.remote <= after + point.local:
-            self.engine.observe_remote(point.function, NODE, point.size, point.stages, now, self._decision)
-            return
-        # The local call won, and the other one was cancelled: how far its upload had come is all there is to know of it.
-        waited = after + point.local
-        self.engine.observe_local(point.function, point.size, point.local)
-        left = waited - point.stages.encode
-        if left < point.stages.up:
-            sent = round(point.bytes_up * max(left, 1e-6) / point.stages.up)
-            self.engine.place(NODE).observe_transfer((sent, left), None, now)
+    def learn(self, point: Point, ran: Ran, now: float) -> None:
+        engine, decision, stages = self.engine, self._decision, point.stages
+        assert decision is not None
+        if ran.place == LOCAL:
+            assert ran.here is not None
+            engine.observe_local(point.function, point.size, ran.here, decision, ran.is_disturbed)
         else:
-            self.engine.observe_late(point.function, NODE, point.size, self._decision.chosen, waited, now)
+            assert ran.there is not None
+            # What it took longer than alone, it waited for the processor, to write or to read.
+            late = ran.there - point.remote
+            slower = replace(stages, encode=stages.encode + late / 2, decode=stages.decode + late / 2)
+            engine.observe_remote(point.function, NODE, point.size, slower, now, decision)
+        if decision.rival is not None:
+            engine.helper_seconds = self._helper
+        if not ran.is_doubled:
+            return
+        assert ran.here is not None and ran.there is not None
+        engine.observe_raced(decision, ran.place, ran.extra)
+        if ran.place != LOCAL:
+            engine.observe_stopped(point.function, ran.is_stopped)
+            if not ran.is_disturbed:
+                engine.observe_local_longer(point.function, point.size, ran.here)
+            return
+        # How far the upload had come, or how long the answer has not: that is all there is to know of the other one.
+        left = ran.there - stages.encode
+        if left < stages.up and stages.up:
+            sent = round(point.bytes_up * max(left, 1e-6) / stages.up)
+            engine.place(NODE).observe_transfer((sent, left), None, now)
+        else:
+            there = next(prediction for prediction in decision.predictions if prediction.place != LOCAL)
+            engine.observe_remote_longer(point.function, NODE, point.size, there, ran.there, now)
 
 
 class Always:
@@ -218,10 +266,10 @@ class Always:
     def __init__(self, place: str) -> None:
         self._place = place
 
-    def choose(self, point: Point, now: float) -> tuple[str, float | None]:
+    def choose(self, point: Point, now: float, is_disturbed: bool = False) -> tuple[str, float | None]:
         return self._place, None
 
-    def learn(self, point: Point, place: str, now: float) -> None:
+    def learn(self, point: Point, ran: Ran, now: float) -> None:
         return
 
 
@@ -246,13 +294,13 @@ class Inequality:
             rates += [point.bytes_up / point.stages.up for point in known if point.stages.up > 0]
         self._rate = sum(rates) / len(rates) if rates else 12.5e6
 
-    def choose(self, point: Point, now: float) -> tuple[str, float | None]:
+    def choose(self, point: Point, now: float, is_disturbed: bool = False) -> tuple[str, float | None]:
         height, slope = self._exponents[point.function]
         here = math.exp(height + slope * math.log(point.size))
         there = here / self._speed + 2 * point.bytes_up / self._rate + self._round_trip
         return (NODE if there < here else LOCAL), None
 
-    def learn(self, point: Point, place: str, now: float) -> None:
+    def learn(self, point: Point, ran: Ran, now: float) -> None:
         return
 
 
@@ -264,11 +312,11 @@ class Ewma:
     def __init__(self) -> None:
         self._means: dict[tuple[str, int, str], float] = {}
 
-    def choose(self, point: Point, now: float) -> tuple[str, float | None]:
+    def choose(self, point: Point, now: float, is_disturbed: bool = False) -> tuple[str, float | None]:
         return min((LOCAL, NODE), key=lambda place: self._means.get(self._key(point, place), 0.0)), None
 
-    def learn(self, point: Point, place: str, now: float) -> None:
-        key, took = self._key(point, place), point.local if place == LOCAL else point.remote
+    def learn(self, point: Point, ran: Ran, now: float) -> None:
+        key, took = self._key(point, ran.place), ran.seconds
         mean = self._means.get(key)
         self._means[key] = took if mean is None else mean + self.WEIGHT * (took - mean)
 
@@ -284,13 +332,13 @@ class LinUcb:
     def __init__(self) -> None:
         self._arms: dict[tuple[str, str], tuple[list[list[float]], list[float]]] = {}
 
-    def choose(self, point: Point, now: float) -> tuple[str, float | None]:
+    def choose(self, point: Point, now: float, is_disturbed: bool = False) -> tuple[str, float | None]:
         return min((LOCAL, NODE), key=lambda place: self._bound(point, place)), None
 
-    def learn(self, point: Point, place: str, now: float) -> None:
-        matrix, vector = self._arm(point, place)
+    def learn(self, point: Point, ran: Ran, now: float) -> None:
+        matrix, vector = self._arm(point, ran.place)
         x = self._features(point)
-        took = math.log(point.local if place == LOCAL else point.remote)
+        took = math.log(ran.seconds)
         for row in range(3):
             vector[row] += took * x[row]
             for column in range(3):
@@ -314,16 +362,16 @@ class LinUcb:
 class Oracle:
     """Knows both times."""
 
-    def choose(self, point: Point, now: float) -> tuple[str, float | None]:
+    def choose(self, point: Point, now: float, is_disturbed: bool = False) -> tuple[str, float | None]:
         return (LOCAL if point.local <= point.remote else NODE), None
 
-    def learn(self, point: Point, place: str, now: float) -> None:
+    def learn(self, point: Point, ran: Ran, now: float) -> None:
         return
 
 
 POLICIES: Final[dict[str, Callable[[Record], Chooser]]] = {
     "lighterage": EngineChooser,
-    "lighterage, not hedged": lambda record: EngineChooser(record, hedges=False),
+    "lighterage, one place": lambda record: EngineChooser(record, races=False),
     "always local": lambda record: Always(LOCAL),
     "always remote": lambda record: Always(NODE),
     "static inequality": Inequality,
@@ -417,13 +465,15 @@ def _rounded(value: Any) -> Any:
 
 def table(record: Record) -> str:
     """How every policy does on a record."""
-    lines = [f"{'policy':24} {'regret':>8} {'accuracy':>9} {'worst':>7} {'recovery':>9} {'decide':>9}"]
+    lines = [
+        f"{'policy':24} {'regret':>8} {'accuracy':>9} {'worst':>7} {'recovery':>9} {'decide':>9} {'doubled':>8} {'extra':>6}"
+    ]
     for name, make in POLICIES.items():
         played = play(record, name, make(record))
         recovery = ",".join(map(str, played.recovery_calls)) or "-"
         lines.append(
             f"{name:24} {played.regret:8.1%} {played.accuracy:9.1%} {played.penalty_worst:6.2f}× {recovery:>9} "
-            f"{played.decide_seconds / played.calls * 1e6:6.1f} µs"
+            f"{played.decide_seconds / played.calls * 1e6:6.1f} µs {played.doubled_part:8.1%} {played.extra_part:6.1%}"
         )
     return "\n".join(lines)
 
