@@ -32,6 +32,8 @@ BARS = {
     "regret_steps": ("<=", 0.15),
     "recovery_calls": ("<=", 3),
     "penalty_worst": ("<=", 2.0),
+    "doubled_part": ("<=", 0.1),
+    "extra_part": ("<=", 0.1),
     "decide_us": ("<=", 50.0),
     "local_overhead_us": ("<=", 20.0),
 }
@@ -135,6 +137,8 @@ def the_decisions(machines: Machines, chosen: argparse.Namespace) -> dict[str, A
         "regret_steps": sum(one.seconds for one in steps) / sum(one.oracle_seconds for one in steps) - 1,
         "recovery_calls": max((calls for one in steps for calls in one.recovery_calls), default=0),
         "penalty_worst": max(one.penalty_worst for one in every),
+        "doubled_part": sum(one.doubled for one in every) / sum(one.calls for one in every),
+        "extra_part": sum(one.extra_seconds for one in every) / sum(one.seconds for one in every),
     }
 
 
@@ -149,9 +153,10 @@ def the_live_calls(testbed: Testbed, chosen: argparse.Namespace) -> None:
                 print(f"{scenario.name}, live: there is no record to judge it by: ./bench offload --part decide makes it")
                 continue
             confirmed = record.confirm(Record.load(path), record.live(fresh, scenario, SEED))
+            ratio = "" if confirmed.race_ratio is None else f", {confirmed.race_ratio:.2f} × the replay's time for them"
             print(
                 f"{scenario.name}, live: accuracy {confirmed.accuracy:.1%}, regret {confirmed.regret:.1%}, "
-                f"{confirmed.remote_part:.0%} of the calls on the node"
+                f"{confirmed.remote_part:.0%} of the calls on the node, {confirmed.doubled_part:.1%} at both places{ratio}"
             )
 
 

@@ -3,7 +3,8 @@
     {"do": "local", "function": "svd", "n": 400, "times": 3}                      → {"seconds": […]}
     {"do": "remote", "function": …, "n": …, "times": …, "codec": "raw"}           → {"seconds": […], "stages": [{…}]}
     {"do": "prepare", "function": …}                                              → {}
-    {"do": "decided", "function": …, "n": …}                                      → {"seconds": …, "place": "local"}
+    {"do": "decided", "function": …, "n": …}        → {"seconds": …, "place": "local", "chosen": …, "after": …, "is_doubled": …}
+    {"do": "halves", "functions": {"svd": 400, …}}  → {"helper": …, "turns": …, "stops": […], "holds": […]}
     {"do": "meet"}                                                                → {"round_trip": …, "speed": …}
     {"do": "probe"}                                                               → {"bytes_per_second": …}
     {"do": "costs"}                                                               → {"decide_us": …, "local_overhead_us": …}
@@ -11,10 +12,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -28,6 +31,8 @@ from lighterage.config import Address
 from lighterage.decide import LOCAL
 from lighterage.node import Node
 from lighterage.offloaded import Offloaded
+from lighterage.race import Race
+from lighterage.wire import Cancel
 
 Command = dict[str, Any]
 
@@ -61,11 +66,11 @@ class Client:
             codec = "frame"
         keeper = offloaded.carrier.keeper(runtime.current, self._node)
         packing = None if keeper is None else calls.Packing(keeper, None)
-        seconds, stages = [], []
+        seconds, stages, computed = [], [], []
         for time_ in range(command["times"]):
             if keeper is not None:
                 arguments = (work.arguments(function, command["n"], seed=time_ + 1)[0], *arguments[1:])
-            began = time.perf_counter()
+            began, before = time.perf_counter(), time.thread_time()
             pieces = calls.write_call(arguments, {}, made.classes, codec, packing)
             encoded = time.perf_counter()
             reply = self._node.call(made, pieces, time.monotonic() + 3_600)
@@ -73,9 +78,10 @@ class Client:
             calls.read_outcome(reply.body, made.classes).get()
             ended = time.perf_counter()
             seconds.append(ended - began)
+            computed.append(time.thread_time() - before)
             took = stages_of(reply, (encoded - began, ended - came), frame.total_bytes(pieces), command["round_trip"])
             stages.append({**asdict(took), "start": reply.timing.get("start", 0.0), "there": reply.timing})
-        return {"seconds": seconds, "stages": stages}
+        return {"seconds": seconds, "stages": stages, "computed": computed}
 
     def prepare(self, command: Command) -> Command:
         self._offloaded(command["function"]).prepare()
@@ -85,10 +91,50 @@ class Client:
         function = self._offloaded(command["function"])
         arguments = work.arguments(command["function"], command["n"])
         stats = runtime.current.stats_of(function._name)
-        before = dict(stats.calls)
+        before, doubled = dict(stats.calls), stats.doubled
+        decision = function.explain(*arguments).decision
         took = _timed(lambda: function(*arguments))
         places = [place for place, count in stats.calls.items() if count > before.get(place, 0)]
-        return {"seconds": took, "place": LOCAL if places == [LOCAL] or not places else "node", "hedged": len(places) > 1}
+        return {
+            "seconds": took,
+            "place": LOCAL if places == [LOCAL] or not places else "node",
+            "chosen": LOCAL if decision.place == LOCAL else "node",
+            "after": None if decision.rival is None else decision.rival_after,
+            "is_doubled": stats.doubled > doubled,
+        }
+
+    def halves(self, command: Command) -> Command:
+        """What a call costs in another thread, what the node's half waits beside one in Python, and what can be stopped."""
+        stops, holds = [], []
+        for function, size in command["functions"].items():
+            arguments = work.arguments(function, size)
+            plain = functools.partial(getattr(work, function), *arguments)
+            tried = [_stopped(plain) for _ in range(3)]
+            # Of three, for a thread may have to wait for its turn by chance.
+            if min(part for part, _ in tried) > 0.8:
+                holds.append(function)
+            elif all(is_stopped for _, is_stopped in tried):
+                stops.append(function)
+        began = time.perf_counter()
+        for _ in range(50):
+            race = Race(lambda: None, Cancel())
+            race.hand(runtime.current.helpers)
+            race.wait_here(1.0)
+        helper = (time.perf_counter() - began) / 50
+        call = functools.partial(self._offloaded("mandelbrot").remote, 40)
+        call()
+        alone = [_timed(call) for _ in range(9)]
+        beside = []
+        for _ in range(9):
+            race = Race(functools.partial(work.mandelbrot, 200), Cancel())
+            race.hand(runtime.current.helpers)
+            race.wait_here(0.02)
+            race.begin_there()
+            beside.append(_timed(call))
+            race.there_won()
+            time.sleep(0.05)
+        turns = statistics.median(beside) - statistics.median(alone)
+        return {"helper": helper, "turns": max(turns, 0.0), "stops": stops, "holds": holds}
 
     def meet(self, _: Command) -> Command:
         """What the node says of itself, once a function has made it build its base."""
@@ -112,6 +158,20 @@ class Client:
             function(4)
         plain, ours = _loops(lambda: work.queens(4)), _loops(lambda: function(4))
         return {"decide_us": statistics.median(decide) * 1e6, "local_overhead_us": (ours - plain) * 1e6}
+
+
+def _stopped(action: Callable[[], object]) -> tuple[float, bool]:
+    """Stops an action in another thread: after which part of its time this thread had its turn to do so, and whether it did."""
+    took, ended, said = _timed(action), threading.Event(), []
+    race = Race(action, Cancel())
+    race.on_end = lambda is_stopped: (said.append(is_stopped), ended.set())
+    race.hand(runtime.current.helpers)
+    is_done = race.wait_here(0.3 * took) is not None
+    waited = time.monotonic() - race.here_began
+    if is_done or not race.there_won():
+        return 1.0, False
+    ended.wait(60)
+    return waited / took, said[0]
 
 
 def _timed(action: Callable[[], object]) -> float:

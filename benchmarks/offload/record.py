@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import statistics
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
 import work
+from lighterage.decide.client import Client
 from lighterage.decide.model import LOCAL, Stages
 from lighterage.decide.replay import Point, Record
 from machines import Machines
@@ -22,6 +24,16 @@ MIX: Final[dict[str, tuple[int, ...]]] = {
     "queens": (6, 7, 8, 9),
     "mandelbrot": (20, 40, 80, 120),
     "hashing": (10, 100, 500),
+}
+#: Sizes at which each takes a tenth of a second and longer: what ends before it is told to stop says nothing.
+LONG: Final = {
+    "svd": 500,
+    "multiplication": 400,
+    "inversion": 500,
+    "logarithm": 2_000,
+    "queens": 10,
+    "mandelbrot": 80,
+    "hashing": 1_000,
 }
 _STAGES: Final = {field.name for field in fields(Stages)}
 
@@ -89,6 +101,7 @@ def record(machines: Machines, scenario: Scenario, seed: int, source: str) -> Re
     world.enter(scenario.phases[0])
     about = machines.ask(do="meet")
     round_trip = about["round_trip"]
+    halves = machines.ask(do="halves", functions=LONG)
     calls = calls_of(scenario, seed)
     try:
         for at, (phase, is_step, function, size) in enumerate(calls):
@@ -97,11 +110,14 @@ def record(machines: Machines, scenario: Scenario, seed: int, source: str) -> Re
             there = machines.ask(do="remote", function=function, n=size, times=1, round_trip=round_trip)
             stages = Stages(**{key: value for key, value in there["stages"][0].items() if key in _STAGES})
             probe = machines.ask(do="probe")["bytes_per_second"]
-            points.append(Point(function, _grows_with(function, size), stages.bytes_up, local, stages, probe, is_step))
+            # Processor time, at the client's pace.
+            client = there["computed"][0] / machines.testbed.share
+            size = _grows_with(function, size)
+            points.append(Point(function, size, stages.bytes_up, local, stages, probe, is_step, client))
             _progress(f"record, {scenario.name}", at + 1, len(calls))
     finally:
         world.leave()
-    return Record(source, points, about["speed"], round_trip)
+    return Record(source, points, about["speed"], round_trip, **halves)
 
 
 def taken_up(path: Path, scenario: Scenario, source: str) -> Record | None:
@@ -138,15 +154,27 @@ class Confirmed:
     #: Seconds of all calls over those of the record's better places, less one.
     regret: float
     remote_part: float
+    #: Of all calls, those that ran at both places.
+    doubled_part: float
+    #: What these took, over what the replay's model of a race says; the middle one. None where there was none.
+    race_ratio: float | None
 
 
 def confirm(recorded: Record, answers: list[dict[str, Any]]) -> Confirmed:
-    clear = [(point, answer) for point, answer in zip(recorded.points, answers, strict=True) if point.is_clear]
+    pairs = list(zip(recorded.points, answers, strict=True))
+    clear = [(point, answer) for point, answer in pairs if point.is_clear]
     right = sum((answer["place"] == LOCAL) == (point.local <= point.remote) for point, answer in clear)
+    ratios = [
+        answer["seconds"] / Client(recorded).run(point, answer["chosen"], answer["after"]).seconds
+        for point, answer in pairs
+        if answer["is_doubled"] and answer["after"] is not None
+    ]
     return Confirmed(
         right / len(clear) if clear else 1.0,
         sum(answer["seconds"] for answer in answers) / sum(point.best for point in recorded.points) - 1,
         sum(answer["place"] != LOCAL for answer in answers) / len(answers),
+        sum(answer["is_doubled"] for answer in answers) / len(answers),
+        statistics.median(ratios) if ratios else None,
     )
 
 

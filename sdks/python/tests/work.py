@@ -139,3 +139,46 @@ def unknown(home):
         pass
 
     raise Hidden(1 if os.getpid() != home else 2)
+
+
+@offload(pure=True)
+def spin(home, seconds):
+    """Computes in Python where it was called, and next to nothing elsewhere."""
+    ends = time.monotonic() + seconds
+    while os.getpid() == home and time.monotonic() < ends:
+        pass
+    return os.getpid(), threading.get_ident()
+
+
+@offload(pure=True)
+def crawl(home, seconds):
+    """Takes long everywhere but where it was called."""
+    if os.getpid() != home:
+        time.sleep(seconds)
+    ends = time.monotonic() + 0.3
+    while time.monotonic() < ends:
+        pass
+    return os.getpid()
+
+
+@offload(pure=True)
+def keep_busy(home, count):
+    """Has the interpreter to itself until it is done, where it was called."""
+    return sum(range(int(count))) if os.getpid() == home else os.getpid()
+
+
+@offload(pure=True)
+def stumble(home, seconds):
+    """Raises in the end where it was called."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        pass
+    if os.getpid() == home:
+        raise TooSmall(home)
+    return os.getpid()
+
+
+@offload(pure=True)
+def nested(home, seconds):
+    spin(home, seconds / 10)
+    return spin(home, seconds)

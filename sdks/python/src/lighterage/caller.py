@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from . import runtime
 from .carrier import RATE_BYTES_MIN, Carrier, is_retried
-from .decide import LOCAL, Decision, Prediction
+from .decide import LOCAL, Decision, Prediction, alone
 from .errors import DoesNotTravel, LighterageError, NoNode, TimeIsUp, VersionsDiffer
 from .options import Options, names
 from .runtime import Runtime
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 WORTH_SECONDS: Final = 0.5e-3
 #: Seconds that a node is waited for at least, before the call is run here instead.
 PATIENCE_SECONDS: Final = 1.0
+#: A thread that is so late for its turn may have been kept from it.
+HELD_SECONDS: Final = 0.02
 #: Weight of the newest measurement in what a helper costs.
 HELPER_GAIN: Final = 0.2
 
@@ -104,6 +106,13 @@ class Caller:
         race.hand(current.helpers)
         try:
             outcome = race.wait_here(decision.rival_after)
+            waited = time.monotonic() - race.handed_at
+            if waited > decision.rival_after + HELD_SECONDS:
+                # This thread had no turn when it wanted one: until the other was done, or nearly so?
+                outcome = race.wait_here(HELD_SECONDS)
+                self._learn_held(current, outcome is not None)
+            elif outcome is None:
+                self._learn_held(current, False)
         except BaseException:
             race.abandon()
             raise
@@ -116,6 +125,10 @@ class Caller:
         self.learn_here(call, took, 1, decision, is_disturbed)
         self._prepare_where_it_pays(took, nodes)
         return outcome.get()
+
+    def _learn_held(self, current: Runtime, is_held: bool) -> None:
+        with current.lock:
+            current.engine.observe_held(self._name, is_held)
 
     def there(self, call: Call, node: Node, decision: Decision, race: Race | None = None) -> Any:
         """Runs the call on a node, and here as well: in `race`, or once it is late."""
@@ -140,8 +153,7 @@ class Caller:
             if race is None:
                 outcome = self._attempt(call, node, decision, give_up)
             elif race.begin_there():
-                is_used = functools.partial(self._there_won, call.current, race)
-                outcome = self._attempt(call, node, decision, give_up, race.cancel, is_used)
+                outcome = self._attempt(call, node, decision, give_up, race)
         except Cancelled:
             if race is None or race.outcome is None:
                 if race is not None:
@@ -173,12 +185,11 @@ class Caller:
         node: Node,
         decision: Decision,
         give_up: float,
-        cancel: Cancel | None = None,
-        is_used: Callable[[], bool] = lambda: True,
+        race: Race | None = None,
     ) -> calls.Outcome:
         sized = call.size, call.bytes_up
-        cancel = cancel or call.cancel or Cancel()
-        outcome = self._carrier.attempt(call.current, node, call.args, call.kwargs, sized, decision, cancel, give_up, is_used)
+        cancel = race.cancel if race is not None else call.cancel or Cancel()
+        outcome = self._carrier.attempt(call.current, node, call.args, call.kwargs, sized, decision, cancel, give_up, race)
         if isinstance(outcome.error, DoesNotTravel) and self._options.fallback:
             # Its result does not. Here it need not.
             raise outcome.error
@@ -198,14 +209,6 @@ class Caller:
         race.on_end = end
         return race
 
-    @staticmethod
-    def _there_won(current: Runtime, race: Race) -> bool:
-        current.leave(race)
-        won = race.there_won()
-        if not race.is_left_running:
-            current.ended(race)
-        return won
-
     def _raced(
         self,
         call: Call,
@@ -223,7 +226,7 @@ class Caller:
             stats = current.stats_of(self._name)
             if race.is_doubled:
                 extra = computed if here_won else now - race.here_began
-                engine.observe_raced(decision, LOCAL if here_won else node.name, extra)
+                engine.observe_raced(self._name, decision, LOCAL if here_won else node.name, extra)
                 stats.doubled += 1
                 stats.doubled_here += here_won
             if not here_won:
@@ -235,7 +238,8 @@ class Caller:
                 if race.sending is not None and race.sending[0] >= RATE_BYTES_MIN:
                     engine.place(node.name).observe_transfer(race.sending, None, now)
                 elif race.was_asked:
-                    engine.observe_remote_longer(self._name, node.name, call.size, there, seconds_there, now)
+                    seconds = alone(seconds_there, took)
+                    engine.observe_remote_longer(self._name, node.name, call.size, there, seconds, now)
         won = race.outcome if race.outcome is not None else outcome
         assert won is not None
         return won.get()

@@ -37,6 +37,7 @@ from .wire import Cancel, Reply
 if TYPE_CHECKING:
     from .code import Code, Component
     from .node import Node
+    from .race import Race
 
 #: Seconds that transfers may add to the limit on a call's time, and bytes a second that are expected at the least.
 SLACK_SECONDS: Final = 10.0
@@ -89,9 +90,9 @@ class Carrier:
         decision: Decision | None,
         cancel: Cancel,
         deadline: float,
-        is_used: Callable[[], bool] = lambda: True,
+        race: Race | None = None,
     ) -> calls.Outcome:
-        """One call of one node, learnt from; `is_used` is asked whether its result is the call's.
+        """One call of one node, learnt from; in a race, whose half here is stopped when this one is first.
 
         Raises a LighterageError where the node did not do it; what the function raised is in the outcome.
         """
@@ -112,18 +113,10 @@ class Carrier:
                 break
             # A unit that does not have it, a new one perhaps: all is sent again, and nothing was run.
             self._known[node.name].forget()
-        used = not isinstance(outcome.error, DoesNotTravel) and is_used()
-        self._learn(
-            current,
-            node,
-            size,
-            decision if used else None,
-            reply,
-            (encoded, decoded),
-            frame.total_bytes(pieces),
-            estimated,
-            used,
-        )
+        is_first = race is None or (not isinstance(outcome.error, DoesNotTravel) and _won(current, race))
+        is_disturbed = current.is_disturbed or (race is not None and race.has_begun_here)
+        coding, bytes_up = (encoded, decoded), frame.total_bytes(pieces)
+        self._learn(current, node, size, decision, reply, coding, bytes_up, estimated, is_first, is_disturbed)
         return outcome
 
     def _write(
@@ -200,12 +193,13 @@ class Carrier:
         coding: tuple[float, float],
         bytes_up: int,
         estimated: int,
-        is_used: bool,
+        is_first: bool,
+        is_disturbed: bool,
     ) -> None:
         now = time.monotonic()
         with current.lock:
             stats = current.stats_of(self._name)
-            if is_used:
+            if is_first:
                 stats.ran(node.name, coding[0] + reply.whole_at - reply.began_at + coding[1])
             stats.bytes_up += bytes_up
             stats.bytes_down += reply.body.nbytes
@@ -214,7 +208,8 @@ class Carrier:
             self._learnt_at = now
             place = current.engine.place(node.name)
             stages = stages_of(reply, coding, bytes_up, place.round_trip.guess(now).middle, estimated)
-            current.engine.observe_remote(self._name, node.name, size, stages, now, decision)
+            known = decision if is_first else None
+            current.engine.observe_remote(self._name, node.name, size, stages, now, known, is_disturbed)
 
     def time_limit(self, bytes_up: int) -> float:
         return self._options.limits.seconds + SLACK_SECONDS + bytes_up / SLOWEST_BYTES_PER_SECOND
@@ -310,6 +305,15 @@ def stages_of(reply: Reply, coding: tuple[float, float], bytes_up: int, round_tr
         bytes_down=reply.body.nbytes,
         bytes_estimated=estimated,
     )
+
+
+def _won(current: Runtime, race: Race) -> bool:
+    """Whether the node's answer is the call's; what runs here is stopped, and known to be in the way until it has ended."""
+    current.leave(race)
+    won = race.there_won()
+    if not race.is_left_running:
+        current.ended(race)
+    return won
 
 
 def _only_bytes(args: Any, kwargs: Any) -> bytes | memoryview:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 import sys
 import threading
 import time
@@ -213,6 +214,8 @@ class Cancel:
             self.is_cancelled = True
             if self._socket is not None:
                 try:
+                    # What was not sent yet is thrown away when it is closed: nobody waits for it, and others need the network.
+                    self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     self._socket.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     return

@@ -74,6 +74,11 @@ class Client:
             return Ran(here, LOCAL, here=here - begins_here)
         if there <= begins_here:
             return self._there(point)
+        if point.function in record.holds:
+            # From here on it has the interpreter to itself.
+            self._left -= min(self._left, point.local)
+            spent = 0.0 if begins_there > begins_here else work
+            return Ran(here, LOCAL, spent > 0, here - begins_here, here - begins_there, spent, spent > 0)
         stages = point.stages
         wrote = begins_there + stages.encode
         if begins_here < wrote:

@@ -29,11 +29,17 @@ HOPE_GAP: Final = 8
 HOPE_GAP_MAX: Final = 32
 #: How much a place varies that is known well, as a variance of the logarithm.
 LATE_VARIANCE: Final = 0.2
+#: Times in a row that a function keeps the interpreter, until it is taken to do so always.
+HELD_MIN: Final = 2
+#: How unsure it is how long a call takes that was given up late.
+LATE_NOISE: Final = 0.6
 #: A try here may, at its worst, take this many times what the best place would.
 EXPLORED_TIMES_MAX: Final = 2.0
 #: How many times as long a call takes here beside one that was left running.
 DISTURBED: Final = 2.0
 DISTURBED_VARIANCE: Final = 0.12
+#: The part of a call's time on a node that its other half here may have cost it.
+DISTURBED_PART: Final = 0.5
 #: Until it was measured.
 HELPER_SECONDS: Final = 1e-4
 #: What a second costs that this machine computes after a call, for nobody.
@@ -186,6 +192,7 @@ class Engine:
         if len(open_) == 1:
             return Decision(open_[0].place, Choice.ONLY, predictions)
         may_race = may_race and may_run_here
+        can_race = may_race and not self.work(function).holds
         best = min(open_, key=self._cost)
         choice = Choice.BEST
         if deadline is not None and best.p95 > deadline:
@@ -193,7 +200,7 @@ class Engine:
             choice = Choice.DEADLINE
         else:
             # Where both may run at once, a place is tried beside the best one, not in its stead.
-            explored = None if may_race else self._explore(function, open_, best)
+            explored = None if can_race else self._explore(function, open_, best)
             if explored is not None:
                 best, choice = explored, Choice.EXPLORED
             else:
@@ -206,16 +213,25 @@ class Engine:
         self, function: str, size: float, seconds: float, decision: Decision | None = None, is_disturbed: bool = False
     ) -> None:
         """A call ran here; how long it takes alone is known less well where it was disturbed."""
+        work = self.work(function)
+        work.has_run_here = True
         if is_disturbed:
-            self.work(function).local.observe(size, seconds / math.sqrt(DISTURBED), DISTURBED_VARIANCE)
+            work.local.observe(size, seconds / math.sqrt(DISTURBED), DISTURBED_VARIANCE)
         else:
-            self.work(function).local.observe(size, seconds)
+            work.local.observe(size, seconds)
         self._spend(function, LOCAL, seconds, decision)
 
     def observe_remote(
-        self, function: str, name: str, size: float, stages: Stages, now: float, decision: Decision | None = None
+        self,
+        function: str,
+        name: str,
+        size: float,
+        stages: Stages,
+        now: float,
+        decision: Decision | None = None,
+        is_disturbed: bool = False,
     ) -> None:
-        """A call ran at a place and came back."""
+        """A call ran at a place and came back. Where it also ran here, only what the node says of it is believed."""
         work, place = self.work(function), self.place(name)
         curve = work.curve_of(name, place, size)
         slowed = place.slowed(now)
@@ -227,13 +243,14 @@ class Engine:
                 curve.observe(size, stages.run / math.exp(place.slowed(now).log))
         else:
             curve.observe(size, stages.run / math.exp(slowed.log))
-        work.encode.observe(max(stages.bytes_up, 1), stages.encode)
-        work.decode.observe(max(stages.bytes_down, 1), stages.decode)
         work.bytes_up.observe(stages.bytes_estimated or stages.bytes_up, max(stages.bytes_up, 1))
         work.bytes_down.observe(size, max(stages.bytes_down, 1))
-        place.observe_transfer((stages.bytes_up, stages.up), (stages.bytes_down, stages.down), now)
-        if stages.round_trip is not None:
-            place.round_trip.observe(stages.round_trip, now)
+        if not is_disturbed:
+            work.encode.observe(max(stages.bytes_up, 1), stages.encode)
+            work.decode.observe(max(stages.bytes_down, 1), stages.decode)
+            place.observe_transfer((stages.bytes_up, stages.up), (stages.bytes_down, stages.down), now)
+            if stages.round_trip is not None:
+                place.round_trip.observe(stages.round_trip, now)
         place.observe_answer()
         place.queue.observe(stages.queue, now)
         self._spend(function, name, stages.seconds, decision)
@@ -249,7 +266,7 @@ class Engine:
     def observe_remote_longer(
         self, function: str, name: str, size: float, prediction: Prediction, seconds: float, now: float
     ) -> None:
-        """A call at this place was given up after `seconds`."""
+        """A call at this place was given up after `seconds`, in which nothing else ran here."""
         work, place = self.work(function), self.place(name)
         curve = work.curve_of(name, place, size)
         run = work.run_there(name, place, size, now)
@@ -260,8 +277,11 @@ class Engine:
         over = (2 * seconds if is_late else seconds) - (prediction.seconds - run.mean)
         if over > run.middle:
             longer = run.middle ** (1 - blame) * over**blame if is_late else over
-            observe = curve.observe if is_late else curve.observe_longer
-            observe(size, longer / math.exp(place.slowed(now).log))
+            run_alone = longer / math.exp(place.slowed(now).log)
+            if is_late:
+                curve.observe(size, run_alone, LATE_NOISE)
+            else:
+                curve.observe_longer(size, run_alone)
         if is_late:
             place.observe_late(max(2 * seconds / max(prediction.seconds, 1e-6), 1.0) ** (1 - blame), now)
 
@@ -269,9 +289,19 @@ class Engine:
         """A call here was told to stop, and did so or ran out."""
         self.work(function).runs_out = 0.0 if is_stopped else 1.0
 
-    def observe_raced(self, decision: Decision, winner: str, extra_seconds: float) -> None:
+    def observe_held(self, function: str, is_held: bool) -> None:
+        """While a call ran here, this program had its turn when it wanted one, or not before that was done."""
+        work = self.work(function)
+        work.held = work.held + 1 if is_held else 0
+        # Once may be chance.
+        if not is_held or work.held >= HELD_MIN:
+            work.holds = is_held
+
+    def observe_raced(self, function: str, decision: Decision, winner: str, extra_seconds: float) -> None:
         """A call ran at two places; the one that lost took so much of this machine's processor."""
         self._races.raced(extra_seconds)
+        work = self.work(function)
+        work.calls, work.gap = 0, 2 * work.gap
         name = decision.place if decision.place != LOCAL else decision.rival
         if name is not None:
             hoped = self._hopes.setdefault(name, _Hope())
@@ -310,8 +340,6 @@ class Engine:
             hoped = self._hopes.setdefault(prediction.place, _Hope())
             if free or (paid and (gain > 0 or hoped.calls >= hoped.gap)):
                 chosen, chosen_gain = prediction, max(gain, hope)
-        for hoped in self._hopes.values():
-            hoped.calls += 1
         return chosen
 
     def _beside(
@@ -333,18 +361,25 @@ class Engine:
         )
         unsure = (saved - price) / max(best.seconds, 1e-9)
         hoped = self._hopes.setdefault(there.place, _Hope())
-        is_hoped = is_here and hoped.calls >= min(hoped.gap, RACED_GAP_MAX) and there.best_case + price < best.seconds
-        hoped.calls += 1
+        if is_here:
+            is_hoped = hoped.calls >= min(hoped.gap, RACED_GAP_MAX) and there.best_case + price < best.seconds
+        else:
+            is_hoped = not work.has_run_here and work.calls >= work.gap
         budget = self.policy.race_budget
+        if is_here and work.holds:
+            # The other half would not get its turn.
+            return Decision(LOCAL, choice, predictions, doubt=unsure)
         if is_here and work.is_new and self._tries.get((function, LOCAL), 0) < FREE_RACES and budget:
             # Whatever the node would need beside the run, the call may take here before it is worth the other one.
             return Decision(LOCAL, Choice.RACED, predictions, rival.place, rival.seconds - rival.stage("run"), unsure)
-        may_plan = not is_disturbed and self._races.has_budget(budget)
+        may_plan = not is_disturbed and (is_here or work.holds is False) and self._races.has_budget(budget)
         if may_plan and (is_hoped or self._races.is_worth(unsure)):
             after = rival.wait if is_here else there.stage("encode")
             return Decision(best.place, Choice.RACED, predictions, rival.place, after, unsure)
         # Late, but not later than the other place would have taken: so a wrong choice costs twice the right one at the most.
-        after = max(min(max(best.p95, LATE_PART * rival.seconds), max(best.seconds, rival.seconds)), rival.wait)
+        latest = max(best.seconds + best.spread, rival.seconds)
+        after = max(best.p95, LATE_PART * rival.seconds)
+        after = max(after if work.holds else min(after, latest), rival.wait)
         if is_here and (not budget or saving(best, rival, after) < self.helper_seconds):
             return Decision(LOCAL, choice, predictions, doubt=unsure)
         return Decision(best.place, choice, predictions, rival.place, after, unsure)
@@ -353,6 +388,9 @@ class Engine:
         self._total_seconds += seconds
         if decision is not None:
             self._races.called(decision.doubt, seconds, self.policy.race_budget)
+            self.work(function).calls += 1
+            for hoped in self._hopes.values():
+                hoped.calls += 1
         self._tries[(function, name)] = self._tries.get((function, name), 0) + 1
         if decision is not None and decision.choice is Choice.EXPLORED:
             others = [prediction.seconds for prediction in decision.predictions if prediction.place != decision.place]
@@ -361,3 +399,8 @@ class Engine:
             hoped = self._hopes.setdefault(name, _Hope())
             hoped.gap = min(2 * hoped.gap, HOPE_GAP_MAX) if lost else HOPE_GAP
             hoped.calls = 0
+
+
+def alone(there: float, here: float) -> float:
+    """Seconds that a call on a node would have had alone: `there` has passed, `here` of it beside its other half."""
+    return there - DISTURBED_PART * min(here, there)

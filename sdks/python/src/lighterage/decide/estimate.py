@@ -26,12 +26,14 @@ SPOTS_MAX: Final = 64
 SPOT_VARIANCE_MIN: Final = 1e-3
 #: The first time is often longer than the others, by what it finds cold.
 FIRST_VARIANCE: Final = 0.3
+#: How little the height of a curve is known of which only bounds were seen.
+BOUNDS_VARIANCE: Final = 1.0
 #: How much of a variance is left, at the least, of what is known to be beyond a bound.
 BEYOND_MIN: Final = 0.02
 #: How much a curve may bend between sizes that were seen: the doubt about its power, away from them. Where sizes are a few
 #: bytes they are numbers, and work may grow with such a one as it likes.
 BEND: Final = 0.3
-BEND_OF_NUMBERS: Final = 4.0
+BEND_OF_NUMBERS: Final = 8.0
 NUMBERS_MAX: Final = 512.0
 #: The least value whose logarithm is taken: a tenth of a microsecond.
 LEAST: Final = 1e-7
@@ -185,6 +187,13 @@ class Curve:
             self._center = math.log(max(size, 1.0))
             if self._is_open:
                 self._a = math.log(max(value, LEAST))
+        elif not self.count:
+            # Until now there were only bounds: sizes count from what is measured first, and its height is news.
+            x = self._x(size)
+            self._a += self._b * x
+            self._paa += 2 * x * self._pab + x * x * self._pbb + BOUNDS_VARIANCE
+            self._pab = 0.0
+            self._center += x
         x = self._x(size)
         error = math.log(max(value, LEAST)) - (self._a + self._b * x)
         to_a = self._paa + x * self._pab
@@ -218,7 +227,9 @@ class Curve:
         # Never quite sure: a function's work may change slowly.
         self._paa += 2e-4 + doubt
         self._pbb = max(self._pbb, 1e-5)
-        self.count += 1
+        if not noise or not self.count:
+            # Only what was measured well counts as seen.
+            self.count += 1
 
     def observe_longer(self, size: float, value: float) -> None:
         """What was measured is more than `value`, by how much nobody knows (Tobit, 1958): the part of it that was thought to
@@ -238,13 +249,12 @@ class Curve:
             seen = Guess(seen.log, seen.variance + error * error)
             known = seen.beyond(value)
             error = known.log - seen.log
-        gain_a, gain_b = to_a / seen.variance, to_b / seen.variance
+        # Only the height: a bound says nothing of the slope that would be worth believing.
+        gain = to_a / seen.variance
         left = 1.0 - known.variance / seen.variance
-        self._a += gain_a * error
-        self._b += gain_b * error
-        self._paa -= gain_a * to_a * left
-        self._pab -= gain_a * to_b * left
-        self._pbb = max(self._pbb - gain_b * to_b * left, 1e-5)
+        self._a += gain * error
+        self._paa -= gain * to_a * left
+        self._pab *= 1.0 - gain * left
         spot = self._spots.get(round(x / SPOT_WIDTH))
         if spot is not None:
             here = Guess(spot.log + self._b * (x - spot.x), spot.variance + self._spot_noise)

@@ -197,6 +197,14 @@ class Work:
 
     #: How likely a call here cannot be stopped in the middle, for it is one call of a library.
     runs_out: float = 0.5
+    #: Whether it ever ran here to its end; if not, calls since that was last tried, and before it is tried again.
+    has_run_here: bool = False
+    calls: int = 0
+    gap: int = 4
+    #: Whether nothing else of this program runs while it does here: one call of a library that keeps the interpreter. None
+    #: until it was seen.
+    holds: bool | None = None
+    held: int = 0
 
     def run_here(self, size: float) -> Guess:
         if self.local.count:

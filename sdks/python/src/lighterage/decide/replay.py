@@ -16,12 +16,12 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from .client import NODE, Client, Ran
-from .engine import Decision, Engine
+from .engine import Decision, Engine, alone
 from .model import LOCAL, Stages
 
 #: Two places whose times differ by less than this part are equally right.
@@ -81,6 +81,8 @@ class Record:
     pause: float = 0.05
     #: Functions that the interpreter can stop in the middle, for they compute in Python and not in one call of a library.
     stops: list[str] = field(default_factory=list)
+    #: Functions that keep the interpreter while they run: the other half has no turn until they are done.
+    holds: list[str] = field(default_factory=list)
     #: Seconds that the client needs to run a call in another thread, and that a call to the node waits for its turns beside
     #: one that computes in Python.
     helper: float = 0.0
@@ -215,6 +217,7 @@ class EngineChooser:
         self.engine.place(NODE, record.speed, record.round_trip)
         self._races = races
         self._helper = record.helper
+        self._holds = record.holds
         self._decision: Decision | None = None
         self._probed_at = -PROBE_SECONDS
 
@@ -235,16 +238,15 @@ class EngineChooser:
             engine.observe_local(point.function, point.size, ran.here, decision, ran.is_disturbed)
         else:
             assert ran.there is not None
-            # What it took longer than alone, it waited for the processor, to write or to read.
-            late = ran.there - point.remote
-            slower = replace(stages, encode=stages.encode + late / 2, decode=stages.decode + late / 2)
-            engine.observe_remote(point.function, NODE, point.size, slower, now, decision)
+            engine.observe_remote(point.function, NODE, point.size, stages, now, decision, ran.is_doubled)
         if decision.rival is not None:
             engine.helper_seconds = self._helper
+            if decision.place == LOCAL and point.local > decision.rival_after:
+                engine.observe_held(point.function, point.function in self._holds)
         if not ran.is_doubled:
             return
         assert ran.here is not None and ran.there is not None
-        engine.observe_raced(decision, ran.place, ran.extra)
+        engine.observe_raced(point.function, decision, ran.place, ran.extra)
         if ran.place != LOCAL:
             engine.observe_stopped(point.function, ran.is_stopped)
             if not ran.is_disturbed:
@@ -257,7 +259,7 @@ class EngineChooser:
             engine.place(NODE).observe_transfer((sent, left), None, now)
         else:
             there = next(prediction for prediction in decision.predictions if prediction.place != LOCAL)
-            engine.observe_remote_longer(point.function, NODE, point.size, there, ran.there, now)
+            engine.observe_remote_longer(point.function, NODE, point.size, there, alone(ran.there, ran.here), now)
 
 
 class Always:
