@@ -167,6 +167,36 @@ def test_a_cancelled_call_ends_there_too(real):
     assert work.double.remote(1) == 2
 
 
+def sockets():
+    open_ = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    return sum("socket" in os.readlink(path) for path in open_ if os.path.lexists(path))
+
+
+def test_a_race_is_won_by_either_place_and_leaves_nothing(real):
+    def running():
+        return sum(one["units_running"] for one in real.functions() if one["name"].startswith(("py-crawl", "py-spin")))
+
+    work.spin.prepare()
+    work.crawl.prepare()
+    assert work.spin(os.getpid(), 30.0)[0] != os.getpid(), "the node was sooner"
+    assert work.crawl.remote(0, 0.0) != os.getpid()
+    work.crawl.remote(0, 0.0)
+    runtime.current.engine.forget(real.name)
+    runtime.current.engine._works.clear()
+    runtime.current.engine._tries.clear()
+    real.info()
+    idle, open_before = running(), sockets()
+    began = time.monotonic()
+    assert work.crawl(os.getpid(), 60.0) == os.getpid(), "here was sooner"
+    assert time.monotonic() - began < 10
+    assert runtime.current.stats_of("work:crawl").doubled_here == 1
+    deadline = time.monotonic() + 10
+    while running() > idle:
+        assert time.monotonic() < deadline, "the unit of the request that lost is stopped"
+        time.sleep(0.1)
+    assert sockets() <= open_before + 1 and not runtime.current.is_disturbed
+
+
 def test_versions_live_side_by_side(real):
     other = work.double.with_options(limits=Limits(seconds=7))
     assert (other.remote(2), work.double.remote(3)) == (4, 6)

@@ -226,7 +226,7 @@ class Caller:
             stats = current.stats_of(self._name)
             if race.is_doubled:
                 extra = computed if here_won else now - race.here_began
-                engine.observe_raced(self._name, decision, LOCAL if here_won else node.name, extra)
+                engine.observe_raced(self._name, decision, LOCAL if here_won else node.name, seconds_there, extra)
                 stats.doubled += 1
                 stats.doubled_here += here_won
             if not here_won:

@@ -32,7 +32,7 @@ LATE_VARIANCE: Final = 0.2
 #: Times in a row that a function keeps the interpreter, until it is taken to do so always.
 HELD_MIN: Final = 2
 #: How unsure it is how long a call takes that was given up late.
-LATE_NOISE: Final = 0.6
+LATE_NOISE: Final = 1.0
 #: A try here may, at its worst, take this many times what the best place would.
 EXPLORED_TIMES_MAX: Final = 2.0
 #: How many times as long a call takes here beside one that was left running.
@@ -40,8 +40,14 @@ DISTURBED: Final = 2.0
 DISTURBED_VARIANCE: Final = 0.12
 #: The part of a call's time on a node that its other half here may have cost it.
 DISTURBED_PART: Final = 0.5
-#: Until it was measured.
+#: How much of that a short call's time may be off by chance, and the most that it is taken to be, as variances.
+JITTER: Final = 1.0
+JITTER_MAX: Final = 0.4
+#: Until they were measured; and the weight of the newest measurement.
 HELPER_SECONDS: Final = 1e-4
+TURNS_SECONDS: Final = 2e-3
+TURNS_SECONDS_MAX: Final = 0.1
+COST_GAIN: Final = 0.3
 #: What a second costs that this machine computes after a call, for nobody.
 LEFT_PRICE: Final = 0.5
 #: Races of a function that nobody knows, beside the budget.
@@ -125,6 +131,8 @@ class Engine:
         self._races = Races()
         #: What it takes this machine to run a call in another thread.
         self.helper_seconds = HELPER_SECONDS
+        #: How much longer a call on a node takes beside its half here, by waiting for its turns.
+        self.turns_seconds = TURNS_SECONDS
 
     def place(self, name: str, speed: float = 1.0, round_trip: float = 2e-3, bytes_per_second: float = 12.5e6) -> Place:
         """The place of this name, made with these first guesses (`speed`: times this machine's)."""
@@ -192,7 +200,6 @@ class Engine:
         if len(open_) == 1:
             return Decision(open_[0].place, Choice.ONLY, predictions)
         may_race = may_race and may_run_here
-        can_race = may_race and not self.work(function).holds
         best = min(open_, key=self._cost)
         choice = Choice.BEST
         if deadline is not None and best.p95 > deadline:
@@ -200,7 +207,9 @@ class Engine:
             choice = Choice.DEADLINE
         else:
             # Where both may run at once, a place is tried beside the best one, not in its stead.
-            explored = None if can_race else self._explore(function, open_, best)
+            holds = self.work(function).holds
+            is_raced = may_race and (not holds if best.place == LOCAL else holds is False)
+            explored = None if is_raced else self._explore(function, open_, best, may_race)
             if explored is not None:
                 best, choice = explored, Choice.EXPLORED
             else:
@@ -215,10 +224,12 @@ class Engine:
         """A call ran here; how long it takes alone is known less well where it was disturbed."""
         work = self.work(function)
         work.has_run_here = True
+        # What takes a thread longer to begin takes the scheduler longer to let it go on.
+        noise = min(JITTER * (self.helper_seconds / max(seconds, 1e-9)) ** 2, JITTER_MAX)
         if is_disturbed:
-            work.local.observe(size, seconds / math.sqrt(DISTURBED), DISTURBED_VARIANCE)
+            work.local.observe(size, seconds / math.sqrt(DISTURBED), DISTURBED_VARIANCE + noise)
         else:
-            work.local.observe(size, seconds)
+            work.local.observe(size, seconds, noise)
         self._spend(function, LOCAL, seconds, decision)
 
     def observe_remote(
@@ -235,7 +246,7 @@ class Engine:
         work, place = self.work(function), self.place(name)
         curve = work.curve_of(name, place, size)
         slowed = place.slowed(now)
-        if curve.count >= 3:
+        if curve.count:
             expected = curve.guess(size)
             ratio = stages.run / expected.middle
             place.slowdown.observe(max(ratio, 0.2), now, noise=expected.variance)
@@ -297,12 +308,18 @@ class Engine:
         if not is_held or work.held >= HELD_MIN:
             work.holds = is_held
 
-    def observe_raced(self, function: str, decision: Decision, winner: str, extra_seconds: float) -> None:
-        """A call ran at two places; the one that lost took so much of this machine's processor."""
+    def observe_raced(
+        self, function: str, decision: Decision, winner: str, there_seconds: float, extra_seconds: float
+    ) -> None:
+        """A call ran at two places: so long on the node; the half that lost took so much of this machine's processor."""
         self._races.raced(extra_seconds)
         work = self.work(function)
         work.calls, work.gap = 0, 2 * work.gap
         name = decision.place if decision.place != LOCAL else decision.rival
+        there = next((prediction for prediction in decision.predictions if prediction.place == name), None)
+        if there is not None and decision.choice is Choice.RACED and winner != LOCAL:
+            late = max(there_seconds - there.seconds, 0.0)
+            self.turns_seconds += COST_GAIN * (min(late, TURNS_SECONDS_MAX) - self.turns_seconds)
         if name is not None:
             hoped = self._hopes.setdefault(name, _Hope())
             hoped.gap = min(2 * hoped.gap, HOPE_GAP_MAX) if winner == LOCAL else HOPE_GAP
@@ -320,7 +337,9 @@ class Engine:
         habit.place = best.place
         return best, Choice.BEST
 
-    def _explore(self, function: str, open_: tuple[Prediction, ...], best: Prediction) -> Prediction | None:
+    def _explore(
+        self, function: str, open_: tuple[Prediction, ...], best: Prediction, may_race: bool
+    ) -> Prediction | None:
         """The place that may be better than the best by its own doubt, if trying it is within the budget."""
         known = self._cost(best)
         chosen, chosen_gain = None, 0.0
@@ -335,6 +354,9 @@ class Engine:
                 # A local call cannot be given up: one that may take several times as long is not tried.
                 continue
             extra = max(self._cost(prediction) - known, 0.0)
+            if may_race and best.place == LOCAL:
+                # It will be overtaken by a local call that begins when one begun now would have ended.
+                extra = min(extra, known)
             free = gain > 0 and self._tries.get((function, prediction.place), 0) < FREE_TRIES and extra < FREE_PART * known
             paid = self._explored_seconds + extra <= self.policy.explore_budget * self._total_seconds
             hoped = self._hopes.setdefault(prediction.place, _Hope())
@@ -350,7 +372,7 @@ class Engine:
         rival = min(predictions[1:], key=self._cost) if is_here else predictions[0]
         there = rival if is_here else best
         work = self.work(function)
-        saved = saving(best, rival)
+        saved = saving(best, rival, self.turns_seconds if is_here else 0.0)
         # The client writes the arguments while it computes; and what cannot be stopped here is in the way of other calls.
         left = saved if is_here else saved + rival.seconds - best.seconds
         price = (
@@ -378,8 +400,12 @@ class Engine:
             return Decision(best.place, Choice.RACED, predictions, rival.place, after, unsure)
         # Late, but not later than the other place would have taken: so a wrong choice costs twice the right one at the most.
         latest = max(best.seconds + best.spread, rival.seconds)
+        if choice is Choice.EXPLORED:
+            # It was hoped that it takes no longer than at its best.
+            latest = max(best.best_case, rival.seconds)
         after = max(best.p95, LATE_PART * rival.seconds)
-        after = max(after if work.holds else min(after, latest), rival.wait)
+        # A half here makes the one on the node later still.
+        after = max(after if work.holds and choice is not Choice.EXPLORED else min(after, latest), rival.wait) + (0.0 if is_here else self.turns_seconds)
         if is_here and (not budget or saving(best, rival, after) < self.helper_seconds):
             return Decision(LOCAL, choice, predictions, doubt=unsure)
         return Decision(best.place, choice, predictions, rival.place, after, unsure)

@@ -26,6 +26,8 @@ SPOTS_MAX: Final = 64
 SPOT_VARIANCE_MIN: Final = 1e-3
 #: The first time is often longer than the others, by what it finds cold.
 FIRST_VARIANCE: Final = 0.3
+#: A measurement this unsure says how much it may be, not how much it is.
+VAGUE: Final = 0.5
 #: How little the height of a curve is known of which only bounds were seen.
 BOUNDS_VARIANCE: Final = 1.0
 #: How much of a variance is left, at the least, of what is known to be beyond a bound.
@@ -35,6 +37,7 @@ BEYOND_MIN: Final = 0.02
 BEND: Final = 0.3
 BEND_OF_NUMBERS: Final = 8.0
 NUMBERS_MAX: Final = 512.0
+BEND_MAX: Final = 0.5
 #: The least value whose logarithm is taken: a tenth of a microsecond.
 LEAST: Final = 1e-7
 
@@ -227,7 +230,7 @@ class Curve:
         # Never quite sure: a function's work may change slowly.
         self._paa += 2e-4 + doubt
         self._pbb = max(self._pbb, 1e-5)
-        if not noise or not self.count:
+        if noise < VAGUE or not self.count:
             # Only what was measured well counts as seen.
             self.count += 1
 
@@ -278,7 +281,7 @@ class Curve:
             return 0.0
         away = min(abs(spot.x - x) for spot in self._spots.values())
         bend = BEND_OF_NUMBERS if size <= NUMBERS_MAX else BEND
-        return (bend * away) ** 2
+        return min((bend * away) ** 2, BEND_MAX)
 
     def _is_as_seen(self, x: float, error: float) -> bool:
         """Whether what is off the line by `error` is what was seen at this size before."""

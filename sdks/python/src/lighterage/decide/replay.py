@@ -246,7 +246,7 @@ class EngineChooser:
         if not ran.is_doubled:
             return
         assert ran.here is not None and ran.there is not None
-        engine.observe_raced(point.function, decision, ran.place, ran.extra)
+        engine.observe_raced(point.function, decision, ran.place, ran.there, ran.extra)
         if ran.place != LOCAL:
             engine.observe_stopped(point.function, ran.is_stopped)
             if not ran.is_disturbed:
