@@ -15,8 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from . import here
 from .errors import DoesNotTravel
 from .frame import Array, Tagged, check_type
+from .timers import background
 
 TAG: Final = "packed"
 #: Arrays smaller than this travel as they are.
@@ -25,8 +27,8 @@ BYTES_MIN: Final = 32 << 10
 SAMPLE_BYTES: Final = 32 << 10
 #: Bytes that an array may have before it was packed.
 BYTES_MAX: Final = 4 << 30
-#: Packing and unpacking must take this much less than what they save.
-MARGIN: Final = 1.2
+#: Packing and unpacking must take this much less than what they save: a sample is in the processor's cache, the whole is not.
+MARGIN: Final = 2.0
 #: Unpacking takes this part of the time of packing.
 UNPACK_PART: Final = 0.4
 #: What is hardly smaller is not worth a copy.
@@ -50,7 +52,7 @@ class Packer:
         size = array.data.nbytes
         if size < BYTES_MIN:
             return array
-        method = ZSTD if ZSTD in self.methods and _zstandard() is not None else ZLIB
+        method = ZSTD if ZSTD in self.methods and _is_loaded() else ZLIB
         raw = np.frombuffer(array.data, np.uint8)
         whole = size // array.item_bytes * array.item_bytes
         start = (whole - SAMPLE_BYTES) // 2 // array.item_bytes * array.item_bytes
@@ -81,8 +83,8 @@ class Packer:
 
 
 def methods() -> tuple[str, ...]:
-    """What this side can unpack."""
-    return (ZLIB,) if _zstandard() is None else (ZLIB, ZSTD)
+    """What this side can unpack, as far as it is loaded."""
+    return (ZLIB, ZSTD) if _is_loaded() else (ZLIB,)
 
 
 def unpack(inner: Any) -> Array:
@@ -137,6 +139,19 @@ def _expand(method: str, packed: memoryview, size: int) -> bytes:
 
 
 _library: Any = False
+_is_loading = False
+
+
+def _is_loaded() -> bool:
+    """Whether the library is there. It takes longer to load than packing may save, so no call waits for that."""
+    global _is_loading  # noqa: PLW0603 - begun once
+    if _library is False and not _is_loading:
+        _is_loading = True
+        if here.is_unit():
+            _zstandard()
+        else:
+            background(_zstandard)
+    return _library is not False and _library is not None
 
 
 def _zstandard() -> Any:

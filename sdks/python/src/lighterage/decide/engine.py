@@ -404,8 +404,10 @@ class Engine:
             # It was hoped that it takes no longer than at its best.
             latest = max(best.best_case, rival.seconds)
         after = max(best.p95, LATE_PART * rival.seconds)
+        if not work.holds or choice is Choice.EXPLORED:
+            after = min(after, latest)
         # A half here makes the one on the node later still.
-        after = max(after if work.holds and choice is not Choice.EXPLORED else min(after, latest), rival.wait) + (0.0 if is_here else self.turns_seconds)
+        after = max(after, rival.wait) + (0.0 if is_here else self.turns_seconds)
         if is_here and (not budget or saving(best, rival, after) < self.helper_seconds):
             return Decision(LOCAL, choice, predictions, doubt=unsure)
         return Decision(best.place, choice, predictions, rival.place, after, unsure)
