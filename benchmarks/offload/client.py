@@ -170,6 +170,9 @@ def _stopped(action: Callable[[], object]) -> tuple[float, bool]:
     waited = time.monotonic() - race.here_began
     if is_done or not race.there_won():
         return 1.0, False
+    if not race.is_left_running and not ended.wait(1):
+        # It had not even begun.
+        return 1.0, False
     ended.wait(60)
     return waited / took, said[0]
 

@@ -8,6 +8,9 @@ import pytest
 
 from lighterage.decide import LOCAL, Choice, Energy, Engine, Policy, Stages
 from lighterage.decide.estimate import Curve, Level
+from lighterage.decide import LOCAL, Choice, Engine, Policy, Stages
+from lighterage.decide.estimate import Curve, Guess, Level
+from lighterage.decide.race import saving
 
 
 @dataclass
@@ -215,3 +218,51 @@ def test_a_weight_of_energy_flips_the_choice():
     sends = Stages(0.01, 0.5, 0.002, 0.001, 0.1, 0.2, 0.01, 1_000_000, 400_000)
     assert decided(Energy(), 1.0, sends)[0] == "node"
     assert decided(Energy(compute=1.0, radio=4.0, wait=0.5, weight=1.0), 1.0, sends)[0] == LOCAL
+
+
+def test_a_bound_teaches_what_it_says():
+    def curve(sigma=0.05):
+        made, rng = Curve(0.0, 1.0, 9.0, 0.25), random.Random(3)
+        for _ in range(10):
+            made.observe(1e6, 0.1 * math.exp(rng.gauss(0, sigma)))
+        return made
+
+    for bound, low, high in ((0.01, 0.099, 0.101), (0.1, 0.098, 0.11), (1.0, 0.9, 1.5)):
+        made = curve()
+        before = made.guess(1e6).middle
+        made.observe_longer(1e6, bound)
+        assert low * before / 0.1 <= made.guess(1e6).middle <= high * before / 0.1, bound
+
+
+def test_a_guess_beyond_a_bound_is_surer():
+    wide = Guess(math.log(0.001), 4.0)
+    known = wide.beyond(1.0)
+    assert 1.0 < known.middle < 5.0 and known.variance < wide.variance
+    assert wide.beyond(1e-6).middle == pytest.approx(wide.middle, rel=0.02)
+
+
+def test_knowing_the_better_place_is_worth_most_where_nobody_knows():
+    def saved(here, there):
+        engine = Engine()
+        for _ in range(8):
+            engine.observe_local("f", 1e6, here)
+            stages = Stages(1e-3, there, 1e-3, 1e-4, 1e-3, 1e-3, 1e-4, 1_000_000, 1_000)
+            engine.observe_remote("f", "node", 1e6, stages, 1.0)
+        local, remote = engine.predict("f", 1e6, 1e6, ["node"], 1.0)
+        return saving(min(local, remote, key=lambda one: one.seconds), max(local, remote, key=lambda one: one.seconds))
+
+    assert saved(0.5, 0.5) > 10 * max(saved(0.1, 0.5), saved(0.5, 0.1))
+
+
+def test_a_nobody_is_raced_once_and_a_hermit_never():
+    engine = Engine()
+    engine.place("node")
+    first = engine.decide("f", 1e4, 1e4, ["node"], 0.0, may_race=True)
+    assert (first.place, first.choice, first.rival) == (LOCAL, Choice.RACED, "node")
+    assert engine.decide("f", 1e4, 1e4, ["node"], 0.0).rival is None
+    for _ in range(2):
+        engine.observe_held("f", True)
+    engine.observe_local("f", 1e4, 0.5, first)
+    assert engine.decide("f", 1e4, 1e4, ["node"], 0.0, may_race=True).choice is not Choice.RACED
+    engine.observe_held("f", False)
+    assert engine.work("f").holds is False

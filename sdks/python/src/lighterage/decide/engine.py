@@ -377,7 +377,7 @@ class Engine:
         left = saved if is_here else saved + rival.seconds - best.seconds
         price = (
             self.helper_seconds
-            + there.stage("encode")
+            + (there.stage("encode") if is_here else self.turns_seconds)
             + LEFT_PRICE * work.runs_out * left
             + self.policy.energy.weight * rival.joules
         )
