@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -24,6 +24,9 @@ _NO_WAITS: Final[Mapping[str, float]] = {}
 FREE_TRIES: Final = 2
 #: Such a try may be expected to cost this part of the best place's time more.
 FREE_PART: Final = 0.5
+#: Times that a place is tried at about one size, and calls of that size after which it is not known any more.
+KNOWN_TRIES: Final = 5
+KNOWN_CALLS: Final = 16
 #: Calls before a place that was slowed down is tried again: at first, and after many tries in vain.
 HOPE_GAP: Final = 8
 HOPE_GAP_MAX: Final = 32
@@ -102,10 +105,22 @@ class Decision:
 
 @dataclass
 class _Habit:
-    """What was chosen for calls of about this size, and what trying has cost."""
+    """What was chosen for calls of about this size."""
 
     place: str = LOCAL
-    since: dict[str, int] | None = None
+    #: By place: how often it ran there, and the calls since then.
+    tries: dict[str, int] = field(default_factory=dict)
+    since: dict[str, int] = field(default_factory=dict)
+
+    def is_known(self, place: str) -> bool:
+        """Whether there is nothing to learn of it now: what is left of its doubt is how much it varies."""
+        return self.tries.get(place, 0) >= KNOWN_TRIES and self.since.get(place, 0) < KNOWN_CALLS
+
+    def ran(self, place: str) -> None:
+        for other in self.since:
+            self.since[other] += 1
+        self.tries[place] = self.tries.get(place, 0) + 1
+        self.since[place] = 0
 
 
 @dataclass
@@ -209,7 +224,7 @@ class Engine:
             # Where both may run at once, a place is tried beside the best one, not in its stead.
             holds = self.work(function).holds
             is_raced = may_race and (not holds if best.place == LOCAL else holds is False)
-            explored = None if is_raced else self._explore(function, open_, best, may_race)
+            explored = None if is_raced else self._explore(function, size, open_, best, may_race)
             if explored is not None:
                 best, choice = explored, Choice.EXPLORED
             else:
@@ -230,7 +245,7 @@ class Engine:
             work.local.observe(size, seconds / math.sqrt(DISTURBED), DISTURBED_VARIANCE + noise)
         else:
             work.local.observe(size, seconds, noise)
-        self._spend(function, LOCAL, seconds, decision)
+        self._spend(function, size, LOCAL, seconds, decision)
 
     def observe_remote(
         self,
@@ -264,7 +279,7 @@ class Engine:
                 place.round_trip.observe(stages.round_trip, now)
         place.observe_answer()
         place.queue.observe(stages.queue, now)
-        self._spend(function, name, stages.seconds, decision)
+        self._spend(function, size, name, stages.seconds, decision)
 
     def observe_local_longer(self, function: str, size: float, seconds: float) -> None:
         """A call here was given up after `seconds`: all that is known is that it takes longer."""
@@ -329,33 +344,45 @@ class Engine:
         return prediction.seconds + self.policy.energy.weight * prediction.joules
 
     def _keep(self, function: str, size: float, open_: tuple[Prediction, ...], best: Prediction) -> tuple[Prediction, Choice]:
-        # Sizes within a factor of two share a habit.
-        habit = self._habits.setdefault((function, round(math.log2(max(size, 1.0)))), _Habit(best.place))
+        habit = self._habit(function, size, best.place)
         kept = next((prediction for prediction in open_ if prediction.place == habit.place), best)
         if self._cost(kept) <= self._cost(best) * (1 + self.policy.hysteresis):
             return kept, Choice.BEST if kept is best else Choice.KEPT
         habit.place = best.place
         return best, Choice.BEST
 
+    def _habit(self, function: str, size: float, place: str) -> _Habit:
+        # Sizes within a factor of two share a habit.
+        return self._habits.setdefault((function, round(math.log2(max(size, 1.0)))), _Habit(place))
+
     def _explore(
-        self, function: str, open_: tuple[Prediction, ...], best: Prediction, may_race: bool
+        self,
+        function: str,
+        size: float,
+        open_: tuple[Prediction, ...],
+        best: Prediction,
+        may_race: bool,
     ) -> Prediction | None:
         """The place that may be better than the best by its own doubt, if trying it is within the budget."""
         known = self._cost(best)
+        habit = self._habit(function, size, best.place)
         chosen, chosen_gain = None, 0.0
         for prediction in open_:
             if prediction is best:
                 continue
             rest = self._cost(prediction) - prediction.seconds
             gain, hope = known - rest - prediction.optimistic, known - rest - prediction.best_case
+            if habit.is_known(prediction.place):
+                gain = 0.0
             if max(gain, hope) <= chosen_gain:
                 continue
-            if prediction.place == LOCAL and prediction.p95 > EXPLORED_TIMES_MAX * known:
-                # A local call cannot be given up: one that may take several times as long is not tried.
+            is_given_up = may_race and not (prediction.place == LOCAL and self.work(function).holds)
+            if prediction.place == LOCAL and not is_given_up and prediction.p95 > EXPLORED_TIMES_MAX * known:
+                # A local call that cannot be given up and may take several times as long is not tried.
                 continue
             extra = max(self._cost(prediction) - known, 0.0)
-            if may_race and best.place == LOCAL:
-                # It will be overtaken by a local call that begins when one begun now would have ended.
+            if is_given_up:
+                # It will be overtaken by one at the best place, which begins when one begun now would have ended.
                 extra = min(extra, known)
             free = gain > 0 and self._tries.get((function, prediction.place), 0) < FREE_TRIES and extra < FREE_PART * known
             paid = self._explored_seconds + extra <= self.policy.explore_budget * self._total_seconds
@@ -412,11 +439,12 @@ class Engine:
             return Decision(LOCAL, choice, predictions, doubt=unsure)
         return Decision(best.place, choice, predictions, rival.place, after, unsure)
 
-    def _spend(self, function: str, name: str, seconds: float, decision: Decision | None) -> None:
+    def _spend(self, function: str, size: float, name: str, seconds: float, decision: Decision | None) -> None:
         self._total_seconds += seconds
         if decision is not None:
             self._races.called(decision.doubt, seconds, self.policy.race_budget)
             self.work(function).calls += 1
+            self._habit(function, size, name).ran(name)
             for hoped in self._hopes.values():
                 hoped.calls += 1
         self._tries[(function, name)] = self._tries.get((function, name), 0) + 1
