@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from lighterage.decide import LOCAL, Choice, Energy, Engine, Policy, Stages
-from lighterage.decide.estimate import Curve, Level
-from lighterage.decide import LOCAL, Choice, Engine, Policy, Stages
 from lighterage.decide.estimate import Curve, Guess, Level
 from lighterage.decide.race import saving
 
