@@ -39,6 +39,8 @@ class StandIn:
         #: What `python` becomes with the first deployment, where it is None before.
         self.base = None
         self.delay = 0.0
+        #: Seconds by which its wall clock is off.
+        self.skew = 0.0
         #: Called with the handler and the reply's bytes in place of sending them.
         self.break_reply = None
         self.refuse = None
@@ -61,9 +63,9 @@ class StandIn:
 
 
 class _Function:
-    def __init__(self, name, manifest, image):
+    def __init__(self, name, manifest, image, skew):
         self.name, self.manifest, self.image = name, manifest, image
-        self.deployed_ms = time.time_ns() // 1_000_000
+        self.deployed_ms = time.time_ns() // 1_000_000 + int(skew * 1e3)
         self._home = tempfile.TemporaryDirectory()
         with tarfile.open(fileobj=io.BytesIO(image)) as tar:
             self.about = json.load(tar.extractfile("bundle.json"))
@@ -131,6 +133,9 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1
 
+    def date_time_string(self, timestamp=None):
+        return super().date_time_string((timestamp or time.time()) + self.node.skew)
+
     def log_message(self, *arguments):
         pass
 
@@ -175,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
     def on_deployments(self, rest, body):
         self.node.python = self.node.python or self.node.base
         for name, manifest in json.loads(body)["function"].items():
-            self.node.functions[name] = _Function(name, manifest, self.node.images[manifest["image"]])
+            self.node.functions[name] = _Function(name, manifest, self.node.images[manifest["image"]], self.node.skew)
         self.send(200, b'{"step":"checked"}\n{"step":"done","functions":[]}\n')
 
     def on_functions(self, rest, body):

@@ -15,6 +15,8 @@ import pytest
 
 import lighterage
 import work
+import work_at_load
+import work_classes
 from lighterage import LighterageError, Limits, NodeRefused, runtime
 
 PROGRAM = Path(os.environ.get("LIGHTER_PROGRAM") or Path(__file__).parents[3] / "target/release/lighter")
@@ -99,6 +101,7 @@ def test_methods_recursion_and_async_functions(real):
     import asyncio
 
     assert work.Scale(3.0).times.remote(np.ones(2))[0].tolist() == [3.0, 3.0]
+    assert work_classes.Larger.above.remote(3.0)[:2] == ("Larger", 60.0)
     assert len(set(work.recurse.remote(3))) == 1
 
     async def main():
@@ -146,6 +149,18 @@ def test_limits_bind_and_the_node_goes_on(real):
         work.die.remote()
     assert caught.value.code.startswith("L6")
     assert work.double.remote(1) == 2
+
+
+def test_a_module_that_cannot_be_loaded_there_is_told_its_line(real):
+    """A socket at a module's top: all that was said was `Operation not permitted`, and not by whose fault."""
+    with pytest.raises(NodeRefused) as caught:
+        work_at_load.answer.remote()
+    assert caught.value.code == "L2013"
+    said = str(caught.value)
+    assert "PermissionError" in said and "work_at_load_helper.py:5: SOCKET = socket.socket()" in said
+    assert "work_at_load.py:3: import work_at_load_helper" in said
+    assert "/bundle" not in said and "lib/python" not in said
+    assert work_at_load.answer() == 42
 
 
 def test_what_it_prints_without_end_is_cut_off(real):
