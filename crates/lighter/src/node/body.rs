@@ -12,8 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Room made ahead for a body of announced size; more grows as it arrives.
+/// Room made ahead for a body of announced size, and how often more room there is than has arrived: who sends little holds
+/// little, and few bytes are copied because the room grows.
 const RESERVE_BYTES_MAX: u64 = 64 << 10;
+const RESERVE_TIMES: u64 = 16;
 
 /// The node's room for bodies.
 pub struct BodyRoom {
@@ -89,8 +91,11 @@ impl BodyRoom {
                 data = Vec::from(piece);
                 continue;
             }
-            if data.is_empty() {
-                data.reserve_exact(announced.min(RESERVE_BYTES_MAX) as usize);
+            if data.capacity() - data.len() < piece.len() {
+                let have = (data.len() + piece.len()) as u64;
+                let room = announced.min(RESERVE_BYTES_MAX.max(RESERVE_TIMES * have));
+                // What was not announced doubles its room.
+                data.reserve_exact(usize::try_from(room).map_or(0, |room| room.saturating_sub(data.len())));
             }
             data.extend_from_slice(&piece);
         }

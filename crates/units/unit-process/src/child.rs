@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -29,6 +30,7 @@ const NICE: i32 = 10;
 pub struct Child {
     pub number: u64,
     pub stream: UnixStream,
+    pub reader: wire::Reader,
     pub stdout: pipe::Receiver,
     pub stderr: pipe::Receiver,
     pub life: Life,
@@ -40,6 +42,8 @@ pub struct Child {
 /// A child's process and what the kernel counts of it. Dropping it kills the child and cleans up after it.
 pub struct Life {
     process: u32,
+    /// Whether others go first.
+    is_back: AtomicBool,
     /// Taken when it is dropped.
     left: Option<Left>,
 }
@@ -130,6 +134,7 @@ impl Child {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the child ended at once"));
         }
         fd::ask_for_senders(&stream, false)?;
+        zygote.can_read.store(fd::is_memory_readable(process), Relaxed);
         let number = shared.next_number();
         let group = zygote.family().member(&format!("unit-{number}"), bounds)?;
         let joined = tokio::task::spawn_blocking(move || group.add(process).map(|()| group));
@@ -140,9 +145,10 @@ impl Child {
         Ok(Self {
             number,
             stream,
+            reader: wire::Reader::default(),
             stdout: receiver(stdout)?,
             stderr: receiver(stderr)?,
-            life: Life { process, left: Some(left) },
+            life: Life { process, is_back: AtomicBool::new(false), left: Some(left) },
             calls: 0,
             since: Instant::now(),
         })
@@ -160,7 +166,22 @@ impl Life {
 
     /// Lets others go first, or no longer: a unit that works for long must not hold up those that are soon done.
     pub fn step_back(&self, wanted: bool) {
-        fd::set_nice(self.process, if wanted { NICE } else { 0 });
+        if self.is_back.swap(wanted, Relaxed) != wanted {
+            fd::set_nice(self.process, if wanted { NICE } else { 0 });
+        }
+    }
+
+    /// Appends what lies at `address` in the memory of its process: bytes of the unit, which it may change meanwhile.
+    pub fn read_memory(&self, address: u64, bytes: usize, into: &mut Vec<u8>) -> io::Result<()> {
+        let got = fd::read_memory(self.process, address, bytes, into)?;
+        // Nobody else can have got its number while it had not ended.
+        if fd::has_ended(&self.left().pidfd) {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process has ended"));
+        }
+        if got < bytes {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "there is less"));
+        }
+        Ok(())
     }
 
     /// CPU time it has used: of all its processes where they are counted together.

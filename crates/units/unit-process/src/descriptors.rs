@@ -153,6 +153,44 @@ pub fn pidfd(process: u32) -> io::Result<OwnedFd> {
     }
 }
 
+/// Whether the process has ended, if only a moment ago.
+pub fn has_ended(pidfd: impl AsFd) -> bool {
+    let mut asked = libc::pollfd { fd: pidfd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, valid for the call.
+    #[expect(unsafe_code, reason = "no safe call looks at a descriptor of a process")]
+    let ready = unsafe { libc::poll(&raw mut asked, 1, 0) };
+    ready != 0
+}
+
+/// Whether this system lets us read the memory of that process.
+pub fn is_memory_readable(process: u32) -> bool {
+    // Nothing is mapped at the lowest address: whoever may read is told just that.
+    match read_memory(process, 0, 1, &mut Vec::new()) {
+        Ok(_) => true,
+        Err(error) => error.raw_os_error() == Some(libc::EFAULT),
+    }
+}
+
+/// Appends up to `bytes` bytes that begin at `address` in the memory of a process. Says how many there were; that it was
+/// this process's memory is for the caller to make sure of.
+pub fn read_memory(process: u32, address: u64, bytes: usize, into: &mut Vec<u8>) -> io::Result<usize> {
+    into.reserve(bytes);
+    let there = usize::try_from(address).map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))?;
+    let process = libc::pid_t::try_from(process).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let room = into.spare_capacity_mut();
+    let local = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: bytes };
+    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(there), iov_len: bytes };
+    // SAFETY: there is room for so many bytes, and nobody else has it; the other address is looked up in the other
+    // process by the kernel, which says so where there is nothing. So many bytes as it says have been written.
+    #[expect(unsafe_code, reason = "no safe call reads another process's memory")]
+    unsafe {
+        let got = libc::process_vm_readv(process, &raw const local, 1, &raw const remote, 1, 0);
+        let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        into.set_len(into.len() + got);
+        Ok(got)
+    }
+}
+
 /// Kills the process; one that has ended already is no error.
 pub fn kill(pidfd: impl AsFd) {
     // SAFETY: the descriptor is open; a null `siginfo` is allowed.

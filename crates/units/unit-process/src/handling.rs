@@ -7,13 +7,13 @@
 
 use crate::child::{Child, Life};
 use crate::prepared::PreparedProcess;
-use crate::pump;
-use crate::wire::{self, Broken, Reader};
+use crate::wire::{self, Broken};
+use crate::{lent, pump};
 use frame::{Kind, Limits, Value};
 use manifest::Limits as FunctionLimits;
 use problem::{Code, Problem};
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use unit::{Contract, Level, Stream};
@@ -22,6 +22,8 @@ use unit_host::{Attempt, Handled, Meter, Output, check_reply};
 
 /// Id of the frame with the work; those of questions are the unit's own.
 const WORK: u64 = 1;
+/// Id of a reply that only says where the reply lies.
+const LENT: u64 = 2;
 /// Bytes of a frame beside its data; also what a question to the host may have.
 const FRAME_BYTES: u64 = 16 << 20;
 /// Shortest and longest pause of the watchdog.
@@ -104,10 +106,10 @@ async fn run(
 ) -> Result<Said, Ending> {
     let output = host.output.clone();
     let limits = host.deployed.function.limits.clone();
-    let Child { stream, stdout, stderr, life, .. } = child;
+    let Child { stream, reader, stdout, stderr, life, .. } = child;
     tokio::select! {
         biased;
-        said = converse(stream, host, &limits) => said,
+        said = converse(stream, reader, life, host, &limits) => said,
         never = pump::forever(stdout, &output, Stream::Stdout) => match never {},
         never = pump::forever(stderr, &output, Stream::Stderr) => match never {},
         problem = watch(life, meter, &limits, before, is_memory_counted) => Err(Ending::Problem(problem)),
@@ -116,6 +118,8 @@ async fn run(
 
 async fn converse(
     stream: &mut tokio::net::UnixStream,
+    reader: &mut wire::Reader,
+    life: &Life,
     host: &mut Host,
     limits: &FunctionLimits,
 ) -> Result<Said, Ending> {
@@ -130,12 +134,10 @@ async fn converse(
     wire::send(stream, Kind::Call, WORK, body, &out).await?;
     let total_bytes_max = limits.body_bytes.saturating_add(FRAME_BYTES);
     let within = Limits { total_bytes_max, ..Limits::default() };
-    let mut reader = Reader::default();
     loop {
         let bytes = match reader.next(stream, &within).await {
             Err(Broken::TooLarge { kind: Some(Kind::Reply), bytes, .. }) => {
-                check_reply(bytes, limits).map_err(Ending::Problem)?;
-                return Err(Broken::Garbled("a reply beyond every limit".into()).into());
+                return Err(beyond(bytes, limits));
             }
             bytes => bytes?,
         };
@@ -150,12 +152,31 @@ async fn converse(
             }
             (Kind::Reply, WORK) => {
                 let found = Said::reply(&frame.body, bytes)?;
-                return Ok(found.said(reader.into_bytes()));
+                return Ok(found.said(reader.take()));
+            }
+            (Kind::Reply, LENT) => {
+                let places = lent::Places::read(&frame.body)?;
+                if places.bytes() > total_bytes_max {
+                    return Err(beyond(places.bytes(), limits));
+                }
+                let bytes = places.copy(life).await?;
+                let frame = wire::decode(&bytes, &within)?;
+                if (frame.kind, frame.id) != (Kind::Reply, WORK) {
+                    return Err(Broken::Garbled("no reply where it is said to be".into()).into());
+                }
+                let found = Said::reply(&frame.body, &bytes)?;
+                return Ok(found.said(bytes));
             }
             (Kind::Failure, WORK) => return Ok(Said::failure(&frame.body)?),
             (kind, id) => return Err(Broken::Garbled(format!("an unexpected {} with the id {id}", kind.name())).into()),
         }
     }
+}
+
+/// A reply that is larger than any can be.
+fn beyond(bytes: u64, limits: &FunctionLimits) -> Ending {
+    let within = |()| Broken::Garbled("a reply beyond every limit".into()).into();
+    check_reply(bytes, limits).map_or_else(Ending::Problem, within)
 }
 
 /// Waits for the moment a limit is exceeded. Looks no more often than the limit could be reached: every core may work
@@ -167,13 +188,10 @@ async fn watch(
     before: Duration,
     is_memory_counted: bool,
 ) -> Problem {
-    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32;
     let mut is_back = false;
+    // Nothing is known of a unit that has just begun, but that it cannot have used much.
+    let mut cpu = Duration::ZERO;
     loop {
-        if Instant::now() >= meter.deadline {
-            return meter.time_exceeded();
-        }
-        let cpu = life.cpu().saturating_sub(before);
         let Some(left) = limits.cpu().checked_sub(cpu).filter(|left| !left.is_zero()) else {
             return Problem::new(
                 Code::CpuExceeded,
@@ -190,10 +208,20 @@ async fn watch(
         let longest = if is_memory_counted { WATCH_MAX } else { WATCH_MEMORY };
         // One that mostly waits is looked at less and less.
         let longest = if is_back { longest } else { longest.min(FIRST_CPU.max(meter.began.elapsed() / 4)) };
-        let pause = (left / cores).clamp(WATCH_MIN, longest);
+        let pause = (left / cores()).clamp(WATCH_MIN, longest);
         let until = (Instant::now() + pause).min(meter.deadline);
         tokio::time::sleep_until(until.into()).await;
+        if Instant::now() >= meter.deadline {
+            return meter.time_exceeded();
+        }
+        cpu = life.cpu().saturating_sub(before);
     }
+}
+
+/// Asked once: the system's answer takes half a dozen files.
+fn cores() -> u32 {
+    static CORES: OnceLock<u32> = OnceLock::new();
+    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32)
 }
 
 fn memory_exceeded(limits: &FunctionLimits) -> Problem {

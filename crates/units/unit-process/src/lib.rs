@@ -6,7 +6,7 @@
 //!          ──load────▶ ready                          (prepared.rs)
 //!   first call ──▶ zygote: a jail, the function loaded in it        (zygote.rs, spawn.rs, jail/, cgroup/)
 //!   each call  ──▶ child: forked ahead of need, used once           (child.rs)
-//!              ──▶ frames on one socket, limits watched, output logged   (handling.rs, wire.rs, pump.rs)
+//!              ──▶ frames on one socket, limits watched, output logged   (handling.rs, wire.rs, lent.rs, pump.rs)
 //! ```
 //! What a unit can reach is its own scratch folder, the read-only base, and what its host answers on the socket; the
 //! answers ask the function's grants first, and are the same for every kind of unit (`unit-host`).
@@ -18,6 +18,7 @@ mod child;
 mod descriptors;
 mod handling;
 pub mod jail;
+mod lent;
 mod prepared;
 mod pump;
 mod spawn;
@@ -32,6 +33,7 @@ use bytes::Bytes;
 use cgroup::Groups;
 use http_body_util::Full;
 use jail::Missing;
+pub use lent::Places;
 use manifest::Isolation;
 use problem::{Code, Problem};
 use sha2::{Digest, Sha256};

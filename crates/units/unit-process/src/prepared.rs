@@ -101,7 +101,9 @@ impl PreparedProcess {
             let mut pool = self.pool.lock();
             pool.kept.push((child, entry));
         } else {
-            drop((child, entry));
+            drop(entry);
+            // Ending it takes a dozen system calls, for which nobody who waits for the reply should wait.
+            tokio::spawn(async move { drop(child) });
         }
         self.returned();
     }

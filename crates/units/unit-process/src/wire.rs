@@ -13,6 +13,8 @@ const PIECES_MAX: usize = 64;
 const ROOM_BYTES: usize = 64 << 20;
 /// Memory kept for the next frame.
 const KEPT_BYTES: usize = 64 << 10;
+/// Bytes that are read even where fewer are wanted.
+const SMALL_BYTES: usize = 4 << 10;
 
 /// Why there is no frame.
 #[derive(Debug)]
@@ -45,7 +47,10 @@ impl From<io::Error> for Broken {
 /// Collects the bytes of one frame after another.
 #[derive(Default)]
 pub struct Reader {
+    /// One frame, and what came with it of those that follow.
     bytes: Vec<u8>,
+    /// Bytes of the frame that was given last.
+    given: usize,
 }
 
 impl Reader {
@@ -55,7 +60,8 @@ impl Reader {
         stream: &mut (impl AsyncReadExt + Unpin),
         limits: &Limits,
     ) -> Result<&'b [u8], Broken> {
-        self.bytes.clear();
+        self.bytes.drain(..self.given);
+        self.given = 0;
         self.bytes.shrink_to(KEPT_BYTES);
         self.fill(stream, HEADER_BYTES).await?;
         let header = Header::read(&self.bytes, limits).map_err(|error| match error {
@@ -67,12 +73,15 @@ impl Reader {
         })?;
         let total = usize::try_from(header.total_bytes).map_err(|_| Broken::Garbled("a frame beyond memory".into()))?;
         self.fill(stream, total).await?;
-        Ok(&self.bytes)
+        self.given = total;
+        Ok(&self.bytes[..total])
     }
 
     /// The bytes of the last frame, for good.
-    pub fn into_bytes(self) -> Bytes {
-        self.bytes.into()
+    pub fn take(&mut self) -> Bytes {
+        let rest = self.bytes.split_off(self.given);
+        self.given = 0;
+        std::mem::replace(&mut self.bytes, rest).into()
     }
 
     async fn fill(&mut self, stream: &mut (impl AsyncReadExt + Unpin), total: usize) -> Result<(), Broken> {
@@ -80,9 +89,10 @@ impl Reader {
             let left = total - self.bytes.len();
             if self.bytes.capacity() == self.bytes.len() {
                 // Doubling: what a unit announces and does not send costs it nothing, so it costs the node little.
-                self.bytes.reserve_exact(left.min(ROOM_BYTES.max(self.bytes.len())));
+                self.bytes.reserve_exact(left.min(ROOM_BYTES.max(self.bytes.len())).max(SMALL_BYTES));
             }
-            let mut room = (&mut *stream).take(left as u64);
+            // A small frame arrives in one step with its header; of a large one, nothing beyond it.
+            let mut room = (&mut *stream).take(left.max(SMALL_BYTES) as u64);
             if room.read_buf(&mut self.bytes).await? == 0 {
                 return Err(Broken::Ended);
             }
@@ -151,6 +161,8 @@ mod tests {
             let mut reader = Reader::default();
             let first = reader.next(&mut far, &limits(1 << 20)).await.unwrap();
             assert_eq!(decode(first, &Limits::default()).unwrap().body, Value::Buffer(&[7; 5_000]));
+            let taken = reader.take();
+            assert_eq!(decode(&taken, &Limits::default()).unwrap().body, Value::Buffer(&[7; 5_000]));
             let second = reader.next(&mut far, &limits(1 << 20)).await.unwrap();
             assert_eq!(decode(second, &Limits::default()).unwrap().body, Value::Str("x"));
             sending.await.unwrap().unwrap();
@@ -160,16 +172,16 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_unit_announces_is_not_believed() {
-        let mut reader = Reader::default();
         let large = bytes(Value::Buffer(&[7; 5_000]));
-        let refused = reader.next(&mut &large[..], &limits(1_000)).await;
+        let refused = Reader::default().next(&mut &large[..], &limits(1_000)).await.map(<[u8]>::len);
         assert!(
             matches!(refused, Err(Broken::TooLarge { kind: Some(Kind::Reply), bytes: 5_128, bytes_max: 1_000 })),
             "{refused:?}"
         );
-        assert!(matches!(reader.next(&mut &b"GET / HTTP/1.1\r\n\r\n"[..], &limits(1_000)).await, Err(Broken::Ended)));
-        assert!(matches!(reader.next(&mut &[b'x'; 64][..], &limits(1_000)).await, Err(Broken::Garbled(_))));
-        assert!(matches!(reader.next(&mut &large[..100], &limits(1 << 20)).await, Err(Broken::Ended)));
+        for (sent, is_ended) in [(&b"GET / HTTP/1.1\r\n\r\n"[..], true), (&[b'x'; 64], false), (&large[..100], true)] {
+            let broken = Reader::default().next(&mut &sent[..], &limits(1 << 20)).await.map(<[u8]>::len).unwrap_err();
+            assert_eq!(matches!(broken, Broken::Ended), is_ended, "{broken}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   start: spawn ─▶ settings ─▶ (map the user) ─▶ walls stand ─▶ ready
-//!   fork:  "fork SLOT" + a socket and two pipes ─▶ the child says it is ready, and the kernel says which process it is
+//!   fork:  "fork SLOT READ" + a socket and two pipes ─▶ the child says it is ready, and the kernel says which process it is
 //!   end:   dropping it kills its process 1, and with it everything in its jail
 //! ```
 
@@ -72,6 +72,8 @@ pub struct Zygote {
     _group: Group,
     exits: Arc<Exits>,
     free: Mutex<Vec<u32>>,
+    /// Whether this system lets the node read its children's memory, as the last of them showed.
+    pub can_read: AtomicBool,
 }
 
 /// Who waits for which child to end.
@@ -122,6 +124,7 @@ impl Zygote {
             _group: jail.group,
             exits,
             free: Mutex::new((0..slots).rev().collect()),
+            can_read: AtomicBool::new(false),
         }))
     }
 
@@ -143,7 +146,7 @@ impl Zygote {
 
     /// Tells the zygote to fork, and gives it what the child is to have.
     pub async fn send(&self, slot: u32, fds: [BorrowedFd<'_>; 3]) -> io::Result<()> {
-        let message = format!("fork {slot}");
+        let message = format!("fork {slot} {}", u8::from(self.can_read.load(SeqCst)));
         self.control.async_io(Interest::WRITABLE, |control| fd::send(control, message.as_bytes(), &fds)).await
     }
 

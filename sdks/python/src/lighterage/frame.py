@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -242,7 +242,18 @@ def encode(
     """The pieces of a frame, to be sent one after the other; the buffers in them are those given, not copies."""
     writer = Writer(lower)
     writer.value(body)
-    meta, buffers = writer.meta, writer.buffers
+    return assemble(writer.meta, writer.buffers, kind=kind, id=id, checksum_buffers=checksum_buffers)
+
+
+def assemble(
+    meta: bytes | bytearray,
+    buffers: Sequence[memoryview | Pieces],
+    *,
+    kind: int,
+    id: int = 0,
+    checksum_buffers: bool = False,
+) -> list[Piece]:
+    """The pieces of a frame whose meta is written already."""
     table = b"".join([_ENTRY.pack(data.nbytes, 0, _NO_ENTRY) for data in buffers])
     total = HEADER_BYTES + len(table) + len(meta)
     pieces: list[Piece] = []
@@ -310,16 +321,22 @@ def decode(
         raise FrameError("length")
     if view.nbytes != total:
         raise FrameError("truncated" if view.nbytes < total else "trailing", f"{view.nbytes} bytes of {total}")
-    if zlib.crc32(view[HEADER_BYTES:front]) != front_sum:
+    rest = bytes(view[HEADER_BYTES:front])
+    if zlib.crc32(rest) != front_sum:
         raise FrameError("front-checksum")
-    buffers = _buffers(view, count, front, total)
+    if count:
+        buffers = _buffers(view, count, front, total)
+    elif front == total:
+        buffers = []
+    else:
+        raise FrameError("length")
     if flags & _BULK:
         found = 0
         for buffer in buffers:
             found = zlib.crc32(buffer, found)
         if found != bulk_sum:
             raise FrameError("bulk-checksum")
-    reader = _Reader(bytes(view[front - meta_bytes : front]), buffers, limits, raise_)
+    reader = _Reader(rest[count * _ENTRY.size :], buffers, limits, raise_)
     return Frame(kind, id_, reader.whole())
 
 

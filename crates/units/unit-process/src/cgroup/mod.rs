@@ -249,8 +249,10 @@ impl Group {
             .is_some_and(|place| place.entry("pids.events", "max").is_some_and(|times| times > 0))
     }
 
+    /// Its processes are the same in every hierarchy: one is enough.
     pub fn kill(&self) {
-        folders(&self.places).iter().for_each(|folder| kill(folder));
+        let first = self.places.iter().find(|place| place.is_second_version).or(self.places.first());
+        first.iter().for_each(|place| kill(&place.folder, place.is_second_version));
     }
 
     fn place(&self, controller: Controller) -> Option<&Place> {
@@ -283,8 +285,8 @@ fn folders(places: &[Place]) -> BTreeSet<PathBuf> {
 }
 
 /// Kills every process of a group: at once where the kernel can, else one by one, again until none is left.
-fn kill(folder: &Path) {
-    if fs::write(folder.join("cgroup.kill"), "1").is_ok() {
+fn kill(folder: &Path, can_at_once: bool) {
+    if can_at_once && fs::write(folder.join("cgroup.kill"), "1").is_ok() {
         return;
     }
     for process in fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default().lines() {
@@ -323,7 +325,7 @@ fn remove_tree(folder: &Path) {
     for turn in 0..REMOVE_TRIES {
         match fs::remove_dir(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                kill(folder);
+                kill(folder, true);
                 if turn > 0 {
                     thread::sleep(REMOVE_PAUSE);
                 }

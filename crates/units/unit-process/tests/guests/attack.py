@@ -155,6 +155,26 @@ def announce(*_: object) -> bytes:
     return b"unheard"
 
 
+def lend(_event: Event, _number: int | None, rest: str) -> bytes:
+    """Says that its reply lies at these places of its memory, as `address+bytes` one after the other."""
+    from lighterage import frame
+
+    places = [[int(number) for number in place.split("+")] for place in rest.split()]
+    os.write(0, b"".join(frame.encode(places, kind=frame.REPLY, id=2)))
+    return b"unheard"
+
+
+def lend_another_frame(*_: object) -> bytes:
+    """Where it says that its reply lies, there is a frame, but none that is a reply."""
+    from lighterage import frame
+
+    _another = bytearray(b"".join(frame.encode(None, kind=frame.EVENT, id=1)))
+    address = ctypes.addressof((ctypes.c_char * len(_another)).from_buffer(_another))
+    os.write(0, b"".join(frame.encode([[address, len(_another)]], kind=frame.REPLY, id=2)))
+    while True:
+        pass
+
+
 WORDS = {
     "loop": spin,
     "recurse": recurse,
@@ -185,5 +205,7 @@ WORDS = {
     "exit-hard": lambda *_: os._exit(3),
     "garble": garble,
     "announce": announce,
+    "lend": lend,
+    "lend-another-frame": lend_another_frame,
     "escape": escape,
 }

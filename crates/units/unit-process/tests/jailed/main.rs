@@ -21,6 +21,7 @@ const ALL: &[(&str, Test)] = &[
     ("scratch_is_bounded_private_and_emptied", |stage| Box::pin(scratch_is_bounded_private_and_emptied(stage))),
     ("a_gigabyte_of_output_is_swallowed", |stage| Box::pin(a_gigabyte_of_output_is_swallowed(stage))),
     ("what_a_unit_says_is_not_trusted", |stage| Box::pin(what_a_unit_says_is_not_trusted(stage))),
+    ("a_large_reply_arrives_whole_lent_or_sent", |stage| Box::pin(a_large_reply_arrives_whole_lent_or_sent(stage))),
     ("a_function_that_does_not_load_says_why", |stage| Box::pin(a_function_that_does_not_load_says_why(stage))),
     ("idle_functions_hold_no_process", |stage| Box::pin(idle_functions_hold_no_process(stage))),
     ("a_bundle_is_the_one_of_the_sdk", |stage| Box::pin(a_bundle_is_the_one_of_the_sdk(stage))),
@@ -139,12 +140,35 @@ async fn what_a_unit_says_is_not_trusted(stage: &Stage) {
     for (word, code) in [
         ("garble", Code::UnitGarbled),
         ("announce", Code::ReplyTooLarge),
+        ("lend 0+1000000", Code::UnitGarbled),
+        ("lend", Code::UnitGarbled),
+        ("lend 9223372036854775807+64", Code::UnitGarbled),
+        ("lend 4096+9223372036854775807", Code::ReplyTooLarge),
+        ("lend 4096+9223372036854775807 4096+9223372036854775807 4096+9223372036854775807", Code::UnitGarbled),
+        ("lend -1+64", Code::UnitGarbled),
+        ("lend-another-frame", Code::UnitGarbled),
         ("exit", Code::UnitExited),
         ("exit-hard", Code::UnitExited),
         ("unreachable", Code::UnitTrapped),
     ] {
         let problem = attack.call(word).await.expect_err(word);
         assert_eq!(problem.code, code, "{word}: {problem}");
+    }
+}
+
+/// As large as what a unit lends instead of sending it, and as what it sends when it is used again.
+async fn a_large_reply_arrives_whole_lent_or_sent(stage: &Stage) {
+    const SOURCE: &str = "def handle(event):\n  return event.data * 1_000_000";
+    for reuse_calls in [1, 100] {
+        let function = stage.function(SOURCE, |function| function.units.reuse_calls = reuse_calls);
+        // The first child is born before the node knows what it may read.
+        for word in ["ab", "cd", "ef"] {
+            assert!(function.call(word).await.unwrap() == word.repeat(1_000_000), "{word} with {reuse_calls} calls");
+        }
+    }
+    let small = stage.function(SOURCE, |function| function.limits.body_bytes = 1_000_000);
+    for word in ["ab", "cd"] {
+        assert_eq!(small.call(word).await.unwrap_err().code, Code::ReplyTooLarge);
     }
 }
 

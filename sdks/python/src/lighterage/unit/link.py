@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import socket
+import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -26,6 +27,40 @@ HUGE_BYTES: Final = 2 << 20
 LIMITS: Final = Limits(total_bytes=1 << 40, values=1 << 20)
 #: Pieces given to one system call.
 PIECES_MAX: Final = 512
+#: What stands between the header and the data in a frame with the work of a call: a table of one buffer after its length,
+#: and the meta of `{"data": Buffer}`. The host writes no other, and the data follows at the next multiple of the alignment.
+_CALL_REST: Final = bytes(8) + b"\x08\x01\0\0\0\x04\0\0\0data\x0a\0\0\0\0"
+_CALL_AT: Final = frame.HEADER_BYTES + 8
+_CALL_FRONT: Final = _CALL_AT + len(_CALL_REST)
+_CALL_DATA: Final = _CALL_FRONT + -_CALL_FRONT % frame.ALIGNMENT
+
+
+class _ReplyMeta:
+    """The meta of a call's reply: `{"data": buffer 0, "timing": {"decode", "run", "encode"}, "raised"}`. It is the same in
+    every reply but for four values.
+    """
+
+    def __init__(self) -> None:
+        def key(name: bytes) -> bytes:
+            return len(name).to_bytes(4, "little") + name
+
+        parts = (
+            b"\x08\x03\0\0\0" + key(b"data") + b"\x0a\0\0\0\0" + key(b"timing") + b"\x08\x03\0\0\0" + key(b"decode") + b"\x04",
+            key(b"run") + b"\x04",
+            key(b"encode") + b"\x04",
+            key(b"raised"),
+        )
+        self._parts = parts
+        self._struct = struct.Struct("<" + "d".join(f"{len(part)}s" for part in parts) + "B")
+
+    def pack(self, decode: float, run: float, encode: float, raised: bool) -> bytes:
+        head, run_key, encode_key, raised_key = self._parts
+        last = frame.TRUE if raised else frame.FALSE
+        return self._struct.pack(head, decode, run_key, run, encode_key, encode, raised_key, last)
+
+
+REPLY_META: Final = _ReplyMeta()
+
 
 class HostFailure(Exception):
     """What the host says to a question it does not answer."""
@@ -43,10 +78,12 @@ class HostGone(SystemExit):
 class Link:
     """The unit's end of the socket."""
 
-    def __init__(self, sock: socket.socket, room: memoryview) -> None:
+    def __init__(self, sock: socket.socket, room: memoryview, reads: bool = False) -> None:
         self._socket = sock
         self._room = room
         self._asked = 1
+        #: Whether the host can read this process's memory.
+        self.reads = reads
 
     def receive(self) -> Frame:
         """The next frame; its buffers are views of memory that is valid until the next one is received."""
@@ -60,7 +97,17 @@ class Link:
             room = large
         while have < total:
             have += self._receive_into(room[have:total])
+        if total >= _CALL_DATA and room[_CALL_AT:_CALL_FRONT] == _CALL_REST and room[5] == frame.CALL:
+            # The work of a call, which is read often: its own bytes are checked where they are read.
+            data = Buffer(room[_CALL_DATA:total])
+            return Frame(frame.CALL, int.from_bytes(room[16:24], "little"), {"data": data})
         return frame.decode(room[:total], LIMITS)
+
+    def wait_for_end(self) -> None:
+        """Waits for the host to end this process, which it does once it has the reply."""
+        with contextlib.suppress(OSError):
+            while self._socket.recv_into(self._room):
+                continue
 
     def _receive_into(self, room: memoryview) -> int:
         got = self._socket.recv_into(room)

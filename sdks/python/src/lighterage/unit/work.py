@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import calls, frame, here
-from ..frame import Buffer
+from ..frame import Buffer, Frame
 from ..travel import Classes
-from .api import Failure, event_of
-from .link import HostGone, Link
+from .api import Event, Failure, event_of
+from .link import REPLY_META, HostGone, Link, aligned
 
 #: Characters of what is said in one line about an exception.
 WORDS_MAX = 4_000
@@ -22,6 +26,12 @@ WORDS_MAX = 4_000
 BLAME_WORDS_MAX = 800
 BLAME_LINE_MAX = 240
 BLAME_LINES_MAX = 4
+#: Id of a reply that only says where the reply lies: in so many places at most, and so large at least.
+LENT = 2
+LENT_PLACES_MAX = 64
+LENT_BYTES_MIN = 256 << 10
+#: Bytes of a rehearsed piece of work, and of its reply.
+REHEARSAL_BYTES = 4 << 10
 
 
 class Work:
@@ -35,49 +45,77 @@ class Work:
             importlib.import_module("asyncio")
         self._classes = Classes(modules_of(folder))
         self._handle = {"event": self._event, "call": self._call}[contract]
+        self._rehearsal = {"event": _some_event, "call": _some_call}[contract]()
 
     def serve(self, link: Link, calls: int) -> None:
-        """Does `calls` pieces of work, one after the other."""
-        for _ in range(calls):
-            work = link.receive()
-            body, kind = self._outcome(work.body)
-            _flush()
-            link.send(frame.encode(body, kind=kind, id=work.id))
+        """Does `calls` pieces of work, one after the other. Then the host ends this process: to end by itself takes the
+        processor for a millisecond, at the very moment when somebody waits for the reply.
+        """
+        for _ in range(calls - 1):
+            self._serve_one(link, self._function)
+        # What the last reply lies in stays where it is until the end.
+        _lent = self._serve_one(link, self._function, link.reads)
+        link.wait_for_end()
 
-    def _outcome(self, record: dict[str, Any]) -> tuple[Any, int]:
+    def rehearse(self, times: int) -> None:
+        """Does work that is nobody's, from a socket and back to it, with a function that does nothing.
+
+        In the zygote it leaves code behind that is quick from its first use; in a child, memory of its own in place of what
+        it shares with the zygote. What is copied now is not copied while somebody waits.
+        """
+        host, unit = socket.socketpair()
+        with host, unit:
+            link = Link(unit, aligned(REHEARSAL_BYTES))
+            for _ in range(times):
+                host.sendmsg(self._rehearsal)
+                self._serve_one(link, _rehearsed)
+                host.recv(REHEARSAL_BYTES)
+
+    def _serve_one(self, link: Link, function: Callable[..., Any], lends: bool = False) -> list[frame.Piece]:
+        work = link.receive()
+        pieces = self._outcome(work, function)
+        _flush()
+        places = _places(pieces) if lends and frame.total_bytes(pieces) >= LENT_BYTES_MIN else None
+        link.send(pieces if places is None else frame.encode(places, kind=frame.REPLY, id=LENT))
+        return pieces
+
+    def _outcome(self, work: Frame, function: Callable[..., Any]) -> list[frame.Piece]:
         try:
-            return self._handle(record), frame.REPLY
+            return self._handle(work, function)
         except HostGone:
             raise
         except Failure as said:
-            return _failure(said.kind, str(said)), frame.FAILURE
+            failure = _failure(said.kind, str(said))
         except MemoryError:
             traceback.print_exc()
-            return _failure("memory", "MemoryError"), frame.FAILURE
+            failure = _failure("memory", "MemoryError")
         except RecursionError as error:
-            return _failure("stack", str(error)), frame.FAILURE
+            failure = _failure("stack", str(error))
         except SystemExit as error:
-            return _failure("exited", f"SystemExit({error.code!r})"), frame.FAILURE
+            failure = _failure("exited", f"SystemExit({error.code!r})")
         except BaseException as error:
             traceback.print_exc()
-            return _failure("trapped", f"{type(error).__qualname__}: {error}"), frame.FAILURE
+            failure = _failure("trapped", f"{type(error).__qualname__}: {error}")
+        return frame.encode(failure, kind=frame.FAILURE, id=work.id)
 
-    def _event(self, record: dict[str, Any]) -> Any:
+    def _event(self, work: Frame, function: Callable[..., Any]) -> list[frame.Piece]:
+        record = work.body
         record["data"] = record["data"].data
-        reply = calls.run(self._function, [event_of(record)], {})
+        reply = calls.run(function, [event_of(record)], {})
         if reply is None:
             reply = b""
-        return Buffer(memoryview(reply.encode() if isinstance(reply, str) else reply).cast("B"))
+        body = Buffer(memoryview(reply.encode() if isinstance(reply, str) else reply).cast("B"))
+        return frame.encode(body, kind=frame.REPLY, id=work.id)
 
-    def _call(self, record: dict[str, Any]) -> Any:
-        classes, data = self._classes, record["data"].data
+    def _call(self, work: Frame, function: Callable[..., Any]) -> list[frame.Piece]:
+        classes, data = self._classes, work.body["data"].data
         began = time.perf_counter()
         decoded = ran = None
         raised = False
         try:
             call = calls.read_call(data, classes)
             decoded = time.perf_counter()
-            value = calls.run_call(self._function, call, classes)
+            value = calls.run_call(function, call, classes)
             ran = time.perf_counter()
             pieces = calls.write_reply(value, classes, call)
         except (HostGone, Failure):
@@ -86,8 +124,8 @@ class Work:
             ran = ran or time.perf_counter()
             raised, pieces = True, calls.write_raised(error, classes)
         decoded = decoded or ran
-        timing = {"decode": decoded - began, "run": ran - decoded, "encode": time.perf_counter() - ran}
-        return {"data": frame.Pieces(tuple(pieces)), "timing": timing, "raised": raised}
+        meta = REPLY_META.pack(decoded - began, ran - decoded, time.perf_counter() - ran, raised)
+        return frame.assemble(meta, [frame.Pieces(tuple(pieces))], kind=frame.REPLY, id=work.id)
 
 
 def blame(error: BaseException, folder: Path) -> str:
@@ -105,6 +143,29 @@ def blame(error: BaseException, folder: Path) -> str:
 
 def _failure(kind: str, message: str) -> dict[str, str]:
     return {"kind": kind, "message": message[:WORDS_MAX]}
+
+
+def _places(pieces: list[frame.Piece]) -> list[list[int]] | None:
+    """Where the pieces lie in this process's memory; none where they are too many."""
+    views = [np.frombuffer(piece, np.uint8) for piece in pieces if len(piece)]
+    if len(views) > LENT_PLACES_MAX:
+        return None
+    return [[view.__array_interface__["data"][0], view.nbytes] for view in views]
+
+
+def _rehearsed(*arguments: Any, **_: Any) -> Any:
+    return b"" if isinstance(arguments[0], Event) else arguments[0]
+
+
+def _some_call() -> list[frame.Piece]:
+    """Of what calls mostly hold."""
+    call = calls.write_call(([np.zeros(4), 1, 2.5, "text", b"bytes", (True, None)],), {"name": {"key": [1]}})
+    return frame.encode({"data": frame.Pieces(tuple(call))}, kind=frame.CALL, id=1)
+
+
+def _some_event() -> list[frame.Piece]:
+    record = {"id": "1", "source": "/", "type": "rehearsal", "time-ms": 0, "attributes": [["name", "value"]], "attempt": 1}
+    return frame.encode({**record, "data": Buffer(memoryview(b"data"))}, kind=frame.CALL, id=1)
 
 
 def _flush() -> None:

@@ -1,6 +1,6 @@
 """The process that loads a function once, inside its jail, and forks a fresh child for each call.
 
-    node ── "fork SLOT" + socket, stdout, stderr ──▶ zygote ── fork ──▶ child: confined, says it is ready, waits for work
+    node ── "fork SLOT READ" + socket, stdout, stderr ──▶ zygote ── fork ──▶ child: confined, says it is ready, waits for work
     node ◀── "ready" · "failed KIND\\nWHY" · "exited SLOT STATUS" ── zygote
 
 It is process 1 of its jail: what a child leaves behind becomes its child, and is killed.
@@ -9,6 +9,7 @@ It is process 1 of its jail: what a child leaves behind becomes its child, and i
 from __future__ import annotations
 
 import array
+import contextlib
 import faulthandler
 import gc
 import json
@@ -32,6 +33,9 @@ from .work import Work, blame
 CODE: Final = Path("/bundle")
 #: Where each child has a folder of its own, by the number of its slot.
 SCRATCH: Final = "/scratch"
+
+#: So often code must have run before the interpreter has made all that it makes of it.
+REHEARSALS: Final = 20
 
 _MESSAGE_BYTES: Final = 4_096
 
@@ -67,7 +71,8 @@ class Zygote:
             message, descriptors = self._receive()
             if not message:
                 os._exit(0)
-            self._fork(int(message.split()[1]), descriptors)
+            _, slot, reads = message.split()
+            self._fork(int(slot), descriptors, reads == b"1")
 
     def _receive(self) -> tuple[bytes, list[int]]:
         room = socket.CMSG_SPACE(3 * array.array("i").itemsize)
@@ -78,7 +83,7 @@ class Zygote:
                 descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
         return message, list(descriptors)
 
-    def _fork(self, slot: int, descriptors: list[int]) -> None:
+    def _fork(self, slot: int, descriptors: list[int], reads: bool) -> None:
         scratch = f"{SCRATCH}/{slot}"
         self._walls.prepare(scratch)
         _flush()
@@ -86,13 +91,13 @@ class Zygote:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         child = os.fork()
         if child == 0:
-            self._be_child(scratch, descriptors)
+            self._be_child(scratch, descriptors, reads)
         self._children[child] = slot
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         for descriptor in descriptors:
             os.close(descriptor)
 
-    def _be_child(self, scratch: str, descriptors: list[int]) -> None:
+    def _be_child(self, scratch: str, descriptors: list[int], reads: bool) -> None:
         status = 70
         try:
             signal.set_wakeup_fd(-1)
@@ -112,7 +117,9 @@ class Zygote:
             _seed()
             if self._memory_bytes is not None:
                 limit_memory(self._memory_bytes)
-            link = Link(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=0), self._room)
+            link = Link(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=0), self._room, reads)
+            with contextlib.suppress(Exception):
+                self._work.rehearse(1)
             set_current(link)
             link.send(frame.encode(None, kind=frame.REPLY, id=0))
             self._work.serve(link, self._calls)
@@ -196,6 +203,8 @@ def main() -> None:
         control.send(f"failed {kind}\n{blame(error, CODE)}".encode("utf-8", "replace")[:_MESSAGE_BYTES])
         os._exit(1)
     zygote = Zygote(control, work, settings)
+    with contextlib.suppress(Exception):
+        work.rehearse(REHEARSALS)
     gc.collect()
     gc.freeze()
     zygote.run()
