@@ -1,7 +1,8 @@
-//! Unknown keys, found before anything else is read, so that the error can name the nearest known key.
+//! Unknown keys and words, found before anything else is read, so that the error can name the nearest known one.
 //!
-//! The known keys come from the JSON Schema of the types: a new field is known here as soon as it exists.
+//! The known ones come from the JSON Schema of the types: a new field is known here as soon as it exists.
 
+use crate::nearest::nearest;
 use problem::{Code, Problem};
 use serde_json::Value as Json;
 use toml::{Table, Value};
@@ -37,6 +38,7 @@ fn descend(value: &Value, schema: &Json, root: &Json, path: &str) -> Result<(), 
             let inner = choose(schema, root, "array").get("items").unwrap_or(&Json::Null);
             items.iter().try_for_each(|item| descend(item, inner, root, path))
         }
+        Value::String(word) => check_word(word, schema, root, path),
         _ => Ok(()),
     }
 }
@@ -57,13 +59,42 @@ fn resolve<'a>(schema: &'a Json, root: &'a Json) -> &'a Json {
 }
 
 fn unknown<'a>(path: &str, key: &str, known: impl Iterator<Item = &'a String>) -> Problem {
-    let nearest = known
-        .map(|candidate| (strsim::damerau_levenshtein(key, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= 3.min(candidate.len() / 2 + 1))
-        .min();
     let problem = Problem::new(Code::ManifestUnknownKey, format!("there is no key {path:?}"));
-    match nearest {
-        Some((_, candidate)) => problem.with_hint(format!("did you mean {candidate:?}?")),
+    match nearest(key, known.map(String::as_str)) {
+        Some(near) => problem.with_hint(format!("did you mean {near:?}?")),
         None => problem,
+    }
+}
+
+/// A word where the schema knows all there are.
+fn check_word(word: &str, schema: &Json, root: &Json, path: &str) -> Result<(), Problem> {
+    let Some(known) = words(schema, root).filter(|known| !known.is_empty() && !known.contains(&word)) else {
+        return Ok(());
+    };
+    let all = known.iter().map(|known| format!("{known:?}")).collect::<Vec<_>>().join(", ");
+    let problem = Problem::new(Code::ManifestValue, format!("{path} is {word:?}, it may be one of {all}"));
+    Err(match nearest(word, known) {
+        Some(near) => problem.with_hint(format!("did you mean {near:?}?")),
+        None => problem,
+    })
+}
+
+/// The words that fit a schema; none if others may fit too.
+fn words<'a>(schema: &'a Json, root: &'a Json) -> Option<Vec<&'a str>> {
+    let schema = resolve(schema, root);
+    if let Some(word) = schema.get("const") {
+        return Some(word.as_str().into_iter().collect());
+    }
+    if let Some(words) = schema.get("enum").and_then(Json::as_array) {
+        return Some(words.iter().filter_map(Json::as_str).collect());
+    }
+    let alternatives = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Json::as_array);
+    match alternatives {
+        Some(alternatives) => {
+            let words = alternatives.iter().map(|inner| words(inner, root)).collect::<Option<Vec<_>>>()?;
+            Some(words.concat())
+        }
+        // What is no text at all has no words.
+        None => schema.get("type").and_then(Json::as_str).filter(|kind| *kind != "string").map(|_| Vec::new()),
     }
 }

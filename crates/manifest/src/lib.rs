@@ -19,6 +19,7 @@ mod function;
 mod http;
 mod keys;
 mod name;
+pub mod nearest;
 mod queue;
 mod sink;
 mod trigger;

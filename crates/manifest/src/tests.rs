@@ -47,8 +47,25 @@ fn an_unknown_key_names_the_nearest_known_one() {
         &["function.f.http.rout", "\"route\""],
     );
     refused(&format!("{top}http = [{{ route = \"/a\", metods = [] }}]"), Code::ManifestUnknownKey, &["\"methods\""]);
+    refused(
+        &format!("{top}[function.f.limits]\nmemry = 1"),
+        Code::ManifestUnknownKey,
+        &["function.f.limits.memry", "\"memory_bytes\""],
+    );
     refused("[functions.f]\nimage = \"f.wasm\"", Code::ManifestUnknownKey, &["\"function\""]);
     refused("[function.f.zzzzzz]\n", Code::ManifestUnknownKey, &["function.f.zzzzzz"]);
+}
+
+#[test]
+fn an_unknown_word_names_the_nearest_known_one_and_all_there_are() {
+    let top = "[function.f]\nimage = \"f.wasm\"\n";
+    let near = "did you mean \"microvm\"?";
+    refused(&format!("{top}isolation = \"microwm\""), Code::ManifestValue, &["f.isolation", "\"metal\"", near]);
+    refused(
+        &format!("{top}http = {{ route = \"/a\", auth = \"tokn\" }}"),
+        Code::ManifestValue,
+        &["f.http.auth", "did you mean \"token\"?"],
+    );
 }
 
 #[test]
