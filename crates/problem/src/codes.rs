@@ -56,6 +56,7 @@ codes! {
     2014 BundleInvalid 422 "the image is not a bundle" "`lighter build` makes one of Python files";
     2015 BaseMismatch 422 "the bundle does not fit the node's base" "";
     2016 BaseUnavailable 500 "the base for this bundle cannot be made" "";
+    2017 DumpMissing 404 "the function has no core dump" "set units.dump = true, and let a unit trap";
     3001 TimeExceeded 504 "the call ran out of wall time" "raise limits.time_ms, or make the function faster";
     3002 CpuExceeded 504 "the call ran out of CPU time" "raise limits.cpu_ms, or make the function faster";
     3003 MemoryExceeded 500 "the unit ran out of memory" "raise limits.memory_bytes";
@@ -91,6 +92,7 @@ codes! {
     5007 StateCorrupt 500 "the stored state cannot be read" "restore the data folder from a backup";
     5008 StateBusy 503 "the disk cannot keep up with the writes" "try again in a moment, or write less";
     5009 KeyUnknown 404 "no such key" "`lighter store ls BUCKET` lists the keys";
+    5010 BucketUnknown 404 "no bucket of this name" "`lighter store ls` lists the buckets";
     6001 UnitTrapped 500 "the unit trapped" "`lighter logs` has the backtrace; `lighter dump` the core, when asked for";
     6002 UnitNoReply 500 "the unit ended without a reply" "";
     6003 UnitInvalid 422 "the function says the event can never be handled" "";
