@@ -5,7 +5,7 @@ use super::stop::{Result, Stop};
 use super::{Session, locate};
 use clap::Args;
 use problem::Code;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub struct Boot {
     /// Its memory in MiB
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(64..=4_096))]
     memory_mb: u32,
-    /// UDP port of the node's that it sends its beacons to
+    /// UDP port of the node's that it sends its beacons to, as the --beacon-port of `lighter up`
     #[arg(long, value_name = "PORT", default_value_t = board_link::BEACON_PORT)]
     beacon_port: u16,
     /// Run a board of this machine's own kind on its processor, and not by emulation
@@ -66,6 +66,12 @@ impl Boot {
         session
             .out
             .say(format!("board {name} on 127.0.0.1:{port}, beacons to UDP {}; Ctrl-C ends it", self.beacon_port));
+        if !is_heard(self.beacon_port) {
+            let port = self.beacon_port;
+            session.out.say(format!(
+                "nobody hears UDP {port} here yet: start the node with `lighter up --boards --beacon-port {port}`, or name its port"
+            ));
+        }
         // For the machine, or for this end of its line.
         let listener = line.as_ref().map(|_| listener);
         let start = qemu::Start {
@@ -104,6 +110,19 @@ impl Boot {
     }
 }
 
+/// Whether somebody on this machine listens to a UDP port; where that cannot be seen, it is taken to be so.
+fn is_heard(port: u16) -> bool {
+    let tables: Vec<String> =
+        ["/proc/net/udp", "/proc/net/udp6"].iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
+    tables.is_empty() || tables.iter().any(|table| has_port(table, port))
+}
+
+/// Reads the kernel's table of sockets: the second word of a line is the local address, `0100007F:1C8F`.
+fn has_port(table: &str, port: u16) -> bool {
+    let end = format!(":{port:04X}");
+    table.lines().skip(1).any(|line| line.split_whitespace().nth(1).is_some_and(|address| address.ends_with(&end)))
+}
+
 /// Shows a board's console as it grows.
 async fn show(console: &Path) -> std::convert::Infallible {
     const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -120,5 +139,16 @@ async fn show(console: &Path) -> std::convert::Infallible {
             let _ = std::io::stdout().write_all(&new).and_then(|()| std::io::stdout().flush());
         }
         tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_found_in_the_kernels_table_as_a_local_one_alone() {
+        let table = "  sl  local_address rem_address   st\n  12: 00000000:1C8F 00000000:0035 07 00000000:00000000\n";
+        assert!(has_port(table, 7_311) && !has_port(table, 53));
     }
 }

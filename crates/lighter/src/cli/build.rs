@@ -157,7 +157,7 @@ pub fn build(project: &Project, out: Output) -> Result<Vec<Built>> {
     }
     let finish = |(name, function)| {
         let path = project.image_path(function);
-        let image = images::image(name, function, &path)?;
+        let image = images::image(name, function, &path).map_err(|stop| unmade(function.build.as_deref(), stop))?;
         if image.converted {
             images::replace(&path, &image.bytes)?;
         }
@@ -165,6 +165,16 @@ pub fn build(project: &Project, out: Output) -> Result<Vec<Built>> {
         Ok(Built { function: name.to_string(), image: path, image_bytes, converted: image.converted })
     };
     project.manifest.function.iter().map(finish).collect()
+}
+
+/// A missing image whose build command has just run.
+fn unmade(command: Option<&str>, stop: Stop) -> Stop {
+    match (command, stop) {
+        (Some(command), Stop::Problem(problem)) if problem.code == Code::ImageMissing => {
+            problem.with_hint(format!("{command:?} did not make it: does `image` name what it makes?")).into()
+        }
+        (_, stop) => stop,
+    }
 }
 
 /// Runs a build command. Its output goes to stderr: stdout is for results.
@@ -221,6 +231,7 @@ mod tests {
         assert!(problem("exit 3").detail.contains("exit code 3"));
         assert_eq!(problem("no-such-tool-at-all 2>/dev/null").code, Code::ToolMissing);
         assert_eq!(problem("true").code, Code::ImageMissing);
+        assert!(problem("true").hint.contains("\"true\" did not make it"));
         assert_eq!(problem("echo text > f.wasm").code, Code::ImageNotWasm);
     }
 

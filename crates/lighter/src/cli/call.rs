@@ -21,8 +21,17 @@ const DATA_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a reply that are shown at once: on a terminal, and inside a JSON document.
 const SHOWN_BYTES_MAX: u64 = 64 << 20;
 
-/// Thousands of the codes of problems that a unit made itself.
-const UNIT_PROBLEMS: u16 = 6;
+/// Codes of problems that a unit made itself, and wrote about to its log.
+const UNIT_PROBLEMS: [Code; 8] = [
+    Code::UnitTrapped,
+    Code::UnitNoReply,
+    Code::UnitInvalid,
+    Code::UnitRetry,
+    Code::UnitFatal,
+    Code::UnitBadReply,
+    Code::UnitExited,
+    Code::UnitGarbled,
+];
 
 #[derive(Debug, Args)]
 pub struct Call {
@@ -145,9 +154,19 @@ impl Call {
             out.say(format!("status {}", head.status));
             return Ok(Stop::Status(FAILED));
         };
-        let stop = explain(client, &self.name, problem.into());
+        let problem = match &self.on {
+            Some(_) if problem.code == Code::ApiRequest => {
+                problem.with_hint("drop --on, or deploy it with isolation = \"metal\"")
+            }
+            _ => problem,
+        };
+        let name = match &self.on {
+            Some(board) if problem.code == Code::BoardUnknown => board,
+            _ => &self.name,
+        };
+        let stop = explain(client, name, problem.into());
         let (Stop::Problem(problem), Some(id)) = (&stop, &head.request_id) else { return Ok(stop) };
-        if problem.code as u16 / 1_000 != UNIT_PROBLEMS {
+        if !UNIT_PROBLEMS.contains(&problem.code) {
             return Ok(stop);
         }
         out.problem(problem);

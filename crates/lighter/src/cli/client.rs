@@ -1,6 +1,8 @@
 //! The API from the outside: every word between a command and a node passes through here.
 
 use super::locate::Place;
+use super::output::Output;
+use super::progress::Progress;
 use super::stop::{Result, Stop};
 use problem::{Code, Problem};
 use serde::Serialize;
@@ -27,11 +29,12 @@ const LINE_BYTES_MAX: u64 = 16 << 20;
 pub struct Client {
     agent: Agent,
     place: Place,
+    out: Output,
 }
 
 impl Client {
     /// `ca_cert`: a file of PEM certificates to trust instead of the public ones.
-    pub fn new(place: Place, ca_cert: Option<&Path>) -> Result<Self> {
+    pub fn new(place: Place, ca_cert: Option<&Path>, out: Output) -> Result<Self> {
         let mut tls = TlsConfig::builder();
         if let Some(file) = ca_cert {
             tls = tls.root_certs(roots(file)?);
@@ -45,7 +48,17 @@ impl Client {
         if place.is_local {
             config = config.proxy(None);
         }
-        Ok(Self { agent: config.build().new_agent(), place })
+        Ok(Self { agent: config.build().new_agent(), place, out })
+    }
+
+    /// One that does not say that it waits: somebody else has the terminal.
+    #[must_use]
+    pub fn silent(self) -> Self {
+        Self { out: self.out.silent(), ..self }
+    }
+
+    fn waiting(&self) -> Option<Progress> {
+        self.out.waiting(format!("waiting for {}", self.place.url))
     }
 
     pub fn url(&self) -> &str {
@@ -69,12 +82,14 @@ impl Client {
     pub fn ask(&self, method: &str, path: &str, body: impl AsSendBody) -> Result<Response<Body>> {
         let request = self.request(method, path).body(body).map_err(|error| self.malformed(&error))?;
         let request = self.agent.configure_request(request).timeout_recv_response(Some(ANSWER_TIMEOUT)).build();
+        let _waiting = self.waiting();
         self.succeeded(self.agent.run(request).map_err(|error| self.unreachable(&error))?)
     }
 
     /// A request that may take as long as the node allows; any status is an answer.
     pub fn exchange(&self, request: ureq::http::request::Builder, body: impl AsSendBody) -> Result<Response<Body>> {
         let request = request.body(body).map_err(|error| self.malformed(&error))?;
+        let _waiting = self.waiting();
         self.agent.run(request).map_err(|error| self.unreachable(&error))
     }
 
@@ -272,7 +287,7 @@ mod tests {
     fn an_unreachable_node_is_named_with_its_address() {
         // Port 9 of this machine: nobody listens there.
         let place = Place { url: "http://127.0.0.1:9".into(), token: None, is_local: true };
-        let client = Client::new(place, None).unwrap();
+        let client = Client::new(place, None, Output::new(false, true)).unwrap();
         let Err(Stop::Problem(problem)) = client.get::<String>("/v1/node") else { panic!("nobody should answer") };
         assert_eq!(problem.code, Code::NodeUnreachable);
         assert!(problem.detail.contains("http://127.0.0.1:9"), "{problem}");
@@ -288,7 +303,7 @@ mod tests {
             let _ = stream.read(&mut request).unwrap();
             io::Write::write_all(&mut stream, answer.as_bytes()).unwrap();
         });
-        Client::new(place, None).unwrap()
+        Client::new(place, None, Output::new(false, true)).unwrap()
     }
 
     fn problem<T>(result: Result<T>) -> Problem {

@@ -6,10 +6,6 @@ use clap::Args;
 use clap_complete::Shell;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  lighter completions bash > ~/.local/share/bash-completion/completions/lighter
-  lighter completions zsh > ~/.zfunc/_lighter
-  lighter completions fish > ~/.config/fish/completions/lighter.fish")]
 pub struct Completions {
     shell: Shell,
 }

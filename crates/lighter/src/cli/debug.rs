@@ -78,13 +78,26 @@ pub struct DebugRun {
 impl Debug {
     pub fn run(&self, session: &Session) -> Result {
         check_all(&self.breakpoints)?;
+        if session.out.json {
+            let problem = Problem::new(Code::Usage, "a debugger talks to people and prints no JSON");
+            return Err(problem.with_hint("leave --json out; --batch asks nothing and prints each stop").into());
+        }
         let client = session.client()?;
         let path = function_path(&client, &self.name)?;
         let function: FunctionInfo = client.get(&path).map_err(|stop| explain(&client, &self.name, stop))?;
         let version = function.versions.iter().find(|version| version.version == function.version);
         let version = version
             .ok_or_else(|| Stop::new(Code::VersionUnknown, format!("the node keeps no version of {:?}", self.name)))?;
-        let is_remote = version.function.isolation == Isolation::Microvm;
+        let is_remote = match version.function.isolation {
+            Isolation::Process => return Err(no_component(&self.name)),
+            Isolation::Metal => {
+                let name = &self.name;
+                session.out.say(format!("{name} runs on boards: here it is debugged as the class wasm runs it"));
+                false
+            }
+            Isolation::Wasm => false,
+            Isolation::Microvm => true,
+        };
         let debugger = self.debugger(is_remote)?;
         let hash = &version.image;
         let progress = session.out.progress();
@@ -143,6 +156,14 @@ impl Debug {
             problem.with_hint(format!("on Debian: sudo apt install {}", wanted[0].as_str())).into()
         })
     }
+}
+
+/// A process function is somebody's own program, and what debugs it is that program's own.
+fn no_component(name: &str) -> Stop {
+    let problem =
+        Problem::new(Code::Usage, format!("{name:?} is a process function: gdb has no source lines of its Python"));
+    let hint = format!("print, and watch `lighter logs -f {name}`; or run it here, under pdb: `f.local(x)` in the SDK");
+    problem.with_hint(hint).into()
 }
 
 /// At each stop: where, with which variables; at the end, the exit code of the call. A breakpoint in a loop is left alone

@@ -184,7 +184,7 @@ fn failed(error: &notify::Error) -> Stop {
 
 /// Prints what the project's functions write, in a thread of its own, for as long as somebody reads it.
 fn follow_logs(session: &Session, names: Names, sender: SyncSender<Wake>) -> Result {
-    let (client, out) = (session.client()?, session.out);
+    let (client, out) = (session.client()?.silent(), session.out);
     thread::spawn(move || {
         loop {
             let known = |name: &String| names.lock().unwrap_or_else(PoisonError::into_inner).contains(name);

@@ -1,7 +1,7 @@
 //! What `-h` and `--help` say: the first fits a screen, the second has everything.
 
-use super::Cli;
 use super::stop::EXIT_CODES;
+use super::{Cli, examples};
 use clap::{Command, CommandFactory};
 
 /// The commands by what they are for. Lines of `-h`, which shows no more than these and the common options.
@@ -28,7 +28,13 @@ const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help
 
 /// The whole command line.
 pub fn command() -> Command {
-    let command = Cli::command();
+    let mut command = Cli::command();
+    let names: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    for name in names {
+        if let Some(examples) = examples::of(&name) {
+            command = command.mut_subcommand(name, |command| command.after_help(examples));
+        }
+    }
     let long = format!("Commands:\n{}\n{EXAMPLES}\n\nExit codes:\n{}", commands(&command), exit_codes());
     command.help_template(TEMPLATE).after_help(GROUPS).after_long_help(long)
 }
@@ -95,6 +101,30 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, 4);
+    }
+
+    #[test]
+    fn every_command_has_examples_that_parse() {
+        for name in names() {
+            assert!(examples::of(&name).is_some(), "{name} has no example");
+        }
+        for (name, line) in
+            examples::EXAMPLES.iter().flat_map(|(name, lines)| lines.iter().map(move |line| (name, line)))
+        {
+            let words: Vec<&str> = line.split_whitespace().take_while(|word| !["|", ">"].contains(word)).collect();
+            assert_eq!(words[..2], ["lighter", name], "{line}");
+            command().try_get_matches_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+
+    #[test]
+    fn options_of_every_command_stand_under_a_heading_of_their_own() {
+        let mut command = command();
+        command.build();
+        let text = command.find_subcommand_mut("call").unwrap().render_long_help().to_string();
+        let (own, of_all) = text.split_once("Options of every command:").expect("a heading");
+        assert!(own.contains("--timing") && own.contains("--data-folder") && !own.contains("--quiet"), "{text}");
+        assert!(of_all.contains("--quiet") && of_all.contains("Examples:"), "{text}");
     }
 
     #[test]

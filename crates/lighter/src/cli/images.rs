@@ -64,10 +64,7 @@ pub fn image(name: &Name, function: &Function, path: &Path) -> Result<Image> {
         ..problem
     };
     let metadata = fs::metadata(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Stop::from(Problem::new(
-            Code::ImageMissing,
-            format!("function {:?}: there is no {}", name.as_str(), path.display()),
-        )),
+        io::ErrorKind::NotFound => missing(name, function, path).into(),
         _ => Stop::file(path, &error),
     })?;
     if metadata.len() > IMAGE_BYTES_MAX {
@@ -85,6 +82,19 @@ pub fn image(name: &Name, function: &Function, path: &Path) -> Result<Image> {
     match component(&file).map_err(about)? {
         std::borrow::Cow::Borrowed(_) => Ok(Image { bytes: file, converted: false }),
         std::borrow::Cow::Owned(bytes) => Ok(Image { bytes, converted: true }),
+    }
+}
+
+fn missing(name: &Name, function: &Function, path: &Path) -> Problem {
+    let detail = format!("function {:?}: there is no {}", name.as_str(), path.display());
+    let problem = Problem::new(Code::ImageMissing, detail);
+    match (&function.build, function.isolation) {
+        (Some(_), _) => problem,
+        (None, Isolation::Process) => problem.with_hint("`image` names a Python file, or a folder of them"),
+        (None, _) => problem.with_hint(format!(
+            "put the image there, or say what makes it: build = \"COMMAND\" in [function.{}]",
+            name.as_str()
+        )),
     }
 }
 
@@ -153,7 +163,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (name, path) = ("f".parse().unwrap(), folder.path().join("f.wasm"));
         let image = |path: &Path| super::image(&name, &Function::new("f.wasm"), path);
-        assert_eq!(code(image(&path)), Code::ImageMissing);
+        let Err(Stop::Problem(missing)) = image(&path) else { panic!("it should be refused") };
+        assert_eq!(missing.code, Code::ImageMissing);
+        assert!(missing.hint.contains("[function.f]"), "nothing builds it: {missing}");
         fs::write(&path, "#!/bin/sh").unwrap();
         assert_eq!(code(image(&path)), Code::ImageNotWasm);
         fs::File::create(&path).unwrap().set_len(IMAGE_BYTES_MAX + 1).unwrap();

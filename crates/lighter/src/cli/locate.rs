@@ -80,6 +80,7 @@ pub fn find(wishes: &Wishes<'_>) -> Result<Place> {
 pub fn data_folder(wish: Option<&Path>) -> Result<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     wish.map(Path::to_path_buf)
+        .or_else(|| variable("LIGHTER_DATA"))
         .or_else(|| variable("XDG_DATA_HOME").map(|folder| folder.join("lighter")))
         .or_else(|| variable("HOME").map(|folder| folder.join(".local/share/lighter")))
         .ok_or_else(|| Stop::new(Code::Usage, "neither --data nor HOME says where the data folder is"))

@@ -59,14 +59,18 @@ pub fn print(
     Ok(())
 }
 
-/// `2026-11-21 03:54:19.123 info  hello  message  (request)`; further lines of a message are indented.
+/// `2026-11-21 03:54:19.123 info  hello#7  message  (request)`, with the unit that wrote it if one did; further lines of a message are indented.
 fn text(line: &LogLine) -> String {
     let message = line.message.trim_end_matches('\n').replace('\n', "\n    ");
     let request = match line.request_id.as_str() {
         "" => String::new(),
         id => format!("  ({id})"),
     };
-    format!("{} {:<5} {}  {message}{request}", words::time(line.time_ms), line.level, line.function)
+    let unit = match line.unit {
+        0 => String::new(),
+        unit => format!("#{unit}"),
+    };
+    format!("{} {:<5} {}{unit}  {message}{request}", words::time(line.time_ms), line.level, line.function)
 }
 
 #[cfg(test)]
@@ -86,6 +90,8 @@ mod tests {
             stream: "log".into(),
             message: "one\ntwo\n".into(),
         };
-        assert_eq!(text(&line), "2026-11-21 03:54:19.123 info  hello  one\n    two  (r1)");
+        assert_eq!(text(&line), "2026-11-21 03:54:19.123 info  hello#7  one\n    two  (r1)");
+        let of_the_node = LogLine { unit: 0, request_id: String::new(), message: "idle".into(), ..line };
+        assert_eq!(text(&of_the_node), "2026-11-21 03:54:19.123 info  hello  idle");
     }
 }

@@ -20,6 +20,7 @@ mod dev;
 mod down;
 mod dump;
 mod errors;
+mod examples;
 mod flash;
 mod flow;
 mod help;
@@ -48,6 +49,7 @@ mod template;
 mod token;
 mod top;
 mod up;
+mod usage;
 mod version;
 mod watch;
 mod words;
@@ -67,7 +69,7 @@ pub const JAIL: &str = "jail";
 #[derive(Debug, Parser)]
 #[command(name = "lighter", version, propagate_version = false, disable_help_subcommand = true, max_term_width = 100)]
 struct Cli {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Options of every command")]
     global: Global,
     #[command(subcommand)]
     command: Command,
@@ -77,7 +79,7 @@ struct Cli {
 #[derive(Debug, Args)]
 struct Global {
     /// The node's API, else LIGHTER_NODE, else the data folder's
-    #[arg(long, global = true, value_name = "URL", env = "LIGHTER_NODE", hide_env = true)]
+    #[arg(long, global = true, value_name = "URL")]
     node: Option<String>,
     /// File with the token to send, else LIGHTER_TOKEN, else the data folder's
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
@@ -89,7 +91,7 @@ struct Global {
     ///
     /// That is $XDG_DATA_HOME/lighter, or ~/.local/share/lighter. `call`, `push` and `debug` name it --data-folder: their --data
     /// is the event's.
-    #[arg(long, global = true, value_name = "DIR", env = "LIGHTER_DATA", alias = "data-folder", hide_env = true)]
+    #[arg(long, global = true, value_name = "DIR", alias = "data-folder")]
     data: Option<PathBuf>,
     /// Print JSON: one document, or one a line for streams
     #[arg(long, global = true)]
@@ -103,7 +105,7 @@ struct Global {
 #[derive(Debug, Args)]
 struct DataFolder {
     /// The node's data folder, else LIGHTER_DATA, else ~/.local/share/lighter
-    #[arg(id = "data", long = "data-folder", value_name = "DIR", env = "LIGHTER_DATA", hide_env = true)]
+    #[arg(id = "data", long = "data-folder", value_name = "DIR")]
     _folder: Option<PathBuf>,
 }
 
@@ -187,9 +189,11 @@ pub fn main() -> ExitCode {
     if std::env::args().nth(1).is_some_and(|command| command == JAIL) {
         return unit_process::jail::main();
     }
-    // Usage errors and --help end here, with clap's exit codes 2 and 0.
-    let matches = help::command().get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let read = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match read {
+        Ok(cli) => cli,
+        Err(error) => return usage::end(&error),
+    };
     let out = Output::new(cli.global.json, cli.global.quiet);
     let session = Session { out, global: cli.global };
     match run(&session, cli.command) {
@@ -211,13 +215,14 @@ struct Session {
 
 impl Session {
     fn client(&self) -> Result<Client> {
+        let node = std::env::var("LIGHTER_NODE").ok().filter(|node| !node.trim().is_empty());
         let place = locate::find(&Wishes {
-            node: self.global.node.as_deref(),
+            node: self.global.node.as_deref().or(node.as_deref()),
             token_file: self.global.token_file.as_deref(),
             token: std::env::var("LIGHTER_TOKEN").ok().filter(|token| !token.trim().is_empty()),
             data: self.global.data.as_deref(),
         })?;
-        Client::new(place, self.global.ca_cert.as_deref())
+        Client::new(place, self.global.ca_cert.as_deref(), self.out)
     }
 }
 

@@ -4,8 +4,10 @@
 use super::stop::Result;
 use super::{Session, secret};
 
+const HINT: &str = "write it to standard input: `pass show x | lighter mqtt-password`";
+
 pub fn run(session: &Session) -> Result {
-    let hash = gate_mqtt::hash_password(&secret::value("the password")?)?;
+    let hash = gate_mqtt::hash_password(&secret::value("the password", HINT)?)?;
     match session.out.json {
         true => session.out.json(&serde_json::json!({ "password": hash })),
         false => session.out.line(&hash),

@@ -1,26 +1,14 @@
-//! The name somebody probably meant.
+//! The name somebody probably meant, of those the node knows.
 
 use super::client::{Client, encoded};
 use super::stop::{Result, Stop};
-use crate::api::types::{FunctionInfo, QueueInfo};
-use manifest::Name;
+use crate::api::types::BucketInfo;
+use manifest::{Manifest, Name};
 use problem::{Code, Problem};
+use serde_json::Value;
+use std::collections::BTreeSet;
 
-/// The candidate closest to `word`, if one is close enough to have been meant.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let word = word.to_lowercase();
-    let close = |candidate: &str| {
-        let candidate = candidate.to_lowercase();
-        let distance = strsim::damerau_levenshtein(&word, &candidate);
-        let part = word.len() >= 3 && (candidate.contains(&word) || word.contains(&candidate));
-        (distance <= candidate.chars().count().div_ceil(3) || part).then_some(distance)
-    };
-    candidates
-        .into_iter()
-        .filter_map(|candidate| Some((close(candidate)?, candidate)))
-        .min()
-        .map(|(_, candidate)| candidate)
-}
+pub use manifest::nearest::nearest;
 
 /// The path of a function in the API.
 ///
@@ -35,38 +23,73 @@ pub fn function_path(client: &Client, name: &str) -> Result<String> {
     }
 }
 
-/// Adds the nearest name to a problem about an unknown function.
+/// Adds the nearest name to a problem about something the node does not know by `name`: a function, a queue, a board.
 pub fn explain(client: &Client, name: &str, stop: Stop) -> Stop {
     let Stop::Problem(problem) = stop else { return stop };
-    if problem.code != Code::FunctionUnknown {
-        return problem.into();
-    }
-    // Whoever may not list the functions still learns that this one is missing.
-    let Ok(functions) = client.get::<Vec<FunctionInfo>>("/v1/functions") else { return problem.into() };
-    let names: Vec<&str> = functions.iter().map(|function| function.name.as_str()).collect();
+    let Some(path) = listed_at(problem.code) else { return problem.into() };
+    // Whoever may not list them still learns that this one is missing.
+    let Ok(names) = names(client, path) else { return problem.into() };
     with_nearest(problem, name, &names).into()
 }
 
-/// Adds the nearest name to a problem about an unknown queue.
-pub fn explain_queue(client: &Client, name: &str, stop: Stop) -> Stop {
-    let Stop::Problem(problem) = stop else { return stop };
-    if problem.code != Code::QueueUnknown {
-        return problem.into();
+/// Where the API lists what is unknown.
+fn listed_at(code: Code) -> Option<&'static str> {
+    Some(match code {
+        Code::FunctionUnknown => "/v1/functions",
+        Code::QueueUnknown => "/v1/queues",
+        Code::BoardUnknown => "/v1/boards",
+        Code::SecretUnknown => "/v1/secrets",
+        Code::TokenUnknown => "/v1/tokens",
+        _ => return None,
+    })
+}
+
+/// The names in a list of the API, whose items are names or have one.
+fn names(client: &Client, path: &str) -> Result<Vec<String>> {
+    let items: Vec<Value> = client.get(path)?;
+    Ok(items.iter().filter_map(|item| item["name"].as_str().or(item.as_str())).map(str::to_owned).collect())
+}
+
+/// Refuses names that a list of the API does not have, before anything is done to one of them.
+pub fn check_all(client: &Client, code: Code, wanted: &[String], noun: &str) -> Result {
+    let Some(path) = listed_at(code) else { return Ok(()) };
+    if let [_] = wanted {
+        // The node says the same of one.
+        return Ok(());
     }
-    let Ok(queues) = client.get::<Vec<QueueInfo>>("/v1/queues") else { return problem.into() };
-    match nearest(name, queues.iter().map(|queue| queue.name.as_str())) {
-        Some(near) => problem.with_hint(format!("did you mean {near:?}?")).into(),
-        None => problem.into(),
+    known(wanted, &names(client, path)?, code, noun)
+}
+
+/// Refuses the first name that is not among the known ones.
+pub fn known(wanted: &[String], known: &[String], code: Code, noun: &str) -> Result {
+    match wanted.iter().find(|name| !known.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(with_nearest(Problem::new(code, format!("there is no {noun} {name:?}")), name, known).into()),
     }
 }
 
-fn with_nearest(problem: Problem, name: &str, names: &[&str]) -> Problem {
-    if names.contains(&name) {
+/// Refuses a bucket that holds nothing, has no bounds and is granted to no function.
+pub fn check_bucket(client: &Client, bucket: &str) -> Result {
+    let held: Vec<BucketInfo> = client.get("/v1/buckets")?;
+    if held.iter().any(|held| held.name == bucket) {
+        return Ok(());
+    }
+    let deployed: Manifest = client.get("/v1/deployments")?;
+    let granted = deployed.function.values().flat_map(|function| function.grants.stores.iter().cloned());
+    let all: BTreeSet<String> =
+        held.into_iter().map(|held| held.name).chain(granted).chain(deployed.bucket.into_keys()).collect();
+    known(&[bucket.to_owned()], &Vec::from_iter(all), Code::BucketUnknown, "bucket")
+}
+
+fn with_nearest(problem: Problem, name: &str, names: &[String]) -> Problem {
+    if names.iter().any(|known| known == name) {
         return problem;
     }
-    match nearest(name, names.iter().copied()) {
+    match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => problem.with_hint(format!("did you mean {near:?}?")),
-        None if names.is_empty() => problem.with_hint("nothing is deployed yet: `lighter deploy` does it"),
+        None if names.is_empty() && problem.code == Code::FunctionUnknown => {
+            problem.with_hint("nothing is deployed yet: `lighter deploy` does it")
+        }
         None => problem,
     }
 }
@@ -75,23 +98,26 @@ fn with_nearest(problem: Problem, name: &str, names: &[&str]) -> Problem {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_slip_of_the_finger_finds_its_name_and_nonsense_finds_none() {
-        let names = ["hello", "hello-http", "fibonacci", "kv"];
-        assert_eq!(nearest("helo", names), Some("hello"));
-        assert_eq!(nearest("ehllo", names), Some("hello"));
-        assert_eq!(nearest("Hello", names), Some("hello"));
-        assert_eq!(nearest("fib", names), Some("fibonacci"));
-        assert_eq!(nearest("vk", names), Some("kv"));
-        assert_eq!(nearest("zzz", names), None);
-        assert_eq!(nearest("zzz", []), None);
+    fn hint(code: Code, names: &[&str]) -> String {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        with_nearest(Problem::new(code, "x"), "helo", &names).hint.into_owned()
     }
 
     #[test]
     fn the_hint_says_what_can_be_done() {
-        let hint = |names: &[&str]| with_nearest(Problem::new(Code::FunctionUnknown, "x"), "helo", names).hint;
-        assert_eq!(hint(&["hello"]), "did you mean \"hello\"?");
-        assert!(hint(&[]).contains("lighter deploy"));
-        assert!(hint(&["zzz"]).contains("lighter ls"));
+        assert_eq!(hint(Code::FunctionUnknown, &["hello"]), "did you mean \"hello\"?");
+        assert!(hint(Code::FunctionUnknown, &[]).contains("lighter deploy"));
+        assert!(hint(Code::FunctionUnknown, &["zzz"]).contains("lighter ls"));
+        assert_eq!(hint(Code::BoardUnknown, &["hello"]), "did you mean \"hello\"?");
+        assert!(hint(Code::SecretUnknown, &[]).contains("lighter secret ls"));
+    }
+
+    #[test]
+    fn one_unknown_name_refuses_all() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let check = |wanted: &[&str]| known(&names(wanted), &names(&["a", "hello"]), Code::FunctionUnknown, "function");
+        check(&["a", "hello"]).unwrap();
+        let Err(Stop::Problem(problem)) = check(&["a", "helo"]) else { panic!("helo is unknown") };
+        assert_eq!((problem.code, &*problem.hint), (Code::FunctionUnknown, "did you mean \"hello\"?"));
     }
 }

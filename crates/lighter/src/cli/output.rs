@@ -97,6 +97,17 @@ impl Output {
         Progress::new(self.quiet || self.json, self.stderr_is_terminal)
     }
 
+    /// The one step of a command that has said nothing of what it does.
+    pub fn waiting(&self, text: impl Into<String>) -> Option<Progress> {
+        Progress::unless_shown(self.quiet || self.json, self.stderr_is_terminal, text)
+    }
+
+    /// Says nothing from now on but results and errors.
+    #[must_use]
+    pub fn silent(self) -> Self {
+        Self { quiet: true, ..self }
+    }
+
     /// Progress in whole lines, for when other lines come in between.
     pub fn progress_in_lines(&self) -> Progress {
         Progress::new(self.quiet || self.json, false)

@@ -9,6 +9,7 @@
 use super::words;
 use ratatui::crossterm::terminal;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -18,6 +19,9 @@ const TICK: Duration = Duration::from_millis(100);
 const SHOWN_AFTER: Duration = Duration::from_millis(300);
 /// Without a terminal, the first word about a step that takes long.
 const SAID_AFTER: Duration = Duration::from_secs(1);
+
+/// How many show steps now. There is one stderr: whoever only waits stays silent while a command says what it does.
+static SHOWING: AtomicUsize = AtomicUsize::new(0);
 
 /// Shows steps on stderr. Dropping it ends the step that runs.
 pub struct Progress {
@@ -52,10 +56,21 @@ impl Progress {
         let shared =
             Arc::new(Shared { state: Mutex::new(State { silent, live, ..State::default() }), ..Shared::default() });
         let ticker = (!silent).then(|| {
+            SHOWING.fetch_add(1, Ordering::Relaxed);
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.tick())
         });
         Self { shared, ticker }
+    }
+
+    /// A step, unless another is shown already.
+    pub fn unless_shown(silent: bool, live: bool, text: impl Into<String>) -> Option<Self> {
+        if silent || SHOWING.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let progress = Self::new(silent, live);
+        progress.step(text);
+        Some(progress)
     }
 
     /// Begins a step, which ends the one before.
@@ -95,6 +110,7 @@ impl Drop for Progress {
         self.shared.changed.notify_all();
         if let Some(ticker) = self.ticker.take() {
             let _ = ticker.join();
+            SHOWING.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

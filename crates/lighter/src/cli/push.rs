@@ -2,7 +2,7 @@
 
 use super::call::{Data, guessed_type};
 use super::client::{Client, announced, encoded};
-use super::nearest::explain_queue;
+use super::nearest::explain;
 use super::stop::{Result, Stop};
 use super::{DataFolder, Session};
 use crate::api::types::PushReply;
@@ -107,7 +107,7 @@ impl Push {
             request = request.header(CONTENT_TYPE, kind);
         }
         let response = client.succeeded(client.exchange(request, data)?);
-        let response = response.map_err(|stop| explain_queue(client, &self.queue, stop))?;
+        let response = response.map_err(|stop| explain(client, &self.queue, stop))?;
         let bytes = client.bytes(response, 64 << 20)?;
         serde_json::from_slice(&bytes)
             .map_err(|error| Stop::Problem(Problem::new(Code::Unknown, format!("the node's answer: {error}"))))

@@ -1,13 +1,14 @@
 //! `lighter queue`: what waits in queues, what died in them, and what to do about it.
 
 use super::client::{Client, encoded, json};
-use super::nearest::explain_queue;
+use super::nearest::{check_all, explain};
 use super::output::Output;
 use super::stop::Result;
 use super::table::Table;
 use super::{Session, words};
 use crate::api::types::{EventInfo, EventPage, QueueInfo, QueuePart, RemovedReply, ReplayReply, ReplayRequest};
 use clap::{Args, Subcommand};
+use problem::Code;
 use std::time::{Duration, SystemTime};
 
 /// Characters of an event's data in a table.
@@ -85,22 +86,22 @@ impl Queue {
             Self::Replay { queue, sequences } => {
                 let sequences = (!sequences.is_empty()).then_some(sequences);
                 let path = path(&queue, "/replay");
-                let reply: ReplayReply = client
-                    .post(&path, &ReplayRequest { sequences })
-                    .map_err(|stop| explain_queue(&client, &queue, stop))?;
+                let reply: ReplayReply =
+                    client.post(&path, &ReplayRequest { sequences }).map_err(|stop| explain(&client, &queue, stop))?;
                 said(out, &reply, format!("{} dead letters are back in {queue}", reply.replayed))
             }
             Self::Purge { queue, part } => {
                 let part = part.map_or(String::new(), |part| format!("?part={}", word(part)));
                 let response = client.ask("DELETE", &path(&queue, &format!("/events{part}")), ());
-                let response = response.map_err(|stop| explain_queue(&client, &queue, stop))?;
+                let response = response.map_err(|stop| explain(&client, &queue, stop))?;
                 let reply: RemovedReply = client.read(response)?;
                 said(out, &reply, format!("{} events of {queue} are gone", reply.removed))
             }
             Self::Rm { queues } => {
+                check_all(&client, Code::QueueUnknown, &queues, "queue")?;
                 for queue in &queues {
                     let removed = client.send("DELETE", &path(queue, ""), ());
-                    removed.map_err(|stop| explain_queue(&client, queue, stop))?;
+                    removed.map_err(|stop| explain(&client, queue, stop))?;
                     out.advise(format!("removed the queue {queue}"));
                 }
                 match out.json {
@@ -169,9 +170,8 @@ impl Page {
             if let Some(after) = &after {
                 query += &format!("&after={}", encoded(after));
             }
-            let page: EventPage = client
-                .get(&path(queue, &format!("/events{query}")))
-                .map_err(|stop| explain_queue(client, queue, stop))?;
+            let page: EventPage =
+                client.get(&path(queue, &format!("/events{query}"))).map_err(|stop| explain(client, queue, stop))?;
             let Some(next) = page.next else { break };
             left = left.saturating_sub(u32::try_from(page.events.len()).unwrap_or(u32::MAX));
             after = Some(next);

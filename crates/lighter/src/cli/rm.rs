@@ -2,9 +2,11 @@
 
 use super::Session;
 use super::client::encoded;
-use super::nearest::{explain, function_path};
+use super::nearest::{self, explain, function_path};
 use super::stop::Result;
 use clap::Args;
+use manifest::Manifest;
+use problem::Code;
 
 #[derive(Debug, Args)]
 pub struct Rm {
@@ -19,6 +21,16 @@ pub struct Rm {
 impl Rm {
     pub fn run(&self, session: &Session) -> Result {
         let client = session.client()?;
+        match self.sink {
+            true => {
+                let deployed: Manifest = client.get("/v1/deployments")?;
+                let sinks: Vec<String> = deployed.sink.keys().map(ToString::to_string).collect();
+                if !sinks.is_empty() {
+                    nearest::known(&self.names, &sinks, Code::FunctionUnknown, "sink")?;
+                }
+            }
+            false => nearest::check_all(&client, Code::FunctionUnknown, &self.names, "function")?,
+        }
         for name in &self.names {
             let path = match self.sink {
                 true => format!("/v1/sinks/{}", encoded(name)),

@@ -2,6 +2,7 @@
 //! the command line, where other users of the machine could see it; and it is never shown again.
 
 use super::client::encoded;
+use super::nearest::explain;
 use super::stop::{Result, Stop};
 use super::{Session, prompt};
 use clap::Subcommand;
@@ -40,7 +41,8 @@ impl Secret {
         match self {
             Self::Set { name } => {
                 check(&name)?;
-                client.send("PUT", &path(&name), &value(&name)?[..])?;
+                let value = value(&name, "write it to standard input: `pass show x | lighter secret set X`")?;
+                client.send("PUT", &path(&name), &value[..])?;
                 said("set", &name, format!("keeps the secret {name}; grant it with grants.secrets = [{name:?}]"))
             }
             Self::Ls => {
@@ -52,7 +54,7 @@ impl Secret {
             }
             Self::Rm { name } => {
                 check(&name)?;
-                client.send("DELETE", &path(&name), ())?;
+                client.send("DELETE", &path(&name), ()).map_err(|stop| explain(&client, &name, stop))?;
                 said("removed", &name, format!("removed the secret {name}"))
             }
         }
@@ -71,19 +73,19 @@ fn check(name: &str) -> Result {
     Err(problem.with_hint("1 to 64 of A-Z, a-z, 0-9 and _").into())
 }
 
-/// Reads a value from standard input, or asks for it.
-pub(super) fn value(name: &str) -> Result<Vec<u8>> {
+/// Reads a value from standard input, or asks for it. `hint` says how to give one.
+pub(super) fn value(name: &str, hint: &'static str) -> Result<Vec<u8>> {
     if io::stdin().is_terminal() {
         return Ok(prompt::hidden(&format!("value of {name} (not shown): "))?.into_bytes());
     }
     let mut value = Vec::new();
     let read = io::stdin().lock().take(VALUE_BYTES_MAX + 1).read_to_end(&mut value);
     read.map_err(|error| Stop::new(Code::FileUnusable, format!("standard input: {error}")))?;
-    trimmed(value)
+    trimmed(value, hint)
 }
 
 /// The value without the line end that `echo` and editors add.
-fn trimmed(mut value: Vec<u8>) -> Result<Vec<u8>> {
+fn trimmed(mut value: Vec<u8>, hint: &'static str) -> Result<Vec<u8>> {
     if value.ends_with(b"\n") {
         value.pop();
         if value.ends_with(b"\r") {
@@ -91,9 +93,7 @@ fn trimmed(mut value: Vec<u8>) -> Result<Vec<u8>> {
         }
     }
     match value.len() as u64 {
-        0 => Err(Problem::new(Code::Usage, "the value is empty")
-            .with_hint("write it to standard input: `pass show x | lighter secret set X`")
-            .into()),
+        0 => Err(Problem::new(Code::Usage, "the value is empty").with_hint(hint).into()),
         1..=VALUE_BYTES_MAX => Ok(value),
         _ => Err(Stop::new(Code::Usage, format!("the value has more than {VALUE_BYTES_MAX} bytes"))),
     }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn one_line_end_is_taken_off_and_no_more() {
-        let trimmed = |text: &str| trimmed(text.as_bytes().to_vec()).map(|value| String::from_utf8(value).unwrap());
+        let trimmed = |text: &str| trimmed(text.as_bytes().to_vec(), "").map(|value| String::from_utf8(value).unwrap());
         assert_eq!(trimmed("x\n").unwrap(), "x");
         assert_eq!(trimmed("x\r\n").unwrap(), "x");
         assert_eq!(trimmed(" x \n\n").unwrap(), " x \n");

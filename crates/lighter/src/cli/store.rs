@@ -2,6 +2,7 @@
 
 use super::call::Data;
 use super::client::{Client, announced, encoded};
+use super::nearest::check_bucket;
 use super::output::Output;
 use super::stop::{Result, Stop};
 use super::table::Table;
@@ -9,6 +10,7 @@ use super::{DataFolder, Session, words};
 use crate::api::types::{BucketInfo, ImportReply, KeyInfo, KeyPage};
 use clap::{Args, Subcommand};
 use manifest::Span;
+use problem::Code;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -96,7 +98,8 @@ impl Store {
                 keys(&client, out, &bucket, &prefix, limit, after)
             }
             Self::Get { bucket, key } => {
-                let response = client.ask("GET", &path(&bucket, &key), ())?;
+                let response = client.ask("GET", &path(&bucket, &key), ());
+                let response = response.map_err(|stop| unless_bucket(&client, &bucket, stop))?;
                 let value = client.bytes(response, VALUE_BYTES_MAX)?;
                 match out.json {
                     true => out.json(&KeyInfo::new(key, value)),
@@ -111,25 +114,34 @@ impl Store {
                 }
                 let request = announced(client.request("PUT", &path), data.len());
                 client.succeeded(client.exchange(request, data)?)?;
-                done(out, "set", &[set.key])
-            }
-            Self::Delete { bucket, keys } => {
-                for key in &keys {
-                    client.send("DELETE", &path(&bucket, key), ())?;
-                }
-                done(out, "deleted", &keys)
-            }
-            Self::Export { bucket } => {
-                let request = client.request("GET", &format!("/v1/buckets/{}/export", encoded(&bucket)));
-                let response = client.succeeded(client.exchange(request, ())?)?;
-                let mut reader = response.into_body().into_reader();
-                let mut piece = vec![0; 64 << 10];
-                loop {
-                    match reader.read(&mut piece).map_err(|error| client.broken(&error))? {
-                        0 => return Ok(()),
-                        count => out.raw(&piece[..count])?,
+                match out.json {
+                    true => out.json(&serde_json::json!({ "set": [set.key] })),
+                    false => {
+                        out.say(format!("set {}", set.key));
+                        Ok(())
                     }
                 }
+            }
+            Self::Delete { bucket, keys } => {
+                check_bucket(&client, &bucket)?;
+                let (mut deleted, mut missing) = (Vec::new(), Vec::new());
+                for key in keys {
+                    let list = if is_there(&client, &bucket, &key)? { &mut deleted } else { &mut missing };
+                    client.send("DELETE", &path(&bucket, &key), ())?;
+                    list.push(key);
+                }
+                if out.json {
+                    return out.json(&serde_json::json!({ "deleted": deleted, "missing": missing }));
+                }
+                out.say(format!("deleted {} key{}", deleted.len(), words::plural(deleted.len())));
+                if !missing.is_empty() {
+                    out.say(format!("{bucket} had no {}", missing.join(" ")));
+                }
+                Ok(())
+            }
+            Self::Export { bucket } => {
+                check_bucket(&client, &bucket)?;
+                export(&client, out, &bucket)
             }
             Self::Import { bucket, file } => {
                 let request = client.request("POST", &format!("/v1/buckets/{}/import", encoded(&bucket)));
@@ -157,13 +169,46 @@ impl Store {
     }
 }
 
-fn done(out: Output, what: &str, keys: &[String]) -> Result {
-    match out.json {
-        true => out.json(&serde_json::json!({ what: keys })),
-        false => {
-            out.say(format!("{what} {}", keys.join(" ")));
-            Ok(())
+fn export(client: &Client, out: Output, bucket: &str) -> Result {
+    let request = client.request("GET", &format!("/v1/buckets/{}/export", encoded(bucket)));
+    let response = client.succeeded(client.exchange(request, ())?)?;
+    let mut reader = response.into_body().into_reader();
+    // On a terminal the lines themselves show that it goes on.
+    let progress = (!out.is_terminal()).then(|| out.progress());
+    let mut piece = vec![0; 64 << 10];
+    let mut bytes = 0;
+    let text = |bytes| format!("exporting {bucket} ({})", words::bytes(bytes));
+    if let Some(progress) = &progress {
+        progress.step(text(bytes));
+    }
+    loop {
+        let count = reader.read(&mut piece).map_err(|error| client.broken(&error))?;
+        if count == 0 {
+            return Ok(());
         }
+        out.raw(&piece[..count])?;
+        bytes += count as u64;
+        if let Some(progress) = &progress {
+            progress.update(text(bytes));
+        }
+    }
+}
+
+fn is_there(client: &Client, bucket: &str, key: &str) -> Result<bool> {
+    match client.ask("GET", &path(bucket, key), ()) {
+        Ok(_) => Ok(true),
+        Err(Stop::Problem(problem)) if problem.code == Code::KeyUnknown => Ok(false),
+        Err(stop) => Err(stop),
+    }
+}
+
+/// A key is missing: perhaps its bucket is.
+fn unless_bucket(client: &Client, bucket: &str, stop: Stop) -> Stop {
+    match &stop {
+        Stop::Problem(problem) if problem.code == Code::KeyUnknown => {
+            check_bucket(client, bucket).err().unwrap_or(stop)
+        }
+        _ => stop,
     }
 }
 
@@ -209,8 +254,15 @@ fn keys(client: &Client, out: Output, bucket: &str, prefix: &str, limit: u32, af
             _ => break,
         }
     }
+    if all.keys.is_empty() {
+        check_bucket(client, bucket)?;
+    }
     if out.json {
         return out.json(&all);
+    }
+    if all.keys.is_empty() {
+        out.say(format!("{bucket} has no such keys"));
+        return Ok(());
     }
     let mut table = Table::new(&["KEY", ">BYTES", "VALUE"]);
     for key in &all.keys {

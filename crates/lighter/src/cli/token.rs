@@ -1,6 +1,7 @@
 //! `lighter token`: make, list and remove tokens. A token's secret is shown once, when it is made.
 
 use super::client::encoded;
+use super::nearest::explain;
 use super::stop::Result;
 use super::table::Table;
 use super::{Session, words};
@@ -51,7 +52,8 @@ impl Token {
                 }
             }
             Self::Rm { name } => {
-                client.send("DELETE", &format!("/v1/tokens/{}", encoded(&name)), ())?;
+                let removed = client.send("DELETE", &format!("/v1/tokens/{}", encoded(&name)), ());
+                removed.map_err(|stop| explain(&client, &name, stop))?;
                 match out.json {
                     true => out.json(&serde_json::json!({ "removed": name })),
                     false => {

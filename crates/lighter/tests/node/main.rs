@@ -2,6 +2,7 @@
 
 mod access;
 mod boards;
+mod cli;
 mod crash;
 mod deploy;
 mod events;

@@ -62,7 +62,7 @@ impl Top {
         if session.out.json {
             return self.print(session, &client, model, start);
         }
-        let samples = sampler(client, Duration::from_secs_f64(self.interval), start);
+        let samples = sampler(client.silent(), Duration::from_secs_f64(self.interval), start);
         let mut terminal = ratatui::try_init().map_err(|error| broken(&error))?;
         let ended = self.watch(&mut terminal, &mut model, &samples);
         ratatui::try_restore().map_err(|error| broken(&error))?;

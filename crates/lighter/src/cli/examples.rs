@@ -1,0 +1,48 @@
+//! Commands as they are typed, for the `--help` of each.
+
+/// By command; a test reads each line as the program would.
+pub const EXAMPLES: &[(&str, &[&str])] = &[
+    ("up", &["lighter up", "lighter up --http 127.0.0.1:8080 --mqtt 127.0.0.1:1883", "lighter up --config node.toml"]),
+    ("down", &["lighter down"]),
+    ("new", &["lighter new hello", "lighter new hello --lang python"]),
+    ("build", &["lighter build hello", "lighter build hello --target aarch64-unknown-none"]),
+    ("deploy", &["lighter deploy hello --build", "lighter deploy --json hello | jq -r '.[0].urls[0]'"]),
+    ("rollback", &["lighter rollback hello", "lighter rollback hello --to 3"]),
+    ("rm", &["lighter rm hello", "lighter rm --sink alarm"]),
+    ("ls", &["lighter ls", "lighter ls --versions"]),
+    ("flow", &["lighter flow", "lighter flow --live", "lighter flow orders --svg orders.svg"]),
+    ("ps", &["lighter ps"]),
+    ("call", &["lighter call hello --data world --timing", "lighter call web --http GET /index.html"]),
+    ("push", &["lighter push readings --data 21.5", "lighter push readings --file day.json --delay 10s"]),
+    ("queue", &["lighter queue ls", "lighter queue dead readings", "lighter queue replay readings"]),
+    ("store", &["lighter store ls counters", "lighter store export counters > counters.jsonl"]),
+    ("logs", &["lighter logs hello --follow", "lighter logs --tail 20"]),
+    ("boards", &["lighter boards"]),
+    ("boot", &["lighter boot --board virt", "lighter boot --board microvm --name shed --kvm"]),
+    ("flash", &["lighter flash --board raspi3b --name shed --to /media/card"]),
+    ("stats", &["lighter stats", "lighter stats hello"]),
+    ("top", &["lighter top", "lighter top --count 3 --json"]),
+    ("dump", &["lighter dump hello", "lighter dump hello --output - | wasm-tools print -"]),
+    ("debug", &["lighter debug hello --data world --break hello/src/lib.rs:7", "lighter debug hello --batch"]),
+    ("dev", &["lighter dev hello"]),
+    ("token", &["lighter token create ci --scope deploy --expires 30d", "lighter token ls", "lighter token rm ci"]),
+    ("secret", &["lighter secret set SMTP_PASSWORD", "lighter secret ls", "lighter secret rm SMTP_PASSWORD"]),
+    ("mqtt-password", &["lighter mqtt-password"]),
+    ("schema", &["lighter schema > lighter.schema.json"]),
+    ("errors", &["lighter errors L2001", "lighter errors"]),
+    (
+        "completions",
+        &[
+            "lighter completions bash > ~/.local/share/bash-completion/completions/lighter",
+            "lighter completions zsh > ~/.zfunc/_lighter",
+            "lighter completions fish > ~/.config/fish/completions/lighter.fish",
+        ],
+    ),
+    ("version", &["lighter version", "lighter version --json"]),
+];
+
+/// What stands below the options of a command; nothing for those that people do not type.
+pub fn of(command: &str) -> Option<String> {
+    let (_, lines) = EXAMPLES.iter().find(|(name, _)| *name == command)?;
+    Some(format!("Examples:\n  {}", lines.join("\n  ")))
+}
