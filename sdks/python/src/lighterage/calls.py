@@ -25,15 +25,19 @@ from typing import Any, Final
 import numpy as np
 
 from . import codecs, frame, raised
+from .errors import LighterageError
 from .frame import Piece, Tagged
+from .kept import Missing
 from .pack import Packer
-from .travel import NO_CLASSES, Classes, lower_with, raise_with
+from .travel import BYTES_MAX, NO_CLASSES, Classes, lower_with, raise_with
 
 #: The type of the event that carries a call.
 EVENT_TYPE: Final = "lighterage.call"
 MEDIA_TYPE: Final = frame.MEDIA_TYPE
 #: The attribute under which what decorates a function keeps it.
 PLAIN: Final = "__lighterage_function__"
+#: Bytes a second beyond which no rate is believed.
+RATE_MAX: Final = 1e15
 #: What a reader of calls and replies accepts. The other side is the same program, so only memory bounds it.
 LIMITS: Final = frame.Limits(total_bytes=4 << 30, meta_bytes=256 << 20, buffers=65_536, depth=120, values=8_000_000)
 
@@ -108,7 +112,7 @@ def read_call(data: Piece, classes: Classes = NO_CLASSES) -> Call:
     found = _read(data, frame.CALL, classes)
     codec = codecs.FRAME
     if isinstance(found, _Coded):
-        codec, found = found.codec, codecs.read(found.codec, found.data)
+        codec, found = found.codec, _decoded(found)
     if isinstance(found, dict) and isinstance(found.get("kwargs"), dict):
         for name in ("args", "each"):
             if isinstance(found.get(name), list):
@@ -144,8 +148,9 @@ def _with_class(body: dict[str, Any], each: list[Any], classes: Classes) -> None
 def _packer(said: Any) -> Packer | None:
     if not isinstance(said, dict) or not isinstance(said.get("methods"), list):
         return None
-    rate = said.get("rate")
-    return Packer(float(rate) if isinstance(rate, (int, float)) else None, tuple(map(str, said["methods"])))
+    rate: Any = said.get("rate")
+    known = tuple(method for method in said["methods"] if type(method) is str)
+    return Packer(float(rate) if type(rate) in (int, float) and 0 < rate < RATE_MAX else None, known)
 
 
 def write_reply(value: Any, classes: Classes = NO_CLASSES, call: Call | None = None) -> list[Piece]:
@@ -174,30 +179,33 @@ class Outcome:
         return self.value
 
 
-def read_outcome(data: Piece, classes: Classes = NO_CLASSES) -> Outcome:
-    """What a reply says.
+def read_outcome(data: Piece, classes: Classes = NO_CLASSES, bytes_max: int = BYTES_MAX) -> Outcome:
+    """What a reply says. Its values may take `bytes_max` beside what was received.
 
-    Raises FrameError where the bytes are no reply, DoesNotTravel where the result is of a class that is not known here.
+    Raises FrameError where the bytes are no reply, DoesNotTravel where the result is of a class that is not known here,
+    CallTooLarge where it takes more.
     """
-    found = _read(data, frame.REPLY, classes)
+    found = _read(data, frame.REPLY, classes, bytes_max)
     if isinstance(found, _Raised):
-        return Outcome(error=raised.make(found.inner, classes))
+        return Outcome(error=_made(found, classes))
     if isinstance(found, _Coded):
-        return Outcome(codecs.read(found.codec, found.data))
+        return Outcome(_decoded(found))
     return Outcome(found)
 
 
-def read_outcomes(data: Piece, classes: Classes = NO_CLASSES) -> list[Outcome]:
-    """What a reply to several calls says, up to the first that raised.
+def read_outcomes(data: Piece, count: int, classes: Classes = NO_CLASSES, bytes_max: int = BYTES_MAX) -> list[Outcome]:
+    """What a reply to `count` calls says: a value of each, or fewer that end with the first that raised.
 
     Raises FrameError where the bytes are no such reply; what was raised where nothing was run.
     """
-    found = read_reply(data, classes)
+    found = read_outcome(data, classes, bytes_max).get()
     if not isinstance(found, list):
         raise frame.FrameError("kind", "a reply to one call")
-    return [
-        Outcome(error=raised.make(one.inner, classes)) if isinstance(one, _Raised) else Outcome(one) for one in found
-    ]
+    outcomes = [Outcome(error=_made(one, classes)) if isinstance(one, _Raised) else Outcome(one) for one in found]
+    ended = bool(outcomes) and outcomes[-1].error is not None
+    if not (len(outcomes) == count or (ended and len(outcomes) < count)) or any(one.error is not None for one in outcomes[:-1]):
+        raise frame.FrameError("kind", f"a reply of {len(outcomes)} results to {count} calls")
+    return outcomes
 
 
 def read_reply(data: Piece, classes: Classes = NO_CLASSES) -> Any:
@@ -301,8 +309,8 @@ class _Raised:
     inner: dict[str, Any]
 
 
-def _read(data: Piece, kind: int, classes: Classes) -> Any:
-    plainly = raise_with(classes)
+def _read(data: Piece, kind: int, classes: Classes, bytes_max: int = BYTES_MAX) -> Any:
+    plainly = raise_with(classes, bytes_max)
 
     def raise_(value: Any) -> Any:
         if isinstance(value, Tagged):
@@ -312,7 +320,39 @@ def _read(data: Piece, kind: int, classes: Classes) -> Any:
                 return _Coded(value.name, memoryview(value.value))
         return plainly(value)
 
-    found = frame.decode(data, LIMITS, raise_)
+    try:
+        found = frame.decode(data, LIMITS, raise_)
+    except Missing:
+        if kind == frame.CALL:
+            raise
+        raise frame.FrameError("value", "what only a unit keeps") from None
+    except (frame.FrameError, LighterageError):
+        raise
+    except Exception as error:
+        raise _unreadable(error) from None
     if found.kind != kind:
         raise frame.FrameError("kind", str(found.kind))
     return found.body
+
+
+def _decoded(coded: _Coded) -> Any:
+    try:
+        return codecs.read(coded.codec, coded.data)
+    except LighterageError:
+        raise
+    except Exception as error:
+        raise _unreadable(error) from None
+
+
+def _made(found: _Raised, classes: Classes) -> BaseException:
+    try:
+        return raised.make(found.inner, classes)
+    except LighterageError:
+        raise
+    except Exception as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> frame.FrameError:
+    """What a peer's bytes made go wrong here, whatever it is, is the fault of the bytes."""
+    return frame.FrameError("value", f"{type(error).__name__}: {error}")

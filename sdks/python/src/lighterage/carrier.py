@@ -105,7 +105,10 @@ class Carrier:
             reply = self._ask(current, node, made, pieces, deadline, cancel)
             began = time.perf_counter()
             try:
-                outcome = calls.Outcome(bytes(reply.body)) if plain else calls.read_outcome(reply.body, made.classes)
+                if plain:
+                    outcome = calls.Outcome(bytes(reply.body))
+                else:
+                    outcome = calls.read_outcome(reply.body, made.classes, reply.body_max)
             except frame.FrameError as error:
                 raise ReplyBroken(f"{node.url} sent a reply that cannot be read: {error}") from None
             decoded = time.perf_counter() - began

@@ -50,7 +50,18 @@ def read(codec: str, data: bytes | memoryview) -> Any:
         (head_bytes,) = _U32.unpack_from(view)
         position = _U32.size + head_bytes
         value, rest = json.loads(bytes(view[_U32.size : position])), view[position:]
-        return _value(value, lambda inner: rest[inner[0] : inner[0] + inner[1]].tobytes())
+        taken = 0
+
+        def take(place: list[int]) -> bytes:
+            # One after the other, as they were written: bytes that are named many times would be copied as often.
+            nonlocal taken
+            start, count = place
+            if start != taken or not 0 <= count <= len(rest) - start:
+                raise ValueError("its arrays are not where they should be")
+            taken += count
+            return rest[start : start + count].tobytes()
+
+        return _value(value, take)
     plain: Any
     if codec == "ujson":
         try:

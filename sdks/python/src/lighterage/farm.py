@@ -33,6 +33,8 @@ R = TypeVar("R")
 #: Seconds of work that a chunk should be, and calls in it at most.
 CHUNK_SECONDS: Final = 0.02
 CHUNK_MAX: Final = 256
+#: An item that takes less is taken to take so long.
+ITEM_SECONDS_MIN: Final = 1e-5
 #: Workers of one node at most; beside its cores there is one, so that none waits for the network.
 WORKERS_MAX: Final = 16
 #: Items and bytes that are taken or held ahead of what was asked for.
@@ -394,19 +396,19 @@ class _Farm:
             reply = node.call(made, pieces, limit, cancel)
             try:
                 if is_one:
-                    outcomes = [calls.read_outcome(reply.body, made.classes)]
+                    outcomes = [calls.read_outcome(reply.body, made.classes, reply.body_max)]
                 else:
-                    outcomes = calls.read_outcomes(reply.body, made.classes)
+                    outcomes = calls.read_outcomes(reply.body, len(chunk.items), made.classes, reply.body_max)
             except frame.FrameError as error:
                 raise ReplyBroken(f"{node.url} sent a reply that cannot be read: {error}") from None
         finally:
             with shared.changed:
                 shared.cancels.discard(cancel)
         seconds = (time.perf_counter() - began) / len(chunk.items)
-        run = reply.timing.get("run", 0.0) / len(chunk.items)
+        # What a call costs beside its work is what chunks are for. What a node says is no more than what was seen here.
+        run = max(min(reply.timing.get("run", 0.0) / len(chunk.items), seconds), ITEM_SECONDS_MIN)
         with shared.changed:
-            # What a call costs beside its work is what chunks are for.
-            shared.item_seconds = max(run, 1e-5) if not shared.item_seconds else 0.7 * shared.item_seconds + 0.3 * run
+            shared.item_seconds = run if not shared.item_seconds else 0.7 * shared.item_seconds + 0.3 * run
         with runtime.current.lock:
             stats = runtime.current.stats_of(self._name)
             stats.ran(node.name, seconds * len(outcomes), len(outcomes))

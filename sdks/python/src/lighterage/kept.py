@@ -80,24 +80,25 @@ class Known:
 _store: OrderedDict[str, np.ndarray[Any, Any]] = OrderedDict()
 
 
-def keep(inner: Any) -> np.ndarray[Any, Any]:
-    """In a unit: keeps an array, and gives a copy of it for the function to work with.
+def keep(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """In a unit: keeps a copy of an array, and gives the array back for the function to work with.
+
+    A copy, for another argument of the call may lie in the same bytes.
 
     Raises DoesNotTravel where it is not what its hash says.
     """
-    name, array = inner
-    if not here.is_unit() or not isinstance(array, np.ndarray):
+    if not here.is_unit():
         raise DoesNotTravel("the other side sent an array to be kept, which only units do")
     if _name_of(array) != name:
         raise DoesNotTravel("the other side sent an array that is not what its hash says")
-    _store[name] = array
+    _store[name] = array.copy(order="K")
     _store.move_to_end(name)
     while len(_store) > 1 and sum(one.nbytes for one in _store.values()) > BYTES_MAX:
         _store.popitem(last=False)
-    return array.copy(order="K")
+    return array
 
 
-def find(name: Any) -> np.ndarray[Any, Any]:
+def find(name: str) -> np.ndarray[Any, Any]:
     """In a unit: a copy of an array that was kept.
 
     Raises Missing.

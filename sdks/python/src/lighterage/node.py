@@ -6,11 +6,14 @@ it is back, so that no call has to find out.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import math
+import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,6 +34,15 @@ UNHEARD_SECONDS: Final = 10.0
 #: Seconds that a probe may take, and a deployment (a derived base may have to be built for it).
 PROBE_SECONDS: Final = 3.0
 DEPLOY_SECONDS: Final = 600.0
+
+#: What a node says of itself beyond these is not believed.
+CORES_MAX: Final = 4_096
+SPEED_MAX: Final = 1e6
+RETRY_AFTER_MAX: Final = 3_600.0
+#: Characters of what a node says went wrong.
+WORDS_MAX: Final = 4_000
+#: A name that a request may hold: of a function, of a board.
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 #: Bytes of a reply beside the result's own.
 REPLY_EXTRA_BYTES: Final = 1 << 20
@@ -117,18 +129,19 @@ class Node:
         began = time.monotonic()
         said = self._ask("GET", "/v1/node", deadline=began + PROBE_SECONDS)
         took = time.monotonic() - began
-        python = {key: str(value) for key, value in (said.get("python") or {}).items() if not isinstance(value, dict)}
-        packages = (said.get("python") or {}).get("packages") or {}
-        python.update({key: str(value) for key, value in packages.items()})
-        info = NodeInfo(
-            str(said.get("version", "")),
-            int(said.get("cores", 1)),
-            float(python["speed"]) / _own_speed() if "speed" in python else 1.0,
-            tuple(said.get("isolation") or ()),
-            python,
-            took,
-            self._rate(took),
-        )
+        with self._reading():
+            python = {key: str(value) for key, value in (said.get("python") or {}).items() if not isinstance(value, dict)}
+            packages = (said.get("python") or {}).get("packages") or {}
+            python.update({key: str(value) for key, value in packages.items()})
+            info = NodeInfo(
+                str(said.get("version", "")),
+                _between(1, int(said.get("cores", 1)), CORES_MAX),
+                _between(1 / SPEED_MAX, float(python["speed"]) / _own_speed(), SPEED_MAX) if "speed" in python else 1.0,
+                tuple(map(str, said.get("isolation") or ())),
+                python,
+                took,
+                self._rate(took),
+            )
         self._info = info
         if any(entry.is_metal for entry in self._deployed.copy().values()):
             self.boards()
@@ -143,11 +156,13 @@ class Node:
         said = self._ask("GET", "/v1/boards", deadline=time.monotonic() + PROBE_SECONDS)
         old = {board.name: board for board in self._boards}
         found = []
-        for one in said:
-            board = old.get(f"{self.name}/{one['name']}") or Board(self, str(one["name"]))
-            board.state = str(one["state"])
-            board.architecture = str(one.get("architecture") or "")
-            found.append(board)
+        with self._reading():
+            for one in said:
+                name = _name(one["name"])
+                board = old.get(f"{self.name}/{name}") or Board(self, name)
+                board.state = str(one["state"])
+                board.architecture = str(one.get("architecture") or "")
+                found.append(board)
         self._boards = found
         return list(found)
 
@@ -275,7 +290,9 @@ class Node:
 
     def functions(self) -> list[dict[str, Any]]:
         """Every function on the node, as the API has it."""
-        found: list[dict[str, Any]] = self._ask("GET", "/v1/functions", deadline=time.monotonic() + PROBE_SECONDS)
+        found = self._ask("GET", "/v1/functions", deadline=time.monotonic() + PROBE_SECONDS)
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise ReplyBroken(f"{self.url} did not say what its functions are")
         return found
 
     def close(self) -> None:
@@ -288,11 +305,12 @@ class Node:
     def _find(self, component: Component, entry: _Deployed) -> None:
         """Looks whether the component is there, and what its units are."""
         found = self._ask("GET", f"/v1/functions/{component.name}", deadline=time.monotonic() + PROBE_SECONDS)
-        grants = found["versions"][0]["function"].get("grants") or {}
-        if any(grants.values()):
+        with self._reading():
+            grants = found["versions"][0]["function"].get("grants") or {}
+            has_grants, entry.is_metal = any(grants.values()), found["isolation"] == "metal"
+        if has_grants:
             detail = f"the function {component.name} has grants: what a call does would be done twice when it is tried again"
             raise NodeRefused(422, "", detail, "call such a function by itself, not as a faster way to a result")
-        entry.is_metal = found["isolation"] == "metal"
         if entry.is_metal:
             self.boards()
 
@@ -308,7 +326,7 @@ class Node:
         try:
             last = json.loads(bytes(reply.body).strip().rpartition(b"\n")[2])
             step = last["step"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ReplyBroken(f"{self.url} did not say how the deployment ended") from None
         if step != "done":
             raise _refused(422, last.get("problem"))
@@ -320,7 +338,7 @@ class Node:
             family = [one for one in self.functions() if str(one["name"]).startswith(code.family) and one["name"] != code.name]
             family.sort(key=lambda one: max(version["deployed_ms"] for version in one["versions"]), reverse=True)
             for one in family[VERSIONS_KEPT - 1 :]:
-                self._api.request("DELETE", f"/v1/functions/{one['name']}", deadline=time.monotonic() + PROBE_SECONDS)
+                self._api.request("DELETE", f"/v1/functions/{_name(one['name'])}", deadline=time.monotonic() + PROBE_SECONDS)
         except (LighterageError, KeyError, TypeError, ValueError):
             return
 
@@ -332,8 +350,18 @@ class Node:
             return None
         try:
             return json.loads(bytes(reply.body))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ReplyBroken(f"{self.url} sent what is no JSON") from None
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Reads what the node said: what is not as it should be is the node's fault."""
+        try:
+            yield
+        except LighterageError:
+            raise
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            raise ReplyBroken(f"{self.url} sent another answer than was asked for: {error}") from None
 
 
 class Board(Node):
@@ -369,6 +397,19 @@ class Board(Node):
     def answered(self) -> None:
         super().answered()
         self.node.answered()
+
+
+def _between(low: float, value: Any, high: float) -> Any:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no number")
+    return min(max(value, low), high)
+
+
+def _name(text: Any) -> str:
+    """A name that can stand in a request without being more than that."""
+    if not isinstance(text, str) or not _NAME.fullmatch(text):
+        raise ValueError("a name that is none")
+    return text
 
 
 @functools.cache
@@ -420,13 +461,11 @@ def _major(version: str) -> str:
 def _problem(reply: Reply) -> LighterageError:
     try:
         document = json.loads(bytes(reply.body)) if reply.body.nbytes else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         document = {}
     error = _refused(reply.status, document)
-    try:
-        error.retry_after = float(reply.headers.get("retry-after", 0.0))
-    except ValueError:
-        error.retry_after = 0.0
+    with contextlib.suppress(ValueError):
+        error.retry_after = _between(0.0, float(reply.headers.get("retry-after", 0.0)), RETRY_AFTER_MAX)
     if error.code in _TOO_LARGE:
         return CallTooLarge(error.detail)
     return error
@@ -436,5 +475,5 @@ def _refused(status: int, document: Any) -> NodeRefused:
     if not isinstance(document, dict):
         document = {}
     detail = str(document.get("detail") or document.get("title") or f"the node answered {status}")
-    return NodeRefused(status, str(document.get("code", "L9002")), detail, str(document.get("hint") or ""))
-
+    hint = str(document.get("hint") or "")
+    return NodeRefused(status, str(document.get("code", "L9002"))[:16], detail[:WORDS_MAX], hint[:WORDS_MAX])

@@ -8,8 +8,10 @@ the bytes that are left out would have taken. A packed array is a tagged value, 
 
 from __future__ import annotations
 
+import math
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -87,26 +89,28 @@ def methods() -> tuple[str, ...]:
     return (ZLIB, ZSTD) if _is_loaded() else (ZLIB,)
 
 
-def unpack(inner: Any) -> Array:
-    """The array that was packed.
+def unpack(inner: Any, take: Callable[[int], None] = lambda count: None) -> Array:
+    """The array that was packed. `take` is told its bytes before there is memory for them, and may refuse.
 
     Raises DoesNotTravel where it is none, or larger than it says.
     """
     try:
         method, kind, byte_order, layout, item_bytes, shape, unit, size, packed = inner
-        shape = tuple(map(int, shape))
-        product = int(item_bytes)
-        for axis in shape:
-            product *= axis
-        if not (0 < size <= BYTES_MAX and product == size and min(shape, default=1) > 0 and kind in "biufcmMSUV"):
-            raise DoesNotTravel("the other side sent a packed array that is none")
+        if any(type(number) is not int for number in (item_bytes, size, *shape)):
+            raise ValueError("its sizes are no integers")
+        if kind not in tuple("biufcmMSUV") or type(unit) is not str or type(packed) is not np.ndarray:
+            raise ValueError("it has no such type")
+        if not (0 < size <= BYTES_MAX and math.prod((item_bytes, *shape)) == size and min(shape, default=1) > 0):
+            raise ValueError(f"its shape has not {size} bytes")
         check_type(kind, byte_order, item_bytes, unit)
-        raw = _expand(method, memoryview(packed), size)
+        take(size)
+        raw = _expand(method, packed.data, size)
+        plain = np.empty(size, np.uint8)
+        # All of them: there are as many as it announced.
+        plain.reshape(-1, item_bytes)[...] = np.frombuffer(raw, np.uint8).reshape(item_bytes, -1).T
+        return Array(kind, byte_order, layout, item_bytes, tuple(shape), unit, plain.data)
     except (ValueError, TypeError, zlib.error) as error:
         raise DoesNotTravel(f"the other side sent a packed array that is none: {error}") from None
-    plain = np.empty(size, np.uint8)
-    plain.reshape(-1, item_bytes)[...] = np.frombuffer(raw, np.uint8).reshape(item_bytes, -1).T
-    return Array(kind, byte_order, layout, item_bytes, shape, unit, plain.data)
 
 
 def _shuffle(raw: np.ndarray[Any, Any], item_bytes: int) -> np.ndarray[Any, Any]:

@@ -1,8 +1,9 @@
 """Exceptions that travel: raised in a unit, they arrive as themselves, with the remote traceback as their cause.
 
 An exception is a class's name, arguments and attributes. The other side makes it anew only where that runs no code of
-the exception's own: builtin classes, those of the function's modules, and those that a loaded module already has.
-Anything else arrives as a `RemoteError` that says its name and words.
+the exception's own, neither now nor when it is forgotten: builtin classes, and classes without `__new__` and `__del__`
+that one of the function's modules or another loaded module itself defines. Anything else arrives as a `RemoteError` that
+says its name and words.
 
     unit    except Exception as error: Tagged("raised", lower(error, classes))
     client  raise make(map, classes)
@@ -19,7 +20,7 @@ from typing import Any, Final
 from . import frame
 from .errors import DoesNotTravel, RemoteError
 from .frame import Tagged
-from .travel import Classes, lower_with
+from .travel import Classes, defined, has_hook, lower_with
 
 #: The tag of an exception in a reply.
 TAG: Final = "raised"
@@ -27,6 +28,11 @@ TAG: Final = "raised"
 TRACE_MAX: Final = 32_768
 #: Bytes of the arguments and attributes together; what is longer is sent as the beginning of its text.
 TEXT_MAX: Final = 4_096
+
+# Python's own, past what a class may have in their place.
+_ATTRIBUTES: Final[Any] = vars(BaseException)["__dict__"]
+_ARGUMENTS: Final[Any] = vars(BaseException)["args"]
+_CAUSE: Final[Any] = vars(BaseException)["__cause__"]
 
 _OWN_FOLDER: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -85,34 +91,52 @@ def _forget_own(whole: traceback.TracebackException | None) -> None:
         whole = whole.__cause__
 
 
-def make(inner: dict[str, Any], classes: Classes) -> BaseException:
-    """The exception as itself where its class is known, else a `RemoteError`; the remote traceback is its cause."""
-    name, arguments = str(inner["class"]), list(inner["args"])
+def make(inner: Any, classes: Classes) -> BaseException:
+    """The exception as itself where its class is known, else a `RemoteError`; the remote traceback is its cause.
+
+    Raises DoesNotTravel where it is none.
+    """
+    if type(inner) is not dict:
+        raise DoesNotTravel("the other side sent an exception that is none")
+    name, arguments = _part(inner, "class", str), _part(inner, "args", list)
     kind = _class(name, classes)
-    error: BaseException
-    if kind is None:
-        error = RemoteError(name.replace(":", "."), str(inner.get("message", "")))
+    error = None if kind is None else _build(kind, arguments)
+    if error is None:
+        message = _part(inner, "message", str) if "message" in inner else ""
+        error = RemoteError(name.replace(":", "."), message)
     else:
-        error = _build(kind, arguments)
-        for key, value in dict(inner.get("state") or {}).items():
-            if key.isidentifier() and not key.startswith("__"):
-                error.__dict__[key] = value
-    if hasattr(error, "add_note"):
-        for note in inner.get("notes") or ():
-            error.add_note(str(note))
-    error.__cause__ = RemoteTraceback(str(inner.get("traceback", "")))
+        attributes = _ATTRIBUTES.__get__(error)
+        for key, value in (_part(inner, "state", dict) if "state" in inner else {}).items():
+            if type(key) is str and key.isidentifier() and not key.startswith("__"):
+                attributes[key] = value
+    notes = [note for note in _part(inner, "notes", list) if type(note) is str] if "notes" in inner else []
+    if notes:
+        _ATTRIBUTES.__get__(error)["__notes__"] = notes
+    _CAUSE.__set__(error, RemoteTraceback(_part(inner, "traceback", str) if "traceback" in inner else ""))
     return error
 
 
-def _build(kind: type[BaseException], arguments: list[Any]) -> BaseException:
-    if kind.__module__ == "builtins":
-        try:
+def _part(inner: dict[str, Any], name: str, kind: type) -> Any:
+    found = inner.get(name)
+    if type(found) is not kind:
+        raise DoesNotTravel(f"the other side sent an exception whose {name} is none")
+    return found
+
+
+def _build(kind: type[BaseException], arguments: list[Any]) -> BaseException | None:
+    """An exception of this class, unless Python's own code does not make it of these arguments."""
+    is_builtin = vars(builtins).get(kind.__name__) is kind
+    try:
+        if is_builtin:
             return kind(*arguments)
-        except TypeError:
-            pass
+    except Exception:  # It may be that only its __init__ wants others.
+        pass
     # Not by its __init__, which may want other arguments than it hands on.
-    error = kind.__new__(kind, *arguments)
-    error.args = tuple(arguments)
+    try:
+        error: BaseException = kind.__new__(kind, *arguments)
+    except Exception:
+        return None
+    _ARGUMENTS.__set__(error, arguments)
     return error
 
 
@@ -125,17 +149,10 @@ def _class(name: str, classes: Classes) -> type[BaseException] | None:
         try:
             found = classes.find(name)
         except DoesNotTravel:
-            found = sys.modules.get(module_name)
-            for part in path.split("."):
-                found = None if found is None else vars(found).get(part)
-            if not (isinstance(found, type) and _is_made_plainly(found)):
-                found = None
-    return found if isinstance(found, type) and issubclass(found, Exception) else None
-
-
-def _is_made_plainly(kind: type) -> bool:
-    """Whether making one runs only what is built into Python."""
-    return all(base.__module__ == "builtins" or "__new__" not in vars(base) for base in kind.__mro__)
+            found = defined(sys.modules.get(module_name), module_name, path)
+    if not isinstance(found, type) or has_hook(found, "__new__", "__del__"):
+        return None
+    return found if issubclass(found, Exception) else None
 
 
 def _portable(value: Any, classes: Classes) -> Any:

@@ -6,6 +6,7 @@ needs and no more: one request at a time on a connection, bodies with a length, 
 
 from __future__ import annotations
 
+import re
 import select
 import socket
 import struct
@@ -24,6 +25,12 @@ from .errors import NodeUnreachable, ReplyBroken, TimeIsUp
 
 #: Bytes of the head of a reply.
 HEAD_BYTES_MAX: Final = 64 << 10
+#: Heads that only say that another one comes.
+HEADS_MAX: Final = 8
+#: Bytes of a line between chunks, and of all lines after the last.
+LINE_BYTES_MAX: Final = 4 << 10
+#: Seconds that a reply may say something took; of more it is not believed.
+TIMING_SECONDS_MAX: Final = 86_400.0
 #: Bytes of a reply, where nothing else is said.
 BODY_BYTES_MAX: Final = 64 << 20
 #: Bytes of a reply for which aligned memory costs more than it saves.
@@ -38,6 +45,10 @@ SEND_BYTES: Final = 1 << 20
 CONNECT_SECONDS: Final = 3.0
 #: How long a request without a deadline may stand still.
 FOREVER_SECONDS: Final = 86_400.0
+
+_STATUS: Final = re.compile(r"[1-5][0-9]{2}(?![0-9])")
+_DECIMAL: Final = re.compile(r"[0-9]{1,18}")
+_HEXADECIMAL: Final = re.compile(rb"[0-9a-fA-F]{1,16}")
 
 Piece = bytes | bytearray | memoryview
 
@@ -54,6 +65,8 @@ class Reply:
     whole_at: float = 0.0
     began_at: float = 0.0
     timing: dict[str, float] = field(default_factory=dict)
+    #: Bytes that it was allowed to have.
+    body_max: int = BODY_BYTES_MAX
 
 
 class Api:
@@ -279,7 +292,7 @@ class _Connection:
         head_at = time.monotonic()
         has_body = body_max and status not in (204, 304)
         body = self._read_body(headers, rest, deadline, body_max) if has_body else memoryview(b"")
-        reply = Reply(status, headers, body, sent, head_at, time.monotonic(), began)
+        reply = Reply(status, headers, body, sent, head_at, time.monotonic(), began, body_max=body_max)
         timing = headers.get("server-timing")
         if timing:
             reply.timing = _timing(timing)
@@ -332,8 +345,20 @@ class _Connection:
         return None
 
     def _read_head(self, deadline: float | None) -> tuple[int, dict[str, str], bytes]:
-        data = b""
+        data, heads = b"", 0
         while True:
+            end = data.find(b"\r\n\r\n")
+            if end >= 0:
+                status, headers = _head(data[:end], self._url)
+                data = data[end + 4 :]
+                if not 100 <= status < 200:
+                    return status, headers, data
+                heads += 1
+                if heads > HEADS_MAX:
+                    raise ReplyBroken(f"{self._url} says again and again that its reply will come")
+                continue
+            if len(data) > HEAD_BYTES_MAX:
+                raise ReplyBroken(f"{self._url} sent more than {HEAD_BYTES_MAX} bytes of headers")
             self._limit(deadline)
             try:
                 more = self.socket.recv(16_384)
@@ -348,29 +373,15 @@ class _Connection:
                     raise ReplyBroken(f"{self._url} broke off in the head of its reply")
                 raise _Stale
             data += more
-            end = data.find(b"\r\n\r\n")
-            if end >= 0:
-                status, headers = _head(data[:end], self._url)
-                if status == 100:
-                    data = data[end + 4 :]
-                    if not data:
-                        continue
-                    end = data.find(b"\r\n\r\n")
-                    if end < 0:
-                        continue
-                    status, headers = _head(data[:end], self._url)
-                return status, headers, data[end + 4 :]
-            if len(data) > HEAD_BYTES_MAX:
-                raise ReplyBroken(f"{self._url} sent more than {HEAD_BYTES_MAX} bytes of headers")
 
     def _read_body(self, headers: dict[str, str], rest: bytes, deadline: float | None, body_max: int) -> memoryview:
         if headers.get("transfer-encoding", "").lower() == "chunked":
             return memoryview(self._read_chunks(rest, deadline, body_max))
-        try:
-            length = int(headers["content-length"])
-        except (KeyError, ValueError):
-            raise ReplyBroken(f"{self._url} does not say how long its reply is") from None
-        if not 0 <= length <= body_max:
+        said = headers.get("content-length", "")
+        if not _DECIMAL.fullmatch(said):
+            raise ReplyBroken(f"{self._url} does not say how long its reply is")
+        length = int(said)
+        if length > body_max:
             raise ReplyBroken(f"{self._url} announces a reply of {length} bytes, the limit is {body_max}")
         body = _room(length)
         if len(rest) > length:
@@ -402,25 +413,42 @@ class _Connection:
             self._limit(deadline)
             data.extend(block[: self._receive(block)])
 
-        while True:
-            end = data.find(b"\r\n", at)
-            if end < 0:
+        def line() -> bytes:
+            nonlocal at
+            looked = at
+            while (end := data.find(b"\r\n", looked, at + LINE_BYTES_MAX)) < 0:
+                if len(data) - at >= LINE_BYTES_MAX:
+                    raise ReplyBroken(f"{self._url} sent a line of more than {LINE_BYTES_MAX} bytes between chunks")
+                looked = max(at, len(data) - 1)
                 more()
-                continue
-            try:
-                size = int(data[at:end].split(b";")[0], 16)
-            except ValueError:
-                raise ReplyBroken(f"{self._url} sent a broken chunk") from None
-            at = end + 2
-            if not 0 <= size <= body_max - len(body):
+            found, at = bytes(data[at:end]), end + 2
+            return found
+
+        while True:
+            said = line().partition(b";")[0].strip(b" \t")
+            if not _HEXADECIMAL.fullmatch(said):
+                raise ReplyBroken(f"{self._url} sent a broken chunk")
+            size = int(said, 16)
+            if size > body_max - len(body):
                 raise ReplyBroken(f"{self._url} sent more than {body_max} bytes")
+            if size == 0:
+                break
             while len(data) < at + size + 2:
                 more()
-            if size == 0:
-                return bytes(body)
+            if data[at + size : at + size + 2] != b"\r\n":
+                raise ReplyBroken(f"{self._url} sent a broken chunk")
             body += data[at : at + size]
             del data[: at + size + 2]
             at = 0
+        # What may follow is read, and nothing of it is used; what comes after that would be taken for the next reply.
+        trailers = 0
+        while found := line():
+            trailers += len(found) + 2
+            if trailers > LINE_BYTES_MAX:
+                raise ReplyBroken(f"{self._url} sent more than {LINE_BYTES_MAX} bytes after its last chunk")
+        if len(data) > at:
+            raise ReplyBroken(f"{self._url} sent more than its reply")
+        return bytes(body)
 
 
 def _room(length: int) -> memoryview:
@@ -436,7 +464,7 @@ def _room(length: int) -> memoryview:
 def _head(data: bytes, url: str) -> tuple[int, dict[str, str]]:
     lines = data.decode("latin-1").split("\r\n")
     version, _, rest = lines[0].partition(" ")
-    if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
+    if not version.startswith("HTTP/1.") or not _STATUS.match(rest):
         raise ReplyBroken(f"{url} does not speak HTTP")
     headers: dict[str, Any] = {}
     for line in lines[1:]:
@@ -451,7 +479,10 @@ def _timing(text: str) -> dict[str, float]:
     for part in text.split(","):
         name, _, rest = part.strip().partition(";dur=")
         try:
-            times[name] = float(rest.split(";")[0]) / 1_000
+            seconds = float(rest.split(";")[0]) / 1_000
         except ValueError:
             continue
+        # Not a number is no number between these.
+        if 0 <= seconds <= TIMING_SECONDS_MAX:
+            times[name] = seconds
     return times
