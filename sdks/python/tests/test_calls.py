@@ -64,6 +64,8 @@ def test_exceptions_arrive_as_themselves():
 def test_an_exception_of_a_package_that_is_loaded_here_is_known():
     with pytest.raises(np.linalg.LinAlgError, match="Singular"):
         call(np.linalg.inv, np.zeros((2, 2)))
+    with pytest.raises(TypeError):
+        call(np.add, np.array(["a"]), 1)
     error = raises(json.JSONDecodeError("bad", "{", 1))
     assert type(error) is json.JSONDecodeError and error.pos == 1
 

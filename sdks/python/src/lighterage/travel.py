@@ -106,7 +106,7 @@ def defined(module: Any, name: str, path: str) -> type | None:
     members, found = _GLOBALS.__get__(module), None
     for part in path.split("."):
         found = members.get(part)
-        if part.startswith("_") or not issubclass(type(found), type):
+        if not issubclass(type(found), type):
             return None
         members = _MEMBERS.__get__(found)
     same = found is not None and members.get("__module__") == name and _QUALNAME.__get__(found) == path
