@@ -308,6 +308,17 @@ def test_http_without_measure_is_no_reply(reply, says):
         get(server)
 
 
+def test_a_request_that_was_begun_is_not_sent_again():
+    ok = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+    with Scripted(ok, b"HTTP/1.1 100 Continue\r\n\r\n", ok) as server:
+        api = Api(server.url)
+        api.request("GET", "/x", deadline=time.monotonic() + 3)
+        server._replies.pop()
+        with pytest.raises(ReplyBroken, match="broke off"):
+            api.request("GET", "/x", deadline=time.monotonic() + 3)
+    assert server.connections == 1
+
+
 def test_trailers_are_read_and_the_connection_serves_the_next_request():
     first = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx: y\r\nz: w\r\n\r\n"
     with Scripted(first, b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno") as server:

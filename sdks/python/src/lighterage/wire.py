@@ -365,11 +365,11 @@ class _Connection:
             except TimeoutError:
                 raise TimeIsUp(f"{self._url} did not answer in time") from None
             except OSError as error:
-                if data:
+                if data or heads:
                     raise ReplyBroken(f"{self._url}: {error}") from None
                 raise _Stale from None
             if not more:
-                if data:
+                if data or heads:
                     raise ReplyBroken(f"{self._url} broke off in the head of its reply")
                 raise _Stale
             data += more
