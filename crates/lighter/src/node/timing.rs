@@ -15,9 +15,9 @@ const BYTES_MAX: usize = 5 * ("encode;dur=".len() + 13 + ", ".len());
 /// `queue;dur=0.000, start;dur=0.021, run;dur=0.105`, in milliseconds; with `decode` and `encode` around `run` where the
 /// unit says what it spent on them. On every reply, so written without the formatting machinery.
 pub fn server_timing(times: &Times) -> HeaderValue {
-    let mut text = Vec::with_capacity(BYTES_MAX);
+    let mut text = Text { bytes: [0; BYTES_MAX], length: 0 };
     let mut add = |name: &str, duration| {
-        text.extend_from_slice(name.as_bytes());
+        text.add(name.as_bytes());
         milliseconds(&mut text, duration);
     };
     add("queue;dur=", times.queue);
@@ -30,11 +30,24 @@ pub fn server_timing(times: &Times) -> HeaderValue {
             add(", encode;dur=", stages.encode);
         }
     }
-    HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).expect("digits and letters make a header")
+    HeaderValue::from_bytes(&text.bytes[..text.length]).expect("digits and letters make a header")
+}
+
+/// Becomes a header with one allocation of its size.
+struct Text {
+    bytes: [u8; BYTES_MAX],
+    length: usize,
+}
+
+impl Text {
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes[self.length..self.length + bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
 }
 
 /// Three decimals.
-fn milliseconds(text: &mut Vec<u8>, duration: Duration) {
+fn milliseconds(text: &mut Text, duration: Duration) {
     let mut rest = duration.as_micros().min(MICROSECONDS_MAX) as u64;
     let mut digits = [b'0'; 13];
     let mut place = digits.len();
@@ -51,7 +64,7 @@ fn milliseconds(text: &mut Vec<u8>, duration: Duration) {
         digits[place] = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
-    text.extend_from_slice(&digits[place..]);
+    text.add(&digits[place..]);
 }
 
 #[cfg(test)]

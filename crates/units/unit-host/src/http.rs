@@ -23,7 +23,8 @@ const RESPONSE_BYTES_MAX: usize = 8 << 20;
 /// Header by which a receiver can tell a rerun from a new request.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-pub type Client<B> = hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, B>;
+/// Shared: every unit holds one, and most send nothing.
+pub type Client<B> = Arc<hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, B>>;
 
 /// A client whose connections belong to the current runtime, not to the threads of whichever unit opened them.
 pub fn client<B>() -> Client<B>
@@ -36,9 +37,8 @@ where
         .enable_http1()
         .enable_http2()
         .build();
-    hyper_util::client::legacy::Client::builder(OnRuntime(Handle::current()))
-        .pool_idle_timeout(Duration::from_secs(30))
-        .build(connector)
+    let mut builder = hyper_util::client::legacy::Client::builder(OnRuntime(Handle::current()));
+    Arc::new(builder.pool_idle_timeout(Duration::from_secs(30)).build(connector))
 }
 
 #[derive(Clone)]

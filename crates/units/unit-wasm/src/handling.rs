@@ -38,7 +38,7 @@ pub async fn call(
         }
         let meter = Arc::new(Meter::new(deadline));
         let work = prepared.clone().handle(meter.clone(), request_id.clone(), event.clone(), lease.clone());
-        let run = Run::new(prepared.engine.clone(), prepared.weight.clone(), meter.clone(), work);
+        let run = Run::new(prepared.engine.clone(), prepared.weight.clone(), meter.clone(), Box::pin(work));
         async move { (run.await, meter) }
     };
     unit_host::call(&prepared.deployed.state, lease.as_deref(), watch, attempt).await

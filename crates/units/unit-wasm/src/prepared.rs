@@ -117,7 +117,7 @@ impl PreparedWasm {
             Err(error) => return Err(self.failed(&error, &mut store)),
         };
         meter.started();
-        Ok(Unit { store, instance, calls: 0, since: Instant::now(), entry })
+        Ok(Unit { store, instance, calls: 0, since: meter.began, entry })
     }
 
     /// Names the failure, and keeps a core dump if the manifest asks for one.
@@ -190,7 +190,7 @@ impl Prepared for PreparedWasm {
             let meter = Arc::new(Meter::new(Instant::now() + self.deployed.function.limits.time()));
             let (engine, weight, on) = (self.engine.clone(), self.weight.clone(), meter.clone());
             let work = async move { self.start(&on, &"deploy".into()).await.map(drop) };
-            Run::new(engine, weight, meter.clone(), work).await?;
+            Run::new(engine, weight, meter.clone(), Box::pin(work)).await?;
             Ok(meter.start().unwrap_or_default())
         })
     }

@@ -75,7 +75,7 @@ impl HttpCall {
         let meter = Arc::new(Meter::new(self.deadline));
         let (prepared, lease) = (self.prepared.clone(), self.lease.clone());
         let work = prepared.clone().serve(meter.clone(), self.request_id.clone(), request.give(), head, lease);
-        let run = Run::new(prepared.engine.clone(), prepared.weight.clone(), meter.clone(), work);
+        let run = Run::new(prepared.engine.clone(), prepared.weight.clone(), meter.clone(), Box::pin(work));
         Tail { run: Some(run), result: Ok(()), left: None, meter, watch: Some(watch), is_held: true, reruns }
     }
 

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
-type Work<T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send>>;
+/// Boxed where it is made: it is large, and every move of it would copy it.
+pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send>>;
 
 /// How heavy a function's calls have been of late. The calls of one that mostly runs long begin on the threads for hogs,
 /// so that many of them, one after the other, do not add up on the threads everyone shares.
@@ -80,20 +81,15 @@ const STARVED_AFTER: Duration = Duration::from_millis(50);
 const STARVED_GETS: Duration = Duration::from_millis(20);
 
 impl<T: Send + 'static> Run<T> {
-    pub fn new(
-        engine: Arc<Engine>,
-        weight: Arc<Weight>,
-        meter: Arc<Meter>,
-        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
-    ) -> Self {
+    pub fn new(engine: Arc<Engine>, weight: Arc<Weight>, meter: Arc<Meter>, work: Work<T>) -> Self {
         engine.call_begins();
         let is_heavy = weight.is_heavy();
         let mut run = Self { engine, weight, meter, place: Place::Done, alarm: None };
         if is_heavy {
             run.meter.moves();
-            run.go(Box::pin(work), Threads::Hogs);
+            run.go(work, Threads::Hogs);
         } else {
-            run.place = Place::Here(Box::pin(work));
+            run.place = Place::Here(work);
         }
         run
     }

@@ -68,6 +68,7 @@ pub const OFFERED: &[(&str, &str)] = &[
 pub fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<UnitState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasi::add_io_to_linker(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     head::add_to_linker(&mut linker)?;
     type Own = HasSelf<UnitState>;

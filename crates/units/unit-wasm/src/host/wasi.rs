@@ -1,5 +1,6 @@
 //! WASI 0.2 for units: environment and output; no files, no sockets, no arguments.
 
+use crate::unit_state::UnitState;
 use bytes::Bytes;
 use std::io;
 use std::pin::Pin;
@@ -8,9 +9,11 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use unit::{Deployed, Stream};
 use unit_host::Output;
+use wasmtime::component::{HasData, Linker, ResourceTable};
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder};
+use wasmtime_wasi_io::bindings::wasi::io::{error, poll, streams};
 
 pub fn context(deployed: &Deployed, output: &Arc<Output>) -> WasiCtx {
     let mut builder = WasiCtxBuilder::new();
@@ -24,6 +27,23 @@ pub fn context(deployed: &Deployed, output: &Arc<Output>) -> WasiCtx {
         builder.env(name, value);
     }
     builder.build()
+}
+
+/// Puts `wasi:io` in the place of the same from `wasmtime-wasi`, which asks for the whole context although streams need
+/// the table alone: a unit that only replies would pay for random generators.
+pub fn add_io_to_linker(linker: &mut Linker<UnitState>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    error::add_to_linker::<_, Table>(linker, |state| &mut state.table)?;
+    poll::add_to_linker::<_, Table>(linker, |state| &mut state.table)?;
+    streams::add_to_linker::<_, Table>(linker, |state| &mut state.table)?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+struct Table;
+
+impl HasData for Table {
+    type Data<'a> = &'a mut ResourceTable;
 }
 
 /// Stdout or stderr of a unit, as lines in its log. Never waits: what is over the limit is dropped there.
