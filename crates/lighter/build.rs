@@ -1,6 +1,10 @@
-//! Writes two lists into the binary: the templates of `lighter new`, and the contract's WIT files that go with them.
+//! Writes two lists into the binary: the templates of `lighter new`, and the contract's WIT files that go with them; and
+//! says how it is linked.
 //!
 //! A list made here, and not by a macro, is made anew when a file is added: cargo watches the folders.
+
+#[path = "build/link.rs"]
+mod link;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +31,8 @@ fn main() -> io::Result<()> {
         }
         text += "];\n";
     }
-    fs::write(out.join("embedded.rs"), text)
+    fs::write(out.join("embedded.rs"), text)?;
+    link::ask(&out)
 }
 
 /// What a build leaves in a template that somebody tried out is no part of it.

@@ -201,7 +201,7 @@ impl Board {
             echo_port: ECHO_PORT,
             ..Settings::default()
         };
-        let image = Image::read(unit_metal::kernel(Machine::Microvm).to_vec())
+        let image = Image::read(unit_metal::kernel(Machine::Microvm))
             .map_err(|fault| anyhow::anyhow!("the kernel's image: {fault}"))?;
         let kernel = image.kernel();
         let file = bench.work().join("board");

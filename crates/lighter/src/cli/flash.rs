@@ -139,7 +139,7 @@ pub fn enrolled(folder: &Path) -> Result<Enrolled> {
 pub fn kernel(board: Board, file: Option<&Path>) -> Result<Image> {
     let elf = match file {
         Some(file) => fs::read(file).map_err(|error| Stop::file(file, &error))?,
-        None => unit_metal::kernel(board.machine()).to_vec(),
+        None => unit_metal::kernel(board.machine()),
     };
     let about = |fault| match file {
         Some(file) => Stop::new(Code::BoardImage, format!("{}: {fault}", file.display())),

@@ -22,10 +22,12 @@ pub use kind::{Described, MetalKind, TARGETS, payload};
 pub use prepared::BOARD_HEADER;
 
 /// The kernel that comes with this program for such a board, as `kernel/build` made it.
-pub const fn kernel(machine: qemu::Machine) -> &'static [u8] {
-    match machine {
-        qemu::Machine::Virt => include_bytes!("../../../../kernel/prebuilt/virt"),
-        qemu::Machine::Microvm => include_bytes!("../../../../kernel/prebuilt/microvm"),
-        qemu::Machine::Raspi3b => include_bytes!("../../../../kernel/prebuilt/raspi3b"),
-    }
+pub fn kernel(machine: qemu::Machine) -> Vec<u8> {
+    // Packed by `build.rs`.
+    let packed: &[u8] = match machine {
+        qemu::Machine::Virt => include_bytes!(concat!(env!("OUT_DIR"), "/virt")),
+        qemu::Machine::Microvm => include_bytes!(concat!(env!("OUT_DIR"), "/microvm")),
+        qemu::Machine::Raspi3b => include_bytes!(concat!(env!("OUT_DIR"), "/raspi3b")),
+    };
+    miniz_oxide::inflate::decompress_to_vec(packed).expect("packed when this program was built")
 }

@@ -71,7 +71,7 @@ impl Board {
         if line.is_some() {
             settings.beacon_to = line::make(&mut settings, finder.port());
         }
-        let image = Image::read(unit_metal::kernel(machine).to_vec()).unwrap();
+        let image = Image::read(unit_metal::kernel(machine)).unwrap();
         let kernel = image.kernel();
         let file = folder.path().join("image");
         std::fs::write(&file, image.with(&settings).unwrap().elf()).unwrap();
