@@ -151,7 +151,7 @@ async fn run(bench: &Bench, machine: Machine, payload: &[u8], steps: &mut Steps)
         signers: vec![signer.id().0],
         ..Settings::default()
     };
-    let image = Image::read(unit_metal::kernel(machine).to_vec()).map_err(|fault| anyhow::anyhow!("{fault}"))?;
+    let image = Image::read(unit_metal::kernel(machine)).map_err(|fault| anyhow::anyhow!("{fault}"))?;
     let kernel = image.kernel();
     let file = bench.work().join("board");
     fs::write(&file, image.with(&settings).map_err(|fault| anyhow::anyhow!("{fault}"))?.elf())?;
