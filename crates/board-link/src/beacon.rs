@@ -100,26 +100,7 @@ impl Beacon {
     /// # Errors
     /// The first that is wrong. Nothing of such a datagram is to be believed.
     pub fn read(bytes: &[u8]) -> Result<Self, BeaconFault> {
-        if bytes.len() > BEACON_BYTES_MAX {
-            return Err(BeaconFault::TooLarge);
-        }
-        let Some((said, signature)) = bytes.split_last_chunk::<SIGNATURE_BYTES>() else {
-            return Err(BeaconFault::Garbled);
-        };
-        let mut from = Reader::new(said);
-        if from.array() != Some(MAGIC) {
-            return Err(BeaconFault::Magic);
-        }
-        match from.u8() {
-            Some(VERSION) => {}
-            version => return Err(version.map_or(BeaconFault::Garbled, BeaconFault::Version)),
-        }
-        let beacon = Self::fields(from).ok_or(BeaconFault::Garbled)?;
-        if keys::is_signed(&beacon.board.0, PURPOSE, said, signature) {
-            Ok(beacon)
-        } else {
-            Err(BeaconFault::Signature)
-        }
+        UnverifiedBeacon::read(bytes)?.verify()
     }
 
     fn fields(mut from: Reader<'_>) -> Option<Self> {
@@ -169,3 +150,44 @@ impl fmt::Display for BeaconFault {
 }
 
 impl core::error::Error for BeaconFault {}
+
+/// A datagram that looks like a beacon. Whose it is remains to be seen.
+pub(crate) struct UnverifiedBeacon<'a> {
+    beacon: Beacon,
+    said: &'a [u8],
+    signature: &'a [u8; SIGNATURE_BYTES],
+}
+
+impl<'a> UnverifiedBeacon<'a> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, BeaconFault> {
+        if bytes.len() > BEACON_BYTES_MAX {
+            return Err(BeaconFault::TooLarge);
+        }
+        let Some((said, signature)) = bytes.split_last_chunk::<SIGNATURE_BYTES>() else {
+            return Err(BeaconFault::Garbled);
+        };
+        let mut from = Reader::new(said);
+        if from.array() != Some(MAGIC) {
+            return Err(BeaconFault::Magic);
+        }
+        match from.u8() {
+            Some(VERSION) => {}
+            version => return Err(version.map_or(BeaconFault::Garbled, BeaconFault::Version)),
+        }
+        let beacon = Beacon::fields(from).ok_or(BeaconFault::Garbled)?;
+        Ok(Self { beacon, said, signature })
+    }
+
+    /// Whose it claims to be.
+    pub(crate) fn board(&self) -> &BoardId {
+        &self.beacon.board
+    }
+
+    pub(crate) fn verify(self) -> Result<Beacon, BeaconFault> {
+        if keys::is_signed(&self.beacon.board.0, PURPOSE, self.said, self.signature) {
+            Ok(self.beacon)
+        } else {
+            Err(BeaconFault::Signature)
+        }
+    }
+}

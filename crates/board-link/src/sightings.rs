@@ -1,12 +1,15 @@
 //! The boards a node has heard, as far as beacons tell: bounded, and proof against floods and replays.
 
+use crate::beacon::UnverifiedBeacon;
 use crate::{Beacon, BeaconFault, BoardId};
 use alloc::collections::BTreeMap;
 
 /// Boards remembered at once. The one unheard for longest makes room; boards that are enrolled never do.
 pub const SIGHTINGS_MAX: usize = 256;
-/// A signature takes some 50 µs to check: a flood of beacons costs at most one percent of a core.
+/// A signature takes some 50 µs to check: a flood of strangers' beacons costs at most one percent of a core.
 pub const VERIFICATIONS_PER_SECOND_MAX: u32 = 200;
+/// The same for an enrolled board at the address it was last heard from: no flood from elsewhere makes it silent.
+pub const VERIFICATIONS_OF_ENROLLED_MAX: u32 = 10;
 
 /// A board that was heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,26 +37,40 @@ pub enum Heard {
 pub struct Sightings<A> {
     boards: BTreeMap<BoardId, Sighting<A>>,
     second: u64,
+    /// Signatures checked in this second.
     verified: u32,
+    /// Those of enrolled boards where they were last heard.
+    verified_at_home: BTreeMap<BoardId, u32>,
 }
 
 impl<A> Default for Sightings<A> {
     fn default() -> Self {
-        Self { boards: BTreeMap::new(), second: 0, verified: 0 }
+        Self { boards: BTreeMap::new(), second: 0, verified: 0, verified_at_home: BTreeMap::new() }
     }
 }
 
-impl<A> Sightings<A> {
+impl<A: PartialEq> Sightings<A> {
     /// Takes a datagram that came from `address` at `now_ms`. `is_enrolled` says which boards never lose their place.
     pub fn hear(&mut self, datagram: &[u8], address: A, now_ms: u64, is_enrolled: impl Fn(&BoardId) -> bool) -> Heard {
         if self.second != now_ms / 1_000 {
             (self.second, self.verified) = (now_ms / 1_000, 0);
+            self.verified_at_home.clear();
         }
-        if self.verified >= VERIFICATIONS_PER_SECOND_MAX {
+        // What costs nothing to refuse takes nobody's turn.
+        let claimed = match UnverifiedBeacon::read(datagram) {
+            Ok(claimed) => claimed,
+            Err(fault) => return Heard::NoBeacon(fault),
+        };
+        let is_at_home = |seen: &Sighting<A>| seen.address == address && is_enrolled(claimed.board());
+        let (verified, max) = match self.boards.get(claimed.board()).is_some_and(is_at_home) {
+            true => (self.verified_at_home.entry(*claimed.board()).or_default(), VERIFICATIONS_OF_ENROLLED_MAX),
+            false => (&mut self.verified, VERIFICATIONS_PER_SECOND_MAX),
+        };
+        if *verified >= max {
             return Heard::Shed;
         }
-        self.verified += 1;
-        let beacon = match Beacon::read(datagram) {
+        *verified += 1;
+        let beacon = match claimed.verify() {
             Ok(beacon) => beacon,
             Err(fault) => return Heard::NoBeacon(fault),
         };

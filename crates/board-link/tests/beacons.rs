@@ -80,4 +80,14 @@ fn a_flood_of_strangers_costs_little_and_pushes_out_nobody_enrolled() {
     assert!(shed >= SIGHTINGS_MAX * 2 - VERIFICATIONS_PER_SECOND_MAX as usize);
     assert!(sightings.all().count() <= SIGHTINGS_MAX);
     assert!(sightings.get(&ours).is_some());
+    // Neither garbage nor strangers nor forgeries from elsewhere take the turn of one that is enrolled.
+    let mut forged = beacon().sign(&board_keys());
+    *forged.last_mut().unwrap() ^= 1;
+    for number in 0..VERIFICATIONS_PER_SECOND_MAX * 2 {
+        assert_eq!(sightings.hear(b"garbage", number, 9_000, |id| *id == ours), Heard::NoBeacon(BeaconFault::Garbled));
+        sightings.hear(&forged, number + 1, 9_000, |id| *id == ours);
+    }
+    let next = Beacon { sequence: 2, ..beacon() }.sign(&board_keys());
+    assert_eq!(sightings.hear(&next, 7, 9_000, |id| *id == ours), Heard::Shed);
+    assert_eq!(sightings.hear(&next, 0, 9_000, |id| *id == ours), Heard::Again(ours));
 }

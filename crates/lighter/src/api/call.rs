@@ -3,6 +3,7 @@
 use super::RequestId;
 use super::reply::{Answer, whole};
 use super::scope::MayCall;
+use crate::node::body::{Collected, Share};
 use crate::node::{Incoming, Node, ReplyBody, Wanted, clock, hide_token, reply_to_event, serve};
 use axum::Extension;
 use axum::body::Body;
@@ -75,7 +76,7 @@ pub async fn call(
     let is_frame = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == frame::MEDIA_TYPE);
     let response = if is_frame && live.contract == Contract::Unit {
         let limit = live.function.limits.body_bytes;
-        let event = read_frame(request.into_body(), limit, &wanted).await?;
+        let (event, _share) = read_frame(&node, request.into_body(), limit, &wanted).await?;
         let incoming = Incoming { live: live.clone(), request_id, arrived, trace: None };
         reply_to_event(&node, &wanted, incoming, event).await?
     } else {
@@ -102,11 +103,17 @@ fn address(request: &mut Request, wish: &Wish) -> Result<(), Problem> {
     Ok(())
 }
 
-async fn read_frame(body: Body, body_bytes_max: u64, wanted: &Wanted<'_>) -> Result<Event, Problem> {
+/// An event in a frame, and its share of the room for bodies.
+async fn read_frame(
+    node: &Node,
+    body: Body,
+    body_bytes_max: u64,
+    wanted: &Wanted<'_>,
+) -> Result<(Event, Option<Share>), Problem> {
     let bytes_max = body_bytes_max.saturating_add(EVENT_BYTES_MAX);
-    let bytes = whole(body, usize::try_from(bytes_max).unwrap_or(usize::MAX)).await?;
+    let Collected { data, share } = whole(node, body, bytes_max).await?;
     let limits = frame::Limits { total_bytes_max: bytes_max, ..frame::Limits::default() };
-    let mut event = frame::decode_event(&bytes, &limits)
+    let mut event = frame::decode_event(&data, &limits)
         .map_err(|error| Problem::new(Code::ApiRequest, format!("the body is no frame with an event: {error}")))?;
     if event.data.len() as u64 > body_bytes_max {
         let detail = format!("the event has {} bytes of data, limits.body_bytes is {body_bytes_max}", event.data.len());
@@ -121,5 +128,5 @@ async fn read_frame(body: Body, body_bytes_max: u64, wanted: &Wanted<'_>) -> Res
     if event.time_ms == 0 {
         event.time_ms = clock::unix_ms(SystemTime::now());
     }
-    Ok(event)
+    Ok((event, share))
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Bytes of a manifest as JSON, where every default is written out.
-const MANIFEST_JSON_BYTES_MAX: usize = 16 << 20;
+const MANIFEST_JSON_BYTES_MAX: u64 = 16 << 20;
 
 /// Every function, by name.
 #[utoipa::path(get, path = "/v1/functions", tag = "functions", responses((status = 200, body = Vec<FunctionInfo>)))]
@@ -105,7 +105,7 @@ pub async fn deployed(_: MayDeploy, State(node): State<Arc<Node>>) -> axum::Json
     (status = 409, description = "L2012: somebody else is changing one of the functions; nothing was begun"),
 ))]
 pub async fn deploy(_: MayDeploy, State(node): State<Arc<Node>>, body: Body) -> Answer<Response> {
-    let manifest = parse(&whole(body, MANIFEST_JSON_BYTES_MAX).await?)?;
+    let manifest = parse(&whole(&node, body, MANIFEST_JSON_BYTES_MAX).await?.data)?;
     if node.is_stopping() {
         return Err(Problem::new(Code::Draining, "the node is shutting down").into());
     }

@@ -5,6 +5,7 @@ use super::functions::detached;
 use super::reply::{Answer, Json, whole};
 use super::scope::{MayCall, MayDeploy};
 use super::types::{EventInfo, EventPage, PushReply, QueueInfo, QueuePart, RemovedReply, ReplayReply, ReplayRequest};
+use crate::node::body::Collected;
 use crate::node::events::set_trace;
 use crate::node::{Node, TRACEPARENT, clock};
 use axum::Extension;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Bytes of a request with events: one of the largest, or a batch of smaller ones.
-const BODY_BYTES_MAX: usize = 9 << 20;
+const BODY_BYTES_MAX: u64 = 9 << 20;
 /// Events of one push: they are one transaction.
 const EVENTS_MAX: u32 = 1_000;
 /// Events of one page.
@@ -127,7 +128,7 @@ async fn push_to(
     headers: &HeaderMap,
     body: Body,
 ) -> Answer<(StatusCode, axum::Json<PushReply>)> {
-    let data = whole(body, BODY_BYTES_MAX).await?;
+    let Collected { data, share: _share } = whole(node, body, BODY_BYTES_MAX).await?;
     let (delay, ttl) = pushing.times()?;
     let now_ms = clock::unix_ms(SystemTime::now());
     let mut events =
@@ -189,7 +190,7 @@ impl Pushing {
                 format!("count is {count}, it must be between 1 and {EVENTS_MAX}"),
             ));
         }
-        if data.len().saturating_mul(count as usize) > BODY_BYTES_MAX {
+        if (data.len() as u64).saturating_mul(count.into()) > BODY_BYTES_MAX {
             let detail = format!("{count} events of {} bytes are more than {BODY_BYTES_MAX} bytes", data.len());
             return Err(Problem::new(Code::EventTooLarge, detail).with_hint("push fewer at once"));
         }

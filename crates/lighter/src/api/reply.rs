@@ -1,20 +1,34 @@
 //! Answers of the API: problems as documents, lists as lines.
 
-use crate::node::Failed;
+use crate::node::body::Collected;
+use crate::node::timing::{SERVER_TIMING, server_timing};
+use crate::node::{Failed, Node};
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt;
 use problem::{Code, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// Media type of a stream of JSON documents, one a line.
 pub const NDJSON: &str = "application/x-ndjson";
 
 /// Bytes of a JSON request, for those that do not say otherwise.
-const JSON_BYTES_MAX: usize = 64 << 10;
+const JSON_BYTES_MAX: u64 = 64 << 10;
+
+/// How long a body may take to arrive.
+const BODY_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// What is still read of a body that is too large: as much as was allowed and a little more, for a little while.
+const DRAIN_BYTES_MAX: u64 = 64 << 10;
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 
 pub type Answer<T> = Result<T, Refused>;
 
@@ -39,6 +53,9 @@ impl IntoResponse for Refused {
         if let Some(seconds) = self.0.retry_after_s {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
+        if let Some(times) = &self.0.times {
+            response.headers_mut().insert(SERVER_TIMING, server_timing(times));
+        }
         response
     }
 }
@@ -59,30 +76,43 @@ pub fn line(value: &impl Serialize) -> Bytes {
     line.into()
 }
 
-/// The whole body, if it has at most so many bytes.
-pub async fn whole(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
-    axum::body::to_bytes(body, bytes_max).await.map_err(|error| {
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-        while let Some(error) = cause {
-            if error.is::<http_body_util::LengthLimitError>() {
-                return Problem::new(Code::BodyTooLarge, format!("the request body has more than {bytes_max} bytes"))
-                    .with_hint("");
-            }
-            cause = error.source();
+/// The whole body, if it has at most so many bytes, and its share of the node's room for bodies.
+pub async fn whole(node: &Node, mut body: Body, bytes_max: u64) -> Result<Collected, Problem> {
+    let is_too_large = body.size_hint().lower() > bytes_max;
+    if is_too_large {
+        let _ = timeout(DRAIN_TIME_MAX, drain(&mut body, bytes_max + DRAIN_BYTES_MAX)).await;
+    }
+    let collected = match is_too_large {
+        true => Err(Problem::new(Code::BodyTooLarge, "")),
+        false => node.bodies.collect(body, bytes_max, BODY_TIME_MAX).await,
+    };
+    collected.map_err(|problem| match problem.code {
+        Code::BodyTooLarge => {
+            Problem::new(Code::BodyTooLarge, format!("the request body has more than {bytes_max} bytes")).with_hint("")
         }
-        Problem::new(Code::RequestMalformed, format!("the request body broke off: {error}"))
+        _ => problem,
     })
+}
+
+/// Reads and drops, so that a client that reads no answer before it has sent all gets to read it.
+async fn drain(body: &mut Body, mut left: u64) {
+    while let Some(Ok(frame)) = body.frame().await {
+        left = left.saturating_sub(frame.data_ref().map_or(0, |data| data.len() as u64));
+        if left == 0 {
+            return;
+        }
+    }
 }
 
 /// A JSON request. An empty body is the default where there is one.
 pub struct Json<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+impl<T: DeserializeOwned> FromRequest<Arc<Node>> for Json<T> {
     type Rejection = Refused;
 
-    async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
-        let body = whole(request.into_body(), JSON_BYTES_MAX).await?;
-        let body = if body.is_empty() { &b"{}"[..] } else { &body };
+    async fn from_request(request: Request, node: &Arc<Node>) -> Result<Self, Refused> {
+        let body = whole(node, request.into_body(), JSON_BYTES_MAX).await?;
+        let body = if body.data.is_empty() { &b"{}"[..] } else { &body.data };
         let parsed = serde_json::from_slice(body);
         Ok(Self(parsed.map_err(|error| {
             Problem::new(Code::ApiRequest, format!("the request is not what the API takes: {error}"))

@@ -28,7 +28,7 @@ pub async fn put(
     Path(name): Path<String>,
     body: Body,
 ) -> Answer<StatusCode> {
-    let value = whole(body, SECRET_BYTES_MAX).await?;
+    let value = whole(&node, body, SECRET_BYTES_MAX as u64).await?.data;
     node.functions.loader.secrets.set(&name, &value).await?;
     node.functions.loader.secret_changed(&name);
     tracing::info!(name, "set a secret");

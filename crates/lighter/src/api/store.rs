@@ -5,6 +5,7 @@
 use super::reply::{Answer, NDJSON, whole};
 use super::scope::MayDeploy;
 use super::types::{BucketInfo, ImportReply, KeyInfo, KeyPage};
+use crate::node::body::Collected;
 use crate::node::{Node, blocking};
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -111,10 +112,10 @@ pub async fn set(
 ) -> Answer<StatusCode> {
     let ttl =
         query.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?.0.ttl_ms.map(Duration::from_millis);
-    let value = whole(body, VALUE_BYTES_MAX).await?;
+    let Collected { data: value, share: _share } = whole(&node, body, VALUE_BYTES_MAX as u64).await?;
     write(&node, &bucket, |transaction| match ttl {
-        None => transaction.set(&bucket, &key, value.to_vec()),
-        Some(ttl) => transaction.set_with_ttl(&bucket, &key, value.to_vec(), ttl),
+        None => transaction.set(&bucket, &key, value),
+        Some(ttl) => transaction.set_with_ttl(&bucket, &key, value, ttl),
     })
     .await
 }

@@ -46,11 +46,13 @@ pub struct Failed {
     pub began: bool,
     /// Seconds after which trying again is known to help.
     pub retry_after_s: Option<u64>,
+    /// Where the time went, once it waited for its turn. What a unit spent on starting is part of `run`.
+    pub times: Option<Times>,
 }
 
 impl From<Problem> for Failed {
     fn from(problem: Problem) -> Self {
-        Self { problem, began: false, retry_after_s: None }
+        Self { problem, began: false, retry_after_s: None, times: None }
     }
 }
 
@@ -64,7 +66,9 @@ impl Incoming {
             Ok(permit) => permit,
             Err(refusal) => {
                 let problem = self.refused(refusal.problem(self.live.name().as_str()));
-                return Err(Failed { problem, began: false, retry_after_s: refusal.retry_after_s() });
+                let times = Times { queue: self.arrived.elapsed(), ..Times::default() };
+                let retry_after_s = refusal.retry_after_s();
+                return Err(Failed { problem, began: false, retry_after_s, times: Some(times) });
             }
         };
         let ready = match loader.ready(&self.live, self.arrived).await {
@@ -72,7 +76,8 @@ impl Incoming {
             Err(problem) => return Err(self.refused(problem).into()),
         };
         // The function's own time begins when it could run.
-        let deadline = Instant::now() + self.live.function.limits.time();
+        let could_run = Instant::now();
+        let deadline = could_run + self.live.function.limits.time();
         let request_id = self.request_id.clone();
         let (queue, load) = (permit.waited(), ready.took);
         let leased = lease.clone();
@@ -80,7 +85,10 @@ impl Incoming {
             self.live.contract == Contract::WasiHttp && lease.as_ref().is_some_and(|lease| !is_request(&lease.event));
         let watch = Box::new(CallWatch { call: self, queue, load, judged, leased, _permit: permit, heard: false });
         let called = ready.prepared.call(Call { request_id, work, deadline, watch, lease }).await;
-        let reply = called.map_err(|problem| Failed { problem, began: true, retry_after_s: None })?;
+        let reply = called.map_err(|problem| {
+            let times = Times { queue, start: load, run: could_run.elapsed(), ..Times::default() };
+            Failed { problem, began: true, retry_after_s: None, times: Some(times) }
+        })?;
         let times = Times {
             queue,
             start: load + reply.timing.start,

@@ -2,6 +2,7 @@
 
 use super::functions::Answered;
 use super::serve::{ReplyBody, Wanted, serve};
+use super::timing::{SERVER_TIMING, server_timing};
 use super::{Failed, Node, clock, hide_token, later};
 use crate::api::RequestId;
 use crate::api::types::Scope;
@@ -102,6 +103,9 @@ fn refused(failed: &Failed) -> Response<ReplyBody> {
     let mut reply = problem_reply(&failed.problem).map(ReplyBody::Whole);
     if let Some(seconds) = failed.retry_after_s {
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let Some(times) = &failed.times {
+        reply.headers_mut().insert(SERVER_TIMING, server_timing(times));
     }
     if reply.status() == StatusCode::UNAUTHORIZED {
         reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -8,7 +8,7 @@
 //! - [`access`]: tokens, secrets, the guard · [`log`], [`metrics`], [`traces`]: what can be seen of it all
 
 mod access;
-mod body;
+pub mod body;
 mod call;
 pub mod clock;
 pub mod config;
@@ -29,7 +29,7 @@ mod run;
 mod serve;
 mod sinks;
 mod timers;
-mod timing;
+pub mod timing;
 mod traces;
 
 pub use access::{Guard, SECRET_BYTES_MAX};

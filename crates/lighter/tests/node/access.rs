@@ -1,5 +1,6 @@
 //! Who may do what.
 
+use crate::receiver::Receiver;
 use crate::support::{Node, send};
 use serde_json::json;
 use std::fs;
@@ -149,4 +150,19 @@ fn the_gate_speaks_tls_and_the_api_on_this_machine_does_not() {
     let agent: ureq::Agent = ureq::Agent::config_builder().tls_config(tls).build().into();
     let reply = agent.get(format!("{}/hello", node.gate)).call().unwrap().body_mut().read_to_string().unwrap();
     assert_eq!(reply, "hello, world\n");
+}
+
+#[test]
+fn a_callers_request_id_does_not_choose_the_key_of_what_a_function_sends() {
+    let receiver = Receiver::start(|_, _| Some("200 OK".to_owned()));
+    let host = receiver.url.strip_prefix("http://").unwrap();
+    let node = Node::start();
+    node.deploy_one("fetch", "fetch", json!({ "grants": { "hosts": [host] } }));
+    let keys = [0, 1].map(|_| {
+        let headers = [("x-request-id", "chosen")];
+        let reply = send("POST", &format!("{}/fetch", node.gate), &headers, receiver.url.as_bytes());
+        assert_eq!((reply.status, reply.headers["x-request-id"].as_str()), (200, "chosen"), "{}", reply.text());
+        receiver.next().header("idempotency-key").to_owned()
+    });
+    assert!(keys[0] != keys[1] && keys.iter().all(|key| key.len() > 16 && !key.contains("chosen")), "{keys:?}");
 }

@@ -1,6 +1,6 @@
 //! Functions that misbehave: each gets its error, and its neighbours do not notice.
 
-use crate::support::Node;
+use crate::support::{Node, send};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -115,4 +115,33 @@ fn calls_that_run_may_end_when_the_node_stops() {
     assert_eq!(call.join().unwrap().code(), "L3002");
     assert!(node.wait());
     assert!(!node.data.join("node.json").exists());
+}
+
+#[test]
+fn bodies_of_the_api_count_among_all_bodies() {
+    let node = Node::start_with(&["--bodies-bytes-max", "1048576"]);
+    node.deploy_one("hello", "hello", json!({}));
+    assert_eq!(node.deploy_manifest(json!({ "queue": { "log": {} } }))["step"], "done");
+    let large = vec![b'x'; 2 << 20];
+    let queue = "/v1/queues/log/events";
+    assert_eq!(node.api("POST", queue, &large).code(), "L3010");
+    let token = format!("Bearer {}", node.token);
+    let headers = [("authorization", token.as_str()), ("content-type", "application/vnd.lighter.frame")];
+    let framed = send("POST", &format!("{}/v1/functions/hello/call", node.api), &headers, &large);
+    assert_eq!(framed.code(), "L3010");
+    assert_eq!(node.api("POST", queue, b"small").status, 201);
+    let metrics = node.api("GET", "/metrics", &[]).text();
+    assert!(metrics.contains("lighter_request_bodies_bytes 0\n"), "all room is given back");
+}
+
+#[test]
+fn failures_say_where_their_time_went_too() {
+    let node = attacked();
+    for attack in ["unreachable", "loop", "fatal"] {
+        let reply = node.call("attack", attack);
+        let timing = reply.headers.get("server-timing").unwrap_or_else(|| panic!("{attack}: {:?}", reply.headers));
+        let run = timing.split(", ").find_map(|part| part.strip_prefix("run;dur=")).unwrap();
+        let least = if attack == "loop" { 50.0 } else { 0.0 };
+        assert!(run.parse::<f64>().unwrap() > least, "{attack}: {timing}");
+    }
 }

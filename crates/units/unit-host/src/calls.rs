@@ -130,7 +130,8 @@ impl Host {
             body: fields.bytes("body")?,
             timeout: fields.maybe_milliseconds("timeout-ms")?,
         };
-        let response = self.requests.send(request, self.deadline, Full::new).await;
+        let call = self.handling.key(&self.requests.request_id, self.deadline);
+        let response = self.requests.send(request, &call, self.deadline, Full::new).await;
         Ok(response.map(|response| {
             let headers = response.headers.iter();
             let headers = headers.map(|(name, value)| Value::List(vec![Value::Str(name), Value::Str(value)])).collect();

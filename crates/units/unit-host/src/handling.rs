@@ -4,12 +4,16 @@ use crate::unix_ms;
 use event::Event;
 use manifest::Name;
 use state::{Leased, Page, StoreError, Transaction};
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 use unit::{Deployed, Origin, Outgoing};
 
 /// How much longer than its call a popped event is leased, so that a commit at the last moment still finds the lease.
 const LEASE_SLACK_MS: u64 = 5_000;
+
+/// Hexadecimal digits of [`Handling::key`].
+const KEY_DIGITS: usize = 32;
 
 /// Why the host refused what a function asked for: `error` of `contracts/wit/unit.wit`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +60,31 @@ impl Handling {
     pub fn transaction(&mut self) -> &mut Transaction {
         let state = &self.deployed.state;
         self.transaction.get_or_insert_with(|| state.begin())
+    }
+
+    /// What tells this call from every other: the same for its reruns, and for every handling of the same event. Nobody
+    /// outside chooses it: two requests with one `x-request-id` are two calls.
+    pub fn key(&self, request_id: &str, deadline: Instant) -> String {
+        static STARTED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let mut hash = blake3::Hasher::new();
+        let mut part = |bytes: &[u8]| {
+            hash.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+        };
+        match &self.lease {
+            Some(lease) => {
+                let Leased { queue, event, pushed_ms, .. } = &**lease;
+                for bytes in [queue.as_bytes(), event.source.as_bytes(), event.id.as_bytes(), &event.data] {
+                    part(bytes);
+                }
+                part(&pushed_ms.to_le_bytes());
+            }
+            // A call's time ends at a moment of its own.
+            None => {
+                part(request_id.as_bytes());
+                part(&STARTED.hash_one((request_id, deadline)).to_le_bytes());
+            }
+        }
+        hash.finalize().to_hex()[..KEY_DIGITS].to_owned()
     }
 
     /// Takes what was done until now; what comes later is a transaction of its own.

@@ -20,6 +20,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a response that is read whole.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
+/// Headers a function does not set. `host` would reach another site behind the same address than the one it was granted.
+const OWN_HEADERS: [&str; 8] =
+    ["host", "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
+
 /// Header by which a receiver can tell a rerun from a new request.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -103,12 +107,6 @@ impl<B> Requests<B> {
             Err(format!("no grant covers {host}:{port}; add it to grants.hosts of the function"))
         }
     }
-
-    /// The same for the same request of a rerun, different for every other.
-    fn idempotency_key(&mut self) -> String {
-        self.sent += 1;
-        format!("{}-{}", self.request_id, self.sent)
-    }
 }
 
 /// How long to wait for an answer, within the time of the call.
@@ -120,18 +118,24 @@ impl<B> Requests<B>
 where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
 {
-    /// Sends a request and reads its response whole. `body` makes the client's kind of body.
+    /// Sends a request and reads its response whole. `call` is that of [`Handling::key`](crate::Handling::key); `body` makes
+    /// the client's kind of body.
     ///
     /// # Errors
     /// It is no request, no grant covers it, or there was no answer.
     pub async fn send(
         &mut self,
         request: Outbound,
+        call: &str,
         deadline: Instant,
         body: impl FnOnce(Bytes) -> B,
     ) -> Result<Inbound, Refusal> {
         let timeout = time_left(request.timeout, deadline);
-        let key = self.idempotency_key();
+        self.sent += 1;
+        if let Some(header) = own_header(&request) {
+            return Err(Refusal::Invalid(format!("http.send: the header {header} follows from the request")));
+        }
+        let key = format!("{call}-{}", self.sent);
         let request = build(request, key, body).map_err(|error| Refusal::Invalid(format!("http.send: {error}")))?;
         if !matches!(request.uri().scheme_str(), Some("http" | "https")) {
             return Err(Refusal::Invalid(format!("http.send: {} is not an absolute http or https URL", request.uri())));
@@ -156,6 +160,16 @@ where
     }
 }
 
+/// A header that a grant, the body or the connection decides, and a function cannot.
+fn own_header(request: &Outbound) -> Option<&str> {
+    let names = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let is_own = |(name, value): &(&str, &str)| match name.to_ascii_lowercase().as_str() {
+        "content-length" => value.trim().parse() != Ok(request.body.len()),
+        name => OWN_HEADERS.contains(&name),
+    };
+    names.into_iter().find(is_own).map(|(name, _)| name)
+}
+
 fn build<B>(request: Outbound, key: String, body: impl FnOnce(Bytes) -> B) -> Result<Request<B>, ::http::Error> {
     let mut built = Request::builder().method(request.method.as_str()).uri(request.url);
     let mut has_key = false;
@@ -167,4 +181,27 @@ fn build<B>(request: Outbound, key: String, body: impl FnOnce(Bytes) -> B) -> Re
         built = built.header(IDEMPOTENCY_KEY, key);
     }
     built.body(body(Bytes::from(request.body)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_sets_no_header_that_grants_and_connections_depend_on() {
+        let own = |name: &str, value: &str| {
+            let headers = vec![("accept".to_owned(), "*/*".to_owned()), (name.to_owned(), value.to_owned())];
+            own_header(&Outbound { headers, body: b"four".to_vec(), ..Outbound::default() }).is_some()
+        };
+        for (name, value) in [
+            ("host", "admin.example"),
+            ("Host", "x"),
+            ("Transfer-Encoding", "chunked"),
+            ("content-length", "5"),
+            ("connection", "close"),
+        ] {
+            assert!(own(name, value), "{name}");
+        }
+        assert!(!own("content-length", "4") && !own("authorization", "Bearer x") && !own("x-host", "y"));
+    }
 }

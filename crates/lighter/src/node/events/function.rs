@@ -68,7 +68,7 @@ impl Consumer for FunctionConsumer {
             };
             match incoming.run(&self.loader, work, Some(leased)).await {
                 Ok(_) => Outcome::Acked,
-                Err(Failed { problem, retry_after_s, began }) => {
+                Err(Failed { problem, retry_after_s, began, .. }) => {
                     match failure::outcome(problem, began, self.in_cycle) {
                         Outcome::Postponed { problem, .. } => {
                             Outcome::Postponed { problem, after: retry_after_s.map(Duration::from_secs) }

@@ -30,8 +30,12 @@ const PACKAGES: &str = include_str!("packages.py");
 /// One step of making a base: packages may come over a slow network, and not come at all.
 const TIME_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// Bytes of a base with what its lock file names.
+/// Bytes of a base with what its lock file names, and how often it is looked at while it grows.
 const BYTES_MAX: u64 = 4 << 30;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Address space of what reads packages.
+const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
 /// What a base is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -100,10 +104,6 @@ pub fn derive(
     fs::write(&file, lock.text()).map_err(|error| unavailable(format!("{}: {error}", file.display())))?;
     environment.install(&["--require-hashes", "--requirement", &file.display().to_string()])?;
     let Installed { packages, paths } = environment.installed(plain)?;
-    let bytes = folder_bytes(folder).map_err(|error| unavailable(format!("{}: {error}", folder.display())))?;
-    if bytes > BYTES_MAX {
-        return Err(unavailable(format!("what requirements.lock names takes {bytes} bytes, a base {BYTES_MAX}")));
-    }
     let is_own = |folder: &&PathBuf| !plain.paths.iter().any(|packages| folder.starts_with(packages));
     let description = Description {
         numpy: packages.get("numpy").cloned().unwrap_or_default(),
@@ -127,7 +127,9 @@ fn finished(description: Description, began: Instant) -> Description {
 }
 
 /// A virtual environment that is being made.
-struct Environment(PathBuf);
+struct Environment {
+    home: PathBuf,
+}
 
 /// What is installed in it.
 #[derive(Deserialize)]
@@ -145,41 +147,44 @@ impl Environment {
                 "install the package that has venv, on Debian python3-venv, or name another interpreter with --python",
             )
         })?;
-        Ok(Self(home))
+        Ok(Self { home })
     }
 
     fn python(&self) -> PathBuf {
-        self.0.join("bin/python")
+        self.home.join("bin/python")
     }
 
     /// Wheels alone: a source package would run its own code outside of any jail.
     fn install(&self, what: &[&str]) -> Result<(), Problem> {
-        let mut pip = Command::new(self.python());
+        let scratch = self.home.join("tmp");
+        fs::create_dir(&scratch).map_err(|error| unavailable(format!("{}: {error}", scratch.display())))?;
+        let mut pip = bounded(&self.python());
         pip.args(["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
-        pip.args(["--only-binary", ":all:"]).args(what);
-        run(&mut pip, "pip install").map(drop).map_err(|problem| {
+        pip.args(["--no-cache-dir", "--only-binary", ":all:"]).args(what).env("TMPDIR", &scratch);
+        watched(&mut pip, "pip install", Some(&self.home)).map_err(|problem| {
             problem.with_hint("is there a way to the package index? pip's own settings and proxies are used")
-        })
+        })?;
+        fs::remove_dir_all(&scratch).map_err(|error| unavailable(format!("{}: {error}", scratch.display())))
     }
 
     /// Read by the plain base's interpreter, which looks for no packages of its own.
     fn installed(&self, plain: &Description) -> Result<Installed, Problem> {
-        let mut read = Command::new(&plain.executable);
-        read.args(["-I", "-S", "-B", "-c", PACKAGES]).arg(&self.0);
+        let mut read = bounded(&plain.executable);
+        read.args(["-I", "-S", "-B", "-c", PACKAGES]).arg(&self.home);
         let output = run(&mut read, "reading what was installed")?;
         serde_json::from_slice(&output.stdout)
             .map_err(|error| unavailable(format!("what was installed cannot be read: {error}")))
     }
 }
 
-fn folder_bytes(folder: &Path) -> io::Result<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let metadata = entry.metadata()?;
-        bytes += if metadata.is_dir() { folder_bytes(&entry.path())? } else { metadata.len() };
-    }
-    Ok(bytes)
+/// What comes and goes while it is counted is not counted.
+fn folder_bytes(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = entries.map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => folder_bytes(&entry.path()),
+        metadata => metadata.map_or(0, |metadata| metadata.len()),
+    });
+    bytes.sum()
 }
 
 fn numpy_for(python: &str) -> &'static str {
@@ -239,9 +244,20 @@ fn quoted(path: &Path) -> String {
     format!("{:?}", path.display().to_string())
 }
 
-/// # Errors
-/// It cannot be started, fails, or takes longer than [`TIME_MAX`].
+/// A program that reads what strangers packed: its memory is bounded by the shell that becomes it.
+fn bounded(program: &Path) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &format!("ulimit -v {} && exec \"$0\" \"$@\"", MEMORY_BYTES_MAX >> 10)]).arg(program);
+    command
+}
+
 fn run(command: &mut Command, what: &str) -> Result<Output, Problem> {
+    watched(command, what, None)
+}
+
+/// # Errors
+/// It cannot be started, fails, takes longer than [`TIME_MAX`], or fills the folder with more than [`BYTES_MAX`].
+fn watched(command: &mut Command, what: &str, folder: Option<&Path>) -> Result<Output, Problem> {
     let failed = |error: io::Error| unavailable(format!("{what}: {error}"));
     // Virtual environments of whoever started the node are no business of its bases.
     command.env_remove("PYTHONHOME").env_remove("PYTHONPATH").env_remove("VIRTUAL_ENV");
@@ -250,15 +266,29 @@ fn run(command: &mut Command, what: &str) -> Result<Output, Problem> {
     let stdout = reader(child.stdout.take().expect("piped"));
     let stderr = reader(child.stderr.take().expect("piped"));
     let began = Instant::now();
+    let mut looked = began;
     let status = loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            break status;
-        }
+        let ended = child.try_wait().map_err(failed)?;
+        let mut exceeded = None;
         if began.elapsed() > TIME_MAX {
-            child.kill().and_then(|()| child.wait()).map_err(failed)?;
-            return Err(unavailable(format!("{what} had not ended after {} minutes", TIME_MAX.as_secs() / 60)));
+            exceeded = Some(format!("{what} had not ended after {} minutes", TIME_MAX.as_secs() / 60));
         }
-        thread::sleep(Duration::from_millis(5));
+        if ended.is_some() || looked.elapsed() > LOOK_EVERY {
+            looked = Instant::now();
+            if folder.is_some_and(|folder| folder_bytes(folder) > BYTES_MAX) {
+                exceeded = Some(format!("{what}: the packages take more than {BYTES_MAX} bytes"));
+            }
+        }
+        match (ended, exceeded) {
+            (ended, Some(exceeded)) => {
+                if ended.is_none() {
+                    child.kill().and_then(|()| child.wait()).map_err(failed)?;
+                }
+                return Err(unavailable(exceeded));
+            }
+            (Some(status), None) => break status,
+            (None, None) => thread::sleep(Duration::from_millis(5)),
+        }
     };
     let read = |reader: JoinHandle<Vec<u8>>| reader.join().unwrap_or_default();
     let output = Output { status, stdout: read(stdout), stderr: read(stderr) };

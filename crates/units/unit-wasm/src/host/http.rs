@@ -76,7 +76,8 @@ impl contract::Host for UnitState {
         let request = Outbound { method, url, headers, body, timeout };
         let deadline = self.http.meter.deadline;
         let whole = |bytes: Bytes| Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
-        let response = self.http.requests.send(request, deadline, whole).await;
+        let call = self.handling.key(&self.http.requests.request_id, deadline);
+        let response = self.http.requests.send(request, &call, deadline, whole).await;
         Ok(response
             .map(|response| contract::Response {
                 status: response.status,
