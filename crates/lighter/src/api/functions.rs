@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use manifest::{Manifest, Name};
+use manifest::{Isolation, Manifest, Name};
 use problem::{Code, Problem};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -72,16 +72,19 @@ pub async fn rollback(
 /// The core dump of the last unit that trapped, if `units.dump` asks for dumps.
 #[utoipa::path(get, path = "/v1/functions/{name}/dump", tag = "functions", params(("name" = String, Path)), responses(
     (status = 200, description = "A wasm core dump", content_type = "application/octet-stream", body = Vec<u8>),
-    (status = 404, description = "L2001: no such function, or no dump"),
+    (status = 404, description = "L2001, L2017: no such function, or no dump"),
 ))]
 pub async fn dump(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Path<String>) -> Answer<Response> {
     let live = node.functions.get(&name)?.live;
     let Some(dump) = live.prepared().and_then(|prepared| prepared.dump()) else {
-        let problem = Problem::new(Code::FunctionUnknown, format!("function {name:?} has no core dump"));
-        let hint = if live.function.units.dump {
-            "no unit trapped since it was deployed or loaded"
-        } else {
-            "set units.dump = true"
+        let problem = Problem::new(Code::DumpMissing, format!("function {name:?} has no core dump"));
+        let isolation = live.function.isolation;
+        let hint = match isolation {
+            Isolation::Process | Isolation::Metal => {
+                format!("the class {} leaves none: the log has what the function wrote", isolation.as_str())
+            }
+            _ if live.function.units.dump => "no unit trapped since it was deployed or loaded".to_owned(),
+            _ => "set units.dump = true".to_owned(),
         };
         return Err(problem.with_hint(hint).into());
     };

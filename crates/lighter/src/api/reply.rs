@@ -1,14 +1,12 @@
 //! Answers of the API: problems as documents, lists as lines.
 
 use crate::node::body::Collected;
-use crate::node::timing::{SERVER_TIMING, server_timing};
 use crate::node::{Failed, Node};
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use http_body::Body as _;
 use http_body_util::BodyExt;
 use problem::{Code, Problem};
 use serde::Serialize;
@@ -26,7 +24,7 @@ const JSON_BYTES_MAX: u64 = 64 << 10;
 /// How long a body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// What is still read of a body that is too large: as much as was allowed and a little more, for a little while.
+/// What is still read of a refused body: as much as was allowed and a little more, for a little while.
 const DRAIN_BYTES_MAX: u64 = 64 << 10;
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -50,12 +48,7 @@ impl From<Failed> for Refused {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let mut response = problem(&self.0.problem);
-        if let Some(seconds) = self.0.retry_after_s {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if let Some(times) = &self.0.times {
-            response.headers_mut().insert(SERVER_TIMING, server_timing(times));
-        }
+        self.0.describe(response.headers_mut());
         response
     }
 }
@@ -78,23 +71,22 @@ pub fn line(value: &impl Serialize) -> Bytes {
 
 /// The whole body, if it has at most so many bytes, and its share of the node's room for bodies.
 pub async fn whole(node: &Node, mut body: Body, bytes_max: u64) -> Result<Collected, Problem> {
-    let is_too_large = body.size_hint().lower() > bytes_max;
-    if is_too_large {
-        let _ = timeout(DRAIN_TIME_MAX, drain(&mut body, bytes_max + DRAIN_BYTES_MAX)).await;
-    }
-    let collected = match is_too_large {
-        true => Err(Problem::new(Code::BodyTooLarge, "")),
-        false => node.bodies.collect(body, bytes_max, BODY_TIME_MAX).await,
+    let refused = match node.bodies.collect(&mut body, bytes_max, BODY_TIME_MAX).await {
+        Ok(collected) => return Ok(collected),
+        Err(problem) => problem,
     };
-    collected.map_err(|problem| match problem.code {
+    // Late is as good as never: the answer is the same.
+    let _ = timeout(DRAIN_TIME_MAX, drain(&mut body, bytes_max + DRAIN_BYTES_MAX)).await;
+    Err(match refused.code {
         Code::BodyTooLarge => {
             Problem::new(Code::BodyTooLarge, format!("the request body has more than {bytes_max} bytes")).with_hint("")
         }
-        _ => problem,
+        _ => refused,
     })
 }
 
-/// Reads and drops, so that a client that reads no answer before it has sent all gets to read it.
+/// Reads and drops, so that a client that reads no answer before it has sent all gets to read it: bodies of the API are
+/// larger than what the gate throws away of any refused one.
 async fn drain(body: &mut Body, mut left: u64) {
     while let Some(Ok(frame)) = body.frame().await {
         left = left.saturating_sub(frame.data_ref().map_or(0, |data| data.len() as u64));

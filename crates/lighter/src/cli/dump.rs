@@ -4,10 +4,7 @@ use super::client::Client;
 use super::nearest::{explain, function_path};
 use super::stop::{Result, Stop};
 use super::{Session, words};
-use crate::api::types::FunctionInfo;
 use clap::Args;
-use manifest::Isolation;
-use problem::{Code, Problem};
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -26,31 +23,11 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Tells a function without a dump from one that is not there.
-    fn refused(&self, client: &Client, path: &str, stop: Stop) -> Stop {
-        let Stop::Problem(problem) = stop else { return stop };
-        if problem.code != Code::FunctionUnknown {
-            return problem.into();
-        }
-        let Ok(function) = client.get::<FunctionInfo>(path) else { return explain(client, &self.name, problem.into()) };
-        let Problem { detail, hint, .. } = problem;
-        let has_dumps = [Isolation::Wasm, Isolation::Microvm].iter().any(|class| function.isolation == class.as_str());
-        let missing = Problem::new(Code::DumpMissing, detail);
-        match has_dumps {
-            true => missing.with_hint(hint),
-            false => missing.with_hint(format!(
-                "the class {} leaves none: `lighter logs {}` has what the function wrote",
-                function.isolation, self.name
-            )),
-        }
-        .into()
-    }
-
     pub fn run(&self, session: &Session) -> Result {
         let client = session.client()?;
         let path = function_path(&client, &self.name)?;
         let response =
-            client.ask("GET", &format!("{path}/dump"), ()).map_err(|stop| self.refused(&client, &path, stop))?;
+            client.ask("GET", &format!("{path}/dump"), ()).map_err(|stop| explain(&client, &self.name, stop))?;
         let mut reader = response.into_body().into_reader().take(DUMP_BYTES_MAX);
         let file = self.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.coredump", self.name)));
         let to_stdout = file.as_os_str() == "-";

@@ -11,8 +11,11 @@ use super::events::{is_request, judge};
 use super::functions::{Live, Loader};
 use super::metrics::Times;
 use super::results;
+use super::timing::{SERVER_TIMING, server_timing};
 use super::traces::{CallEnd, CallSpan, Traces};
 use dispatch::Permit;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderValue};
 use problem::Problem;
 use state::{Leased, Transaction};
 use std::sync::Arc;
@@ -48,6 +51,18 @@ pub struct Failed {
     pub retry_after_s: Option<u64>,
     /// Where the time went, once it waited for its turn. What a unit spent on starting is part of `run`.
     pub times: Option<Times>,
+}
+
+impl Failed {
+    /// What a reply says of it beside the problem.
+    pub fn describe(&self, headers: &mut HeaderMap) {
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(times) = &self.times {
+            headers.insert(SERVER_TIMING, server_timing(times));
+        }
+    }
 }
 
 impl From<Problem> for Failed {

@@ -6,6 +6,7 @@
 use super::mqtt::{self, MqttArgs};
 use super::sinks::Trust;
 use clap::{Args, ValueEnum};
+use manifest::nearest::nearest;
 use problem::{Code, Problem};
 use serde::Deserialize;
 use std::fmt::Display;
@@ -297,9 +298,8 @@ fn parse(text: &str) -> Result<UpArgs, Problem> {
         command.get_arguments().map(|arg| arg.get_id().as_str()).filter(|id| *id != "config").collect();
     if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
         let problem = invalid(format!("there is no key {key:?}"));
-        let distance = |candidate: &&str| strsim::damerau_levenshtein(key, candidate);
-        return Err(match known.into_iter().min_by_key(distance).filter(|nearest| distance(nearest) <= 4) {
-            Some(nearest) => problem.with_hint(format!("did you mean {nearest:?}?")),
+        return Err(match nearest(key, known) {
+            Some(near) => problem.with_hint(format!("did you mean {near:?}?")),
             None => problem.with_hint("`lighter up --help` lists the options"),
         });
     }

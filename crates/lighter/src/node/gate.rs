@@ -2,14 +2,13 @@
 
 use super::functions::Answered;
 use super::serve::{ReplyBody, Wanted, serve};
-use super::timing::{SERVER_TIMING, server_timing};
 use super::{Failed, Node, clock, hide_token, later};
 use crate::api::RequestId;
 use crate::api::types::Scope;
 use axum::Router;
 use bytes::Bytes;
 use gate_http::{Arrival, Handled, Handler, RequestBody, problem_reply};
-use http::header::{HOST, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{HOST, WWW_AUTHENTICATE};
 use http::uri::Scheme;
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -101,12 +100,7 @@ impl Handler for Api {
 
 fn refused(failed: &Failed) -> Response<ReplyBody> {
     let mut reply = problem_reply(&failed.problem).map(ReplyBody::Whole);
-    if let Some(seconds) = failed.retry_after_s {
-        reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    if let Some(times) = &failed.times {
-        reply.headers_mut().insert(SERVER_TIMING, server_timing(times));
-    }
+    failed.describe(reply.headers_mut());
     if reply.status() == StatusCode::UNAUTHORIZED {
         reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

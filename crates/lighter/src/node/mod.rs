@@ -29,7 +29,7 @@ mod run;
 mod serve;
 mod sinks;
 mod timers;
-pub mod timing;
+mod timing;
 mod traces;
 
 pub use access::{Guard, SECRET_BYTES_MAX};

@@ -37,7 +37,7 @@ fn a_trap_is_explained_in_the_log_and_kept_as_a_dump_when_asked_for() {
     let node = Node::start();
     node.deploy_one("attack", "attack", json!({}));
     node.call("attack", "unreachable");
-    assert_eq!(node.api("GET", "/v1/functions/attack/dump", &[]).code(), "L2001");
+    assert_eq!(node.api("GET", "/v1/functions/attack/dump", &[]).code(), "L2017");
     node.deploy_one("attack", "attack", json!({ "units": { "dump": true } }));
     node.call("attack", "unreachable");
     let dump = node.api("GET", "/v1/functions/attack/dump", &[]);

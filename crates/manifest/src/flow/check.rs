@@ -4,6 +4,7 @@
 //! `lighter push` and from functions of other manifests.
 
 use super::{Edge, EdgeKind, Flow, Stage};
+use crate::nearest::nearest;
 use crate::{Manifest, Name};
 use problem::{Code, Problem};
 use serde::Serialize;
@@ -201,9 +202,8 @@ fn unknown_hint(manifest: &Manifest, known: &BTreeSet<&Name>, queue: &Name) -> S
     if let Some(sink) = manifest.sink.get(queue) {
         return format!("the sink {:?} takes from the queue {:?}", queue.as_str(), sink.queue.as_str());
     }
-    let near = known.iter().map(|known| (strsim::damerau_levenshtein(queue.as_str(), known.as_str()), known));
-    match near.filter(|(distance, known)| *distance <= 3.min(known.as_str().len() / 2)).min() {
-        Some((_, near)) => format!("did you mean {:?}?", near.as_str()),
+    match nearest(queue.as_str(), known.iter().map(|known| known.as_str())) {
+        Some(near) => format!("did you mean {near:?}?"),
         None => format!(
             "write queue = \"{queue}\" for a function or a sink; if another manifest handles it, write [queue.{queue}] here"
         ),
