@@ -6,7 +6,7 @@
 
 use crate::debugger::{Line, Session};
 use crate::prepared::PreparedMicrovm;
-use crate::{MicrovmKind, debugger, link, sections, symbols, target};
+use crate::{MicrovmKind, debugger, link, sections, target};
 use event::Event;
 use manifest::{Function, Name};
 use problem::{Code, Problem};
@@ -55,8 +55,7 @@ async fn call(
     let kind = MicrovmKind::new()?;
     kind.check(&bytes)?;
     let code = kernel_code::compile(&bytes, target())?;
-    let lines = if symbols::has_lines(&bytes) { &*bytes } else { &[] };
-    let (linked, _) = link::link(&*kind.shared.kvm()?, crate::KERNEL, &code, lines)?;
+    let (linked, _) = link::link(&*kind.shared.kvm()?, crate::KERNEL, &code, unit_lines::worth_keeping(&bytes))?;
     let named = sections::write(&bytes, &code).unwrap_or_default();
     fs::write(symbols, named).map_err(|error| internal("writing symbols", &error))?;
     let path = folder.join("artefact");

@@ -6,7 +6,6 @@
 //! ```
 
 use crate::prepared::PreparedMicrovm;
-use crate::symbols;
 use crate::tender::{Clock, Tender, Told, What};
 use frame::Limits;
 use problem::{Code, Problem};
@@ -43,12 +42,12 @@ pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result
             {
                 prepared.keep_dump(dump);
             }
-            Err(crashed(&prepared, code, &why, &frames, &output))
+            Err(crashed(&prepared, code, &why, frames, &output))
         }
         Ok(said) => Ok(said),
         Err(problem) => {
             output.note(Level::Error, &problem.detail);
-            Err(problem)
+            Err((problem, None))
         }
     };
     output.end_call();
@@ -64,9 +63,12 @@ pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result
                 Said::Crashed { .. } => unreachable!("made a problem above"),
             }
         }
-        Err(problem) => {
+        Err((problem, told)) => {
             drop((tender, entry));
             prepared.returned();
+            if let Some(told) = told {
+                told.wait().await;
+            }
             Err(problem)
         }
     }
@@ -165,15 +167,19 @@ async fn watch(clock: &Clock, meter: &Meter, limits: &manifest::Limits, is_behin
     }
 }
 
-/// What it says it died of, and the way there in the log.
-fn crashed(prepared: &PreparedMicrovm, code: Code, why: &str, frames: &[Place], output: &Output) -> Problem {
+/// What it says it died of; the way there is on its way to the log.
+fn crashed(
+    prepared: &Arc<PreparedMicrovm>,
+    code: Code,
+    why: &str,
+    frames: Vec<Place>,
+    output: &Arc<Output>,
+) -> (Problem, Option<unit_lines::Told>) {
     let why = unit_host::cut(why, 4_000);
     let problem = Problem::new(code, format!("{}: {why}", code.title()));
     output.note(Level::Error, &problem.detail);
-    if !frames.is_empty() {
-        output.note(Level::Error, &symbols::text(&prepared.image(), frames));
-    }
-    problem
+    let told = (!frames.is_empty()).then(|| prepared.tell(frames, output));
+    (problem, told)
 }
 
 fn registers(words: &[u64]) -> String {

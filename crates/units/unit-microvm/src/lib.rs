@@ -33,7 +33,6 @@ mod seccomp;
 mod sections;
 mod snapshot;
 mod stock;
-mod symbols;
 mod tables;
 mod tender;
 mod thread;
@@ -43,6 +42,7 @@ mod written;
 pub use link::Times;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use kernel_code::{Features, Target};
 use kvm_ioctls::Kvm;
@@ -57,6 +57,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use stock::Stock;
 use unit::{Artefact, Deployed, Prepared, Shape, UnitKind};
 use unit_host::http::Client;
+use unit_lines::Teller;
 
 /// The kernel: `kernel/boards/tender`, as `kernel/build` made it.
 pub const KERNEL: &[u8] = include_bytes!("../../../../kernel/prebuilt/tender");
@@ -77,6 +78,7 @@ pub struct Shared {
     stock: Mutex<Weak<Stock>>,
     fingerprint: String,
     client: Client<Full<Bytes>>,
+    teller: Teller,
     number: AtomicU64,
 }
 
@@ -91,8 +93,11 @@ impl MicrovmKind {
         let kernel: String = Sha256::digest(KERNEL).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let code = kernel_code::fingerprint(target())?;
         let fingerprint = format!("{code}-{kernel}-{}", kernel_abi::VERSION);
+        let teller = Teller::start()
+            .map_err(|error| Problem::new(Code::Internal, format!("starting the thread for source lines: {error}")))?;
         let (kvm, client, number) = (OnceLock::new(), unit_host::http::client(), AtomicU64::new(0));
-        Ok(Self { shared: Arc::new(Shared { device, kvm, stock: Mutex::default(), fingerprint, client, number }) })
+        let stock = Mutex::default();
+        Ok(Self { shared: Arc::new(Shared { device, kvm, stock, fingerprint, client, teller, number }) })
     }
 
     /// Whether microvms can run here.
@@ -110,8 +115,7 @@ impl MicrovmKind {
     pub fn link(&self, image: &[u8]) -> Result<(Vec<u8>, Times), Problem> {
         let kvm = self.shared.kvm()?;
         let code = kernel_code::compile(image, target())?;
-        let lines = if symbols::has_lines(image) { image } else { &[] };
-        link::link(&kvm, KERNEL, &code, lines)
+        link::link(&kvm, KERNEL, &code, unit_lines::worth_keeping(image))
     }
 }
 
@@ -164,10 +168,12 @@ impl UnitKind for MicrovmKind {
         &self.shared.fingerprint
     }
 
+    fn usable(&self) -> BoxFuture<'_, Result<(), Problem>> {
+        Box::pin(async { self.available() })
+    }
+
     fn check(&self, image: &[u8]) -> Result<Shape, Problem> {
-        let shape = kernel_code::shape(image)?;
-        self.available()?;
-        Ok(shape)
+        kernel_code::shape(image)
     }
 
     fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem> {
@@ -188,7 +194,7 @@ mod tests {
         for device in [c"/nowhere", c"/dev/null"] {
             let kind = MicrovmKind::with_device(device).unwrap();
             let hello = include_bytes!("../../../../guests/prebuilt/hello.wasm");
-            for problem in [kind.check(hello).unwrap_err(), kind.compile(hello).unwrap_err()] {
+            for problem in [kind.usable().await.unwrap_err(), kind.compile(hello).unwrap_err()] {
                 assert_eq!(problem.code, Code::KvmUnavailable);
                 assert!(!problem.detail.is_empty(), "{problem}");
             }

@@ -18,9 +18,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use unit::{Artefact, Call, Deployed, Prepared, Reply, UnitStatus};
+use unit_host::calls::Place;
 use unit_host::http::Client;
 use unit_host::pool::Pool;
-use unit_host::{Entry, Roster, kernel};
+use unit_host::{Entry, Output, Roster, kernel};
+use unit_lines::{Image, Share};
 
 /// Machines that wait for a call, at most.
 const SPARES_MAX: u32 = 8;
@@ -34,6 +36,8 @@ pub struct PreparedMicrovm {
     stock: Arc<Stock>,
     /// The artefact: what it says of the image's sources is read when a unit traps.
     artefact: Mutex<File>,
+    /// Its share of the thread that reads that.
+    share: Arc<Share>,
     pool: Mutex<Pool<Tender>>,
     roster: Arc<Roster>,
     dump: Mutex<Option<Arc<Vec<u8>>>>,
@@ -62,6 +66,7 @@ impl PreparedMicrovm {
             recipe: Arc::new(recipe),
             stock: shared.stock()?,
             artefact: Mutex::new(file),
+            share: Arc::default(),
             pool: Mutex::default(),
             roster: Arc::default(),
             dump: Mutex::default(),
@@ -81,10 +86,14 @@ impl PreparedMicrovm {
         &self.shared.client
     }
 
-    /// The component, if it was kept for the lines of its sources.
-    pub fn image(&self) -> Vec<u8> {
-        let bytes = read(&mut self.artefact.lock()).unwrap_or_default();
-        Parts::read(&bytes).map(|parts| parts.image.to_vec()).unwrap_or_default()
+    /// Tells the log of the way to a trap, with source lines if the component was kept for them.
+    pub fn tell(self: &Arc<Self>, places: Vec<Place>, output: &Arc<Output>) -> unit_lines::Told {
+        let prepared = self.clone();
+        let image: Image = Box::new(move || {
+            let bytes = read(&mut prepared.artefact.lock()).unwrap_or_default();
+            Parts::read(&bytes).map(|parts| parts.image.to_vec()).unwrap_or_default()
+        });
+        self.shared.teller.tell(Some(image), places, &self.share, output)
     }
 
     fn is_fresh(&self) -> bool {

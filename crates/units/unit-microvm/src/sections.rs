@@ -6,13 +6,13 @@
 //! ```
 //! It is the very code units run, optimised as it is: lines and functions can be named, variables cannot.
 
-use crate::symbols::Sources;
 use gimli::write::{Address, AttributeValue, Dwarf, EndianVec, LineProgram, LineString, Sections, Unit};
 use gimli::{Encoding, Format, LineEncoding, LittleEndian};
 use kernel_abi::layout;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use std::collections::HashMap;
+use unit_lines::Sources;
 
 /// A function, or a part the compiler added.
 struct Symbol {

@@ -31,6 +31,7 @@ use base::{Base, Bases};
 use bundle::Bundle;
 use bytes::Bytes;
 use cgroup::Groups;
+use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use jail::Missing;
 pub use lent::Places;
@@ -74,8 +75,8 @@ pub struct Shared {
     spawner: Spawner,
     /// Made for the first jail, with what this system refuses of them.
     groups: OnceLock<(Groups, Vec<Missing>)>,
-    /// Those of jails, once one was built.
-    missing: OnceCell<Result<Vec<Missing>, Problem>>,
+    /// All that it refuses, once a jail was built.
+    missing: OnceCell<Vec<Missing>>,
     allow_weaker: bool,
     client: Client<Full<Bytes>>,
     number: AtomicU64,
@@ -121,16 +122,11 @@ impl ProcessKind {
     /// There can be no jail at all.
     pub async fn missing(&self) -> Result<Vec<Missing>, Problem> {
         let shared = &self.shared;
-        let found = shared.missing.get_or_init(|| async {
+        let found = shared.missing.get_or_try_init(|| async {
             let jail = zygote::probe(shared).await?;
             Ok(shared.groups().1.iter().cloned().chain(jail).collect())
         });
-        found.await.clone()
-    }
-
-    /// What was found, if it was asked before.
-    pub fn missing_known(&self) -> Option<Result<Vec<Missing>, Problem>> {
-        self.shared.missing.get().cloned()
+        found.await.cloned()
     }
 
     /// The base, if it was made already.
@@ -163,7 +159,10 @@ impl Shared {
     /// # Errors
     /// [`Code::JailIncomplete`] names what is missing, unless the node was told to go on.
     fn allow(&self, jail: &[Missing]) -> Result<(), Problem> {
-        let missing = self.groups().1.iter().chain(jail);
+        self.allow_without(self.groups().1.iter().chain(jail))
+    }
+
+    fn allow_without<'a>(&self, missing: impl Iterator<Item = &'a Missing>) -> Result<(), Problem> {
         let missing: Vec<String> = missing.map(|one| format!("{} ({})", one.protection.as_str(), one.why)).collect();
         if missing.is_empty() || self.allow_weaker {
             return Ok(());
@@ -189,6 +188,11 @@ impl UnitKind for ProcessKind {
 
     fn fingerprint(&self) -> &str {
         &self.fingerprint
+    }
+
+    /// A jail is built for nobody, the first time.
+    fn usable(&self) -> BoxFuture<'_, Result<(), Problem>> {
+        Box::pin(async { self.shared.allow_without(self.missing().await?.iter()) })
     }
 
     fn check(&self, image: &[u8]) -> Result<Shape, Problem> {

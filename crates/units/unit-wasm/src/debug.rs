@@ -3,6 +3,7 @@
 //! gdb and lldb learn of the compiled code through the GDB JIT interface, and of its source from the DWARF sections of
 //! the image. Store writes go to an empty store that is thrown away; everything else the function may do, it does.
 
+use crate::artefact::KeptImage;
 use crate::check;
 use crate::engine::Engine;
 use crate::prepared::PreparedWasm;
@@ -12,6 +13,7 @@ use manifest::{Function, Name};
 use problem::{Code, Problem};
 use rustix::process::{Signal, getpid, kill_process};
 use state::{Options, State};
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,7 +67,10 @@ async fn call(
         state: State::open(folder, Options::default())?,
         log: Arc::new(Standard),
     };
-    let prepared = PreparedWasm::link(engine, &component, deployed)?;
+    let kept = File::open(image).and_then(KeptImage::of_image);
+    let kept =
+        kept.map_err(|error| Problem::new(Code::ImageUnknown, format!("cannot read {}: {error}", image.display())))?;
+    let prepared = PreparedWasm::link(engine, &component, deployed, Some(kept))?;
     let work = match contract {
         Contract::Unit | Contract::Call => Work::Event(event),
         Contract::WasiHttp => {

@@ -5,13 +5,17 @@
 //! that loops costs its neighbours two ticks or three, whatever the number of cores.
 
 use crate::host;
+use crate::stall::Stall;
 use crate::unit_state::UnitState;
 use problem::{Code, Problem};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
+use unit_lines::Teller;
 use wasmtime::component::Linker;
 use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
@@ -32,6 +36,9 @@ const TABLES_MAX: u32 = 200;
 /// Bytes of a memory slot kept in RAM between units and wiped by copying instead of by unmapping: page faults are dearer
 /// than copies up to about here.
 const KEEP_BYTES: usize = 1 << 20;
+
+/// Frames of a backtrace; one more than are told, so that it can be said that there were more.
+const FRAMES_MAX: usize = 31;
 
 /// Idle slots that keep pages in RAM.
 const KEEP_SLOTS: u32 = 16;
@@ -57,6 +64,8 @@ pub struct Engine {
     pub linker: Linker<UnitState>,
     pub fingerprint: String,
     pub client: host::http::Client,
+    pub teller: Teller,
+    pub stall: Arc<Stall>,
     /// Taken only when the engine is dropped.
     threads: Option<Threads>,
     ticker: Arc<Ticker>,
@@ -73,7 +82,8 @@ impl Engine {
         settings
             .debug_info(true)
             .cranelift_opt_level(wasmtime::OptLevel::None)
-            .wasm_backtrace_details(WasmBacktraceDetails::Enable);
+            .wasm_backtrace_details(WasmBacktraceDetails::Disable)
+            .wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES_MAX));
         let engine = wasmtime::Engine::new(&settings);
         Self::with(engine.map_err(|error| Problem::new(Code::Internal, format!("starting the engine: {error:#}")))?)
     }
@@ -85,8 +95,18 @@ impl Engine {
             .map_err(|error| Problem::new(Code::Internal, format!("linking the host functions: {error:#}")))?;
         let threads = Some(Threads { hogs: hog_threads()?, starved: starved_thread()? });
         let ticker = Ticker::start(wasmtime.clone());
+        let teller = Teller::start().map_err(|error| starting_threads(&error))?;
         let fingerprint = format!("{:016x}", hasher.finish());
-        Ok(Self { wasmtime, linker, fingerprint, client: unit_host::http::client(), threads, ticker })
+        Ok(Self {
+            wasmtime,
+            linker,
+            fingerprint,
+            client: unit_host::http::client(),
+            teller,
+            stall: Arc::default(),
+            threads,
+            ticker,
+        })
     }
 
     /// Where units go that have used up their ticks.
@@ -168,7 +188,9 @@ fn settings(config: &Config, reservation_bytes: u64) -> wasmtime::Config {
         .epoch_interruption(true)
         .max_wasm_stack(STACK_BYTES)
         .async_stack_size(STACK_BYTES + (256 << 10))
-        .wasm_backtrace_details(WasmBacktraceDetails::Enable)
+        // Which lines of the source they are is found out later, outside of the call's time.
+        .wasm_backtrace_details(WasmBacktraceDetails::Disable)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES_MAX))
         .coredump_on_trap(true);
     wasmtime
 }
@@ -186,7 +208,7 @@ fn starved_thread() -> Result<tokio::runtime::Runtime, Problem> {
         .thread_name("lighter-starved")
         .enable_all()
         .build()
-        .map_err(|error| Problem::new(Code::Internal, format!("starting threads: {error}")))
+        .map_err(|error| starting_threads(&error))
 }
 
 /// As many threads as cores, in the operating system's idle class.
@@ -206,7 +228,11 @@ fn hog_threads() -> Result<tokio::runtime::Runtime, Problem> {
             }
         })
         .build()
-        .map_err(|error| Problem::new(Code::Internal, format!("starting threads: {error}")))
+        .map_err(|error| starting_threads(&error))
+}
+
+fn starting_threads(error: &io::Error) -> Problem {
+    Problem::new(Code::Internal, format!("starting threads: {error}"))
 }
 
 /// Advances the epoch every tick while calls run, and sleeps while none do.

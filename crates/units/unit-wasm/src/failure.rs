@@ -5,13 +5,11 @@ use crate::meter::Meter;
 use problem::{Code, Problem};
 use unit::Level;
 use unit_host::Output;
-use wasmtime::{Error, Trap, WasmBacktrace};
+use unit_host::calls::Place;
+use wasmtime::{Error, FrameInfo, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-/// Frames of a backtrace that go to the log.
-const FRAMES_MAX: usize = 30;
-
-/// Names what went wrong and writes the backtrace to the unit's log.
+/// Names what went wrong, and says so in the unit's log.
 pub fn of(error: &Error, meter: &Meter, output: &Output) -> Problem {
     if let Some(problem) = error.downcast_ref::<Problem>() {
         output.note(Level::Error, &problem.detail);
@@ -22,10 +20,20 @@ pub fn of(error: &Error, meter: &Meter, output: &Output) -> Problem {
     }
     let problem = named(error, meter);
     output.note(Level::Error, &problem.detail);
-    if let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() {
-        output.note(Level::Error, &frames(backtrace));
-    }
     problem
+}
+
+/// Where the unit trapped, the innermost function first; none if it did not.
+pub fn places(error: &Error) -> Vec<Place> {
+    if error.is::<Problem>() || error.is::<I32Exit>() {
+        return Vec::new();
+    }
+    let frames = error.downcast_ref::<WasmBacktrace>().map(WasmBacktrace::frames).unwrap_or_default();
+    let place = |frame: &FrameInfo| Place {
+        function: frame.func_name().map_or_else(|| format!("function {}", frame.func_index()), str::to_owned),
+        offset: frame.module_offset().map(|offset| offset as u64),
+    };
+    frames.iter().map(place).collect()
 }
 
 fn named(error: &Error, meter: &Meter) -> Problem {
@@ -40,31 +48,6 @@ fn named(error: &Error, meter: &Meter) -> Problem {
         return Problem::new(Code::NodeFull, format!("no room for another unit: {error}"));
     }
     Problem::new(Code::UnitTrapped, format!("the unit trapped: {}", error.root_cause()))
-}
-
-fn frames(backtrace: &WasmBacktrace) -> String {
-    let mut text = String::new();
-    for (index, frame) in backtrace.frames().iter().take(FRAMES_MAX).enumerate() {
-        let symbols = frame.symbols();
-        if symbols.is_empty() {
-            let name = frame.func_name().map(|name| format!("{:#}", rustc_demangle::demangle(name)));
-            let name = name.unwrap_or_else(|| format!("function {}", frame.func_index()));
-            let offset = frame.module_offset().unwrap_or_default();
-            text += &format!("  {index}: {name} at byte {offset:#x}; build with debug information for source lines\n");
-        }
-        for symbol in symbols {
-            let name = symbol.name().or(frame.func_name()).unwrap_or("?");
-            text += &format!("  {index}: {:#}", rustc_demangle::demangle(name));
-            if let Some(file) = symbol.file() {
-                text += &format!(" at {file}:{}", symbol.line().unwrap_or_default());
-            }
-            text.push('\n');
-        }
-    }
-    if backtrace.frames().len() > FRAMES_MAX {
-        text += &format!("  … {} more frames\n", backtrace.frames().len() - FRAMES_MAX);
-    }
-    text
 }
 
 /// What the handler itself says went wrong.

@@ -67,7 +67,7 @@ impl PreparedWasm {
                 return Err(problem);
             }
             Err(error) => {
-                let problem = self.failed(&error, &mut unit.store);
+                let problem = self.failed(&error, &mut unit.store).await;
                 unit.store.data().output.end_call();
                 return Err(problem);
             }

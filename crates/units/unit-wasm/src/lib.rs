@@ -11,6 +11,7 @@
 //! What a unit can reach is what `host/` gives it: the contract's imports and the WASI interfaces beside them, all of
 //! them asking the function's grants first.
 
+mod artefact;
 mod bindings;
 mod check;
 pub mod debug;
@@ -24,6 +25,7 @@ mod prepared;
 mod reply;
 mod request;
 mod run;
+mod stall;
 mod unit_state;
 
 pub use engine::Config;
@@ -64,13 +66,12 @@ impl UnitKind for WasmKind {
     }
 
     fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem> {
-        self.engine
-            .wasmtime
-            .precompile_component(image)
+        let code = self.engine.wasmtime.precompile_component(image);
+        code.map(|code| artefact::write(code, image))
             .map_err(|error| Problem::new(Code::CompileFailed, format!("the component did not compile: {error:#}")))
     }
 
     fn load(&self, artefact: Artefact, function: Deployed) -> Result<Arc<dyn Prepared>, Problem> {
-        Ok(prepared::PreparedWasm::load(self.engine.clone(), &artefact, function)?)
+        Ok(prepared::PreparedWasm::load(self.engine.clone(), artefact, function)?)
     }
 }

@@ -7,6 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use state::Ticket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use unit_lines::Told;
 
 pub struct Meter {
     /// When the unit was asked to start.
@@ -32,6 +33,10 @@ pub struct Meter {
     exceeded: AtomicU64,
     /// The unit has sent something to another host that a second unit would send again.
     pub sent: AtomicBool,
+    /// Nanoseconds the work took; 0 while it goes on.
+    ended_ns: AtomicU64,
+    /// The way to the trap it ended with, on its way to the log.
+    telling: Mutex<Option<Told>>,
     /// What was committed when the head of the reply was set; the head waits until it is durable.
     written: Mutex<Option<Ticket>>,
 }
@@ -51,6 +56,8 @@ impl Meter {
             sent: AtomicBool::new(false),
             memory_bytes: AtomicU64::new(0),
             exceeded: AtomicU64::new(0),
+            ended_ns: AtomicU64::new(0),
+            telling: Mutex::new(None),
             written: Mutex::new(None),
         }
     }
@@ -112,6 +119,26 @@ impl Meter {
     /// How long the start took; none while there is no unit yet.
     pub fn start(&self) -> Option<Duration> {
         Some(self.start_ns.load(Relaxed)).filter(|ns| *ns > 0).map(Duration::from_nanos)
+    }
+
+    pub fn ended(&self) {
+        self.ended_ns.store(self.began.elapsed().as_nanos() as u64, Relaxed);
+    }
+
+    /// Since it began, until it ended if it has.
+    pub fn total(&self) -> Duration {
+        match self.ended_ns.load(Relaxed) {
+            0 => self.began.elapsed(),
+            ns => Duration::from_nanos(ns),
+        }
+    }
+
+    pub fn tells(&self, told: Told) {
+        *self.telling.lock() = Some(told);
+    }
+
+    pub fn take_telling(&self) -> Option<Told> {
+        self.telling.lock().take()
     }
 
     pub fn exceed(&self, code: Code) {

@@ -1,5 +1,6 @@
 //! A function ready to run: starts units, hands them work, keeps some for reuse when the manifest says so.
 
+use crate::artefact::KeptImage;
 use crate::bindings::EverythingPre;
 use crate::engine::Engine;
 use crate::failure;
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use unit::{Artefact, Call, Contract, Deployed, Ended, Prepared, Reply, Timing, UnitStatus, Work};
 use unit_host::{Entry, Output, Roster};
+use unit_lines::Share;
 use wasmtime::component::Component;
 use wasmtime::{Store, StoreContextMut, UpdateDeadline};
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
@@ -33,6 +35,9 @@ pub struct PreparedWasm {
     kept: Mutex<Vec<Unit>>,
     roster: Arc<Roster>,
     dump: Mutex<Option<Arc<Vec<u8>>>>,
+    /// What traps are told with, and this function's share of the thread that does.
+    image: Option<KeptImage>,
+    share: Arc<Share>,
 }
 
 enum Guest {
@@ -55,19 +60,26 @@ pub struct Unit {
 }
 
 impl PreparedWasm {
-    pub fn load(engine: Arc<Engine>, artefact: &Artefact, deployed: Deployed) -> Result<Arc<Self>, Problem> {
+    pub fn load(engine: Arc<Engine>, artefact: Artefact, deployed: Deployed) -> Result<Arc<Self>, Problem> {
         // The open file is the one that was verified; its path may by now name another.
         let path = format!("/proc/self/fd/{}", artefact.file.as_raw_fd());
         // SAFETY: the warehouse has checked that these bytes are what `compile` made on this machine, and keeps others
         // from writing to the file; wasmtime itself refuses an artefact of another version, setting or CPU.
         #[expect(unsafe_code, reason = "loading native code that the warehouse has verified")]
-        let component = unsafe { Component::deserialize_file(&engine.wasmtime, path) }.map_err(|error| {
-            Problem::new(Code::ArtefactCorrupt, format!("the artefact cannot be loaded: {error:#}"))
-        })?;
-        Self::link(engine, &component, deployed)
+        let component = unsafe { Component::deserialize_file(&engine.wasmtime, path) };
+        let corrupt =
+            |why: String| Problem::new(Code::ArtefactCorrupt, format!("the artefact cannot be loaded: {why}"));
+        let component = component.map_err(|error| corrupt(format!("{error:#}")))?;
+        let image = KeptImage::of_artefact(artefact.file).map_err(|error| corrupt(error.to_string()))?;
+        Self::link(engine, &component, deployed, image)
     }
 
-    pub fn link(engine: Arc<Engine>, component: &Component, deployed: Deployed) -> Result<Arc<Self>, Problem> {
+    pub fn link(
+        engine: Arc<Engine>,
+        component: &Component,
+        deployed: Deployed,
+        image: Option<KeptImage>,
+    ) -> Result<Arc<Self>, Problem> {
         let link = || {
             let pre = engine.linker.instantiate_pre(component)?;
             Ok(match deployed.contract {
@@ -87,6 +99,8 @@ impl PreparedWasm {
             kept: Mutex::default(),
             roster: Arc::default(),
             dump: Mutex::default(),
+            image,
+            share: Arc::default(),
         }))
     }
 
@@ -114,19 +128,29 @@ impl PreparedWasm {
         };
         let instance = match instance {
             Ok(instance) => instance,
-            Err(error) => return Err(self.failed(&error, &mut store)),
+            Err(error) => return Err(self.failed(&error, &mut store).await),
         };
         meter.started();
         Ok(Unit { store, instance, calls: 0, since: meter.began, entry })
     }
 
-    /// Names the failure, and keeps a core dump if the manifest asks for one.
-    pub fn failed(&self, error: &wasmtime::Error, store: &mut Store<UnitState>) -> Problem {
+    /// Names the failure, has the way there told, and keeps a core dump if the manifest asks for one.
+    pub async fn failed(&self, error: &wasmtime::Error, store: &mut Store<UnitState>) -> Problem {
         let state = store.data();
-        state.meter.failed.store(true, SeqCst);
-        let problem = failure::of(error, &state.meter, &state.output);
+        let meter = state.meter.clone();
+        meter.failed.store(true, SeqCst);
+        let problem = failure::of(error, &meter, &state.output);
+        let places = failure::places(error);
+        if !places.is_empty() {
+            let image = self.image.as_ref().map(KeptImage::image);
+            meter.tells(self.engine.teller.tell(image, places, &self.share, &state.output));
+        }
         if let Some(core) = error.downcast_ref::<wasmtime::WasmCoreDump>().filter(|_| self.deployed.function.units.dump)
         {
+            // Writing it is the node's work, which is not to starve among the hogs.
+            if meter.has_moved() {
+                tokio::task::yield_now().await;
+            }
             let bytes = core.serialize(store, self.deployed.name.as_str());
             *self.dump.lock() = Some(Arc::new(bytes));
         }
@@ -155,7 +179,7 @@ pub fn ended_with(result: Result<(), Problem>, meter: &Meter, reruns: u32) -> En
 }
 
 pub fn timing(meter: &Meter) -> Timing {
-    let total = meter.began.elapsed();
+    let total = meter.total();
     let start = meter.start().unwrap_or(total);
     Timing { start, run: total.saturating_sub(start), stages: None }
 }

@@ -185,7 +185,7 @@ impl PreparedWasm {
         if let Err(error) = instance.wasi_http_incoming_handler().call_handle(&mut unit.store, request, out).await {
             let problem = match error.is::<Conflicted>() {
                 true => Problem::new(Code::Conflict, "another handling changed the same keys"),
-                false => self.failed(&error, &mut unit.store),
+                false => self.failed(&error, &mut unit.store).await,
             };
             unit.store.data().output.end_call();
             return Err(problem);

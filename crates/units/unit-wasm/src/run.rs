@@ -1,12 +1,16 @@
 //! One call's work as a future: metered, moved to the threads for hogs when it runs long, ended at its deadline.
+//!
+//! A unit that has trapped has used its time: what the node still does for it, telling the log how it came to that, is
+//! not measured and does not end at the deadline, so that a trap is told as one on a machine however busy.
 
 use crate::engine::{Engine, TICK};
 use crate::meter::Meter;
+use crate::stall::{STALL_MIN, Stall};
 use problem::{Code, Problem};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed, Ordering::SeqCst};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
@@ -49,11 +53,16 @@ pub struct Run<T> {
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
+/// Nothing in it is pinned in its place.
+impl<T> Unpin for Run<T> {}
+
 enum Place<T> {
     /// On the threads everyone shares.
     Here(Work<T>),
     /// On the threads for hogs, or for starved ones.
     Moved(JoinHandle<Step<T>>),
+    /// It has ended; the log is told how.
+    Told(Option<Result<T, Problem>>, Pin<Box<dyn Future<Output = ()> + Send>>),
     Done,
 }
 
@@ -73,9 +82,8 @@ enum Threads {
     Starved,
 }
 
-/// A unit is starved when it got less than this share of the core in this much time of wanting it.
+/// A unit is starved when it got less than this share of the core in [`STALL_MIN`] of wanting it.
 const STARVED_SHARE: u32 = 5;
-const STARVED_AFTER: Duration = Duration::from_millis(50);
 
 /// CPU time a starved unit gets at normal priority before it goes back.
 const STARVED_GETS: Duration = Duration::from_millis(20);
@@ -118,11 +126,17 @@ impl<T: Send + 'static> Run<T> {
     }
 
     fn go(&mut self, work: Work<T>, to: Threads) {
+        let now = Instant::now();
+        let to = if self.engine.stall.is_on(now) { Threads::Starved } else { to };
         let runtime = match to {
             Threads::Hogs => self.engine.hogs(),
             Threads::Starved => self.engine.starved(),
         };
-        self.place = Place::Moved(runtime.spawn(stay(work, self.meter.clone(), to)));
+        // With a thread for each of them, nothing but the rest of the machine keeps it from running at once.
+        let metrics = runtime.metrics();
+        let due = (to == Threads::Hogs && metrics.num_alive_tasks() < metrics.num_workers()).then_some(now);
+        let stay = Stay { threads: to, due, stall: self.engine.stall.clone() };
+        self.place = Place::Moved(runtime.spawn(stay.run(work, self.meter.clone())));
     }
 
     fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -140,29 +154,48 @@ impl<T: Send + 'static> Run<T> {
     }
 }
 
-/// Runs the work on threads of one sort until it ends or should go to the other.
+/// A stay on threads of one sort, until the work ends or should go to the other.
 ///
 /// The idle class gets a core only when nothing else wants it. On a machine that is busy with other things that would be
 /// never, so a unit that starves has a turn at normal priority, on the one thread there is for such.
-async fn stay<T>(work: Work<T>, meter: Arc<Meter>, threads: Threads) -> Step<T> {
-    let mut work = Some(work);
-    let (mut wanted, cpu_before) = (Duration::ZERO, meter.cpu());
-    poll_fn(move |cx| {
-        let began = Instant::now();
-        let polled = metered(&meter, || work.as_mut().expect("polled until it is ready").as_mut().poll(cx));
-        if let Poll::Ready(result) = polled {
-            return Poll::Ready(Step::Ended(result));
-        }
-        wanted += began.elapsed();
-        let got = meter.cpu().saturating_sub(cpu_before);
-        let to = match threads {
-            Threads::Hogs if wanted > STARVED_AFTER && got * STARVED_SHARE < wanted => Threads::Starved,
-            Threads::Starved if got > STARVED_GETS => Threads::Hogs,
-            _ => return Poll::Pending,
-        };
-        Poll::Ready(Step::Moves { work: work.take().expect("just polled"), to })
-    })
-    .await
+struct Stay {
+    threads: Threads,
+    /// When it could have begun, had the machine nothing else to do; none if it may have waited for others like it.
+    due: Option<Instant>,
+    stall: Arc<Stall>,
+}
+
+impl Stay {
+    async fn run<T>(self, work: Work<T>, meter: Arc<Meter>) -> Step<T> {
+        let mut work = Some(work);
+        let (mut wanted, cpu_before) = (Duration::ZERO, meter.cpu());
+        let mut due = self.due;
+        poll_fn(move |cx| {
+            let began = Instant::now();
+            let late = due.take().map_or(Duration::ZERO, |due| began - due);
+            wanted += late;
+            if late <= STALL_MIN {
+                let polled = metered(&meter, || work.as_mut().expect("polled until it is ready").as_mut().poll(cx));
+                if let Poll::Ready(result) = polled {
+                    return Poll::Ready(Step::Ended(result));
+                }
+                wanted += began.elapsed();
+            }
+            let got = meter.cpu().saturating_sub(cpu_before);
+            let to = match self.threads {
+                // What is left to do is the node's.
+                Threads::Hogs if meter.failed.load(SeqCst) => Threads::Starved,
+                Threads::Hogs if wanted > STALL_MIN && got * STARVED_SHARE < wanted => {
+                    self.stall.note(wanted, Instant::now());
+                    Threads::Starved
+                }
+                Threads::Starved if got > STARVED_GETS => Threads::Hogs,
+                _ => return Poll::Pending,
+            };
+            Poll::Ready(Step::Moves { work: work.take().expect("just polled"), to })
+        })
+        .await
+    }
 }
 
 fn metered<T>(meter: &Meter, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
@@ -176,15 +209,23 @@ impl<T: Send + 'static> Future for Run<T> {
     type Output = Result<T, Problem>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let result = match self.poll_work(cx) {
-            Poll::Ready(result) => result,
-            Poll::Pending => match self.poll_alarm(cx) {
-                Poll::Ready(()) => Err(time_exceeded(&self.meter)),
-                Poll::Pending => return Poll::Pending,
-            },
-        };
-        self.stop();
-        Poll::Ready(result)
+        if !matches!(self.place, Place::Told(..)) {
+            let result = match self.poll_work(cx) {
+                Poll::Ready(result) => result,
+                Poll::Pending if self.meter.failed.load(SeqCst) => return Poll::Pending,
+                Poll::Pending => match self.poll_alarm(cx) {
+                    Poll::Ready(()) => Err(time_exceeded(&self.meter)),
+                    Poll::Pending => return Poll::Pending,
+                },
+            };
+            self.meter.ended();
+            self.stop();
+            let Some(told) = self.meter.take_telling() else { return Poll::Ready(result) };
+            self.place = Place::Told(Some(result), Box::pin(told.wait()));
+        }
+        let Place::Told(result, told) = &mut self.place else { unreachable!("put there above") };
+        std::task::ready!(told.as_mut().poll(cx));
+        Poll::Ready(result.take().expect("a run is not polled after its end"))
     }
 }
 

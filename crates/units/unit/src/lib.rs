@@ -42,6 +42,14 @@ pub trait UnitKind: Send + Sync + 'static {
     /// compiling anew.
     fn fingerprint(&self) -> &str;
 
+    /// Whether units of this kind can run on this machine at all. Asked at deploy, before anything is made for one.
+    ///
+    /// # Errors
+    /// What this machine lacks or refuses.
+    fn usable(&self) -> BoxFuture<'_, Result<(), Problem>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Says what the image is, without compiling it. Called at deploy for every image.
     ///
     /// # Errors

@@ -105,7 +105,7 @@ impl Stage {
 
     pub async fn request(&self, method: &str, path: &str, body: Body) -> Result<Response<Body>, Problem> {
         let request = Request::builder().method(method).uri(format!("http://localhost{path}")).body(body).unwrap();
-        self.send(request, Duration::from_secs(20)).await
+        self.send(request, Duration::from_secs(60)).await
     }
 
     pub async fn text(&self, method: &str, path: &str, body: &str) -> (u16, String) {

@@ -1,0 +1,20 @@
+//! The way to a trap, with source lines, told to the function's log outside of the call's time.
+//!
+//! ```text
+//!   unit traps ──▶ places: function, byte of the image       (its kind, in the call's time: microseconds)
+//!                     │
+//!                     ▼ one thread of the node, of normal priority
+//!                  image's debug information ─▶ function, file, line ─▶ log
+//! ```
+//! Debug information is the function's own word: it may be long to read, or wrong. So it is read on a thread that waits
+//! for nobody, of each function at most [a share](Share), and only when it is [not too large](worth_keeping). Whoever
+//! waits for the log waits [`WAIT_MAX`] and no longer.
+#![forbid(unsafe_code)]
+
+mod share;
+mod sources;
+mod teller;
+
+pub use share::Share;
+pub use sources::{Found, Sources, worth_keeping};
+pub use teller::{Image, Teller, Told, WAIT_MAX};
