@@ -268,16 +268,22 @@ fn poison_time_outs_and_self_pushes_do_not_starve_others() {
     node.deployed(
         json!({ "function": { "attack": attacker, "echo": echo, "counter": counter(&node) }, "queue": queues }),
     );
+    let victims = |prefix: &str| {
+        let since = Instant::now();
+        for number in 0..20 {
+            node.pushed("counts", &format!("id={prefix}{number}"), "victim");
+        }
+        node.drained("counts");
+        since.elapsed()
+    };
+    // What it takes on this machine, busy as it may be.
+    let alone = victims("alone");
     node.pushed("echo", "count=50", "round");
     node.pushed("hits", "count=40", "unreachable");
     node.pushed("hits", "count=20", "loop");
-    let since = Instant::now();
-    for number in 0..20 {
-        node.pushed("counts", &format!("id=n{number}"), "victim");
-    }
-    node.drained("counts");
-    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
-    assert_eq!(node.count("victim"), 21);
+    let beside_them = victims("n");
+    assert!(beside_them < Duration::from_secs(10) + 10 * alone, "{beside_them:?}, and {alone:?} alone");
+    assert_eq!(node.count("victim"), 41);
     let info = node.drained("hits");
     assert_eq!(info["dead"], 60);
     assert_eq!(node.queue("echo")["dead"], 0);
