@@ -49,7 +49,7 @@ fn made() -> Option<PathBuf> {
     bases.flatten().map(|entry| entry.path().join("venv/bin/python")).find(|python| python.exists())
 }
 
-fn bundle(contract: Contract, python: &str, source: &str) -> Vec<u8> {
+pub fn bundle(contract: Contract, python: &str, source: &str) -> Vec<u8> {
     let about = About {
         contract,
         entry: "app:work".into(),
@@ -106,6 +106,10 @@ fn a_bundle_for_another_python_is_refused_when_it_is_deployed() {
     let Some(node) = start() else { return };
     let last = deploy(&node, "old", &bundle(Contract::Call, "2.7", "def work(): ..."));
     assert_eq!(last["problem"]["code"], "L2015", "{last}");
+    let last = deploy(&node, "unlucky", &bundle(Contract::Event, "", "raise ValueError('no luck')"));
+    assert_eq!(last["problem"]["code"], "L2013", "{last}");
+    assert!(last["problem"]["detail"].as_str().unwrap().contains("no luck"), "{last}");
+    assert!(!last["problem"]["hint"].as_str().unwrap_or_default().contains("lighter logs"), "{last}");
     let last = deploy(&node, "broken", &bundle(Contract::Event, "", "def work(event): return 1/0"));
     assert_eq!(last["step"], "done");
     let reply = node.call("broken", "");

@@ -7,7 +7,7 @@ use super::history::{History, NewVersion};
 use super::live::Live;
 use super::loader::{Loaded, blocking};
 use super::{Change, Functions, PartChange, Table, hash};
-use crate::api::types::DeployStep;
+use crate::api::types::{DeployStep, LogLine};
 use manifest::{Function, Manifest, Name};
 use problem::{Code, Problem};
 use std::sync::Arc;
@@ -19,6 +19,10 @@ use warehouse::ImageHash;
 /// Steps one function says at most, and those of the whole deployment.
 const STEPS_PER_FUNCTION: usize = 5;
 const STEPS_AT_THE_END: usize = 1;
+
+/// Lines of its log, and bytes of them, that go into the problem of a function that does not start.
+const LAST_LINES: usize = 12;
+const LAST_BYTES: usize = 4 << 10;
 
 /// Says how far a deployment is.
 pub struct Steps(mpsc::Sender<DeployStep>);
@@ -160,6 +164,7 @@ impl Functions {
         };
         let image = hash(&function).map_err(about)?;
         let kind = self.loader.kinds.get(function.isolation).map_err(about)?.clone();
+        kind.units.usable().await.map_err(about)?;
         gate_timer::Timer::all(&function).map_err(about)?;
         self.loader.secrets.check_granted(&name, &function)?;
         let warehouse = self.loader.warehouse.clone();
@@ -194,14 +199,38 @@ impl Functions {
         history.to_record(&name)?;
         let identity = before.map_or_else(|| self.identity(&name, &function), |entry| entry.live.identity.clone());
         let live = Live::new(identity, history.current(), image);
-        let loaded = self.loader.load(&live).await.map_err(about)?;
-        let took = start_once(&loaded).await.map_err(about)?;
+        let started = async {
+            let loaded = self.loader.load(&live).await?;
+            let took = start_once(&loaded).await?;
+            Ok((loaded, took))
+        };
+        let (loaded, took) = started.await.map_err(|problem| about(self.with_last_words(&live, problem)))?;
         steps.say(DeployStep::Started {
             function: name.to_string(),
             microseconds: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
         });
         self.loader.keep(&live, loaded);
         Ok(Change::Put { live, history })
+    }
+}
+
+impl Functions {
+    /// Adds what the function said while it was started: the log of one that never comes to be goes away with it.
+    fn with_last_words(&self, live: &Live, problem: Problem) -> Problem {
+        let is_its = |line: &LogLine| line.version == live.version && line.message != problem.detail;
+        let said: Vec<String> =
+            self.logs.tail(Some(live.name()), LAST_LINES).into_iter().filter(is_its).map(|line| line.message).collect();
+        let hint = match (problem.code, self.get(live.name().as_str())) {
+            (Code::StartFailed, Ok(_)) => format!("`lighter logs {}` has all it said", live.name()).into(),
+            (Code::StartFailed, Err(_)) => problem.code.hint().into(),
+            _ => problem.hint,
+        };
+        let said = said.join("\n");
+        let detail = match said.is_empty() {
+            true => problem.detail,
+            false => format!("{}; it said:\n{}", problem.detail, &said[..said.floor_char_boundary(LAST_BYTES)]).into(),
+        };
+        Problem { detail, hint, ..problem }
     }
 }
 
