@@ -82,6 +82,7 @@ endpoints! {
     get "/v1/buckets/{bucket}/keys/{key}" store::get;
     put "/v1/buckets/{bucket}/keys/{key}" store::set;
     delete "/v1/buckets/{bucket}/keys/{key}" store::delete;
+    post "/v1/buckets/{bucket}/delete" store::delete_many;
     get "/v1/buckets/{bucket}/export" store::export;
     post "/v1/buckets/{bucket}/import" store::import;
     head "/v1/images/{sha256}" images::head;

@@ -2,9 +2,9 @@
 //!
 //! All of it needs the scope `deploy`: who may deploy a function may have it read and write any bucket as it is.
 
-use super::reply::{Answer, NDJSON, whole};
+use super::reply::{self, Answer, NDJSON, whole};
 use super::scope::MayDeploy;
-use super::types::{BucketInfo, ImportReply, KeyInfo, KeyPage};
+use super::types::{BucketInfo, DeleteRequest, DeletedReply, ImportReply, KeyInfo, KeyPage};
 use crate::node::body::Collected;
 use crate::node::{Node, blocking};
 use axum::Json;
@@ -17,12 +17,16 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use problem::{Code, Problem};
 use serde::Deserialize;
-use state::{Export, ImportError, StoreError, Transaction, VALUE_BYTES_MAX};
+use state::{Export, ImportError, LIMIT_MAX, StoreError, Ticket, Transaction, VALUE_BYTES_MAX};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Keys of one page, unless the request says otherwise.
 const PAGE_KEYS: u32 = 100;
+/// Keys one request deletes.
+const DELETED_MAX: u32 = LIMIT_MAX;
+/// How often it is tried when others change the same keys all the while.
+const TRIES_MAX: u32 = 20;
 
 /// Every bucket that holds something or has bounds, by name.
 #[utoipa::path(get, path = "/v1/buckets", tag = "store", operation_id = "list_buckets", responses((status = 200, body = Vec<BucketInfo>)))]
@@ -131,6 +135,66 @@ pub async fn delete(
     Path((bucket, key)): Path<(String, String)>,
 ) -> Answer<StatusCode> {
     write(&node, &bucket, |transaction| transaction.delete(&bucket, &key)).await
+}
+
+/// Deletes many keys at once, all or none: those that are named, or the first 1,000 that begin so. Durable when the answer
+/// comes.
+#[utoipa::path(post, path = "/v1/buckets/{bucket}/delete", tag = "store", operation_id = "delete_keys",
+    params(("bucket" = String, Path)), request_body = DeleteRequest, responses(
+    (status = 200, body = DeletedReply),
+    (status = 400, description = "L4009: a name is not right, or there are too many"),
+    (status = 503, description = "L5005: the keys were changed by others all the while"),
+))]
+pub async fn delete_many(
+    _: MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path(bucket): Path<String>,
+    reply::Json(what): reply::Json<DeleteRequest>,
+) -> Answer<Json<DeletedReply>> {
+    users(&bucket)?;
+    let state = node.functions.loader.state.clone();
+    let (reply, ticket) = blocking(move || {
+        let mut tries = 1;
+        loop {
+            match delete_once(&state, &bucket, &what) {
+                Err(problem) if problem.code == Code::Conflict && tries < TRIES_MAX => tries += 1,
+                outcome => return outcome,
+            }
+        }
+    })
+    .await?;
+    node.functions.loader.state.durable(ticket).await?;
+    Ok(Json(reply))
+}
+
+fn delete_once(state: &state::State, bucket: &str, what: &DeleteRequest) -> Result<(DeletedReply, Ticket), Problem> {
+    let mut transaction = state.begin();
+    let mut reply = DeletedReply::default();
+    match (&what.keys, &what.prefix) {
+        (Some(keys), None) if keys.len() <= DELETED_MAX as usize => {
+            for key in keys {
+                match transaction.get(bucket, key).map_err(asked)? {
+                    Some(_) => reply.deleted.push(key.clone()),
+                    None => reply.missing.push(key.clone()),
+                }
+                transaction.delete(bucket, key).map_err(asked)?;
+            }
+        }
+        (None, Some(prefix)) => {
+            let page = transaction.list(bucket, prefix, None, DELETED_MAX).map_err(asked)?;
+            for entry in page.entries {
+                transaction.delete(bucket, &entry.key).map_err(asked)?;
+                reply.deleted.push(entry.key);
+            }
+            reply.more = page.next.is_some();
+        }
+        (Some(keys), None) => {
+            let detail = format!("{} keys are to be deleted, one request deletes at most {DELETED_MAX}", keys.len());
+            return Err(Problem::new(Code::ApiRequest, detail));
+        }
+        _ => return Err(Problem::new(Code::ApiRequest, "either keys or a prefix say what to delete")),
+    }
+    Ok((reply, transaction.commit()?))
 }
 
 /// A whole bucket of one moment, as JSON lines: `{"key": …, "value": …}`, with `base64` in place of `value` for what is not

@@ -291,6 +291,27 @@ pub struct ImportReply {
     pub expired: u64,
 }
 
+/// Which keys of a bucket to delete: these, or all that begin so.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteRequest {
+    /// At most 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+}
+
+/// What was deleted.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct DeletedReply {
+    pub deleted: Vec<String>,
+    /// Keys that were named and are not there.
+    pub missing: Vec<String>,
+    /// Of a prefix: there are more keys than one request deletes.
+    pub more: bool,
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RemovedReply {
     pub removed: u64,

@@ -7,7 +7,7 @@ use super::output::Output;
 use super::stop::{Result, Stop};
 use super::table::Table;
 use super::{DataFolder, Session, words};
-use crate::api::types::{BucketInfo, ImportReply, KeyInfo, KeyPage};
+use crate::api::types::{BucketInfo, DeleteRequest, DeletedReply, ImportReply, KeyInfo, KeyPage};
 use clap::{Args, Subcommand};
 use manifest::Span;
 use problem::Code;
@@ -18,6 +18,8 @@ use ureq::SendBody;
 
 /// Keys of one page of the API.
 const PAGE_KEYS: u32 = 1_000;
+/// Bytes of the keys that one request names; the API takes a little more.
+const REQUEST_BYTES: usize = 48 << 10;
 /// Characters of a value in a table.
 const VALUE_SHOWN: usize = 60;
 /// Bytes of a value, above what the node keeps.
@@ -41,8 +43,11 @@ pub enum Store {
         /// Bucket of the keys
         bucket: String,
         /// Keys to delete
-        #[arg(required = true, value_name = "KEY")]
+        #[arg(required_unless_present = "prefix", value_name = "KEY")]
         keys: Vec<String>,
+        /// Delete all keys that begin so
+        #[arg(long, conflicts_with = "keys")]
+        prefix: Option<String>,
     },
     /// Print a bucket as JSON lines
     Export {
@@ -122,14 +127,12 @@ impl Store {
                     }
                 }
             }
-            Self::Delete { bucket, keys } => {
+            Self::Delete { bucket, keys, prefix } => {
                 check_bucket(&client, &bucket)?;
-                let (mut deleted, mut missing) = (Vec::new(), Vec::new());
-                for key in keys {
-                    let list = if is_there(&client, &bucket, &key)? { &mut deleted } else { &mut missing };
-                    client.send("DELETE", &path(&bucket, &key), ())?;
-                    list.push(key);
-                }
+                let DeletedReply { deleted, missing, .. } = match prefix {
+                    Some(prefix) => delete_prefix(&client, out, &bucket, &prefix)?,
+                    None => delete_keys(&client, &bucket, keys)?,
+                };
                 if out.json {
                     return out.json(&serde_json::json!({ "deleted": deleted, "missing": missing }));
                 }
@@ -194,12 +197,47 @@ fn export(client: &Client, out: Output, bucket: &str) -> Result {
     }
 }
 
-fn is_there(client: &Client, bucket: &str, key: &str) -> Result<bool> {
-    match client.ask("GET", &path(bucket, key), ()) {
-        Ok(_) => Ok(true),
-        Err(Stop::Problem(problem)) if problem.code == Code::KeyUnknown => Ok(false),
-        Err(stop) => Err(stop),
+/// Deletes the keys, in as many requests as their length asks for.
+fn delete_keys(client: &Client, bucket: &str, keys: Vec<String>) -> Result<DeletedReply> {
+    let mut all = DeletedReply::default();
+    let (mut piece, mut bytes) = (Vec::new(), 0);
+    let mut send = |piece: Vec<String>| {
+        let request = DeleteRequest { keys: Some(piece), prefix: None };
+        let reply: DeletedReply = client.post(&delete_path(bucket), &request)?;
+        all.deleted.extend(reply.deleted);
+        all.missing.extend(reply.missing);
+        Result::Ok(())
+    };
+    for key in keys {
+        let key_bytes = serde_json::json!(key).to_string().len() + 1;
+        if bytes + key_bytes > REQUEST_BYTES || piece.len() == PAGE_KEYS as usize {
+            send(std::mem::take(&mut piece))?;
+            bytes = 0;
+        }
+        bytes += key_bytes;
+        piece.push(key);
     }
+    send(piece)?;
+    Ok(all)
+}
+
+/// Deletes all keys that begin so, a request for each thousand of them.
+fn delete_prefix(client: &Client, out: Output, bucket: &str, prefix: &str) -> Result<DeletedReply> {
+    let mut all = DeletedReply::default();
+    let request = DeleteRequest { keys: None, prefix: Some(prefix.to_owned()) };
+    let progress = out.progress();
+    loop {
+        let reply: DeletedReply = client.post(&delete_path(bucket), &request)?;
+        all.deleted.extend(reply.deleted);
+        if !reply.more {
+            return Ok(all);
+        }
+        progress.step(format!("deleting from {bucket} ({} keys)", all.deleted.len()));
+    }
+}
+
+fn delete_path(bucket: &str) -> String {
+    format!("/v1/buckets/{}/delete", encoded(bucket))
 }
 
 /// A key is missing: perhaps its bucket is.

@@ -107,6 +107,9 @@ fn every_command_speaks_to_people_and_to_machines() {
     }
     check(&node, "store import things", "{\"key\":\"c\",\"value\":\"3\"}\n", 0);
     assert!(check(&node, "store delete things {} c", "", 0).err.contains("deleted 2 keys"));
+    let lines: String = (0..1_500).map(|number| format!("{{\"key\":\"p{number}\",\"value\":\"1\"}}\n")).collect();
+    lighter(&node, &["store", "import", "things"], &lines);
+    assert!(lighter(&node, &["store", "delete", "things", "--prefix", "p"], "").err.contains("deleted 1500 keys"));
     assert!(lighter(&node, &["store", "delete", "granted", "k"], "").err.contains("deleted 0 keys"));
     check(&node, "store ls granted", "", 0);
 

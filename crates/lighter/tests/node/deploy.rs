@@ -242,3 +242,50 @@ fn damage(folder: &Path) -> usize {
     }
     files
 }
+
+#[test]
+fn a_function_that_does_not_start_says_why_though_its_log_goes_with_it() {
+    let node = Node::start();
+    let image = node.upload("start-trap");
+    let problem = |last: &serde_json::Value| {
+        let problem = last["problem"].clone();
+        assert_eq!(problem["code"], "L2013", "{last}");
+        // Where in the image it trapped.
+        let detail = problem["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains("unreachable") && detail.contains("it said:\n  0: "), "{detail}");
+        problem["hint"].as_str().unwrap_or_default().to_owned()
+    };
+    let hint = problem(&node.deploy(json!({ "new": { "image": image } })));
+    assert!(!hint.contains("lighter logs"), "there is none: {hint}");
+    assert_eq!(node.api("GET", "/v1/functions/new/logs", &[]).code(), "L2001");
+
+    node.deploy_one("old", "hello", json!({}));
+    let hint = problem(&node.deploy(json!({ "old": { "image": image } })));
+    assert!(hint.contains("`lighter logs old`"), "{hint}");
+    assert!(node.api("GET", "/v1/functions/old/logs", &[]).text().contains("unreachable"));
+    assert_eq!(node.call("old", "").status, 200);
+}
+
+#[test]
+fn many_keys_are_deleted_by_one_request_and_no_more_than_it_may() {
+    let node = Node::start();
+    let lines: String = (0..1_200).map(|number| format!("{{\"key\":\"a{number:04}\",\"value\":\"1\"}}\n")).collect();
+    let more = "{\"key\":\"b\",\"value\":\"1\"}\n{\"key\":\"c\",\"value\":\"1\"}\n";
+    assert_eq!(node.api("POST", "/v1/buckets/many/import", (lines + more).as_bytes()).json()["keys"], 1_202);
+    let delete = |what: serde_json::Value| node.api("POST", "/v1/buckets/many/delete", what.to_string().as_bytes());
+
+    let first = delete(json!({ "prefix": "a" })).json();
+    assert_eq!((first["deleted"].as_array().unwrap().len(), &first["more"]), (1_000, &json!(true)));
+    let second = delete(json!({ "prefix": "a" })).json();
+    assert_eq!((second["deleted"].as_array().unwrap().len(), &second["more"]), (200, &json!(false)));
+    let named = delete(json!({ "keys": ["b", "gone"] })).json();
+    assert_eq!((&named["deleted"], &named["missing"]), (&json!(["b"]), &json!(["gone"])));
+
+    let too_many: Vec<String> = (0..1_001).map(|number| number.to_string()).collect();
+    for bad in [json!({}), json!({ "keys": ["c"], "prefix": "c" }), json!({ "keys": too_many }), json!({ "key": "c" })]
+    {
+        assert_eq!(delete(bad.clone()).code(), "L4009", "{bad}");
+    }
+    assert_eq!(node.api("POST", "/v1/buckets/.results/delete", b"{\"prefix\":\"\"}").code(), "L4009");
+    assert_eq!(node.api("GET", "/v1/buckets/many/keys", &[]).json()["keys"].as_array().unwrap().len(), 1);
+}
