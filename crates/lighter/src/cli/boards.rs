@@ -2,7 +2,7 @@
 
 use super::stop::Result;
 use super::table::Table;
-use super::{Session, words};
+use super::{Session, locate, words};
 use crate::api::types::BoardInfo;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub fn run(session: &Session) -> Result {
         return session.out.json(&boards);
     }
     if boards.is_empty() {
-        session.out.say("no board was heard: `lighter boot --board virt` starts one here, for a node that listens (`lighter up --boards`)");
+        session.out.say(none_heard(session));
         return Ok(());
     }
     let mut table = Table::new(&["BOARD", "STATE", "KIND", "KERNEL", "ADDRESS", ">MEMORY", ">UP", ">RUNS"]);
@@ -34,4 +34,19 @@ pub fn run(session: &Session) -> Result {
         session.out.say(format!("{}: {why}", board.name));
     }
     Ok(())
+}
+
+/// What to do about it. Of a node of this data folder it is known whether and where it listens.
+fn none_heard(session: &Session) -> String {
+    let known = || {
+        let known = locate::known_node(&locate::data_folder(session.global.data.as_deref()).ok()?)?;
+        (session.place().ok()?.url == known.api).then_some(known.beacons)
+    };
+    match known() {
+        Some(Some(port)) => {
+            format!("no board was heard on UDP port {port}: `lighter boot --board virt` starts one here")
+        }
+        Some(None) => "no board was heard: the node does not listen, `lighter up --boards` starts one that does".to_owned(),
+        None => "no board was heard: `lighter boot --board virt` starts one, for a node that listens (`lighter up --boards`)".to_owned(),
+    }
 }

@@ -27,9 +27,9 @@ pub struct Boot {
     /// Its memory in MiB
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(64..=4_096))]
     memory_mb: u32,
-    /// UDP port of the node's that it sends its beacons to, as the --beacon-port of `lighter up`
-    #[arg(long, value_name = "PORT", default_value_t = board_link::BEACON_PORT)]
-    beacon_port: u16,
+    /// UDP port of the node's that it sends its beacons to [default: where the node of the data folder listens]
+    #[arg(long, value_name = "PORT")]
+    beacon_port: Option<u16>,
     /// Run a board of this machine's own kind on its processor, and not by emulation
     #[arg(long)]
     kvm: bool,
@@ -42,7 +42,10 @@ impl Boot {
     /// Returns when the machine has ended.
     pub fn run(&self, session: &Session) -> Result {
         let machine = self.board.machine();
-        let folder = locate::data_folder(session.global.data.as_deref())?.join("boards");
+        let data = locate::data_folder(session.global.data.as_deref())?;
+        let beacon_port = self.beacon_port.or_else(|| locate::known_node(&data)?.beacons);
+        let beacon_port = beacon_port.unwrap_or(board_link::BEACON_PORT);
+        let folder = data.join("boards");
         let enrolled = enrolled(&folder)?;
         let name = self.name.as_deref().unwrap_or(machine.as_str());
         let image = kernel(self.board, self.kernel.as_deref())?;
@@ -54,8 +57,8 @@ impl Boot {
         // QEMU's Pi has no network but a serial line.
         let line = (machine == Machine::Raspi3b).then(|| folder.join(format!("{name}.line")));
         settings.beacon_to = match line {
-            None => vec![host_destination(self.beacon_port)],
-            Some(_) => line::make(&mut settings, self.beacon_port),
+            None => vec![host_destination(beacon_port)],
+            Some(_) => line::make(&mut settings, beacon_port),
         };
         let image = image.with(&settings).map_err(unusable)?;
         let file_name = format!("{name}.image");
@@ -63,14 +66,11 @@ impl Boot {
         write_new(&folder, &file_name, image.elf()).map_err(|error| Stop::file(&file, &error))?;
         let console = folder.join(format!("{name}.console"));
         File::create(&console).map_err(|error| Stop::file(&console, &error))?;
-        session
-            .out
-            .say(format!("board {name} on 127.0.0.1:{port}, beacons to UDP {}; Ctrl-C ends it", self.beacon_port));
-        if !is_heard(self.beacon_port) {
-            let port = self.beacon_port;
-            session.out.say(format!(
-                "nobody hears UDP {port} here yet: start the node with `lighter up --boards --beacon-port {port}`, or name its port"
-            ));
+        let say = |text| session.out.say(text);
+        say(format!("board {name} on 127.0.0.1:{port}, beacons to UDP {beacon_port}; Ctrl-C ends it"));
+        if !is_heard(beacon_port) {
+            let start = format!("start the node with `lighter up --boards --beacon-port {beacon_port}`");
+            say(format!("nobody hears UDP {beacon_port} here yet: {start}, or name its port"));
         }
         // For the machine, or for this end of its line.
         let listener = line.as_ref().map(|_| listener);
@@ -91,7 +91,7 @@ impl Boot {
             let mut child = qemu::start(&start)?;
             let _gateway = match (&line, listener) {
                 (Some(line), Some(listener)) => {
-                    let gateway = Gateway::start(line, listener, settings.link_port, self.beacon_port);
+                    let gateway = Gateway::start(line, listener, settings.link_port, beacon_port);
                     Some(gateway.map_err(|error| Stop::file(line, &error))?)
                 }
                 _ => None,

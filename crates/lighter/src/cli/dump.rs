@@ -1,6 +1,5 @@
 //! `lighter dump`: the core dump of the last unit of a function that trapped.
 
-use super::client::Client;
 use super::nearest::{explain, function_path};
 use super::stop::{Result, Stop};
 use super::{Session, words};

@@ -37,9 +37,13 @@ pub struct Wishes<'a> {
 }
 
 /// What a node writes into its data folder when it starts.
-#[derive(Deserialize)]
-struct NodeFile {
-    api: String,
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+pub struct Known {
+    /// Where its API is.
+    pub api: String,
+    /// The UDP port beacons of boards come to; none if it does not listen for them.
+    #[serde(default)]
+    pub beacons: Option<u16>,
 }
 
 /// Finds the node.
@@ -48,7 +52,7 @@ struct NodeFile {
 /// No address is known, it is not an address, or a token would travel unencrypted.
 pub fn find(wishes: &Wishes<'_>) -> Result<Place> {
     let folder = data_folder(wishes.data);
-    let known = folder.as_deref().ok().and_then(known_node);
+    let known = folder.as_deref().ok().and_then(known_node).map(|known| known.api);
     let url = match (wishes.node, &known) {
         (Some(url), _) => url.trim_end_matches('/').to_owned(),
         (None, Some(url)) => url.clone(),
@@ -86,10 +90,12 @@ pub fn data_folder(wish: Option<&Path>) -> Result<PathBuf> {
         .ok_or_else(|| Stop::new(Code::Usage, "neither --data nor HOME says where the data folder is"))
 }
 
-fn known_node(folder: &Path) -> Option<String> {
+/// The node that was started with this folder.
+pub fn known_node(folder: &Path) -> Option<Known> {
     let text = fs::read(folder.join("node.json")).ok()?;
-    let file: NodeFile = serde_json::from_slice(&text).ok()?;
-    Some(file.api.trim_end_matches('/').to_owned())
+    let mut known: Known = serde_json::from_slice(&text).ok()?;
+    known.api.truncate(known.api.trim_end_matches('/').len());
+    Some(known)
 }
 
 fn no_node(folder: &Path) -> Stop {
@@ -150,6 +156,16 @@ mod tests {
         let place = find(&Wishes { data: Some(folder.path()), ..Wishes::default() }).unwrap();
         assert_eq!(place.url, "http://127.0.0.1:8701");
         assert_eq!(place.token.as_deref(), Some("lt_secret"));
+    }
+
+    #[test]
+    fn the_port_of_beacons_is_what_the_node_says() {
+        let folder = folder_with_node();
+        assert_eq!(known_node(folder.path()).unwrap().beacons, None, "written by one that does not listen");
+        fs::write(folder.path().join("node.json"), r#"{"api":"http://127.0.0.1:8701/","beacons":7400}"#).unwrap();
+        let known = Known { api: "http://127.0.0.1:8701".into(), beacons: Some(7_400) };
+        assert_eq!(known_node(folder.path()), Some(known));
+        assert_eq!(known_node(tempfile::tempdir().unwrap().path()), None);
     }
 
     #[test]

@@ -56,7 +56,7 @@ mod words;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use client::Client;
-use locate::Wishes;
+use locate::{Place, Wishes};
 use output::Output;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -215,14 +215,17 @@ struct Session {
 
 impl Session {
     fn client(&self) -> Result<Client> {
+        Client::new(self.place()?, self.global.ca_cert.as_deref(), self.out)
+    }
+
+    fn place(&self) -> Result<Place> {
         let node = std::env::var("LIGHTER_NODE").ok().filter(|node| !node.trim().is_empty());
-        let place = locate::find(&Wishes {
+        locate::find(&Wishes {
             node: self.global.node.as_deref().or(node.as_deref()),
             token_file: self.global.token_file.as_deref(),
             token: std::env::var("LIGHTER_TOKEN").ok().filter(|token| !token.trim().is_empty()),
             data: self.global.data.as_deref(),
-        })?;
-        Client::new(place, self.global.ca_cert.as_deref(), self.out)
+        })
     }
 }
 

@@ -87,7 +87,8 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
     let gate = Gate::start(vec![gate_listener], gate_http::Config::default(), functions)?;
     start_mqtt(&node, certificates.as_deref(), &mqtt_sinks)?;
     let mqtt = node.mqtt.get().and_then(|mqtt| mqtt.addresses.iter().find(|(_, is_tls)| !is_tls));
-    write_place(&data, &api_url, &gate_url, mqtt.map(|(address, _)| *address))?;
+    let beacons = node.config.beacon_port;
+    write_place(&data, &Place { api: &api_url, gate: &gate_url, mqtt: mqtt.map(|(address, _)| *address), beacons })?;
     let sweeper = tokio::spawn(sweep(node.clone()));
     let events = tokio::spawn(node.events.clone().run());
     let timers = tokio::spawn(timers::run(node.events.clone()));
@@ -305,8 +306,17 @@ async fn write_token(node: &Node, data: &Path) -> Result<(), Problem> {
 }
 
 /// Where the command line finds this node.
-fn write_place(data: &Path, api: &str, gate: &str, mqtt: Option<SocketAddr>) -> Result<(), Problem> {
-    let place = json!({ "api": api, "gate": gate, "mqtt": mqtt, "pid": std::process::id() });
+struct Place<'a> {
+    api: &'a str,
+    gate: &'a str,
+    mqtt: Option<SocketAddr>,
+    /// The UDP port beacons come to; none: no boards.
+    beacons: Option<u16>,
+}
+
+fn write_place(data: &Path, place: &Place<'_>) -> Result<(), Problem> {
+    let Place { api, gate, mqtt, beacons } = place;
+    let place = json!({ "api": api, "gate": gate, "mqtt": mqtt, "beacons": beacons, "pid": std::process::id() });
     replace_file(&data.join("node.json"), format!("{place}\n").as_bytes())
 }
 

@@ -14,10 +14,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Board(Child);
 
 impl Board {
-    fn boot(node: &Node, kind: &str, name: &str, beacon_port: u16) -> Self {
+    /// Its beacons go where the node of the data folder listens, unless a port is given.
+    fn boot(node: &Node, kind: &str, name: &str, beacon_port: Option<u16>) -> Self {
         let mut lighter = Command::new(env!("CARGO_BIN_EXE_lighter"));
-        lighter.args(["boot", "--board", kind, "--name", name, "--beacon-port", &beacon_port.to_string(), "--data"]);
-        Self(lighter.arg(&node.data).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+        lighter.args(["boot", "--board", kind, "--name", name, "--data"]).arg(&node.data);
+        if let Some(port) = beacon_port {
+            lighter.args(["--beacon-port", &port.to_string()]);
+        }
+        Self(lighter.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
     }
 }
 
@@ -75,8 +79,8 @@ fn functions_run_on_boards_with_the_nodes_store_and_elsewhere_when_one_is_lost()
     let reply = node.call("hello", "you");
     assert_eq!((reply.code().as_str(), reply.status), ("L6102", 503), "{}", reply.text());
 
-    let one = Board::boot(&node, "virt", "one", beacons);
-    let _two = Board::boot(&node, "microvm", "two", beacons);
+    let one = Board::boot(&node, "virt", "one", None);
+    let _two = Board::boot(&node, "microvm", "two", None);
     assert_eq!(wait_for(&node, "one", "attested")["architecture"], "aarch64");
     assert_eq!(wait_for(&node, "two", "attested")["architecture"], "x86_64");
     for board in ["one", "two"] {
@@ -111,6 +115,24 @@ fn functions_run_on_boards_with_the_nodes_store_and_elsewhere_when_one_is_lost()
         assert_eq!(node.call("hello", "still").text(), "hello, still\n");
     }
     wait_for(&node, "one", "silent");
+    let reply = call_on(&node, "hello", "one", "");
+    assert_eq!(reply.code(), "L6102");
+    assert!(reply.text().contains("is silent"), "{}", reply.text());
+}
+
+#[test]
+fn a_board_of_another_node_is_heard_and_gets_no_call() {
+    if !is_installed("qemu-system-x86_64") {
+        return;
+    }
+    let beacons = port();
+    let (node, other) = (Node::start_with(&["--boards", "--beacon-port", &beacons.to_string()]), Node::start());
+    node.deploy_one("hello", "hello", json!({ "isolation": "metal" }));
+    let _stranger = Board::boot(&other, "microvm", "stranger", Some(beacons));
+    wait_for(&node, "stranger", "unknown");
+    let reply = call_on(&node, "hello", "stranger", "");
+    assert_eq!(reply.code(), "L6101");
+    assert!(reply.text().contains("is not enrolled here"), "{}", reply.text());
 }
 
 #[test]
@@ -132,13 +154,13 @@ fn a_call_whose_board_dies_under_it_ends_on_another() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let host = server.local_addr().unwrap().to_string();
     node.deploy_one("fetch", "fetch", json!({ "isolation": "metal", "grants": { "hosts": [host] } }));
-    let one = Board::boot(&node, "virt", "one", beacons);
+    let one = Board::boot(&node, "virt", "one", None);
     wait_for(&node, "one", "attested");
     std::thread::scope(|scope| {
         let call = scope.spawn(|| node.call("fetch", &format!("http://{host}/")));
         // It runs on the only board there is, and waits for its answer.
         let (mut first, _) = server.accept().unwrap();
-        let _two = Board::boot(&node, "virt", "two", beacons);
+        let _two = Board::boot(&node, "virt", "two", None);
         wait_for(&node, "two", "attested");
         drop(one);
         answer(&mut first, "lost");

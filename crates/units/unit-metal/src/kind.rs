@@ -168,12 +168,14 @@ impl Shared {
     pub fn candidates(&self, payloads: &[Payload], wanted: Option<&str>) -> Result<Vec<Candidate>, Problem> {
         let entries = self.enrolled.all()?;
         if let Some(wanted) = wanted.filter(|wanted| entries.iter().all(|entry| entry.name != *wanted)) {
-            return Err(Problem::new(Code::BoardUnknown, format!("there is no board {wanted:?}")));
+            return Err(self.not_enrolled(wanted));
         }
         let count = entries.len();
+        let mut is_silent = true;
         let mut candidates: Vec<Candidate> = Vec::new();
         for entry in entries.into_iter().filter(|entry| wanted.is_none_or(|wanted| entry.name == wanted)) {
             let Some((seen, _)) = self.seen(&entry).filter(|(_, ago)| *ago < SILENT_AFTER) else { continue };
+            is_silent = false;
             if payload_for(payloads, &seen.beacon.formats).is_some() {
                 candidates.push(self.candidate(entry, seen));
             }
@@ -183,11 +185,23 @@ impl Shared {
         if candidates.is_empty() {
             return Err(match (self.finder.get(), wanted) {
                 (None, _) => deaf(),
-                (_, Some(wanted)) => missing(format!("the board {wanted:?} is silent, or does not run this code")),
+                (_, Some(wanted)) if is_silent => {
+                    missing(format!("the board {wanted:?} is silent: not heard for {} s", SILENT_AFTER.as_secs()))
+                }
+                (_, Some(wanted)) => missing(format!("the board {wanted:?} does not run this code")),
                 (_, None) => missing(format!("of {count} enrolled boards none was heard that runs this code")),
             });
         }
         Ok(candidates)
+    }
+
+    fn not_enrolled(&self, name: &str) -> Problem {
+        let heard = self.finder.get().map(Finder::all).unwrap_or_default();
+        match heard.iter().any(|(seen, ago)| *ago < SILENT_AFTER && seen.beacon.name == name) {
+            false => Problem::new(Code::BoardUnknown, format!("there is no board {name:?}")),
+            true => Problem::new(Code::BoardUnknown, format!("the board {name:?} was heard, but is not enrolled here"))
+                .with_hint("`lighter boot` and `lighter flash` enrol a board with the node of the data folder"),
+        }
     }
 
     /// A session with the board, the one that was kept if it is still good.
