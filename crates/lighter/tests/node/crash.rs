@@ -77,6 +77,56 @@ fn deploy_until_killed(node: &Node, images: &[String; 2], begun: &AtomicU64, don
 }
 
 #[test]
+fn a_kill_during_rollbacks_leaves_the_old_or_the_new_version() {
+    const VERSIONS: u64 = 4;
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut node = Node::start_in(&data, &[]);
+    let images = ["hello", "counter"];
+    for version in 1..=VERSIONS {
+        let image = images[(version % 2) as usize];
+        node.deploy_one(
+            "f",
+            image,
+            json!({ "config": { "number": version.to_string() }, "grants": { "stores": ["counters"] } }),
+        );
+    }
+    // Each goes to the version after that of the one before it, in a circle.
+    let mut version = VERSIONS;
+    let (mut done, mut changed) = (0, 0);
+    for round in 0..ROUNDS {
+        let pid = node.pid();
+        let killer = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(2 + round * 3));
+            assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+        });
+        let new = loop {
+            let new = version % VERSIONS + 1;
+            let body = json!({ "version": new }).to_string();
+            match std::panic::catch_unwind(|| node.api("POST", "/v1/functions/f/rollback", body.as_bytes())) {
+                Ok(reply) if reply.status == 200 => (version, done) = (new, done + 1),
+                // The connection broke: the node is gone.
+                _ => break new,
+            }
+        };
+        killer.join().unwrap();
+        node.kill();
+
+        node = Node::start_in(&data, &[]);
+        let info = node.api("GET", "/v1/functions/f", &[]).json();
+        let now = info["version"].as_u64().unwrap();
+        assert!([version, new].contains(&now), "round {round}: {now} runs, {version} did, {new} was begun");
+        assert_eq!(info["versions"].as_array().unwrap().len() as u64, VERSIONS, "round {round}");
+        assert_eq!(deployed_number(&node), now, "round {round}");
+        assert_eq!((node.call("f", "").status, node.get("/f").status), (200, 200), "round {round}");
+        changed += u64::from(now == new);
+        version = now;
+    }
+    println!("{done} rollbacks were acknowledged, {changed} were done and not acknowledged");
+    assert!(done > 0, "no rollback came through in {ROUNDS} rounds");
+}
+
+#[test]
 fn a_second_node_on_the_same_folder_is_refused_and_told_why() {
     let node = Node::start();
     let said = Node::try_start(&node.data, &[]).err().unwrap();

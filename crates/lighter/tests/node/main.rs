@@ -3,9 +3,11 @@
 mod access;
 mod boards;
 mod cli;
+mod connections;
 mod crash;
 mod deploy;
 mod events;
+mod lacking;
 mod later;
 mod limits;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

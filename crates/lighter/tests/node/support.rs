@@ -14,6 +14,8 @@ use tempfile::TempDir;
 /// Nothing here takes longer unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_lighter");
+
 pub struct Node {
     process: Child,
     pub data: PathBuf,
@@ -73,7 +75,12 @@ impl Node {
 
     /// What it said if it did not become ready.
     pub fn try_start(data: &Path, options: &[&str]) -> Result<Self, String> {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_lighter"))
+        Self::try_start_by(&mut Command::new(PROGRAM), data, options)
+    }
+
+    /// Started by another program, which becomes this one: the command up to its name.
+    pub fn try_start_by(program: &mut Command, data: &Path, options: &[&str]) -> Result<Self, String> {
+        let mut process = program
             .args(["up", "--api", "127.0.0.1:0", "--log", "warn", "--data"])
             .arg(data)
             .args(options)
@@ -152,6 +159,13 @@ impl Node {
         let reply = self.api("PUT", &format!("/v1/images/{hash}"), bytes);
         assert_eq!(reply.status, 201, "{}", reply.text());
         hash
+    }
+
+    /// Memory of its own that it has now.
+    pub fn rss_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        kilobytes.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
     /// Deploys `{name: function}` and returns the last step.
