@@ -65,7 +65,9 @@ class Bundle:
 
     def is_current(self) -> bool:
         """Whether the names that entered code refers to still mean the same: a cell may have been run again."""
-        now = vars(sys.modules["__main__"]) if self.entered else {}
+        if not self.entered:
+            return True
+        now = vars(sys.modules["__main__"])
         return all(now.get(name) is found for name, found in self.entered)
 
     @property

@@ -260,14 +260,29 @@ class _Stale(Exception):
 
 
 class _Connection:
+    """One connection, used by one thread at a time.
+
+    A socket with a timeout asks the system twice for each time that it sends or receives, and once more to set the timeout.
+    This one never blocks: it is waited for only where there is nothing to do yet.
+    """
+
     def __init__(self, connected: socket.socket, url: str, is_tls: bool) -> None:
         self.socket = connected
         self._is_tls = is_tls
         self._url = url
+        self._readable: select.poll | None = None
+        self._writable: select.poll | None = None
+        if not is_tls and sys.platform != "win32":
+            connected.setblocking(False)
+            self._readable, self._writable = select.poll(), select.poll()
+            self._readable.register(connected, select.POLLIN)
+            self._writable.register(connected, select.POLLOUT)
 
     def is_quiet(self) -> bool:
         """Whether it can be used again: nothing came, not even its end."""
         try:
+            if self._readable is not None:
+                return not self._readable.poll(0)
             readable, _, _ = select.select([self.socket], [], [], 0)
         except (OSError, ValueError):
             return False
@@ -302,14 +317,18 @@ class _Connection:
         return reply
 
     def _limit(self, deadline: float | None) -> None:
-        if deadline is None:
-            # Not blocking for good: a system call that returns often lets `Cancel.sending` know how far it has come.
-            self.socket.settimeout(FOREVER_SECONDS)
-            return
-        left = deadline - time.monotonic()
+        # Not blocking for good: a system call that returns often lets `Cancel.sending` know how far it has come.
+        left = FOREVER_SECONDS if deadline is None else deadline - time.monotonic()
         if left <= 0:
             raise TimeIsUp(f"{self._url} did not answer in time")
-        self.socket.settimeout(left)
+        if self._readable is None:
+            self.socket.settimeout(left)
+
+    def _wait(self, poll: select.poll, deadline: float | None) -> None:
+        """Until there is something to do, which may be that the connection has ended. Raises TimeoutError past the deadline."""
+        left = FOREVER_SECONDS if deadline is None else min(deadline - time.monotonic(), FOREVER_SECONDS)
+        if left <= 0 or not poll.poll(left * 1e3):
+            raise TimeoutError
 
     def _send(self, pieces: list[Piece], deadline: float | None, cancel: Cancel | None) -> OSError | None:
         """Sends everything; an error in the middle is kept, for the node may have said why before."""
@@ -325,7 +344,12 @@ class _Connection:
             while views:
                 if given:
                     self._limit(deadline)
-                sent = self.socket.sendmsg(_some(views))
+                try:
+                    sent = self.socket.sendmsg(_some(views))
+                except BlockingIOError:
+                    assert self._writable is not None
+                    self._wait(self._writable, deadline)
+                    continue
                 given += sent
                 if cancel is not None:
                     cancel.gave(given, False)
@@ -361,7 +385,11 @@ class _Connection:
                 raise ReplyBroken(f"{self._url} sent more than {HEAD_BYTES_MAX} bytes of headers")
             self._limit(deadline)
             try:
+                if self._readable is not None:
+                    self._wait(self._readable, deadline)
                 more = self.socket.recv(16_384)
+            except BlockingIOError:
+                continue
             except TimeoutError:
                 raise TimeIsUp(f"{self._url} did not answer in time") from None
             except OSError as error:
@@ -390,13 +418,19 @@ class _Connection:
         at = len(rest)
         while at < length:
             self._limit(deadline)
-            got = self._receive(body[at:])
+            got = self._receive(body[at:], deadline)
             at += got
         return body
 
-    def _receive(self, into: memoryview) -> int:
+    def _receive(self, into: memoryview, deadline: float | None) -> int:
         try:
-            got = self.socket.recv_into(into)
+            while True:
+                try:
+                    got = self.socket.recv_into(into)
+                    break
+                except BlockingIOError:
+                    assert self._readable is not None
+                    self._wait(self._readable, deadline)
         except TimeoutError:
             raise TimeIsUp(f"{self._url} did not send its whole reply in time") from None
         except OSError as error:
@@ -411,7 +445,7 @@ class _Connection:
 
         def more() -> None:
             self._limit(deadline)
-            data.extend(block[: self._receive(block)])
+            data.extend(block[: self._receive(block, deadline)])
 
         def line() -> bytes:
             nonlocal at
