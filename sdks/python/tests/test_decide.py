@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lighterage.decide import LOCAL, Choice, Energy, Engine, Policy, Stages
+from lighterage.decide import LOCAL, Choice, Energy, Engine, Policy, Prediction, Stages
 from lighterage.decide.estimate import Curve, Guess, Level
 from lighterage.decide.race import saving
 
@@ -162,6 +162,47 @@ def test_a_curve_learns_the_power(power):
         assert curve.guess(size).middle == pytest.approx(1e-9 * size**power, rel=0.1)
 
 
+def test_work_may_grow_with_a_number_as_fast_as_it_likes():
+    """As the queens' problem does: four to five times for each queen more."""
+    curve = Curve(0.0, 1.0, 9.0, 0.25, is_work=True)
+    for queens in (6, 7, 8, 7, 6, 8):
+        curve.observe(queens, 1e-3 * 4.5 ** (queens - 6))
+    assert curve.guess(9).middle == pytest.approx(1e-3 * 4.5**3, rel=0.5)
+
+
+def test_a_result_that_stayed_here_says_what_an_answer_would_bring():
+    engine = Engine()
+    engine.place("node")
+    down = [engine.predict("f", 1e6, 1e6, ["node"], 0.0)[1].stage("down")]
+    engine.observe_result("f", 1e6, 1e3)
+    down.append(engine.predict("f", 1e6, 1e6, ["node"], 0.0)[1].stage("down"))
+    assert down[1] < down[0] / 100, "until then it may be as long as the arguments"
+    assert not engine.knows_result("f")
+    engine.observe_remote("f", "node", 1e6, Stages(1e-3, 0.1, 1e-3, 1e-4, 0.1, 0.01, 1e-3, 1_000_000, 100_000), 0.0)
+    assert engine.knows_result("f"), "what an answer has brought is known better"
+    assert engine.predict("f", 1e6, 1e6, ["node"], 0.0)[1].stage("down") > 10 * down[1]
+
+
+def test_what_only_varies_is_not_hoped_to_be_better():
+    known, unknown = (Prediction(LOCAL, ("run",), (Guess(0.0, 0.1, noise),), Energy()) for noise in (0.1, 0.0))
+    assert known.spread == unknown.spread
+    assert known.hoped(1.0) == pytest.approx(known.seconds)
+    assert unknown.hoped(1.0) < 0.8 * unknown.seconds
+
+
+def test_times_too_short_to_be_measured_do_not_shape_what_long_ones_take():
+    """On a slow client what takes microseconds takes a millisecond where it has to wait for its turn."""
+    expected = []
+    for seed in range(100):
+        engine, rng = Engine(), random.Random(seed)
+        engine.helper_seconds = 3e-4
+        for _ in range(6):
+            size = rng.choice((8e4, 3e5, 7e5))
+            engine.observe_local("f", size, rng.choice((4e-10 * size, 1e-3, 2e-3)))
+        expected.append(engine.predict("f", 1.3e6, 1e6, [], 0.0)[0].seconds)
+    assert max(expected) < 0.1
+
+
 def test_a_curve_remembers_sizes_that_do_not_follow_its_power():
     curve = Curve(0.0, 1.0, 9.0, 0.25)
     rng = random.Random(4)
@@ -192,6 +233,23 @@ def test_who_is_known_less_is_blamed_for_a_call_that_was_late():
 
     assert slower("f", "new") > 2 * slower("new", "f")
     assert slower("new", "new") > slower("new", "f")
+
+
+def test_a_place_whose_only_time_was_long_by_chance_is_tried_again():
+    """Here the first call took five times as long as the others would, so that another might cost twice the node's time."""
+    engine, places = Engine(), []
+    stages = Stages(1e-3, 8e-3, None, 1e-4, 1e-3, 1e-3, 1e-3, 100_000, 1_000)
+    engine.observe_local("f", 1e5, 25e-3)
+    for at in range(3):
+        engine.observe_remote("f", "node", 1e5, stages, 0.1 * at)
+    for at in range(150):
+        decision = engine.decide("f", 1e5, 1e5, ["node"], 1 + 0.1 * at)
+        places.append(decision.place)
+        if decision.place == LOCAL:
+            engine.observe_local("f", 1e5, 5e-3, decision)
+        else:
+            engine.observe_remote("f", "node", 1e5, stages, 1 + 0.1 * at, decision)
+    assert places[0] == "node" and places[-50:] == [LOCAL] * 50
 
 
 def decided(energy, local, stages):
@@ -230,6 +288,18 @@ def test_a_bound_teaches_what_it_says():
         before = made.guess(1e6).middle
         made.observe_longer(1e6, bound)
         assert low * before / 0.1 <= made.guess(1e6).middle <= high * before / 0.1, bound
+
+
+def test_bounds_and_times_in_any_order_leave_a_curve_that_is_unsure():
+    """A bound once made the variance at other sizes negative: then a call that took longer moved the curve down."""
+    for seed in range(200):
+        curve, rng = Curve(0.0, 1.0, 9.0, 0.25, is_work=True), random.Random(seed)
+        for _ in range(30):
+            size, value = rng.choice((1e2, 1e4, 1e6, 1e7)), math.exp(rng.gauss(-3, 1.5))
+            (curve.observe if rng.random() < 0.5 else curve.observe_longer)(size, value)
+            for other in (1.0, 1e3, 1e5, 1e9):
+                x = curve._x(other)
+                assert curve._paa + 2 * x * curve._pab + x * x * curve._pbb > 0
 
 
 def test_a_guess_beyond_a_bound_is_surer():

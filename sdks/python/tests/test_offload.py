@@ -14,6 +14,7 @@ import lighterage
 import work
 import work_classes
 from lighterage import DoesNotTravel, NoNode, offload, runtime
+from lighterage.measure import result_bytes
 
 
 def test_without_a_node_it_is_the_function():
@@ -148,6 +149,24 @@ def test_a_slow_machine_hands_on_what_is_long(node, client):
     assert work.total.explain(array).decision.place == client.name
     assert work.total(array) == real(array)
     assert node.calls == 1
+
+
+def test_results_that_stay_here_are_measured(client):
+    array = np.ones(100_000)
+    work.total(array)
+    work.double(array)
+    found = [runtime.current.engine.work(name).result.guess(array.nbytes).middle for name in ("work:total", "work:double")]
+    assert found[0] < 1_000 and found[1] == pytest.approx(array.nbytes, rel=0.01)
+
+
+def test_a_result_that_will_not_be_measured_may_stay_here():
+    class Shy:
+        @property
+        def nbytes(self):
+            raise RuntimeError("not now")
+
+    assert result_bytes(Shy()) is None
+    assert result_bytes([1.5, b"four"]) == result_bytes([2.5, b"more"]) > 0
 
 
 def test_energy_counts_where_a_policy_gives_it_a_weight(client):

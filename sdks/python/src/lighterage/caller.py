@@ -20,6 +20,7 @@ from . import runtime
 from .carrier import RATE_BYTES_MIN, Carrier, is_retried
 from .decide import LOCAL, Decision, Prediction, alone
 from .errors import DoesNotTravel, LighterageError, NoNode, TimeIsUp, VersionsDiffer
+from .measure import result_bytes
 from .options import Options, names
 from .runtime import Runtime
 from .wire import Cancel, Cancelled
@@ -83,6 +84,7 @@ class Caller:
         result = self._function(*call.args, **call.kwargs)
         took = time.perf_counter() - began
         self.learn_here(call, took, 1, decision, is_disturbed)
+        self.learn_result(call, result)
         self._prepare_where_it_pays(took, nodes)
         return result
 
@@ -91,6 +93,17 @@ class Caller:
         with current.lock:
             current.engine.observe_local(self._name, call.size, seconds, decision, is_disturbed)
             current.stats_of(self._name).ran(LOCAL, seconds * count, count)
+
+    def learn_result(self, call: Call, result: Any) -> None:
+        """What an answer would bring back from a node, until one has said so itself."""
+        current = call.current
+        with current.lock:
+            if current.engine.knows_result(self._name):
+                return
+        found = result_bytes(result)
+        if found is not None:
+            with current.lock:
+                current.engine.observe_result(self._name, call.size, found)
 
     def _prepare_where_it_pays(self, seconds: float, nodes: Iterable[Node]) -> None:
         if seconds >= WORTH_SECONDS:
@@ -123,6 +136,8 @@ class Caller:
         with current.lock:
             current.engine.helper_seconds += HELPER_GAIN * (spent - current.engine.helper_seconds)
         self.learn_here(call, took, 1, decision, is_disturbed)
+        if outcome.error is None:
+            self.learn_result(call, outcome.value)
         self._prepare_where_it_pays(took, nodes)
         return outcome.get()
 
@@ -242,6 +257,8 @@ class Caller:
                     engine.observe_remote_longer(self._name, node.name, call.size, there, seconds, now)
         won = race.outcome if race.outcome is not None else outcome
         assert won is not None
+        if here_won and won.error is None:
+            self.learn_result(call, won.value)
         return won.get()
 
     # When a node fails

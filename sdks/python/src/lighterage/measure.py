@@ -45,6 +45,15 @@ def sizes(args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> tuple[
     return (total if total > BULK_BYTES else max(float(min(number, NUMBER_MAX)), 1.0)), total
 
 
+def result_bytes(value: Any) -> int | None:
+    """The bytes that a result would take on the wire. None where it is of a kind that will not say."""
+    try:
+        return sizes((value,))[1]
+    except Exception:
+        # Results that stay here need not travel, and may be of any kind.
+        return None
+
+
 def _bytes(value: Any, depth: int) -> int:
     kind = type(value)
     if kind is np.ndarray:

@@ -274,6 +274,7 @@ class Offloaded(Generic[P, R]):
         result = self.__lighterage_function__(*args, **kwargs)
         result = await result if isinstance(result, Awaitable) else result
         self._caller.learn_here(call, time.perf_counter() - began, 1, decision)
+        self._caller.learn_result(call, result)
         for node in nodes:
             self.carrier.prepare_later(node)
         return result

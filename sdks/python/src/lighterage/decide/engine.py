@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from .estimate import STEP_SIGMAS
 from .model import LOCAL, Energy, Place, Prediction, Stages, Work, predict_local, predict_remote
 from .race import Races, saving
 
@@ -27,6 +28,11 @@ FREE_PART: Final = 0.5
 #: Times that a place is tried at about one size, and calls of that size after which it is not known any more.
 KNOWN_TRIES: Final = 5
 KNOWN_CALLS: Final = 16
+#: How much better than in the middle a place is hoped to be, in standard deviations of what is not known of it: so many, and as
+#: many again for each so many calls that it was not tried, up to the most.
+HOPED_SIGMAS: Final = 0.5
+HOPED_CALLS: Final = 32
+HOPED_SIGMAS_MAX: Final = 3.0
 #: Calls before a place that was slowed down is tried again: at first, and after many tries in vain.
 HOPE_GAP: Final = 8
 HOPE_GAP_MAX: Final = 32
@@ -36,7 +42,7 @@ LATE_VARIANCE: Final = 0.2
 HELD_MIN: Final = 2
 #: How unsure it is how long a call takes that was given up late.
 LATE_NOISE: Final = 1.0
-#: A try here may, at its worst, take this many times what the best place would.
+#: A try here that is not earned yet may, at its worst, take this many times what the best place would.
 EXPLORED_TIMES_MAX: Final = 2.0
 #: How many times as long a call takes here beside one that was left running.
 DISTURBED: Final = 2.0
@@ -45,7 +51,7 @@ DISTURBED_VARIANCE: Final = 0.12
 DISTURBED_PART: Final = 0.5
 #: How much of that a short call's time may be off by chance, and the most that it is taken to be, as variances.
 JITTER: Final = 1.0
-JITTER_MAX: Final = 0.4
+JITTER_MAX: Final = 4.0
 #: Until they were measured; and the weight of the newest measurement.
 HELPER_SECONDS: Final = 1e-4
 TURNS_SECONDS: Final = 2e-3
@@ -115,6 +121,10 @@ class _Habit:
     def is_known(self, place: str) -> bool:
         """Whether there is nothing to learn of it now: what is left of its doubt is how much it varies."""
         return self.tries.get(place, 0) >= KNOWN_TRIES and self.since.get(place, 0) < KNOWN_CALLS
+
+    def untried(self, place: str) -> int:
+        """Calls since it ran there."""
+        return self.since.get(place, sum(self.tries.values()))
 
     def ran(self, place: str) -> None:
         for other in self.since:
@@ -247,6 +257,14 @@ class Engine:
             work.local.observe(size, seconds, noise)
         self._spend(function, size, LOCAL, seconds, decision)
 
+    def knows_result(self, function: str) -> bool:
+        """Whether an answer has said how long results are."""
+        return self.work(function).bytes_down.count > 0
+
+    def observe_result(self, function: str, size: float, bytes_: float) -> None:
+        """A call here had a result that would take so much on the wire."""
+        self.work(function).result.observe(size, max(bytes_, 1.0))
+
     def observe_remote(
         self,
         function: str,
@@ -298,9 +316,12 @@ class Engine:
         run = work.run_there(name, place, size, now)
         # What is known less is the likelier reason: how long the function runs there, or how the place is.
         blame = run.variance / (run.variance + LATE_VARIANCE)
-        is_late = seconds > prediction.p95
+        # The other half may have told meanwhile how long the function runs.
+        rest = max(prediction.seconds - prediction.stage("run"), 0.0)
+        expected = rest + run.mean
+        is_late = seconds > expected + 1.645 * max(prediction.spread, run.spread)
         # Of what is late, as much again is likely still to come.
-        over = (2 * seconds if is_late else seconds) - (prediction.seconds - run.mean)
+        over = (2 * seconds if is_late else seconds) - rest
         if over > run.middle:
             longer = run.middle ** (1 - blame) * over**blame if is_late else over
             run_alone = longer / math.exp(place.slowed(now).log)
@@ -309,7 +330,7 @@ class Engine:
             else:
                 curve.observe_longer(size, run_alone)
         if is_late:
-            place.observe_late(max(2 * seconds / max(prediction.seconds, 1e-6), 1.0) ** (1 - blame), now)
+            place.observe_late(max(2 * seconds / max(expected, 1e-6), 1.0) ** (1 - blame), now)
 
     def observe_stopped(self, function: str, is_stopped: bool) -> None:
         """A call here was told to stop, and did so or ran out."""
@@ -371,20 +392,21 @@ class Engine:
             if prediction is best:
                 continue
             rest = self._cost(prediction) - prediction.seconds
-            gain, hope = known - rest - prediction.optimistic, known - rest - prediction.best_case
+            sigmas = min(HOPED_SIGMAS * (1 + habit.untried(prediction.place) / HOPED_CALLS), HOPED_SIGMAS_MAX)
+            gain, hope = known - rest - prediction.hoped(sigmas), known - rest - prediction.best_case
             if habit.is_known(prediction.place):
                 gain = 0.0
             if max(gain, hope) <= chosen_gain:
                 continue
             is_given_up = may_race and not (prediction.place == LOCAL and self.work(function).holds)
-            if prediction.place == LOCAL and not is_given_up and prediction.p95 > EXPLORED_TIMES_MAX * known:
-                # A local call that cannot be given up and may take several times as long is not tried.
-                continue
+            # A local call that cannot be given up and may take several times as long is not tried before that is earned.
+            is_dear = prediction.place == LOCAL and not is_given_up and prediction.p95 > EXPLORED_TIMES_MAX * known
             extra = max(self._cost(prediction) - known, 0.0)
             if is_given_up:
                 # It will be overtaken by one at the best place, which begins when one begun now would have ended.
                 extra = min(extra, known)
-            free = gain > 0 and self._tries.get((function, prediction.place), 0) < FREE_TRIES and extra < FREE_PART * known
+            is_new = gain > 0 and self._tries.get((function, prediction.place), 0) < FREE_TRIES
+            free = is_new and not is_dear and extra < FREE_PART * known
             paid = self._explored_seconds + extra <= self.policy.explore_budget * self._total_seconds
             hoped = self._hopes.setdefault(prediction.place, _Hope())
             if free or (paid and (gain > 0 or hoped.calls >= hoped.gap)):
@@ -431,7 +453,10 @@ class Engine:
             # It was hoped that it takes no longer than at its best.
             latest = max(best.best_case, rival.seconds)
         after = max(best.p95, LATE_PART * rival.seconds)
-        if not work.holds or choice is Choice.EXPLORED:
+        if not is_here and work.holds:
+            # The half here would keep the node's answer waiting: not for what is a little late, only for what is a step.
+            after = max(best.seconds + STEP_SIGMAS * best.spread, LATE_PART * rival.seconds)
+        elif not work.holds or choice is Choice.EXPLORED:
             after = min(after, latest)
         # A half here makes the one on the node later still.
         after = max(after, rival.wait) + (0.0 if is_here else self.turns_seconds)

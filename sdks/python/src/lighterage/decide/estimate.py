@@ -36,8 +36,14 @@ BEYOND_MIN: Final = 0.02
 #: bytes they are numbers, and work may grow with such a one as it likes.
 BEND: Final = 0.3
 BEND_OF_NUMBERS: Final = 8.0
+#: The power of work that grows with a number: that of a square grid, give or take four (an exponential looks so, from near).
+NUMBERS_SLOPE: Final = 2.0
+NUMBERS_SLOPE_VARIANCE: Final = 16.0
 NUMBERS_MAX: Final = 512.0
 BEND_MAX: Final = 0.5
+#: The most variance that counts in what is expected, and in how far it may be off.
+WIDE: Final = 1.0
+SPREAD_MAX: Final = 3.0
 #: The least value whose logarithm is taken: a tenth of a microsecond.
 LEAST: Final = 1e-7
 
@@ -45,16 +51,19 @@ LEAST: Final = 1e-7
 class Guess:
     """A positive quantity: mean and variance of its logarithm."""
 
-    __slots__ = ("log", "variance")
+    __slots__ = ("log", "noise", "variance")
 
-    def __init__(self, log: float, variance: float) -> None:
+    def __init__(self, log: float, variance: float, noise: float = 0.0) -> None:
+        """`noise` is the part of the variance that is left when there is nothing more to learn."""
         self.log = log
         self.variance = variance
+        self.noise = noise
 
     @property
     def mean(self) -> float:
-        """The expected value of the log-normal; a wide guess counts as its middle times 4.5 at most."""
-        return math.exp(self.log + min(self.variance, 3.0) / 2)
+        """The expected value of the log-normal; a wide guess counts as its middle times 1.65 at most: what takes very long
+        would be given up."""
+        return math.exp(self.log + min(self.variance, WIDE) / 2)
 
     @property
     def middle(self) -> float:
@@ -64,7 +73,7 @@ class Guess:
     @property
     def spread(self) -> float:
         """Standard deviation of the quantity itself."""
-        return self.mean * math.sqrt(math.expm1(min(self.variance, 3.0)))
+        return self.mean * math.sqrt(math.expm1(min(self.variance, SPREAD_MAX)))
 
     def beyond(self, value: float) -> Guess:
         """What is known once it is seen to be more than this: what is left of the normal to its right."""
@@ -90,7 +99,7 @@ class Level:
 
     def guess(self, now: float) -> Guess:
         """What a measurement would say now, its own noise included."""
-        return Guess(self._log, self._aged(now) + self._noise)
+        return Guess(self._log, self._aged(now) + self._noise, self._noise)
 
     def observe(self, value: float, now: float, noise: float = 0.0) -> None:
         """`noise` is what the measurement itself is unsure by, as a variance of the logarithm."""
@@ -147,6 +156,7 @@ class Curve:
         "_b",
         "_center",
         "_is_open",
+        "_is_work",
         "_noise",
         "_paa",
         "_pab",
@@ -157,10 +167,13 @@ class Curve:
         "count",
     )
 
-    def __init__(self, intercept: float | None, slope: float, variance: float, slope_variance: float) -> None:
+    def __init__(
+        self, intercept: float | None, slope: float, variance: float, slope_variance: float, is_work: bool = False
+    ) -> None:
         """`intercept` is log y at the first size that is seen: sizes count from there, which keeps both apart. Without one
-        it is what is seen first."""
+        it is what is seen first. `is_work` says that it is a run time, which grows otherwise with a number than with bytes."""
         self._is_open = intercept is None
+        self._is_work = is_work
         self._a = intercept or 0.0
         self._b = slope
         self._paa = variance
@@ -179,15 +192,15 @@ class Curve:
         variance = max(self._paa + 2 * x * self._pab + x * x * self._pbb, 0.0) + self._noise
         spot = self._spots.get(round(x / SPOT_WIDTH))
         if spot is None:
-            return Guess(log, variance + self._bend(size, x))
+            return Guess(log, variance + self._bend(size, x), self._noise)
         weight = variance / (variance + spot.variance)
         seen = spot.log + self._b * (x - spot.x)
-        return Guess(log + weight * (seen - log), weight * spot.variance + self._spot_noise)
+        return Guess(log + weight * (seen - log), weight * spot.variance + self._spot_noise, self._spot_noise)
 
     def observe(self, size: float, value: float, noise: float = 0.0) -> None:
         """`noise` is what the measurement itself is unsure by, as a variance of the logarithm."""
         if self._center is None:
-            self._center = math.log(max(size, 1.0))
+            self._begin(size)
             if self._is_open:
                 self._a = math.log(max(value, LEAST))
         elif not self.count:
@@ -238,7 +251,7 @@ class Curve:
         """What was measured is more than `value`, by how much nobody knows (Tobit, 1958): the part of it that was thought to
         be less is given up, so what is no surprise teaches next to nothing."""
         if self._center is None:
-            self._center = math.log(max(size, 1.0))
+            self._begin(size)
         x = self._x(size)
         to_a = self._paa + x * self._pab
         to_b = self._pab + x * self._pbb
@@ -257,7 +270,7 @@ class Curve:
         left = 1.0 - known.variance / seen.variance
         self._a += gain * error
         self._paa -= gain * to_a * left
-        self._pab *= 1.0 - gain * left
+        self._pab -= gain * to_b * left
         spot = self._spots.get(round(x / SPOT_WIDTH))
         if spot is not None:
             here = Guess(spot.log + self._b * (x - spot.x), spot.variance + self._spot_noise)
@@ -270,10 +283,15 @@ class Curve:
 
     def start(self, size: float, guess: Guess) -> None:
         """Nothing was measured yet, but this is known of what will be."""
-        self._center = math.log(max(size, 1.0))
+        self._begin(size)
         self._is_open = False
         self._a, self._paa = guess.log, guess.variance
         self.count = 1
+
+    def _begin(self, size: float) -> None:
+        self._center = math.log(max(size, 1.0))
+        if self._is_work and size <= NUMBERS_MAX:
+            self._b, self._pbb = NUMBERS_SLOPE, NUMBERS_SLOPE_VARIANCE
 
     def _bend(self, size: float, x: float) -> float:
         """The variance of what lies between or beyond the sizes that were seen."""

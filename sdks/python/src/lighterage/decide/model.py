@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from .estimate import Curve, Guess, Level
+from .estimate import SPREAD_MAX, Curve, Guess, Level
 
 LOCAL: Final = "local"
 
@@ -83,7 +83,7 @@ class Term(NamedTuple):
 class Prediction:
     """What a call is expected to take at a place: the sum of its stages, taken as independent."""
 
-    __slots__ = ("_names", "_stages", "best_case", "joules", "p95", "place", "seconds", "spread", "wait")
+    __slots__ = ("_names", "_stages", "best_case", "doubt", "joules", "p95", "place", "seconds", "spread", "wait")
 
     def __init__(
         self,
@@ -95,17 +95,19 @@ class Prediction:
         late: float = 1.0,
     ) -> None:
         """`wait` is known beforehand; `late` is what the whole is multiplied by."""
-        total, square, joules = 0.0, 0.0, 0.0
+        total, square, chance, joules = 0.0, 0.0, 0.0, 0.0
         powers = _POWERS[len(stages)]
         for stage, power in zip(stages, powers, strict=True):
-            variance = min(stage.variance, 3.0)
-            mean = math.exp(stage.log + variance / 2)
+            variance, mean = min(stage.variance, SPREAD_MAX), stage.mean
             total += mean
             square += mean * mean * math.expm1(variance)
+            chance += mean * mean * math.expm1(min(stage.noise, variance))
             joules += mean * getattr(energy, power)
         self.place = place
         self.seconds = total * late + wait
         self.spread = math.sqrt(square) * late
+        #: What of the spread would be gone if the place were known well.
+        self.doubt = math.sqrt(max(square - chance, 0.0)) * late
         self.p95 = self.seconds + 1.645 * self.spread
         self.joules = joules
         self.wait = wait
@@ -119,11 +121,13 @@ class Prediction:
         """Of the log-normal with this mean and spread."""
         return math.log1p((self.spread / max(self.seconds, 1e-9)) ** 2)
 
-    @property
-    def optimistic(self) -> float:
-        """What it takes if all goes well: one standard deviation below the middle, of a log-normal."""
-        variance = self.log_variance
-        return self.seconds * math.exp(-variance / 2 - math.sqrt(variance))
+    def hoped(self, sigmas: float) -> float:
+        """What it may turn out to take once it is known better: so many deviations of its doubt below its middle.
+
+        How much it varies from call to call is not counted: that stays, however often it is tried.
+        """
+        variance = math.log1p((self.doubt / max(self.seconds, 1e-9)) ** 2)
+        return self.seconds * math.exp(-variance / 2 - sigmas * math.sqrt(variance))
 
     def stage(self, name: str) -> float:
         """The expected seconds of one stage."""
@@ -185,15 +189,16 @@ class Place:
 class Work:
     """What is known of one function."""
 
-    local: Curve = field(default_factory=lambda: Curve(0.0, 1.0, WORK_VARIANCE, 0.25))
+    local: Curve = field(default_factory=lambda: Curve(0.0, 1.0, WORK_VARIANCE, 0.25, is_work=True))
     remote: dict[str, Curve] = field(default_factory=dict)
     #: How many times as fast as this machine the places of `remote` are said to be.
     speeds: dict[str, float] = field(default_factory=dict)
     encode: Curve = field(default_factory=lambda: Curve(math.log(5e-5), 0.3, 1.0, 0.1))
     decode: Curve = field(default_factory=lambda: Curve(math.log(5e-5), 0.3, 1.0, 0.1))
-    #: Bytes on the wire by the bytes that were estimated, and of the result by the size.
+    #: Bytes on the wire by the bytes that were estimated; and of the result by the size, on the wire and as estimated here.
     bytes_up: Curve = field(default_factory=lambda: Curve(None, 1.0, 0.01, 0.01))
     bytes_down: Curve = field(default_factory=lambda: Curve(None, 1.0, 0.1, 0.1))
+    result: Curve = field(default_factory=lambda: Curve(None, 1.0, 0.1, 0.1))
 
     #: How likely a call here cannot be stopped in the middle, for it is one call of a library.
     runs_out: float = 0.5
@@ -221,10 +226,17 @@ class Work:
         curve = self.remote.get(name)
         if curve is not None and curve.count:
             guess = _shared(curve, (self.local,), size)
-            return Guess(guess.log + slowed.log, guess.variance + slowed.variance)
+            return Guess(guess.log + slowed.log, guess.variance + slowed.variance, guess.noise + slowed.noise)
         here = self.run_here(size)
         log = here.log - math.log(place.speed) + slowed.log
-        return Guess(log, here.variance + SPEED_VARIANCE + slowed.variance)
+        return Guess(log, here.variance + SPEED_VARIANCE + slowed.variance, here.noise + slowed.noise)
+
+    def bytes_back(self, size: float, bytes_up: float) -> Guess:
+        """What the result takes on the wire: as answers did, else as what it was here, else as the arguments."""
+        for curve in (self.bytes_down, self.result):
+            if curve.count:
+                return curve.guess(size)
+        return Guess(math.log(max(bytes_up, 1.0)), 0.0)
 
     def run_usually(self, name: str, size: float) -> float:
         """The logarithm of the run time there when nothing slows it down."""
@@ -235,7 +247,8 @@ class Work:
         curve = self.remote.get(name)
         if curve is None:
             here = self.run_here(size)
-            curve = Curve(here.log - math.log(place.speed), 1.0, min(here.variance + SPEED_VARIANCE, WORK_VARIANCE), 0.25)
+            height, variance = here.log - math.log(place.speed), min(here.variance + SPEED_VARIANCE, WORK_VARIANCE)
+            curve = Curve(height, 1.0, variance, 0.25, is_work=True)
             self.remote[name] = curve
         self.speeds[name] = place.speed
         return curve
@@ -259,9 +272,9 @@ def _shared(curve: Curve, others: Iterable[Curve], size: float) -> Guess:
     for other in others:
         if other.count >= 2:
             there, below = other.guess(size), other.guess(center)
-            variance = there.variance + height.variance + SHAPE_VARIANCE
+            variance = there.variance + below.variance + height.variance + SHAPE_VARIANCE
             if variance < own.variance:
-                own = Guess(there.log + height.log - below.log, variance)
+                own = Guess(there.log + height.log - below.log, variance, own.noise)
     return own
 
 
@@ -273,17 +286,17 @@ def predict_remote(
     work: Work, name: str, place: Place, size: float, bytes_up: float, now: float, energy: Energy, wait: float = 0.0
 ) -> Prediction:
     up_log = math.log(max(bytes_up, 1.0)) if not work.bytes_up.count else work.bytes_up.guess(bytes_up).log
-    down_log = work.bytes_down.guess(size).log if work.bytes_down.count else math.log(max(bytes_up, 1.0))
+    back = work.bytes_back(size, bytes_up)
     up_rate, down_rate = place.up_rate.guess(now), place.down_rate.guess(now)
     run = work.run_there(name, place, size, now)
     stages = (
         work.encode.guess(math.exp(up_log)),
-        Guess(up_log - up_rate.log, up_rate.variance),
+        Guess(up_log - up_rate.log, up_rate.variance, up_rate.noise),
         place.round_trip.guess(now),
         place.queue.guess(now),
         run,
-        Guess(down_log - down_rate.log, down_rate.variance),
-        work.decode.guess(math.exp(down_log)),
+        Guess(back.log - down_rate.log, back.variance + down_rate.variance, down_rate.noise),
+        work.decode.guess(back.middle),
     )
     late = place.late(now)
     prediction = Prediction(name, _REMOTE_NAMES, stages, energy, wait, late)

@@ -16,7 +16,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -30,6 +30,8 @@ BAND: Final = 0.1
 SETTLED: Final = 5
 #: Calls of a function that nobody can know anything about.
 LEARNING: Final = 3
+#: Other orders of a record's calls that the engine is played in the table.
+ORDERS: Final = 12
 #: Seconds between two probes of a node, as the runtime makes them.
 PROBE_SECONDS: Final = 10.0
 
@@ -198,6 +200,31 @@ def play(record: Record, name: str, chooser: Chooser, first: int = 0) -> Played:
     return played
 
 
+def reordered(record: Record, seed: int) -> Record:
+    """The same calls in another order within each phase: what went well by chance of the order does not go well again."""
+    rng, phases = random.Random(seed), list[list[Point]]()
+    for point in record.points:
+        if point.is_step or not phases:
+            phases.append([])
+        phases[-1].append(replace(point, is_step=False))
+    for phase in phases:
+        rng.shuffle(phase)
+    for phase in phases[1:]:
+        phase[0] = replace(phase[0], is_step=True)
+    return replace(record, points=[point for phase in phases for point in phase])
+
+
+def play_orders(record: Record, name: str, make: Callable[[Record], Chooser], orders: int = ORDERS) -> Played:
+    """All of so many other orders together, each played to a new policy."""
+    every = [play(one, name, make(one)) for one in (reordered(record, seed) for seed in range(orders))]
+    both = Played(name, penalty_worst=max(one.penalty_worst for one in every))
+    for one in every:
+        for of in fields(Played):
+            if of.name not in ("policy", "penalty_worst"):
+                setattr(both, of.name, getattr(both, of.name) + getattr(one, of.name))
+    return both
+
+
 def _recovery(wrong: Sequence[bool]) -> int:
     """Wrong choices until `SETTLED` right ones follow each other."""
     in_a_row = count = 0
@@ -236,6 +263,7 @@ class EngineChooser:
         if ran.place == LOCAL:
             assert ran.here is not None
             engine.observe_local(point.function, point.size, ran.here, decision, ran.is_disturbed)
+            engine.observe_result(point.function, point.size, stages.bytes_down)
         else:
             assert ran.there is not None
             engine.observe_remote(point.function, NODE, point.size, stages, now, decision, ran.is_doubled)
@@ -470,9 +498,13 @@ def table(record: Record) -> str:
     lines = [
         f"{'policy':24} {'regret':>8} {'accuracy':>9} {'worst':>7} {'recovery':>9} {'decide':>9} {'doubled':>8} {'extra':>6}"
     ]
-    for name, make in POLICIES.items():
-        played = play(record, name, make(record))
-        recovery = ",".join(map(str, played.recovery_calls)) or "-"
+    every = [play(record, name, make(record)) for name, make in POLICIES.items()]
+    every.insert(1, play_orders(record, f"lighterage, {ORDERS} orders", EngineChooser))
+    for played in every:
+        recovery = ",".join(map(str, played.recovery_calls[:2])) or "-"
+        if len(played.recovery_calls) > 2:
+            recovery = f"≤ {max(played.recovery_calls)}"
+        name = played.policy
         lines.append(
             f"{name:24} {played.regret:8.1%} {played.accuracy:9.1%} {played.penalty_worst:6.2f}× {recovery:>9} "
             f"{played.decide_seconds / played.calls * 1e6:6.1f} µs {played.doubled_part:8.1%} {played.extra_part:6.1%}"
