@@ -103,6 +103,7 @@ codes! {
     6008 JailIncomplete 503 "this machine cannot keep process units apart well enough" "`lighter up --allow-weaker-jail` goes on without what is missing";
     6009 UnitGarbled 500 "what the unit says makes no sense" "";
     6010 KvmUnavailable 503 "this machine cannot run microvm units" "give the node read and write access to /dev/kvm, or choose isolation = \"wasm\": it runs the same component";
+    6011 ZygoteEnded 500 "the function was ended for what it did outside of its calls" "leave no thread or process at work when the module has been imported";
     6101 BoardUnknown 404 "no board of this name" "`lighter boards` lists them";
     6102 BoardMissing 503 "no board can take the call now" "`lighter boards` lists them with their state";
     6103 BoardLost 503 "the board went away" "its console says why; its watchdog starts it again";
@@ -118,6 +119,7 @@ codes! {
     7007 BucketFull 507 "the bucket is full" "raise keys_max or bytes_max of the bucket, or delete what is not needed";
     7008 WorkflowEnded 503 "the workflow has ended because a queue of it was full" "deploy it again to go on";
     7009 SinkFailed 502 "the sink could not deliver the event" "";
+    7010 ResultsFull 503 "the function has as many results as it may" "a result makes room an hour after its call has ended; keep large ones in the store";
     8001 NoNode 503 "the call may run on a node only, and there is none" "name one with LIGHTERAGE_NODES or connect()";
     8002 ReplyBroken 502 "the reply of the node broke off or makes no sense" "";
     8003 VersionsDiffer 409 "the Python or a package of the node differs from the one here" "name what the function needs with lock, or accept it with any_version";

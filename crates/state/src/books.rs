@@ -149,7 +149,8 @@ impl Inner {
         }
         for (bucket, growth) in growth.iter().filter(|(_, growth)| **growth != Growth::default()) {
             let held = self.ledger.judge(bucket, *growth).map_err(unavailable)?;
-            books.notes.push((keys::counts(bucket), Some(held.encode().to_vec())));
+            let counted = (held != BucketCounts::default()).then(|| held.encode().to_vec());
+            books.notes.push((keys::counts(bucket), counted));
             books.counts.push((bucket.clone(), held));
         }
         // Whatever depends on a key having expired must find it expired after a restart as well, whatever the wall clock

@@ -13,6 +13,8 @@ use crate::error::StoreError;
 
 /// Longest name of a bucket, in bytes.
 pub const BUCKET_BYTES_MAX: usize = 64;
+/// Longest name of one of the node's own, which begin with a dot: a word, and the name of what it belongs to.
+const OWN_BYTES_MAX: usize = 80;
 /// Longest key, in bytes. A key has at least one.
 pub const KEY_BYTES_MAX: usize = 1_024;
 /// Largest value, in bytes.
@@ -107,7 +109,8 @@ pub fn decode<'a>(bucket: &str, encoded: &'a [u8]) -> Option<&'a str> {
 /// Whether a bucket, a table of records or a queue may be named so.
 pub fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
-    !name.is_empty() && name.len() <= BUCKET_BYTES_MAX && name.bytes().all(allowed)
+    let bytes_max = if name.starts_with('.') { OWN_BYTES_MAX } else { BUCKET_BYTES_MAX };
+    !name.is_empty() && name.len() <= bytes_max && name.bytes().all(allowed)
 }
 
 fn join(bucket: &str, key: &str) -> Result<Vec<u8>, StoreError> {
@@ -177,5 +180,7 @@ mod tests {
             assert!(matches!(encode(name, "k"), Err(StoreError::BucketName { .. })), "{name:?}");
         }
         assert!(encode(&"a".repeat(64), "k").is_ok());
+        assert!(encode(&format!(".word.{}", "a".repeat(64)), "k").is_ok());
+        assert!(encode(&format!(".{}", "a".repeat(80)), "k").is_err());
     }
 }

@@ -128,7 +128,7 @@ pub struct Ledger {
     buckets: Mutex<BTreeMap<String, Account>>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Account {
     config: BucketConfig,
     counts: BucketCounts,
@@ -141,7 +141,7 @@ impl Ledger {
     }
 
     pub fn configure(&self, bucket: &str, config: BucketConfig) {
-        self.buckets.lock().entry(bucket.to_owned()).or_default().config = config;
+        self.change(bucket, |account| account.config = config);
     }
 
     /// How long a key of `bucket` lives where the write does not say.
@@ -172,10 +172,26 @@ impl Ledger {
 
     /// Notes what `bucket` holds after a commit.
     pub fn set(&self, bucket: &str, counts: BucketCounts) {
+        self.change(bucket, |account| account.counts = counts);
+    }
+
+    /// A bucket that holds nothing and has no bounds is forgotten: names come and go.
+    fn change(&self, bucket: &str, change: impl FnOnce(&mut Account)) {
         let mut buckets = self.buckets.lock();
         match buckets.get_mut(bucket) {
-            Some(account) => account.counts = counts,
-            None => drop(buckets.insert(bucket.to_owned(), Account { counts, ..Account::default() })),
+            Some(account) => {
+                change(account);
+                if *account == Account::default() {
+                    buckets.remove(bucket);
+                }
+            }
+            None => {
+                let mut account = Account::default();
+                change(&mut account);
+                if account != Account::default() {
+                    buckets.insert(bucket.to_owned(), account);
+                }
+            }
         }
     }
 
@@ -215,6 +231,22 @@ mod tests {
         assert_eq!(BucketCounts::decode(&counts.encode()), Some(counts));
         assert_eq!(BucketCounts::decode(&[0; 17]), None);
         assert_eq!(counts.grown(Growth { keys: -4, bytes: 0 }), None);
+    }
+
+    #[test]
+    fn a_bucket_that_holds_nothing_and_has_no_bounds_is_forgotten() {
+        let ledger = Ledger::default();
+        let known = || ledger.buckets.lock().len();
+        ledger.set("b", BucketCounts { keys: 1, bytes: 1 });
+        ledger.configure("b", BucketConfig { keys_max: Some(2), ..BucketConfig::default() });
+        ledger.set("b", BucketCounts::default());
+        assert_eq!(known(), 1, "its bounds count still");
+        ledger.configure("b", BucketConfig::default());
+        assert_eq!(known(), 0);
+        ledger.set("b", BucketCounts { keys: 1, bytes: 1 });
+        ledger.set("b", BucketCounts::default());
+        ledger.configure("c", BucketConfig::default());
+        assert_eq!(known(), 0);
     }
 
     #[test]

@@ -81,6 +81,9 @@ fn events_of(head: &Parts, data: Vec<u8>, target: &Target) -> Result<Vec<Event>,
 }
 
 /// Pushes the events and notes that their results are waited for, in one transaction; says where they will be.
+///
+/// # Errors
+/// [`Code::ResultsFull`]: the function has as many results as it may. [`Code::QueueFull`], and those of a commit.
 async fn push(node: &Node, target: &Target, head: &Parts, events: Vec<Event>) -> Result<Vec<String>, Problem> {
     let function = target.live.name();
     let queue = target.live.function.handles(function).unwrap_or(function);
@@ -96,10 +99,14 @@ async fn push(node: &Node, target: &Target, head: &Parts, events: Vec<Event>) ->
         ids.push(id);
         pushes.push((queue.clone(), Push { event, delay: Duration::ZERO, ttl: None }));
     }
-    let (_, ticket) = node.events.push_with(&pushes, |transaction, pushed| {
-        let new = ids.iter().zip(pushed).filter(|(_, pushed)| **pushed == Pushed::Accepted);
-        new.into_iter().try_for_each(|(id, _)| results::expect(transaction, function.as_str(), id))
-    })?;
+    let (_, ticket) = node
+        .events
+        .push_with(&pushes, |transaction, pushed| {
+            let new = ids.iter().zip(pushed).filter(|(_, pushed)| **pushed == Pushed::Accepted);
+            new.into_iter().try_for_each(|(id, _)| Ok(results::expect(transaction, function, id)?))
+        })
+        // The only bucket that is written to.
+        .map_err(|problem| if problem.code == Code::BucketFull { results::full(function) } else { problem })?;
     node.events.state().durable(ticket).await?;
     let above = above_results(head.uri.path(), &target.pattern);
     Ok(ids.iter().map(|id| format!("{above}{RESULTS}{id}")).collect())

@@ -6,6 +6,8 @@
 //! ```
 //! A result is written in the transaction that acks the event (or makes it a dead letter), so there is never one without
 //! the other. It is written only while it is waited for: an attribute that was copied from another event does nothing.
+//!
+//! Each function has a bucket of its own for them, so a flood of calls fills the share of the function that was flooded.
 
 use bytes::Bytes;
 use event::Event;
@@ -20,17 +22,17 @@ use state::{BucketConfig, State, StoreError, Transaction, VALUE_BYTES_MAX};
 use std::time::Duration;
 use unit::WholeReply;
 
-/// Bucket of the node's own: results by `FUNCTION/ID`.
-const BUCKET: &str = ".results";
+/// Buckets of the node's own: this and the function's name. Results by id.
+const BUCKETS: &str = ".results.";
 
 /// Attribute of an event whose result is waited for: the id of the result.
 pub const ATTRIBUTE: &str = "resultid";
 
-/// Results kept at once, those that are pending among them; while there are as many, no call is taken.
+/// Results of a function kept at once, those that are pending among them; while there are as many, no call of it is taken.
 const RESULTS_MAX: u64 = 100_000;
 
-/// Bytes of all of them.
-const RESULTS_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of all of them, and of their ids.
+const RESULTS_BYTES_MAX: u64 = 64 << 20;
 
 /// How long the result of a call is waited for. The event is handled all the same.
 const PENDING: Duration = Duration::from_secs(24 * 3_600);
@@ -55,10 +57,6 @@ pub struct ResultIds {
 impl ResultIds {
     /// Reads the number they are made with; the first start of a node makes it up.
     pub async fn open(state: &State) -> Result<Self, Problem> {
-        state.configure_bucket(
-            BUCKET,
-            BucketConfig { keys_max: Some(RESULTS_MAX), bytes_max: Some(RESULTS_BYTES_MAX), ttl: Some(KEPT) },
-        )?;
         let records = state.records(SECRETS);
         if let Some(secret) = records.get(SECRET)?.and_then(|secret| secret.try_into().ok()) {
             return Ok(Self { secret });
@@ -82,9 +80,33 @@ impl ResultIds {
     }
 }
 
+/// Gives a function its share: to be called when it may have results, at each start.
+pub fn bound(state: &State, function: &Name) -> Result<(), Problem> {
+    let share = BucketConfig { keys_max: Some(RESULTS_MAX), bytes_max: Some(RESULTS_BYTES_MAX), ttl: Some(KEPT) };
+    state.configure_bucket(&bucket(function), share)
+}
+
+/// The function is no more. Its results can be read again if it comes back before they expire; then nothing of it is left.
+pub fn release(state: &State, function: &Name) {
+    state.configure_bucket(&bucket(function), BucketConfig::default()).expect("a function's name fits");
+}
+
 /// The event's result is waited for from now on, unless it is there already.
-pub fn expect(transaction: &mut Transaction, function: &str, id: &str) -> Result<(), Problem> {
-    Ok(transaction.set_with_ttl(BUCKET, &key(function, id), Kept::Pending.encode(), PENDING)?)
+///
+/// # Errors
+/// [`StoreError::BucketFull`]: the function has as many as it may, which [`full`] tells a caller. The commit may say so too.
+pub fn expect(transaction: &mut Transaction, function: &Name, id: &str) -> Result<(), StoreError> {
+    transaction.set_with_ttl(&bucket(function), id, Kept::Pending.encode(), PENDING)
+}
+
+/// Why a call of the function is not taken.
+pub fn full(function: &Name) -> Problem {
+    let detail = format!(
+        "function {:?} takes no call now: its results are {RESULTS_MAX}, or take {} MiB, which is its share",
+        function.as_str(),
+        RESULTS_BYTES_MAX >> 20
+    );
+    Problem::new(Code::ResultsFull, detail)
 }
 
 /// Keeps what a handling replied, if somebody waits for it.
@@ -94,14 +116,14 @@ pub fn keep_reply(
     event: &Event,
     reply: &WholeReply,
 ) -> Result<(), Problem> {
-    let Some(key) = waited_for(transaction, function, event)? else { return Ok(()) };
+    let Some(id) = waited_for(transaction, function, event)? else { return Ok(()) };
     let kept = match reply {
         WholeReply::Bytes(bytes) if bytes.len() <= REPLY_BYTES_MAX => Kept::Bytes(bytes.clone()),
         WholeReply::Http(reply) if reply.body().len() <= REPLY_BYTES_MAX => Kept::http(reply),
         WholeReply::Bytes(bytes) => Kept::too_large(bytes.len()),
         WholeReply::Http(reply) => Kept::too_large(reply.body().len()),
     };
-    keep(transaction, &key, &kept)
+    keep(transaction, function, id, &kept)
 }
 
 /// Keeps why there will never be a reply, if somebody waits for one.
@@ -111,24 +133,34 @@ pub fn keep_failure(
     event: &Event,
     why: &Problem,
 ) -> Result<(), Problem> {
-    let Some(key) = waited_for(transaction, function, event)? else { return Ok(()) };
-    keep(transaction, &key, &Kept::Failure(why.clone()))
+    let Some(id) = waited_for(transaction, function, event)? else { return Ok(()) };
+    keep(transaction, function, id, &Kept::Failure(why.clone()))
 }
 
-fn keep(transaction: &mut Transaction, key: &str, kept: &Kept) -> Result<(), Problem> {
-    match transaction.set_with_ttl(BUCKET, key, kept.encode(), KEPT) {
-        // What the function did matters more than its reply.
-        Err(StoreError::BucketFull(_)) => Ok(transaction.delete(BUCKET, key)?),
+/// Where there is no room for the result, there may be for why there is none; what the function did matters more than either.
+fn keep(transaction: &mut Transaction, function: &Name, id: &str, kept: &Kept) -> Result<(), Problem> {
+    let bucket = bucket(function);
+    let record = kept.encode();
+    let record_bytes = record.len();
+    let mut written = transaction.set_with_ttl(&bucket, id, record, KEPT);
+    if let Err(StoreError::BucketFull(_)) = written {
+        written = transaction.set_with_ttl(&bucket, id, Kept::no_room(function, record_bytes).encode(), KEPT);
+    }
+    match written {
+        Err(StoreError::BucketFull(_)) => Ok(transaction.delete(&bucket, id)?),
         written => Ok(written?),
     }
 }
 
-/// The key of the result, if it is pending.
-fn waited_for(transaction: &mut Transaction, function: &Name, event: &Event) -> Result<Option<String>, Problem> {
+/// The id of the result, if it is pending.
+fn waited_for<'a>(
+    transaction: &mut Transaction,
+    function: &Name,
+    event: &'a Event,
+) -> Result<Option<&'a str>, Problem> {
     let Some(id) = event.attribute(ATTRIBUTE).filter(|id| is_id(id)) else { return Ok(None) };
-    let key = key(function.as_str(), id);
-    let known = transaction.get(BUCKET, &key)?;
-    Ok(known.is_some_and(|known| known == Kept::Pending.encode()).then_some(key))
+    let known = transaction.get(&bucket(function), id)?;
+    Ok(known.is_some_and(|known| known == Kept::Pending.encode()).then_some(id))
 }
 
 /// The answer to who asks for a result.
@@ -137,7 +169,7 @@ fn waited_for(transaction: &mut Transaction, function: &Name, event: &Event) -> 
 /// [`Code::EventUnknown`]: there is none of this id, or no longer.
 pub fn read(state: &State, function: &Name, id: &str, reply_type: &HeaderValue) -> Result<Response<Bytes>, Problem> {
     let known = match is_id(id) {
-        true => state.begin().get(BUCKET, &key(function.as_str(), id))?,
+        true => state.begin().get(&bucket(function), id)?,
         false => None,
     };
     let unknown = || Problem::new(Code::EventUnknown, format!("function {:?} has no such result", function.as_str()));
@@ -146,8 +178,8 @@ pub fn read(state: &State, function: &Name, id: &str, reply_type: &HeaderValue) 
     Ok(Kept::decode(&known).ok_or_else(corrupt)?.reply(reply_type))
 }
 
-fn key(function: &str, id: &str) -> String {
-    format!("{function}/{id}")
+fn bucket(function: &Name) -> String {
+    format!("{BUCKETS}{}", function.as_str())
 }
 
 fn is_id(id: &str) -> bool {
@@ -183,6 +215,15 @@ impl Kept {
         let detail =
             format!("the function has done its work; its reply has {bytes} bytes, {REPLY_BYTES_MAX} can be kept");
         Self::Failure(Problem::new(Code::ReplyTooLarge, detail).with_hint("keep large results in the store"))
+    }
+
+    fn no_room(function: &Name, bytes: usize) -> Self {
+        let detail = format!(
+            "the function has done its work; its reply of {bytes} bytes finds no room among the results of {:?}, which may take {} MiB",
+            function.as_str(),
+            RESULTS_BYTES_MAX >> 20
+        );
+        Self::Failure(Problem::new(Code::ResultsFull, detail))
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -321,7 +362,7 @@ mod tests {
         let reply = |text: &str| WholeReply::Bytes(Bytes::copy_from_slice(text.as_bytes()));
         write(&|transaction| keep_reply(transaction, &function, &event, &reply("early")));
         assert_eq!(status(&function), Err(Code::EventUnknown));
-        write(&|transaction| expect(transaction, "f", &id));
+        write(&|transaction| Ok(expect(transaction, &function, &id)?));
         write(&|transaction| keep_reply(transaction, &other, &event, &reply("stray")));
         assert_eq!((status(&function), status(&other)), (Ok(202), Err(Code::EventUnknown)));
         write(&|transaction| keep_reply(transaction, &function, &event, &reply("first")));
@@ -329,5 +370,40 @@ mod tests {
         assert_eq!(status(&function), Ok(200));
         assert_eq!(read(&state, &function, &id, &text).unwrap().body(), "first");
         assert_eq!(read(&state, &function, "../x", &text).unwrap_err().code, Code::EventUnknown);
+    }
+
+    /// Once every function's results lay in one bucket, and one public route could take the room of all of them.
+    #[tokio::test]
+    async fn a_function_fills_its_own_share_alone_and_what_finds_no_room_says_so() {
+        const PIECE_BYTES: usize = 900_000;
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::open(folder.path(), state::Options::default()).unwrap();
+        let (flooded, neighbour): (Name, Name) = ("f".repeat(63).parse().unwrap(), "g".parse().unwrap());
+        for function in [&flooded, &neighbour] {
+            bound(&state, function).unwrap();
+        }
+        let text = HeaderValue::from_static("text/plain");
+        let call = |function: &Name, number: u64, bytes: usize| {
+            let id = format!("{number:032x}");
+            let event = Event { attributes: vec![(ATTRIBUTE.to_owned(), id.clone())], ..Event::default() };
+            let mut transaction = state.begin();
+            expect(&mut transaction, function, &id)?;
+            keep_reply(&mut transaction, function, &event, &WholeReply::Bytes(vec![0; bytes].into())).unwrap();
+            let _visible = transaction.commit().unwrap();
+            Ok::<_, StoreError>(read(&state, function, &id, &text).unwrap().status().as_u16())
+        };
+        let fit = RESULTS_BYTES_MAX / PIECE_BYTES as u64;
+        for number in 0..fit {
+            assert_eq!(call(&flooded, number, PIECE_BYTES), Ok(200));
+        }
+        let status = Code::ResultsFull.status();
+        assert_eq!(call(&flooded, fit, PIECE_BYTES), Ok(status), "why it is not there is kept in its place");
+        assert_eq!(call(&neighbour, 0, PIECE_BYTES), Ok(200));
+        let left = RESULTS_BYTES_MAX - state.bucket_counts(&bucket(&flooded)).bytes;
+        assert_eq!(call(&flooded, fit + 1, usize::try_from(left).unwrap() - 33), Ok(200), "to the last byte");
+        assert!(matches!(call(&flooded, fit + 2, 0), Err(StoreError::BucketFull(_))));
+        assert_eq!(call(&neighbour, 1, 0), Ok(200));
+        release(&state, &flooded);
+        assert_eq!(read(&state, &flooded, &"0".repeat(32), &text).unwrap().status(), 200, "until they expire");
     }
 }

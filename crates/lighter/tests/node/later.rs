@@ -162,6 +162,52 @@ fn what_was_taken_is_answered_after_kill() {
     assert_eq!(counts, (1..=20).collect::<Vec<u32>>(), "each was handled once, and its own reply kept");
 }
 
+/// Results of all functions once shared one room, which one public route could fill.
+#[test]
+fn a_flood_of_results_fills_the_share_of_its_own_function_alone() {
+    const REPLY_BYTES: usize = 900_000;
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let node = Node::start_in(&data, &[]);
+    deploy(&node, "hello", "hello", json!({}), json!({}));
+    let earlier = location(&post(&node, "/hello", &[], "earlier"));
+    assert_eq!(result(&node, &earlier).status, 200);
+    deploy(&node, "attack", "attack", json!({}), json!({}));
+    let flood = || post(&node, "/attack", &[], &format!("big-reply {REPLY_BYTES}"));
+    let fit = (64 << 20) / REPLY_BYTES;
+    let taken: Vec<String> = (0..fit).map(|_| location(&flood())).collect();
+    for one in &taken {
+        assert_eq!(result(&node, one).status, 200);
+    }
+    let full = result(&node, &location(&flood()));
+    assert_eq!((full.status, full.code().as_str()), (503, "L7010"), "its work is done, its reply has no room");
+    // To the last byte, as far as replies of all lengths can.
+    for bytes in [400_000, 200_000, 100_000, 50_000, 20_000, 10_000, 5_000, 2_000, 1_000, 500, 200, 100, 50, 20, 10] {
+        while let reply @ Reply { status: 202, .. } = post(&node, "/attack", &[], &format!("big-reply {bytes}")) {
+            if result(&node, &location(&reply)).status != 200 {
+                break;
+            }
+        }
+    }
+    let refused = post(&node, "/attack", &[], "count");
+    assert_eq!((refused.status, refused.code().as_str()), (503, "L7010"), "{}", refused.text());
+    assert!(refused.text().contains("attack"), "{}", refused.text());
+    let later = location(&post(&node, "/hello", &[], "later"));
+    assert_eq!(result(&node, &later).text(), "hello, later\n");
+    node.kill();
+
+    let node = Node::start_in(&data, &[]);
+    let refused = post(&node, "/attack", &[], "count");
+    assert_eq!(refused.code(), "L7010", "{}", refused.text());
+    assert_eq!(result(&node, &earlier).text(), "hello, earlier\n");
+    let third = location(&post(&node, "/hello", &[], "third"));
+    assert_eq!(result(&node, &third).text(), "hello, third\n");
+    assert_eq!(node.api("DELETE", "/v1/functions/attack", &[]).status, 204);
+    deploy(&node, "attack", "attack", json!({}), json!({}));
+    assert_eq!(result(&node, &taken[0]).status, 200, "what comes back finds its results");
+    assert_eq!(post(&node, "/attack", &[], "count").code(), "L7010");
+}
+
 #[test]
 fn a_route_with_a_token_keeps_its_results_to_holders_of_one() {
     let node = Node::start();

@@ -26,7 +26,7 @@ pub use table::{Answered, Entry, Handler, Table, Target};
 use super::events::SinkKinds;
 use super::log::Logs;
 use super::metrics::Counters;
-use super::records;
+use super::{records, results};
 use dispatch::{Admission, Limits, Rate};
 use manifest::{Function, Name};
 use parking_lot::Mutex;
@@ -238,7 +238,10 @@ impl Functions {
                     live.identity.admission.set_limits(limits(&live.function), tokio::time::Instant::now());
                     live.name()
                 }
-                Change::Remove(name) => name,
+                Change::Remove(name) => {
+                    results::release(&self.loader.state, name);
+                    name
+                }
                 Change::Part(_) => continue,
             };
             if let Ok(old) = before.get(name.as_str()) {
@@ -281,7 +284,8 @@ impl Functions {
     }
 }
 
-/// Gives queues and buckets the bounds that the manifests say: queues that are handled or listed, buckets that are listed.
+/// Gives queues and buckets the bounds that the manifests say: queues that are handled or listed, buckets that are listed;
+/// and functions with an async route their share of results.
 fn configure(state: &state::State, table: &Table) -> Result<(), Problem> {
     let parts = table.parts();
     for name in table.handlers().keys().chain(parts.queues.keys()) {
@@ -294,6 +298,11 @@ fn configure(state: &state::State, table: &Table) -> Result<(), Problem> {
             order_by_key: queue.order == manifest::Order::Key,
             dead_letters_max: queue.dead_letters_max,
         });
+    }
+    for live in table.entries().map(|entry| &entry.live) {
+        if live.function.http.iter().any(|trigger| trigger.is_async) {
+            results::bound(state, live.name())?;
+        }
     }
     for (name, part) in &parts.buckets {
         let manifest::Bucket { keys_max, bytes_max, ttl } = *part.what;
