@@ -234,6 +234,11 @@ impl Import {
         self.durable
     }
 
+    /// Bytes of the input that it keeps in memory: what is not durable yet.
+    pub fn held_bytes(&self) -> u64 {
+        (self.partial.len() + self.batch_bytes) as u64
+    }
+
     fn keep(&mut self, part: &[u8]) -> Result<(), ImportError> {
         if self.partial.len() + part.len() > LINE_BYTES_MAX {
             return Err(self.refused(&format!("longer than {LINE_BYTES_MAX} bytes")));

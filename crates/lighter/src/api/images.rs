@@ -1,5 +1,11 @@
 //! Images by hash: is it here, take it, give it back.
+//!
+//! ```text
+//!   PUT ─▶ turn ─▶ pieces ─▶ a thread that hashes and writes        both at a pace, or they make room for others
+//!   GET ─▶ turn ─▶ the image, whole and checked ─▶ pieces ─▶ client
+//! ```
 
+use super::pace::Pace;
 use super::reply::Answer;
 use super::scope::MayDeploy;
 use crate::node::{Node, blocking};
@@ -12,11 +18,10 @@ use futures_util::stream;
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use problem::{Code, Problem};
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout;
 use warehouse::ImageHash;
 
 /// Pieces of an upload that wait for the disk.
@@ -28,10 +33,7 @@ static READS: Semaphore = Semaphore::const_new(2);
 static WRITES: Semaphore = Semaphore::const_new(8);
 /// How long a request waits for its turn.
 const TURN_TIME_MAX: Duration = Duration::from_secs(30);
-/// After this long an upload must have had so many bytes a second, or it makes room for others.
-const SLOW_AFTER: Duration = Duration::from_secs(60);
-const SLOW_BYTES_PER_SECOND: u64 = 8 << 10;
-/// Bytes of one piece of an image on its way.
+/// Bytes of one piece of an image on its way to a client.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Is the image here?
@@ -56,14 +58,42 @@ pub async fn get(_: MayDeploy, State(node): State<Arc<Node>>, Path(sha256): Path
     let hash = parse(&sha256)?;
     let permit = turn(&READS).await?;
     let warehouse = node.functions.loader.warehouse.clone();
-    let image = Bytes::from(blocking(move || warehouse.read_image(&hash)).await?);
-    let length = image.len();
-    let pieces = stream::unfold((image, permit), async |(mut rest, permit): (Bytes, SemaphorePermit<'static>)| {
-        let piece = rest.split_to(rest.len().min(PIECE_BYTES));
-        (!piece.is_empty()).then(|| (Ok::<_, Infallible>(piece), (rest, permit)))
+    let image = blocking(move || warehouse.read_image(&hash)).await?;
+    let headers = [(CONTENT_TYPE, "application/wasm".to_owned()), (CONTENT_LENGTH, image.len().to_string())];
+    Ok((headers, paced(image, permit)).into_response())
+}
+
+/// The image as a body. A client that stops taking it keeps neither the image nor the turn, though it may keep its
+/// connection: a body that is not asked for its next piece cannot end by itself, so a task looks at the clock.
+fn paced(image: Vec<u8>, permit: SemaphorePermit<'static>) -> Body {
+    let (pieces, taken) = mpsc::channel(1);
+    let bytes = image.len();
+    tokio::spawn(async move {
+        let (_permit, mut pace) = (permit, Pace::begin("the image"));
+        for piece in image.chunks(PIECE_BYTES) {
+            match pace.wait(pieces.reserve()).await {
+                // A copy: what waits for the client must not keep the whole image.
+                Ok(Ok(place)) => place.send(Bytes::copy_from_slice(piece)),
+                Ok(Err(_gone)) => return,
+                Err(slow) => return tracing::debug!("a download is ended: {}", slow.detail),
+            }
+            pace.moved(piece.len());
+        }
     });
-    let headers = [(CONTENT_TYPE, "application/wasm".to_owned()), (CONTENT_LENGTH, length.to_string())];
-    Ok((headers, Body::from_stream(pieces)).into_response())
+    Body::from_stream(stream::unfold((taken, bytes), async |(mut taken, left): (mpsc::Receiver<Bytes>, usize)| {
+        match taken.recv().await {
+            Some(piece) => {
+                let left = left - piece.len();
+                Some((Ok(piece), (taken, left)))
+            }
+            None if left > 0 => {
+                let slow =
+                    Problem::new(Code::RequestTimeout, format!("{left} bytes of the image were taken too slowly"));
+                Some((Err(slow), (taken, 0)))
+            }
+            None => None,
+        }
+    }))
 }
 
 /// Takes an image. Sending one that is here already is no error.
@@ -94,21 +124,14 @@ pub async fn put(
         }
         Err(Problem::new(Code::RequestMalformed, "the image broke off"))
     });
-    let began = Instant::now();
-    let mut received = 0;
+    let mut pace = Pace::begin("the image");
     // Owns the pieces: when it gives up, the writing thread ends too.
     let send = async move {
         loop {
-            // What has come is enough until then.
-            let until = began + SLOW_AFTER.max(Duration::from_secs(received / SLOW_BYTES_PER_SECOND));
-            let Ok(frame) = timeout_at(until.into(), body.frame()).await else {
-                let detail = format!("{received} bytes of the image came in {} s", began.elapsed().as_secs());
-                return Err(Problem::new(Code::RequestTimeout, detail));
-            };
-            let Some(frame) = frame else { break };
+            let Some(frame) = pace.wait(body.frame()).await? else { break };
             let broken = |error| Problem::new(Code::RequestMalformed, format!("the image broke off: {error}"));
             let Ok(bytes) = frame.map_err(broken)?.into_data() else { continue };
-            received += bytes.len() as u64;
+            pace.moved(bytes.len());
             if pieces.send(Piece::More(bytes)).await.is_err() {
                 // The other side has a problem of its own to tell.
                 return Ok(());
@@ -147,4 +170,46 @@ fn parse(sha256: &str) -> Result<ImageHash, Problem> {
     sha256
         .parse()
         .map_err(|_| Problem::new(Code::ApiRequest, format!("{sha256:?} is no hash: 64 lower-case hexadecimal digits")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::sleep;
+
+    async fn begin(turns: &'static Semaphore, bytes: usize) -> Body {
+        paced(vec![7; bytes], turns.acquire().await.unwrap())
+    }
+
+    /// Two clients that took nothing once held both turns for as long as they liked.
+    #[tokio::test(start_paused = true)]
+    async fn a_download_that_stands_still_gives_its_turn_back_and_breaks_off() {
+        static TURNS: Semaphore = Semaphore::const_new(1);
+        let mut stalled = begin(&TURNS, 10 * PIECE_BYTES).await;
+        let first = stalled.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(first.len(), PIECE_BYTES);
+        sleep(Duration::from_secs(55)).await;
+        assert_eq!(TURNS.available_permits(), 0);
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(TURNS.available_permits(), 1);
+        assert_eq!(
+            stalled.frame().await.unwrap().unwrap().into_data().unwrap().len(),
+            PIECE_BYTES,
+            "it was on its way"
+        );
+        assert!(stalled.frame().await.unwrap().is_err() && stalled.frame().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_download_that_moves_fast_enough_arrives_whole_however_long_it_takes() {
+        static TURNS: Semaphore = Semaphore::const_new(1);
+        const BYTES: usize = 12 * PIECE_BYTES + 1;
+        let mut body = begin(&TURNS, BYTES).await;
+        let mut have = 0;
+        while let Some(frame) = body.frame().await {
+            have += frame.unwrap().into_data().unwrap().len();
+            sleep(Duration::from_secs(25)).await;
+        }
+        assert_eq!((have, TURNS.available_permits()), (BYTES, 1));
+    }
 }

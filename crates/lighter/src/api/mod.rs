@@ -14,6 +14,7 @@ mod health;
 mod images;
 mod logs;
 mod openapi;
+mod pace;
 mod queues;
 mod reply;
 mod scope;

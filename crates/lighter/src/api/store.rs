@@ -2,6 +2,7 @@
 //!
 //! All of it needs the scope `deploy`: who may deploy a function may have it read and write any bucket as it is.
 
+use super::pace::Pace;
 use super::reply::{self, Answer, NDJSON, whole};
 use super::scope::MayDeploy;
 use super::types::{BucketInfo, DeleteRequest, DeletedReply, ImportReply, KeyInfo, KeyPage};
@@ -17,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use problem::{Code, Problem};
 use serde::Deserialize;
-use state::{Export, ImportError, LIMIT_MAX, StoreError, Ticket, Transaction, VALUE_BYTES_MAX};
+use state::{Export, Import, ImportError, LIMIT_MAX, StoreError, Ticket, Transaction, VALUE_BYTES_MAX};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -223,6 +224,8 @@ pub async fn export(_: MayDeploy, State(node): State<Arc<Node>>, Path(bucket): P
     params(("bucket" = String, Path)), request_body(content_type = "application/x-ndjson", content = String), responses(
     (status = 200, body = ImportReply),
     (status = 400, description = "L4009: names the line that cannot be read; those before it may be there"),
+    (status = 408, description = "L4012: it comes too slowly; says how many lines are there"),
+    (status = 503, description = "L3010: all request bodies together are too large; says how many lines are there"),
     (status = 507, description = "L5003, L7007: the disk or the bucket is full"),
 ))]
 pub async fn import(
@@ -233,10 +236,14 @@ pub async fn import(
 ) -> Answer<Json<ImportReply>> {
     users(&bucket)?;
     let mut import = node.functions.loader.state.import(&bucket).map_err(asked)?;
-    let mut data = body.into_data_stream();
-    while let Some(piece) = data.next().await {
+    let (mut data, mut pace, mut share) = (body.into_data_stream(), Pace::begin("the import"), node.bodies.share());
+    while let Some(piece) = pace.wait(data.next()).await.map_err(|slow| ended(slow, &import))? {
         let broken = |error| Problem::new(Code::RequestMalformed, format!("the request body broke off: {error}"));
-        import.feed(&piece.map_err(broken)?).await.map_err(refused)?;
+        let piece = piece.map_err(broken)?;
+        pace.moved(piece.len());
+        share.hold(import.held_bytes() + piece.len() as u64).map_err(|full| ended(full, &import))?;
+        import.feed(&piece).await.map_err(refused)?;
+        share.hold(import.held_bytes())?;
     }
     let imported = import.finish().await.map_err(refused)?;
     Ok(Json(ImportReply { keys: imported.keys, expired: imported.expired }))
@@ -272,6 +279,12 @@ fn asked(error: StoreError) -> Problem {
         StoreError::Unavailable(problem) => problem,
         other => Problem::new(Code::ApiRequest, other.to_string()),
     }
+}
+
+/// Why an import goes no further, and how far it has come.
+fn ended(why: Problem, import: &Import) -> Problem {
+    let detail = format!("{}; {} lines are imported", why.detail, import.imported().lines);
+    Problem { detail: detail.into(), ..why }
 }
 
 fn refused(error: ImportError) -> Problem {

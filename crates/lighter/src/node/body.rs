@@ -44,6 +44,11 @@ impl BodyRoom {
         self.used.load(Relaxed)
     }
 
+    /// A share of nothing yet, for a body that is not kept whole.
+    pub fn share(self: &Arc<Self>) -> Share {
+        Share { room: self.clone(), bytes: 0 }
+    }
+
     /// Reads a body to its end.
     ///
     /// # Errors
@@ -76,7 +81,7 @@ impl BodyRoom {
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: Display,
     {
-        let mut share = Share { room: self.clone(), bytes: 0 };
+        let mut share = self.share();
         let mut data = Vec::new();
         while let Some(frame) = body.frame().await {
             let frame =
@@ -104,6 +109,19 @@ impl BodyRoom {
 }
 
 impl Share {
+    /// The body takes so many bytes from now on.
+    ///
+    /// # Errors
+    /// [`Code::NodeFull`]: all bodies together would be too large.
+    pub fn hold(&mut self, bytes: u64) -> Result<(), Problem> {
+        if let Some(less) = self.bytes.checked_sub(bytes) {
+            self.room.used.fetch_sub(less, Relaxed);
+            self.bytes = bytes;
+            return Ok(());
+        }
+        self.grow(bytes - self.bytes)
+    }
+
     fn grow(&mut self, bytes: u64) -> Result<(), Problem> {
         let before = self.room.used.fetch_add(bytes, Relaxed);
         self.bytes += bytes;
@@ -161,6 +179,20 @@ mod tests {
         let _held = room.collect(pieces(&["abcde"]), 100, TIME).await.unwrap();
         assert_eq!(code(room.collect(pieces(&["abcde"]), 100, TIME).await), Some(Code::NodeFull));
         assert_eq!(room.used_bytes(), 5);
+    }
+
+    #[test]
+    fn what_is_kept_of_a_body_may_become_more_and_less() {
+        let room = BodyRoom::new(8);
+        let mut share = room.share();
+        for bytes in [5, 8, 0, 3] {
+            share.hold(bytes).unwrap();
+            assert_eq!(room.used_bytes(), bytes);
+        }
+        assert_eq!(room.share().hold(6).unwrap_err().code, Code::NodeFull);
+        assert_eq!(room.used_bytes(), 3);
+        drop(share);
+        assert_eq!(room.used_bytes(), 0);
     }
 
     #[tokio::test]

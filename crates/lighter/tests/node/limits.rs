@@ -146,6 +146,14 @@ fn bodies_of_the_api_count_among_all_bodies() {
     let headers = [("authorization", token.as_str()), ("content-type", "application/vnd.lighter.frame")];
     let framed = send("POST", &format!("{}/v1/functions/hello/call", node.api), &headers, &large);
     assert_eq!(framed.code(), "L3010");
+    // Of an import what is not durable yet: here a line that does not end.
+    let import = |body: &[u8]| node.api("POST", "/v1/buckets/b/import", body);
+    let line = format!("{{\"key\":\"k\",\"value\":\"{}\"}}\n", "v".repeat(100));
+    let refused = import(&[line.as_bytes(), &large].concat());
+    assert_eq!(refused.code(), "L3010", "{}", refused.text());
+    assert!(refused.text().contains("0 lines are imported"), "{}", refused.text());
+    let imported = import(line.repeat(20_000).as_bytes());
+    assert_eq!((imported.status, &imported.json()["keys"]), (200, &json!(20_000)), "a long one holds little at once");
     assert_eq!(node.api("POST", queue, b"small").status, 201);
     let metrics = node.api("GET", "/metrics", &[]).text();
     assert!(metrics.contains("lighter_request_bodies_bytes 0\n"), "all room is given back");
