@@ -117,6 +117,68 @@ fn a_bundle_for_another_python_is_refused_when_it_is_deployed() {
     assert!(reply.text().contains("ZeroDivisionError"), "{}", reply.text());
 }
 
+/// A module that leaves something at work in its zygote takes from the machine, or from the node, what no call's limits count.
+#[test]
+fn what_works_beside_its_calls_is_ended_and_neighbours_do_not_notice() {
+    const SPIN: &str = "def beside():\n  while True: pass\n";
+    const SAY: &str =
+        "def beside():\n  while flag[0] == 0: time.sleep(0.01)\n  while True: control.send(b'exited 63 0')\n";
+    const PRINT: &str = "def beside():\n  while True: os.write(1, bytes(65536))\n";
+    let Some(node) = start() else { return };
+    // A byte that zygote and children share says when a call waits.
+    let source = |beside: &str| {
+        format!(
+            "import mmap, os, socket, threading, time\nflag = mmap.mmap(-1, 1)\n\
+             control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=os.dup(0))\n{beside}\
+             threading.Thread(target=beside, daemon=True).start()\n\
+             def work(event):\n  flag[0] = event.data == b'wait'\n  time.sleep(55 * flag[0])\n  return b'here'"
+        )
+    };
+    let deploy = |name: &str, source: &str| {
+        let image = node.upload_bytes(&bundle(Contract::Event, "", source));
+        let function = json!({ "image": image, "isolation": "process", "limits": { "time_ms": 600_000 } });
+        assert_eq!(node.deploy(json!({ name: function }))["step"], "done");
+    };
+    deploy("neighbour", "def work(event): return 'here'");
+    assert_eq!(node.call("neighbour", "").text(), "here");
+    for (name, beside) in [("spin", SPIN), ("say", SAY)] {
+        deploy(name, &source(beside));
+        let waiting = node.call(name, "wait");
+        assert_eq!((waiting.status, waiting.code().as_str()), (500, "L6011"), "{name}: {}", waiting.text());
+        let log = node.api("GET", &format!("/v1/functions/{name}/logs"), &[]).text();
+        assert!(log.contains("error[L6011]"), "{name}: {log}");
+        assert_eq!(node.call("neighbour", "").text(), "here");
+        assert_eq!(node.call(name, "").text(), "here", "{name} is started again when it is called");
+        assert_eq!(node.api("DELETE", &format!("/v1/functions/{name}"), &[]).status, 204);
+    }
+    deploy("print", &source(PRINT));
+    assert_eq!(node.call("print", "").text(), "here");
+    let (began, before) = (Instant::now(), cpu_ticks(node.pid()));
+    while began.elapsed() < Duration::from_secs(3) {
+        assert_eq!(node.call("neighbour", "").text(), "here");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let ticks = cpu_ticks(node.pid()) - before;
+    assert!(ticks < 150, "the node took {ticks} ticks of 10 ms in 3 s to read what is printed");
+    assert_eq!(node.call("print", "").text(), "here");
+    assert_eq!(node.api("DELETE", "/v1/functions/print", &[]).status, 204);
+
+    let began = Instant::now();
+    let left = || below(node.pid()).into_iter().filter(|process| is_running(*process)).count();
+    // The neighbour's zygote and its spares.
+    while left() > 3 {
+        assert!(began.elapsed() < Duration::from_secs(30), "{} processes are left", left());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// CPU time a process has used, in hundredths of a second.
+fn cpu_ticks(process: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let (_, rest) = stat.rsplit_once(") ").unwrap();
+    rest.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
 /// Processes below this one.
 fn below(process: u32) -> Vec<u32> {
     let children = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten().flat_map(|thread| {

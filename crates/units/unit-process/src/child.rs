@@ -205,6 +205,11 @@ impl Life {
         !left.zygote.is_dead() && !left.exit.has_come()
     }
 
+    /// What the node has ended its zygote for, and it with it, if it has.
+    pub fn why_zygote_ended(&self) -> Option<&Problem> {
+        self.left().zygote.why_ended()
+    }
+
     /// How its process has ended, as the system says it; none if nobody knows.
     pub async fn status(&mut self) -> Option<i32> {
         let left = self.left.as_mut().expect("there until it is dropped");

@@ -249,7 +249,9 @@ async fn ended(child: &mut Child, broken: Broken, output: &Output) -> Problem {
     let problem = match broken {
         Broken::Ended => {
             let status = child.life.status().await;
-            if child.life.group().memory_exceeded() {
+            if let Some(why) = child.life.why_zygote_ended() {
+                why.clone()
+            } else if child.life.group().memory_exceeded() {
                 Problem::new(Code::MemoryExceeded, "the unit ran out of memory")
             } else {
                 died(status)

@@ -5,12 +5,14 @@
 //!          ──compile─▶ its base is made, it fits      (base/)
 //!          ──load────▶ ready                          (prepared.rs)
 //!   first call ──▶ zygote: a jail, the function loaded in it        (zygote.rs, spawn.rs, jail/, cgroup/)
+//!                ──▶ now and then: what it uses beside its calls        (allowance.rs)
 //!   each call  ──▶ child: forked ahead of need, used once           (child.rs)
 //!              ──▶ frames on one socket, limits watched, output logged   (handling.rs, wire.rs, lent.rs, pump.rs)
 //! ```
 //! What a unit can reach is its own scratch folder, the read-only base, and what its host answers on the socket; the
 //! answers ask the function's grants first, and are the same for every kind of unit (`unit-host`).
 
+mod allowance;
 mod base;
 pub mod bundle;
 mod cgroup;

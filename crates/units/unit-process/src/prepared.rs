@@ -115,6 +115,19 @@ impl PreparedProcess {
         self.top_up(&mut pool, false);
     }
 
+    /// Lets go of children whose zygote is no more, and of what they hold.
+    fn forget_dead(&self) {
+        let (mut spares, mut kept) = {
+            let mut pool = self.pool.lock();
+            (std::mem::take(&mut pool.spares), std::mem::take(&mut pool.kept))
+        };
+        spares.retain_mut(|child| child.life.is_there());
+        kept.retain_mut(|(child, _)| child.life.is_there());
+        let mut pool = self.pool.lock();
+        pool.spares.extend(spares);
+        pool.kept.extend(kept);
+    }
+
     fn top_up(self: &Arc<Self>, pool: &mut Pool<Child>, in_call: bool) {
         pool.waiting.retain(|waiting| !waiting.is_closed());
         let counts = pool.counts(self.is_fresh());
@@ -205,10 +218,15 @@ impl Prepared for PreparedProcess {
         drop(pool);
         go.clear();
         drop(spares);
-        if (all || is_idle)
-            && let Ok(mut zygote) = self.zygote.try_lock()
-        {
-            *zygote = None;
+        // One that is just being started is looked at the next time.
+        let Ok(mut place) = self.zygote.try_lock() else { return };
+        if let Some(zygote) = &*place {
+            zygote.look(now);
+            if all || is_idle || zygote.is_dead() {
+                *place = None;
+                drop(place);
+                self.forget_dead();
+            }
         }
     }
 }

@@ -1,14 +1,22 @@
-//! From the pipes of a unit to its log. What is over the limit is read all the same, so that a unit is never held up.
+//! From the pipes of a unit to its log. What is over the limit is read all the same, so that a call is never held up.
+//!
+//! A zygote's output has no call whose time it would take: beyond a first amount it is read slowly, and a flood waits in its
+//! pipe.
 
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
+use tokio::time::sleep;
 use unit::Stream;
 use unit_host::Output;
 
 const ROOM_BYTES: usize = 16 << 10;
+/// Reads of a zygote's output at once: while a function is loaded it may say much. After that there is a pause before each.
+const READS_AT_ONCE: u32 = 1_024;
+const READ_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes still read of a unit that has ended.
 const LAST_BYTES_MAX: usize = 1 << 20;
 
@@ -42,11 +50,16 @@ pub fn rest(pipe: &mut Receiver, output: &Output, stream: Stream) {
     }
 }
 
-/// Reads to the end.
+/// Reads a zygote's output to its end.
 pub async fn all(mut pipe: Receiver, output: Arc<Output>, stream: Stream) {
     let mut room = vec![0; ROOM_BYTES];
+    let mut reads_left = READS_AT_ONCE;
     while let Ok(got @ 1..) = pipe.read(&mut room).await {
         output.write_bytes(stream, &room[..got]);
+        match reads_left.checked_sub(1) {
+            Some(left) => reads_left = left,
+            None => sleep(READ_PAUSE).await,
+        }
     }
     output.end_call();
 }

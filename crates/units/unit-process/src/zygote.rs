@@ -5,7 +5,10 @@
 //!   fork:  "fork SLOT READ" + a socket and two pipes ─▶ the child says it is ready, and the kernel says which process it is
 //!   end:   dropping it kills its process 1, and with it everything in its jail
 //! ```
+//! The function's code runs in it, so whatever it says or does is the function's word. It is ended when it says what nobody
+//! waits for, and when it uses CPU time that no call asked for.
 
+use crate::allowance::Allowance;
 use crate::base::Base;
 use crate::bundle::About;
 use crate::cgroup::{Bounds, Family, Group};
@@ -21,14 +24,14 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
-use unit::Deployed;
+use unit::{Deployed, Level};
 use unit_host::Output;
 
 /// How long a function may take to be loaded.
@@ -67,20 +70,29 @@ pub struct Recipe {
 
 pub struct Zygote {
     control: Arc<AsyncFd<OwnedFd>>,
-    pidfd: Arc<AsyncFd<OwnedFd>>,
     family: Family,
-    _group: Group,
-    exits: Arc<Exits>,
+    /// Its process, by the number it has here.
+    process: u32,
+    group: Group,
+    /// What it may use beside its calls, and how many children it has forked.
+    allowance: Mutex<Allowance>,
+    children: AtomicU64,
+    ends: Arc<Ends>,
     free: Mutex<Vec<u32>>,
     /// Whether this system lets the node read its children's memory, as the last of them showed.
     pub can_read: AtomicBool,
 }
 
-/// Who waits for which child to end.
-#[derive(Default)]
-struct Exits {
+/// The ends of a zygote and its children.
+struct Ends {
+    /// Who waits for which child to end.
     waiting: Mutex<HashMap<u32, oneshot::Sender<i32>>>,
     dead: AtomicBool,
+    /// What the node has ended it for.
+    why: OnceLock<Problem>,
+    pidfd: Arc<AsyncFd<OwnedFd>>,
+    deployed: Arc<Deployed>,
+    output: Arc<Output>,
 }
 
 impl Zygote {
@@ -114,15 +126,25 @@ impl Zygote {
         tokio::task::yield_now().await;
         drop((stdout, stderr));
         started?;
-        let exits = Arc::new(Exits::default());
+        let ends = Arc::new(Ends {
+            waiting: Mutex::default(),
+            dead: AtomicBool::new(false),
+            why: OnceLock::new(),
+            pidfd: jail.guard.release(),
+            deployed: deployed.clone(),
+            output,
+        });
         let control = Arc::new(jail.control);
-        tokio::spawn(hear_exits(control.clone(), exits.clone()));
+        tokio::spawn(hear_exits(control.clone(), ends.clone()));
+        let (process, group) = (jail.process, jail.group);
         Ok(Arc::new(Self {
             control,
-            pidfd: jail.guard.release(),
             family: jail.family,
-            _group: jail.group,
-            exits,
+            process,
+            allowance: Mutex::new(Allowance::new(Instant::now(), cpu(&group, process))),
+            group,
+            children: AtomicU64::new(0),
+            ends,
             free: Mutex::new((0..slots).rev().collect()),
             can_read: AtomicBool::new(false),
         }))
@@ -135,13 +157,28 @@ impl Zygote {
     pub async fn fork(self: &Arc<Self>, shared: &Arc<Shared>, bounds: &Bounds) -> Result<Option<Child>, Problem> {
         let Some(slot) = self.free.lock().pop() else { return Ok(None) };
         let (exit, exited) = oneshot::channel();
-        self.exits.waiting.lock().insert(slot, exit);
+        self.ends.waiting.lock().insert(slot, exit);
+        self.children.fetch_add(1, Relaxed);
         let forked = Child::fork(shared, self, slot, exited, bounds).await;
         if forked.is_err() && !self.is_dead() {
             // Whatever became of it, its slot may still be in use: the whole zygote is given up.
-            fd::kill(self.pidfd.get_ref());
+            fd::kill(self.ends.pidfd.get_ref());
         }
         forked.map(Some)
+    }
+
+    /// Looks at what it has used since the last look, and ends it if that is too much. To be called every few seconds.
+    pub fn look(&self, now: Instant) {
+        let used = cpu(&self.group, self.process);
+        if self.is_dead() || self.allowance.lock().suffices(now, used, self.children.load(Relaxed)) {
+            return;
+        }
+        self.ends.end("uses CPU time that no call asked for");
+    }
+
+    /// What the node has ended it for, if it has.
+    pub fn why_ended(&self) -> Option<&Problem> {
+        self.ends.why.get()
     }
 
     /// Tells the zygote to fork, and gives it what the child is to have.
@@ -160,13 +197,33 @@ impl Zygote {
     }
 
     pub fn is_dead(&self) -> bool {
-        self.exits.dead.load(SeqCst)
+        self.ends.dead.load(SeqCst)
     }
 }
 
 impl Drop for Zygote {
     fn drop(&mut self) {
+        fd::kill(self.ends.pidfd.get_ref());
+    }
+}
+
+/// CPU time of all its processes but its children, or of its first one where they are not counted together.
+fn cpu(group: &Group, process: u32) -> Duration {
+    group.cpu().or_else(|| fd::process_cpu_ns(process).map(Duration::from_nanos)).unwrap_or_default()
+}
+
+impl Ends {
+    /// Ends it for what it does, and says so in the logs of the function and of the node.
+    fn end(&self, what: &str) {
+        let problem = Problem::new(Code::ZygoteEnded, format!("the process that has loaded the function {what}"));
+        if self.why.set(problem.clone()).is_err() {
+            return;
+        }
+        self.dead.store(true, SeqCst);
         fd::kill(self.pidfd.get_ref());
+        self.output.note(Level::Error, &problem.to_string());
+        let function = self.deployed.name.as_str();
+        tracing::warn!(target: "lighter::jails", function, code = %problem.code, "a zygote was ended: {}", problem.detail);
     }
 }
 
@@ -201,6 +258,7 @@ impl Drop for Guard {
 
 /// A jail whose walls stand.
 struct Jail {
+    process: u32,
     control: AsyncFd<OwnedFd>,
     stdout: pipe::Receiver,
     stderr: pipe::Receiver,
@@ -255,7 +313,8 @@ impl Jail {
             }
         };
         let receiver = |pipe| pipe::Receiver::from_owned_fd(pipe).map_err(broken("a pipe of a jail"));
-        Ok(Self { control, stdout: receiver(stdout)?, stderr: receiver(stderr)?, guard, family, group, missing })
+        let (stdout, stderr) = (receiver(stdout)?, receiver(stderr)?);
+        Ok(Self { process, control, stdout, stderr, guard, family, group, missing })
     }
 }
 
@@ -363,29 +422,40 @@ async fn listen(control: &AsyncFd<OwnedFd>, group: &Group) -> Result<(), Problem
     if group.memory_exceeded() || text.starts_with("failed memory") {
         return Err(Problem::new(Code::MemoryExceeded, "the function ran out of memory while it was loaded"));
     }
-    let why = text.split_once('\n').map_or("its process ended", |(_, why)| why);
+    let why = match text.split_once('\n') {
+        Some((_, why)) => why,
+        None if message.is_empty() => "its process ended",
+        None => "its process said what makes no sense",
+    };
     let problem =
         Problem::new(Code::StartFailed, format!("the function cannot be loaded: {}", unit_host::cut(why, 2_000)));
     Err(problem.with_hint("`lighter logs` has the traceback"))
 }
 
-/// Hands on which child has ended and how, until the zygote is gone; then all of them have.
-async fn hear_exits(control: Arc<AsyncFd<OwnedFd>>, exits: Arc<Exits>) {
+/// Hands on which child has ended and how, until the zygote is gone; then all of them have. A zygote that says anything
+/// else is ended: listening to it would cost the node time that no limit counts.
+async fn hear_exits(control: Arc<AsyncFd<OwnedFd>>, ends: Arc<Ends>) {
     while let Ok(message) = hear(&control).await {
         if message.is_empty() {
             break;
         }
-        let text = String::from_utf8_lossy(&message);
-        let mut words = text.split(' ').skip(1).map(str::parse);
-        if let (Some(Ok(slot)), Some(Ok(status))) = (words.next(), words.next())
-            && let Some(exit) = exits.waiting.lock().remove(&(slot as u32))
-        {
-            let _: i32 = status;
-            exit.send(status).ok();
+        match exited(&message).and_then(|(slot, status)| Some((ends.waiting.lock().remove(&slot)?, status))) {
+            Some((waiting, status)) => _ = waiting.send(status),
+            None => {
+                ends.end("says what nobody waits for");
+                break;
+            }
         }
     }
-    exits.dead.store(true, SeqCst);
-    exits.waiting.lock().clear();
+    ends.dead.store(true, SeqCst);
+    ends.waiting.lock().clear();
+}
+
+/// Slot and status of `exited SLOT STATUS`.
+fn exited(message: &[u8]) -> Option<(u32, i32)> {
+    let mut words = std::str::from_utf8(message).ok()?.strip_prefix("exited ")?.split(' ');
+    let said = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    words.next().is_none().then_some(said)
 }
 
 fn registered(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {

@@ -23,6 +23,9 @@ const ALL: &[(&str, Test)] = &[
     ("what_a_unit_says_is_not_trusted", |stage| Box::pin(what_a_unit_says_is_not_trusted(stage))),
     ("a_large_reply_arrives_whole_lent_or_sent", |stage| Box::pin(a_large_reply_arrives_whole_lent_or_sent(stage))),
     ("a_function_that_does_not_load_says_why", |stage| Box::pin(a_function_that_does_not_load_says_why(stage))),
+    ("what_works_beside_its_calls_is_ended", |stage| Box::pin(what_works_beside_its_calls_is_ended(stage))),
+    ("what_says_what_nobody_waits_for_is_ended", |stage| Box::pin(what_says_what_nobody_waits_for_is_ended(stage))),
+    ("what_prints_for_ever_waits_and_goes_on", |stage| Box::pin(what_prints_for_ever_waits_and_goes_on(stage))),
     ("idle_functions_hold_no_process", |stage| Box::pin(idle_functions_hold_no_process(stage))),
     ("a_bundle_is_the_one_of_the_sdk", |stage| Box::pin(a_bundle_is_the_one_of_the_sdk(stage))),
 ];
@@ -185,6 +188,77 @@ async fn a_function_that_does_not_load_says_why(stage: &Stage) {
     }
     let hog = stage.function("x = []\nwhile True: x.append(b'1' * (1 << 24))", |_| {});
     assert_eq!(hog.call("").await.unwrap_err().code, Code::MemoryExceeded);
+}
+
+/// A module may leave threads at work in its zygote, where no call's limits count them.
+async fn what_works_beside_its_calls_is_ended(stage: &Stage) {
+    let source = |body: &str| {
+        format!(
+            "import threading, time\ndef beside():\n  while True: {body}\n\
+             threading.Thread(target=beside, daemon=True).start()\ndef handle(event): return b'here'"
+        )
+    };
+    let before = stage::processes_below();
+    let spins = stage.function(&source("pass"), |_| {});
+    let looks_up_now_and_then = stage.function(&source("time.sleep(0.1)"), |_| {});
+    for function in [&spins, &looks_up_now_and_then] {
+        assert_eq!(function.call("").await.unwrap(), "here");
+    }
+    stage::wait_until("what spins is ended", || {
+        spins.prepared.sweep(Instant::now(), false);
+        looks_up_now_and_then.prepared.sweep(Instant::now(), false);
+        spins.log().contains("error[L6011]")
+    })
+    .await;
+    assert_eq!(spins.call("").await.unwrap(), "here", "and is started again when it is called");
+    for _ in 0..200 {
+        let answer = looks_up_now_and_then.call("").await;
+        assert_eq!(answer.as_deref(), Ok("here"), "{}", looks_up_now_and_then.log());
+        looks_up_now_and_then.prepared.sweep(Instant::now(), false);
+    }
+    assert!(!looks_up_now_and_then.log().contains("L6011"), "{}", looks_up_now_and_then.log());
+    drop((spins, looks_up_now_and_then));
+    stage::wait_until("all of it goes", || stage::processes_below() <= before).await;
+}
+
+async fn what_says_what_nobody_waits_for_is_ended(stage: &Stage) {
+    // The module shares a byte with its children: when a call sets it, the thread in the zygote begins.
+    let source = |message: &str| {
+        format!(
+            "import mmap, os, socket, threading, time\nflag = mmap.mmap(-1, 1)\n\
+             control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=os.dup(0))\n\
+             def flood():\n  while flag[0] == 0: time.sleep(0.01)\n  while True: control.send({message})\n\
+             threading.Thread(target=flood, daemon=True).start()\n\
+             def handle(event):\n  flag[0] = event.data == b'now'\n  time.sleep(20 * flag[0])\n  return b'here'"
+        )
+    };
+    for message in ["b'exited 63 0'", "b'exited 0'", "b'?'", "bytes(4096)"] {
+        let function = stage.function(&source(message), |_| {});
+        assert_eq!(function.call("").await.unwrap(), "here");
+        let problem = function.call("now").await.expect_err(message);
+        assert_eq!(problem.code, Code::ZygoteEnded, "{message}: {problem}");
+        assert!(function.log().contains("error[L6011]"), "{message}: {}", function.log());
+        assert_eq!(function.call("").await.unwrap(), "here", "and is started again when it is called");
+    }
+    let early = stage.function(&source("b'?'").replace("flag[0] == 0", "False"), |_| {});
+    assert!(matches!(early.call("").await.unwrap_err().code, Code::StartFailed | Code::ZygoteEnded));
+}
+
+async fn what_prints_for_ever_waits_and_goes_on(stage: &Stage) {
+    const SOURCE: &str = "import os, threading\ndef flood():\n  while True: os.write(1, bytes(65536))\n\
+        threading.Thread(target=flood, daemon=True).start()\ndef handle(event): return b'here'";
+    let function = stage.function(SOURCE, |_| {});
+    assert_eq!(function.call("").await.unwrap(), "here");
+    let before = stage::cpu_ticks();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        assert_eq!(function.call("").await.unwrap(), "here");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // Half of one core: a flood that is read as fast as it comes takes all of one and more.
+    assert!(stage::cpu_ticks() - before < 150, "{} ticks of 10 ms in 3 s", stage::cpu_ticks() - before);
+    function.prepared.sweep(Instant::now(), false);
+    assert_eq!(function.log().matches("error").count(), 0, "{}", function.log());
 }
 
 async fn idle_functions_hold_no_process(stage: &Stage) {

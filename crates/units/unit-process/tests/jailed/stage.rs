@@ -172,9 +172,16 @@ impl Watch for Deaf {
 pub async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// CPU time of this process, in ticks of the system: a hundredth of a second.
+pub fn cpu_ticks() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").expect("it is there");
+    let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");
+    rest.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
 }
 
 /// How many processes this one has started, directly or not, that have not ended.

@@ -55,17 +55,19 @@ class Zygote:
         self._bell = (-1, -1)
 
     def run(self) -> None:
-        # A signal that comes just before the waiting begins would wait for the next message: it rings here too.
+        # Signals only ring. Once a module has threads, a handler runs in the middle of a fork, whatever this thread blocks: it
+        # would find a child whose slot is not written down, and kill it for an orphan.
         bell, ringer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._bell = (bell, ringer)
         signal.set_wakeup_fd(ringer, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: self._reap())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
         self._control.send(b"ready")
         while True:
             control = self._control.fileno()
             ready, _, _ = select.select([control, bell], [], [])
             if bell in ready:
                 os.read(bell, _MESSAGE_BYTES)
+                self._reap()
             if control not in ready:
                 continue
             message, descriptors = self._receive()
@@ -87,13 +89,10 @@ class Zygote:
         scratch = f"{SCRATCH}/{slot}"
         self._walls.prepare(scratch)
         _flush()
-        # A child that ends at once must not be reaped before its slot is written down.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         child = os.fork()
         if child == 0:
             self._be_child(scratch, descriptors, reads)
         self._children[child] = slot
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -102,7 +101,6 @@ class Zygote:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             self._control.close()
             for descriptor in self._bell:
                 os.close(descriptor)
