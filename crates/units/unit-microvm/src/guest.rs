@@ -25,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 
 /// What one exit's copy may have: a request, a reply.
-const EXIT_BYTES: u64 = 16 << 20;
+pub const EXIT_BYTES: u64 = 16 << 20;
 
 /// A machine behind the filter of its thread.
 pub struct Machine {

@@ -4,7 +4,7 @@
 //! could do that had broken out of its component and taken the kernel.
 #![expect(unsafe_code, reason = "one guest writes to its memory while its tender looks, which no guest can")]
 
-use crate::guest::Machine;
+use crate::guest::{EXIT_BYTES, Machine};
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
 use crate::tender::{Ask, Recipe, Shared, Tender, What};
@@ -415,21 +415,31 @@ fn race(kvm: &Kvm, recipe: &Arc<Recipe>) -> (usize, bool) {
             let _ = gone.recv();
         });
         let place = place.recv().unwrap();
-        ask.send(Ask::Become(recipe.clone(), Box::new(|made| made.unwrap()))).unwrap();
-        ask.send(Ask::Event(b"no event".to_vec())).unwrap();
+        let (become_it, became) = std::sync::mpsc::channel();
+        let made = Box::new(move |made: Result<_, _>| become_it.send(made.unwrap()).unwrap());
+        ask.send(Ask::Become(recipe.clone(), made)).unwrap();
+        // Nothing can be written before.
+        became.recv().unwrap();
         let (heap, is_over) = (recipe.snapshot.heap(), &is_over);
-        let writer = scope.spawn(move || rewrite(place, &heap, is_over));
+        let over = Over(is_over);
+        scope.spawn(move || {
+            rewrite(place, &heap, is_over);
+            drop(go);
+        });
+        ask.send(Ask::Event(b"no event".to_vec())).unwrap();
+        // What is too long for the function is a lie; anything else may be true.
+        let bytes_max = recipe.body_bytes + EXIT_BYTES;
         let (mut messages, mut lied) = (0, false);
         while let Some(told) = heard.blocking_recv() {
             messages += 1;
             assert!(told.lines.iter().map(|(_, text)| text.len() as u64).sum::<u64>() <= layout::LOG_BYTES);
             match told.what {
                 What::Asks { verb, request } => {
-                    assert!(Policy::least().allows(verb) && request.len() <= 4_096);
+                    assert!(Policy::least().allows(verb) && request.len() as u64 <= bytes_max);
                     ask.send(Ask::Answer(vec![7; messages % 5_000])).unwrap();
                 }
                 What::Replied { reply, .. } => {
-                    assert!(reply.len() <= 4_096);
+                    assert!(reply.len() as u64 <= bytes_max);
                     ask.send(Ask::Event(vec![9; messages % 70_000])).unwrap();
                 }
                 What::Lines => {}
@@ -440,11 +450,18 @@ fn race(kvm: &Kvm, recipe: &Arc<Recipe>) -> (usize, bool) {
                 break;
             }
         }
-        is_over.store(true, SeqCst);
-        writer.join().unwrap();
-        drop((ask, heard, go));
+        drop((over, ask, heard));
         (messages, lied)
     })
+}
+
+/// Ends the writing, also where the test fails.
+struct Over<'o>(&'o AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
 }
 
 /// Writes what could be true, and now and then what cannot, to the words of a call page and the beginning of a log ring.
