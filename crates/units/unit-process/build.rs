@@ -8,12 +8,13 @@ fn main() -> io::Result<()> {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let source = here.join("../../../sdks/python/src");
-    println!("cargo::rerun-if-changed={}", source.display());
     let mut files = Vec::new();
     list(&source, &mut files)?;
     files.sort();
     let mut text = String::from("/// Path and content of each file.\npub static SDK: &[(&str, &[u8])] = &[\n");
     for file in &files {
+        // Not the folder: an interpreter that imports it writes its cache there, and that is no change.
+        println!("cargo::rerun-if-changed={}", file.display());
         let path =
             file.strip_prefix(&source).expect("it was found in the folder").to_str().expect("our names are UTF-8");
         text += &format!("    ({path:?}, include_bytes!({file:?})),\n");

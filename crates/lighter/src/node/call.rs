@@ -50,7 +50,7 @@ pub struct Failed {
     /// Seconds after which trying again is known to help.
     pub retry_after_s: Option<u64>,
     /// Where the time went, once it waited for its turn. What a unit spent on starting is part of `run`.
-    pub times: Option<Times>,
+    pub times: Option<Box<Times>>,
 }
 
 impl Failed {
@@ -83,7 +83,7 @@ impl Incoming {
                 let problem = self.refused(refusal.problem(self.live.name().as_str()));
                 let times = Times { queue: self.arrived.elapsed(), ..Times::default() };
                 let retry_after_s = refusal.retry_after_s();
-                return Err(Failed { problem, began: false, retry_after_s, times: Some(times) });
+                return Err(Failed { problem, began: false, retry_after_s, times: Some(times.into()) });
             }
         };
         let ready = match loader.ready(&self.live, self.arrived).await {
@@ -102,7 +102,7 @@ impl Incoming {
         let called = ready.prepared.call(Call { request_id, work, deadline, watch, lease }).await;
         let reply = called.map_err(|problem| {
             let times = Times { queue, start: load, run: could_run.elapsed(), ..Times::default() };
-            Failed { problem, began: true, retry_after_s: None, times: Some(times) }
+            Failed { problem, began: true, retry_after_s: None, times: Some(times.into()) }
         })?;
         let times = Times {
             queue,
