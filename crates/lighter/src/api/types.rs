@@ -295,7 +295,7 @@ pub struct ImportReply {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteRequest {
-    /// At most 1,000.
+    /// At most 1,000, in a request of at most 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

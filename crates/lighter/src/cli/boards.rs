@@ -46,7 +46,11 @@ fn none_heard(session: &Session) -> String {
         Some(Some(port)) => {
             format!("no board was heard on UDP port {port}: `lighter boot --board virt` starts one here")
         }
-        Some(None) => "no board was heard: the node does not listen, `lighter up --boards` starts one that does".to_owned(),
-        None => "no board was heard: `lighter boot --board virt` starts one, for a node that listens (`lighter up --boards`)".to_owned(),
+        Some(None) => {
+            "no board was heard: the node does not listen, `lighter up --boards` starts one that does".to_owned()
+        }
+        None => "no board was heard: `lighter boot --board virt` starts one, for a node that listens \
+                 (`lighter up --boards`)"
+            .to_owned(),
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   unit traps ──▶ places: function, byte of the image       (its kind, in the call's time: microseconds)
 //!                     │
-//!                     ▼ one thread of the node, of normal priority
+//!                     ▼ one thread for each class, of normal priority
 //!                  image's debug information ─▶ function, file, line ─▶ log
 //! ```
 //! Debug information is the function's own word: it may be long to read, or wrong. So it is read on a thread that waits

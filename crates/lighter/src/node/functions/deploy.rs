@@ -212,9 +212,7 @@ impl Functions {
         self.loader.keep(&live, loaded);
         Ok(Change::Put { live, history })
     }
-}
 
-impl Functions {
     /// Adds what the function said while it was started: the log of one that never comes to be goes away with it.
     fn with_last_words(&self, live: &Live, problem: Problem) -> Problem {
         let is_its = |line: &LogLine| line.version == live.version && line.message != problem.detail;
