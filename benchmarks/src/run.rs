@@ -17,7 +17,7 @@ pub struct Options {
     #[arg(long)]
     quick: bool,
     /// The node's program.
-    #[arg(long, default_value = "target/release/lighter")]
+    #[arg(long, default_value = "target/dist/lighter")]
     lighter: PathBuf,
     /// Folder with the prebuilt guests.
     #[arg(long, default_value = "guests/prebuilt")]
