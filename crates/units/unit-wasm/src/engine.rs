@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unit_lines::Teller;
 use wasmtime::component::Linker;
 use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
@@ -94,19 +94,11 @@ impl Engine {
         let linker = host::linker(&wasmtime)
             .map_err(|error| Problem::new(Code::Internal, format!("linking the host functions: {error:#}")))?;
         let threads = Some(Threads { hogs: hog_threads()?, starved: starved_thread()? });
-        let ticker = Ticker::start(wasmtime.clone());
+        let stall = Stall::start(enter_idle_class).map_err(|error| starting_threads(&error))?;
+        let ticker = Ticker::start(wasmtime.clone(), stall.clone());
         let teller = Teller::start().map_err(|error| starting_threads(&error))?;
         let fingerprint = format!("{:016x}", hasher.finish());
-        Ok(Self {
-            wasmtime,
-            linker,
-            fingerprint,
-            client: unit_host::http::client(),
-            teller,
-            stall: Arc::default(),
-            threads,
-            ticker,
-        })
+        Ok(Self { wasmtime, linker, fingerprint, client: unit_host::http::client(), teller, stall, threads, ticker })
     }
 
     /// Where units go that have used up their ticks.
@@ -213,29 +205,32 @@ fn starved_thread() -> Result<tokio::runtime::Runtime, Problem> {
 
 /// As many threads as cores, in the operating system's idle class.
 fn hog_threads() -> Result<tokio::runtime::Runtime, Problem> {
-    use thread_priority::{
-        NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
-        thread_native_id,
-    };
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(thread::available_parallelism().map_or(1, usize::from))
         .thread_name("lighter-hog")
         .enable_all()
-        .on_thread_start(|| {
-            let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-            if let Err(error) = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle) {
-                tracing::warn!(?error, "threads for long-running units keep their normal priority");
-            }
-        })
+        .on_thread_start(enter_idle_class)
         .build()
         .map_err(|error| starting_threads(&error))
+}
+
+/// Puts this thread into the operating system's idle class.
+fn enter_idle_class() {
+    use thread_priority::{
+        NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
+        thread_native_id,
+    };
+    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    if let Err(error) = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle) {
+        tracing::warn!(?error, "threads for long-running units keep their normal priority");
+    }
 }
 
 fn starting_threads(error: &io::Error) -> Problem {
     Problem::new(Code::Internal, format!("starting threads: {error}"))
 }
 
-/// Advances the epoch every tick while calls run, and sleeps while none do.
+/// Advances the epoch every tick while calls run, asks whether the idle class gets anything, and sleeps while none do.
 struct Ticker {
     thread: thread::Thread,
     asleep: Arc<AtomicBool>,
@@ -244,7 +239,7 @@ struct Ticker {
 }
 
 impl Ticker {
-    fn start(engine: wasmtime::Engine) -> Arc<Self> {
+    fn start(engine: wasmtime::Engine, stall: Arc<Stall>) -> Arc<Self> {
         let asleep = Arc::new(AtomicBool::new(false));
         let running = Arc::new(AtomicUsize::new(0));
         let engine = engine.weak();
@@ -257,6 +252,7 @@ impl Ticker {
                     engine.increment_epoch();
                     drop(engine);
                     thread::sleep(TICK);
+                    stall.ask(Instant::now());
                     idle_ticks = if are_running.load(SeqCst) > 0 { 0 } else { idle_ticks + 1 };
                     if idle_ticks > IDLE_TICKS {
                         is_asleep.store(true, SeqCst);
