@@ -145,12 +145,16 @@ fn value(text: &str, error: &toml::de::Error) -> Problem {
     Problem::new(Code::ManifestValue, located(text, error))
 }
 
-/// `line 3: what is wrong`.
+/// `line 3: what is wrong`, or `line 3, memory_bytes: what is wrong` where the line has a key.
 fn located(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().trim_end_matches('.');
-    match error.span() {
-        Some(span) => format!("line {}: {message}", text[..span.start.min(text.len())].matches('\n').count() + 1),
-        None => message.to_owned(),
+    let Some(span) = error.span() else { return message.to_owned() };
+    let number = text[..span.start.min(text.len())].matches('\n').count();
+    let key = text.lines().nth(number).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
+    let is_key = |key: &&str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    match key.filter(|key| !key.is_empty()).filter(is_key) {
+        Some(key) => format!("line {}, {key}: {message}", number + 1),
+        None => format!("line {}: {message}", number + 1),
     }
 }
 

@@ -71,7 +71,7 @@ fn an_unknown_word_names_the_nearest_known_one_and_all_there_are() {
 #[test]
 fn broken_syntax_names_the_line() {
     refused("[function.f]\nimage = \"f.wasm", Code::ManifestSyntax, &["line 2"]);
-    refused("[function.f]\nimage = 1", Code::ManifestValue, &["line 2", "string"]);
+    refused("[function.f]\nimage = 1", Code::ManifestValue, &["line 2, image:", "string"]);
     refused("[function.f]\nhttp = \"/f\"", Code::ManifestValue, &["image"]);
 }
 

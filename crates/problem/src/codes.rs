@@ -130,7 +130,7 @@ codes! {
     9001 Internal 500 "the node failed" "please report this with the node's log";
     9002 Unknown 500 "an error this program does not know" "update it to the version of the node";
     9003 ConfigInvalid 400 "the node's configuration is not right" "";
-    9004 ListenFailed 500 "the address cannot be listened on" "";
+    9004 ListenFailed 500 "the address cannot be listened on" "where the port is taken, perhaps by another node, choose another one: --http, --api, --mqtt";
     9005 InsecureListen 400 "listening beyond this machine needs TLS" "give --tls-cert and --tls-key, or keep to 127.0.0.1";
     9006 Interrupted 499 "interrupted" "";
 }

@@ -1,7 +1,7 @@
 //! Calls through the API: for tools and tests, and for functions without a route.
 
 use super::RequestId;
-use super::reply::{Answer, whole};
+use super::reply::{Answer, of_query, whole};
 use super::scope::MayCall;
 use crate::node::body::{Collected, Share};
 use crate::node::{Incoming, Node, ReplyBody, Wanted, clock, hide_token, reply_to_event, serve};
@@ -62,7 +62,7 @@ pub async fn call(
         let detail = format!("a board is named, but {name} has isolation = {:?}", isolation.as_str());
         return Err(Problem::new(Code::ApiRequest, detail).into());
     }
-    let Query(wish) = wish.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?;
+    let wish = of_query(wish)?;
     let reply_type = live.function.http.first().and_then(|trigger| trigger.reply_type.as_deref());
     let reply_type = reply_type.and_then(|kind| HeaderValue::from_str(kind).ok());
     let wanted = Wanted {

@@ -1,6 +1,6 @@
 //! Logs of functions, as lines of JSON: the last ones, and with `follow` the new ones as they are written.
 
-use super::reply::{Answer, NDJSON, line};
+use super::reply::{Answer, NDJSON, line, of_query};
 use super::scope::MayDeploy;
 use super::types::LogLine;
 use crate::node::{FOLLOWERS_MAX, Follower, Node};
@@ -47,7 +47,7 @@ pub async fn logs(
     Path(name): Path<String>,
     wish: Result<Query<Wish>, QueryRejection>,
 ) -> Answer<Response> {
-    let Query(wish) = wish.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?;
+    let wish = of_query(wish)?;
     let name: Option<Name> = match name.as_str() {
         "-" => None,
         name => Some(node.functions.get(name)?.live.name().clone()),

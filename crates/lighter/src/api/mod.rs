@@ -80,9 +80,9 @@ endpoints! {
     delete "/v1/sinks/{name}" queues::remove_sink;
     get "/v1/buckets" store::buckets;
     get "/v1/buckets/{bucket}/keys" store::list;
-    get "/v1/buckets/{bucket}/keys/{key}" store::get;
-    put "/v1/buckets/{bucket}/keys/{key}" store::set;
-    delete "/v1/buckets/{bucket}/keys/{key}" store::delete;
+    get "/v1/buckets/{bucket}/value" store::get;
+    put "/v1/buckets/{bucket}/value" store::set;
+    delete "/v1/buckets/{bucket}/value" store::delete;
     post "/v1/buckets/{bucket}/delete" store::delete_many;
     get "/v1/buckets/{bucket}/export" store::export;
     post "/v1/buckets/{bucket}/import" store::import;

@@ -2,7 +2,7 @@
 
 use super::RequestId;
 use super::functions::detached;
-use super::reply::{Answer, Json, whole};
+use super::reply::{Answer, Json, of_query, whole};
 use super::scope::{MayCall, MayDeploy};
 use super::types::{EventInfo, EventPage, PushReply, QueueInfo, QueuePart, RemovedReply, ReplayReply, ReplayRequest};
 use crate::node::body::Collected;
@@ -94,7 +94,7 @@ pub async fn push(
     body: Body,
 ) -> Answer<(StatusCode, axum::Json<PushReply>)> {
     node.events.queue(&name)?;
-    let pushing = query.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?.0;
+    let pushing = of_query(query)?;
     push_to(&node, &name, pushing, &request_id, &headers, body).await
 }
 
@@ -116,7 +116,7 @@ pub async fn push_to_function(
     body: Body,
 ) -> Answer<(StatusCode, axum::Json<PushReply>)> {
     let queue = node.events.queue_of(&name)?;
-    let pushing = query.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?.0;
+    let pushing = of_query(query)?;
     push_to(&node, queue.as_str(), pushing, &request_id, &headers, body).await
 }
 
@@ -237,7 +237,7 @@ pub async fn peek(
     query: Result<Query<Looking>, QueryRejection>,
 ) -> Answer<axum::Json<EventPage>> {
     let queue = node.events.queue(&name)?;
-    let Looking { part, after, limit } = query.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?.0;
+    let Looking { part, after, limit } = of_query(query)?;
     let bad = |text: &str| Problem::new(Code::ApiRequest, format!("{text:?} is no `next` of a page"));
     let after = after.map(|text| text.parse().map_err(|_| bad(&text))).transpose()?;
     let limit = limit.unwrap_or(PAGE_EVENTS);
@@ -273,7 +273,7 @@ pub async fn purge(
     query: Result<Query<Purging>, QueryRejection>,
 ) -> Answer<axum::Json<RemovedReply>> {
     let queue = node.events.queue(&name)?;
-    let Purging { part } = query.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?.0;
+    let Purging { part } = of_query(query)?;
     let parts = part.map_or(vec![Part::Ready, Part::Delayed, Part::Dead], |part| vec![part.into()]);
     let removed = detached(async move { queue.purge(&parts).await }).await?;
     tracing::info!(queue = name, removed, "purged");

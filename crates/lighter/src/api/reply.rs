@@ -3,7 +3,8 @@
 use crate::node::body::Collected;
 use crate::node::{Failed, Node};
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, Request};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequest, Query, Request};
 use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -60,6 +61,14 @@ pub fn problem(problem: &Problem) -> Response {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
+}
+
+/// What a query asks for.
+///
+/// # Errors
+/// [`Code::ApiRequest`]: it is not what the endpoint takes.
+pub fn of_query<T>(read: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+    read.map(|Query(asked)| asked).map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))
 }
 
 /// One line of a stream.

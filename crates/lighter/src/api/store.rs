@@ -3,7 +3,7 @@
 //! All of it needs the scope `deploy`: who may deploy a function may have it read and write any bucket as it is.
 
 use super::pace::Pace;
-use super::reply::{self, Answer, NDJSON, whole};
+use super::reply::{self, Answer, NDJSON, of_query, whole};
 use super::scope::MayDeploy;
 use super::types::{BucketInfo, DeleteRequest, DeletedReply, ImportReply, KeyInfo, KeyPage};
 use crate::node::body::Collected;
@@ -60,7 +60,7 @@ pub async fn list(
     query: Result<Query<Listing>, QueryRejection>,
 ) -> Answer<Json<KeyPage>> {
     users(&bucket)?;
-    let Listing { prefix, after, limit } = query.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?.0;
+    let Listing { prefix, after, limit } = of_query(query)?;
     let state = node.functions.loader.state.clone();
     let listed = blocking(move || {
         let limit = limit.unwrap_or(PAGE_KEYS);
@@ -71,18 +71,28 @@ pub async fn list(
     Ok(Json(KeyPage { keys, next: page.next }))
 }
 
+/// A key is asked for in the query and not in the path: it may have slashes, or be `..`.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Keyed {
+    key: String,
+}
+
 /// The value of a key, as it is.
-#[utoipa::path(get, path = "/v1/buckets/{bucket}/keys/{key}", tag = "store", operation_id = "get_key",
-    params(("bucket" = String, Path), ("key" = String, Path)), responses(
+#[utoipa::path(get, path = "/v1/buckets/{bucket}/value", tag = "store", operation_id = "get_key",
+    params(("bucket" = String, Path), Keyed), responses(
     (status = 200, content_type = "application/octet-stream", body = Vec<u8>),
     (status = 404, description = "L5009: there is no such key"),
 ))]
 pub async fn get(
     _: MayDeploy,
     State(node): State<Arc<Node>>,
-    Path((bucket, key)): Path<(String, String)>,
+    Path(bucket): Path<String>,
+    query: Result<Query<Keyed>, QueryRejection>,
 ) -> Answer<Response> {
     users(&bucket)?;
+    let Keyed { key } = of_query(query)?;
     let state = node.functions.loader.state.clone();
     let value = blocking(move || {
         let value = state.begin().get(&bucket, &key).map_err(asked)?;
@@ -95,13 +105,14 @@ pub async fn get(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Setting {
+    key: String,
     /// How long the key lives, in milliseconds. Default: as long as its bucket says.
     ttl_ms: Option<u64>,
 }
 
 /// Sets a key to the bytes of the body. Durable when the answer comes.
-#[utoipa::path(put, path = "/v1/buckets/{bucket}/keys/{key}", tag = "store", operation_id = "set_key",
-    params(("bucket" = String, Path), ("key" = String, Path), Setting),
+#[utoipa::path(put, path = "/v1/buckets/{bucket}/value", tag = "store", operation_id = "set_key",
+    params(("bucket" = String, Path), Setting),
     request_body(content_type = "application/octet-stream", content = Vec<u8>), responses(
     (status = 204, description = "It is set"),
     (status = 400, description = "L4009: the bucket or the key cannot have this name"),
@@ -111,12 +122,12 @@ pub struct Setting {
 pub async fn set(
     _: MayDeploy,
     State(node): State<Arc<Node>>,
-    Path((bucket, key)): Path<(String, String)>,
+    Path(bucket): Path<String>,
     query: Result<Query<Setting>, QueryRejection>,
     body: Body,
 ) -> Answer<StatusCode> {
-    let ttl =
-        query.map_err(|error| Problem::new(Code::ApiRequest, error.body_text()))?.0.ttl_ms.map(Duration::from_millis);
+    let Setting { key, ttl_ms } = of_query(query)?;
+    let ttl = ttl_ms.map(Duration::from_millis);
     let Collected { data: value, share: _share } = whole(&node, body, VALUE_BYTES_MAX as u64).await?;
     write(&node, &bucket, |transaction| match ttl {
         None => transaction.set(&bucket, &key, value),
@@ -126,15 +137,17 @@ pub async fn set(
 }
 
 /// Deletes a key; one that is not there is no error. Durable when the answer comes.
-#[utoipa::path(delete, path = "/v1/buckets/{bucket}/keys/{key}", tag = "store", operation_id = "delete_key",
-    params(("bucket" = String, Path), ("key" = String, Path)), responses(
+#[utoipa::path(delete, path = "/v1/buckets/{bucket}/value", tag = "store", operation_id = "delete_key",
+    params(("bucket" = String, Path), Keyed), responses(
     (status = 204, description = "It is not there any more"),
 ))]
 pub async fn delete(
     _: MayDeploy,
     State(node): State<Arc<Node>>,
-    Path((bucket, key)): Path<(String, String)>,
+    Path(bucket): Path<String>,
+    query: Result<Query<Keyed>, QueryRejection>,
 ) -> Answer<StatusCode> {
+    let Keyed { key } = of_query(query)?;
     write(&node, &bucket, |transaction| transaction.delete(&bucket, &key)).await
 }
 

@@ -76,7 +76,7 @@ impl Data {
         match (&self.text, &self.file) {
             (Some(text), _) => Ok(text.clone().into_bytes()),
             (None, Some(file)) if file.as_os_str() == "-" => stdin(),
-            (None, Some(file)) => whole(File::open(file).map_err(|error| Stop::file(file, &error))?, file),
+            (None, Some(file)) => whole(File::open(file).map_err(|error| Stop::named("--file", file, &error))?, file),
             (None, None) if io::stdin().is_terminal() => Ok(Vec::new()),
             (None, None) => stdin(),
         }

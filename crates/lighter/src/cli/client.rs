@@ -83,14 +83,15 @@ impl Client {
         let request = self.request(method, path).body(body).map_err(|error| self.malformed(&error))?;
         let request = self.agent.configure_request(request).timeout_recv_response(Some(ANSWER_TIMEOUT)).build();
         let _waiting = self.waiting();
-        self.succeeded(self.agent.run(request).map_err(|error| self.unreachable(&error))?)
+        self.succeeded(self.agent.run(request).map_err(|error| self.unreachable(&error, sends(method)))?)
     }
 
     /// A request that may take as long as the node allows; any status is an answer.
     pub fn exchange(&self, request: ureq::http::request::Builder, body: impl AsSendBody) -> Result<Response<Body>> {
         let request = request.body(body).map_err(|error| self.malformed(&error))?;
+        let sends = sends(request.method().as_str());
         let _waiting = self.waiting();
-        self.agent.run(request).map_err(|error| self.unreachable(&error))
+        self.agent.run(request).map_err(|error| self.unreachable(&error, sends))
     }
 
     /// Begins a request with the token.
@@ -128,6 +129,17 @@ impl Client {
         let problem = Problem::from_json(&self.bytes(response, DOCUMENT_BYTES_MAX)?);
         Ok(problem.map(|problem| match problem.code {
             Code::TokenMissing => problem.with_hint("give one with --token-file or LIGHTER_TOKEN"),
+            Code::RouteUnknown => {
+                let detail = format!("{} is where functions are called; the API listens elsewhere", self.place.url);
+                Problem::new(Code::NodeUnreachable, detail)
+                    .with_hint("give the API's address with --node: port 8701 unless the node was told another")
+            }
+            // Where the API is described is of use to who writes requests.
+            Code::ApiRequest if problem.hint == problem.code.hint() => problem.with_hint(""),
+            // All that a path holds beside our own words is names.
+            Code::RequestMalformed => {
+                problem.with_hint("a function, queue, sink or bucket has lower-case letters, digits and - in its name")
+            }
             _ => problem,
         }))
     }
@@ -171,7 +183,8 @@ impl Client {
         Stop::new(Code::Usage, format!("this cannot be sent to {}: {error}", self.place.url))
     }
 
-    fn unreachable(&self, error: &ureq::Error) -> Stop {
+    /// `sends`: whether the request has a body.
+    fn unreachable(&self, error: &ureq::Error, sends: bool) -> Stop {
         let url = &self.place.url;
         let problem = |detail| Problem::new(Code::NodeUnreachable, detail);
         match error {
@@ -179,9 +192,15 @@ impl Client {
                 problem(format!("the certificate of {url} is not trusted: {error}"))
                     .with_hint(certificate_hint(&error.to_string()))
             }
+            ureq::Error::Io(error) if error.to_string().contains("InvalidContentType") => {
+                problem(format!("what listens at {url} does not speak TLS")).with_hint("write the address with http://")
+            }
             ureq::Error::Io(error) if matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) => {
-                problem(format!("{url} closed the connection before it had read everything"))
-                    .with_hint("the body may be larger than the node takes")
+                match sends {
+                    true => problem(format!("{url} closed the connection before it had read everything"))
+                        .with_hint("the body may be larger than the node takes"),
+                    false => problem(format!("{url} closed the connection without an answer")),
+                }
             }
             ureq::Error::Io(error) => problem(format!("no node answers at {url}: {error}")),
             ureq::Error::Timeout(_) => problem(format!("{url} does not answer in time")),
@@ -245,6 +264,11 @@ pub fn encoded(part: &str) -> String {
         }
     }
     text
+}
+
+/// Whether requests of this method have a body.
+fn sends(method: &str) -> bool {
+    matches!(method, "POST" | "PUT")
 }
 
 fn certificate_hint(error: &str) -> &'static str {
@@ -332,6 +356,23 @@ mod tests {
         assert_eq!(problem(node_that_answers(strange).get::<String>("/v1/node")).code, Code::NodeUnreachable);
         let no_json = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n<html>";
         assert_eq!(problem(node_that_answers(no_json).get::<String>("/v1/node")).code, Code::Unknown);
+    }
+
+    #[test]
+    fn who_hangs_up_is_not_said_to_have_found_a_body_too_large_that_there_was_not() {
+        let asked = problem(node_that_answers("").get::<String>("/v1/node"));
+        assert_eq!((asked.code, asked.detail.contains("without an answer")), (Code::NodeUnreachable, true), "{asked}");
+        let sent = problem(node_that_answers("").send("PUT", "/v1/x", &b"body"[..]));
+        assert!(sent.hint.contains("larger than the node takes"), "{sent}");
+    }
+
+    #[test]
+    fn the_gate_is_not_the_api() {
+        let gate = "HTTP/1.1 404 Not Found\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\r\n\
+             {\"title\":\"\",\"status\":404,\"detail\":\"no function has a route for this path\",\"code\":\"L4001\",\"hint\":\"\"}";
+        let problem = problem(node_that_answers(gate).get::<String>("/v1/functions"));
+        assert_eq!(problem.code, Code::NodeUnreachable);
+        assert!(problem.hint.contains("8701"), "{problem}");
     }
 
     #[test]

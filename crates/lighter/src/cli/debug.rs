@@ -127,6 +127,10 @@ impl Debug {
         if self.breakpoints.is_empty() && !self.batch {
             session.out.advise(if is_remote { REMOTE_ADVICE } else { debugger.advice() });
         }
+        let name = debugger.as_str();
+        session
+            .out
+            .advise(format!("starting {name}: it reads symbols before the call begins, which may take a minute"));
         let script = match is_remote {
             true => remote_script(&line, &symbols, &self.breakpoints, self.batch),
             false => debugger.script(&self.breakpoints, self.batch),

@@ -1,23 +1,26 @@
 //! `lighter down`: ask the node to stop, and wait until it has.
 
+use super::locate::{data_folder, is_running, known_node};
 use super::stop::{Result, Stop};
-use super::{Session, words};
+use super::{Client, Session, words};
 use problem::Code;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// A node that drains longer than this is left to it.
 const PATIENCE: Duration = Duration::from_secs(120);
-const POLL: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(20);
 
 pub fn run(session: &Session) -> Result {
     let client = session.client()?;
     let url = client.url();
+    // Asked before it stops: it takes its file with it.
+    let process = process(session, url);
     client.send("POST", "/v1/stop", &[])?;
     let progress = session.out.progress();
     progress.step(format!("stopping the node at {url}: it ends its calls first"));
     let since = Instant::now();
-    while !is_gone(&client) {
+    while !is_gone(&client, process) {
         if since.elapsed() > PATIENCE {
             return Err(Stop::new(
                 Code::Draining,
@@ -35,9 +38,17 @@ pub fn run(session: &Session) -> Result {
     }
 }
 
-fn is_gone(client: &super::Client) -> bool {
-    match client.ask("GET", "/healthz", ()) {
-        Err(Stop::Problem(problem)) => problem.code == Code::NodeUnreachable,
-        _ => false,
+/// The node's process, if it is the one of this data folder.
+fn process(session: &Session, url: &str) -> Option<u32> {
+    let known = known_node(&data_folder(session.global.data.as_deref()).ok()?)?;
+    (known.api == url && is_running(known.pid)).then_some(known.pid)
+}
+
+/// Of a node on another machine no more can be seen than that it does not listen any more.
+fn is_gone(client: &Client, process: Option<u32>) -> bool {
+    match (process, client.ask("GET", "/healthz", ())) {
+        (Some(process), _) => !is_running(process),
+        (None, Err(Stop::Problem(problem))) => problem.code == Code::NodeUnreachable,
+        (None, _) => false,
     }
 }

@@ -39,10 +39,11 @@ impl Errors {
 
 /// Takes `L1102`, `l1102` and `1102`.
 fn find(name: &str) -> Result<Code> {
-    let name = name.trim().to_uppercase();
+    let said = name.trim();
+    let name = said.to_uppercase();
     let name = if name.starts_with('L') { name } else { format!("L{name}") };
     Code::from_name(&name).ok_or_else(|| {
-        let problem = Problem::new(Code::Usage, format!("there is no error code {name}"));
+        let problem = Problem::new(Code::Usage, format!("there is no error code {said:?}"));
         let names: Vec<String> = Code::ALL.iter().map(Code::to_string).collect();
         Stop::from(match nearest(&name, names.iter().map(String::as_str)) {
             Some(near) => problem.with_hint(format!("did you mean {near}? `lighter errors` lists all")),

@@ -44,6 +44,8 @@ pub struct Known {
     /// The UDP port beacons of boards come to; none if it does not listen for them.
     #[serde(default)]
     pub beacons: Option<u16>,
+    /// Its process.
+    pub pid: u32,
 }
 
 /// Finds the node.
@@ -61,7 +63,7 @@ pub fn find(wishes: &Wishes<'_>) -> Result<Place> {
     let (secure, host) = parts(&url)?;
     let is_local = is_this_machine(&host);
     let token = match (wishes.token_file, &wishes.token) {
-        (Some(file), _) => Some(read_token(file).map_err(|error| Stop::file(file, &error))?),
+        (Some(file), _) => Some(read_token(file).map_err(|error| Stop::named("--token-file", file, &error))?),
         (None, Some(token)) => Some(token.trim().to_owned()),
         // The token of a node here is nobody else's business.
         (None, None) if known.as_ref() == Some(&url) => {
@@ -98,8 +100,24 @@ pub fn known_node(folder: &Path) -> Option<Known> {
     Some(known)
 }
 
+/// Whether a process of this machine has not ended yet; one that only waits to be reaped has.
+pub fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // After the name in brackets, which may hold anything, comes the state.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
 fn no_node(folder: &Path) -> Stop {
-    Stop::new(Code::NodeUnreachable, format!("no node has been started with the data folder {}", folder.display()))
+    let holder = fs::read_to_string(folder.join("lock")).unwrap_or_default().trim().parse();
+    let folder = folder.display();
+    match holder.ok().filter(|pid| is_running(*pid)) {
+        Some(pid) => {
+            let detail = format!("process {pid} has the data folder {folder}, and does not say where it listens");
+            let problem = Problem::new(Code::NodeUnreachable, detail);
+            problem.with_hint("it starts or stops: try again in a moment, or name its address with --node").into()
+        }
+        None => Stop::new(Code::NodeUnreachable, format!("no node has been started with the data folder {folder}")),
+    }
 }
 
 fn read_token(file: &Path) -> io::Result<String> {
@@ -162,10 +180,22 @@ mod tests {
     fn the_port_of_beacons_is_what_the_node_says() {
         let folder = folder_with_node();
         assert_eq!(known_node(folder.path()).unwrap().beacons, None, "written by one that does not listen");
-        fs::write(folder.path().join("node.json"), r#"{"api":"http://127.0.0.1:8701/","beacons":7400}"#).unwrap();
-        let known = Known { api: "http://127.0.0.1:8701".into(), beacons: Some(7_400) };
+        let said = r#"{"api":"http://127.0.0.1:8701/","beacons":7400,"pid":7}"#;
+        fs::write(folder.path().join("node.json"), said).unwrap();
+        let known = Known { api: "http://127.0.0.1:8701".into(), beacons: Some(7_400), pid: 7 };
         assert_eq!(known_node(folder.path()), Some(known));
         assert_eq!(known_node(tempfile::tempdir().unwrap().path()), None);
+    }
+
+    #[test]
+    fn a_process_runs_until_it_has_ended_reaped_or_not() {
+        assert!(is_running(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        while is_running(child.id()) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!is_running(child.id()));
     }
 
     #[test]

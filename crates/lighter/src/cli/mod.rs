@@ -160,9 +160,6 @@ enum Command {
     /// Run one call in this process, for a debugger to watch
     #[command(hide = true)]
     DebugRun(debug::DebugRun),
-    /// Become the jail of a process function; for the node to start
-    #[command(name = JAIL, hide = true)]
-    Jail,
     /// Build and deploy again whenever a source changes
     Dev(dev::Dev),
     /// Make, list and remove tokens
@@ -254,7 +251,6 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Dump(dump) => dump.run(session),
         Command::Debug(debug) => debug.run(session),
         Command::DebugRun(debug_run) => debug_run.run(session),
-        Command::Jail => unreachable!("taken before the command line is read"),
         Command::Dev(dev) => dev.run(session),
         Command::Token(token) => token.run(session),
         Command::Secret(secret) => secret.run(session),

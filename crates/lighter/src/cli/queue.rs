@@ -8,7 +8,7 @@ use super::table::Table;
 use super::{Session, words};
 use crate::api::types::{EventInfo, EventPage, QueueInfo, QueuePart, RemovedReply, ReplayReply, ReplayRequest};
 use clap::{Args, Subcommand};
-use problem::Code;
+use problem::{Code, Problem};
 use std::time::{Duration, SystemTime};
 
 /// Characters of an event's data in a table.
@@ -84,11 +84,18 @@ impl Queue {
             Self::Peek(Peek { queue, part, page }) => page.show(&client, out, &queue, part),
             Self::Dead(Dead { queue, page }) => page.show(&client, out, &queue, QueuePart::Dead),
             Self::Replay { queue, sequences } => {
+                let wanted = sequences.len() as u64;
                 let sequences = (!sequences.is_empty()).then_some(sequences);
                 let path = path(&queue, "/replay");
                 let reply: ReplayReply =
                     client.post(&path, &ReplayRequest { sequences }).map_err(|stop| explain(&client, &queue, stop))?;
-                said(out, &reply, format!("{} dead letters are back in {queue}", reply.replayed))
+                let missing = wanted.saturating_sub(reply.replayed);
+                if missing == wanted && wanted > 0 {
+                    let problem = Problem::new(Code::EventUnknown, format!("{queue} has no such dead letter"));
+                    return Err(problem.with_hint(format!("`lighter queue dead {queue}` lists them")).into());
+                }
+                let missing = if missing > 0 { format!(", {missing} are not there") } else { String::new() };
+                said(out, &reply, format!("{} dead letters are back in {queue}{missing}", reply.replayed))
             }
             Self::Purge { queue, part } => {
                 let part = part.map_or(String::new(), |part| format!("?part={}", word(part)));

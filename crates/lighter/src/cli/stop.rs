@@ -46,6 +46,11 @@ impl Stop {
         Self::new(Code::FileUnusable, format!("{}: {error}", path.display()))
     }
 
+    /// A file that was named with this option and cannot be read.
+    pub fn named(option: &str, path: &std::path::Path, error: &io::Error) -> Self {
+        Self::new(Code::FileUnusable, format!("{option} {}: {error}", path.display()))
+    }
+
     /// Says which function the problem is about.
     #[must_use]
     pub fn about(self, function: &manifest::Name) -> Self {

@@ -115,7 +115,7 @@ impl Store {
                 let data = set.data.read(out)?;
                 let mut path = path(&set.bucket, &set.key);
                 if let Some(ttl) = set.ttl {
-                    path += &format!("?ttl_ms={}", ttl.duration().as_millis());
+                    path += &format!("&ttl_ms={}", ttl.duration().as_millis());
                 }
                 let request = announced(client.request("PUT", &path), data.len());
                 client.succeeded(client.exchange(request, data)?)?;
@@ -327,7 +327,7 @@ fn shown(key: &KeyInfo) -> String {
 }
 
 fn path(bucket: &str, key: &str) -> String {
-    format!("/v1/buckets/{}/keys/{}", encoded(bucket), encoded(key))
+    format!("/v1/buckets/{}/value?key={}", encoded(bucket), encoded(key))
 }
 
 #[cfg(test)]

@@ -35,10 +35,10 @@ pub struct UpArgs {
     #[serde(skip)]
     pub config: Option<PathBuf>,
     /// Address of the HTTP gate, port 0 for any free one [default: 127.0.0.1:8700]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub http: Option<SocketAddr>,
     /// Address of the API, port 0 for any free one [default: 127.0.0.1:8701]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub api: Option<SocketAddr>,
     /// Another name clients may use for the API in `Host`; may be repeated
     #[arg(long, value_name = "NAME")]
@@ -119,6 +119,10 @@ pub struct UpArgs {
     pub drain_seconds: Option<u64>,
 }
 
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "no address with a port, as 127.0.0.1:8700 or 0.0.0.0:8700")
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -192,7 +196,7 @@ impl Config {
             mqtt: mqtt::Config::new(args.mqtt.unwrap_or_default(), tls.is_some(), args.insecure_listen)?,
             tls,
             webhook_trust: Trust::new(args.webhook_ca.as_deref())?,
-            python: args.python,
+            python: args.python.map(interpreter).transpose()?,
             allow_weaker_jail: args.allow_weaker_jail,
             beacon_port: args.boards.then(|| args.beacon_port.unwrap_or(board_link::BEACON_PORT)),
             units_max: in_range("units_max", args.units_max, 1_000, 1..=100_000)?,
@@ -238,6 +242,19 @@ impl Config {
             }
         }
         Ok(())
+    }
+}
+
+/// A file that can be run; a name without a folder is looked for where programs are.
+fn interpreter(python: PathBuf) -> Result<PathBuf, Problem> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = match python.components().count() {
+        1 => std::env::split_paths(&path).any(|folder| folder.join(&python).is_file()),
+        _ => python.is_file(),
+    };
+    match is_there {
+        true => Ok(python),
+        false => Err(invalid(format!("python is {}, where there is no such program", python.display()))),
     }
 }
 
@@ -412,6 +429,7 @@ mod tests {
         ] {
             assert_eq!(refused(text).code, Code::ConfigInvalid, "{text}");
         }
+        assert!(refused("python = \"/nowhere/python3\"").detail.contains("/nowhere/python3"));
         assert_eq!(refused("units_max = 0").detail, "units_max is 0, it must be between 1 and 100000");
     }
 

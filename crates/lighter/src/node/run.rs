@@ -284,6 +284,10 @@ fn raise_file_limit() {
 fn make_folder(data: &Path) -> Result<(), Problem> {
     let failed =
         |error: std::io::Error| Problem::new(Code::DataUnusable, format!("data folder {}: {error}", data.display()));
+    if data.is_file() {
+        let problem = Problem::new(Code::DataUnusable, format!("{} is a file, and no data folder", data.display()));
+        return Err(problem.with_hint("name a folder with --data, or one that is to be made"));
+    }
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     let mode = fs::metadata(data).map_err(failed)?.permissions().mode();
     if mode & 0o077 != 0 {

@@ -101,11 +101,17 @@ fn every_command_speaks_to_people_and_to_machines() {
     for line in ["queue ls", "queue peek work", "queue dead work", "queue replay work", "queue purge work"] {
         check(&node, line, "", 0);
     }
+    check(&node, "queue replay work 99999999", "", 5);
 
     check(&node, "store set things {}", "1", 0);
     for line in ["store ls", "store ls things", "store get things a", "store export things"] {
         check(&node, line, "", 0);
     }
+    for key in ["17/payment", "a//b/", "..", ".", "/", "ä?x=1&y#%2F"] {
+        assert_eq!(lighter(&node, &["store", "set", "things", key], key).status, 0, "{key}");
+        assert_eq!(lighter(&node, &["store", "get", "things", key], "").out, key);
+    }
+    assert!(check(&node, "store get things/more a", "", 1).err.contains("in its name"));
     check(&node, "store import things", "{\"key\":\"c\",\"value\":\"3\"}\n", 0);
     assert!(check(&node, "store delete things {} c", "", 0).err.contains("deleted 2 keys"));
     let lines: String = (0..1_500).map(|number| format!("{{\"key\":\"p{number}\",\"value\":\"1\"}}\n")).collect();
@@ -121,6 +127,30 @@ fn every_command_speaks_to_people_and_to_machines() {
     let completions = lighter(&node, &["completions", "bash"], "");
     assert!(completions.status == 0 && completions.out.contains("rollback"));
     assert!(check(&node, "rm {}", "", 0).err.contains("removed a"));
+}
+
+/// What comes after it may use the data folder and the ports.
+#[test]
+fn a_node_is_gone_when_down_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let node = Node::start_in(folder.path(), &[]);
+        let down = lighter(&node, &["down"], "");
+        assert_eq!(down.status, 0, "{}", down.err);
+    }
+}
+
+#[test]
+fn a_wrong_address_is_told_for_what_it_is() {
+    let node = Node::start();
+    let gate = lighter(&node, &["--node", &node.gate, "ls"], "");
+    assert!(gate.status == 3 && gate.err.contains("8701"), "{}", gate.err);
+    let tls = lighter(&node, &["--node", &node.api.replace("http", "https"), "ls"], "");
+    assert!(tls.status == 3 && tls.err.contains("http://"), "{}", tls.err);
+    // Running, but without the file that says where.
+    fs::remove_file(node.data.join("node.json")).unwrap();
+    let lost = lighter(&node, &["ls"], "");
+    assert!(lost.status == 3 && lost.err.contains(&format!("process {}", node.pid())), "{}", lost.err);
 }
 
 #[test]

@@ -113,6 +113,7 @@ impl Functions {
     async fn deploy_all(self: &Arc<Self>, manifest: Manifest, now_ms: u64, steps: &Steps) -> Result<(), Problem> {
         let table = self.table();
         table.check_routes(&manifest)?;
+        table.check_handlers(&manifest)?;
         let parts = self.changed_parts(&table, &manifest, now_ms)?;
         for (name, sink) in &manifest.sink {
             self.sinks.get(name, sink)?.check(name, sink)?;

@@ -186,6 +186,30 @@ impl Table {
             .collect();
         RouteTable::build(routes.iter().map(|(name, trigger)| (name.as_str(), trigger, ()))).map(|_| ())
     }
+
+    /// # Errors
+    /// [`Code::ManifestConflict`]: a queue would have two handlers, one of them outside of the manifest.
+    pub fn check_handlers(&self, manifest: &Manifest) -> Result<(), Problem> {
+        let wanted = manifest.function.iter().filter_map(|(name, function)| Some((function.handles(name)?, name)));
+        let wanted = wanted.chain(manifest.sink.iter().map(|(name, sink)| (&sink.queue, name)));
+        for (queue, name) in wanted {
+            let Some(handler) = self.handlers.get(queue) else { continue };
+            let is_replaced = match handler {
+                Handler::Function(live) => manifest.function.contains_key(live.name()),
+                Handler::Sink(name, _) => manifest.sink.contains_key(name),
+            };
+            if !is_replaced {
+                return Err(both_handle(queue, &handler.described(), &format!("{:?}", name.as_str())));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn both_handle(queue: &Name, one: &str, other: &str) -> Problem {
+    let detail = format!("{one} and {other} both handle the queue {:?}", queue.as_str());
+    let hint = "give each a queue of its own and push every event to both, or remove the other first";
+    Problem::new(Code::ManifestConflict, detail).with_hint(hint)
 }
 
 /// Each event has one place to go.
@@ -199,9 +223,7 @@ fn handlers(functions: &BTreeMap<Name, Entry>, parts: &Parts) -> Result<BTreeMap
     for (queue, handler) in functions.chain(sinks) {
         let described = handler.described();
         if let Some(other) = handlers.insert(queue.clone(), handler) {
-            let detail = format!("{} and {described} both handle the queue {:?}", other.described(), queue.as_str());
-            let hint = "give each a queue of its own and push every event to both, or remove the other first";
-            return Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint));
+            return Err(both_handle(queue, &other.described(), &described));
         }
     }
     Ok(handlers)
