@@ -80,6 +80,14 @@ def test_calls_run_in_a_unit(real):
     assert info.python["version"] and info.python["numpy"] and info.speed > 0
 
 
+def test_a_first_look_at_the_table_has_the_node(started, monkeypatch):
+    monkeypatch.setenv("LIGHTER_DATA", str(started.folder))
+    assert work.double(4) == 8
+    explanation = work.double.explain(4)
+    assert [known.place for known in explanation.decision.predictions] == ["local", started.api]
+    assert not any("answer" in note for note in explanation.notes)
+
+
 def test_arrays_arrive_as_they_were(real):
     for array in (
         np.random.default_rng(1).random(1_000_000), np.zeros((0, 3)), np.arange(20)[::3], np.arange(4, dtype=">f8"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import sys
 import threading
 import time
@@ -191,6 +192,40 @@ def test_explain_says_why(client):
     assert "work:double: local" in text
     assert client.name in text and "round trip" in text and "expected" in text
     print(text)
+
+
+def test_explain_hears_what_the_nodes_say_for_the_first_time(node, monkeypatch):
+    """A program's first look at the table: the nodes that its environment names were being asked, and it called them silent."""
+    free = socket.create_server(("127.0.0.1", 0))
+    silent = f"127.0.0.1:{free.getsockname()[1]}"
+    free.close()
+    monkeypatch.setenv("LIGHTERAGE_NODES", f"{node.url},http://{silent}")
+    monkeypatch.setenv("LIGHTER_TOKEN", node.token)
+    assert work.double(4) == 8
+    explanation = work.double.explain(4)
+    assert [known.place for known in explanation.decision.predictions] == ["local", node.name]
+    assert next(note for note in explanation.notes if silent in note).startswith(f"{silent} does not answer: ")
+    assert not any(node.name in note for note in explanation.notes)
+    only = work.double.with_options(on=node.name)
+    assert f"{silent} is none of `on`" in only.explain(4).notes
+
+
+def test_explain_says_what_a_node_says(node, monkeypatch):
+    monkeypatch.setenv("LIGHTERAGE_NODES", node.url)
+    monkeypatch.setenv("LIGHTER_TOKEN", "lighter_wrong")
+    (note,) = work.double.explain(4).notes
+    assert note.startswith(f"{node.name} cannot be used: ") and "[L4005]" in note
+
+
+def test_explain_waits_for_a_while_only_and_a_call_does_not(node, network, monkeypatch):
+    network.is_silent = True
+    monkeypatch.setenv("LIGHTERAGE_NODES", network.url)
+    monkeypatch.setenv("LIGHTER_TOKEN", node.token)
+    began = time.monotonic()
+    assert work.double(4) == 8
+    assert time.monotonic() - began < 0.5
+    assert work.double.explain(4).notes == (f"{network.name} has not answered yet",)
+    assert 0.9 < time.monotonic() - began < 2.5
 
 
 def test_what_cannot_travel_runs_here_and_says_so(client):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .decide import Choice, Decision, Prediction
+
+if TYPE_CHECKING:
+    from .node import Node
 
 _STAGES = ("encode", "up", "round trip", "queue", "run", "down", "decode")
 
@@ -41,6 +45,15 @@ class Explanation:
         return f"raced: {decision.rival} runs it as well {after}; knowing the better place would save {decision.doubt:.0%}"
 
     __repr__ = __str__
+
+
+def unused(node: Node, on: frozenset[str] | None) -> str:
+    """Why a node is no place for a call now."""
+    if not node.is_among(on):
+        return f"{node.name} is none of `on`"
+    if node.known is None and not node.problem:
+        return f"{node.name} has not answered yet"
+    return f"{node.name} {node.problem or 'does not answer'}"
 
 
 def _row(prediction: Prediction, chosen: str) -> list[str]:

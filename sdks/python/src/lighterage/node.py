@@ -102,6 +102,8 @@ class Node:
         self._failures = 0
         self._away_until = 0.0
         self._heard_at = 0.0
+        #: What went wrong when it was last asked who it is, to be read after its name; empty: nothing that is known.
+        self.problem = ""
         #: Whether it will be asked in the background whether it is back.
         self.is_watched = False
         self._boards: list[Board] = []
@@ -113,6 +115,10 @@ class Node:
     def known(self) -> NodeInfo | None:
         """What it said last, without asking."""
         return self._info
+
+    def is_among(self, on: frozenset[str] | None) -> bool:
+        """Whether these names and addresses, or none for all nodes, mean this one."""
+        return on is None or self.name in on or self.url in on
 
     @property
     def unpacks(self) -> tuple[str, ...]:

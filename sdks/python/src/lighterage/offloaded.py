@@ -45,6 +45,8 @@ FAST_SECONDS: Final = 0.5
 FAST_MARGIN: Final = 1.5
 #: Runs longer than this decide each time: deciding costs nothing beside them.
 FAST_RUN_SECONDS: Final = 0.1
+#: Seconds that `explain` waits for nodes that have never been heard; a call does not wait.
+HEAR_SECONDS: Final = 1.0
 
 
 class _Fast:
@@ -144,21 +146,24 @@ class Offloaded(Generic[P, R]):
         return await asyncio.wrap_future(self.submit(*args, **kwargs))
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
-        """Where this call would run now, what each place is expected to take, and why."""
+        """Where this call would run now, what each place is expected to take, and why.
+
+        Waits a second at most for nodes that are being asked for the first time.
+        """
+        from .explain import Explanation, unused
+
         current = runtime.current
-        nodes = current.nodes()
+        current.hear(self.options.on, HEAR_SECONDS)
         call, now = self._call(args, kwargs), time.monotonic()
-        usable = self._places(current.usable(self.options.on, now))
-        decision = self._decide(call, usable, now)
-        notes = [f"{node.name} does not answer" for node in nodes if node not in usable]
+        usable = current.usable(self.options.on, now)
+        decision = self._decide(call, self._places(usable), now)
+        notes = [unused(node, self.options.on) for node in current.nodes() if node not in usable]
         notes += [f"{node.name}: {self.carrier.refusal(node)}" for node in usable if self.carrier.refusal(node)]
         if self.carrier.stays is not None:
             notes.append(f"stays here: {self.carrier.stays}")
         if not self._may_race and len(decision.predictions) > 1:
             why = "it is not marked pure" if not self.options.pure else "race=False" if not self.options.race else "it is async"
             notes.append(f"runs at one place only: {why}")
-        from .explain import Explanation
-
         return Explanation(self._name, decision, call.size, call.bytes_up, tuple(notes))
 
     def with_options(self, **changes: Any) -> Offloaded[P, R]:

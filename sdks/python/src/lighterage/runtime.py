@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from .decide import Engine, Policy
-from .errors import LighterageError, NoNode
+from .errors import LighterageError, NodeUnreachable, NoNode, TimeIsUp
 from .timers import Timers, background
 
 # A unit has no nodes: what talks to them is loaded where it is needed.
@@ -61,6 +61,8 @@ class Runtime:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        #: Told when a node that was asked who it is has answered, or has not.
+        self._heard = threading.Condition(self.lock)
         self.engine = Engine()
         self.timers = Timers()
         self.stats: dict[str, FunctionStats] = {}
@@ -142,8 +144,14 @@ class Runtime:
         return [
             node
             for node in self._nodes.copy().values()
-            if node.known is not None and not node.is_away(now) and (on is None or node.name in on or node.url in on)
+            if node.known is not None and not node.is_away(now) and node.is_among(on)
         ]
+
+    def hear(self, on: frozenset[str] | None, seconds: float) -> None:
+        """Waits, so long at most, until each node has answered or failed to, once."""
+        nodes = [node for node in self.nodes() if node.is_among(on)]
+        with self._heard:
+            self._heard.wait_for(lambda: all(node.known is not None or node.problem for node in nodes), seconds)
 
     def chosen(self, on: Iterable[str] | None) -> list[Node]:
         """The nodes that were asked for by name, asked now who they are if they have not said so yet.
@@ -155,7 +163,7 @@ class Runtime:
             (node,) = self._nodes.copy().values()
             if node.known is not None:
                 return [node]
-        found = [node for node in self.nodes() if wanted is None or node.name in wanted or node.url in wanted]
+        found = [node for node in self.nodes() if node.is_among(wanted)]
         if not found:
             known = ", ".join(node.name for node in self.nodes()) or "none"
             raise NoNode(f"no node {', '.join(sorted(wanted))}; known: {known}" if wanted else "no node is known")
@@ -246,9 +254,18 @@ class Runtime:
             self.failed(node)
 
     def _place(self, node: Node) -> None:
-        info = node.info()
-        with self.lock:
+        try:
+            info = node.info()
+        except LighterageError as error:
+            is_silent = isinstance(error, NodeUnreachable | TimeIsUp)
+            with self._heard:
+                node.problem = f"{'does not answer' if is_silent else 'cannot be used'}: {error}"
+                self._heard.notify_all()
+            raise
+        with self._heard:
+            node.problem = ""
             self._know(node, info)
+            self._heard.notify_all()
 
     def _know(self, node: Node, info: NodeInfo) -> None:
         now = time.monotonic()
