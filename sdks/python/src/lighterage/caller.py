@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 WORTH_SECONDS: Final = 0.5e-3
 #: Seconds that a node is waited for at least, before the call is run here instead.
 PATIENCE_SECONDS: Final = 1.0
-#: A thread that is so late for its turn may have been kept from it.
+#: A thread that is so late for its turn may have been kept from it. What kept it is given so long to end, and this part of
+#: the time that it took.
 HELD_SECONDS: Final = 0.02
+HELD_PART: Final = 0.1
 #: Weight of the newest measurement in what a helper costs.
 HELPER_GAIN: Final = 0.2
 
@@ -122,7 +124,7 @@ class Caller:
             waited = time.monotonic() - race.handed_at
             if waited > decision.rival_after + HELD_SECONDS:
                 # This thread had no turn when it wanted one: until the other was done, or nearly so?
-                outcome = race.wait_here(HELD_SECONDS)
+                outcome = race.wait_here(max(HELD_SECONDS, HELD_PART * waited))
                 self._learn_held(current, outcome is not None)
             elif outcome is None:
                 self._learn_held(current, False)
