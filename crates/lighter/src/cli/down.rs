@@ -1,6 +1,6 @@
 //! `lighter down`: ask the node to stop, and wait until it has.
 
-use super::locate::{data_folder, is_running, known_node};
+use super::locate::{data_folder, is_node, known_node};
 use super::stop::{Result, Stop};
 use super::{Client, Session, words};
 use problem::Code;
@@ -41,13 +41,13 @@ pub fn run(session: &Session) -> Result {
 /// The node's process, if it is the one of this data folder.
 fn process(session: &Session, url: &str) -> Option<u32> {
     let known = known_node(&data_folder(session.global.data.as_deref()).ok()?)?;
-    (known.api == url && is_running(known.pid)).then_some(known.pid)
+    (known.api == url && is_node(known.pid)).then_some(known.pid)
 }
 
 /// Of a node on another machine no more can be seen than that it does not listen any more.
 fn is_gone(client: &Client, process: Option<u32>) -> bool {
     match (process, client.ask("GET", "/healthz", ())) {
-        (Some(process), _) => !is_running(process),
+        (Some(process), _) => !is_node(process),
         (None, Err(Stop::Problem(problem))) => problem.code == Code::NodeUnreachable,
         (None, _) => false,
     }

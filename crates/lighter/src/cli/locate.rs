@@ -100,17 +100,25 @@ pub fn known_node(folder: &Path) -> Option<Known> {
     Some(known)
 }
 
-/// Whether a process of this machine has not ended yet; one that only waits to be reaped has.
-pub fn is_running(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // After the name in brackets, which may hold anything, comes the state.
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+/// Whether a process of this machine is this program, as far as its name says, and has not ended; one that only waits to be
+/// reaped has. A number that a node wrote down may be another's by now, or of another container.
+pub fn is_node(pid: u32) -> bool {
+    let stat = |process: &str| fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // A number, the name in brackets, which may hold anything, the state.
+    let parts = |stat: &str| {
+        let (head, rest) = stat.rsplit_once(") ")?;
+        Some((head.split_once(" (")?.1.to_owned(), rest.chars().next()?))
+    };
+    match (parts(&stat(&pid.to_string())), parts(&stat("self"))) {
+        (Some((name, state)), Some((own_name, _))) => name == own_name && !matches!(state, 'Z' | 'X'),
+        _ => false,
+    }
 }
 
 fn no_node(folder: &Path) -> Stop {
     let holder = fs::read_to_string(folder.join("lock")).unwrap_or_default().trim().parse();
     let folder = folder.display();
-    match holder.ok().filter(|pid| is_running(*pid)) {
+    match holder.ok().filter(|pid| is_node(*pid)) {
         Some(pid) => {
             let detail = format!("process {pid} has the data folder {folder}, and does not say where it listens");
             let problem = Problem::new(Code::NodeUnreachable, detail);
@@ -188,14 +196,24 @@ mod tests {
     }
 
     #[test]
-    fn a_process_runs_until_it_has_ended_reaped_or_not() {
-        assert!(is_running(std::process::id()));
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        while is_running(child.id()) {
+    fn a_node_is_this_program_until_it_has_ended_reaped_or_not() {
+        assert!(is_node(std::process::id()));
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        while is_node(other.id()) {
+            std::thread::yield_now();
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+        let list = std::process::Command::new(std::env::current_exe().unwrap())
+            .arg("--list")
+            .stdout(std::process::Stdio::null())
+            .spawn();
+        let mut child = list.unwrap();
+        while is_node(child.id()) {
             std::thread::yield_now();
         }
         child.wait().unwrap();
-        assert!(!is_running(child.id()));
+        assert!(!is_node(child.id()));
     }
 
     #[test]
