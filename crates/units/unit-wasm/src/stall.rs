@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// A wait of less is nothing unusual.
 pub const STALL_MIN: Duration = Duration::from_millis(50);
 
-/// So long after an answer it is asked again.
+/// No question comes sooner after the one before.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 
 /// It is remembered for this part of the time it took to find out, so that of all time it is mostly the idle class that is
