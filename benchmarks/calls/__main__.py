@@ -178,7 +178,7 @@ def sizes(chosen: argparse.Namespace) -> tuple[int, int, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./bench calls", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="under five minutes: fewer calls and rounds")
-    parser.add_argument("--lighter", default="target/dist/lighter", help="the node's program")
+    parser.add_argument("--lighter", default="build/dist/lighter", help="the node's program")
     parser.add_argument("--round", choices=CONTESTANTS, help="one round of one contestant, as JSON")
     chosen = parser.parse_args()
     if chosen.round:

@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--calls", type=int, help="calls of each record in a still world [default: 300; quick: 40]")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="one-way delay of the network [default: 0]")
     parser.add_argument("--share", type=float, default=SHARE, help=f"the client's part of one processor [default: {SHARE}]")
-    parser.add_argument("--lighter", default="target/dist/lighter", help="the node's program")
+    parser.add_argument("--lighter", default="build/dist/lighter", help="the node's program")
     parser.add_argument("--out", type=Path, default=Path("build/offload"), help="folder for measurements, records and pictures")
     parser.add_argument("--again", action="store_true", help="forget what an earlier run has measured")
     parser.add_argument("--report", type=Path, metavar="TEXT", help="measure nothing: make a text's tables and pictures anew")

@@ -17,7 +17,7 @@ pub struct Options {
     #[arg(long)]
     quick: bool,
     /// The node's program.
-    #[arg(long, default_value = "target/dist/lighter")]
+    #[arg(long, default_value = "build/dist/lighter")]
     lighter: PathBuf,
     /// Folder with the prebuilt guests.
     #[arg(long, default_value = "guests/prebuilt")]

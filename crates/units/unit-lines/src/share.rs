@@ -1,7 +1,9 @@
-//! How much of the thread that reads debug information one function may take.
+//! How much of the thread that reads debug information one function may take, and what it need not read again.
 
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use unit_host::calls::Place;
 
 /// CPU time a function may take at once.
 const ALLOWANCE: Duration = Duration::from_millis(200);
@@ -9,6 +11,8 @@ const ALLOWANCE: Duration = Duration::from_millis(200);
 const PART: u32 = 10;
 /// Traps of one function whose lines are waited for at once.
 const WAITING_MAX: u32 = 4;
+/// Bytes of a text that is kept for the next trap.
+const KEPT_BYTES_MAX: usize = 8 << 10;
 
 /// One for each function. Over its share a trap is told without lines.
 #[derive(Default)]
@@ -21,6 +25,8 @@ struct Taken {
     /// When `spent` was right.
     since: Option<Instant>,
     waiting: u32,
+    /// The last trap that was told with lines, and how.
+    last: Option<(Vec<Place>, Arc<str>)>,
 }
 
 impl Share {
@@ -39,6 +45,16 @@ impl Share {
         taken.spent += cpu;
         taken.waiting -= 1;
     }
+
+    /// What was told of a trap at these places, if it was the last one: what traps mostly traps where it did before.
+    pub fn told_before(&self, places: &[Place]) -> Option<Arc<str>> {
+        self.0.lock().last.as_ref().filter(|(before, _)| before == places).map(|(_, text)| text.clone())
+    }
+
+    /// The trap was told so.
+    pub fn told(&self, places: Vec<Place>, text: &str) {
+        self.0.lock().last = (text.len() <= KEPT_BYTES_MAX).then(|| (places, text.into()));
+    }
 }
 
 #[cfg(test)]
@@ -55,6 +71,18 @@ mod tests {
         assert!(!share.may_begin(now), "used up");
         assert!(!share.may_begin(now + Duration::from_millis(0)));
         assert!(share.may_begin(now + Duration::from_millis(1) * PART), "a part of what passed is given back");
+    }
+
+    #[test]
+    fn the_last_trap_is_known_and_no_other() {
+        let at = |offset| vec![Place { function: "f".to_owned(), offset: Some(offset) }];
+        let share = Share::default();
+        assert_eq!(share.told_before(&at(1)), None);
+        share.told(at(1), "in f");
+        assert_eq!(share.told_before(&at(1)).as_deref(), Some("in f"));
+        assert_eq!(share.told_before(&at(2)), None);
+        share.told(at(2), &"x".repeat(KEPT_BYTES_MAX + 1));
+        assert_eq!((share.told_before(&at(1)), share.told_before(&at(2))), (None, None), "too long to be kept");
     }
 
     #[test]

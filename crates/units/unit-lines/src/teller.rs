@@ -59,13 +59,17 @@ impl Teller {
         Ok(Self(sender))
     }
 
-    /// Writes the places to the log, innermost first. Without an image, over the function's share or when too many wait
-    /// it does so at once and without lines.
+    /// Writes the places to the log, innermost first. The way of the function's last trap it writes at once; so it does, but
+    /// without lines, where there is no image, over the function's share and when too many wait.
     pub fn tell(&self, image: Option<Image>, places: Vec<Place>, share: &Arc<Share>, output: &Arc<Output>) -> Told {
         let Some(image) = image else {
             output.note(Level::Error, &text(&[], &places, NONE_KEPT));
             return Told(None);
         };
+        if let Some(text) = share.told_before(&places) {
+            output.note(Level::Error, &text);
+            return Told(None);
+        }
         let (told, receiver) = oneshot::channel();
         let trap = Trap { image, places, share: share.clone(), output: output.clone(), told };
         if !share.may_begin(Instant::now()) {
@@ -89,8 +93,9 @@ fn tell_all(traps: &Receiver<Trap>) {
         // Whatever stands in the image: what goes wrong in reading it is the end of this trap's lines alone.
         let lines = catch_unwind(AssertUnwindSafe(|| text(&image(), &places, NONE_KEPT)));
         share.ends(cpu().saturating_sub(before));
-        output
-            .note(Level::Error, &lines.unwrap_or_else(|_| text(&[], &places, "its debug information cannot be read")));
+        let lines = lines.unwrap_or_else(|_| text(&[], &places, "its debug information cannot be read"));
+        output.note(Level::Error, &lines);
+        share.told(places, &lines);
         let _nobody_waits = told.send(());
     }
 }

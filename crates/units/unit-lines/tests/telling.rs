@@ -136,12 +136,13 @@ fn an_image_that_says_nothing_or_too_much_of_its_sources_is_not_kept() {
 
 #[tokio::test]
 async fn what_makes_no_sense_is_told_without_lines() {
-    let stage = Stage::new();
+    let mut stage = Stage::new();
     for (name, bytes) in lines(100) {
         for end in 0..bytes.len() {
             let mut broken = lines(100);
             broken.iter_mut().find(|(other, _)| *other == name).unwrap().1.truncate(end);
             let (image, code) = module(100, &broken);
+            stage.share = Arc::default();
             assert!(stage.told(Some(&image), &[("inner", code + 41)]).await.contains("0: inner"));
         }
     }
@@ -156,6 +157,16 @@ async fn many_frames_are_cut_and_that_is_said() {
     assert!(told.ends_with("… and more"), "{told}");
 }
 
+#[tokio::test]
+async fn the_same_trap_again_is_told_alike_and_nothing_is_read_for_it() {
+    let (image, code) = module(100, &lines(100));
+    let (stage, nothing) = (Stage::new(), Arc::default());
+    let first = stage.told(Some(&image), &[("inner", code + 41)]).await;
+    assert!(first.contains("lib.rs:42"), "{first}");
+    assert_eq!(stage.told(Some(&nothing), &[("inner", code + 41)]).await, first);
+    assert!(!stage.told(Some(&nothing), &[("inner", code + 42)]).await.contains("lib.rs"), "another one is read");
+}
+
 /// A function may trap with every call, and make each trap dear to tell of.
 #[tokio::test]
 async fn a_function_that_is_dear_to_tell_of_soon_is_told_of_without_lines() {
@@ -164,8 +175,8 @@ async fn a_function_that_is_dear_to_tell_of_soon_is_told_of_without_lines() {
     let stage = Stage::new();
     let (mut with, mut without) = (0, 0);
     while without == 0 {
-        let told = stage.told(Some(&image), &[("inner", code + 41)]).await;
-        match told.contains("lib.rs:42") {
+        let told = stage.told(Some(&image), &[("inner", code + with)]).await;
+        match told.contains(&format!("lib.rs:{}", with + 1)) {
             true => with += 1,
             false => {
                 assert!(told.contains("too many traps"), "{told}");
