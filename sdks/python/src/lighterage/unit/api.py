@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ..frame import Buffer, Frame, FrameError
 from . import link
 
 #: Bytes of one call to `random.bytes`.
 RANDOM_BYTES_MAX: Final = 65_536
+#: Extension attributes of one event.
+ATTRIBUTES_MAX: Final = 128
 
 
 @dataclass(frozen=True)
@@ -34,19 +37,67 @@ class Event:
         return next((value for key, value in self.attributes if key == name), None)
 
 
-def event_of(record: dict[str, Any]) -> Event:
-    """The event a frame's body holds."""
+def event_in(found: Frame, kind: int) -> Event:
+    """The event in a frame of this kind.
+
+    Raises FrameError where it is of another kind, or holds none.
+    """
+    if found.kind != kind:
+        raise FrameError("record-kind", str(found.kind))
+    return event_of(found.body)
+
+
+def event_of(record: Any) -> Event:
+    """The event that a frame's body is.
+
+    Raises FrameError with the first field that is not as the contract says.
+    """
+    if type(record) is not dict:
+        raise FrameError("record-field", "no map")
+    for name, value in record.items():
+        is_right = _FIELDS.get(name)
+        if is_right is None or not is_right(value):
+            raise FrameError("record-field", str(name))
+    if "type" not in record:
+        raise FrameError("record-field", "type")
+    data = record.get("data", b"")
     return Event(
         id=record.get("id", ""),
         source=record.get("source", ""),
         type=record["type"],
         time_ms=record.get("time-ms", 0),
         attempt=record.get("attempt", 1),
-        data=bytes(record.get("data", b"")),
+        data=data if type(data) is bytes else bytes(data.data),
         subject=record.get("subject"),
         content_type=record.get("content-type"),
         attributes=tuple((name, value) for name, value in record.get("attributes", ())),
     )
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _are_attributes(value: Any) -> bool:
+    return (
+        type(value) is list
+        and len(value) <= ATTRIBUTES_MAX
+        and all(type(pair) is list and len(pair) == 2 and _is_text(pair[0]) and _is_text(pair[1]) for pair in value)
+    )
+
+
+#: What each field of an event record may be.
+_FIELDS: Final[dict[str, Callable[[Any], bool]]] = {
+    "id": _is_text,
+    "source": _is_text,
+    "type": _is_text,
+    "subject": _is_text,
+    "time-ms": lambda value: type(value) is int and value >= 0,
+    "content-type": _is_text,
+    "attributes": _are_attributes,
+    "attempt": lambda value: type(value) is int and 0 <= value < 1 << 32,
+    "data": lambda value: type(value) in (Buffer, bytes),
+}
 
 
 class Failure(Exception):

@@ -17,7 +17,7 @@ import numpy as np
 from .. import calls, frame, here
 from ..frame import Buffer, Frame
 from ..travel import Classes
-from .api import Event, Failure, event_of
+from .api import Event, Failure, event_in
 from .link import REPLY_META, HostGone, Link, aligned
 
 #: Characters of what is said in one line about an exception.
@@ -99,9 +99,7 @@ class Work:
         return frame.encode(failure, kind=frame.FAILURE, id=work.id)
 
     def _event(self, work: Frame, function: Callable[..., Any]) -> list[frame.Piece]:
-        record = work.body
-        record["data"] = record["data"].data
-        reply = calls.run(function, [event_of(record)], {})
+        reply = calls.run(function, [event_in(work, frame.CALL)], {})
         if reply is None:
             reply = b""
         body = Buffer(memoryview(reply.encode() if isinstance(reply, str) else reply).cast("B"))
