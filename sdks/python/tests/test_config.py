@@ -1,10 +1,12 @@
 """Which nodes there are and which token they get: as the command line decides it."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
-from lighterage import config
+from lighterage import Limits, config
 
 
 @pytest.fixture
@@ -46,3 +48,10 @@ def test_what_is_no_address_says_so(wrong):
 
 def test_no_node_is_no_error():
     assert config.found() == []
+
+
+def test_arguments_may_be_as_long_as_a_node_has_room_for():
+    """By default more was sent than any node took, each time in vain."""
+    node = (Path(__file__).parents[3] / "docs/node.md").read_text()
+    (megabytes,) = re.findall(r"`bodies_bytes_max` \| (\d+) MiB", node)
+    assert Limits().body_bytes == int(megabytes) << 20

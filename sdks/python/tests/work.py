@@ -182,3 +182,23 @@ def stumble(home, seconds):
 def nested(home, seconds):
     spin(home, seconds / 10)
     return spin(home, seconds)
+
+
+@offload
+def nap(x):
+    time.sleep(0.01)
+    return x
+
+
+@offload
+def heavy(home):
+    """Needs half a gigabyte everywhere but where it was called."""
+    return os.getpid() if os.getpid() == home else float(np.ones(64 << 20).sum())
+
+
+@offload
+def refused_memory(home):
+    """As a unit at its limit, where no control group counts its memory."""
+    if os.getpid() != home:
+        raise MemoryError
+    return home

@@ -11,6 +11,7 @@ What a unit does reaches nobody but through its result, so running a call again 
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -275,12 +276,13 @@ class Caller:
                 current.engine.observe_remote_longer(self._name, node.name, call.size, there, now - began, now)
             if options.deadline is not None and now >= began + options.deadline:
                 raise error
-        return self._elsewhere(call, node, error)
+        return self._elsewhere(call, node, error, began)
 
-    def _elsewhere(self, call: Call, failed: Node, error: LighterageError) -> Any:
+    def _elsewhere(self, call: Call, failed: Node, error: LighterageError, began: float) -> Any:
         """Another node where one is known to be better than here, else here."""
         tried = {failed.name}
         options = self._options
+        wanted_by = math.inf if options.deadline is None else began + options.deadline
         for _ in range(options.retries if is_retried(error) else 0):
             now = time.monotonic()
             nodes = [node for node in self._places(call.current.usable(options.on, now)) if node.name not in tried]
@@ -293,11 +295,15 @@ class Caller:
             node = next(node for node in nodes if node.name == place)
             tried.add(node.name)
             try:
-                outcome = self._attempt(call, node, decision, now + self._carrier.time_limit(call.bytes_up))
+                limit = min(now + self._carrier.time_limit(call.bytes_up), wanted_by)
+                outcome = self._attempt(call, node, decision, limit)
             except Cancelled:
                 raise _cancelled() from None
             except LighterageError as other:
+                call.current.stats_of(self._name).failed(other)
                 error = other
+                if isinstance(error, TimeIsUp) and time.monotonic() >= wanted_by:
+                    raise
             else:
                 return outcome.get()
         if not options.fallback:

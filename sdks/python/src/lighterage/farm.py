@@ -10,6 +10,7 @@ worth about twenty milliseconds. What a node did not finish goes to another, or 
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 import time
 import weakref
@@ -42,8 +43,10 @@ AHEAD_ITEMS: Final = 4_096
 AHEAD_BYTES: Final = 256 << 20
 #: Seconds between two looks at whether there is something to do.
 PAUSE: Final = 0.05
-#: Seconds of patience with a node that is full.
+#: Seconds until a node that is full is asked again, and for which nodes that are full or silent are waited for while nothing
+#: is done anywhere.
 BUSY_SECONDS: Final = 0.05
+STUCK_SECONDS: Final = 60.0
 
 
 @dataclass
@@ -75,6 +78,9 @@ class _Shared:
     is_closed: bool = False
     cancels: set[Cancel] = field(default_factory=set)
     nodes_alive: int = 0
+    #: What a node said last that it did not do its work, and since when nodes have said such things and none did any.
+    problem: LighterageError | None = None
+    stuck_since: float | None = None
     counts: dict[str, int] = field(default_factory=dict)
     #: Seconds that one item takes on a node, and items a second of all nodes together.
     item_seconds: float = 0.0
@@ -339,7 +345,7 @@ class _Farm:
         try:
             while True:
                 while node.is_away(time.monotonic()):
-                    if self._is_over():
+                    if self._is_over() or self._is_stuck():
                         return
                     time.sleep(PAUSE)
                 chunk = self._take(False)
@@ -355,6 +361,8 @@ class _Farm:
                     if isinstance(error, ConnectionError):
                         current.failed(node)
                     elif isinstance(error, NodeRefused) and is_busy(error):
+                        if self._is_stuck():
+                            return
                         time.sleep(max(BUSY_SECONDS, min(error.retry_after, 5.0)))
                     elif not isinstance(error, DoesNotTravel | CallTooLarge):
                         # It will not do better next time.
@@ -369,7 +377,7 @@ class _Farm:
                 self._shared.changed.notify_all()
                 alone = not self._shared.nodes_alive and not self._options.local
             if alone and not self._is_over():
-                self._fail(ReplyBroken("no node is left that would do the rest"))
+                self._fail(self._shared.problem or ReplyBroken("no node is left that would do the rest"))
 
     def _call(self, node: Node, made: code.Code, chunk: _Chunk) -> list[calls.Outcome]:
         shared, cancel = self._shared, Cancel()
@@ -426,6 +434,7 @@ class _Farm:
             for at, outcome in enumerate(outcomes):
                 shared.results[chunk.first + at] = outcome
             shared.done += len(outcomes)
+            shared.stuck_since = None
             shared.counts[place] = shared.counts.get(place, 0) + len(outcomes)
             shared.changed.notify_all()
 
@@ -448,6 +457,8 @@ class _Farm:
                 _Chunk(chunk.first + at, [item], 0, chunk.tries, chunk.only_here) for at, item in enumerate(chunk.items)
             ]
         with self._shared.changed:
+            self._shared.problem = error
+            self._shared.stuck_since = self._shared.stuck_since or time.monotonic()
             if chunk.only_here:
                 self._shared.again.extend(halves)
             else:
@@ -455,10 +466,17 @@ class _Farm:
             self._shared.changed.notify_all()
 
     def _fail(self, error: LighterageError) -> None:
+        """Nobody does the rest: that is said where the first result is missing."""
         shared = self._shared
         with shared.changed:
-            shared.results.setdefault(shared.given, calls.Outcome(error=error))
+            missing = next(at for at in itertools.count(shared.given) if at not in shared.results)
+            shared.results[missing] = calls.Outcome(error=error)
             shared.changed.notify_all()
+
+    def _is_stuck(self) -> bool:
+        """Whether nodes were waited for long enough."""
+        since = self._shared.stuck_since
+        return since is not None and time.monotonic() - since > STUCK_SECONDS
 
     def _is_over(self) -> bool:
         shared = self._shared

@@ -12,8 +12,8 @@ class Limits:
     #: Wall time of one call there, in seconds.
     seconds: float = 300.0
     memory_bytes: int = 2 << 30
-    #: Bytes of the arguments, and of the result.
-    body_bytes: int = 512 << 20
+    #: Bytes of the arguments, and of the result. That is what a node has room for, of all calls together, unless it is set.
+    body_bytes: int = 256 << 20
     #: Calls of this function that one node runs at once, and that wait there.
     concurrency: int = 64
     waiting: int = 1_000
