@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import lighterage
@@ -25,6 +26,9 @@ def test_the_wheel_installs_and_works(tmp_path):
     import numpy
 
     (folder / "numpy.pth").write_text(str(Path(numpy.__file__).parents[1]))
+    with zipfile.ZipFile(wheel) as archive:
+        about = archive.read(next(name for name in archive.namelist() if name.endswith("METADATA"))).decode()
+    assert "Provides-Extra: zstd" in about and re.search(r"Requires-Dist: zstandard.*extra == 'zstd'", about)
     unpack = f"import zipfile; zipfile.ZipFile({str(wheel)!r}).extractall({str(folder)!r})"
     subprocess.run([sys.executable, "-c", unpack], check=True)
     program = (

@@ -8,6 +8,7 @@ Which node, and what to do when it fails, is not decided here.
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -29,7 +30,7 @@ from .errors import (
 )
 from .kept import Keeper, Known, Missing
 from .options import Options
-from .pack import Packer, methods
+from .pack import ZLIB, ZSTD, Packer, methods
 from .runtime import Runtime
 from .timers import background
 from .wire import Cancel, Reply
@@ -50,6 +51,8 @@ PACKING_SECONDS: Final = 0.1
 LEARN_SECONDS: Final = 2e-3
 #: Bytes of a transfer that says something about the rate.
 RATE_BYTES_MIN: Final = 16_384
+#: A line of a lock file that installs zstandard, whatever the machine: after a `;` there would be a condition.
+_LOCKS_ZSTD: Final = re.compile(r"^zstandard\s*==[^;\n]*$", re.IGNORECASE | re.MULTILINE)
 
 
 class OffloadWarning(UserWarning):
@@ -184,7 +187,13 @@ class Carrier:
                 up, down = place.up_rate.guess(now).middle, place.down_rate.guess(now).middle
             if min(up, down) > FAST_NETWORK:
                 return None
-        return calls.Packing(Packer(up, node.unpacks), Packer(down, methods()))
+        return calls.Packing(Packer(up, self._unpacks(node)), Packer(down, methods()))
+
+    def _unpacks(self, node: Node) -> tuple[str, ...]:
+        """The ways of packing arrays that the function's units know: by what the node has, or by what the lock file names."""
+        if self._options.lock is None:
+            return node.unpacks
+        return (ZLIB, ZSTD) if _LOCKS_ZSTD.search(self._options.lock) else (ZLIB,)
 
     def _learn(
         self,

@@ -122,7 +122,7 @@ class Node:
 
     @property
     def unpacks(self) -> tuple[str, ...]:
-        """The ways of packing arrays that its units know."""
+        """The ways of packing arrays that its units know, but for those of functions with a lock file."""
         return (ZLIB, ZSTD) if self._info is not None and "zstandard" in self._info.python else (ZLIB,)
 
     def info(self) -> NodeInfo:
