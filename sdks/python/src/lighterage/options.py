@@ -67,7 +67,7 @@ def names(on: str | Node | Iterable[str | Node]) -> frozenset[str]:
 
 
 def checked(options: dict[str, Any]) -> dict[str, Any]:
-    """Options as they may be written: one node without a list, a lock by its file's name, limits by name."""
+    """Options as they may be written: `on` as one node or several, each by its name, its address or itself."""
     options = dict(options)
     if options.get("on") is not None:
         options["on"] = names(options["on"])
