@@ -216,12 +216,13 @@ def read_reply(data: Piece, classes: Classes = NO_CLASSES) -> Any:
 def answer(function: Callable[..., Any], data: Piece, classes: Classes = NO_CLASSES) -> Answer:
     """Handles a call in a unit: reads it, runs the function, writes its reply. What it raises is a reply too.
 
-    Raises FrameError where the bytes are no call: then nothing was run.
+    Raises FrameError where the bytes are no call: then nothing was run. Raises MemoryError: it is the unit's, and another
+    place may have more.
     """
     began = time.perf_counter()
     try:
         call = read_call(data, classes)
-    except frame.FrameError:
+    except (frame.FrameError, MemoryError):
         raise
     except Exception as error:
         return Answer(write_raised(error, classes), time.perf_counter() - began, 0.0, 0.0)
@@ -231,6 +232,8 @@ def answer(function: Callable[..., Any], data: Piece, classes: Classes = NO_CLAS
         value = run_call(function, call, classes)
         ran = time.perf_counter()
         pieces = write_reply(value, classes, call)
+    except MemoryError:
+        raise
     except BaseException as error:  # Also SystemExit: what ends a program ends the call.
         ran = ran or time.perf_counter()
         pieces = write_raised(error, classes)
@@ -259,6 +262,8 @@ def _run_each(function: Callable[..., Any], call: Call, classes: Classes) -> lis
     for args in call.args:
         try:
             values.append(run(function, args, call.kwargs))
+        except MemoryError:
+            raise
         except Exception as error:
             values.append(raised.lower(error, classes))
             break

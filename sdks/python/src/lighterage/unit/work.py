@@ -116,7 +116,8 @@ class Work:
             value = calls.run_call(function, call, classes)
             ran = time.perf_counter()
             pieces = calls.write_reply(value, classes, call)
-        except (HostGone, Failure):
+        except (HostGone, Failure, MemoryError):
+            # Memory is the unit's, not the function's: another place may have more.
             raise
         except BaseException as error:
             ran = ran or time.perf_counter()
