@@ -25,6 +25,8 @@ from lighterage.travel import Classes
 SOURCE = str(Path(calls.__file__).parents[1])
 #: Units of one function that run at once.
 UNITS_MAX = 2
+#: The exit code of one whose function got no memory.
+NO_MEMORY = 77
 LENGTH = struct.Struct("<Q")
 
 
@@ -89,7 +91,7 @@ class _Function:
             unit.stdin.flush()
             head = unit.stdout.read(LENGTH.size * 2)
             if len(head) < LENGTH.size * 2:
-                return (504, "L3001") if unit.wait() == -9 else (500, "L6007")
+                return {-9: (504, "L3001"), NO_MEMORY: (500, "L3003")}.get(unit.wait(), (500, "L6007"))
             length, timing = LENGTH.unpack(head[:8])[0], LENGTH.unpack(head[8:])[0]
             reply, times = unit.stdout.read(length), json.loads(unit.stdout.read(timing))
         finally:
@@ -121,7 +123,10 @@ def serve():
     modules = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in Path().rglob("*.py")]
     function, classes = calls.find(about["entry"]), Classes(modules)
     while head := source.read(LENGTH.size):
-        answer = calls.answer(function, bytearray(source.read(LENGTH.unpack(head)[0])), classes)
+        try:
+            answer = calls.answer(function, bytearray(source.read(LENGTH.unpack(head)[0])), classes)
+        except MemoryError:
+            os._exit(NO_MEMORY)
         data, timing = b"".join(answer.pieces), json.dumps(answer.timing).encode()
         sink.write(LENGTH.pack(len(data)) + LENGTH.pack(len(timing)) + data + timing)
         sink.flush()

@@ -128,6 +128,78 @@ def test_without_a_local_way_the_only_node_is_taken():
     assert (decision.place, decision.choice) == ("node", Choice.ONLY)
 
 
+def test_the_place_taken_before_stays_until_another_is_clearly_better():
+    """Hysteresis: two places that take about as long are not exchanged by each small difference."""
+
+    def decided(policy, here, there):
+        """Where a call is run that takes so long, after some that were a quarter longer on the node."""
+        engine = Engine(policy)
+        for local in (1.0, here):
+            for at in range(60):
+                node = 1.25 if local == 1.0 else there
+                engine.observe_local("f", 100.0, local)
+                stages = Stages(1e-6, 0.0, 1e-6, 1e-6, node, 0.0, 1e-6, 100, 100)
+                engine.observe_remote("f", "node", 100.0, stages, float(at))
+            decision = engine.decide("f", 100.0, 100, ["node"], 60.0)
+        return decision
+
+    # By 2 % sooner on the node: it stays here, as before.
+    kept = decided(Policy(hysteresis=0.03, explore_budget=0.0), 1.0201, 1.0)
+    assert (kept.place, kept.choice) == (LOCAL, Choice.KEPT)
+    assert kept.predictions[1].seconds < kept.predictions[0].seconds
+    assert decided(Policy(hysteresis=0.0, explore_budget=0.0), 1.0201, 1.0).place == "node"
+    gone = decided(Policy(hysteresis=0.03, explore_budget=0.0), 1.3, 1.0)
+    assert (gone.place, gone.choice) == ("node", Choice.BEST)
+
+
+def test_several_nodes_are_told_apart():
+    """Of three nodes the soonest is taken, each by its own network and speed; one that slows down is passed over."""
+    engine, now = Engine(Policy(explore_budget=0.0)), 0.0
+    runs = {"slow": 0.5, "quick": 0.1, "far": 0.1}
+    transfers = {"slow": 0.01, "quick": 0.01, "far": 0.9}
+
+    def call(size, count=1):
+        nonlocal now
+        for _ in range(count):
+            engine.observe_local("f", size, size / 1e6)
+            for name, run in runs.items():
+                transfer = transfers[name] * size / 1e6
+                stages = Stages(1e-4, transfer, None, 1e-4, run * size / 1e6, transfer, 1e-4, int(size), int(size))
+                engine.observe_remote("f", name, size, stages, now)
+            now += 0.1
+
+    for size in (1e6, 2e6, 4e6):
+        call(size, 4)
+    for size in (1e6, 3e6, 4e6):
+        decision = engine.decide("f", size, size, runs, now)
+        assert [known.place for known in decision.predictions] == [LOCAL, *runs]
+        for known in decision.predictions[1:]:
+            truth = (runs[known.place] + 2 * transfers[known.place]) * size / 1e6
+            assert known.seconds == pytest.approx(truth, rel=0.15)
+        assert decision.place == "quick"
+    runs["quick"] = 3.0
+    call(2e6, 3)
+    assert engine.decide("f", 2e6, 2e6, runs, now).place == "slow"
+    engine.forget("slow")
+    assert engine.decide("f", 2e6, 2e6, ["far", "quick"], now).place == LOCAL, "the two that are left take longer than here"
+
+
+def test_a_node_that_was_never_called_is_known_by_another_one():
+    """How work grows was seen on one node; of the other only its benchmark is known."""
+    engine = Engine(Policy(explore_budget=0.0))
+    engine.place("old", speed=1.0)
+    engine.place("new", speed=4.0)
+    for size in (1e5, 1e6, 4e6):
+        for at in range(4):
+            engine.observe_local("f", size, size**1.5 / 1e9)
+            stages = Stages(1e-5, 0.0, 1e-3, 1e-5, size**1.5 / 1e9, 0.0, 1e-5, 100, 100)
+            engine.observe_remote("f", "old", size, stages, float(at))
+    _, old, new = engine.predict("f", 1e6, 100, ["old", "new"], 4.0)
+    assert old.stage("run") == pytest.approx(1e6**1.5 / 1e9, rel=0.25)
+    assert new.stage("run") == pytest.approx(old.stage("run") / 4, rel=0.35)
+    assert new.spread / new.seconds > old.spread / old.seconds
+
+
 def test_exploring_stays_within_its_budget():
     world, engine = World(3, 1e6), Engine(Policy(explore_budget=0.02))
     play(world, engine, 500)

