@@ -84,7 +84,7 @@ class Testbed:
         self.close()
 
     def close(self) -> None:
-        """Ends every process and removes namespaces and control group."""
+        """Ends every process and removes the namespaces."""
         for process in reversed(self._processes):
             if process.poll() is None:
                 process.terminate()
