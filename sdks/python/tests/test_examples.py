@@ -1,5 +1,9 @@
 """Every example runs, with a node and without."""
 
+import ast
+import asyncio
+import dataclasses
+import inspect
 import json
 import linecache
 import os
@@ -41,7 +45,9 @@ def test_the_notebook_runs(node, client, monkeypatch):
     for number, text in enumerate(cells()):
         name = f"<ipython-input-{number}>"
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-        exec(compile(text, name, "exec"), vars(module))
+        ran = eval(compile(text, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), vars(module))
+        if inspect.iscoroutine(ran):
+            asyncio.run(ran)
     signal = module.signal
     assert module.energy.remote(signal) == pytest.approx(module.energy.local(signal))
     assert "expected" in str(module.energy.explain(signal))
@@ -63,3 +69,9 @@ def test_the_notebook_that_is_committed_shows_what_it_gives():
     assert [cell["execution_count"] for cell in ran] == list(range(1, len(ran) + 1))
     shown = json.dumps([cell["outputs"] for cell in ran])
     assert '"error"' not in shown and "expected to finish first" in shown and "127.0.0.1:8701" in shown
+    # What is shown is what there is: a field was renamed once, and the notebook went on showing the old one.
+    (stats,) = ast.parse("".join(ran[-1]["outputs"][0]["data"]["text/plain"]), mode="eval").body.elts
+    assert [one.arg for one in stats.keywords] == [one.name for one in dataclasses.fields(lighterage.FunctionStats)]
+    source = "\n".join(cells())
+    ways = [f"energy.{way}(signal" for way in ("explain", "remote", "submit", "aio")]
+    assert all(way in source for way in [*ways, "lighterage.map(energy"])
