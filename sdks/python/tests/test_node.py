@@ -278,15 +278,10 @@ def test_what_it_prints_without_end_is_cut_off(real):
 def test_a_cancelled_call_ends_there_too(real):
     only = work.slow.with_options(local=False, pure=False)
     only.prepare()
-    future = only.submit(60.0)
-    time.sleep(0.5)
+    future = only.submit(600.0)
+    until(lambda: running(real, "py-slow") == 1)
     assert future.cancel()
-    deadline = time.monotonic() + 10
-    while any(one["name"].startswith("py-slow") and one["units_running"] for one in real.functions()):
-        if time.monotonic() > deadline:
-            # Units that are forked ahead of need count too: then they are few.
-            break
-        time.sleep(0.1)
+    until(lambda: running(real, "py-slow") == 0)
     assert work.double.remote(1) == 2
 
 
@@ -294,29 +289,29 @@ def test_a_call_whose_awaiting_is_cancelled_ends_there_too(real):
     import asyncio
 
     only = work.slow.with_options(local=False, pure=False)
-    only.remote(0.0)
-    idle = running(real, "py-slow")
 
     async def main():
         task = asyncio.create_task(only.aio(600.0))
-        await until(lambda: running(real, "py-slow") > idle)
+        await asyncio.to_thread(until, lambda: running(real, "py-slow") == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await until(lambda: running(real, "py-slow") <= idle)
-
-    async def until(what):
-        deadline = time.monotonic() + 60
-        while not await asyncio.to_thread(what):
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
 
     asyncio.run(main())
+    until(lambda: running(real, "py-slow") == 0)
     assert work.double.remote(1) == 2
 
 
 def running(node, *functions):
+    """Calls that run."""
     return sum(one["units_running"] for one in node.functions() if one["name"].startswith(functions))
+
+
+def until(what):
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def sockets():
@@ -334,15 +329,13 @@ def test_a_race_is_won_by_either_place_and_leaves_nothing(real):
     runtime.current.engine._works.clear()
     runtime.current.engine._tries.clear()
     real.info()
-    idle, open_before = running(real, "py-crawl", "py-spin"), sockets()
+    open_before = sockets()
     began = time.monotonic()
     assert work.crawl(os.getpid(), 60.0) == os.getpid(), "here was sooner"
     assert time.monotonic() - began < 10
     assert runtime.current.stats_of("work:crawl").doubled_here == 1
-    deadline = time.monotonic() + 10
-    while running(real, "py-crawl", "py-spin") > idle:
-        assert time.monotonic() < deadline, "the unit of the request that lost is stopped"
-        time.sleep(0.1)
+    # The unit of the request that lost is stopped.
+    until(lambda: running(real, "py-crawl", "py-spin") == 0)
     assert sockets() <= open_before + 1 and not runtime.current.is_disturbed
 
 
@@ -394,7 +387,12 @@ def test_two_nodes_share_the_work_and_make_up_for_each_other(real, tmp_path):
         patient = work.slow.with_options(local=False, pure=False)
         patient.prepare()
         teach(patient, {real.name: 30.0, other.name: 3.0}, 3.0)
-        threading.Timer(1.0, there.stop).start()
+
+        def die():
+            until(lambda: running(other, "py-slow") == 1)
+            there.stop()
+
+        threading.Thread(target=die).start()
         assert patient(3.0) != os.getpid()
         stats = runtime.current.stats_of("work:slow")
         assert set(stats.calls) == {real.name} and sum(stats.failures.values()) == 1
