@@ -46,7 +46,7 @@ class RealNode:
         deadline = time.monotonic() + 30
         while not (self.folder / "node.json").exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
-                pytest.skip(f"the node does not start: {(self.folder / 'log').read_text()[-500:]}")
+                pytest.fail(f"the node does not start: {(self.folder / 'log').read_text()[-500:]}")
             time.sleep(0.02)
         self.url = json.loads((self.folder / "node.json").read_text())["api"]
         self.api = self.url.partition("//")[2]
@@ -59,13 +59,14 @@ class RealNode:
         return lighterage.connect(self.url, (self.folder / "token").read_text().strip())
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory):
+@pytest.fixture(scope="module", autouse=True)
+def _built():
     if not PROGRAM.exists():
         pytest.skip(f"{PROGRAM} is not built")
-    help_ = subprocess.run([PROGRAM, "up", "--help"], capture_output=True, text=True, check=False).stdout
-    if "--python" not in help_:
-        pytest.skip(f"{PROGRAM} has no process units")
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
     made = RealNode(tmp_path_factory.mktemp("node"))
     yield made
     made.stop()
