@@ -31,24 +31,6 @@ pub struct Features {
     pub lzcnt: bool,
 }
 
-impl Features {
-    /// Those of this machine.
-    #[cfg(target_arch = "x86_64")]
-    pub fn here() -> Self {
-        Self {
-            bmi1: std::is_x86_feature_detected!("bmi1"),
-            bmi2: std::is_x86_feature_detected!("bmi2"),
-            lzcnt: std::is_x86_feature_detected!("lzcnt"),
-        }
-    }
-
-    /// Those of this machine, which is another.
-    #[cfg(not(target_arch = "x86_64"))]
-    pub fn here() -> Self {
-        Self::default()
-    }
-}
-
 /// What every x86-64 has on which the kernel runs: with SSE4.1 no rounding of floats needs a function of the kernel, which
 /// has no registers for floats.
 const X86_64_LEAST: [&str; 5] = ["has_sse3", "has_ssse3", "has_sse41", "has_sse42", "has_popcnt"];

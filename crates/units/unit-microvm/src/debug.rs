@@ -6,7 +6,7 @@
 
 use crate::debugger::{Line, Session};
 use crate::prepared::PreparedMicrovm;
-use crate::{MicrovmKind, debugger, link, sections, target};
+use crate::{MicrovmKind, debugger, link, sections};
 use event::Event;
 use manifest::{Function, Name};
 use problem::{Code, Problem};
@@ -54,7 +54,7 @@ async fn call(
         .map_err(|error| Problem::new(Code::ImageUnknown, format!("cannot read {}: {error}", image.display())))?;
     let kind = MicrovmKind::new()?;
     kind.check(&bytes)?;
-    let code = kernel_code::compile(&bytes, target())?;
+    let code = kernel_code::compile(&bytes, kind.shared.target)?;
     let (linked, _) = link::link(&*kind.shared.kvm()?, crate::KERNEL, &code, unit_lines::worth_keeping(&bytes))?;
     let named = sections::write(&bytes, &code).unwrap_or_default();
     fs::write(symbols, named).map_err(|error| internal("writing symbols", &error))?;

@@ -53,7 +53,7 @@ use sha2::{Digest, Sha256};
 use std::ffi::CStr;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use stock::Stock;
 use unit::{Artefact, Deployed, Prepared, Shape, UnitKind};
 use unit_host::http::Client;
@@ -70,10 +70,10 @@ pub struct MicrovmKind {
 
 /// What all functions share.
 pub struct Shared {
-    /// Where KVM is to be had.
-    device: &'static CStr,
-    /// Opened when it is first needed: a node without KVM starts all the same.
-    kvm: OnceLock<Result<Arc<Kvm>, Problem>>,
+    /// A node without KVM starts all the same.
+    kvm: Result<Arc<Kvm>, Problem>,
+    /// What components are compiled for: this machine, as KVM shows it to a guest.
+    target: Target,
     /// Machines that are nobody's, as long as some function is loaded.
     stock: Mutex<Weak<Stock>>,
     fingerprint: String,
@@ -91,13 +91,19 @@ impl MicrovmKind {
 
     fn with_device(device: &'static CStr) -> Result<Self, Problem> {
         let kernel: String = Sha256::digest(KERNEL).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-        let code = kernel_code::fingerprint(target())?;
+        let offered = open(device).and_then(|kvm| Ok((vm::offered(&kvm).map_err(|error| kvm_failed(&error))?, kvm)));
+        let (features, kvm) = match offered {
+            Ok((features, kvm)) => (features, Ok(Arc::new(kvm))),
+            Err(problem) => (Features::default(), Err(problem)),
+        };
+        let target = Target::X86_64(features);
+        let code = kernel_code::fingerprint(target)?;
         let fingerprint = format!("{code}-{kernel}-{}", kernel_abi::VERSION);
         let teller = Teller::start()
             .map_err(|error| Problem::new(Code::Internal, format!("starting the thread for source lines: {error}")))?;
-        let (kvm, client, number) = (OnceLock::new(), unit_host::http::client(), AtomicU64::new(0));
+        let (client, number) = (unit_host::http::client(), AtomicU64::new(0));
         let stock = Mutex::default();
-        Ok(Self { shared: Arc::new(Shared { device, kvm, stock, fingerprint, client, teller, number }) })
+        Ok(Self { shared: Arc::new(Shared { kvm, target, stock, fingerprint, client, teller, number }) })
     }
 
     /// Whether microvms can run here.
@@ -114,28 +120,25 @@ impl MicrovmKind {
     /// As [`UnitKind::compile`].
     pub fn link(&self, image: &[u8]) -> Result<(Vec<u8>, Times), Problem> {
         let kvm = self.shared.kvm()?;
-        let code = kernel_code::compile(image, target())?;
+        let code = kernel_code::compile(image, self.shared.target)?;
         link::link(&kvm, KERNEL, &code, unit_lines::worth_keeping(image))
     }
 }
 
-/// This machine, as the kernel sees it.
-fn target() -> Target {
-    Target::X86_64(Features::here())
+fn open(device: &CStr) -> Result<Kvm, Problem> {
+    match Kvm::new_with_path(device) {
+        Ok(kvm) if kvm.get_api_version() == 12 => Ok(kvm),
+        Ok(kvm) => Err(unavailable(&format!("KVM has the version {}, needed is 12", kvm.get_api_version()))),
+        Err(error) => {
+            let error = io::Error::from(error);
+            Err(unavailable(&format!("{} cannot be opened: {error}", device.to_string_lossy())))
+        }
+    }
 }
 
 impl Shared {
     fn kvm(&self) -> Result<Arc<Kvm>, Problem> {
-        let opened = self.kvm.get_or_init(|| match Kvm::new_with_path(self.device) {
-            Ok(kvm) if kvm.get_api_version() == 12 => Ok(Arc::new(kvm)),
-            Ok(kvm) => Err(unavailable(&format!("KVM has the version {}, needed is 12", kvm.get_api_version()))),
-            Err(error) => Err(unavailable(&format!(
-                "{} cannot be opened: {}",
-                self.device.to_string_lossy(),
-                io::Error::from(error)
-            ))),
-        });
-        opened.clone()
+        self.kvm.clone()
     }
 
     fn stock(&self) -> Result<Arc<Stock>, Problem> {

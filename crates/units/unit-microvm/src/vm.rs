@@ -7,6 +7,7 @@
 use crate::memory::Memory;
 use crate::registers::Registers;
 use kernel_abi::layout::{BOOT, PAGE_TABLES};
+use kernel_code::Features;
 use kvm_bindings::{
     CpuId, KVM_GUESTDBG_ENABLE, KVM_GUESTDBG_SINGLESTEP, KVM_GUESTDBG_USE_SW_BP, KVM_MAX_CPUID_ENTRIES,
     kvm_guest_debug, kvm_segment, kvm_userspace_memory_region, kvm_xsave,
@@ -198,6 +199,15 @@ fn attach(machine: &VmFd, memory: &Memory, memory_size: u64) -> io::Result<()> {
     // where it fails.
     unsafe { machine.set_user_memory_region(region)? };
     Ok(())
+}
+
+/// Instructions that compiled code may use in a guest: those KVM offers, which may be fewer than this processor has.
+pub fn offered(kvm: &Kvm) -> io::Result<Features> {
+    let known = features(kvm)?.as_slice();
+    let entry = |function| known.iter().find(|entry| entry.function == function && entry.index == 0);
+    let (seven, extended) = (entry(7).map_or(0, |entry| entry.ebx), entry(0x8000_0001).map_or(0, |entry| entry.ecx));
+    let is_set = |register: u32, bit: u32| register >> bit & 1 == 1;
+    Ok(Features { bmi1: is_set(seven, 3), bmi2: is_set(seven, 8), lzcnt: is_set(extended, 5) })
 }
 
 /// What a processor can do here. KVM takes its time to say so.
