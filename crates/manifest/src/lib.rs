@@ -44,6 +44,9 @@ pub const FILE_NAME: &str = "lighter.toml";
 /// Bytes of a manifest; a larger one is refused.
 pub const MANIFEST_BYTES_MAX: usize = 1 << 20;
 
+/// What helps where a manifest is too large.
+pub const DIVIDE: &str = "divide it: deploying one manifest leaves the functions of others as they are";
+
 /// Functions in one manifest; more are refused.
 pub const FUNCTIONS_MAX: usize = 10_000;
 
@@ -75,7 +78,7 @@ pub struct Manifest {
 pub fn parse(text: &str) -> Result<Manifest, Problem> {
     if text.len() > MANIFEST_BYTES_MAX {
         let detail = format!("the manifest has {} bytes, the limit is {MANIFEST_BYTES_MAX}", text.len());
-        return Err(Problem::new(Code::ManifestSyntax, detail));
+        return Err(Problem::new(Code::ManifestSyntax, detail).with_hint(DIVIDE));
     }
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| syntax(text, &error))?;
     keys::check(&table)?;
@@ -97,7 +100,9 @@ impl Manifest {
             for trigger in function.http.iter().chain(&function.results()) {
                 if let Some(other) = routes.insert((trigger.host.clone(), trigger.route.clone()), name) {
                     let detail = format!("functions {other:?} and {name:?} both have the route {:?}", trigger.route);
-                    return Err(Problem::new(Code::ManifestConflict, detail));
+                    return Err(
+                        Problem::new(Code::ManifestConflict, detail).with_hint("give one another route or host")
+                    );
                 }
             }
         }

@@ -29,6 +29,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// What helps where the folder is of another format.
+const OTHER_VERSION: &str = "use the version of lighter that wrote it, or choose another folder with --data";
+
 /// A key of the database, and what to store under it; none deletes.
 pub type Note = (Vec<u8>, Option<Vec<u8>>);
 
@@ -245,7 +248,8 @@ pub fn open(
         Some(format) if *format == *keys::FORMAT_VALUE => {}
         Some(format) => {
             let detail = format!("{} is written in format {:?}", folder.display(), String::from_utf8_lossy(&format));
-            return Err(Problem::new(Code::DataUnusable, format!("{detail}, this version reads format 1")));
+            let problem = Problem::new(Code::DataUnusable, format!("{detail}, this version reads format 1"));
+            return Err(problem.with_hint(OTHER_VERSION));
         }
         None if buckets.is_empty().map_err(failed)? => {
             let mut batch = database.batch();
@@ -254,7 +258,7 @@ pub fn open(
         }
         None => {
             let detail = format!("{} was written by an older version of lighter", folder.display());
-            return Err(Problem::new(Code::DataUnusable, detail));
+            return Err(Problem::new(Code::DataUnusable, detail).with_hint(OTHER_VERSION));
         }
     }
     let mut counts = BTreeMap::new();

@@ -4,7 +4,7 @@ use super::flash::{Board, enrolled, kernel, unusable};
 use super::stop::{Result, Stop};
 use super::{Session, locate};
 use clap::Args;
-use problem::Code;
+use problem::{Code, Problem};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -104,7 +104,10 @@ impl Boot {
             Ok::<_, Stop>(status)
         })?;
         match status.filter(|status| !status.success()) {
-            Some(status) => Err(Stop::new(Code::ToolMissing, format!("{} ended with {status}", machine.program()))),
+            Some(status) => {
+                let problem = Problem::new(Code::ToolMissing, format!("{} ended with {status}", machine.program()));
+                Err(problem.with_hint("the lines above say why").into())
+            }
             None => Ok(()),
         }
     }

@@ -292,7 +292,9 @@ fn roots(file: &Path) -> Result<RootCerts> {
         })
         .collect();
     if certificates.is_empty() {
-        return Err(Stop::new(Code::FileUnusable, format!("{}: there is no PEM certificate in it", file.display())));
+        let problem =
+            Problem::new(Code::FileUnusable, format!("{}: there is no PEM certificate in it", file.display()));
+        return Err(problem.with_hint("a certificate begins with a line that says BEGIN CERTIFICATE").into());
     }
     Ok(RootCerts::new_with_certs(&certificates))
 }

@@ -31,7 +31,7 @@ pub fn project(place: &Path) -> Result<Project> {
     if size > manifest::MANIFEST_BYTES_MAX as u64 {
         let limit = words::bytes(manifest::MANIFEST_BYTES_MAX as u64);
         let detail = format!("{} has {}, the limit is {limit}", file.display(), words::bytes(size));
-        return Err(Stop::new(Code::ManifestSyntax, detail));
+        return Err(Problem::new(Code::ManifestSyntax, detail).with_hint(manifest::DIVIDE).into());
     }
     let text = fs::read_to_string(&file).map_err(|error| unreadable(&file, &error))?;
     let manifest = manifest::parse(&text).map_err(|problem| located(&file, problem))?;

@@ -301,6 +301,7 @@ impl UnitKind for MetalKind {
                     Code::ImageTooLarge,
                     format!("compiled, it has {} bytes: too many for a board", payload.len()),
                 )
+                .with_hint("leave out code and data that it does not need, or choose isolation = \"wasm\"")
             })?;
             artefact.extend_from_slice(&bytes.to_le_bytes());
             artefact.extend_from_slice(&payload);

@@ -80,7 +80,8 @@ impl Linking {
         let code_bytes = (code.len() as u64).next_multiple_of(PAGE);
         if code_bytes > layout::CODE_BYTES_MAX {
             let detail = format!("{code_bytes} bytes of compiled code, the limit is {}", layout::CODE_BYTES_MAX);
-            return Err(Problem::new(Code::ImageTooLarge, detail));
+            return Err(Problem::new(Code::ImageTooLarge, detail)
+                .with_hint("leave out code and data that it does not need, or choose isolation = \"wasm\""));
         }
         let kernel = Kernel::read(kernel)
             .map_err(|error| Problem::new(Code::Internal, format!("the kernel's image: {}", error.0)))?;

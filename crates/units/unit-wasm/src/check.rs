@@ -42,9 +42,7 @@ fn offered(import: &str) -> Result<(), Problem> {
         .collect();
     let problem = Problem::new(Code::ImportUnknown, format!("the component imports {import}"));
     Err(match near.is_empty() {
-        true => problem.with_hint(
-            "this node offers lighter:unit, wasi:http, wasi:keyvalue, wasi:config, wasi:logging and WASI 0.2",
-        ),
+        true => problem,
         false => problem.with_hint(format!("of {package} this node offers {}", near.join(", "))),
     })
 }

@@ -43,7 +43,8 @@ impl Refused {
                 Code::HeadersTooLarge,
                 format!("the request has more than {} header fields", crate::config::HEADERS_MAX),
             ),
-            Self::Connect => Problem::new(Code::MethodNotAllowed, "this is no proxy: CONNECT is not offered"),
+            Self::Connect => Problem::new(Code::MethodNotAllowed, "this is no proxy: CONNECT is not offered")
+                .with_hint("send the request itself"),
             Self::Upgrade => {
                 Problem::new(Code::RequestMalformed, "no other protocol is offered: the request asks for an upgrade")
                     .with_hint("send the request without `upgrade`")
