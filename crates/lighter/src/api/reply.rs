@@ -87,7 +87,8 @@ pub async fn whole(node: &Node, mut body: Body, bytes_max: u64) -> Result<Collec
     // Late is as good as never: the answer is the same.
     let _ = timeout(DRAIN_TIME_MAX, drain(&mut body, bytes_max + DRAIN_BYTES_MAX)).await;
     Err(match refused.code {
-        Code::BodyTooLarge => {
+        // Else it is the node's room that is too small, which the problem says.
+        Code::BodyTooLarge if bytes_max <= node.config.bodies_bytes_max => {
             Problem::new(Code::BodyTooLarge, format!("the request body has more than {bytes_max} bytes")).with_hint("")
         }
         _ => refused,

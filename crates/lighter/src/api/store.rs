@@ -238,6 +238,7 @@ pub async fn export(_: MayDeploy, State(node): State<Arc<Node>>, Path(bucket): P
     (status = 200, body = ImportReply),
     (status = 400, description = "L4009: names the line that cannot be read; those before it may be there"),
     (status = 408, description = "L4012: it comes too slowly; says how many lines are there"),
+    (status = 413, description = "L3006: a line is larger than all request bodies together may be"),
     (status = 503, description = "L3010: all request bodies together are too large; says how many lines are there"),
     (status = 507, description = "L5003, L7007: the disk or the bucket is full"),
 ))]

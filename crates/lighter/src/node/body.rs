@@ -52,8 +52,8 @@ impl BodyRoom {
     /// Reads a body to its end.
     ///
     /// # Errors
-    /// [`Code::BodyTooLarge`], at once if that much is announced; [`Code::NodeFull`] when all bodies together are too
-    /// large; [`Code::RequestTimeout`]; [`Code::RequestMalformed`] when it breaks off.
+    /// [`Code::BodyTooLarge`], at once if that much is announced: for the function, or for the whole room. [`Code::NodeFull`]
+    /// when all bodies together are too large; [`Code::RequestTimeout`]; [`Code::RequestMalformed`] when it breaks off.
     pub async fn collect<B>(self: &Arc<Self>, body: B, bytes_max: u64, time: Duration) -> Result<Collected, Problem>
     where
         B: HttpBody<Data = Bytes> + Unpin,
@@ -65,6 +65,9 @@ impl BodyRoom {
         let announced = body.size_hint();
         if announced.lower() > bytes_max {
             return Err(too_large(bytes_max));
+        }
+        if announced.lower() > self.bytes_max {
+            return Err(too_large_for_all(self.bytes_max));
         }
         let reading = self.read(body, bytes_max, announced.lower());
         match tokio::time::timeout(time, reading).await {
@@ -112,7 +115,8 @@ impl Share {
     /// The body takes so many bytes from now on.
     ///
     /// # Errors
-    /// [`Code::NodeFull`]: all bodies together would be too large.
+    /// [`Code::NodeFull`]: all bodies together would be too large. [`Code::BodyTooLarge`]: so is this one alone, now and
+    /// later.
     pub fn hold(&mut self, bytes: u64) -> Result<(), Problem> {
         if let Some(less) = self.bytes.checked_sub(bytes) {
             self.room.used.fetch_sub(less, Relaxed);
@@ -125,6 +129,9 @@ impl Share {
     fn grow(&mut self, bytes: u64) -> Result<(), Problem> {
         let before = self.room.used.fetch_add(bytes, Relaxed);
         self.bytes += bytes;
+        if self.bytes > self.room.bytes_max {
+            return Err(too_large_for_all(self.room.bytes_max));
+        }
         if before + bytes > self.room.bytes_max {
             let detail = format!("the request bodies on their way already take {} bytes", self.room.bytes_max);
             return Err(
@@ -139,6 +146,12 @@ impl Drop for Share {
     fn drop(&mut self) {
         self.room.used.fetch_sub(self.bytes, Relaxed);
     }
+}
+
+fn too_large_for_all(bytes_max: u64) -> Problem {
+    let detail =
+        format!("the request body has more than bodies_bytes_max of {bytes_max} bytes, the room for all bodies");
+    Problem::new(Code::BodyTooLarge, detail).with_hint("send less at once, or raise bodies_bytes_max of the node")
 }
 
 fn too_large(bytes_max: u64) -> Problem {
@@ -179,6 +192,26 @@ mod tests {
         let _held = room.collect(pieces(&["abcde"]), 100, TIME).await.unwrap();
         assert_eq!(code(room.collect(pieces(&["abcde"]), 100, TIME).await), Some(Code::NodeFull));
         assert_eq!(room.used_bytes(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_can_never_fit_is_too_large_and_not_to_be_tried_again() {
+        let room = BodyRoom::new(5);
+        let _held = room.collect(pieces(&["ab"]), 100, TIME).await.unwrap();
+        let announced = room.collect(Full::new(Bytes::from("abcdef")), 100, TIME).await;
+        for refused in [announced, room.collect(pieces(&["abc", "def"]), 100, TIME).await] {
+            let problem = refused.err().unwrap();
+            assert_eq!(problem.code, Code::BodyTooLarge);
+            assert!(
+                problem.detail.contains("bodies_bytes_max of 5") && problem.hint.contains("bodies_bytes_max"),
+                "{problem}"
+            );
+        }
+        let mut share = room.share();
+        assert_eq!(share.hold(4).unwrap_err().code, Code::NodeFull);
+        assert_eq!(share.hold(6).unwrap_err().code, Code::BodyTooLarge);
+        drop(share);
+        assert_eq!(room.used_bytes(), 2);
     }
 
     #[test]
