@@ -2,6 +2,8 @@
 
 use crate::support::{Node, send};
 use serde_json::json;
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -45,8 +47,23 @@ fn every_attack_ends_with_its_code() {
         (&attack["errors"]["L3002"], &attack["errors"]["L3006"], &attack["calls"]),
         (&json!(1), &json!(1), &json!(11))
     );
-    let metrics = node.api("GET", "/metrics", &[]).text();
-    assert!(metrics.contains("lighter_limits_exceeded_total{function=\"attack\",limit=\"cpu_ms\"} 1\n"), "{metrics}");
+    node.call("attack", "log-flood 100");
+    for limit in ["cpu_ms", "memory_bytes", "stack", "reply_bytes", "body_bytes"] {
+        assert_eq!(exceeded(&node, "attack", limit), 1, "{limit}");
+    }
+    assert!(metric(&node, "lighter_log_bytes_dropped_total{function=\"attack\"}") > 10_000);
+    assert_eq!(metric(&node, "lighter_log_bytes_dropped_total{function=\"hello\"}"), 0);
+}
+
+/// Calls of the function that ended at the limit.
+fn exceeded(node: &Node, function: &str, limit: &str) -> u64 {
+    metric(node, &format!("lighter_limits_exceeded_total{{function=\"{function}\",limit=\"{limit}\"}}"))
+}
+
+fn metric(node: &Node, name: &str) -> u64 {
+    let page = node.api("GET", "/metrics", &[]).text();
+    let value = page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    value.unwrap_or_else(|| panic!("{name} is not in {page}"))
 }
 
 #[test]
@@ -102,6 +119,7 @@ fn rate_and_concurrency_are_kept_to() {
     let refused = refused.unwrap();
     assert_eq!((refused.status, refused.code().as_str()), (429, "L3008"));
     assert!(refused.headers.contains_key("retry-after"));
+    assert!(exceeded(&node, "often", "rate_per_second") > 0);
 
     // It may itself be refused, while one of the calls below has the only place.
     let running = thread::spawn({
@@ -113,6 +131,31 @@ fn rate_and_concurrency_are_kept_to() {
         assert!(since.elapsed() < Duration::from_secs(10), "the first call was never seen running");
     }
     assert_eq!(running.join().unwrap(), "L3002");
+    assert!(exceeded(&node, "slow", "concurrency") > 0);
+}
+
+#[test]
+fn calls_that_wait_too_long_are_counted_by_what_they_waited_for() {
+    let node = Node::start_with(&["--units-max", "1"]);
+    let call = |function: &str| node.api("POST", &format!("/v1/functions/{function}/call?method=GET&path=/sleep"), &[]);
+    node.deploy_one("late", "attack-http", json!({ "limits": { "time_ms": 1 } }));
+    assert_eq!(call("late").code(), "L3001");
+    assert_eq!(exceeded(&node, "late", "time_ms"), 1);
+
+    let limits = json!({ "time_ms": 600_000, "concurrency": 1, "waiting": 1, "wait_ms": 2_000 });
+    node.deploy_one("sleeps", "attack-http", json!({ "limits": limits }));
+    node.deploy_one("other", "hello", json!({ "limits": { "wait_ms": 1 } }));
+    // Sleeps for as long as its caller is there.
+    let address = node.api.strip_prefix("http://").unwrap();
+    let mut caller = TcpStream::connect(address).unwrap();
+    let head = "POST /v1/functions/sleeps/call?method=GET&path=/sleep HTTP/1.1\r\ncontent-length: 0\r\n";
+    write!(caller, "{head}host: {address}\r\nauthorization: Bearer {}\r\n\r\n", node.token).unwrap();
+    let since = Instant::now();
+    while !node.api("GET", "/v1/units", &[]).text().contains("sleeps") {
+        assert!(since.elapsed() < Duration::from_secs(30), "the call was never seen running");
+    }
+    assert_eq!((call("sleeps").code(), node.call("other", "").code()), ("L3009".into(), "L3010".into()));
+    assert_eq!((exceeded(&node, "sleeps", "wait_ms"), exceeded(&node, "other", "units_max")), (1, 1));
 }
 
 #[test]

@@ -117,6 +117,24 @@ fn a_bundle_for_another_python_is_refused_when_it_is_deployed() {
     assert!(reply.text().contains("ZeroDivisionError"), "{}", reply.text());
 }
 
+#[test]
+fn a_call_that_starts_too_many_processes_is_counted_under_that_limit() {
+    let Some(node) = start() else { return };
+    let info = node.api("GET", "/v1/node", &[]).json();
+    if info["missing_protections"].as_array().unwrap().iter().any(|missing| missing["protection"] == "process-limit") {
+        println!("skipped: the processes of a unit are not counted on this machine");
+        return;
+    }
+    let source = "import os, time\ndef work(event):\n  while os.fork(): pass\n  time.sleep(50)";
+    let image = node.upload_bytes(&bundle(Contract::Event, "", source));
+    let function = json!({ "image": image, "isolation": "process", "limits": { "processes": 8 } });
+    assert_eq!(node.deploy(json!({ "forks": function }))["step"], "done");
+    let reply = node.call("forks", "");
+    assert_eq!(reply.code(), "L3012", "{}", reply.text());
+    let metrics = node.api("GET", "/metrics", &[]).text();
+    assert!(metrics.contains("lighter_limits_exceeded_total{function=\"forks\",limit=\"processes\"} 1\n"), "{metrics}");
+}
+
 /// A module that leaves something at work in its zygote takes from the machine, or from the node, what no call's limits count.
 #[test]
 fn what_works_beside_its_calls_is_ended_and_neighbours_do_not_notice() {

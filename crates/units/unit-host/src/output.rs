@@ -91,6 +91,8 @@ impl Output {
         if bytes >= state.left_bytes {
             state.left_bytes = 0;
             state.dropped_bytes += bytes;
+            // At once: a unit that is stopped does not come to its end.
+            self.sink.dropped(bytes);
             return;
         }
         // A line costs at least one byte, so that a flood of empty lines ends too.
@@ -118,11 +120,15 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Lines(Mutex<Vec<String>>);
+    struct Lines(Mutex<Vec<String>>, Mutex<u64>);
 
     impl LogSink for Lines {
         fn write(&self, line: LogLine<'_>) {
             self.0.lock().push(format!("{} {} {}", line.stream.as_str(), line.level.as_str(), line.message));
+        }
+
+        fn dropped(&self, bytes: u64) {
+            *self.1.lock() += bytes;
         }
     }
 
@@ -152,6 +158,15 @@ mod tests {
             }
         });
         assert_eq!(got, ["log info sixsix", "node warn 24 bytes of log output dropped: over limits.log_bytes"]);
+    }
+
+    #[test]
+    fn what_is_dropped_is_counted_even_of_a_call_that_does_not_end() {
+        let sink = Arc::new(Lines::default());
+        let output = Output::new(sink.clone(), 7, "r1".into(), 10);
+        (0..5).for_each(|_| output.write(Level::Info, Stream::Log, "sixsix"));
+        drop(output);
+        assert_eq!((sink.0.lock().len(), *sink.1.lock()), (1, 24));
     }
 
     #[test]

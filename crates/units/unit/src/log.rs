@@ -62,4 +62,9 @@ impl LogLine<'_> {
 /// Takes the lines of one function. Called on the unit's thread: must be quick and must not wait.
 pub trait LogSink: Send + Sync {
     fn write(&self, line: LogLine<'_>);
+
+    /// So many bytes of a line were not written: its call had used up `limits.log_bytes`.
+    fn dropped(&self, bytes: u64) {
+        let _ = bytes;
+    }
 }

@@ -47,7 +47,10 @@ struct Shared {
 pub struct FunctionLog {
     name: Name,
     ring: parking_lot::Mutex<Ring>,
+    /// Lines that came too fast.
     dropped: AtomicU64,
+    /// Bytes of calls that wrote more than they may.
+    dropped_bytes: AtomicU64,
     shared: Arc<Shared>,
 }
 
@@ -79,6 +82,7 @@ impl Logs {
                 name: name.clone(),
                 ring: parking_lot::Mutex::default(),
                 dropped: AtomicU64::new(0),
+                dropped_bytes: AtomicU64::new(0),
                 shared: self.shared.clone(),
             })
         });
@@ -139,6 +143,11 @@ impl FunctionLog {
         self.dropped.load(Relaxed)
     }
 
+    /// Bytes dropped because a call wrote more than `limits.log_bytes`.
+    pub fn dropped_bytes(&self) -> u64 {
+        self.dropped_bytes.load(Relaxed)
+    }
+
     fn write(&self, version: u32, line: unit::LogLine<'_>) {
         let line = Line::new(version, &line, now_ms());
         if self.shared.mirror {
@@ -176,6 +185,10 @@ impl FunctionLog {
 impl LogSink for VersionLog {
     fn write(&self, line: unit::LogLine<'_>) {
         self.log.write(self.version, line);
+    }
+
+    fn dropped(&self, bytes: u64) {
+        self.log.dropped_bytes.fetch_add(bytes, Relaxed);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::queues::queues;
 use super::text::Text;
-use super::usage;
+use super::{Counters, usage};
 use crate::node::functions::Entry;
 use crate::node::{Node, clock};
 use problem::Code;
@@ -15,7 +15,8 @@ pub fn page(node: &Node) -> String {
     let entries: Vec<&Entry> = table.entries().collect();
     calls(&mut text, &entries);
     latencies(&mut text, &entries);
-    limits(&mut text, &entries, node);
+    limits(&mut text, entries.iter().map(|entry| (entry.live.name().as_str(), &entry.live.identity.counters)));
+    refused(&mut text, node);
     queues(&mut text, node, clock::unix_ms(SystemTime::now()));
     parts(&mut text, node, entries.len());
     mqtt(&mut text, node);
@@ -62,6 +63,10 @@ fn calls(text: &mut Text, entries: &[&Entry]) {
     for live in entries.iter().map(|entry| &entry.live) {
         text.sample(&[("function", live.name().as_str())], live.identity.log.dropped());
     }
+    text.counter("lighter_log_bytes_dropped_total", "Bytes of log output dropped: over limits.log_bytes of a call.");
+    for live in entries.iter().map(|entry| &entry.live) {
+        text.sample(&[("function", live.name().as_str())], live.identity.log.dropped_bytes());
+    }
 }
 
 fn latencies(text: &mut Text, entries: &[&Entry]) {
@@ -79,15 +84,18 @@ fn latencies(text: &mut Text, entries: &[&Entry]) {
     }
 }
 
-fn limits(text: &mut Text, entries: &[&Entry], node: &Node) {
+fn limits<'a>(text: &mut Text, functions: impl Iterator<Item = (&'a str, &'a Counters)>) {
     text.counter("lighter_limits_exceeded_total", "Calls that ended at a limit, by its name in the manifest.");
-    for live in entries.iter().map(|entry| &entry.live) {
-        for (code, count) in live.identity.counters.failures() {
+    for (function, counters) in functions {
+        for (code, count) in counters.failures() {
             if let Some(limit) = limit_name(code) {
-                text.sample(&[("function", live.name().as_str()), ("limit", limit)], count);
+                text.sample(&[("function", function), ("limit", limit)], count);
             }
         }
     }
+}
+
+fn refused(text: &mut Text, node: &Node) {
     text.counter(
         "lighter_requests_refused_total",
         "Requests of the gate that reached no function, by the code of the answer.",
@@ -110,6 +118,7 @@ fn limit_name(code: Code) -> Option<&'static str> {
         Code::RateExceeded => "rate_per_second",
         Code::WaitExceeded => "wait_ms",
         Code::NodeFull => "units_max",
+        Code::ProcessesExceeded => "processes",
         _ => return None,
     })
 }
@@ -187,4 +196,31 @@ fn process(text: &mut Text, node: &Node) {
     text.counter("process_cpu_seconds_total", "CPU time used.").seconds(&[], usage.cpu);
     text.gauge("process_resident_memory_bytes", "Memory in RAM.").sample(&[], usage.rss_bytes);
     text.gauge("process_open_fds", "Open files.").sample(&[], usage.open_files);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_limit_a_call_can_end_at_is_counted_under_a_name_of_its_own() {
+        let codes = || Code::ALL.iter().copied().filter(|code| (3_000..4_000).contains(&(*code as u16)));
+        let counters = Counters::default();
+        codes().chain([Code::UnitTrapped]).for_each(|code| counters.refused(code));
+        let mut text = Text::default();
+        limits(&mut text, [("f", &counters)].into_iter());
+        let page = text.finish();
+        let counted: BTreeSet<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(counted.len(), codes().count(), "{page}");
+        let documents = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/limits.md");
+        let documents = std::fs::read_to_string(documents).unwrap();
+        for code in codes() {
+            let limit = limit_name(code).unwrap();
+            let line = format!("lighter_limits_exceeded_total{{function=\"f\",limit=\"{limit}\"}} 1");
+            assert!(counted.contains(line.as_str()), "{code}: {page}");
+            let row = documents.lines().any(|line| line.starts_with(&format!("| `{limit}` | {code}")));
+            assert!(row, "docs/limits.md does not say that {limit} counts {code}");
+        }
+    }
 }
