@@ -120,3 +120,15 @@ fn traces_carry_the_callers_id_to_the_receiver() {
         assert!(holds(word.as_bytes()), "{word} is not in the spans");
     }
 }
+
+#[test]
+fn a_missing_grant_is_named_in_the_log_of_the_function() {
+    let node = Node::start();
+    node.deploy_one("denied", "fetch-http", json!({}));
+    let reply = node.get("/denied?url=https://example.org/x");
+    assert_eq!((reply.status, reply.text().as_str()), (502, "ErrorCode::HttpRequestDenied\n"));
+    let line = node.api("GET", "/v1/functions/denied/logs?tail=1", &[]).lines().remove(0);
+    assert_eq!((&line["level"], &line["stream"]), (&json!("warn"), &json!("node")), "{line}");
+    let message = line["message"].as_str().unwrap();
+    assert!(message.contains("no grant covers example.org:443") && message.contains("grants.hosts"), "{message}");
+}

@@ -33,13 +33,14 @@ pub struct UnitState {
 impl UnitState {
     pub fn new(deployed: Arc<Deployed>, client: host::http::Client, meter: Arc<Meter>, output: Output) -> Self {
         let limiter = Limiter::new(meter.clone(), &deployed.function.limits);
-        let http = host::http::Hooks::new(client, deployed.clone(), meter.clone(), output.request_id());
+        let output = Arc::new(output);
+        let http = host::http::Hooks::new(client, deployed.clone(), meter.clone(), output.clone());
         Self {
             handling: Handling::new(deployed.clone()),
             deployed,
             meter,
             limiter,
-            output: Arc::new(output),
+            output,
             table: ResourceTable::new(),
             http,
             cause: Cause::None,

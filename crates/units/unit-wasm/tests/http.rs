@@ -190,8 +190,13 @@ async fn outgoing_requests_need_a_grant() {
         }
     });
     let path = format!("/?url=http://127.0.0.1:{port}/");
-    let denied = stage("fetch-http.wasm", |_| {});
-    assert_eq!(denied.text("GET", &path, "").await.0, 502);
+    let denied = stage("fetch-http.wasm", |function| function.units.reuse_calls = 2);
+    for _ in 0..2 {
+        assert_eq!(denied.text("GET", &path, "").await.0, 502);
+    }
+    let said =
+        format!("outgoing request denied: no grant covers 127.0.0.1:{port}; add it to grants.hosts of the function");
+    assert_eq!(*denied.log.0.lock().unwrap(), [said], "once for each unit");
     let granted = stage("fetch-http.wasm", |function| {
         function.grants.hosts = vec![HostGrant::try_from(format!("127.0.0.1:{port}")).unwrap()];
     });

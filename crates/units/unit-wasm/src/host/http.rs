@@ -11,7 +11,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
-use unit::Deployed;
+use unit::{Deployed, Level};
+use unit_host::Output;
 use unit_host::http::{Outbound, Requests, time_left};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
@@ -21,11 +22,15 @@ pub type Client = unit_host::http::Client<WasiBody>;
 pub struct Hooks {
     requests: Requests<WasiBody>,
     meter: Arc<Meter>,
+    output: Arc<Output>,
+    /// The log has been told which grant is missing: once is enough of a unit that asks in a loop.
+    denied: bool,
 }
 
 impl Hooks {
-    pub fn new(client: Client, deployed: Arc<Deployed>, meter: Arc<Meter>, request_id: Arc<str>) -> Self {
-        Self { requests: Requests::new(client, deployed, request_id), meter }
+    pub fn new(client: Client, deployed: Arc<Deployed>, meter: Arc<Meter>, output: Arc<Output>) -> Self {
+        let requests = Requests::new(client, deployed, output.request_id());
+        Self { requests, meter, output, denied: false }
     }
 
     pub fn next_call(&mut self, meter: Arc<Meter>, request_id: Arc<str>) {
@@ -44,18 +49,17 @@ impl WasiHttpHooks for Hooks {
         dyn Future<Output = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>>
             + Send,
     > {
-        let granted = self.requests.granted(request.uri());
-        if granted.is_ok() {
-            self.meter.sent.store(true, SeqCst);
+        if let Err(why) = self.requests.granted(request.uri()) {
+            // The guest is told no more than that, whatever it makes of it.
+            if !std::mem::replace(&mut self.denied, true) {
+                self.output.note(Level::Warn, &format!("outgoing request denied: {why}"));
+            }
+            return Box::new(async { Err(Error::HttpRequestDenied) });
         }
+        self.meter.sent.store(true, SeqCst);
         let client = self.requests.client.clone();
         let timeout = time_left(options.and_then(|options| options.first_byte_timeout), self.meter.deadline);
-        let (deployed, request_id) = (self.requests.deployed.clone(), self.requests.request_id.clone());
         Box::new(async move {
-            if let Err(why) = granted {
-                tracing::debug!(function = %deployed.name, %request_id, "outgoing request denied: {why}");
-                return Err(Error::HttpRequestDenied);
-            }
             let response = tokio::time::timeout(timeout, client.request(request))
                 .await
                 .map_err(|_| Error::ConnectionReadTimeout)?
