@@ -13,7 +13,8 @@ pub struct Origin<'a> {
     pub source: &'a str,
     pub request_id: &'a str,
     pub time_ms: u64,
-    /// The trace the handling belongs to; replaces the one the caller sent.
+    /// The span of the handling, in the caller's trace if it sent one. None where nothing is traced: then the caller's own
+    /// goes on.
     pub traceparent: Option<String>,
 }
 
@@ -30,10 +31,7 @@ pub fn from_request(head: &Parts, data: Vec<u8>, origin: Origin<'_>) -> Result<E
     if let Some(host) = host(head) {
         add("httphost", host);
     }
-    let traceparent = origin.traceparent.or_else(|| text(&head.headers, traces::HEADER).map(str::to_owned));
-    if let Some(traceparent) = &traceparent {
-        add(traces::HEADER, traceparent);
-    }
+    attributes.extend(trace(&head.headers, origin.traceparent));
     for (name, value) in &head.headers {
         attributes.push((["http-", name.as_str()].concat(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
     }
@@ -54,8 +52,8 @@ pub fn from_request(head: &Parts, data: Vec<u8>, origin: Origin<'_>) -> Result<E
     })
 }
 
-/// A call of a function with arguments: its body is what they travel in, its headers are nobody's business.
-pub fn of_call(data: Vec<u8>, origin: Origin<'_>) -> Event {
+/// A call of a function with arguments: its body is what they travel in, and of its headers only the trace goes on.
+pub fn of_call(head: &Parts, data: Vec<u8>, origin: Origin<'_>) -> Event {
     Event {
         id: origin.request_id.to_owned(),
         source: origin.source.to_owned(),
@@ -63,7 +61,7 @@ pub fn of_call(data: Vec<u8>, origin: Origin<'_>) -> Event {
         subject: None,
         time_ms: origin.time_ms,
         content_type: Some(frame::MEDIA_TYPE.to_owned()),
-        attributes: origin.traceparent.map(|parent| (traces::HEADER.to_owned(), parent)).into_iter().collect(),
+        attributes: trace(&head.headers, origin.traceparent).collect(),
         attempt: 1,
         data,
     }
@@ -72,6 +70,14 @@ pub fn of_call(data: Vec<u8>, origin: Origin<'_>) -> Event {
 /// Takes out of the headers what is for the node alone: the token that opened the route.
 pub fn hide_token(headers: &mut HeaderMap) {
     headers.remove(AUTHORIZATION);
+}
+
+/// The attributes by which an event is part of a trace.
+fn trace(headers: &HeaderMap, traceparent: Option<String>) -> impl Iterator<Item = (String, String)> {
+    let parent = traceparent.or_else(|| text(headers, traces::HEADER).map(str::to_owned));
+    let state = parent.is_some().then(|| text(headers, traces::STATE_HEADER).map(str::to_owned)).flatten();
+    let named = [(traces::HEADER, parent), (traces::STATE_HEADER, state)];
+    named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)))
 }
 
 fn host(head: &Parts) -> Option<&str> {
@@ -121,9 +127,16 @@ mod tests {
     #[test]
     fn the_trace_of_the_call_goes_before_the_callers() {
         let mut head = head(0);
+        head.headers.insert("tracestate", "a=b".parse().unwrap());
+        assert_eq!(event(&head, None).unwrap().attribute("tracestate"), None, "it belongs to no trace");
         head.headers.insert("traceparent", "callers".parse().unwrap());
-        assert_eq!(event(&head, None).unwrap().attribute("traceparent"), Some("callers"));
-        assert_eq!(event(&head, Some("ours")).unwrap().attribute("traceparent"), Some("ours"));
+        for (ours, goes_on) in [(None, "callers"), (Some("ours"), "ours")] {
+            let origin = Origin { source: "/f", request_id: "r1", time_ms: 7, traceparent: ours.map(str::to_owned) };
+            for event in [event(&head, ours).unwrap(), of_call(&head, Vec::new(), origin)] {
+                let trace = ["traceparent", "tracestate"].map(|name| event.attribute(name));
+                assert_eq!(trace, [Some(goes_on), Some("a=b")]);
+            }
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub enum ReplyBody {
 ///
 /// # Errors
 /// Whatever keeps the function from replying; counted already.
-pub async fn serve<B>(node: &Node, wanted: Wanted<'_>, request: Request<B>) -> Result<Response<ReplyBody>, Failed>
+pub async fn serve<B>(node: &Node, wanted: Wanted<'_>, mut request: Request<B>) -> Result<Response<ReplyBody>, Failed>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Display,
@@ -50,6 +50,9 @@ where
         let callers = request.headers().get(traces::HEADER).and_then(|value| value.to_str().ok());
         Trace { traces: traces.clone(), span: traces.begin(callers, SystemTime::now()) }
     });
+    if trace.as_ref().is_some_and(|trace| trace.span.is_first()) {
+        request.headers_mut().remove(traces::STATE_HEADER);
+    }
     let live = wanted.live.clone();
     let incoming = Incoming { live, request_id: wanted.request_id.clone(), arrived: wanted.arrived, trace };
     match wanted.live.contract {
@@ -80,7 +83,7 @@ where
         traceparent: incoming.trace.as_ref().map(|trace| trace.span.context.to_string()),
     };
     let event = match wanted.live.contract {
-        Contract::Call => event::of_call(data, origin),
+        Contract::Call => event::of_call(&head, data, origin),
         _ => event::from_request(&head, data, origin).map_err(|problem| incoming.refused(problem))?,
     };
     reply_to_event(node, wanted, incoming, event).await.inspect(|_| drop(share))

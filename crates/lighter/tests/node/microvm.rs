@@ -102,9 +102,12 @@ fn log_random_clock_and_outgoing_requests_work_from_inside() {
     let receiver = Receiver::start(|_, _| Some("201 Made".to_owned()));
     let host = receiver.url.strip_prefix("http://").unwrap();
     deploy(&node, "fetch", "fetch", json!({ "grants": { "hosts": [host] } }));
-    assert!(node.call("fetch", &format!("{}/hello", receiver.url)).text().starts_with("201\n"));
+    let trace = ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    let url = format!("{}/hello", receiver.url);
+    assert!(send("POST", &format!("{}/fetch", node.gate), &[trace], url.as_bytes()).text().starts_with("201\n"));
     let request = receiver.next();
     assert!(request.line.starts_with("GET /hello "), "{}", request.line);
+    assert_eq!(request.header("traceparent"), trace.1);
     deploy(&node, "denied", "fetch", json!({}));
     let reply = node.call("denied", &receiver.url);
     assert!(reply.code() == "L6005" && reply.text().contains("no grant covers http.send"), "{}", reply.text());

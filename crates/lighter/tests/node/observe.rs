@@ -1,5 +1,6 @@
 //! What can be seen of a node: logs, numbers, itself.
 
+use crate::receiver::Receiver;
 use crate::support::{Node, send};
 use serde_json::json;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -118,6 +119,56 @@ fn traces_carry_the_callers_id_to_the_receiver() {
     assert!(holds(&[0x0a, 0xf7, 0x65, 0x19, 0x16, 0xcd, 0x43, 0xdd, 0x84, 0x48, 0xeb, 0x21, 0x1c, 0x80, 0x31, 0x9c]));
     for word in ["lighter", "hello", "queue", "start", "run", "faas.version"] {
         assert!(holds(word.as_bytes()), "{word} is not in the spans");
+    }
+}
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const CALLERS: [(&str, &str); 2] =
+    [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), ("tracestate", "vendor=1")];
+
+/// What functions of both contracts sent to `receiver` as parts of a trace, when they were called with these headers.
+fn traced(node: &Node, receiver: &Receiver, headers: &[(&str, &str)]) -> [[String; 2]; 2] {
+    let hosts = json!([receiver.url.strip_prefix("http://").unwrap()]);
+    // In one unit, which is to forget the trace of its last call.
+    let function = json!({ "grants": { "hosts": hosts }, "units": { "reuse_calls": 100 } });
+    node.deploy_one("fetch", "fetch", function.clone());
+    node.deploy_one("fetch-http", "fetch-http", function);
+    let through_wasi = format!("{}/fetch-http?url={}/x", node.gate, receiver.url);
+    let calls = [("POST", format!("{}/fetch", node.gate), receiver.url.as_bytes()), ("GET", through_wasi, &[][..])];
+    calls.map(|(method, url, body)| {
+        let reply = send(method, &url, headers, body);
+        assert_eq!(reply.status, 200, "{url}: {}", reply.text());
+        let request = receiver.next();
+        ["traceparent", "tracestate"].map(|name| request.header(name).to_owned())
+    })
+}
+
+#[test]
+fn what_a_function_sends_belongs_to_the_trace_of_its_call() {
+    let receiver = Receiver::start(|_, _| Some("200 OK".to_owned()));
+    // A node that keeps no traces passes its caller's on, and begins none.
+    let node = Node::start();
+    let callers = CALLERS.map(|(_, value)| value.to_owned());
+    assert_eq!(traced(&node, &receiver, &CALLERS), [callers.clone(), callers]);
+    assert_eq!(traced(&node, &receiver, &[]), [["", ""]; 2]);
+
+    // One that does names the span of the call as the parent.
+    let spans = Receiver::start(|_, _| Some("200 OK".to_owned()));
+    let node = Node::start_with(&["--otlp", &spans.url]);
+    let sent = traced(&node, &receiver, &CALLERS);
+    let begun = traced(&node, &receiver, &CALLERS[1..]);
+    node.stop();
+    let spans: Vec<u8> = std::iter::once(spans.next()).chain(spans.rest()).flat_map(|batch| batch.body).collect();
+    let is_a_span = |hexadecimal: &str| {
+        let bytes: Vec<u8> = (0..8).map(|at| u8::from_str_radix(&hexadecimal[2 * at..][..2], 16).unwrap()).collect();
+        spans.windows(8).any(|window| window == bytes)
+    };
+    for (sent, state) in sent.iter().map(|sent| (sent, "vendor=1")).chain(begun.iter().map(|sent| (sent, ""))) {
+        let [parent, sent_state] = sent;
+        let parts: Vec<&str> = parent.split('-').collect();
+        assert_eq!((parts.len(), parts[0], parts[3]), (4, "00", "01"), "{parent}");
+        assert_eq!((parts[1] == TRACE, sent_state.as_str()), (!state.is_empty(), state), "{parent}");
+        assert!(parts[2] != "b7ad6b7169203331" && is_a_span(parts[2]), "{parent} is the span of no call");
     }
 }
 

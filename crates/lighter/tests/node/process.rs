@@ -2,7 +2,8 @@
 //!
 //! Skipped, and said so, where the system can make no jails or has no Python with numpy.
 
-use crate::support::Node;
+use crate::receiver::Receiver;
+use crate::support::{Node, send};
 use problem::Problem;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -115,6 +116,26 @@ fn a_bundle_for_another_python_is_refused_when_it_is_deployed() {
     let reply = node.call("broken", "");
     assert_eq!((reply.status, reply.code().as_str()), (500, "L6001"), "{}", reply.text());
     assert!(reply.text().contains("ZeroDivisionError"), "{}", reply.text());
+}
+
+#[test]
+fn what_a_process_function_sends_belongs_to_the_trace_of_its_call_unless_it_sets_another() {
+    let Some(node) = start() else { return };
+    let receiver = Receiver::start(|_, _| Some("200 OK".to_owned()));
+    let source = "from lighterage.unit import http\n\
+        def work(event):\n  url = event.data.decode()\n  http.send('GET', url)\n\
+        \x20 http.send('GET', url, headers=[('traceparent', 'own')])\n  return 'sent'";
+    let image = node.upload_bytes(&bundle(Contract::Event, "", source));
+    let grants = json!({ "hosts": [receiver.url.strip_prefix("http://").unwrap()] });
+    let function = json!({ "image": image, "isolation": "process", "http": "/fetch", "grants": grants });
+    assert_eq!(node.deploy(json!({ "fetch": function }))["step"], "done");
+    let callers = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let headers = [("traceparent", callers), ("tracestate", "vendor=1")];
+    let reply = send("POST", &format!("{}/fetch", node.gate), &headers, receiver.url.as_bytes());
+    assert_eq!(reply.text(), "sent");
+    let sent = [receiver.next(), receiver.next()];
+    let sent = sent.each_ref().map(|request| [request.header("traceparent"), request.header("tracestate")]);
+    assert_eq!(sent, [[callers, "vendor=1"], ["own", ""]]);
 }
 
 #[test]

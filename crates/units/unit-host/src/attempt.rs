@@ -26,10 +26,12 @@ impl Attempt {
         let output = Output::new(deployed.log.clone(), unit, self.request_id.clone(), log_bytes);
         let mut handling = Handling::new(deployed.clone());
         handling.begin(self.lease.clone());
+        let mut requests = Requests::new(client.clone(), deployed.clone(), self.request_id.clone());
+        requests.set_trace(|name| self.event.attribute(name));
         Host {
             deployed: deployed.clone(),
             handling,
-            requests: Requests::new(client.clone(), deployed.clone(), self.request_id.clone()),
+            requests,
             output: Arc::new(output),
             event: self.event.clone(),
             deadline: self.meter.deadline,

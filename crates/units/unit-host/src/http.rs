@@ -1,7 +1,7 @@
 //! Outgoing HTTP: one client with kept connections, asked for a grant first.
 
 use crate::Refusal;
-use ::http::{Request, Uri};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use bytes::Bytes;
 use http_body::Body;
 use http_body_util::{BodyExt, Limited};
@@ -26,6 +26,10 @@ const OWN_HEADERS: [&str; 8] =
 
 /// Header by which a receiver can tell a rerun from a new request.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// Headers by which a receiver finds the trace it is part of, as the W3C names them.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Shared: every unit holds one, and most send nothing.
 pub type Client<B> = Arc<hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, B>>;
@@ -76,22 +80,55 @@ pub struct Inbound {
     pub body: Vec<u8>,
 }
 
+/// The trace a call belongs to, as its outgoing requests carry it on: what a receiver does is then a child of the call.
+#[derive(Debug, Clone, Default)]
+pub struct Trace {
+    parent: Option<HeaderValue>,
+    state: Option<HeaderValue>,
+}
+
+impl Trace {
+    /// `attribute` finds the attributes of the event, or the headers of the request.
+    pub fn new<'a>(attribute: impl Fn(&str) -> Option<&'a str>) -> Self {
+        let value = |name: HeaderName| attribute(name.as_str()).and_then(|value| HeaderValue::from_str(value).ok());
+        Self { parent: value(TRACEPARENT), state: value(TRACESTATE) }
+    }
+
+    /// The function's own trace, if it sets one, is kept whole.
+    pub fn add_to(&self, headers: &mut HeaderMap) {
+        let Some(parent) = self.parent.as_ref().filter(|_| !headers.contains_key(TRACEPARENT)) else { return };
+        headers.insert(TRACEPARENT, parent.clone());
+        headers.remove(TRACESTATE);
+        headers.extend(self.state.clone().map(|state| (TRACESTATE, state)));
+    }
+}
+
 /// One unit's outgoing requests.
 pub struct Requests<B> {
     pub client: Client<B>,
     pub deployed: Arc<Deployed>,
     pub request_id: Arc<str>,
+    pub trace: Trace,
     sent: u32,
 }
 
 impl<B> Requests<B> {
     pub fn new(client: Client<B>, deployed: Arc<Deployed>, request_id: Arc<str>) -> Self {
-        Self { client, deployed, request_id, sent: 0 }
+        Self { client, deployed, request_id, trace: Trace::default(), sent: 0 }
     }
 
     pub fn next_call(&mut self, request_id: Arc<str>) {
         self.request_id = request_id;
+        self.trace = Trace::default();
         self.sent = 0;
+    }
+
+    /// Says which trace the call belongs to; `attribute` as in [`Trace::new`].
+    pub fn set_trace<'a>(&mut self, attribute: impl Fn(&str) -> Option<&'a str>) {
+        // Most functions may send nothing.
+        if !self.deployed.function.grants.hosts.is_empty() {
+            self.trace = Trace::new(attribute);
+        }
     }
 
     /// Whether a grant covers the request's host; if not, says which one would.
@@ -136,7 +173,8 @@ where
             return Err(Refusal::Invalid(format!("http.send: the header {header} follows from the request")));
         }
         let key = format!("{call}-{}", self.sent);
-        let request = build(request, key, body).map_err(|error| Refusal::Invalid(format!("http.send: {error}")))?;
+        let request =
+            build(request, key, &self.trace, body).map_err(|error| Refusal::Invalid(format!("http.send: {error}")))?;
         if !matches!(request.uri().scheme_str(), Some("http" | "https")) {
             return Err(Refusal::Invalid(format!("http.send: {} is not an absolute http or https URL", request.uri())));
         }
@@ -170,7 +208,12 @@ fn own_header(request: &Outbound) -> Option<&str> {
     names.into_iter().find(is_own).map(|(name, _)| name)
 }
 
-fn build<B>(request: Outbound, key: String, body: impl FnOnce(Bytes) -> B) -> Result<Request<B>, ::http::Error> {
+fn build<B>(
+    request: Outbound,
+    key: String,
+    trace: &Trace,
+    body: impl FnOnce(Bytes) -> B,
+) -> Result<Request<B>, ::http::Error> {
     let mut built = Request::builder().method(request.method.as_str()).uri(request.url);
     let mut has_key = false;
     for (name, value) in &request.headers {
@@ -180,7 +223,9 @@ fn build<B>(request: Outbound, key: String, body: impl FnOnce(Bytes) -> B) -> Re
     if !has_key {
         built = built.header(IDEMPOTENCY_KEY, key);
     }
-    built.body(body(Bytes::from(request.body)))
+    let mut built = built.body(body(Bytes::from(request.body)))?;
+    trace.add_to(built.headers_mut());
+    Ok(built)
 }
 
 #[cfg(test)]
@@ -203,5 +248,26 @@ mod tests {
             assert!(own(name, value), "{name}");
         }
         assert!(!own("content-length", "4") && !own("authorization", "Bearer x") && !own("x-host", "y"));
+    }
+
+    #[test]
+    fn a_request_belongs_to_the_trace_of_its_call_unless_the_function_sets_another() {
+        let sent = |trace: &[(&str, &'static str)], own: &[(&str, &str)]| {
+            let trace = Trace::new(|wanted| trace.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value));
+            let headers = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let request = Outbound { method: "GET".into(), url: "http://x/".into(), headers, ..Outbound::default() };
+            let built = build(request, "key".into(), &trace, |_| ()).unwrap();
+            [TRACEPARENT, TRACESTATE].map(|name| {
+                let values: Vec<_> =
+                    built.headers().get_all(name).iter().map(|value| value.to_str().unwrap()).collect();
+                values.join(" and ")
+            })
+        };
+        let call = [("traceparent", "00-a"), ("tracestate", "vendor=1")];
+        assert_eq!(sent(&call, &[]), ["00-a", "vendor=1"]);
+        assert_eq!(sent(&call[..1], &[("tracestate", "other=2")]), ["00-a", ""]);
+        assert_eq!(sent(&call, &[("Traceparent", "00-b")]), ["00-b", ""]);
+        assert_eq!(sent(&[("tracestate", "vendor=1")], &[]), ["", ""]);
+        assert_eq!(sent(&[("traceparent", "not\na header")], &[]), ["", ""]);
     }
 }

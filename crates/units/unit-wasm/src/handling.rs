@@ -2,7 +2,7 @@
 
 use crate::bindings::types;
 use crate::failure;
-use crate::host::queue::to_guest;
+use crate::host::queue::{attribute, to_guest};
 use crate::meter::Meter;
 use crate::prepared::{Instance, PreparedWasm, timing};
 use crate::run::Run;
@@ -54,6 +54,7 @@ impl PreparedWasm {
     ) -> Result<Handled, Problem> {
         let mut unit = self.start(&meter, &request_id).await?;
         let state = unit.store.data_mut();
+        state.http.requests.set_trace(|wanted| attribute(&event, wanted));
         state.cause = Cause::Event(event.clone());
         state.handling.begin(lease);
         let Instance::Unit(instance) = &unit.instance else { unreachable!("the guest's contract is lighter:unit") };

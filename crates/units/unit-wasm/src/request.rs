@@ -4,6 +4,7 @@
 //! unit can read it from the start and then go on where the first one was.
 
 use crate::host::head::{Conflicted, HeadState};
+use crate::host::queue::header;
 use crate::meter::Meter;
 use crate::prepared::{Instance, PreparedWasm};
 use crate::unit_state::Cause;
@@ -170,6 +171,7 @@ impl PreparedWasm {
             _ => Scheme::Http,
         };
         let state = unit.store.data_mut();
+        state.http.requests.set_trace(|wanted| header(request.headers(), wanted));
         if !self.deployed.function.grants.push.is_empty() {
             state.cause = Cause::Request { id: request_id, headers: request.headers().clone() };
         }

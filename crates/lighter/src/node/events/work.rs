@@ -78,9 +78,11 @@ fn original(event: Event) -> Result<Request<Body>, Problem> {
 
 fn cloud_event(event: Event) -> Request<Body> {
     let mut headers = cloudevents::binary(&event);
-    // The standard's own header, which libraries look for, beside the attribute.
-    if let Some(value) = event.attribute(traces::HEADER).and_then(|value| HeaderValue::from_str(value).ok()) {
-        headers.insert(traces::HEADER, value);
+    // The standard's own headers, which libraries look for, beside the attributes.
+    for name in [traces::HEADER, traces::STATE_HEADER] {
+        if let Some(value) = event.attribute(name).and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
+        }
     }
     headers.insert(HOST, HeaderValue::from_static("localhost"));
     let mut request = Request::new(body(event.data));
@@ -113,13 +115,17 @@ mod tests {
 
     #[test]
     fn an_event_is_posted_as_a_cloud_event() {
-        let mut event = event("reading", &[("traceparent", "old")]);
+        let mut event = event("reading", &[("traceparent", "old"), ("tracestate", "a=b")]);
         set_trace(&mut event, "new");
         let head = request(event).unwrap();
         assert_eq!((head.method, head.uri.path()), (Method::POST, "/"));
-        for (name, value) in
-            [("ce-id", "7"), ("ce-type", "reading"), ("content-type", "text/plain"), ("traceparent", "new")]
-        {
+        for (name, value) in [
+            ("ce-id", "7"),
+            ("ce-type", "reading"),
+            ("content-type", "text/plain"),
+            ("traceparent", "new"),
+            ("tracestate", "a=b"),
+        ] {
             assert_eq!(head.headers[name], value, "{name}");
         }
     }

@@ -10,6 +10,9 @@ use std::fmt;
 
 pub const HEADER: &str = "traceparent";
 
+/// What others have added to the trace; means nothing without the [`HEADER`] it came with.
+pub const STATE_HEADER: &str = "tracestate";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
     pub trace: TraceId,

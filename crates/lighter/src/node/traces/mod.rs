@@ -6,7 +6,7 @@
 mod context;
 mod exporter;
 
-pub use context::{HEADER, TraceContext};
+pub use context::{HEADER, STATE_HEADER, TraceContext};
 
 use super::config::TraceTarget;
 use super::ids::Ids;
@@ -48,6 +48,11 @@ enum Kind {
 }
 
 impl CallSpan {
+    /// Whether its trace begins with it.
+    pub fn is_first(&self) -> bool {
+        self.parent.is_none()
+    }
+
     /// Says that it is the handling of a queued event.
     #[must_use]
     pub fn of_event(self) -> Self {

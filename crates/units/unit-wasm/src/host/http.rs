@@ -20,7 +20,7 @@ pub type Client = unit_host::http::Client<WasiBody>;
 
 /// One unit's outgoing requests.
 pub struct Hooks {
-    requests: Requests<WasiBody>,
+    pub requests: Requests<WasiBody>,
     meter: Arc<Meter>,
     output: Arc<Output>,
     /// The log has been told which grant is missing: once is enough of a unit that asks in a loop.
@@ -42,7 +42,7 @@ impl Hooks {
 impl WasiHttpHooks for Hooks {
     fn send_request(
         &mut self,
-        request: Request<WasiBody>,
+        mut request: Request<WasiBody>,
         options: Option<RequestOptions>,
         _processed: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<
@@ -57,6 +57,7 @@ impl WasiHttpHooks for Hooks {
             return Box::new(async { Err(Error::HttpRequestDenied) });
         }
         self.meter.sent.store(true, SeqCst);
+        self.requests.trace.add_to(request.headers_mut());
         let client = self.requests.client.clone();
         let timeout = time_left(options.and_then(|options| options.first_byte_timeout), self.meter.deadline);
         Box::new(async move {

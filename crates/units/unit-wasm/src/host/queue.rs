@@ -4,6 +4,7 @@ use crate::bindings::lighter::unit::queue as contract;
 use crate::bindings::types;
 use crate::unit_state::{Cause, UnitState};
 use event::Event;
+use http::HeaderMap;
 use manifest::Name;
 use std::time::Duration;
 use unit::{Origin, Outgoing};
@@ -35,13 +36,17 @@ impl UnitState {
 fn origin<'a>(name: &'a Name, cause: &'a Cause) -> Origin<'a> {
     match cause {
         Cause::None => Origin::new(name, "", "", |_| None),
-        Cause::Event(event) => Origin::new(name, &event.source, &event.id, |wanted| {
-            event.attributes.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
-        }),
-        Cause::Request { id, headers } => {
-            Origin::new(name, "", id, |wanted| headers.get(wanted).and_then(|value| value.to_str().ok()))
-        }
+        Cause::Event(event) => Origin::new(name, &event.source, &event.id, |wanted| attribute(event, wanted)),
+        Cause::Request { id, headers } => Origin::new(name, "", id, |wanted| header(headers, wanted)),
     }
+}
+
+pub fn attribute<'a>(event: &'a types::Event, wanted: &str) -> Option<&'a str> {
+    event.attributes.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
+}
+
+pub fn header<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
+    headers.get(wanted).and_then(|value| value.to_str().ok())
 }
 
 fn outgoing(event: contract::Outgoing) -> Outgoing {
