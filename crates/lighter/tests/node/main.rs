@@ -19,5 +19,6 @@ mod process;
 mod receiver;
 mod support;
 mod timers;
+mod toolchains;
 mod webhooks;
 mod workflows;

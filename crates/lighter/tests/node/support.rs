@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -220,7 +220,14 @@ pub fn send(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> R
 
 pub fn fixture(image: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../guests/prebuilt/{image}.wasm"));
-    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    let read = |path: &Path| fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let packed = path.with_extension("wasm.xz");
+    if !packed.exists() {
+        return read(&path);
+    }
+    let mut image = Vec::new();
+    lzma_rust2::XzReader::new(&read(&packed)[..], false).read_to_end(&mut image).unwrap();
+    image
 }
 
 pub fn hash(bytes: &[u8]) -> String {

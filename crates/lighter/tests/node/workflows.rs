@@ -19,7 +19,7 @@ fn start() -> Node {
     Node::start_with(&["--mqtt", "127.0.0.1:0"])
 }
 
-fn lighter(node: &Node, words: &[&str], input: &str) {
+pub fn lighter(node: &Node, words: &[&str], input: &str) {
     let mut process = Command::new(env!("CARGO_BIN_EXE_lighter"))
         .args(words)
         .env("LIGHTER_DATA", &node.data)

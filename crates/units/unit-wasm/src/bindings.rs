@@ -27,15 +27,15 @@ wasmtime::component::bindgen!({
 
 pub use lighter::unit::types;
 
-/// The drafts that components for other hosts import, from `contracts/wit-drafts`.
+/// What components for other hosts import, from `contracts/wit-drafts`.
 pub mod drafts {
     wasmtime::component::bindgen!({
-        path: ["../../../contracts/wit-drafts/keyvalue", "../../../contracts/wit-drafts/config"],
+        path: ["../../../contracts/wit-drafts/keyvalue", "../../../contracts/wit-drafts/spin"],
         inline: "
             package lighter:host-drafts;
             world drafts {
                 include wasi:keyvalue/imports@0.2.0-draft2;
-                include wasi:config/imports@0.2.0-draft-2024-09-27;
+                include fermyon:spin/imports@2.0.0;
             }
         ",
         world: "lighter:host-drafts/drafts",
@@ -43,6 +43,7 @@ pub mod drafts {
         with: {
             "wasi:keyvalue/store.bucket": crate::host::keyvalue::Bucket,
             "wasi:keyvalue/atomics.cas": crate::host::drafts::Cas,
+            "fermyon:spin/key-value.store": crate::host::keyvalue::Bucket,
         },
         require_store_data_send: true,
     });

@@ -84,5 +84,7 @@ mod tests {
         assert!(offered("wasi:http/types@0.2.1").is_ok());
         let problem = offered("wasi:keyvalue/store@9.9.9").unwrap_err();
         assert!(problem.hint.contains("wasi:keyvalue/store@0.2.0-draft"), "{problem}");
+        let problem = offered("fermyon:spin/sqlite@2.0.0").unwrap_err();
+        assert!(problem.hint.contains("fermyon:spin/key-value@2.0.0"), "{problem}");
     }
 }

@@ -1,14 +1,17 @@
-//! `wasi:keyvalue` and `wasi:config` in the drafts that Spin's components import: the same store and values by other types.
+//! `wasi:keyvalue` and `wasi:config` in the drafts that components for other hosts import: the same store by other types,
+//! the same values by other versions.
 
-use crate::bindings::drafts::wasi::config::store as config;
 use crate::bindings::drafts::wasi::keyvalue::{atomics, batch, store};
+use crate::bindings::wasi::config::store as config;
 use crate::bindings::wasi::keyvalue::store as first;
 use crate::host::keyvalue::{Bucket, PAGE_KEYS, bounded};
 use crate::unit_state::UnitState;
 use atomics::CasError;
 use store::Error;
-use unit_host::{value, values};
-use wasmtime::component::Resource;
+use wasmtime::component::{Linker, Resource};
+
+/// Drafts of `wasi:config` in which only the version is another: wasmCloud's and Spin's.
+const CONFIG_DRAFTS: [&str; 2] = ["0.2.0-draft", "0.2.0-draft-2024-09-27"];
 
 /// What a key held when the handle was made.
 pub struct Cas {
@@ -135,12 +138,11 @@ impl batch::Host for UnitState {
     }
 }
 
-impl config::Host for UnitState {
-    fn get(&mut self, name: String) -> wasmtime::Result<Result<Option<String>, config::Error>> {
-        Ok(Ok(value(&self.deployed, &name).cloned()))
+pub fn add_config_to_linker(linker: &mut Linker<UnitState>) -> wasmtime::Result<()> {
+    for version in CONFIG_DRAFTS {
+        let mut store = linker.instance(&format!("wasi:config/store@{version}"))?;
+        store.func_wrap("get", |mut unit, (name,): (String,)| Ok((config::Host::get(unit.data_mut(), name)?,)))?;
+        store.func_wrap("get-all", |mut unit, ()| Ok((config::Host::get_all(unit.data_mut())?,)))?;
     }
-
-    fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, config::Error>> {
-        Ok(Ok(values(&self.deployed)))
-    }
+    Ok(())
 }

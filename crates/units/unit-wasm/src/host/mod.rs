@@ -6,10 +6,11 @@ pub mod http;
 pub mod keyvalue;
 mod plain;
 pub mod queue;
+mod spin;
 mod store;
 pub mod wasi;
 
-use crate::bindings::drafts::wasi as other_drafts;
+use crate::bindings::drafts::{fermyon, wasi as other_drafts};
 use crate::bindings::{lighter, wasi as proposals};
 use crate::unit_state::UnitState;
 use wasmtime::component::{HasSelf, Linker};
@@ -33,6 +34,7 @@ pub const OFFERED: &[(&str, &str)] = &[
     ("wasi:keyvalue/atomics", "0.2.0-draft2"),
     ("wasi:keyvalue/batch", "0.2.0-draft2"),
     ("wasi:config/store", "0.2.0-rc.1"),
+    ("wasi:config/store", "0.2.0-draft"),
     ("wasi:config/store", "0.2.0-draft-2024-09-27"),
     ("wasi:logging/logging", "0.1.0-draft"),
     ("wasi:io/error", "0.2.12"),
@@ -62,6 +64,8 @@ pub const OFFERED: &[(&str, &str)] = &[
     ("wasi:sockets/tcp-create-socket", "0.2.12"),
     ("wasi:sockets/udp", "0.2.12"),
     ("wasi:sockets/udp-create-socket", "0.2.12"),
+    ("fermyon:spin/key-value", "2.0.0"),
+    ("fermyon:spin/variables", "2.0.0"),
 ];
 
 /// The import table of every component.
@@ -87,7 +91,9 @@ pub fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<UnitState>> 
     other_drafts::keyvalue::store::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     other_drafts::keyvalue::atomics::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     other_drafts::keyvalue::batch::add_to_linker::<_, Own>(&mut linker, |state| state)?;
-    other_drafts::config::store::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    drafts::add_config_to_linker(&mut linker)?;
+    fermyon::spin::key_value::add_to_linker::<_, Own>(&mut linker, |state| state)?;
+    fermyon::spin::variables::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     proposals::logging::logging::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     Ok(linker)
 }
