@@ -1,10 +1,11 @@
 //! Who may do what.
 
 use crate::receiver::Receiver;
-use crate::support::{Node, send};
+use crate::support::{Node, PROGRAM, send};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 #[test]
 fn the_api_needs_a_token_with_the_right_scope() {
@@ -87,6 +88,30 @@ fn what_is_kept_is_for_the_owner_alone() {
     assert_eq!(node.api("GET", "/v1/secrets", &[]).json(), json!(["API_KEY"]));
     assert_eq!(node.api("DELETE", "/v1/secrets/API_KEY", &[]).status, 204);
     assert_eq!(node.api("DELETE", "/v1/secrets/API_KEY", &[]).code(), "L4014");
+}
+
+#[test]
+fn a_unit_sees_the_environment_and_the_secrets_that_its_manifest_grants_and_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = Command::new(PROGRAM);
+    program.env("OF_THE_NODE", "not for units");
+    let node = Node::try_start_by(&mut program, &folder.path().join("data"), &[]).unwrap();
+    for (name, value) in [("GRANTED", "very secret"), ("WITHHELD", "not for it")] {
+        assert_eq!(node.api("PUT", &format!("/v1/secrets/{name}"), value.as_bytes()).status, 204);
+    }
+    let sees = |path: &str| node.get(path).text();
+    let (environment, grants) = (json!({ "REGION": "here", "EMPTY": "" }), json!({ "secrets": ["GRANTED"] }));
+    node.deploy_one("f", "hello-wasmcloud", json!({ "http": "/*", "environment": environment, "grants": grants }));
+    assert_eq!(sees("/environment"), "EMPTY=\nREGION=here\n");
+    assert_eq!(sees("/config"), "GRANTED=very secret\n");
+    assert_eq!(sees("/config/GRANTED"), "very secret");
+    assert_eq!(node.get("/config/WITHHELD").status, 404);
+    let described = node.api("GET", "/v1/functions/f", &[]).text();
+    assert!(described.contains("GRANTED") && !described.contains("very secret"), "{described}");
+
+    node.deploy_one("f", "hello-wasmcloud", json!({ "http": "/*" }));
+    assert_eq!((sees("/environment"), sees("/config")), (String::new(), String::new()));
+    assert_eq!(node.get("/config/GRANTED").status, 404);
 }
 
 #[test]
