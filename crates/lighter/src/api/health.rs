@@ -22,7 +22,8 @@ pub async fn healthz() -> &'static str {
 #[utoipa::path(get, path = "/readyz", tag = "node", security(()), responses(
     (status = 200, description = "It does", body = String),
     (status = 503, description = "L4010: it is stopping"),
-    (status = 500, description = "L5003, L5004: its disk failed; reads go on"),
+    (status = 507, description = "L5003: its disk was full in the middle of a write; reads go on"),
+    (status = 500, description = "L5004: its disk failed; reads go on"),
 ))]
 pub async fn readyz(State(node): State<Arc<Node>>) -> Answer<&'static str> {
     if node.is_stopping() {
