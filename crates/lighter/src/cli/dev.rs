@@ -12,12 +12,14 @@ use super::{Session, build, deploy, images, logs};
 use clap::Args;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use problem::{Code, Problem};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io, thread};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// An editor writes a file in several steps; what follows within this time belongs to it.
 const SETTLE: Duration = Duration::from_millis(150);
@@ -41,7 +43,7 @@ enum Wake {
 type Names = Arc<Mutex<BTreeSet<String>>>;
 
 impl Dev {
-    /// Returns only with an error: the user ends it with Ctrl-C.
+    /// Returns only with an error: the user ends it with Ctrl-C, a service manager with SIGTERM.
     pub fn run(&self, session: &Session) -> Result {
         let client = session.client()?;
         images::project(&self.dir)?;
@@ -50,6 +52,7 @@ impl Dev {
         let mut watched = Watched::new(sender.clone())?;
         let names = Names::default();
         follow_logs(session, Arc::clone(&names), sender)?;
+        end_with_the_build().map_err(|error| Stop::new(Code::Internal, format!("signals cannot be heard: {error}")))?;
         let (mut at_once, mut outputs) = (0, Vec::new());
         loop {
             outputs = self.outputs().unwrap_or(outputs);
@@ -205,4 +208,58 @@ fn follow_logs(session: &Session, names: Names, sender: SyncSender<Wake>) -> Res
         }
     });
     Ok(())
+}
+
+/// Ctrl-C comes to the build command too. SIGTERM comes to this process alone, which from now on takes the build along.
+fn end_with_the_build() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut terminate = runtime.block_on(async { signal(SignalKind::terminate()) })?;
+    thread::spawn(move || {
+        runtime.block_on(terminate.recv());
+        end_descendants();
+        std::process::exit(Stop::Interrupted.exit_code().into())
+    });
+    Ok(())
+}
+
+/// Ends all descendants. They are stopped first, so that none begins another meanwhile.
+fn end_descendants() {
+    let mut stopped = Vec::new();
+    loop {
+        let new: Vec<Pid> = descendants().into_iter().filter(|pid| !stopped.contains(pid)).collect();
+        if new.is_empty() {
+            break;
+        }
+        send(&new, Signal::STOP);
+        stopped.extend(new);
+    }
+    send(&stopped, Signal::TERM);
+    send(&stopped, Signal::CONT);
+}
+
+fn send(processes: &[Pid], signal: Signal) {
+    for pid in processes {
+        // It may have ended by itself.
+        kill_process(*pid, signal).ok();
+    }
+}
+
+/// What this process has started, and what those have.
+fn descendants() -> Vec<Pid> {
+    let child_and_parent = |entry: fs::DirEntry| {
+        let pid = Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        // `PID (NAME) STATE PARENT …`: the name may hold anything.
+        let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+        Some((pid, Pid::from_raw(parent)?))
+    };
+    let processes: Vec<(Pid, Pid)> =
+        fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(child_and_parent).collect();
+    let mut found = vec![getpid()];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(processes.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.split_off(1)
 }
