@@ -228,7 +228,7 @@ impl Session {
 
 fn run(session: &Session, command: Command) -> Result {
     match command {
-        Command::Up(up) => up.run(),
+        Command::Up(up) => up.run(session),
         Command::Down => down::run(session),
         Command::New(new) => new.run(session),
         Command::Build(build) => build.run(session),

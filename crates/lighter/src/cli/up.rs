@@ -1,8 +1,10 @@
 //! `lighter up`: start a node here. The one command that does not go through the API.
 
+use super::Session;
 use super::stop::Result;
 use crate::node;
 use clap::Args;
+use serde_json::Value;
 
 #[derive(Debug, Args)]
 pub struct Up {
@@ -12,8 +14,15 @@ pub struct Up {
 
 impl Up {
     /// Returns when the node has been stopped.
-    pub fn run(self) -> Result {
+    pub fn run(self, session: &Session) -> Result {
         let config = node::config::Config::new(self.args)?;
-        Ok(node::run(config)?)
+        let out = session.out;
+        let ready = |place: &Value| {
+            if out.json {
+                // A node serves, even if nobody reads where.
+                out.json(place).ok();
+            }
+        };
+        Ok(node::run(config, ready)?)
     }
 }

@@ -19,7 +19,7 @@ use crate::api::types::{Scope, TokenRequest};
 use gate_http::{Certificates, Gate, Listener};
 use problem::{Code, Problem};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use serde_json::json;
+use serde_json::{Value, json};
 use state::State;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::Write;
@@ -45,11 +45,11 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Name of the token in the data folder.
 const LOCAL_TOKEN: &str = "local";
 
-/// Runs a node until it is stopped.
+/// Runs a node until it is stopped. `ready` is told where it listens, once it does: what `node.json` holds.
 ///
 /// # Errors
 /// It could not start; nothing was changed but in its data folder.
-pub fn run(config: Config) -> Result<(), Problem> {
+pub fn run(config: Config, ready: impl FnOnce(&Value)) -> Result<(), Problem> {
     let started = Instant::now();
     start_log(&config)?;
     raise_file_limit();
@@ -59,12 +59,12 @@ pub fn run(config: Config) -> Result<(), Problem> {
         .enable_all()
         .build()
         .map_err(|error| Problem::new(Code::Internal, format!("the runtime cannot start: {error}")))?;
-    let ended = runtime.block_on(live(config, started));
+    let ended = runtime.block_on(live(config, started, ready));
     runtime.shutdown_timeout(LAST_WORDS);
     ended
 }
 
-async fn live(config: Config, started: Instant) -> Result<(), Problem> {
+async fn live(config: Config, started: Instant, ready: impl FnOnce(&Value)) -> Result<(), Problem> {
     let mut signals = Signals::new()?;
     make_folder(&config.data)?;
     let mqtt_sinks = Arc::new(MqttSinks::new(config.mqtt.is_some()));
@@ -88,21 +88,25 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
     start_mqtt(&node, certificates.as_deref(), &mqtt_sinks)?;
     let mqtt = node.mqtt.get().and_then(|mqtt| mqtt.addresses.iter().find(|(_, is_tls)| !is_tls));
     let beacons = node.config.beacon_port;
-    write_place(&data, &Place { api: &api_url, gate: &gate_url, mqtt: mqtt.map(|(address, _)| *address), beacons })?;
+    let mqtt = mqtt.map(|(address, _)| *address);
+    // Where the command line finds this node.
+    let place =
+        json!({ "api": api_url, "gate": gate_url, "mqtt": mqtt, "beacons": beacons, "pid": std::process::id() });
+    replace_file(&data.join("node.json"), format!("{place}\n").as_bytes())?;
     let sweeper = tokio::spawn(sweep(node.clone()));
     let events = tokio::spawn(node.events.clone().run());
     let timers = tokio::spawn(timers::run(node.events.clone()));
     say_ready(&node, &gate_url, &api_url);
+    ready(&place);
     tokio::spawn(warm_up(node.clone()));
 
     tokio::select! {
         () = node.stop_wanted() => {}
         () = signals.next() => node.stop(),
     }
-    eprintln!(
-        "lighter is stopping: running calls have {} s to end; once more to end at once",
-        node.config.drain.as_secs()
-    );
+    let say = |words: &str| say(node.config.log_format, words);
+    let seconds = node.config.drain.as_secs();
+    say(&format!("lighter is stopping: running calls have {seconds} s to end; once more to end at once"));
     node.logs.close();
     let drain = async {
         let at_most = node.config.drain;
@@ -115,17 +119,17 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
     let drained = tokio::select! {
         (gate, api, handlings) = drain => {
             if handlings > 0 {
-                eprintln!("lighter gave up {handlings} queues whose handlings had not ended in time; their events are handled after the next start");
+                say(&format!("lighter gave up {handlings} queues whose handlings had not ended in time; their events are handled after the next start"));
             }
             gate.cut + api.cut
         }
         () = signals.next() => {
-            eprintln!("lighter ends at once");
+            say("lighter ends at once");
             0
         }
     };
     if drained > 0 {
-        eprintln!("lighter cut {drained} connections that had not ended in time");
+        say(&format!("lighter cut {drained} connections that had not ended in time"));
     }
     sweeper.abort();
     timers.abort();
@@ -134,7 +138,7 @@ async fn live(config: Config, started: Instant) -> Result<(), Problem> {
         tokio::task::spawn_blocking(move || traces.shutdown()).await.ok();
     }
     fs::remove_file(data.join("node.json")).ok();
-    eprintln!("lighter has stopped");
+    say("lighter has stopped");
     Ok(())
 }
 
@@ -215,18 +219,30 @@ async fn sweep(node: Arc<Node>) {
 }
 
 fn say_ready(node: &Node, gate: &str, api: &str) {
+    let say = |words: &str| say(node.config.log_format, words);
     let table = node.functions.table();
     let took = node.started.elapsed().as_millis();
-    eprintln!("lighter ready: gate {gate} api {api} ({} functions, {took} ms)", table.count());
+    say(&format!("lighter ready: gate {gate} api {api} ({} functions, {took} ms)", table.count()));
     for (address, is_tls) in node.mqtt.get().iter().flat_map(|mqtt| &mqtt.addresses) {
-        eprintln!("  mqtt: {}://{address}", if *is_tls { "mqtts" } else { "mqtt" });
+        say(&format!("  mqtt: {}://{address}", if *is_tls { "mqtts" } else { "mqtt" }));
+    }
+    if node.config.log_format == LogFormat::Json {
+        return;
     }
     let url = table.entries().find_map(|entry| node.describe(entry).urls.into_iter().next());
     match url {
-        Some(url) => eprintln!("  try:  curl {url}"),
-        None => eprintln!("  try:  lighter new hello && lighter deploy --build hello"),
+        Some(url) => say(&format!("  try:  curl {url}")),
+        None => say("  try:  lighter new hello && lighter deploy --build hello"),
     }
-    eprintln!("  stop: Ctrl-C, or lighter down");
+    say("  stop: Ctrl-C, or lighter down");
+}
+
+/// A word to whoever started the node. A log for machines holds nothing but its own lines, so there it is one of them.
+fn say(format: LogFormat, words: &str) {
+    match format {
+        LogFormat::Text => eprintln!("{words}"),
+        LogFormat::Json => tracing::info!("{}", words.trim_start()),
+    }
 }
 
 /// Ctrl-C, and what service managers send.
@@ -307,21 +323,6 @@ async fn write_token(node: &Node, data: &Path) -> Result<(), Problem> {
     let request = TokenRequest { name: LOCAL_TOKEN.to_owned(), scope: Scope::Admin, expires_seconds: None };
     let created = node.access.replace(request, now_ms).await?;
     replace_file(&path, format!("{}\n", created.token).as_bytes())
-}
-
-/// Where the command line finds this node.
-struct Place<'a> {
-    api: &'a str,
-    gate: &'a str,
-    mqtt: Option<SocketAddr>,
-    /// The UDP port beacons come to; none: no boards.
-    beacons: Option<u16>,
-}
-
-fn write_place(data: &Path, place: &Place<'_>) -> Result<(), Problem> {
-    let Place { api, gate, mqtt, beacons } = place;
-    let place = json!({ "api": api, "gate": gate, "mqtt": mqtt, "beacons": beacons, "pid": std::process::id() });
-    replace_file(&data.join("node.json"), format!("{place}\n").as_bytes())
 }
 
 /// Puts a file in its place, whole or not at all, readable for its owner only.
