@@ -1,11 +1,11 @@
 //! Functions that misbehave: each gets its error, and its neighbours do not notice.
 
-use crate::support::{Node, send};
+use crate::support::{Node, send, wait_for};
 use serde_json::json;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -95,6 +95,124 @@ fn neighbours_of_an_attacker_are_served() {
 }
 
 #[test]
+fn every_attack_through_the_gate_has_its_answer_and_neighbours_do_not_notice() {
+    let node = Node::start();
+    let limits = |time_ms: u32, cpu_ms: u32| json!({ "time_ms": time_ms, "cpu_ms": cpu_ms, "memory_bytes": 32 << 20, "body_bytes": 100_000, "log_bytes": 4_096 });
+    // Some go on until a limit of time ends them, the others end by another limit first, however slow the machine.
+    let (hasty, patient) = (limits(600_000, 100), limits(600_000, 60_000));
+    let attack = |limits: &serde_json::Value, route: &str| {
+        let grants = json!({ "stores": ["attack"], "push": ["attacked"], "pop": ["attacked"] });
+        json!({ "image": node.upload("attack"), "http": route, "limits": limits, "grants": grants })
+    };
+    let web = |limits: &serde_json::Value, routes: &[&str]| json!({ "image": node.upload("attack-http"), "http": routes, "limits": limits });
+    let last = node.deploy_manifest(json!({ "queue": { "attacked": { "cycle": true } }, "function": {
+        "hasty": attack(&hasty, "/hasty"),
+        "patient": attack(&patient, "/patient"),
+        "web": web(&patient, &["/*"]),
+        "web-hasty": web(&hasty, &["/loop", "/early-then-loop", "/endless"]),
+        "web-short": web(&limits(300, 60_000), &["/sleep", "/early-then-sleep"]),
+        "hello": { "image": node.upload("hello"), "http": "/hello" },
+        "counter": { "image": node.upload("counter"), "http": "/counter", "grants": { "stores": ["counters"] } },
+    } }));
+    assert_eq!(last["step"], "done", "{last}");
+    let served = AtomicU32::new(0);
+    let neighbours = || {
+        assert_eq!(node.get("/hello?name=you").text(), "hello, you\n");
+        let count = node.get("/counter").text().trim().parse().unwrap();
+        assert_eq!(served.swap(count, SeqCst), count - 1, "nothing is lost and nothing done twice");
+    };
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let meanwhile = scope.spawn(|| {
+            while !done.load(SeqCst) {
+                neighbours();
+            }
+        });
+        // An assertion below ends the thread too.
+        let until = Done(&done);
+        for (path, data, status, answer) in [
+            ("/hasty", "loop", 504, "L3002"),
+            ("/hasty", "log-flood", 504, "L3002"),
+            ("/hasty", "clock-loop", 504, "L3002"),
+            ("/patient", "recurse", 500, "L3005"),
+            ("/patient", "memory", 500, "L3003"),
+            ("/patient", "log-flood 10000", 200, ""),
+            ("/patient", "log-line-big 8000000", 200, ""),
+            ("/patient", "log-line-big 99000000", 500, "L3003"),
+            ("/patient", "panic", 500, "L6001"),
+            ("/patient", "unreachable", 500, "L6001"),
+            ("/patient", "out-of-bounds", 500, "L6001"),
+            ("/patient", "big-reply 200000", 500, "L3011"),
+            ("/patient", "random-huge", 500, "L6001"),
+            ("/patient", "remember", 200, "1"),
+            ("/patient", "remember", 200, "1"),
+            ("/patient", "store-flood", 500, "L6005"),
+            ("/patient", "store-set", 200, "written"),
+            ("/patient", "store-set-then-trap", 500, "L6001"),
+            ("/patient", "invalid", 422, "L6003"),
+            ("/patient", "retry", 503, "L6004"),
+            ("/patient", "fatal", 500, "L6005"),
+            ("/patient", "failure-big 8000000", 500, "L6005"),
+            ("/patient", "push-then-trap 9", 500, "L6001"),
+            ("/patient", "push-then-retry 9", 503, "L6004"),
+            ("/patient", "push-big 9000000", 500, "L6005"),
+            ("/patient", "push-flood", 500, "L6005"),
+            ("/patient", "pop", 200, "nothing"),
+            ("/patient", "push 2", 200, "pushed"),
+            ("/patient", "pop-then-trap", 500, "L6001"),
+            ("/patient", "pop", 200, "1"),
+            ("/patient", "no such word", 422, "L6003"),
+            ("/silent", "", 500, "L6002"),
+            ("/error", "", 502, "L6006"),
+            ("/loop", "", 504, "L3002"),
+            ("/early-then-loop", "", 200, "early\n"),
+            ("/half", "", 502, "L6006"),
+            ("/too-much", "", 502, "L6006"),
+            ("/trap", "", 500, "L6001"),
+            ("/trap-in-body", "", 500, "L6001"),
+            ("/set-twice", "", 500, "L6001"),
+            ("/sleep", "", 504, "L3001"),
+            ("/early-then-sleep", "", 200, "early\n"),
+            ("/bad-header", "", 500, "L6001"),
+            ("/bad-status", "", 500, "L6001"),
+            ("/many-headers", "", 500, "L6001"),
+            ("/keep-resources", "", 500, "L6001"),
+            ("/stdout", "", 200, "done\n"),
+        ] {
+            let reply = send("POST", &format!("{}{path}", node.gate), &[], data.as_bytes());
+            let said = if status < 300 { reply.text() } else { reply.code() };
+            assert_eq!((reply.status, said.as_str()), (status, answer), "{path} {data}: {}", reply.text());
+        }
+        // What streams has begun well: its end is broken off, and cannot be taken for a whole one.
+        let mut endless = ureq::get(format!("{}/endless", node.gate)).call().unwrap();
+        assert!(io::copy(&mut endless.body_mut().as_reader(), &mut io::sink()).is_err());
+        drop(until);
+        meanwhile.join().unwrap();
+    });
+    neighbours();
+    wait_for("the end of every unit", || (node.api("GET", "/v1/units", &[]).json() == json!([])).then_some(()));
+    let errors = |function: &str| {
+        let stats = node.api("GET", "/v1/stats", &[]).json();
+        stats.as_array().unwrap().iter().find(|one| one["function"] == function).unwrap()["errors"].clone()
+    };
+    // Those that answered early are counted when they end.
+    wait_for("three of too much CPU time", || (errors("web-hasty") == json!({ "L3002": 3 })).then_some(()));
+    wait_for("two of too much time", || (errors("web-short") == json!({ "L3001": 2 })).then_some(()));
+    assert_eq!([errors("hello"), errors("counter")], [json!({}), json!({})]);
+    let metrics = node.api("GET", "/metrics", &[]).text();
+    assert!(metrics.contains("\nlighter_request_bodies_bytes 0\n"), "{metrics}");
+}
+
+/// Says so when it is dropped.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+#[test]
 fn rate_and_concurrency_are_kept_to() {
     let node = Arc::new(Node::start());
     let slow = json!({ "time_ms": 50_000, "cpu_ms": 500, "concurrency": 1, "waiting": 0 });
@@ -165,7 +283,7 @@ fn calls_that_run_may_end_when_the_node_stops() {
     node.deploy_one("slow", "attack", json!({ "limits": { "time_ms": 50_000, "cpu_ms": 700 } }));
     let (api, token) = (node.api.clone(), format!("Bearer {}", node.token));
     let call = thread::spawn(move || {
-        crate::support::send("POST", &format!("{api}/v1/functions/slow/call"), &[("authorization", &token)], b"loop")
+        send("POST", &format!("{api}/v1/functions/slow/call"), &[("authorization", &token)], b"loop")
     });
     let since = Instant::now();
     while !node.api("GET", "/v1/units", &[]).text().contains("slow") {

@@ -7,8 +7,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Nothing here takes longer unless it hangs.
@@ -24,6 +24,8 @@ pub struct Node {
     /// Address of the MQTT gate; empty without `--mqtt`.
     pub mqtt: String,
     pub token: String,
+    /// What it has written to standard error so far, line by line.
+    pub said: Arc<Mutex<Vec<String>>>,
     /// Last, so that the folder outlives the process.
     _folder: Option<TempDir>,
 }
@@ -81,10 +83,11 @@ impl Node {
     /// Started by another program, which becomes this one: the command up to its name.
     pub fn try_start_by(program: &mut Command, data: &Path, options: &[&str]) -> Result<Self, String> {
         let mut process = program
-            .args(["up", "--api", "127.0.0.1:0", "--log", "warn", "--data"])
+            .args(["up", "--api", "127.0.0.1:0", "--data"])
             .arg(data)
             .args(options)
             .args(if options.contains(&"--http") { &[][..] } else { &["--http", "127.0.0.1:0"] })
+            .args(if options.contains(&"--log") { &[][..] } else { &["--log", "warn"] })
             .env_remove("LIGHTER_DATA")
             .env_remove("LIGHTER_LOG")
             .stdin(Stdio::null())
@@ -93,28 +96,31 @@ impl Node {
             .spawn()
             .unwrap();
         let stderr = BufReader::new(process.stderr.take().unwrap());
+        let said = Arc::<Mutex<Vec<String>>>::default();
         let (sender, receiver) = mpsc::channel();
+        let heard = said.clone();
         std::thread::spawn(move || {
             // Reads to the end, so that the node never waits for us.
             for line in stderr.lines().map_while(Result::ok) {
-                sender.send(line).ok();
+                let is_ready = line.contains("lighter ready");
+                heard.lock().unwrap().push(line);
+                if is_ready {
+                    sender.send(()).ok();
+                }
             }
         });
-        let mut said = Vec::new();
-        while let Ok(line) = receiver.recv_timeout(PATIENCE) {
-            if line.starts_with("lighter ready") {
-                let place: Value = serde_json::from_slice(&fs::read(data.join("node.json")).unwrap()).unwrap();
-                let word = |key: &str| place[key].as_str().unwrap().to_owned();
-                let token = fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
-                let (api, gate) = (word("api"), word("gate"));
-                let mqtt = place["mqtt"].as_str().unwrap_or_default().to_owned();
-                return Ok(Self { process, data: data.to_owned(), api, gate, mqtt, token, _folder: None });
-            }
-            said.push(line);
+        if receiver.recv_timeout(PATIENCE).is_ok() {
+            let place: Value = serde_json::from_slice(&fs::read(data.join("node.json")).unwrap()).unwrap();
+            let word = |key: &str| place[key].as_str().unwrap().to_owned();
+            let token = fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
+            let (api, gate) = (word("api"), word("gate"));
+            let mqtt = place["mqtt"].as_str().unwrap_or_default().to_owned();
+            return Ok(Self { process, data: data.to_owned(), api, gate, mqtt, token, said, _folder: None });
         }
         process.kill().ok();
         process.wait().ok();
-        Err(said.join("\n"))
+        let said = said.lock().unwrap().join("\n");
+        Err(said)
     }
 
     pub fn pid(&self) -> u32 {
@@ -199,6 +205,19 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.process.kill().ok();
         self.process.wait().ok();
+    }
+}
+
+/// Asks until the answer is there; `what` it is to be is said when it never comes.
+#[track_caller]
+pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        match ask() {
+            Some(answer) => return answer,
+            None => assert!(since.elapsed() < PATIENCE, "{what} did not come"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
