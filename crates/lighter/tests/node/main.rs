@@ -6,6 +6,7 @@ mod cli;
 mod connections;
 mod crash;
 mod deploy;
+mod disk;
 mod events;
 mod lacking;
 mod later;
