@@ -1,6 +1,6 @@
 //! Deployments: what they change, and that nothing else notices.
 
-use crate::support::{Node, fixture, hash, send};
+use crate::support::{Node, fixture, hash, send, wait_for};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -222,6 +222,45 @@ fn a_corrupt_artefact_is_made_again_from_its_image() {
     let logs = node.api("GET", "/v1/functions/f/logs", &[]).text();
     assert!(logs.contains("compiling the image again"), "{logs}");
     drop((node, folder));
+}
+
+#[test]
+fn a_restart_compiles_nothing_again_unless_the_engine_is_another() {
+    let node = Node::start();
+    node.deploy_one("f", "hello", json!({}));
+    let data = node.data.clone();
+    let folder = node.stop();
+    let compiled = |node: &Node, times: u32| {
+        assert_eq!(node.get("/f").text(), "hello, world\n");
+        let metrics = node.api("GET", "/metrics", &[]).text();
+        for line in
+            [format!("lighter_artefacts_rebuilt_total {times}"), format!("lighter_compile_seconds_count {times}")]
+        {
+            assert!(metrics.lines().any(|have| have == line), "{line} is not in {metrics}");
+        }
+    };
+    let node = Node::start_in(&data, &["--access-log"]);
+    compiled(&node, 0);
+    let words = " INFO access: method=\"GET\" path=\"/f\" status=200 ";
+    wait_for("the line of the request", || {
+        node.said.lock().unwrap().iter().any(|line| line.contains(words)).then_some(())
+    });
+    node.stop();
+
+    // What an artefact was made for is the name of the shelf it lies on.
+    let shelves = data.join("warehouse/artefacts");
+    let names = || -> Vec<String> {
+        let entries = fs::read_dir(&shelves).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        entries.filter(|name| name.starts_with("wasm-")).collect()
+    };
+    let [current] = names().try_into().unwrap();
+    fs::rename(shelves.join(&current), shelves.join("wasm-0123456789abcdef")).unwrap();
+    let node = Node::start_in(&data, &[]);
+    compiled(&node, 1);
+    assert!(names().contains(&current), "{:?}", names());
+    node.stop();
+    compiled(&Node::start_in(&data, &[]), 0);
+    drop(folder);
 }
 
 /// Turns a bit in every file below the folder; returns how many there were.

@@ -1,8 +1,8 @@
 //! What can be seen of a node: logs, numbers, itself.
 
 use crate::receiver::Receiver;
-use crate::support::{Node, send};
-use serde_json::json;
+use crate::support::{Node, send, wait_for};
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::thread;
@@ -74,6 +74,50 @@ fn numbers_are_counted_for_people_and_for_prometheus() {
     assert_eq!((&info["functions"], &info["isolation"]), (&json!(1), &json!(["wasm", "process", "microvm", "metal"])));
     assert_eq!(info["gate"], node.gate);
     assert_eq!(node.api("GET", "/v1/units", &[]).json(), json!([]));
+}
+
+#[test]
+fn a_log_for_machines_is_json_line_by_line_with_every_request_in_it() {
+    let node = Node::start_with(&["--log-format", "json", "--log", "info", "--access-log", "--log-units"]);
+    node.deploy_one("attack", "attack", json!({}));
+    let url = format!("{}/attack?secret=sesame", node.gate);
+    let reply = send("POST", &url, &[("x-request-id", "mine-7")], b"log-flood 1");
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert_eq!(send("POST", &url, &[("x-request-id", "mine-8")], b"nonsense").code(), "L6003");
+    assert_eq!(send("GET", &format!("{}/nowhere", node.gate), &[("x-request-id", "mine-9")], &[]).code(), "L4001");
+    let said = node.said.clone();
+    node.stop();
+    wait_for("the last word", || {
+        said.lock().unwrap().iter().any(|line| line.contains("lighter has stopped")).then_some(())
+    });
+
+    let text = said.lock().unwrap().join("\n");
+    assert!(!text.contains("sesame"), "a query holds secrets: {text}");
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
+    let lines: Vec<Value> = text.lines().map(parse).collect();
+    for line in &lines {
+        assert!(["timestamp", "level", "target"].iter().all(|field| line[field].is_string()), "{line}");
+    }
+    let access = |id: &str| {
+        let of = |line: &&Value| line["target"] == "access" && line["request_id"] == id;
+        lines.iter().find(of).unwrap_or_else(|| panic!("{id} is not in {text}"))
+    };
+    for (id, method, path, status, function, bytes) in [
+        ("mine-7", "POST", "/attack", 200, "attack", 11),
+        ("mine-8", "POST", "/attack", 422, "attack", 8),
+        ("mine-9", "GET", "/nowhere", 404, "-", 0),
+    ] {
+        let line = access(id);
+        let of_it =
+            ["method", "path", "status", "function", "bytes_in", "whole", "tls"].map(|field| line[field].clone());
+        assert_eq!(json!(of_it), json!([method, path, status, function, bytes, true, false]), "{line}");
+        assert!(line["duration_us"].is_u64() && line["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
+        assert_eq!(line["bytes_out"] == 0, id == "mine-7", "{line}");
+    }
+    assert!(lines.iter().any(|line| line["path"] == "/v1/deployments" && line["target"] == "access"), "{text}");
+    let unit = lines.iter().find(|line| line["target"] == "unit" && line["request"] == "mine-7").unwrap();
+    assert!(unit["message"].as_str().unwrap().starts_with("line 0 of a flood"), "{unit}");
+    assert_eq!((&unit["function"], &unit["level"]), (&json!("attack"), &json!("INFO")));
 }
 
 #[test]
