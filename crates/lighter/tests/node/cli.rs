@@ -1,11 +1,13 @@
 //! The command line as it is typed, plain and with `--json`, against a real node; and against one that does not answer.
 
-use crate::support::{Node, fixture};
+use crate::support::{Node, PROGRAM, fixture, wait_for};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
 
 /// What a command said, and how it ended.
 struct Said {
@@ -32,17 +34,23 @@ impl Said {
 fn command(words: &[&str]) -> Command {
     // What takes longer hangs: a debugger alone reads the program's symbols for minutes on a machine that is busy.
     let mut command = Command::new("timeout");
-    command.args(["600", env!("CARGO_BIN_EXE_lighter")]).args(words);
+    command.args(["600", PROGRAM]).args(words);
     command.env_remove("LIGHTER_DATA").env_remove("LIGHTER_NODE").env_remove("LIGHTER_TOKEN");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
+/// In the folder that holds the data folder.
 fn lighter(node: &Node, words: &[&str], input: &str) -> Said {
-    let mut child = command(words).env("LIGHTER_DATA", &node.data).stdin(Stdio::piped()).spawn().unwrap();
+    let mut command = command(words);
+    command.env("LIGHTER_DATA", &node.data).current_dir(node.data.parent().unwrap()).stdin(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     // Whoever reads no input may have ended already.
     child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
-    let output = child.wait_with_output().unwrap();
+    said(child.wait_with_output().unwrap())
+}
+
+fn said(output: Output) -> Said {
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     Said { status: output.status.code().unwrap(), out, err }
 }
@@ -61,7 +69,11 @@ fn check(node: &Node, line: &str, input: &str, status: i32) -> Said {
     let machine = run("b", &["--json"]);
     assert_eq!(machine.status, status, "{line}: {}{}", machine.out, machine.err);
     match status {
-        0 => assert!(!machine.json().is_empty(), "{line}"),
+        0 => {
+            let documents = machine.json().len();
+            let is_stream = documents == machine.out.lines().count();
+            assert!(documents == 1 || documents > 1 && is_stream, "{line}: {}", machine.out);
+        }
         _ => assert!(machine.code().starts_with('L'), "{line}"),
     }
     plain
@@ -75,9 +87,24 @@ fn every_command_speaks_to_people_and_to_machines() {
     node.deploy_one("hello", "hello", json!({ "config": { "x": "2" } }));
     node.deploy_one("a", "hello", json!({}));
     node.deploy_one("b", "hello", json!({}));
-    node.deploy_one("attack", "attack", json!({ "grants": { "stores": ["granted"] } }));
+    node.deploy_one("attack", "attack", json!({ "grants": { "stores": ["granted"] }, "units": { "dump": true } }));
     node.deploy(json!({ "idle": { "image": node.upload("hello"), "queue": "work", "units": { "maximum": 0 } } }));
     node.call("attack", "log-flood 2");
+    let folder = node.data.parent().unwrap();
+
+    assert!(check(&node, "new {}-new", "", 0).err.contains("wrote a rust function"));
+    assert!(folder.join("b-new/lighter.toml").exists());
+    fs::create_dir(folder.join("project")).unwrap();
+    fs::write(folder.join("project/source.bin"), fixture("hello")).unwrap();
+    let manifest = "[function.made]\nimage = \"made.wasm\"\nbuild = \"cp source.bin made.wasm\"\nhttp = \"/made\"\n";
+    fs::write(folder.join("project/lighter.toml"), manifest).unwrap();
+    assert!(check(&node, "build project", "", 0).out.contains("made.wasm"));
+    for line in ["deploy project", "deploy project --build"] {
+        assert!(check(&node, line, "", 0).out.contains(&format!("{}/made", node.gate)));
+    }
+    let deployed = lighter(&node, &["deploy", "project", "--json"], "").json();
+    assert_eq!(deployed[0][0]["urls"][0], format!("{}/made", node.gate));
+    assert_eq!(node.get("/made").status, 200);
 
     for line in ["ls", "ls --versions", "stats", "stats hello", "boards", "version", "flow --live", "errors L2001"] {
         check(&node, line, "", 0);
@@ -122,11 +149,93 @@ fn every_command_speaks_to_people_and_to_machines() {
 
     let dump = check(&node, "dump hello", "", 5);
     assert!(dump.err.contains("L2017") && dump.err.contains("units.dump"), "{}", dump.err);
+    assert_eq!(node.call("attack", "unreachable").code(), "L6001");
+    assert_eq!(check(&node, "dump attack", "", 0).out, "attack.coredump\n");
+    assert!(fs::read(folder.join("attack.coredump")).unwrap().starts_with(b"\0asm"));
+    let looks = lighter(&node, &["top", "--json", "--count", "2", "--interval", "0.1"], "");
+    assert_eq!((looks.out.lines().count(), looks.json().len()), (2, 2), "{}", looks.err);
+    assert!(looks.json()[1]["functions"].to_string().contains("attack"), "{}", looks.out);
     check(&node, "debug hello --batch --lldb --gdb", "", 2);
     assert!(lighter(&node, &["debug", "hello", "--json"], "").err.contains("L1101"));
     let completions = lighter(&node, &["completions", "bash"], "");
     assert!(completions.status == 0 && completions.out.contains("rollback"));
     assert!(check(&node, "rm {}", "", 0).err.contains("removed a"));
+}
+
+/// The lines of a command that goes on, as they come.
+fn lines_of(child: &mut Child) -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    lines
+}
+
+#[test]
+fn logs_are_followed_as_they_are_written() {
+    let node = Node::start();
+    node.deploy_one("attack", "attack", json!({}));
+    node.call("attack", "log-flood 2");
+    for json in [&[][..], &["--json"]] {
+        let words = [&["logs", "attack", "--follow", "--tail", "1"][..], json].concat();
+        let mut follow = command(&words).env("LIGHTER_DATA", &node.data).spawn().unwrap();
+        let lines = lines_of(&mut follow);
+        let before = lines.recv().unwrap();
+        node.call("attack", "log-flood 2");
+        for (line, number) in [before, lines.recv().unwrap(), lines.recv().unwrap()].iter().zip([1, 0, 1]) {
+            assert!(line.contains(&format!("line {number} of a flood")), "{line}");
+            assert!(json.is_empty() || serde_json::from_str::<Value>(line).unwrap()["function"] == "attack", "{line}");
+        }
+        Command::new("kill").arg(follow.id().to_string()).status().unwrap();
+        follow.wait().unwrap();
+    }
+}
+
+#[test]
+fn top_draws_the_functions_until_q_is_pressed() {
+    if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: script, which makes a terminal, is not installed");
+        return;
+    }
+    let node = Node::start();
+    node.deploy_one("hello", "hello", json!({}));
+    // It ends by itself, should nobody end it.
+    let line = format!("stty rows 24 cols 80; exec {PROGRAM} top --count 600");
+    let mut script = Command::new("script");
+    script.args(["-q", "-e", "-c", &line, "/dev/null"]).env("LIGHTER_DATA", &node.data).env("TERM", "xterm");
+    script.env_remove("LIGHTER_NODE").env_remove("LIGHTER_TOKEN").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut top = script.spawn().unwrap();
+    let (mut keys, mut screen) = (top.stdin.take().unwrap(), top.stdout.take().unwrap());
+    let mut drawn = Vec::new();
+    let mut chunk = [0; 4_096];
+    while !String::from_utf8_lossy(&drawn).contains("hello") {
+        let count = screen.read(&mut chunk).unwrap();
+        assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&drawn));
+        drawn.extend_from_slice(&chunk[..count]);
+    }
+    keys.write_all(b"q").unwrap();
+    screen.read_to_end(&mut drawn).unwrap();
+    assert!(top.wait().unwrap().success(), "{}", String::from_utf8_lossy(&drawn));
+}
+
+#[test]
+fn up_says_where_it_listens_and_down_what_it_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = || {
+        let mut up = command(&["up", "--json", "--http", "127.0.0.1:0", "--api", "127.0.0.1:0", "--data"]);
+        up.arg(folder.path());
+        up
+    };
+    let mut node = up().spawn().unwrap();
+    let mut documents = serde_json::Deserializer::from_reader(node.stdout.take().unwrap()).into_iter::<Value>();
+    let place = documents.next().unwrap().unwrap();
+    let kept: Value = serde_json::from_slice(&fs::read(folder.path().join("node.json")).unwrap()).unwrap();
+    assert_eq!(place, kept);
+    let second = said(up().output().unwrap());
+    assert_eq!((second.status, second.code().as_str(), second.out.as_str()), (1, "L5001", ""), "{}", second.err);
+    let down = said(command(&["down", "--json"]).env("LIGHTER_DATA", folder.path()).output().unwrap());
+    assert_eq!(down.json(), [json!({ "stopped": place["api"] })], "{}", down.err);
+    assert!(documents.next().is_none(), "one document");
+    assert!(node.wait().unwrap().success());
 }
 
 /// What comes after it may use the data folder and the ports.
@@ -243,7 +352,7 @@ fn dev_builds_and_deploys_and_waits_for_a_change() {
     fs::write(&source, fixture("hello")).unwrap();
     let manifest = "[function.hello]\nimage = \"hello.wasm\"\nbuild = \"cp source.bin hello.wasm\"\n";
     fs::write(folder.path().join("lighter.toml"), manifest).unwrap();
-    let mut dev = command(&["dev"]).arg(folder.path()).env("LIGHTER_DATA", &node.data).spawn().unwrap();
+    let mut dev = command(&["dev", "--json"]).arg(folder.path()).env("LIGHTER_DATA", &node.data).spawn().unwrap();
     let mut said = BufReader::new(dev.stderr.take().unwrap()).lines().map(Result::unwrap);
     let mut until = |words: &str| {
         let mut all = Vec::new();
@@ -260,9 +369,39 @@ fn dev_builds_and_deploys_and_waits_for_a_change() {
     assert_eq!(node.call("hello", "world").status, 200);
     fs::write(&source, fixture("attack")).unwrap();
     until("hello version 2 runs");
+    // What the function writes is the result, one document a line.
+    let lines = lines_of(&mut dev);
+    wait_for("a line of the log", || {
+        node.call("hello", "log-flood 1");
+        lines.try_iter().find(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            line["function"] == "hello" && line["message"].as_str().unwrap().contains("of a flood")
+        })
+    });
     Command::new("kill").args(["-INT", &dev.id().to_string()]).status().unwrap();
     dev.wait().unwrap();
     assert_eq!(node.api("GET", "/v1/functions/hello", &[]).json()["version"], 2, "it stays deployed");
+}
+
+#[test]
+fn dev_takes_its_build_along_when_it_is_ended() {
+    let node = Node::start();
+    let folder = tempfile::tempdir().unwrap();
+    // It begins more while it is ended.
+    let build = "echo begun; for n in 1 2 3; do (sleep 60; echo survived) & done; wait";
+    let manifest = format!("[function.hello]\nimage = \"hello.wasm\"\nbuild = {build:?}\n");
+    fs::write(folder.path().join("lighter.toml"), manifest).unwrap();
+    // Not by `timeout`, which would tell the whole group.
+    let mut dev = Command::new(PROGRAM);
+    dev.arg("dev").arg(folder.path()).env("LIGHTER_DATA", &node.data).env_remove("LIGHTER_NODE");
+    let mut dev = dev.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(dev.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.by_ref().any(|line| line == "begun"));
+    Command::new("kill").arg(dev.id().to_string()).status().unwrap();
+    // The end of what all of them write to comes when the last of them is gone.
+    let rest: Vec<String> = said.collect();
+    assert!(!rest.iter().any(|line| line == "survived"), "{rest:?}");
+    assert_eq!(dev.wait().unwrap().code(), Some(130));
 }
 
 #[test]
