@@ -112,8 +112,13 @@ async fn a_refused_request_does_not_overtake_the_ones_before_it() {
     let gate = start(Config::default());
     let good = "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n";
     let reply = talk(gate.address, format!("{good}{good}GET / HTTP/1.1\r\n\r\n{good}").as_bytes()).await;
-    let statuses: Vec<&str> = reply.match_indices("HTTP/1.1 ").map(|(at, _)| &reply[at + 9..at + 12]).collect();
-    assert_eq!(statuses, ["200", "200", "400"], "{reply}");
+    assert_eq!(statuses(&reply), ["200", "200", "400"], "{reply}");
+}
+
+/// Those of all replies that came on a connection.
+fn statuses(replies: &str) -> Vec<&str> {
+    let each = replies.match_indices("HTTP/1.1 ").map(|(at, line)| &replies[at + line.len()..][..3]);
+    each.filter(|status| status.parse::<u16>().is_ok()).collect()
 }
 
 #[tokio::test]
@@ -123,7 +128,7 @@ async fn nothing_hides_behind_a_body() {
     let smuggled = "POST /collect HTTP/1.1\r\nHost: a\r\nContent-Length: 48\r\nTransfer-Encoding: chunked\r\n\r\n\
                     0\r\n\r\nGET /hello HTTP/1.1\r\nHost: a\r\n\r\n";
     let reply = talk(gate.address, smuggled.as_bytes()).await;
-    assert_eq!(reply.matches("HTTP/1.1").count(), 1, "{reply}");
+    assert_eq!(statuses(&reply), ["400"], "{reply}");
     assert!(!reply.contains("hello"), "{reply}");
 }
 
