@@ -138,6 +138,20 @@ fn messages_of_every_qos_become_events_of_the_functions_whose_triggers_match() {
 }
 
 #[test]
+fn a_trigger_holds_from_the_moment_its_deployment_is_done() {
+    let node = Node::start_with(BROKER);
+    let mut client = Client::connect(&node, "meter");
+    for id in 1..=20 {
+        counter(&node, json!({ "mqtt": format!("at/{id}") }));
+        client.publish(&format!("at/{id}"), "k", Qos::AtLeastOnce, id, false);
+        client.expect(&Packet::Puback { id, reason: Reason::SUCCESS });
+        client.publish(&format!("at/{}", id - 1), "k", Qos::AtLeastOnce, id, false);
+        client.expect(&Packet::Puback { id, reason: Reason::NO_SUBSCRIBERS });
+    }
+    assert_eq!(count(&node, "k"), 21);
+}
+
+#[test]
 fn what_was_confirmed_is_handled_once_though_the_node_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");

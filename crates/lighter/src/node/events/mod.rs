@@ -196,6 +196,11 @@ impl Events {
         Some(traces.push(parent, queue, &event.id, SystemTime::now()))
     }
 
+    /// What is deployed.
+    pub fn table(&self) -> Arc<Table> {
+        self.functions.table()
+    }
+
     /// The triggers of what is deployed, now and whenever they change.
     pub fn sources(&self) -> watch::Receiver<Arc<Sources>> {
         self.sources.subscribe()
@@ -207,7 +212,8 @@ impl Events {
     }
 }
 
-fn sources_of(table: &Table) -> Sources {
+/// The triggers of what is deployed.
+pub fn sources_of(table: &Table) -> Sources {
     Sources::of(table.entries().map(|entry| (entry.live.name(), &*entry.live.function)))
 }
 

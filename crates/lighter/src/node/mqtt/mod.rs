@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 pub struct Mqtt {
     gate: Option<Gate<GateNode>>,
     bridge: Option<Bridge>,
-    following: Vec<JoinHandle<()>>,
+    following: Option<JoinHandle<()>>,
     /// Where the broker listens, plain and with TLS.
     pub addresses: Vec<(SocketAddr, bool)>,
 }
@@ -50,7 +50,7 @@ impl Mqtt {
             addresses.push((listener.address(), certificates.is_some()));
             listeners.push(listener);
         }
-        let mut following = vec![tokio::spawn(node.clone().follow())];
+        let mut following = None;
         let gate = match listeners.is_empty() {
             true => None,
             false => Some(Gate::start(listeners, config.limits.clone(), config.users()?, node.clone())?),
@@ -59,7 +59,7 @@ impl Mqtt {
             None => None,
             Some(bridge) => {
                 let (wanted, filters) = watch::channel(Vec::new());
-                following.push(tokio::spawn(follow_filters(events.clone(), wanted)));
+                following = Some(tokio::spawn(follow_filters(events.clone(), wanted)));
                 Some(Bridge::start(bridge.clone(), node, filters)?)
             }
         };

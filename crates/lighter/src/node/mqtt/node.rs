@@ -1,7 +1,8 @@
 //! The node as the MQTT gate sees it: its records and the events of functions commit together.
 
 use super::event::{Origin, to_event};
-use crate::node::events::{Events, Sources, set_trace};
+use crate::node::events::{Events, set_trace, sources_of};
+use crate::node::functions::Table;
 use crate::node::{clock, records};
 use gate_mqtt::broker::Filters;
 use gate_mqtt::{Changes, Delivery, Node, Refused};
@@ -9,8 +10,8 @@ use parking_lot::RwLock;
 use problem::{Code, Problem};
 use state::{CommitError, Push, StoreError, Ticket};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 /// Table of the node's records that holds what the gate keeps.
@@ -29,8 +30,26 @@ pub struct GateNode {
 /// Which queue wants which topics.
 #[derive(Default)]
 struct Wanted {
+    /// What was deployed when this was made. It keeps nothing of it alive.
+    table: Weak<Table>,
     filters: Filters,
     queues: Vec<Arc<str>>,
+}
+
+impl Wanted {
+    fn of(table: &Arc<Table>) -> Self {
+        let sources = sources_of(table);
+        let mut queues: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+        let mut filters = Vec::new();
+        for source in &sources.mqtt {
+            let next = queues.len() as u32;
+            let number = *queues.entry(source.queue.clone()).or_insert(next);
+            filters.push((source.trigger.topic.as_str(), number));
+        }
+        let mut names = vec![Arc::<str>::from(""); queues.len()];
+        queues.into_iter().for_each(|(name, number)| names[number as usize] = name);
+        Self { table: Arc::downgrade(table), filters: Filters::new(filters.into_iter()), queues: names }
+    }
 }
 
 /// Ids of events: the time the node started, a random number, and a count.
@@ -41,34 +60,19 @@ struct Ids {
 
 impl GateNode {
     pub fn new(events: Arc<Events>, seed: u64) -> Arc<Self> {
-        let node = Self { wanted: RwLock::default(), ids: Ids { run: seed, next: AtomicU64::new(0) }, events };
-        node.set_sources(&node.events.sources().borrow());
-        Arc::new(node)
+        Arc::new(Self { wanted: RwLock::default(), ids: Ids { run: seed, next: AtomicU64::new(0) }, events })
     }
 
-    /// Keeps up with what is deployed.
-    pub async fn follow(self: Arc<Self>) {
-        let mut sources = self.events.sources();
-        loop {
-            let now = sources.borrow_and_update().clone();
-            self.set_sources(&now);
-            if sources.changed().await.is_err() {
-                return;
-            }
+    /// As of this moment: what was deployed before a message came gets it, for the message is confirmed.
+    fn wanted(&self) -> Arc<Wanted> {
+        let table = self.events.table();
+        let known = self.wanted.read().clone();
+        if Weak::as_ptr(&known.table) == Arc::as_ptr(&table) {
+            return known;
         }
-    }
-
-    fn set_sources(&self, sources: &Sources) {
-        let mut queues: BTreeMap<Arc<str>, u32> = BTreeMap::new();
-        let mut filters = Vec::new();
-        for source in &sources.mqtt {
-            let next = queues.len() as u32;
-            let number = *queues.entry(source.queue.clone()).or_insert(next);
-            filters.push((source.trigger.topic.as_str(), number));
-        }
-        let mut names = vec![Arc::<str>::from(""); queues.len()];
-        queues.into_iter().for_each(|(name, number)| names[number as usize] = name);
-        *self.wanted.write() = Arc::new(Wanted { filters: Filters::new(filters.into_iter()), queues: names });
+        let now = Arc::new(Wanted::of(&table));
+        *self.wanted.write() = now.clone();
+        now
     }
 
     fn try_commit(&self, changes: &Changes, wanted: &Wanted) -> Result<Ticket, Failed> {
@@ -130,12 +134,12 @@ impl Failed {
 
 impl Node for GateNode {
     fn wants(&self, topic: &str) -> bool {
-        let wanted = self.wanted.read().clone();
+        let wanted = self.wanted();
         !wanted.queues.is_empty() && !wanted.filters.matches(topic).is_empty()
     }
 
     fn commit(&self, changes: &Changes) -> Result<u64, Refused> {
-        let wanted = self.wanted.read().clone();
+        let wanted = self.wanted();
         for _ in 0..TRIES {
             match self.try_commit(changes, &wanted) {
                 Ok(ticket) => return Ok(ticket.number()),
