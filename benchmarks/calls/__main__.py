@@ -111,14 +111,14 @@ def unit_figures(ours: peers.Lighterage) -> dict[str, float]:
 def _first_call() -> float:
     """Milliseconds of the first call after a deployment; the base is there."""
     import lighterage
-    from lighterage import runtime
+    from lighterage.places import runtime
 
     took = []
     for number in range(5):
         # Other limits are another deployment.
         limits = lighterage.Limits(seconds=20.0 + number)
         made = lighterage.offload(limits=limits, any_version=True, fallback=False, local=False)(functions.task)
-        runtime.current.nodes()[0].prepare(made.carrier.made())
+        runtime.current.nodes()[0].prepare(made.function.made())
         began = time.perf_counter()
         made.remote(1)
         took.append((time.perf_counter() - began) * 1e3)

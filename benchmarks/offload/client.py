@@ -1,13 +1,13 @@
 """The client's side of the testbed: does what lines of JSON on its input say, answers each with a line.
 
-    {"do": "local", "function": "svd", "n": 400, "times": 3}                      → {"seconds": […]}
-    {"do": "remote", "function": …, "n": …, "times": …, "codec": "raw"}           → {"seconds": […], "stages": [{…}]}
-    {"do": "prepare", "function": …}                                              → {}
-    {"do": "decided", "function": …, "n": …}        → {"seconds": …, "place": "local", "chosen": …, "after": …, "is_doubled": …}
-    {"do": "halves", "functions": {"svd": 400, …}}  → {"helper": …, "turns": …, "stops": […], "holds": […]}
-    {"do": "meet"}                                                                → {"round_trip": …, "speed": …}
-    {"do": "probe"}                                                               → {"bytes_per_second": …}
-    {"do": "costs"}                                                               → {"decide_us": …, "local_overhead_us": …}
+{"do": "local", "function": "svd", "n": 400, "times": 3}                      → {"seconds": […]}
+{"do": "remote", "function": …, "n": …, "times": …, "codec": "raw"}           → {"seconds": […], "stages": [{…}]}
+{"do": "prepare", "function": …}                                              → {}
+{"do": "decided", "function": …, "n": …}        → {"seconds": …, "place": "local", "chosen": …, "after": …, "is_doubled": …}
+{"do": "halves", "functions": {"svd": 400, …}}  → {"helper": …, "turns": …, "stops": […], "holds": […]}
+{"do": "meet"}                                                                → {"round_trip": …, "speed": …}
+{"do": "probe"}                                                               → {"bytes_per_second": …}
+{"do": "costs"}                                                               → {"decide_us": …, "local_overhead_us": …}
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from typing import Any
 
 import lighterage
 import work
-from lighterage import calls, frame, runtime
-from lighterage.carrier import stages_of
-from lighterage.config import Address
-from lighterage.decide import LOCAL
-from lighterage.node import Node
+from lighterage.call.learn import stages_of
+from lighterage.call.race import Race
+from lighterage.decide import LOCAL, Question
 from lighterage.offloaded import Offloaded
-from lighterage.race import Race
-from lighterage.wire import Cancel
+from lighterage.places import runtime
+from lighterage.places.config import Address
+from lighterage.places.node import Node
+from lighterage.places.wire import Cancel
+from lighterage.travel import calls, frame
 
 Command = dict[str, Any]
 
@@ -59,12 +60,12 @@ class Client:
         function, codec = command["function"], command.get("codec", "frame")
         offloaded = self._offloaded(function, codec)
         arguments = work.arguments(function, command["n"])
-        made = offloaded.carrier.made()
+        made = offloaded.function.made()
         self._node.prepare(made)
         if codec == work.KEPT:
             offloaded.remote(*arguments)
             codec = "frame"
-        keeper = offloaded.carrier.keeper(runtime.current, self._node)
+        keeper = offloaded.function.keeper(runtime.current, self._node)
         packing = None if keeper is None else calls.Packing(keeper, None)
         seconds, stages, computed = [], [], []
         for time_ in range(command["times"]):
@@ -152,7 +153,7 @@ class Client:
         decide = []
         for _ in range(2_000):
             began = time.perf_counter()
-            engine.decide("work:queens", 4.0, 200, (node,), time.monotonic())
+            engine.decide(Question("work:queens", 4.0, 200, (node,), time.monotonic()))
             decide.append(time.perf_counter() - began)
         for _ in range(2_000):
             function(4)

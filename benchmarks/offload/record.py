@@ -180,7 +180,7 @@ def confirm(recorded: Record, answers: list[dict[str, Any]]) -> Confirmed:
 
 def _grows_with(function: str, size: int) -> float:
     """What `@offload` would take the call's size to be."""
-    from lighterage.measure import sizes
+    from lighterage.call.measure import sizes
 
     return sizes(work.arguments(function, size))[0]
 

@@ -1,4 +1,5 @@
-//! `bench client`: the programs on both ends of a queue, each a process of its own: one pushes events, one handles them.
+//! `bench client`: the programs on both ends of a queue, each a process of its own: one pushes events, one handles
+//! them.
 //!
 //! ```text
 //! bench client PEER-push ──▶ server ──▶ bench client PEER-handle      of our node only the first: it handles itself

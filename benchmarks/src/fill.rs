@@ -1,7 +1,7 @@
 //! `bench fill`: fills a queue and a bucket directly, without a node, and measures how fast they are then, as JSON.
 //!
-//! Directly, because ten million events by HTTP would take most of an hour and say nothing else of the queue. The folder
-//! is one that a node can be started on afterwards.
+//! Directly, because ten million events by HTTP would take most of an hour and say nothing else of the queue. The
+//! folder is one that a node can be started on afterwards.
 
 use crate::client::message;
 use crate::report::median;
@@ -139,7 +139,7 @@ impl Filler<'_> {
             data: message(number, 0),
             ..Event::default()
         };
-        transaction.push(self.queue, Push { event, delay: Duration::ZERO, ttl: None }, self.now_ms)?;
+        transaction.push(self.queue, &Push { event, delay: Duration::ZERO, ttl: None }, self.now_ms)?;
         Ok(())
     }
 

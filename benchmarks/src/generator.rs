@@ -123,7 +123,8 @@ pub struct Standing {
     failure: Option<anyhow::Error>,
 }
 
-/// A server that used less of its core than this was held back by something else: the load, or the machine's other work.
+/// A server that used less of its core than this was held back by something else: the load, or the machine's other
+/// work.
 const BUSY_MIN: f64 = 0.9;
 
 impl Standing {

@@ -19,8 +19,8 @@ pub struct HoldOptions {
     pub requests: u32,
 }
 
-/// Opens the connections, says so on stdout, waits for a line on stdin, begins the requests, says so, and holds them until
-/// stdin ends.
+/// Opens the connections, says so on stdout, waits for a line on stdin, begins the requests, says so, and holds them
+/// until stdin ends.
 pub fn run(options: &HoldOptions) -> anyhow::Result<()> {
     crate::process::raise_open_files_limit();
     let HoldOptions { address, path, requests } = options;

@@ -159,6 +159,7 @@ fn prepare(
         secrets: Arc::default(),
         state: State::open(&folder.join("state"), state::Options::default())?,
         log: Arc::new(Nobody),
+        budget: budget::Budget::unbounded(),
     };
     let file = std::fs::File::open(&path)?;
     Ok(kind.load(Artefact { path, file }, deployed)?)

@@ -53,8 +53,8 @@ pub struct LoadOptions {
     /// Also report this stage of the replies' Server-Timing; may be repeated.
     #[arg(long)]
     pub stage: Vec<String>,
-    /// Do not sleep while no reply is there (closed loop): a server then pays for its replies, not for waking us up. Only
-    /// on a core of its own.
+    /// Do not sleep while no reply is there (closed loop): a server then pays for its replies, not for waking us up.
+    /// Only on a core of its own.
     #[arg(long)]
     pub awake: bool,
 }

@@ -1,7 +1,7 @@
-//! Writes two lists into the binary: the templates of `lighter new`, and the contract's WIT files that go with them; and
-//! says how it is linked.
+//! Writes two lists into the binary: the templates of `lighter new`, and the contract's WIT files that go with them;
+//! and says how it is linked.
 //!
-//! A list made here, and not by a macro, is made anew when a file is added: cargo watches the folders.
+//! The list is made here and not by a macro, because cargo watches the folders: a new file makes the list anew.
 
 #[path = "build/link.rs"]
 mod link;

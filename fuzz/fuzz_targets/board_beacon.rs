@@ -2,7 +2,7 @@
 #![no_main]
 
 use board_link::{Beacon, Heard, Keys, SIGHTINGS_MAX, Settings, Sightings, find_settings, open_payload};
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let keys = Keys::from_seed(&[1; 32]);

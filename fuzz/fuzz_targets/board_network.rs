@@ -1,9 +1,9 @@
-//! Whatever arrives at a board's network, on Ethernet or on a serial line, is answered or dropped: no panic, no more packets
-//! out than there is reason for, and connections stay usable.
+//! Whatever arrives at a board's network, on Ethernet or on a serial line, is answered or dropped: no panic, no more
+//! packets out than there is reason for, and connections stay usable.
 #![no_main]
 
 use board_link::{Network, Settings};
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 use network::{CONNECTIONS_MAX, Line, Net, Nic, PACKET_BYTES_MAX, Slip, tcp};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -54,8 +54,8 @@ fuzz_target!(|data: &[u8]| {
     assert!(left <= 4 * data.len() + 8 * TURNS_MAX, "{left} packets for {} bytes", data.len());
 });
 
-/// Each packet behind two bytes of its length, as far as they go. Every other one gets what chance would not find: the way
-/// to the board, and sums that are right.
+/// Each packet behind two bytes of its length, as far as they go. Every other one gets what chance would not find: the
+/// way to the board, and sums that are right.
 fn packets(mut bytes: &[u8]) -> VecDeque<Vec<u8>> {
     let mut packets = VecDeque::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<2>() {

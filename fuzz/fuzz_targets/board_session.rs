@@ -1,9 +1,9 @@
-//! Whatever a peer sends in a handshake or an open session is a message or a typed fault that ends it, and takes no more
-//! memory than the limits say.
+//! Whatever a peer sends in a handshake or an open session is a message or a typed fault that ends it, and takes no
+//! more memory than the limits say.
 #![no_main]
 
 use board_link::{BoardSide, Goal, Keys, Link, Message, Policy};
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 use std::sync::Arc;
 
 const ROOM_BYTES: u32 = 1 << 20;

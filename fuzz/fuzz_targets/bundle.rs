@@ -1,8 +1,8 @@
-//! Any bytes are a bundle or a typed error, and so is any lock file: what is read is written the same again, and a lock file
-//! has nothing for pip but packages and hashes.
+//! Any bytes are a bundle or a typed error, and so is any lock file: what is read is written the same again, and a lock
+//! file has nothing for pip but packages and hashes.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 use unit_process::Lock;
 use unit_process::bundle::Bundle;
 

@@ -7,7 +7,7 @@
 use cloudevents::{BATCHED, Limits, STRUCTURED, batched, binary, decode, structured};
 use event::Event;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let (head, body) = match data.windows(2).position(|pair| pair == b"\n\n") {
@@ -35,7 +35,8 @@ fn headers(head: &[u8]) -> HeaderMap {
 
 fn check(event: Event) {
     let event = sorted(event);
-    let named = |kind: &'static str| HeaderMap::from_iter([(http::header::CONTENT_TYPE, HeaderValue::from_static(kind))]);
+    let named =
+        |kind: &'static str| HeaderMap::from_iter([(http::header::CONTENT_TYPE, HeaderValue::from_static(kind))]);
     let limits = Limits::default();
     let kind = event.content_type.as_deref().unwrap_or_default().trim().to_ascii_lowercase();
     // An event about an event: in the binary mode its media type would speak of the request.

@@ -2,7 +2,7 @@
 #![no_main]
 
 use frame::{Checksum, Frame, HEADER_BYTES, Kind, Limits, crc32, encode_event, read_event, read_failure};
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     check(data);

@@ -1,8 +1,9 @@
-//! The framing of HTTP/1 says the same however the bytes arrive, and what it passes the HTTP library reads in the same way.
+//! The framing of HTTP/1 says the same however the bytes arrive, and what it passes the HTTP library reads in the same
+//! way.
 #![no_main]
 
 use gate_http::http1::{Framing, Refused};
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 
 const HEAD_BYTES_MAX: usize = 1_024;
 

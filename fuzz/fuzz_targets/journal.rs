@@ -1,7 +1,7 @@
 //! Any bytes are a journal up to some byte, and a mark of what is synced or none; sound batches are never passed over.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 use state::fuzzing;
 
 fuzz_target!(|data: &[u8]| {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use frame::{Frame, Limits, Value};
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 use unit_process::Places;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -20,7 +20,9 @@ fn check(said: &Value<'_>) {
     let Value::List(pairs) = said else { panic!("places that are no list") };
     let bytes = pairs.iter().map(|pair| match pair {
         Value::List(pair) => match pair.as_slice() {
-            [Value::I64(address), Value::I64(bytes)] if *address >= 0 => u128::try_from(*bytes).expect("not below zero"),
+            [Value::I64(address), Value::I64(bytes)] if *address >= 0 => {
+                u128::try_from(*bytes).expect("not below zero")
+            }
             _ => panic!("a place that is none"),
         },
         _ => panic!("a place that is none"),

@@ -1,7 +1,7 @@
 //! Any text is a manifest or a typed error; what is read can be written and reads the same again.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 
 fuzz_target!(|text: &str| {
     match manifest::parse(text) {

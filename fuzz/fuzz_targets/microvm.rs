@@ -15,7 +15,7 @@ mod tables;
 use exits::{Asked, Bounds, Place};
 use kernel_abi::exits::CallPage;
 use kernel_abi::{Policy, layout, ring};
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 
 const HEAP: std::ops::Range<u64> = 0x100_0000..0x500_0000;
 

@@ -8,7 +8,7 @@ mod gdb;
 mod registers;
 
 use gdb::{Command, PACKET_BYTES_MAX, Packet, Reader};
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 use registers::Registers;
 
 fn check(command: Command) {

@@ -1,5 +1,5 @@
-//! An artefact of a microvm function: whatever it says is refused, or laid out within bounds, and what a unit wrote over it
-//! is gone for the next one. The warehouse checks its hash before; here that is believed of nobody.
+//! An artefact of a microvm function: whatever it says is refused, or laid out within bounds, and what a unit wrote
+//! over it is gone for the next one. The warehouse checks its hash before; here that is believed of nobody.
 #![no_main]
 #![allow(dead_code, reason = "parts of a crate whose other parts need KVM")]
 
@@ -16,7 +16,7 @@ mod written;
 
 use kernel_abi::boot::Boot;
 use kernel_abi::layout;
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 use memory::Memory;
 use snapshot::{Parts, Snapshot};
 

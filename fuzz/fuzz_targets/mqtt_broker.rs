@@ -1,17 +1,18 @@
-//! Any sequence of connections, packets, syncs and power cuts leaves the broker sound: what it sends can be read, what it
-//! confirms is durable, its limits hold, and it starts again from what it wrote.
+//! Any sequence of connections, packets, syncs and power cuts leaves the broker sound: what it sends can be read, what
+//! it confirms is durable, its limits hold, and it starts again from what it wrote.
 //!
-//! An input is steps of two bytes (what, and with which choices); some take more. Two clients send packets that are sound,
-//! two whatever the input holds.
+//! An input is steps of two bytes (what, and with which choices); some take more. Two clients send packets that are
+//! sound, two whatever the input holds.
 #![no_main]
 
+use budget::Budget;
 use gate_mqtt::broker::{Broker, ConnectionKey, Now};
 use gate_mqtt::codec::encode::{self, Ack, Outgoing};
 use gate_mqtt::codec::{
     Connect, Packet, PublishProperties, Reason, SubscribeEntry, SubscriptionOptions, Will, decode, split,
 };
 use gate_mqtt::{Changes, Identity, Limits, Node, Qos, Refused, Users, Version};
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -116,11 +117,17 @@ fn limits() -> Limits {
     }
 }
 
+/// Small enough to be used up now and then.
+fn budget() -> Arc<Budget> {
+    Budget::new(200_000)
+}
+
 impl World {
     fn new() -> Self {
         let (store, now) = (Arc::new(Store::default()), Now { steady_ms: 1_000, unix_ms: 1_000_000 });
-        let broker = Broker::new(limits(), store.clone(), now).expect("an empty disk can be read");
-        let identity = Arc::new(Users::open().check(None, None, "").expect("everybody may"));
+        let broker =
+            Broker::new(limits(), store.clone(), &Users::open(), &budget(), now).expect("an empty disk can be read");
+        let identity = Arc::new(Users::open().unasked(None, "").expect("everybody may"));
         let links = [const { None }; CLIENTS.len()];
         Self { broker, store, now, links, identity, durable: BTreeSet::new(), next_payload: 0 }
     }
@@ -228,7 +235,8 @@ impl World {
         }
         self.note_durable();
         self.links = [const { None }; CLIENTS.len()];
-        self.broker = Broker::new(limits(), self.store.clone(), self.now).expect("what was written can be read");
+        self.broker = Broker::new(limits(), self.store.clone(), &Users::open(), &budget(), self.now)
+            .expect("what was written can be read");
     }
 
     fn publish(&mut self, client: usize, how: u8) {
@@ -306,6 +314,7 @@ impl World {
     fn check(&self) {
         let (counts, limits) = (self.broker.counts(), limits());
         assert!(counts.retained <= limits.retained_max as u64);
+        assert_eq!(counts.sessions, self.broker.sessions().len() as u64);
         assert!(counts.connections <= CLIENTS.len() as u64);
         assert!(counts.queued_bytes <= limits.queued_bytes_total_max as u64);
     }

@@ -1,10 +1,11 @@
-//! Any bytes are an MQTT packet, the beginning of one, or a typed fault; what is read can be written and reads the same again.
+//! Any bytes are an MQTT packet, the beginning of one, or a typed fault; what is read can be written and reads the same
+//! again.
 #![no_main]
 
 use gate_mqtt::codec::encode::{self, Ack, Outgoing};
 use gate_mqtt::codec::{Packet, Publish, decode, split};
 use gate_mqtt::{Qos, Version};
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 
 const PACKET_BYTES_MAX: usize = 2_048;
 

@@ -6,7 +6,7 @@
 use gate_http::path::canonical;
 use gate_http::{Refusal, RouteTable};
 use http::Method;
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 use manifest::HttpTrigger;
 
 fuzz_target!(|text: &str| {

@@ -1,7 +1,7 @@
 //! Whatever an image says of its sources, a trap in it can be told of: in bounded time, in few words, or in none.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use lighter_fuzz::fuzz_target;
 use unit_lines::{Sources, worth_keeping};
 
 /// Far more than there are of one place.
@@ -14,7 +14,8 @@ fuzz_target!(|image: &[u8]| {
     for offset in 0..image.len() as u64 + 1 {
         let found = sources.find(offset);
         assert!(found.len() <= FRAMES_MAX);
-        for text in found.iter().flat_map(|found| found.function.iter().chain(found.line.iter().map(|(file, _)| file))) {
+        for text in found.iter().flat_map(|found| found.function.iter().chain(found.line.iter().map(|(file, _)| file)))
+        {
             assert!(text.len() <= 4 << 10, "a name of {} bytes", text.len());
         }
     }

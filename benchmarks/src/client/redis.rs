@@ -1,4 +1,5 @@
-//! A redis client as a careful user would write it: LPUSH, BRPOPLPUSH to a list of what is being handled, LREM when done.
+//! A redis client as a careful user would write it: LPUSH, BRPOPLPUSH to a list of what is being handled, LREM when
+//! done.
 
 use super::pump::{self, Protocol, Replies, SILENCE_MAX};
 use super::tally::{Handled, Handling, Sent};

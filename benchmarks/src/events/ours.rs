@@ -91,7 +91,8 @@ impl Contestant for Ours<'_> {
     fn run(&self, flow: Flow) -> anyhow::Result<Run> {
         let before = self.counted()?;
         let client = Client::start(self.client, self.to, flow, &self.arguments)?;
-        // In an open loop some events more take the same way and are asked for, which a closed loop's rate would not bear.
+        // In an open loop some events more take the same way and are asked for, which a closed loop's rate would not
+        // bear.
         let probe = flow.rate.map(|_| Probe::start(self.node.gate));
         let sent: Sent = client.finish()?;
         let (probed, acked_us) = probe.map_or(Ok((0, Latency::NONE)), Probe::finish)?;
@@ -120,8 +121,8 @@ impl Contestant for Ours<'_> {
     }
 }
 
-/// Events that are pushed one after the other beside all others, and seen through: each is posted to an async route, and
-/// its result asked for until it is there, which it is when the handling is durable.
+/// Events that are pushed one after the other beside all others, and seen through: each is posted to an async route,
+/// and its result asked for until it is there, which it is when the handling is durable.
 struct Probe {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<anyhow::Result<(u64, Latency)>>,

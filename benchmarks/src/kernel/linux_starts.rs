@@ -1,8 +1,8 @@
-//! Linux in QEMU's machine `microvm`, for comparison with the start of a unit: from the start of QEMU to the first output of
-//! the first program, which is all there is in its initramfs.
+//! Linux in QEMU's machine `microvm`, for comparison with the start of a unit: from the start of QEMU to the first
+//! output of the first program, which is all there is in its initramfs.
 //!
-//! With KVM where that works: where KVM is nested and privileged code is emulated Linux may not come up at all, and then
-//! everything is emulated. The row says which it was.
+//! With KVM where that works: where KVM is nested and privileged code is emulated Linux may not come up at all, and
+//! then everything is emulated. The row says which it was.
 
 use super::machines::Archive;
 use crate::report::{Table, number, quantile};

@@ -1,7 +1,8 @@
 //! Two machines in the same QEMU, emulated: Linux with one program, and our kernel.
 //!
-//! Both have a processor `max`, 256 MiB, a virtio network card and QEMU's own network. Linux is Debian's kernel for clouds on
-//! the board `q35`: on `microvm`, where our kernel is, it finds either no clock (with ACPI) or no card (without).
+//! Both have a processor `max`, 256 MiB, a virtio network card and QEMU's own network. Linux is Debian's kernel for
+//! clouds on the board `q35`: on `microvm`, where our kernel is, it finds either no clock (with ACPI) or no card
+//! (without).
 
 use crate::run::Bench;
 use anyhow::{Context as _, bail, ensure};

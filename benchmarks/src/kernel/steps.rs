@@ -1,8 +1,8 @@
 //! From a board's first beacon to a result and the end: how long each step takes, and how much code it is.
 //!
-//! A board is started in QEMU for each run, found, attested, brought the hello component, and called twice: the first call
-//! runs what QEMU has not translated yet. The code of a step is the machine code of the crates that do it, as the linker laid
-//! it into the image (`kernel/prebuilt/NAME.code`).
+//! A board is started in QEMU for each run, found, attested, brought the hello component, and called twice: the first
+//! call runs what QEMU has not translated yet. The code of a step is the machine code of the crates that do it, as the
+//! linker laid it into the image (`kernel/prebuilt/NAME.code`).
 
 use super::runtime;
 use crate::report::{Figures, Table, number, quantile};
@@ -136,6 +136,18 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
 
 const FOUND: &str = "found: QEMU starts, first beacon heard";
 const ALL: &str = "beacon to first result, all of it";
+const FIRST: [&str; 4] = [
+    "first call: event there, result back",
+    "first: checked, linked",
+    "first: run",
+    "first: dropped, unlinked and scrubbed",
+];
+const SECOND: [&str; 4] = [
+    "second call: event there, result back",
+    "second: checked, linked",
+    "second: run",
+    "second: dropped, unlinked and scrubbed",
+];
 
 async fn run(bench: &Bench, machine: Machine, payload: &[u8], steps: &mut Steps) -> anyhow::Result<()> {
     let (node, signer, seed) = (Keys::from_seed(&[1; 32]), Keys::from_seed(&[2; 32]), [7; 32]);
@@ -184,27 +196,9 @@ async fn run(bench: &Bench, machine: Machine, payload: &[u8], steps: &mut Steps)
     steps.add("code brought and kept", brought.elapsed());
     let first = call(&mut session, code, 1).await?;
     steps.add(ALL, began.elapsed());
-    add_call(
-        steps,
-        first,
-        [
-            "first call: event there, result back",
-            "first: checked, linked",
-            "first: run",
-            "first: dropped, unlinked and scrubbed",
-        ],
-    );
+    add_call(steps, first, FIRST);
     let second = call(&mut session, code, 2).await?;
-    add_call(
-        steps,
-        second,
-        [
-            "second call: event there, result back",
-            "second: checked, linked",
-            "second: run",
-            "second: dropped, unlinked and scrubbed",
-        ],
-    );
+    add_call(steps, second, SECOND);
     session.end().await;
     board.kill().await?;
     Ok(())

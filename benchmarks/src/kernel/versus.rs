@@ -1,9 +1,9 @@
 //! The same work on our kernel and on Linux: a chain of MD5 digests, and datagrams that come back.
 //!
-//! First in the same QEMU, where every instruction is emulated, then on the processor itself: a microvm unit beside a Linux
-//! process. The time is from the request to the answer, as the one who asks sees it: on Linux a process is started for it, on
-//! our kernel the function is linked and dropped again. CPU time is what the program says its chain took;
-//! where nobody else uses the machine, our kernel's clock is one of CPU time.
+//! First in the same QEMU, where every instruction is emulated, then on the processor itself: a microvm unit beside a
+//! Linux process. The time is from the request to the answer, as the one who asks sees it: on Linux a process is
+//! started for it, on our kernel the function is linked and dropped again. CPU time is what the program says its chain
+//! took; where nobody else uses the machine, our kernel's clock is one of CPU time.
 
 use super::machines::{Board, Linux, Run};
 use super::{call, kinds, prepare, runtime};

@@ -11,6 +11,9 @@ const NAME_BYTES_MAX: usize = 64;
 /// Members of the JSON format that are no attributes, and so may not be the name of one.
 const NO_NAMES: [&str; 2] = ["data", "data_base64"];
 
+/// The attribute that keeps the time of an event as its sender wrote it, where that is finer than a millisecond.
+const TIME: &str = "time";
+
 /// Whether an attribute may have this name.
 pub fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -55,11 +58,16 @@ impl Reading {
             "datacontenttype" => once(self.event.content_type.get_or_insert_default(), value)?,
             "time" if self.time_ms.is_some() => return Err(Fault::Twice),
             "time" => match time_ms(&value) {
-                Some(ms) => self.time_ms = Some(ms),
+                Some(ms) => {
+                    self.time_ms = Some(ms);
+                    if is_finer(&value, ms) && self.event.attributes.len() < ATTRIBUTES_MAX {
+                        self.event.attributes.push((TIME.to_owned(), value));
+                    }
+                }
                 None => return form(value),
             },
             "dataschema" if value.is_empty() => return Err(Fault::Empty),
-            "dataschema" if !is_uri_reference(&value) => return form(value),
+            "dataschema" if !is_uri(&value) => return form(value),
             _ => {
                 if self.event.attribute(name).is_some() {
                     return Err(Fault::Twice);
@@ -130,7 +138,18 @@ fn is_uri_reference(text: &str) -> bool {
     percents && !text.chars().any(|c| c.is_whitespace() || c.is_control() || "\"<>\\^`{|}".contains(c))
 }
 
-fn is_media_type(text: &str) -> bool {
+/// The same, with a scheme: the standard wants some to mean one thing wherever they are read.
+fn is_uri(text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once(':') else { return false };
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"+-.".contains(&b);
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(plain)
+        && !rest.is_empty()
+        && is_uri_reference(text)
+}
+
+/// Whether this can be a `datacontenttype`: a media type, perhaps with parameters.
+pub fn is_media_type(text: &str) -> bool {
     let name = text.split(';').next().unwrap_or_default().trim();
     let token = |part: &str| {
         !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
@@ -156,9 +175,25 @@ fn is_offset(text: &str) -> bool {
     matches!(text.as_bytes(), [b'+' | b'-', h1, h2, b':', m1, m2] if [h1, h2, m1, m2].iter().all(|b| b.is_ascii_digit()))
 }
 
-/// `2026-11-21T07:00:00.5Z`; none for a time the calendar does not reach.
-pub fn time_text(ms: u64) -> Option<String> {
-    Some(Timestamp::from_millisecond(i64::try_from(ms).ok()?).ok()?.to_string())
+/// Whether the time has digits that its milliseconds have not.
+fn is_finer(text: &str, ms: u64) -> bool {
+    let whole = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    text.parse::<Timestamp>().ok() != whole
+}
+
+/// `2026-11-21T07:00:00.5Z`, or as the sender wrote it where that is finer; none for a time the calendar does not
+/// reach.
+pub fn time_text(event: &Event) -> Option<String> {
+    let written = event.attribute(TIME).filter(|text| time_ms(text) == Some(event.time_ms));
+    match written {
+        Some(text) => Some(text.to_owned()),
+        None => Some(Timestamp::from_millisecond(i64::try_from(event.time_ms).ok()?).ok()?.to_string()),
+    }
+}
+
+/// The media type of the data; none where what came as one is none.
+pub fn content_type(event: &Event) -> Option<&str> {
+    event.content_type.as_deref().filter(|kind| is_media_type(kind))
 }
 
 /// Whether data of this media type is JSON. None said means JSON, in the JSON format.

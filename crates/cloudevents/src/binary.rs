@@ -43,7 +43,7 @@ pub fn decode(headers: &HeaderMap, body: &[u8], now_ms: u64, limits: &Limits) ->
 /// The header fields of an event; its data is the body. Attributes whose names CloudEvents does not allow are left out.
 pub fn encode(event: &Event) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    let time = attribute::time_text(event.time_ms);
+    let time = attribute::time_text(event);
     for (name, value) in attribute::all(event).chain(time.iter().map(|time| ("time", time.as_str()))) {
         let name = HeaderName::try_from([PREFIX, name].concat());
         // Of plain letters and digits both are made.
@@ -51,7 +51,7 @@ pub fn encode(event: &Event) -> HeaderMap {
             headers.insert(name, value);
         }
     }
-    if let Some(value) = event.content_type.as_deref().and_then(|kind| HeaderValue::try_from(kind).ok()) {
+    if let Some(value) = attribute::content_type(event).and_then(|kind| HeaderValue::try_from(kind).ok()) {
         headers.insert(CONTENT_TYPE, value);
     }
     headers

@@ -1,4 +1,4 @@
-//! Why something is no CloudEvent: which attribute, of which event, and what is wrong with it.
+//! Why something is not a CloudEvent: which attribute, of which event, and what is wrong with it.
 
 use problem::{Code, Problem};
 use std::fmt;

@@ -20,6 +20,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Members of one object that are looked at, beside which there is nothing but an error.
 const MEMBERS_MAX: usize = event::ATTRIBUTES_MAX + 16;
 
+/// Levels of JSON data that stand in an event as JSON; deeper data stands there in base64. Readers have a limit too,
+/// often of 128, and an event is itself part of a document.
+const DEPTH_MAX: usize = 64;
+
 /// Objects of a list that are held before they are looked at, whatever [`Limits`] say.
 const LIST_MAX: usize = 10_000;
 
@@ -107,10 +111,18 @@ fn from_base64(json: &str, limits: &Limits) -> Result<Vec<u8>, Error> {
 }
 
 /// One event as JSON. Its data stands there as JSON where it is JSON, as text where its media type says text, else in
-/// base64; read again it has the same bytes, but for blanks around JSON.
+/// base64 (so does JSON of more than 64 levels); read again it has the same bytes, but for blanks around JSON.
 pub fn structured(event: &Event) -> Vec<u8> {
     let mut json = Vec::with_capacity(event.data.len() + 512);
     write(event, &mut json);
+    json
+}
+
+/// As [`structured`], with data that is always in base64: what a strict reader of JSON refuses (numbers beyond its
+/// range, halves of characters) stands there as bytes.
+pub fn structured_opaque(event: &Event) -> Vec<u8> {
+    let mut json = Vec::with_capacity(event.data.len() / 3 * 4 + 512);
+    write_with(event, &mut json, write_base64);
     json
 }
 
@@ -128,10 +140,14 @@ pub fn batched<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<u8> {
 }
 
 fn write(event: &Event, json: &mut Vec<u8>) {
+    write_with(event, json, write_data);
+}
+
+fn write_with(event: &Event, json: &mut Vec<u8>, write_data: impl Fn(&Event, &mut Vec<u8>)) {
     json.push(b'{');
-    let time = attribute::time_text(event.time_ms);
+    let time = attribute::time_text(event);
     let time = time.iter().map(|time| ("time", time.as_str()));
-    let content_type = event.content_type.iter().map(|kind| ("datacontenttype", kind.as_str()));
+    let content_type = attribute::content_type(event).into_iter().map(|kind| ("datacontenttype", kind));
     for (name, value) in attribute::all(event).chain(time).chain(content_type) {
         write_member(name, value, json);
     }
@@ -157,7 +173,9 @@ fn write_text(text: &str, json: &mut Vec<u8>) {
 fn write_data(event: &Event, json: &mut Vec<u8>) {
     let content_type = event.content_type.as_deref();
     if is_json(content_type) {
-        if let Ok(value) = serde_json::from_slice::<&RawValue>(&event.data) {
+        if let Ok(value) = serde_json::from_slice::<&RawValue>(&event.data)
+            && is_shallow(value.get())
+        {
             json.extend_from_slice(b",\"data\":");
             json.extend_from_slice(value.get().as_bytes());
             return;
@@ -167,7 +185,32 @@ fn write_data(event: &Event, json: &mut Vec<u8>) {
     {
         return write_member("data", text, json);
     }
+    write_base64(event, json);
+}
+
+fn write_base64(event: &Event, json: &mut Vec<u8>) {
     write_member("data_base64", &BASE64.encode(&event.data), json);
+}
+
+/// Whether JSON has at most [`DEPTH_MAX`] levels.
+fn is_shallow(json: &str) -> bool {
+    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                depth += 1;
+                if depth > DEPTH_MAX {
+                    return false;
+                }
+            }
+            b']' | b'}' if !in_text => depth -= 1,
+            _ => {}
+        }
+    }
+    true
 }
 
 /// The members of an object in order, those that are there twice among them.

@@ -5,9 +5,9 @@
 //!   structured   content-type: application/cloudevents+json          body: { "id": "7", "type": …, "data": … }
 //!   batched      content-type: application/cloudevents-batch+json    body: [ {…}, {…} ]
 //! ```
-//! Pure: no socket and no clock. The HTTP protocol binding and the JSON format of the standard, strict where the standard
-//! says MUST, with bounds on sizes and counts; what is refused names the attribute. Test cases for other languages are in
-//! `contracts/conformance/cloudevents`.
+//! Pure: no socket and no clock. It follows the HTTP protocol binding and the JSON format of the standard, strictly
+//! where the standard says MUST, with bounds on sizes and counts; errors name the attribute. Test cases for other
+//! languages are in `contracts/conformance/cloudevents`.
 //!
 //! ```
 //! let mut headers = http::HeaderMap::new();
@@ -25,9 +25,10 @@ mod error;
 mod escape;
 mod json;
 
+pub use attribute::is_media_type;
 pub use binary::{encode as binary, may_be_named};
 pub use error::{Error, Fault};
-pub use json::{batched, structured};
+pub use json::{batched, structured, structured_opaque};
 
 use event::Event;
 use http::HeaderMap;
@@ -90,11 +91,11 @@ pub fn mode(headers: &HeaderMap) -> Result<Option<Mode>, Error> {
     }
 }
 
-/// Reads the events of a request, or of the reply to one; none if its headers announce no CloudEvent. An event that does
-/// not say when it happened gets `now_ms`.
+/// Reads the events of a request, or of the reply to one; none if its headers announce no CloudEvent. An event that
+/// does not say when it happened gets `now_ms`.
 ///
-/// Extension attributes become texts, whatever their type was; `dataschema` stands among them. A time is kept to the
-/// millisecond.
+/// Extension attributes become texts, whatever their type was; `dataschema` stands among them. A time that is finer
+/// than a millisecond stands there too, as it was written, and goes out again as it came.
 ///
 /// # Errors
 /// What the standard forbids, and what is over a limit: names the attribute and, in a batch, the event.

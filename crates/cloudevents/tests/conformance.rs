@@ -57,6 +57,7 @@ fn event(case: &Value) -> Event {
         attributes,
         attempt: 1,
         data: bytes(case, "data"),
+        ..Event::default()
     }
 }
 
@@ -133,6 +134,36 @@ fn what_was_read_and_is_written_reads_the_same_again() {
             assert_eq!(again.into_iter().map(sorted).collect::<Vec<_>>(), [event.clone(), event], "{name}: batched");
         }
     }
+}
+
+fn of_json(data: &str) -> Event {
+    let (id, source, kind) = ("7".into(), "/s".into(), "t".into());
+    let content_type = Some("application/json".into());
+    Event { id, source, kind, content_type, attempt: 1, data: data.into(), ..Event::default() }
+}
+
+/// Data of 127 levels could not be read as part of an event by the node itself.
+#[test]
+fn deep_json_goes_out_as_bytes_and_comes_back() {
+    let nested = |levels: usize| format!("{}\"\\\"[\"{}", "[".repeat(levels), "]".repeat(levels));
+    for (levels, member) in [(64, "data"), (65, "data_base64"), (200, "data_base64"), (100_000, "data_base64")] {
+        let event = of_json(&nested(levels));
+        let json: Value = serde_json::from_slice(&structured(&event)).unwrap();
+        assert!(!json[member].is_null(), "{levels}");
+        let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, HeaderValue::from_static(STRUCTURED))]);
+        let again = decode(&headers, &structured(&event), 0, &Limits::default()).unwrap().unwrap().remove(0);
+        assert_eq!(again.data, event.data, "{levels}");
+    }
+    let opaque: Value = serde_json::from_slice(&cloudevents::structured_opaque(&of_json("1e999"))).unwrap();
+    assert_eq!(opaque["data_base64"], BASE64_STANDARD.encode("1e999"));
+}
+
+#[test]
+fn a_content_type_that_is_none_does_not_go_out() {
+    let event = Event { content_type: Some("not a media type".into()), ..of_json("x") };
+    assert!(binary(&event).get("content-type").is_none());
+    let json: Value = serde_json::from_slice(&structured(&event)).unwrap();
+    assert!(json["datacontenttype"].is_null(), "{json}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The shell around the lines: a lock, wakers and timers.
 //!
-//! A place belongs to whoever holds the [`Slot`], or to the [`Waiting`] it was handed to; each gives it back when it is
-//! dropped. So a caller may go away at any moment without a place getting lost.
+//! A place belongs to the holder of the [`Slot`], or to the [`Waiting`] it was handed to; each gives it back when it is
+//! dropped. So a caller may go away at any moment without losing a place.
 
 use crate::line::{Arrival, Counts, Limits, Line, Ticket};
 use crate::refusal::Refusal;
@@ -69,8 +69,8 @@ enum Place {
 }
 
 impl Node {
-    /// A node for `units_max` units, where at most `waiting_max` calls of all functions wait for one. They are served in
-    /// the order in which they got a place in their own function.
+    /// A node for `units_max` units, where at most `waiting_max` calls of all functions wait for one. They are served
+    /// in the order in which they got a place in their own function.
     pub fn new(units_max: u32, waiting_max: u32) -> Self {
         Self { shared: Shared::new(Self::limits(units_max, waiting_max)) }
     }

@@ -33,7 +33,8 @@ impl Rate {
 }
 
 impl Bucket {
-    /// Takes a token, or says after what time there will be one. `now` is the time since a start of the caller's choice.
+    /// Takes a token, or says after what time there will be one. `now` is the time since a start of the caller's
+    /// choice.
     pub fn take(&mut self, rate: Rate, now: Duration) -> Result<(), Duration> {
         let full_at = self.after_take(rate, now)?;
         self.full_at = full_at;

@@ -5,8 +5,9 @@
 //! admit ──▶ [bucket] ──▶ [Line: running | waiting …] ──▶ [Line of the node] ──▶ Permit ──drop──▶ the next in line
 //!              │ L3008       │ L3007, L3009                   │ L3010
 //! ```
-//! Every decision is made in [`Line`], which is told the time and can be replayed. Around it [`Admission`] is a thin
-//! shell: a short lock, and a timer for those who wait. A call that finds a place takes two locks and allocates nothing.
+//! Every decision is made in [`Line`], which takes the time as a parameter and can be replayed. Around it [`Admission`]
+//! is a thin shell: a short lock, and a timer for waiting calls. A call that finds a place takes two locks and
+//! allocates nothing.
 //!
 //! ```
 //! use dispatch::{Admission, Limits, Node};

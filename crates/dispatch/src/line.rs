@@ -1,4 +1,5 @@
-//! The line before a function: who runs, who waits, who is sent away. Pure: it is told the time and wakes nobody.
+//! The line before a function: which calls run, which wait, which are refused. Pure: it takes the time as a
+//! parameter and wakes nobody.
 //!
 //! Waiting only happens while all places are taken, so that nobody who arrives overtakes those who wait.
 

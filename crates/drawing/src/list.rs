@@ -1,4 +1,4 @@
-//! The workflow as a list, for what is too wide or too large to be drawn.
+//! The workflow as a list, if it is too wide or too large to draw.
 
 use crate::{Counts, card};
 use manifest::flow::{Flow, Stage};

@@ -7,6 +7,10 @@
 
 extern crate alloc;
 
+mod origin;
+
+pub use origin::{Forged, GATE, Gate, Origin, is_of_gates};
+
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -32,6 +36,8 @@ pub struct Event {
     /// 1 for the first try, more after a retry or a rerun.
     pub attempt: u32,
     pub data: Vec<u8>,
+    /// How it came into the node. No sender can write it.
+    pub origin: Origin,
 }
 
 impl Event {

@@ -1,6 +1,6 @@
 //! Every folder of `contracts/conformance/frame` is read and must mean what its `case.json` says.
 //!
-//! The folders are written from `cases.rs`: `LIGHTER_UPDATE=1 cargo test -p frame`. The README beside them
+//! The folders are written from `cases/mod.rs`: `LIGHTER_UPDATE=1 cargo test -p frame`. The README beside them
 //! explains the notation.
 
 mod cases;

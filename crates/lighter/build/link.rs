@@ -1,7 +1,7 @@
-//! What the linker is asked for to make the program smaller, where it knows it.
+//! Linker options that make the program smaller, where the linker knows them.
 //!
-//! Linkers differ, and so do the loaders of the machines that run the program. Whether something may be asked for is
-//! found out by asking for it, in a program that does nothing.
+//! Linkers differ, and so do the loaders of the machines that run the program. So each option is tried first, in a
+//! program that does nothing.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -3,6 +3,7 @@
 
 mod api;
 mod cli;
+mod identity;
 mod node;
 
 use std::process::ExitCode;

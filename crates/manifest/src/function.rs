@@ -62,6 +62,9 @@ pub struct Function {
     /// Environment variables (`wasi:cli/environment`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    /// What callers without a token learn of a call that failed: its code and title, or also what the function said.
+    #[serde(default, skip_serializing_if = "Errors::is_brief")]
+    pub errors: Errors,
     #[serde(default)]
     pub grants: Grants,
     #[serde(default)]
@@ -96,6 +99,23 @@ impl Isolation {
     }
 }
 
+/// What callers without a token learn of a call that failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Errors {
+    /// The code and what it stands for. Holders of a token learn all, and the function's log has it.
+    #[default]
+    Brief,
+    /// All: messages of exceptions and lines of source among it.
+    Full,
+}
+
+impl Errors {
+    fn is_brief(&self) -> bool {
+        *self == Self::Brief
+    }
+}
+
 /// A prebuilt runtime for process functions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -118,8 +138,8 @@ pub struct Grants {
     /// Queues it may take events from by itself, beside those it handles.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pop: Vec<Name>,
-    /// Hosts the function may send HTTP requests to: `example.org`, `example.org:8443`, `*.example.org`; `*` for all.
-    /// Without a port, 80 and 443.
+    /// Hosts the function may send HTTP requests to: `example.org`, `example.org:8443`, `*.example.org`; `*` for all on
+    /// every port. Others without a port: 80 and 443. Loopback, link-local and metadata addresses have to be named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostGrant>,
     /// Secrets it may read by name as it reads `config`. `lighter secret set NAME` keeps their values on the node.
@@ -147,6 +167,11 @@ impl HostGrant {
                 Some(parent) => host.strip_suffix(parent).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
                 None => self.host == "*" || self.host == host,
             }
+    }
+
+    /// Whether it names one host rather than many.
+    pub fn is_named(&self) -> bool {
+        !self.host.starts_with('*')
     }
 }
 
@@ -342,6 +367,7 @@ impl Function {
             every: Vec::new(),
             cron: Vec::new(),
             retry: Retry::default(),
+            errors: Errors::default(),
             config: BTreeMap::new(),
             environment: BTreeMap::new(),
             grants: Grants::default(),

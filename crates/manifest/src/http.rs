@@ -18,8 +18,8 @@ pub const TRIGGERS_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpTrigger {
-    /// A path: exact (`/hello`), or a prefix when it ends with `/*` (`/files/*` takes `/files`, `/files/` and all below).
-    /// The longest match wins; an exact one before a prefix, one with a host before one without.
+    /// A path: exact (`/hello`), or a prefix when it ends with `/*` (`/files/*` takes `/files`, `/files/` and all
+    /// below). The longest match wins; an exact one before a prefix, one with a host before one without.
     pub route: String,
     /// Only requests for this host: `example.org`, or `*.example.org` for every name below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,8 @@
 //! assert_eq!(manifest.function["hello"].http[0].route, "/hello");
 //! ```
 //! Parse, check, then use: [`parse`] refuses unknown keys (naming the nearest known one) and every value that is out of
-//! range, before anything is built or sent. The same types travel in the API, where `image` is a hash instead of a path.
+//! range, before anything is built or sent. The same types travel in the API, where `image` is a hash instead of a
+//! path.
 #![forbid(unsafe_code)]
 
 mod bucket;
@@ -26,7 +27,7 @@ mod trigger;
 
 pub use bucket::Bucket;
 pub use duration::Span;
-pub use function::{Base, Function, Grants, HostGrant, Isolation, Limits, Policy, Units, is_secret_name};
+pub use function::{Base, Errors, Function, Grants, HostGrant, Isolation, Limits, Policy, Units, is_secret_name};
 pub use http::{HttpTrigger, RESULTS, RouteAuth};
 pub use name::Name;
 pub use queue::{Order, Queue, Retry, WhenFull};

@@ -1,7 +1,7 @@
-//! The name somebody probably meant.
+//! The nearest known name.
 //!
-//! One rule for keys, functions, queues and all else that has names: a few slips of the fingers, a part of the name, or a
-//! slip in one of its words (`memry` is `memory_bytes`).
+//! One rule for keys, functions, queues and everything else with a name: a few typing errors, a part of the name, or an
+//! error in one of its words (`memry` is `memory_bytes`).
 
 /// Letters of a word of a name; shorter ones are too like each other to be told apart with a slip in them.
 const WORD_CHARS_MIN: usize = 4;

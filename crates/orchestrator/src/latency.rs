@@ -5,9 +5,9 @@
 //!   wanted > arrivals a second · service time       as many come as go
 //!   wanted = workers + half of them                 if the oldest waits longer all the same and everybody is busy
 //! ```
-//! The first two lines act at once, before anything has gone wrong; the third is for what they do not know: handlers that
-//! hang, service times that change. It acts at most once in a target's time, and only in one direction:
-//! workers end by themselves when the queue is empty, never because a measurement wavers, so nothing swings.
+//! The first two lines act at once, before anything has gone wrong. The third is for what they do not know: handlers
+//! that hang, service times that change. It acts at most once in a target's time, and only upwards: workers end by
+//! themselves when the queue is empty, never because a measurement wavers, so nothing swings.
 
 use crate::overflow::Overflow;
 use crate::{Decision, Observation, Policy, excess};
@@ -24,8 +24,8 @@ pub struct LatencyConfig {
     pub maximum: u32,
     /// How long an event may wait before another worker starts.
     pub target: Duration,
-    /// Whether the workflow ends when a push was refused for want of room while the maximum was at work. Else the push is
-    /// refused and that is all.
+    /// Whether the workflow ends when a push was refused for want of room while the maximum was at work. Else the push
+    /// is refused and that is all.
     pub ends_workflow: bool,
 }
 

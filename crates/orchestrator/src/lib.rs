@@ -3,8 +3,8 @@
 //! ```text
 //!   shell: what is ready, how old, who works ──▶ Observation ──▶ Policy ──▶ Decision ──▶ shell: starts, stops
 //! ```
-//! A worker takes one event after the other and ends by itself once the queue is empty, so a function nobody needs holds
-//! no unit whatever the policy. Policies are pure: the time is a parameter, and there is no clock, no I/O and no
+//! A worker takes one event after the other and ends by itself once the queue is empty, so an idle function holds no
+//! unit, whatever the policy. Policies are pure: the time is a parameter, and there is no clock, no I/O and no
 //! randomness here, so that one seed replays what happened.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! What policies are told of the past: a mean that forgets, and how often something happens.
+//! What policies know of the past: a mean that forgets, and how often something happens.
 
 use std::time::Duration;
 

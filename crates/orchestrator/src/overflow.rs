@@ -1,4 +1,4 @@
-//! Notices that a step at its maximum still grows beyond what its queue holds: the end of a workflow, as UniFaaS has it.
+//! Notices that a step at its maximum still grows beyond what its queue holds: the end of a workflow, as in UniFaaS.
 
 use crate::{Decision, Observation};
 

@@ -21,8 +21,8 @@ pub struct TriggersConfig {
     pub threshold: u64,
     /// Pause after a start before the same trigger starts another.
     pub grace: Duration,
-    /// Whether the workflow ends when a push was refused for want of room while the maximum was at work. Else the push is
-    /// refused and that is all.
+    /// Whether the workflow ends when a push was refused for want of room while the maximum was at work. Else the push
+    /// is refused and that is all.
     pub ends_workflow: bool,
 }
 

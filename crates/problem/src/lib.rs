@@ -4,8 +4,8 @@
 //! error[L1103]: function "hello": limits.memory_bytes is 1, the least is 65536
 //!   hint: leave it out for the default of 64 MiB
 //! ```
-//! The codes stand in [`codes`]; `contracts/errors.toml` is written from them and a test keeps the two the same.
-//! Over HTTP a problem is an RFC 9457 `application/problem+json` document with `code` and `hint` beside the standard
+//! The codes are in [`codes`]; `contracts/errors.toml` is written from them, and a test keeps the two the same. Over
+//! HTTP a problem is an RFC 9457 `application/problem+json` document with `code` and `hint` beside the standard
 //! members.
 #![forbid(unsafe_code)]
 
@@ -39,6 +39,16 @@ impl Problem {
     pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.hint = hint.into();
         self
+    }
+
+    /// What may be told to anybody: the code and its title, and all of it where it speaks of nothing but the request
+    /// itself.
+    #[must_use]
+    pub fn for_strangers(&self) -> Self {
+        if self.code.speaks_of_the_request() {
+            return self.clone();
+        }
+        Self::new(self.code, self.code.title())
     }
 
     /// The RFC 9457 document.

@@ -93,7 +93,9 @@ async fn cycles(folder: &Path, in_flight: u64, relaxed: Option<Duration>, effect
                 while started.elapsed() < RUN {
                     let began = Instant::now();
                     let mut transaction = state.begin();
-                    transaction.push("rate", push_of(task << 32 | latencies.len() as u64), NOW).expect("there is room");
+                    transaction
+                        .push("rate", &push_of(task << 32 | latencies.len() as u64), NOW)
+                        .expect("there is room");
                     state.durable(transaction.commit().expect("no conflict")).await.expect("the disk works");
                     let leased = queue.lease(NOW, NOW + 30_000, 1).expect("the disk works").pop();
                     let mut transaction = state.begin();
@@ -139,7 +141,7 @@ async fn length_of(folder: &Path, length: u64) {
     while number < length {
         let mut transaction = state.begin();
         for _ in 0..BATCH.min(length - number) {
-            transaction.push("rate", push_of(number), NOW).expect("there is room");
+            transaction.push("rate", &push_of(number), NOW).expect("there is room");
             number += 1;
         }
         match transaction.commit() {
@@ -183,7 +185,7 @@ async fn take_and_give(state: &State, when: &str) {
     for number in 0..TIMES {
         let started = Instant::now();
         let mut transaction = state.begin();
-        transaction.push("rate", push_of(u64::from(number)), NOW).expect("there is room");
+        transaction.push("rate", &push_of(u64::from(number)), NOW).expect("there is room");
         let ticket = transaction.commit().expect("no conflict");
         append += started.elapsed();
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! The books kept about buckets, in the same commit as what they are about: what each holds, and what expires when.
+//! Counts of buckets, written in the same commit as the change itself: what each bucket holds, and what expires when.
 //!
 //! ```text
 //! commit ─▶ for each key written: what was there, how large, expiring when?
@@ -6,10 +6,11 @@
 //!             ▼
 //!           counts of its buckets · notes of what expires ─▶ the same batch as the writes themselves
 //! ```
-//! Notes stand in the order of time, so the sweep reads what is due and no more. It begins at the earliest note there can
-//! be, and so does not look again at what it removed.
+//! Notes are in the order of time, so the sweep reads only what is due. It begins at the earliest possible note, and so
+//! does not look again at what it removed.
 
 use crate::clock::{Clock, Moment, OwnTime};
+use crate::damage;
 use crate::engine::Work;
 use crate::envelope::{self, Header};
 use crate::error::{CommitError, StoreError, from_database};
@@ -83,8 +84,9 @@ impl State {
         self.inner.ledger.all()
     }
 
-    /// Removes up to 1,000 keys that have expired; nobody sees them any more in any case. Call it when it says, and about
-    /// every second while there are keys with a time to live. Reads and writes the disk, and does not wait for it.
+    /// Removes up to 1,000 keys that have expired; nobody sees them any more in any case. Call it when it says, and
+    /// about every second while there are keys with a time to live. Reads and writes the disk, and does not wait for
+    /// it.
     ///
     /// # Errors
     /// Those of a commit; nothing was removed then.
@@ -156,8 +158,8 @@ impl Inner {
             books.notes.push((keys::counts(bucket), counted));
             books.counts.push((bucket.clone(), held));
         }
-        // Whatever depends on a key having expired must find it expired after a restart as well, whatever the wall clock
-        // says then.
+        // Whatever depends on a key having expired must find it expired after a restart as well, whatever the wall
+        // clock says then.
         if saw_expired || (earliest < u64::MAX && !self.time.is_saved()) {
             books.note_time(self.time.moment());
         }
@@ -184,10 +186,23 @@ impl Inner {
 
     fn sweep_some(&self, state: &State, from: u64, now: u64, count: usize) -> Result<(u64, u64), CommitError> {
         let mut transaction = state.begin();
-        let (start, end) = keys::expiries_from(from);
+        let (mut start, end) = keys::expiries_from(from);
         let (mut keys, mut first_left) = (0, u64::MAX);
-        for note in transaction.snapshot().range(&self.engine.buckets, start..end) {
-            let note = note.key().map_err(|error| unavailable(read_failed(&error)))?;
+        let mut notes = transaction.snapshot().range(&self.engine.buckets, start.clone()..end.clone());
+        while let Some(note) = notes.next() {
+            let note = match note.key() {
+                Ok(note) => note,
+                Err(error) => {
+                    self.engine.damage.note(&error);
+                    // What stands in a damaged place is not removed. What comes after it is.
+                    start = damage::behind(&error, &start).ok_or_else(|| unavailable(read_failed(&error)))?;
+                    if start >= end {
+                        break;
+                    }
+                    notes = transaction.snapshot().range(&self.engine.buckets, start.clone()..end.clone());
+                    continue;
+                }
+            };
             let Some((at, encoded)) = keys::expiring(&note) else {
                 let detail = "a note of what expires is not one";
                 return Err(CommitError::Unavailable(Problem::new(Code::StateCorrupt, detail)));

@@ -5,8 +5,8 @@
 //!  own time     ──── 0 ──── 60 ───────────── 61 ── 121 ────   what the node has run, and how long it was off
 //! ```
 //! While the node runs only the steady clock counts. At the next start the wall clock says how long the node was off,
-//! if it is later than when it was last written down; if not, no time has passed. So a key that has expired stays
-//! expired, and one that was given an hour lives an hour. The one thing that is believed is the wall clock at the start.
+//! if it is later than its last written value; if not, no time has passed. So an expired key stays expired, and a key
+//! that was given an hour lives an hour. The state trusts only the wall clock at the start.
 
 use parking_lot::Mutex;
 use std::sync::Arc;

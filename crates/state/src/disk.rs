@@ -1,4 +1,4 @@
-//! What the state asks of the disk beside reading and writing: durability and free space.
+//! What the state needs from the disk besides reading and writing: durability and free space.
 //!
 //! It is a parameter so that a test can make the disk fail, fill up or answer late without having such a disk.
 

@@ -9,6 +9,7 @@
 //! for microseconds and never while the disk is touched.
 
 use crate::books::Books;
+use crate::damage::Damage;
 use crate::disk::Disk;
 use crate::error::{self, CommitError};
 use crate::group::Group;
@@ -16,11 +17,12 @@ use crate::memory::Memory;
 use crate::oracle::{CommitNumber, Oracle};
 use crate::pending::{Pending, Space};
 use crate::queue::{self, Op, Shared};
+use crate::recent::Recent;
 use crate::transaction::Writes;
 use fjall::{AbstractTree, Database, Keyspace, PersistMode, Slice, Snapshot};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +31,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const LARGE_COMMIT_BYTES: u64 = 1 << 20;
 /// Bytes that may be pending; whoever commits more writes them himself.
 const PENDING_BYTES_MAX: usize = 1 << 20;
+
+/// Free bytes below which a table that could not be written is taken for one that found no room.
+const LEAST_ROOM_BYTES: u64 = 16 << 20;
 
 /// What one commit does.
 pub struct Work {
@@ -57,9 +62,12 @@ pub struct Engine {
     applying: Mutex<(u64, Pending)>,
     /// Number of the batch that commits go into now.
     collecting: AtomicU64,
+    /// Who wrote what last.
+    pub recent: Recent,
     pub commits: AtomicU64,
     pub conflicts: AtomicU64,
     pub group: Group,
+    pub damage: Damage,
     pub memory: Memory,
     pub database: Database,
     pub buckets: Keyspace,
@@ -94,9 +102,11 @@ impl Engine {
             head: Mutex::default(),
             applying: Mutex::default(),
             collecting: AtomicU64::new(1),
+            recent: Recent::new(),
             commits: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
             group: Group::new(),
+            damage: Damage::default(),
             memory,
             database,
             buckets,
@@ -127,7 +137,11 @@ impl Engine {
                 self.conflicts.fetch_add(1, Ordering::Relaxed);
             }
         })?;
+        let batch = self.collecting.load(Ordering::Relaxed);
+        pending.batch = batch;
         let applied = queue::apply(&ops, pending)?;
+        let of_buckets = writes.keys().map(Vec::as_slice).filter(|_| space == Space::Buckets);
+        self.recent.note(batch, of_buckets, &applied.noted);
         if space == Space::Buckets {
             let written = writes.iter().map(|(key, write)| (key.as_slice(), write.after));
             oracle.record(written.chain(applied.noted.iter().map(|name| (name.as_slice(), None))));
@@ -146,7 +160,7 @@ impl Engine {
                 None => pending.delete(Space::Node, key.into()),
             }
         }
-        let (batch, is_much) = (self.collecting.load(Ordering::Relaxed), pending.bytes() > PENDING_BYTES_MAX);
+        let is_much = pending.bytes() > PENDING_BYTES_MAX;
         drop(head);
         applied.news.iter().for_each(|queue| queue.tell());
         self.commits.fetch_add(1, Ordering::Relaxed);
@@ -163,13 +177,26 @@ impl Engine {
         self.write(&mut applying)
     }
 
-    /// A view of all commits until now, and the number of the last of them, noted as open in the oracle.
-    pub fn begin(&self) -> (Snapshot, CommitNumber) {
+    /// A view of all commits until now; the number of the last of them, noted as open in the oracle; and its batch.
+    pub fn begin(&self) -> (Snapshot, CommitNumber, u64) {
         let mut applying = self.applying.lock();
-        let number = self.take(&mut applying, true);
+        let (number, newest) = self.take(&mut applying, true);
         // What cannot be written has stopped all writing; reading goes on with what is there.
         self.write(&mut applying).ok();
-        (self.database.snapshot(), number)
+        (self.database.snapshot(), number, newest)
+    }
+
+    /// The batch of the newest commit that can be seen anywhere.
+    pub fn newest(&self) -> u64 {
+        // Queues show a commit a moment before it is noted, both under this lock.
+        let _head = self.head.lock();
+        self.recent.newest()
+    }
+
+    /// The batch of the last commit that noted this name; as [`Engine::newest`] for what a queue has shown.
+    pub fn noted(&self, name: &[u8]) -> u64 {
+        let _head = self.head.lock();
+        self.recent.wrote(name)
     }
 
     /// A view of all commits until now.
@@ -180,11 +207,11 @@ impl Engine {
         self.database.snapshot()
     }
 
-    fn take(&self, locked: &mut (u64, Pending), begin: bool) -> CommitNumber {
+    fn take(&self, locked: &mut (u64, Pending), begin: bool) -> (CommitNumber, u64) {
         let mut head = self.head.lock();
         let number = if begin { head.oracle.begin() } else { 0 };
         self.swap(&mut head, locked);
-        number
+        (number, self.recent.newest())
     }
 
     fn swap(&self, head: &mut Head, (_, buffer): &mut (u64, Pending)) {
@@ -214,12 +241,19 @@ impl Engine {
 
     /// The value of a key in the queues' part, as of the last batch.
     pub fn queue_value(&self, key: &[u8]) -> Result<Option<Slice>, Problem> {
-        self.queues.get(key).map_err(|error| error::from_database("read a queue", &error))
+        self.queues.get(key).map_err(|error| {
+            self.damage.note(&error);
+            error::from_database("read a queue", &error)
+        })
+    }
+
+    pub fn damaged_files(&self) -> BTreeSet<PathBuf> {
+        self.damage.files([&self.buckets, &self.node, &self.queues])
     }
 
     /// Refuses what could not be written well while nothing has happened yet: after a write that failed the database
     /// takes no other until it is opened again.
-    fn admit(&self, bytes: u64) -> Result<(), Problem> {
+    pub fn admit(&self, bytes: u64) -> Result<(), Problem> {
         if let Some(problem) = self.group.stopped() {
             return Err(problem.clone());
         }
@@ -248,9 +282,21 @@ impl Engine {
         Err(Problem::new(Code::DiskFull, detail))
     }
 
-    fn write_failed(&self, error: &fjall::Error) -> Problem {
+    /// Whether there is hardly room for another table.
+    fn is_nearly_full(&self) -> bool {
+        let needed = self.reserve_bytes.max(LEAST_ROOM_BYTES);
+        self.disk.bytes_free(&self.folder).is_ok_and(|free| free < needed)
+    }
+
+    /// Stops all writing.
+    pub fn write_failed(&self, error: &fjall::Error) -> Problem {
         let problem = error::from_database("write the state", error);
-        let code = if problem.code == Code::DiskFull { Code::DiskFull } else { Code::DiskFailed };
+        // Of a table that could not be written the database says no more than that.
+        let is_full = match error {
+            fjall::Error::Poisoned => self.is_nearly_full(),
+            _ => problem.code == Code::DiskFull,
+        };
+        let code = if is_full { Code::DiskFull } else { Code::DiskFailed };
         let problem =
             Problem::new(code, format!("{}; writes are refused until the node is started again", problem.detail));
         self.group.fail(problem.clone());

@@ -1,5 +1,6 @@
 //! What can go wrong with the state, and how the database's own errors become codes a user can look up.
 
+use crate::damage::lacks_files;
 use crate::keys::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::ledger::Full;
 use crate::page::LIMIT_MAX;
@@ -151,6 +152,7 @@ impl From<CommitError> for Problem {
 /// The problem for an error of the file system. `what` says what was tried, as in "open /var/lib/lighter".
 pub fn from_io(what: &str, error: &io::Error) -> Problem {
     let code = match error.kind() {
+        _ if lacks_files(error) => Code::FilesExhausted,
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::DiskFull,
         // A file of the database that ends too early or holds nonsense.
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Code::StateCorrupt,
@@ -170,6 +172,13 @@ pub fn from_io(what: &str, error: &io::Error) -> Problem {
 pub fn from_database(what: &str, error: &fjall::Error) -> Problem {
     match error {
         fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => from_io(what, error),
+        fjall::Error::Storage(fjall::LsmError::Damaged { path, offset, reason, .. }) => {
+            let found = match &**reason {
+                fjall::LsmError::Io(error) if error.kind() == io::ErrorKind::NotFound => "missing".to_owned(),
+                _ => format!("damaged at byte {offset}"),
+            };
+            Problem::new(Code::StateCorrupt, format!("cannot {what}: {} is {found}", path.display()))
+        }
         fjall::Error::Locked => Problem::new(Code::DataLocked, format!("cannot {what}: the database is in use")),
         // A thread that writes tables in the background failed earlier; its own error is in the log.
         fjall::Error::Poisoned => Problem::new(Code::DiskFailed, format!("cannot {what}: an earlier write failed")),

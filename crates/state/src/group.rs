@@ -7,16 +7,17 @@
 //! commit 3 ──┼─▶ written ─▶ [ sync ] ──▶ and one batch and one call serve them all
 //! commit 4 ──┘
 //! ```
-//! The thread syncs the journal through a file handle of its own: the database's own call holds its write lock for
-//! as long as the disk takes (tens of milliseconds on an SD card), and nobody could even begin a transaction.
-//! Journals are numbered, only the newest is written to, and the database syncs one before it begins the next: so
-//! with the newest synced, everything before it is durable too.
+//! The thread syncs the journal through a file handle of its own: the database's own call holds its write lock for as
+//! long as the disk needs (tens of milliseconds on an SD card), and no transaction could even begin. Journals are
+//! numbered, only the newest is written to, and the database syncs one before it begins the next: so with the newest
+//! synced, everything before it is durable too.
 //!
 //! A disk that failed once is not asked again: the kernel may have dropped what it could not write, and a second
 //! call would succeed without it. From then on writes are refused and reads go on.
 
+use crate::damage::lacks_files;
 use crate::engine::Engine;
-use crate::error::{from_database, from_io};
+use crate::error::from_io;
 use crate::journal::Follower;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
@@ -39,13 +40,27 @@ const GATHER_STEP: Duration = Duration::from_micros(50);
 /// The same where the next write to the journal does not wait for a sync.
 const GATHER_RELAXED: Duration = Duration::from_micros(200);
 
-/// Names a commit; [`State::durable`](crate::State::durable) waits for it.
+/// How long a sync waits for files to be closed before it tries again.
+const FILES_WAIT: Duration = Duration::from_millis(20);
+
+/// Names what has to be durable before anybody hears of it; [`State::durable`](crate::State::durable) waits for it.
+///
+/// **Whoever is told "done" is told what is durable.** An answer rests on what its transaction wrote and on what it
+/// read. Commits become durable in their order, so the ticket of a commit covers both: one that wrote waits for itself,
+/// and with it for all that it can have seen; one that only read waits for the newest commit that wrote any of what it
+/// read, or would have to find there (a key, a bucket it listed, an event id the queue remembers, a queue that was
+/// empty). One that neither wrote nor read waits for nothing. So a duplicate is confirmed when the first is, and a
+/// function that finds its work done says so when it is. Where a write has failed, those that rest on it get an error.
+///
+/// What leaves the node waits in the same way: before a sink hands on an event, for [`Leased::ticket`](crate::Leased);
+/// before a function's request goes out, for that and for [`Transaction::seen`](crate::Transaction::seen). Only what
+/// nobody outside hears of, as the handling of an event, goes on without waiting: it is undone together with its cause.
 #[must_use = "a commit is durable only once `State::durable` says so"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub(crate) u64);
 
 impl Ticket {
-    /// Of a transaction that wrote nothing: there is nothing to wait for.
+    /// Of a transaction that wrote nothing and read nothing: there is nothing to wait for.
     pub const NOTHING_WRITTEN: Self = Self(0);
 
     /// Later commits have no lower number; those that share a write to the disk have the same.
@@ -166,6 +181,9 @@ impl Group {
     pub fn fail(&self, problem: Problem) {
         if self.stopped.set(problem.clone()).is_ok() {
             tracing::error!(code = %problem.code, "writes are refused until the node is started again: {}", problem.detail);
+        }
+        if problem.code == Code::DiskFull {
+            self.set_disk_full(true);
         }
         let mut waiting = self.waiting.lock();
         waiting.failure.get_or_insert(problem);
@@ -297,7 +315,13 @@ fn sync(engine: &Engine, journal: &mut Follower) -> Result<(), Problem> {
         engine.group.set_disk_full(free < engine.reserve_bytes);
     }
     let started = Instant::now();
-    journal.sync(&*engine.disk).map_err(|error| {
+    let mut outcome = journal.sync(&*engine.disk);
+    while outcome.as_ref().is_err_and(lacks_files) {
+        // Nothing was written or lost by that: the journal's next file could not be opened.
+        thread::sleep(FILES_WAIT);
+        outcome = journal.sync(&*engine.disk);
+    }
+    outcome.map_err(|error| {
         let problem = from_io("make the state durable", &error);
         let code = if problem.code == Code::DiskFull { Code::DiskFull } else { Code::DiskFailed };
         Problem::new(code, format!("{}; writes are refused until the node is started again", problem.detail))
@@ -306,9 +330,9 @@ fn sync(engine: &Engine, journal: &mut Follower) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Those who were just served come back with their next commits in a moment, and others wait already: writing for these at
-/// once would split all that is in flight into two halves, each of which waits for the other's turn. So the next turn
-/// waits until as many have come as were served, for a fraction of what a sync takes.
+/// Those who were just served come back with their next commits in a moment, and others wait already: writing for these
+/// at once would split all that is in flight into two halves, each of which waits for the other's turn. So the next
+/// turn waits until as many have come as were served, for a fraction of what a sync takes.
 fn gather(engine: &Engine, commits: u64, served: u64, limit: Duration) {
     let started = Instant::now();
     while served > 1 && engine.commits.load(Ordering::Relaxed) < commits + served {
@@ -326,7 +350,8 @@ fn pace(engine: &Engine) {
     let mut waited = Duration::ZERO;
     loop {
         if let Err(error) = engine.memory.tend() {
-            return engine.group.fail(from_database("write the state out as a table", &error));
+            engine.write_failed(&error);
+            return;
         }
         if waited >= PACE_MAX || !engine.memory.is_slow() {
             return;

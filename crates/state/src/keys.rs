@@ -101,6 +101,12 @@ pub fn parts(encoded: &[u8]) -> Option<(&str, usize)> {
     Some((std::str::from_utf8(&encoded[..end]).ok()?, encoded.len() - end - 1))
 }
 
+/// What all keys of the bucket begin with that [`encode`] made this one for, and no others.
+pub fn bucket_of(encoded: &[u8]) -> &[u8] {
+    let end = encoded.iter().position(|byte| *byte == 0).map_or(encoded.len(), |end| end + 1);
+    &encoded[..end]
+}
+
 /// The part of a database key that the user gave; none if the database holds something we never wrote.
 pub fn decode<'a>(bucket: &str, encoded: &'a [u8]) -> Option<&'a str> {
     std::str::from_utf8(encoded.get(bucket.len() + 1..)?).ok()

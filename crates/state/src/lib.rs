@@ -6,9 +6,9 @@
 //!                                                             ▼
 //!                    pending, visible ── Ticket ──▶ one batch and one sync for many ─▶ durable
 //! ```
-//! The database below is fjall: a log-structured tree, few large writes in sequence, as SD cards want. Buckets, queues
-//! and records are its keyspaces with one journal, so that all of them commit together. What a [`Queue`] has in memory is
-//! a window of its oldest events, however long it is, and who has leased what; `docs/queues.md` says what is promised.
+//! The database below is fjall: a log-structured tree with few large sequential writes, which suit SD cards. Buckets,
+//! queues and records are its keyspaces with one journal, so that all of them commit together. In memory a [`Queue`]
+//! has a window of its oldest events, however long it is, and its leases; `docs/queues.md` has its promises.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
@@ -21,7 +21,7 @@
 //!
 //! let event = event::Event { id: "1".into(), source: "/door".into(), ..Default::default() };
 //! let mut transaction = state.begin();
-//! transaction.push("doors", state::Push { event, delay: Default::default(), ttl: None }, 1_700_000_000_000)?;
+//! transaction.push("doors", &state::Push { event, delay: Default::default(), ttl: None }, 1_700_000_000_000)?;
 //! state.durable(transaction.commit()?).await?;
 //!
 //! let queue = state.queue("doors")?;
@@ -35,18 +35,19 @@
 //! # }).unwrap();
 //! ```
 //! # When the disk is in trouble
-//! - Too little space (below [`Options::reserve_bytes`]): commits that write are refused with L5003, before the database
-//!   notices anything, and are taken again as soon as there is space. Reads go on.
+//! - Too little space (below [`Options::reserve_bytes`]): commits that write are refused with L5003, before the
+//!   database notices anything, and are taken again as soon as there is space. Reads go on.
 //! - Space gone all the same in the middle of a write, or a failed write or sync: writes are refused with L5003 or
 //!   L5004 until the node is started again, for what reached the disk is not known. Reads go on; they may show commits
 //!   that were never acknowledged and are gone after the restart.
 //! - Too slow: acknowledgements wait a little longer, and beyond that commits are refused with L5008.
 //!
-//! A transaction that only reads never waits, so it may show what another has committed but not yet made durable.
+//! What is visible may not be durable yet; [`Ticket`] says which answers wait for it.
 #![forbid(unsafe_code)]
 
 mod books;
 mod clock;
+mod damage;
 mod disk;
 mod engine;
 mod envelope;
@@ -63,7 +64,9 @@ mod oracle;
 mod page;
 mod pending;
 mod queue;
+mod recent;
 mod records;
+pub mod salvage;
 mod statistics;
 mod transaction;
 mod transfer;
@@ -104,12 +107,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use transaction::Writes;
 
-/// Open files of the database that are kept for the next read.
-const FILES_KEPT: usize = 128;
+/// Tables whose files are kept open for the next read, by default.
+pub const FILES_KEPT: usize = 128;
+/// The least the database takes.
+const FILES_KEPT_MIN: usize = 10;
 /// Newest records of the node kept in memory.
 const NODE_MEMTABLE_BYTES: u64 = 1 << 20;
 /// Largest journal before the memory behind it is written out: the least the database allows.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
+
+/// How often a transaction runs whose commit others disturb each time, before its caller is told to try again later.
+const TRIES_MAX: u32 = 20;
 
 /// How much the state may use.
 #[derive(Clone)]
@@ -120,10 +128,12 @@ pub struct Options {
     /// waiting, acknowledgements wait too; some 32 MiB more, and commits are refused. Default 4 MiB.
     pub memtable_bytes: u64,
     /// The same for queues. An event that is pushed and acked before it is written out never becomes part of a table.
-    /// Default 8 MiB.
+    /// Default 4 MiB.
     pub queue_memtable_bytes: u64,
     /// Threads that write tables and merge them. Default 1: of more, one spins while another merges.
     pub worker_threads: usize,
+    /// Tables whose files are kept open for the next read. Default 128; at least 10.
+    pub files_kept: usize,
     /// Free disk space below which writes are refused; tables are written and merged within it. Default 64 MiB.
     pub reserve_bytes: u64,
     pub disk: Arc<dyn Disk>,
@@ -138,6 +148,7 @@ impl Default for Options {
             memtable_bytes: 4 << 20,
             queue_memtable_bytes: 4 << 20,
             worker_threads: 1,
+            files_kept: FILES_KEPT,
             reserve_bytes: 64 << 20,
             disk: Arc::new(RealDisk),
             clock: Arc::new(RealClock),
@@ -198,12 +209,49 @@ impl State {
         Transaction::new(Arc::clone(&self.inner))
     }
 
-    /// Waits until the commit survives a power cut. Dropping the future changes nothing about the commit.
+    /// Runs `work` in a transaction of its own and commits it. When another commit changed meanwhile what it has read,
+    /// it runs again, up to [`TRIES_MAX`] times. What it returns is durable once [`State::durable`] has returned for
+    /// the ticket.
+    ///
+    /// # Errors
+    /// Those of `work`, at once; those of the commit. Nothing was written.
+    pub fn transact<T, E: From<CommitError>>(
+        &self,
+        mut work: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<(T, Ticket), E> {
+        let mut tries = 1;
+        loop {
+            let mut transaction = self.begin();
+            let done = work(&mut transaction)?;
+            match transaction.commit() {
+                Ok(ticket) => return Ok((done, ticket)),
+                Err(CommitError::Conflict) if tries < TRIES_MAX => tries += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits until the commit, and what it has read, survive a power cut. Dropping the future changes nothing about the
+    /// commit. Costs next to nothing where all of it is durable already.
     ///
     /// # Errors
     /// `DiskFailed` or `DiskFull`: the disk did not confirm; whether the commit survives is not known.
     pub async fn durable(&self, ticket: Ticket) -> Result<(), Problem> {
         self.inner.engine.group.durable(ticket).await
+    }
+
+    /// Waits as [`State::durable`] does for all that anybody can see by now: for an answer that rests on what was not
+    /// read in a transaction, as that something is gone already.
+    pub async fn durable_all(&self) -> Result<(), Problem> {
+        self.durable(Ticket(self.inner.engine.newest())).await
+    }
+
+    /// Whether a commit that writes would be taken now, as far as that can be known.
+    ///
+    /// # Errors
+    /// `DiskFull`, `DiskFailed`, `StateBusy`: why not.
+    pub fn takes_writes(&self) -> Result<(), Problem> {
+        self.inner.engine.admit(0)
     }
 
     /// Waits as [`State::durable`] does, for who keeps only the number of a ticket. Says up to which number all commits
@@ -248,8 +296,8 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Decides about a commit with the help of `judge`, which is asked under the lock of the oracle and says what is to be
-    /// noted about it. Says also which queues have more dead letters than they may.
+    /// Decides about a commit with the help of `judge`, which is asked under the lock of the oracle and says what is to
+    /// be noted about it. Says also which queues have more dead letters than they may.
     pub(crate) fn commit(
         &self,
         work: Work,
@@ -272,7 +320,7 @@ impl Drop for Inner {
 fn open_database(folder: &Path, options: &Options) -> fjall::Result<Opened> {
     let database = Database::builder(folder)
         .cache_size(options.cache_bytes)
-        .max_cached_files(Some(FILES_KEPT))
+        .max_cached_files(Some(options.files_kept.max(FILES_KEPT_MIN)))
         .max_journaling_size(JOURNAL_BYTES_MAX)
         .worker_threads(options.worker_threads)
         .open()?;
@@ -305,7 +353,8 @@ fn make_folder(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(changed)
 }
 
-/// Makes the names of new folders durable: those above the database's, and those of its parts, which it does not see to.
+/// Makes the names of new folders durable: those above the database's, and those of its parts, which it does not see
+/// to.
 fn sync_folders(database: &Path, changed: &[PathBuf]) -> std::io::Result<()> {
     let parts = database.join(whole::PARTS);
     let all = changed.iter().map(PathBuf::as_path).chain([database, &parts]);

@@ -18,7 +18,8 @@ impl DataLock {
     /// Takes the lock of `folder`, which must exist.
     ///
     /// # Errors
-    /// [`Code::DataLocked`] when another process (or another part of this one) holds it; the codes of [`from_io`] otherwise.
+    /// [`Code::DataLocked`] when another process (or another part of this one) holds it; the codes of [`from_io`]
+    /// otherwise.
     ///
     /// [`from_io`]: crate::error::from_io
     pub fn take(folder: &Path) -> Result<Self, Problem> {
@@ -34,6 +35,27 @@ impl DataLock {
         file.set_len(0).map_err(failed)?;
         writeln!(file, "{}", std::process::id()).map_err(failed)?;
         Ok(Self { _file: file })
+    }
+}
+
+impl DataLock {
+    /// Holds the lock of `folder` without writing to it. None where there is no file to lock: nobody uses the folder.
+    ///
+    /// # Errors
+    /// As those of [`DataLock::take`].
+    pub fn hold(folder: &Path) -> Result<Option<Self>, Problem> {
+        let path = folder.join("lock");
+        let failed = |error: io::Error| crate::error::from_io(&format!("lock {}", path.display()), &error);
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self { _file: file })),
+            Err(TryLockError::WouldBlock) => Err(locked(folder, &mut file)),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
     }
 }
 

@@ -10,12 +10,18 @@
 //! (<https://github.com/fjall-rs/fjall/pull/323>). Its answer to four tables' worth waiting is to sleep inside the
 //! commit. So its own limit is set out of reach, each table is asked for once, and never so many that it would sleep.
 
+use crate::damage::lacks_files;
 use crate::transaction::WRITE_BYTES_MAX;
 use fjall::{AbstractTree, Database, Keyspace};
 use problem::{Code, Problem};
+use std::fs::File;
 
 /// Tables of one keyspace that may wait to be written before the next is asked for.
 const WAITING_MAX: usize = 2;
+
+/// Files the database opens at once to write a table: the table, its folder, the list of tables, a journal, and as many
+/// that are being merged.
+const FILES_NEEDED: usize = 24;
 
 /// A keyspace, and the bytes it may hold in memory before they become a table.
 pub type Limited = (Keyspace, u64);
@@ -41,6 +47,9 @@ impl Memory {
         for (keyspace, limit) in &self.keyspaces {
             let may_wait = keyspace.sealed_memtable_count() < WAITING_MAX;
             if may_wait && keyspace.tree.active_memtable().size() > *limit {
+                if !files_left() {
+                    return Ok(());
+                }
                 keyspace.rotate_memtable()?;
             }
         }
@@ -58,8 +67,19 @@ impl Memory {
         if waiting <= self.full_above_bytes {
             return Ok(());
         }
+        if !files_left() {
+            let detail = "what was written waits in memory, for no file can be opened to write it to";
+            return Err(Problem::new(Code::FilesExhausted, detail));
+        }
         let limit = self.full_above_bytes;
         let detail = format!("{waiting} bytes wait in memory to be written to disk, the limit is {limit}");
         Err(Problem::new(Code::StateBusy, detail))
     }
+}
+
+/// Whether the database can open the files of a table, and of a journal if that is full. A table it cannot open stops
+/// all its writing for good, while memory can wait.
+fn files_left() -> bool {
+    let opened: Result<Vec<File>, _> = (0..FILES_NEEDED).map(|_| File::open("/dev/null")).collect();
+    !opened.is_err_and(|error| lacks_files(&error))
 }

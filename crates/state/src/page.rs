@@ -22,8 +22,8 @@ pub struct Entry {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
     pub entries: Vec<Entry>,
-    /// Pass it as `after` to read on; none when this was the last page. A page with nothing else in it can have one, when
-    /// very many keys have just expired.
+    /// Pass it as `after` to read on; none when this was the last page. A page with nothing else in it can have one,
+    /// when very many keys have just expired.
     pub next: Option<String>,
 }
 

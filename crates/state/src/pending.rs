@@ -44,6 +44,8 @@ pub struct Pending {
     items: Vec<Item>,
     index: HashMap<(Space, Slice), usize>,
     bytes: usize,
+    /// The number that the batch will have.
+    pub batch: u64,
     /// Queues whose numbers have changed.
     pub queues: Vec<Arc<Shared>>,
 }

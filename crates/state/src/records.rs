@@ -1,7 +1,7 @@
 //! The node's own records (deployments, tokens): tables of their own, durable before a write returns.
 //!
-//! They live apart from the users' buckets, so no grant reaches them. Writes are few and go one after the other;
-//! whoever reads a record to write it back keeps others from doing the same meanwhile.
+//! They live apart from the users' buckets, so no grant reaches them. Writes are few and go one after the other; a read
+//! that prepares a write blocks other such reads meanwhile.
 
 use crate::books::Books;
 use crate::engine::Work;
@@ -32,6 +32,11 @@ impl Records {
         let engine = &self.state.inner.engine;
         let stored = engine.snapshot().get(&engine.node, encoded).map_err(|error| page::read_failed(&error))?;
         Ok(stored.map(|value| value.to_vec()))
+    }
+
+    /// Waits until all that can be read by now is durable: for an answer that rests on it.
+    pub async fn settled(&self) -> Result<(), Problem> {
+        self.state.durable_all().await
     }
 
     /// Records whose keys begin with `prefix`, in byte order, after the key `after`; bounded as

@@ -23,6 +23,8 @@ pub struct Statistics {
     /// Space really taken on disk, by journals and tables.
     pub disk_bytes: u64,
     pub transactions_open: u64,
+    /// Tables with a damaged place that was met since the state was opened.
+    pub tables_damaged: u64,
     /// Whether writes are refused until there is more free space.
     pub disk_full: bool,
     /// Whether writes are refused until the node is started again.
@@ -39,6 +41,7 @@ pub fn of(engine: &Engine) -> Statistics {
         sync_time_last,
         disk_bytes: bytes_below(&engine.folder, DEPTH_MAX),
         transactions_open: engine.head.lock().oracle.open_count() as u64,
+        tables_damaged: engine.damaged_files().len() as u64,
         disk_full: engine.group.disk_full(),
         stopped: engine.group.stopped().is_some(),
     }

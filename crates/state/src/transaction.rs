@@ -24,6 +24,8 @@ use std::time::Duration;
 pub const WRITES_MAX: usize = 10_000;
 /// Most bytes of keys and values one transaction writes.
 pub const WRITE_BYTES_MAX: usize = 16 << 20;
+/// What one change takes beside its key and value.
+const CHANGE_BYTES: usize = 256;
 
 /// What a transaction changes, by encoded key.
 pub type Writes = BTreeMap<Vec<u8>, Write>;
@@ -45,6 +47,10 @@ pub struct Write {
 #[must_use = "dropping a transaction undoes it"]
 pub struct Transaction {
     snapshot: Option<Snapshot>,
+    /// The newest batch that the snapshot shows, if it was not durable when it was taken; else 0.
+    shows: u64,
+    /// Of the commits it has seen something of, the batch of the newest. 0: of none that was not durable.
+    rests_on: u64,
     pub(crate) reads: ReadSet,
     writes: Writes,
     write_bytes: usize,
@@ -67,6 +73,8 @@ impl Transaction {
     pub(crate) fn new(inner: Arc<Inner>) -> Self {
         Self {
             snapshot: None,
+            shows: 0,
+            rests_on: 0,
             reads: ReadSet::default(),
             writes: Writes::new(),
             write_bytes: 0,
@@ -83,9 +91,10 @@ impl Transaction {
 
     /// The state of the moment of the first read.
     pub(crate) fn snapshot(&mut self) -> &Snapshot {
-        let Self { inner, snapshot, began, .. } = self;
+        let Self { inner, snapshot, shows, began, .. } = self;
         snapshot.get_or_insert_with(|| {
-            let (snapshot, number) = inner.engine.begin();
+            let (snapshot, number, newest) = inner.engine.begin();
+            *shows = if inner.engine.group.newest_durable() < newest { newest } else { 0 };
             let new = Began { inner: Arc::clone(inner), number };
             // An earlier one stays: judged by that, no conflict is missed.
             began.get_or_insert(new);
@@ -102,14 +111,31 @@ impl Transaction {
         });
     }
 
+    /// What has to be durable before anybody outside hears of what was read until now; see [`Ticket`].
+    pub fn seen(&self) -> Ticket {
+        Ticket(self.rests_on)
+    }
+
+    /// It has seen what is, or is not, under this key, or in the bucket that [`keys::bucket_of`] names.
+    fn rest_on_key(&mut self, key: &[u8]) {
+        if self.shows > 0 {
+            // Whatever was written later, the snapshot does not show it.
+            self.rest_on(self.inner.engine.recent.wrote(key).min(self.shows));
+        }
+    }
+
+    pub(crate) fn rest_on(&mut self, batch: u64) {
+        self.rests_on = self.rests_on.max(batch);
+    }
+
     pub fn get(&mut self, bucket: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let encoded = keys::encode(bucket, key)?;
         let (header, stored) = self.look(&encoded)?;
         Ok(stored.filter(|_| !self.has_expired(header)))
     }
 
-    /// Writes `value` under `key`. It lives as long as the bucket's [`ttl`](crate::BucketConfig::ttl) says, whatever was
-    /// there before.
+    /// Writes `value` under `key`. It lives as long as the bucket's [`ttl`](crate::BucketConfig::ttl) says, whatever
+    /// was there before.
     pub fn set(&mut self, bucket: &str, key: &str, value: Vec<u8>) -> Result<(), StoreError> {
         let expires_ms = self.default_expiry(bucket);
         self.put(bucket, keys::encode(bucket, key)?, &value, expires_ms, None)
@@ -192,6 +218,7 @@ impl Transaction {
         self.now_ms = now_ms;
         self.saw_expired |= saw_expired;
         // Only what was looked at is noted: a key written beyond the page does not disturb its reader.
+        self.rest_on_key(keys::bucket_of(&start));
         self.reads.add_range((start, seen.map_or(end, |last| keys::just_after(&last))));
         Ok(page)
     }
@@ -199,6 +226,11 @@ impl Transaction {
     /// How many keys and events the transaction changes so far.
     pub fn write_count(&self) -> usize {
         self.writes.len() + self.ops.count() + self.records.len()
+    }
+
+    /// Bytes it holds in memory until it is committed: what it writes and pushes, and what finding that again takes.
+    pub fn held_bytes(&self) -> usize {
+        self.write_bytes + self.write_count() * CHANGE_BYTES
     }
 
     /// Counts a change of a queue, of so many bytes.
@@ -228,7 +260,7 @@ impl Transaction {
 
     /// Applies all writes at once; others see them from now on. They are durable once
     /// [`State::durable`](crate::State::durable) has returned for the ticket: acknowledge nothing before. A transaction
-    /// that wrote nothing always succeeds, and its ticket never waits.
+    /// that wrote nothing always succeeds, and its ticket waits for what it has read.
     ///
     /// # Errors
     /// - [`CommitError::Conflict`]: nothing was written; run the whole transaction again.
@@ -237,7 +269,7 @@ impl Transaction {
     /// - [`CommitError::Unavailable`]: nothing was written, unless its code is `DiskFailed`.
     pub fn commit(mut self) -> Result<Ticket, CommitError> {
         if self.write_count() == 0 {
-            return Ok(Ticket::NOTHING_WRITTEN);
+            return Ok(self.seen());
         }
         let (writes, ops) = (std::mem::take(&mut self.writes), std::mem::take(&mut self.ops).into_list());
         let began = self.began.as_ref().map(|began| began.number);
@@ -253,6 +285,19 @@ impl Transaction {
         self.popped.clear();
         queue::trim(&self.inner, over);
         Ok(ticket)
+    }
+
+    /// Drops what it would write. What it has read stays: a commit waits for that.
+    pub fn undo(&mut self) {
+        (self.writes, self.records, self.ops) = (Writes::new(), engine::Records::new(), OwnOps::default());
+        (self.write_bytes, self.growth) = (0, BTreeMap::new());
+        self.give_back();
+    }
+
+    fn give_back(&mut self) {
+        for (queue, lease) in self.popped.drain(..) {
+            queue.release(lease);
+        }
     }
 
     /// Deletes a key that expires at `at_ms`, if it still does. For the sweep.
@@ -274,7 +319,12 @@ impl Transaction {
         }
         self.reads.add_key(encoded);
         let buckets = self.inner.engine.buckets.clone();
-        let stored = self.snapshot().get(&buckets, encoded).map_err(|error| page::read_failed(&error))?;
+        let stored = self.snapshot().get(&buckets, encoded);
+        let stored = stored.map_err(|error| {
+            self.inner.engine.damage.note(&error);
+            page::read_failed(&error)
+        })?;
+        self.rest_on_key(encoded);
         stored.as_deref().map_or(Ok((None, None)), opened)
     }
 
@@ -385,8 +435,6 @@ impl Drop for Began {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        for (queue, lease) in self.popped.drain(..) {
-            queue.release(lease);
-        }
+        self.give_back();
     }
 }

@@ -1,13 +1,13 @@
-//! A bucket out to JSON lines and in again, a piece at a time, in little memory.
+//! Exports a bucket to JSON lines and imports them again, a piece at a time, in little memory.
 //!
 //! ```text
 //! {"key":"door","value":"open"}                                     text
 //! {"key":"picture","base64":"iVBORw0KGgo="}                         what is not text
 //! {"key":"session/7","value":"…","expires_ms":1767225600000}        gone at this time, in ms since 1970
 //! ```
-//! An export is of one moment, however long it takes; what is committed meanwhile is not in it. An import adds to what is
-//! there, in batches that are each a transaction, and says after each how far it has come: what was counted is durable, and
-//! doing all of it again is safe.
+//! An export is of one moment, however long it takes; what is committed meanwhile is not in it. An import adds to what
+//! is there, in batches that are each a transaction, and says after each how far it has come: what was counted is
+//! durable, and doing all of it again is safe.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
@@ -30,7 +30,7 @@ use crate::envelope;
 use crate::error::{CommitError, StoreError};
 use crate::keys;
 use crate::page::read_failed;
-use crate::{Inner, State};
+use crate::{Inner, State, TRIES_MAX};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use fjall::{Readable, Snapshot};
@@ -48,8 +48,6 @@ const LINE_BYTES_MAX: usize = 7 << 20;
 /// What one transaction of an import writes at most, except that one line may be larger.
 const BATCH_KEYS_MAX: usize = 1_000;
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// How often a batch is tried that conflicts. It reads nothing, so it does only when very much else is written.
-const TRIES_MAX: u32 = 20;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,7 +109,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// The next lines, each with its newline: about 256 KiB, or one line that is larger. None at the end. Reads the disk.
+    /// The next lines, each with its newline: about 256 KiB, or one line that is larger. None at the end. Reads the
+    /// disk.
     pub fn next_lines(&mut self) -> Result<Option<Vec<u8>>, Problem> {
         let mut lines = Vec::new();
         for entry in self.snapshot.range(&self.inner.engine.buckets, self.next.clone()..self.end.clone()) {
@@ -129,17 +128,23 @@ impl Export {
             let key = keys::decode(&self.bucket, &encoded).ok_or_else(|| {
                 Problem::new(Code::StateCorrupt, format!("bucket {:?} holds a key that is not text", self.bucket))
             })?;
-            let (text, binary) = match std::str::from_utf8(value) {
-                Ok(text) => (Some(text.into()), None),
-                Err(_) => (None, Some(BASE64.encode(value).into())),
-            };
-            let line = Line { key: key.into(), value: text, base64: binary, expires_ms };
-            serde_json::to_writer(&mut lines, &line).expect("text and numbers can be written");
-            lines.push(b'\n');
+            lines.extend(line(key, value, expires_ms));
         }
         self.next.clone_from(&self.end);
         Ok((!lines.is_empty()).then_some(lines))
     }
+}
+
+/// A key as a line of an export, with its newline.
+pub fn line(key: &str, value: &[u8], expires_ms: Option<u64>) -> Vec<u8> {
+    let (text, binary) = match std::str::from_utf8(value) {
+        Ok(text) => (Some(text.into()), None),
+        Err(_) => (None, Some(BASE64.encode(value).into())),
+    };
+    let line = Line { key: key.into(), value: text, base64: binary, expires_ms };
+    let mut line = serde_json::to_vec(&line).expect("text and numbers can be written");
+    line.push(b'\n');
+    line
 }
 
 /// How far an import has come; all of it is durable.
@@ -278,6 +283,7 @@ impl Import {
 
     /// Writes the batch and waits until it is durable.
     async fn write(&mut self) -> Result<(), ImportError> {
+        // A batch reads nothing, so it conflicts only when very much else is written.
         for _ in 0..TRIES_MAX {
             let ticket = match self.commit() {
                 Ok(ticket) => ticket,

@@ -1,11 +1,13 @@
-//! Before the database opens its folder: is all there that has to be?
+//! Before the database opens its folder: is everything there that must be?
 //!
-//! The database makes anew what it does not find, and takes a part without its head for one that was never finished and
-//! removes it. Right after a power cut in the very first moments; not when a file of a state in use has gone missing. And
-//! it trusts the file that says which tables a part has, though it has written down its checksum.
+//! The database makes missing files anew, and takes a part without its head for an unfinished one and removes it. That
+//! is right after a power cut in the very first moments, but not when a file of a state in use has gone missing. It
+//! also trusts the file that lists the tables of a part, although it has written down that file's checksum.
 
-use crate::error::from_io;
+use crate::error::{from_database, from_io};
 use crate::journal::{self, Checked};
+use fjall::{AbstractTree, SeqNo};
+use lsm_tree::Guard;
 use problem::{Code, Problem};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -14,6 +16,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// The file without which the database begins anew.
 const VERSION: &str = "version";
+const VERSION_CONTENT: &[u8] = b"FJL\x03";
 /// Where its parts are, one folder each.
 pub const PARTS: &str = "keyspaces";
 /// The part that names the others; it has no journal.
@@ -22,7 +25,9 @@ const NAMES: &str = "0";
 /// bits) 16, and 0; numbers low byte first. The list is in a file named `v` and its number.
 const CURRENT: &str = "current";
 const CURRENT_BYTES: usize = 25;
-const TABLES: &str = "tables";
+/// What keys begin with that tell the name of a part: there follows its number, 8 bytes, high first.
+const NAME_PREFIX: &[u8] = b"n";
+pub const TABLES: &str = "tables";
 
 /// Checks the database's folder. None when there is nothing in it yet; what a first start left unfinished is removed.
 ///
@@ -48,34 +53,82 @@ pub fn check(folder: &Path) -> Result<Option<Checked>, Problem> {
         return Ok(None);
     };
     if let Some(path) = missing(folder).map_err(failed)? {
-        return Err(Problem::new(Code::StateCorrupt, format!("{} is missing", path.display())));
+        return Err(corrupt(&path, "is missing"));
     }
-    for part in parts(folder).map_err(failed)? {
-        if let Some(path) = damaged(&part).map_err(failed)? {
-            return Err(Problem::new(Code::StateCorrupt, format!("{} is damaged", path.display())));
-        }
+    let version = folder.join(VERSION);
+    if fs::read(&version).map_err(failed)? != VERSION_CONTENT {
+        return Err(corrupt(&version, "is damaged"));
+    }
+    let names = folder.join(PARTS).join(NAMES);
+    look_at(&names).map_err(failed)??;
+    // There has been a mark, so all of these had been made and their names were durable before.
+    for part in registered(&names)? {
+        look_at(&folder.join(PARTS).join(part)).map_err(failed)??;
     }
     Ok(Some(checked))
 }
 
-/// The file of `part` that is not as it was written, of those that say which tables it has.
-fn damaged(part: &Path) -> io::Result<Option<PathBuf>> {
+fn corrupt(path: &Path, what: &str) -> Problem {
+    Problem::new(Code::StateCorrupt, format!("{} {what}", path.display()))
+}
+
+/// Looks at the files that say which tables `part` has.
+fn look_at(part: &Path) -> io::Result<Result<(), Problem>> {
     let current = part.join(CURRENT);
     let bytes = match fs::read(&current) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Err(corrupt(&current, "is missing")));
+        }
         Err(error) => return Err(error),
     };
-    let Ok(bytes): Result<[u8; CURRENT_BYTES], _> = bytes.try_into() else { return Ok(Some(current)) };
+    let Ok(bytes): Result<[u8; CURRENT_BYTES], _> = bytes.try_into() else {
+        return Ok(Err(corrupt(&current, "is damaged")));
+    };
     let (number, rest) = bytes.split_first_chunk().expect("it is longer");
     let (checksum, kind) = rest.split_first_chunk().expect("it is longer");
-    let list = part.join(format!("v{}", u64::from_le_bytes(*number)));
-    match File::open(&list) {
-        Ok(file) if kind == [0] && checksum_of(&file)? == u128::from_le_bytes(*checksum) => Ok(None),
-        Ok(_) => Ok(Some(list)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(list)),
-        Err(error) => Err(error),
+    if kind != [0] {
+        return Ok(Err(corrupt(&current, "is damaged")));
     }
+    let list = part.join(format!("v{}", u64::from_le_bytes(*number)));
+    let file = match File::open(&list) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Where there is another list, it is the name of it that is wrong.
+            let has_other = self::list(part)?.iter().any(|path| is_list(path));
+            let problem = if has_other { corrupt(&current, "is damaged") } else { corrupt(&list, "is missing") };
+            return Ok(Err(problem));
+        }
+        Err(error) => return Err(error),
+    };
+    if checksum_of(&file)? == u128::from_le_bytes(*checksum) {
+        return Ok(Ok(()));
+    }
+    let what = format!("or {} is damaged: they do not fit together", list.display());
+    Ok(Err(corrupt(&current, &what)))
+}
+
+fn is_list(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.strip_prefix('v').is_some_and(|number| number.parse::<u64>().is_ok())
+}
+
+/// The numbers of all parts, as the part with their names has them. The database makes a part anew that it does not
+/// find, and removes what is left of one without its head: so it is asked before.
+fn registered(names: &Path) -> Result<Vec<String>, Problem> {
+    let read = || -> lsm_tree::Result<Vec<String>> {
+        let tree = lsm_tree::Config::new(names, Default::default(), Default::default()).open()?;
+        let mut numbers = Vec::new();
+        for guard in tree.prefix(NAME_PREFIX, SeqNo::MAX, None) {
+            let key = guard.key()?;
+            let number = key.get(NAME_PREFIX.len()..).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+            numbers.extend(number.map(|number| number.to_string()));
+        }
+        Ok(numbers)
+    };
+    let given_up = || corrupt(names, "is damaged: the database gave up on it");
+    let numbers = std::panic::catch_unwind(read).map_err(|_| given_up())?;
+    numbers.map_err(|error| from_database("read which parts there are", &error.into()))
 }
 
 fn checksum_of(mut file: &File) -> io::Result<u128> {
@@ -93,12 +146,6 @@ fn missing(folder: &Path) -> io::Result<Option<PathBuf>> {
     for needed in [folder.join(VERSION), names.join(CURRENT)] {
         if !needed.try_exists()? {
             return Ok(Some(needed));
-        }
-    }
-    for part in parts(folder)? {
-        let current = part.join(CURRENT);
-        if !current.try_exists()? && first_file(&part.join(TABLES))?.is_some() {
-            return Ok(Some(current));
         }
     }
     Ok(None)

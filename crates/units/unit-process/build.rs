@@ -1,4 +1,4 @@
-//! Writes the Python SDK into the crate, so that a node needs nothing beside its own program to run Python.
+//! Writes the Python SDK into the crate, so that a node needs only its own program to run Python.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What is stored, how large it is and when it was last used; decides what has to go. Pure: touches no disk.
+//! What is stored, how large it is and when it was last used; decides what to evict. Pure: touches no disk.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -9,7 +9,8 @@
 //! crash anywhere leaves the old state or the new one. A [`Shelf`] holds the artefacts of one unit kind under one
 //! fingerprint of engine and CPU; when either changes, the kind opens another shelf and finds it empty.
 //!
-//! All calls block on the disk. One process uses a folder at a time; whoever opens the warehouse sees to that.
+//! All calls block on the disk. One process uses a folder at a time; the caller that opens the warehouse must ensure
+//! that.
 //!
 //! ```
 //! use warehouse::{Config, ImageHash, Warehouse};
@@ -61,7 +62,8 @@ const USED_WRITTEN_EVERY: Duration = Duration::from_secs(3_600);
 pub struct Config {
     /// One image; a larger one is refused (L2005).
     pub image_bytes_max: u64,
-    /// All images. Over it the least recently used go; what is in use never does, and then a new one is refused (L5003).
+    /// All images. Over it the least recently used go; what is in use never does, and then a new one is refused
+    /// (L5003).
     pub images_bytes_max: u64,
     /// All artefacts, in the same way. Those of other fingerprints go first.
     pub artefacts_bytes_max: u64,
@@ -163,7 +165,8 @@ impl Warehouse {
     }
 
     /// Says which images are in use: they and their artefacts on open shelves are never evicted. Replaces what was
-    /// said before, then evicts what is over the bounds. Until the first call nothing is in use; open the shelves before.
+    /// said before, then evicts what is over the bounds. Until the first call nothing is in use; open the shelves
+    /// before.
     ///
     /// # Errors
     /// The disk refused to remove a file. What is over the bounds but in use is no error.

@@ -1,4 +1,4 @@
-//! Knows a file again: what was found out about it holds as long as this does not change.
+//! Recognises a file: what was found out about it holds as long as this stamp does not change.
 
 use crate::error::from_io;
 use problem::Problem;

@@ -9,12 +9,14 @@
 //! /sleep            sleeps for an hour in the host       /early-then-sleep answers, then sleeps for an hour
 //! /bad-header       a header no HTTP allows              /bad-status       a status no HTTP allows
 //! /many-headers     10,000 headers                       /keep-resources   makes resources until there are none
+//! /full/fields      as many sets of header fields as there can be, each full; likewise /full/requests (their texts),
+//!                   /full/bodies (what was written to them and not sent), /full/mixed; then sleeps for an hour
 //! /stdout           a gigabyte of standard output, unless it is cut short
 //! ```
 
 use guest_http::wasi::cli::stdout;
 use guest_http::wasi::clocks::monotonic_clock;
-use guest_http::wasi::http::types::{ErrorCode, OutgoingResponse};
+use guest_http::wasi::http::types::{ErrorCode, Method, OutgoingRequest, OutgoingResponse};
 use guest_http::{CHUNK_BYTES, Fields, Guest, IncomingRequest, Reply, ResponseOutparam, path_and_query};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -55,6 +57,10 @@ impl Guest for AttackHttp {
             "/keep-resources" => loop {
                 std::mem::forget(Fields::new());
             },
+            "/full/fields" => fill(&[full_fields]),
+            "/full/requests" => fill(&[full_request]),
+            "/full/bodies" => fill(&[full_body]),
+            "/full/mixed" => fill(&[full_fields, full_request, full_body]),
             "/stdout" => {
                 flood_stdout();
                 Reply::text(out, 200, "done\n");
@@ -70,6 +76,54 @@ fn spin() -> ! {
     loop {
         turns = std::hint::black_box(turns).wrapping_add(1);
     }
+}
+
+/// Keeps what each of these makes, as much as a unit may hold by number, and then stays: a unit that is alive and full.
+fn fill(makers: &[fn()]) {
+    /// Below the bound of handles, of which one of these takes at most three.
+    const EACH: usize = 300;
+    for _ in 0..EACH / makers.len() {
+        makers.iter().for_each(|make| make());
+    }
+    monotonic_clock::subscribe_duration(HOUR_NS).block();
+}
+
+fn full_fields() {
+    // Three sets, as a body takes three handles.
+    for _ in 0..3 {
+        let fields = Fields::new();
+        let value = [b'x'; 7_000];
+        for _ in 0..16 {
+            if fields.append("x-full", &value).is_err() {
+                break;
+            }
+        }
+        std::mem::forget(fields);
+    }
+}
+
+fn full_request() {
+    let request = OutgoingRequest::new(Fields::new());
+    // Larger and larger: which is the largest that is taken is the host's to say.
+    for bytes in [1_000, 8_000, 60_000, 1_000_000] {
+        let text = "x".repeat(bytes);
+        let _ = request.set_path_with_query(Some(&format!("/{text}")));
+        let _ = request.set_authority(Some(&text));
+        let _ = request.set_method(&Method::Other(text));
+    }
+    std::mem::forget(request);
+}
+
+fn full_body() {
+    let response = OutgoingResponse::new(Fields::new());
+    let Ok(body) = response.body() else { return };
+    let Ok(stream) = body.write() else { return };
+    while let Ok(bytes) = stream.check_write() {
+        if bytes == 0 || stream.write(&vec![b'x'; bytes as usize]).is_err() || stream.flush().is_err() {
+            break;
+        }
+    }
+    std::mem::forget((stream, body, response));
 }
 
 fn promise(out: ResponseOutparam, promised: &str, sent: usize) {

@@ -6,6 +6,9 @@
 //! GET  /get/KEY            the value, 404 if there is none  POST /swap/KEY/VALUE     compare and swap: what was there
 //! GET  /keys               all keys, one a line             POST /swap-stale/KEY/VALUE   with a handle that is too old
 //! GET  /many/KEY/KEY       both values, - for none          GET  /config/NAME        a value of the configuration, 404
+//! GET  /full/values        sets values, and asks for all of them at once, again and again; for an hour
+//! GET  /full/swaps         as many handles as there can be, each with a large value; /full/buckets, each with a long name;
+//!                          /full/pollables; /full/store, all of these in turn; then sleeps for an hour
 //! ```
 //! The bucket is `default`.
 
@@ -33,6 +36,7 @@ wit_bindgen::generate!({
 });
 
 use exports::wasi::http::incoming_handler::Guest;
+use wasi::clocks::monotonic_clock;
 use wasi::config::store as config;
 use wasi::http::types::{Fields, IncomingRequest, OutgoingBody, OutgoingResponse, ResponseOutparam};
 use wasi::keyvalue::atomics::{self, Cas, CasError};
@@ -58,6 +62,9 @@ impl Guest for DraftsHttp {
 }
 
 fn answer(words: &[&str]) -> Result<Option<String>, store::Error> {
+    if let ["full", what] = words {
+        return fill(what).map(|()| None);
+    }
     if let ["config", name] = words {
         return config::get(name).map_err(|error| store::Error::Other(format!("{error:?}")));
     }
@@ -92,6 +99,46 @@ fn answer(words: &[&str]) -> Result<Option<String>, store::Error> {
         }
         _ => Ok(None),
     }
+}
+
+/// Keeps what the host lets a unit keep, and then stays: a unit that is alive and full.
+fn fill(what: &str) -> Result<(), store::Error> {
+    /// Below the bound of handles.
+    const EACH: usize = 900;
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    // As large as a value may be, about.
+    let large = vec![b'x'; 1_000_000];
+    let bucket = store::open("default")?;
+    if what == "values" {
+        let keys: Vec<String> = (0..30).map(|number| format!("large-{number}")).collect();
+        // Up to what one transaction takes.
+        for key in &keys {
+            if bucket.set(key, &large[..400_000]).is_err() {
+                break;
+            }
+        }
+        // The same key a thousand times is a thousand values.
+        let asked: Vec<String> = keys.iter().cycle().take(1_000).cloned().collect();
+        loop {
+            let _ = batch::get_many(&bucket, &asked);
+        }
+    }
+    bucket.set("large", &large)?;
+    let names: Vec<String> = (0..EACH).map(|number| format!("{}-{number}", "n".repeat(900))).collect();
+    for (number, name) in names.iter().enumerate() {
+        let turn = if what == "store" { ["swaps", "buckets", "pollables"][number % 3] } else { what };
+        match turn {
+            "swaps" => std::mem::forget(Cas::new(&bucket, "large")?),
+            "buckets" => {
+                // One that is not granted is refused, and holds nothing; its name was handed over all the same.
+                let _ = store::open(name);
+                std::mem::forget(store::open("default")?);
+            }
+            _ => std::mem::forget(monotonic_clock::subscribe_duration(HOUR_NS)),
+        }
+    }
+    monotonic_clock::subscribe_duration(HOUR_NS).block();
+    Ok(())
 }
 
 /// The new handle, if the old one was too old.

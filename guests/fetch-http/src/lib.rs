@@ -1,8 +1,9 @@
 //! Outgoing `wasi:http`: fetches the URL in `?url=` with the request's method, body and `x-` headers, streams the
-//! answer back. `502` and the error's name if the host or the network refuses.
+//! answer back. `502` and the error's name if the host or the network refuses. `&connect=`, `&first=` and `&between=` are
+//! milliseconds it waits for a connection, for the head of the answer and between two parts of its body, which breaks off then.
 
 use guest_http::wasi::http::outgoing_handler;
-use guest_http::wasi::http::types::{ErrorCode, IncomingResponse, OutgoingBody, OutgoingRequest, Scheme};
+use guest_http::wasi::http::types::{ErrorCode, IncomingResponse, OutgoingBody, OutgoingRequest, RequestOptions, Scheme};
 use guest_http::{
     CHUNK_BYTES, Fields, Guest, IncomingRequest, Reply, ResponseOutparam, path_and_query, query_value, read, read_all,
 };
@@ -15,14 +16,23 @@ impl Guest for FetchHttp {
         let Some(url) = query_value(&query, "url") else {
             return Reply::text(out, 400, "say which ?url= to fetch\n");
         };
-        match fetch(url, &request) {
+        match fetch(url, &query, &request) {
             Ok(response) => pass_on(&response, out),
             Err(why) => Reply::text(out, 502, &(why + "\n")),
         }
     }
 }
 
-fn fetch(url: &str, request: &IncomingRequest) -> Result<IncomingResponse, String> {
+fn options(query: &str) -> Result<RequestOptions, String> {
+    let options = RequestOptions::new();
+    let ns = |name: &str| query_value(query, name).and_then(|ms| ms.parse::<u64>().ok()).map(|ms| ms * 1_000_000);
+    options.set_connect_timeout(ns("connect")).map_err(|()| "no connect timeout is taken")?;
+    options.set_first_byte_timeout(ns("first")).map_err(|()| "no first byte timeout is taken")?;
+    options.set_between_bytes_timeout(ns("between")).map_err(|()| "no between bytes timeout is taken")?;
+    Ok(options)
+}
+
+fn fetch(url: &str, query: &str, request: &IncomingRequest) -> Result<IncomingResponse, String> {
     let (scheme, rest) = url.split_once("://").ok_or("the URL is not absolute")?;
     let scheme = match scheme {
         "http" => Scheme::Http,
@@ -40,7 +50,7 @@ fn fetch(url: &str, request: &IncomingRequest) -> Result<IncomingResponse, Strin
     outgoing.set_authority(Some(authority)).map_err(|()| "the host is malformed")?;
     outgoing.set_path_with_query(Some(if path.is_empty() { "/" } else { path })).map_err(|()| "the path is malformed")?;
     let body = outgoing.body().expect("the body is taken once");
-    let answer = outgoing_handler::handle(outgoing, None).map_err(name)?;
+    let answer = outgoing_handler::handle(outgoing, Some(options(query)?)).map_err(name)?;
     {
         let stream = body.write().expect("the stream is taken once");
         for chunk in read_all(request).chunks(CHUNK_BYTES as usize) {

@@ -179,6 +179,6 @@ pub fn read_maybe_event(value: &Value<'_>) -> Read<Option<Event>> {
 }
 
 fn event(event: event::Event) -> Event {
-    let event::Event { id, source, kind, subject, time_ms, content_type, attributes, attempt, data } = event;
+    let event::Event { id, source, kind, subject, time_ms, content_type, attributes, attempt, data, origin: _ } = event;
     Event { id, source, type_: kind, subject, time_ms, content_type, attributes, attempt, data }
 }

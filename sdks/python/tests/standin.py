@@ -18,11 +18,12 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from lighterage import calls, here
-from lighterage.bundle import interpreter
-from lighterage.travel import Classes
+from lighterage import here
+from lighterage.code.python import interpreter
+from lighterage.travel import calls
+from lighterage.travel.classes import Classes
 
-SOURCE = str(Path(calls.__file__).parents[1])
+SOURCE = str(Path(calls.__file__).parents[2])
 #: Units of one function that run at once.
 UNITS_MAX = 2
 #: The exit code of one whose function got no memory.

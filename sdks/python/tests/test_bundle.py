@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import work
-from lighterage import bundle, offload
+from lighterage import offload
+from lighterage.code import bundle
 from lighterage.errors import DoesNotTravel
 from standin import SOURCE
 
@@ -23,6 +24,22 @@ TESTS = str(Path(__file__).parent)
 def files_of(made):
     with tarfile.open(fileobj=io.BytesIO(made.data)) as tar:
         return {member.name: tar.extractfile(member).read().decode() for member in tar}
+
+
+def test_a_module_that_a_link_takes_out_of_its_folder_does_not_travel(load, tmp_path):
+    """A folder that somebody else wrote could have a file of this machine sent to a node."""
+    folder = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    folder.mkdir()
+    (folder / "secret.py").write_text("KEY = 'secret'\n")
+    (tmp_path / "linked.py").symlink_to(folder / "secret.py")
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "own.py").write_text("X = 1\n")
+    (tmp_path / "staying.py").symlink_to(tmp_path / "inner" / "own.py")
+    module = load({"linking.py": "import linked\ndef f():\n    return linked.KEY\n"}, "linking")
+    with pytest.raises(DoesNotTravel, match=r"linked.py is a link to .*secret.py"):
+        bundle.make(module.f)
+    module = load({"good.py": "import staying\ndef f():\n    return staying.X\n"}, "good")
+    assert "staying.py" in files_of(bundle.make(module.f))
 
 
 @pytest.fixture

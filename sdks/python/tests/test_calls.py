@@ -1,14 +1,18 @@
 """A call there and back, as client and unit write it: values, exceptions, codecs, pieces that are not joined."""
 
+import builtins
 import json
+import os
+import pathlib
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from lighterage import calls, codecs, frame, raised
 from lighterage.errors import DoesNotTravel, RemoteError
-from lighterage.travel import Classes
+from lighterage.travel import calls, codecs, frame, raised
+from lighterage.travel.classes import Classes
 
 CLASSES = Classes([__name__])
 
@@ -117,8 +121,120 @@ def test_a_result_that_does_not_travel_says_so():
         call(lambda: (x for x in ()))
     cycle = []
     cycle.append(cycle)
-    with pytest.raises(frame.FrameError, match="cycle"):
+    with pytest.raises(DoesNotTravel, match="holds itself"):
         call(lambda: cycle)
+
+
+def nested(levels):
+    value = 7
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_a_value_nests_as_deep_wherever_it_stands():
+    """A result of 121 levels was a broken reply, of 129 an error without a type; as an argument either did not travel."""
+    deepest = calls.NESTING_MAX - 1
+    for levels in (deepest, deepest + 1, deepest + 2, 128, 129, 5_000):
+        for attempt in (
+            lambda value: call(len, value),
+            lambda value: call(lambda: value),
+            lambda value: call(lambda *, x: x, x=value),
+            lambda value: calls.write_calls([[value], [1]], {}, CLASSES),
+            lambda value: call(lambda: {"a": 1, "b": value}["b"]),
+        ):
+            if levels == deepest:
+                attempt(nested(levels))
+            else:
+                with pytest.raises(DoesNotTravel, match="120 levels"):
+                    attempt(nested(levels))
+
+
+def test_what_cannot_be_written_is_told_by_its_type():
+    class Spiteful(dict):
+        pass
+
+    @dataclass
+    class Odd:
+        x: int
+
+    changing = {}
+    for value in (Spiteful(), Odd(1), {1: Odd}, changing.keys(), type):
+        with pytest.raises(DoesNotTravel):
+            calls.write_call([value], {}, CLASSES)
+        with pytest.raises(DoesNotTravel):
+            call(lambda value=value: value)
+
+
+def test_odd_text_travels_as_it_is():
+    """File names that are no UTF-8 have such text, and ended in a UnicodeEncodeError."""
+    odd = os.fsdecode(b"caf\xe9")
+    assert call(lambda x: x, odd) == odd
+    assert call(lambda **names: names, **{odd: 1}) == {odd: 1}
+    found = call(lambda x: x, {"plain": np.arange(3), odd: [odd, np.arange(4)]})
+    assert list(found) == ["plain", odd] and found[odd][0] == odd and found[odd][1].tolist() == [0, 1, 2, 3]
+    assert call(lambda x: x, pathlib.PurePath(odd)) == pathlib.PurePath(odd)
+    assert call(lambda x: x, "\ud800\udc00") == "\ud800\udc00", "two halves are not joined"
+    assert raises(ValueError(odd)).args == (odd,)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="groups of exceptions are new in Python 3.11")
+def test_groups_of_exceptions_arrive_as_themselves():
+    ExceptionGroup, BaseExceptionGroup = builtins.ExceptionGroup, builtins.BaseExceptionGroup  # noqa: N806
+    inner = ExceptionGroup("inner", [MoodError("grim", 3), KeyError("k")])
+    group = raises(ExceptionGroup("outer", [ValueError("x"), inner]))
+    assert type(group) is ExceptionGroup and group.message == "outer"
+    assert type(group.exceptions[0]) is ValueError and group.exceptions[1].exceptions[0].level == 3
+    assert group.subgroup(KeyError) is not None
+    assert isinstance(group.__cause__, raised.RemoteTraceback)
+    mixed = raises(BaseExceptionGroup("mixed", [KeyboardInterrupt(), ValueError("x")]))
+    assert type(mixed) is ExceptionGroup
+    assert [type(one) for one in mixed.exceptions] == [RemoteError, ValueError]
+    assert type(raises(ExceptionGroup("many", [ValueError(str(count)) for count in range(200)]))) is RemoteError
+    deep = ValueError("deep")
+    for _ in range(50):
+        deep = ExceptionGroup("level", [deep])
+    assert "ExceptionGroup" in str(raises(deep))
+
+
+def test_a_cause_that_the_function_named_is_kept():
+    first, second = KeyError("first"), MoodError("second", 2)
+    second.__cause__ = first
+    error = ValueError("third")
+    error.__cause__ = second
+    found = raises(error)
+    assert type(found.__cause__) is MoodError and found.__cause__.level == 2
+    assert type(found.__cause__.__cause__) is KeyError
+    assert isinstance(found.__cause__.__cause__.__cause__, raised.RemoteTraceback)
+    circle = ValueError("circle")
+    circle.__cause__ = KeyError("other")
+    circle.__cause__.__cause__ = circle
+    assert type(raises(circle)) is ValueError
+
+
+@pytest.mark.parametrize("ending", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_what_would_end_the_program_ends_the_call_alone(ending):
+    error = raises(ending)
+    assert type(error) is RemoteError and type(ending).__name__ in str(error)
+    data = b"".join(calls.write_calls([[1], [2]], {}, CLASSES))
+
+    def end(x):
+        if x == 2:
+            raise ending
+        return x
+
+    outcomes = calls.read_outcomes(bytearray(b"".join(calls.answer(end, bytearray(data), CLASSES).pieces)), 2, CLASSES)
+    assert outcomes[0].value == 1 and type(outcomes[1].error) is RemoteError
+
+
+def test_a_deep_argument_of_an_exception_does_not_keep_it_from_arriving():
+    assert raises(ValueError(nested(110))).args == (nested(110),)
+    found = raises(ValueError(nested(125)))
+    assert type(found) is ValueError and found.args[0].startswith("[[[[")
+    found = ValueError(nested(118))
+    for _ in range(10):
+        found, found.__cause__ = KeyError(1), found
+    assert type(raises(found)) is KeyError
 
 
 def test_bytes_that_are_no_call_run_nothing():

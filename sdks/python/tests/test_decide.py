@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lighterage.decide import LOCAL, Choice, Energy, Engine, Policy, Prediction, Stages
+from lighterage.decide import LOCAL, Choice, Energy, Engine, Policy, Prediction, Question, Stages
 from lighterage.decide.estimate import Curve, Guess, Level
 from lighterage.decide.race import saving
 
@@ -63,7 +63,7 @@ def play(world, engine, calls, now=0.0):
     for _ in range(calls):
         size, here, stages = world.call()
         there = total(stages)
-        decision = engine.decide("f", size, size, ["node"], now)
+        decision = engine.decide(Question("f", size, size, ["node"], now))
         took, other = (here, there) if decision.place == LOCAL else (there, here)
         played.cost += took
         played.oracle += min(here, there)
@@ -76,7 +76,7 @@ def play(world, engine, calls, now=0.0):
         if decision.place == LOCAL:
             engine.observe_local("f", size, here, decision)
         else:
-            engine.observe_remote("f", "node", size, stages, now, decision)
+            engine.observe_remote("f", "node", size, stages, now, decision=decision)
     return played
 
 
@@ -110,7 +110,7 @@ def test_a_loaded_node_is_left_alone_after_at_most_three_calls():
 def test_the_first_call_follows_the_benchmark():
     engine = Engine()
     engine.place("slow", speed=0.2)
-    assert engine.decide("f", 8e6, 8e6, ["slow"], 0.0).place == LOCAL
+    assert engine.decide(Question("f", 8e6, 8e6, ["slow"], 0.0)).place == LOCAL
 
 
 def test_a_deadline_prefers_what_is_sure():
@@ -118,13 +118,13 @@ def test_a_deadline_prefers_what_is_sure():
     world = World(1, 5e7)
     play(world, engine, 50)
     size, _, _ = world.call()
-    decision = engine.decide("f", size, size, ["node"], 50.0, deadline=1e-6)
+    decision = engine.decide(Question("f", size, size, ["node"], 50.0, deadline=1e-6))
     assert decision.choice is Choice.DEADLINE
     assert decision.chosen.p95 == min(prediction.p95 for prediction in decision.predictions)
 
 
 def test_without_a_local_way_the_only_node_is_taken():
-    decision = Engine().decide("f", 1.0, 1.0, ["node"], 0.0, may_run_here=False)
+    decision = Engine().decide(Question("f", 1.0, 1.0, ["node"], 0.0, may_run_here=False))
     assert (decision.place, decision.choice) == ("node", Choice.ONLY)
 
 
@@ -140,7 +140,7 @@ def test_the_place_taken_before_stays_until_another_is_clearly_better():
                 engine.observe_local("f", 100.0, local)
                 stages = Stages(1e-6, 0.0, 1e-6, 1e-6, node, 0.0, 1e-6, 100, 100)
                 engine.observe_remote("f", "node", 100.0, stages, float(at))
-            decision = engine.decide("f", 100.0, 100, ["node"], 60.0)
+            decision = engine.decide(Question("f", 100.0, 100, ["node"], 60.0))
         return decision
 
     # By 2 % sooner on the node: it stays here, as before.
@@ -171,7 +171,7 @@ def test_several_nodes_are_told_apart():
     for size in (1e6, 2e6, 4e6):
         call(size, 4)
     for size in (1e6, 3e6, 4e6):
-        decision = engine.decide("f", size, size, runs, now)
+        decision = engine.decide(Question("f", size, size, runs, now))
         assert [known.place for known in decision.predictions] == [LOCAL, *runs]
         for known in decision.predictions[1:]:
             truth = (runs[known.place] + 2 * transfers[known.place]) * size / 1e6
@@ -179,9 +179,11 @@ def test_several_nodes_are_told_apart():
         assert decision.place == "quick"
     runs["quick"] = 3.0
     call(2e6, 3)
-    assert engine.decide("f", 2e6, 2e6, runs, now).place == "slow"
+    assert engine.decide(Question("f", 2e6, 2e6, runs, now)).place == "slow"
     engine.forget("slow")
-    assert engine.decide("f", 2e6, 2e6, ["far", "quick"], now).place == LOCAL, "the two that are left take longer than here"
+    assert engine.decide(Question("f", 2e6, 2e6, ["far", "quick"], now)).place == LOCAL, (
+        "the two that are left take longer than here"
+    )
 
 
 def test_a_node_that_was_never_called_is_known_by_another_one():
@@ -194,7 +196,7 @@ def test_a_node_that_was_never_called_is_known_by_another_one():
             engine.observe_local("f", size, size**1.5 / 1e9)
             stages = Stages(1e-5, 0.0, 1e-3, 1e-5, size**1.5 / 1e9, 0.0, 1e-5, 100, 100)
             engine.observe_remote("f", "old", size, stages, float(at))
-    _, old, new = engine.predict("f", 1e6, 100, ["old", "new"], 4.0)
+    _, old, new = engine.predict(Question("f", 1e6, 100, ["old", "new"], 4.0))
     assert old.stage("run") == pytest.approx(1e6**1.5 / 1e9, rel=0.25)
     assert new.stage("run") == pytest.approx(old.stage("run") / 4, rel=0.35)
     assert new.spread / new.seconds > old.spread / old.seconds
@@ -245,14 +247,14 @@ def test_work_may_grow_with_a_number_as_fast_as_it_likes():
 def test_a_result_that_stayed_here_says_what_an_answer_would_bring():
     engine = Engine()
     engine.place("node")
-    down = [engine.predict("f", 1e6, 1e6, ["node"], 0.0)[1].stage("down")]
+    down = [engine.predict(Question("f", 1e6, 1e6, ["node"], 0.0))[1].stage("down")]
     engine.observe_result("f", 1e6, 1e3)
-    down.append(engine.predict("f", 1e6, 1e6, ["node"], 0.0)[1].stage("down"))
+    down.append(engine.predict(Question("f", 1e6, 1e6, ["node"], 0.0))[1].stage("down"))
     assert down[1] < down[0] / 100, "until then it may be as long as the arguments"
     assert not engine.knows_result("f")
     engine.observe_remote("f", "node", 1e6, Stages(1e-3, 0.1, 1e-3, 1e-4, 0.1, 0.01, 1e-3, 1_000_000, 100_000), 0.0)
     assert engine.knows_result("f"), "what an answer has brought is known better"
-    assert engine.predict("f", 1e6, 1e6, ["node"], 0.0)[1].stage("down") > 10 * down[1]
+    assert engine.predict(Question("f", 1e6, 1e6, ["node"], 0.0))[1].stage("down") > 10 * down[1]
 
 
 def test_what_only_varies_is_not_hoped_to_be_better():
@@ -271,7 +273,7 @@ def test_times_too_short_to_be_measured_do_not_shape_what_long_ones_take():
         for _ in range(6):
             size = rng.choice((8e4, 3e5, 7e5))
             engine.observe_local("f", size, rng.choice((4e-10 * size, 1e-3, 2e-3)))
-        expected.append(engine.predict("f", 1.3e6, 1e6, [], 0.0)[0].seconds)
+        expected.append(engine.predict(Question("f", 1.3e6, 1e6, [], 0.0))[0].seconds)
     assert max(expected) < 0.1
 
 
@@ -299,9 +301,9 @@ def test_who_is_known_less_is_blamed_for_a_call_that_was_late():
         play(world, engine, 60)
         size, here, _ = world.call()
         engine.observe_local("new", size, here)
-        there = {of: engine.predict(of, size, size, ["node"], 60.0)[1] for of in ("f", "new")}
-        engine.observe_remote_longer(late, "node", size, there[late], 100 * there[late].seconds, 60.0)
-        return engine.predict(other, size, size, ["node"], 60.0)[1].seconds / there[other].seconds
+        there = {of: engine.predict(Question(of, size, size, ["node"], 60.0))[1] for of in ("f", "new")}
+        engine.observe_remote_longer(late, size, there[late], 100 * there[late].seconds, 60.0)
+        return engine.predict(Question(other, size, size, ["node"], 60.0))[1].seconds / there[other].seconds
 
     assert slower("f", "new") > 2 * slower("new", "f")
     assert slower("new", "new") > slower("new", "f")
@@ -315,12 +317,12 @@ def test_a_place_whose_only_time_was_long_by_chance_is_tried_again():
     for at in range(3):
         engine.observe_remote("f", "node", 1e5, stages, 0.1 * at)
     for at in range(150):
-        decision = engine.decide("f", 1e5, 1e5, ["node"], 1 + 0.1 * at)
+        decision = engine.decide(Question("f", 1e5, 1e5, ["node"], 1 + 0.1 * at))
         places.append(decision.place)
         if decision.place == LOCAL:
             engine.observe_local("f", 1e5, 5e-3, decision)
         else:
-            engine.observe_remote("f", "node", 1e5, stages, 1 + 0.1 * at, decision)
+            engine.observe_remote("f", "node", 1e5, stages, 1 + 0.1 * at, decision=decision)
     assert places[0] == "node" and places[-50:] == [LOCAL] * 50
 
 
@@ -330,7 +332,7 @@ def decided(energy, local, stages):
     for at in range(12):
         engine.observe_local("f", 1e6, local)
         engine.observe_remote("f", "node", 1e6, stages, 0.1 * at)
-    found = engine.decide("f", 1e6, stages.bytes_up, ["node"], 2.0)
+    found = engine.decide(Question("f", 1e6, stages.bytes_up, ["node"], 2.0))
     return found.place, {prediction.place: prediction for prediction in found.predictions}
 
 
@@ -388,7 +390,7 @@ def test_knowing_the_better_place_is_worth_most_where_nobody_knows():
             engine.observe_local("f", 1e6, here)
             stages = Stages(1e-3, there, 1e-3, 1e-4, 1e-3, 1e-3, 1e-4, 1_000_000, 1_000)
             engine.observe_remote("f", "node", 1e6, stages, 1.0)
-        local, remote = engine.predict("f", 1e6, 1e6, ["node"], 1.0)
+        local, remote = engine.predict(Question("f", 1e6, 1e6, ["node"], 1.0))
         return saving(min(local, remote, key=lambda one: one.seconds), max(local, remote, key=lambda one: one.seconds))
 
     assert saved(0.5, 0.5) > 10 * max(saved(0.1, 0.5), saved(0.5, 0.1))
@@ -397,12 +399,12 @@ def test_knowing_the_better_place_is_worth_most_where_nobody_knows():
 def test_a_nobody_is_raced_once_and_a_hermit_never():
     engine = Engine()
     engine.place("node")
-    first = engine.decide("f", 1e4, 1e4, ["node"], 0.0, may_race=True)
+    first = engine.decide(Question("f", 1e4, 1e4, ["node"], 0.0, may_race=True))
     assert (first.place, first.choice, first.rival) == (LOCAL, Choice.RACED, "node")
-    assert engine.decide("f", 1e4, 1e4, ["node"], 0.0).rival is None
+    assert engine.decide(Question("f", 1e4, 1e4, ["node"], 0.0)).rival is None
     for _ in range(2):
         engine.observe_held("f", True)
     engine.observe_local("f", 1e4, 0.5, first)
-    assert engine.decide("f", 1e4, 1e4, ["node"], 0.0, may_race=True).choice is not Choice.RACED
+    assert engine.decide(Question("f", 1e4, 1e4, ["node"], 0.0, may_race=True)).choice is not Choice.RACED
     engine.observe_held("f", False)
     assert engine.work("f").holds is False

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lighterage import frame
+from lighterage.travel import frame
 from lighterage.unit import api
 from lighterage.unit import work as unit_work
 

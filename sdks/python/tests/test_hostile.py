@@ -14,11 +14,13 @@ import pytest
 import lighterage
 import vessel
 import work
-from lighterage import calls, farm, frame, here, kept, pack, runtime, travel
+from lighterage import farm, here, travel
 from lighterage.errors import CallTooLarge, DoesNotTravel, LighterageError, RemoteError, ReplyBroken
-from lighterage.frame import Tagged
-from lighterage.node import Node
-from lighterage.wire import Api
+from lighterage.places import runtime
+from lighterage.places.node import Node
+from lighterage.places.wire import Api
+from lighterage.travel import calls, frame, kept, pack
+from lighterage.travel.frame import Tagged
 from test_wire import Scripted, get
 
 CLASSES = travel.Classes({"vessel": "app"})
@@ -233,8 +235,9 @@ def test_what_is_kept_cannot_be_changed_through_another_argument(monkeypatch):
     monkeypatch.setattr(here, "is_unit", lambda: True)
     monkeypatch.setattr(kept, "_store", type(kept._store)())
     received = np.arange(10.0)
-    name = kept._name_of(received)
-    given = kept.keep(name, received)
+    lowered = travel.lower_array(received)
+    name = kept.name_of(lowered)
+    given = kept.keep(name, received, lowered)
     given[:] = -1
     assert (kept.find(name) == np.arange(10.0)).all()
 
@@ -281,7 +284,7 @@ def test_no_timing_of_a_node_stops_a_map(node, client, duration):
 
 
 def test_many_items_that_take_no_time_make_no_chunk_without_end():
-    chunks = farm._Farm(work.double, iter(()), None, {}, None, False)
+    chunks = farm._Farm(work.double.function, farm._Items(iter(()), None, {}), None, False)
     chunks._shared.item_seconds = farm.ITEM_SECONDS_MIN
     assert chunks._chunk_size() == farm.CHUNK_MAX
 
@@ -368,6 +371,6 @@ def test_no_name_of_a_board_adds_to_a_request(name):
 
 
 def a_node(server):
-    from lighterage.config import Address
+    from lighterage.places.config import Address
 
     return Node(Address(server.url, "lighter_t"))

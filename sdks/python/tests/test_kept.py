@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import work
-from lighterage import calls, frame, here, kept, runtime
+from lighterage import here
 from lighterage.errors import DoesNotTravel
-from lighterage.kept import Keeper, Known, Missing
+from lighterage.places import runtime
+from lighterage.travel import calls, frame, kept
+from lighterage.travel.kept import Keeper, Known, Missing
 
 LARGE = np.random.default_rng(5).random(100_000)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from lighterage import frame
+from lighterage.travel import frame
 from lighterage.unit import link
 from lighterage.unit import work as unit_work
 

@@ -12,7 +12,8 @@ import pytest
 
 import lighterage
 import work
-from lighterage import DoesNotTravel, NodeRefused, NoNode, farm, progress, runtime
+from lighterage import DoesNotTravel, NodeRefused, NoNode, farm, progress
+from lighterage.places import runtime
 
 
 @pytest.fixture(params=["alone", "with a node"])

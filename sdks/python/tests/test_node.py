@@ -21,7 +21,10 @@ import lighterage
 import work
 import work_at_load
 import work_classes
-from lighterage import LighterageError, Limits, NodeRefused, bundle, pack, runtime
+from lighterage import LighterageError, Limits, NodeRefused
+from lighterage.code import bundle
+from lighterage.places import runtime
+from lighterage.travel import pack
 from test_two_nodes import teach
 
 PROGRAM = Path(os.environ.get("LIGHTER_PROGRAM") or Path(__file__).parents[3] / "target/release/lighter")

@@ -14,7 +14,8 @@ import pytest
 
 import lighterage
 import work
-from lighterage import LighterageError, runtime
+from lighterage import LighterageError
+from lighterage.places import runtime
 from test_node import PROGRAM, RealNode
 
 #: With LIGHTER_LONG=1 ten times as many.

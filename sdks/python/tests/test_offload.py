@@ -1,6 +1,7 @@
 """`@offload` as a program uses it: where calls run, what they return and raise, however they are called."""
 
 import asyncio
+import functools
 import os
 import socket
 import sys
@@ -14,8 +15,9 @@ import pytest
 import lighterage
 import work
 import work_classes
-from lighterage import DoesNotTravel, NoNode, offload, runtime
-from lighterage.measure import result_bytes
+from lighterage import DoesNotTravel, NoNode, offload
+from lighterage.call.measure import result_bytes
+from lighterage.places import runtime
 
 
 def test_without_a_node_it_is_the_function():
@@ -200,7 +202,7 @@ def test_explain_hears_what_the_nodes_say_for_the_first_time(node, monkeypatch):
     silent = f"127.0.0.1:{free.getsockname()[1]}"
     free.close()
     monkeypatch.setenv("LIGHTERAGE_NODES", f"{node.url},http://{silent}")
-    monkeypatch.setenv("LIGHTER_TOKEN", node.token)
+    monkeypatch.setenv("LIGHTERAGE_TOKENS", f"{node.url}={node.token}")
     assert work.double(4) == 8
     explanation = work.double.explain(4)
     assert [known.place for known in explanation.decision.predictions] == ["local", node.name]
@@ -242,6 +244,57 @@ def test_what_cannot_travel_runs_here_and_says_so(client):
         work.echo.remote(open(os.devnull))
     with pytest.raises(DoesNotTravel, match=r"_thread.lock|code travels"):
         work.lock.remote()
+
+
+def test_a_method_is_offloaded_with_its_object(client):
+    measure = offload(work.Meter(2.0).measure)
+    assert measure(4)[0] == 8
+    found = measure.remote(4)
+    assert found[0] == 8 and found[1] != os.getpid()
+    assert offload(work.Meter.measure).remote(work.Meter(3.0), 4)[0] == 12
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (functools.partial(work.Meter.measure, work.Meter(1.0)), "this is a partial"),
+        (work.Meter(1.0), "this is an object of Meter"),
+        (work.Meter.named, "above @classmethod"),
+        ("x".upper, "str.upper is a method of Python's own"),
+        (str.upper, "str.upper is a method of Python's own"),
+        (work.Scale(2.0).times, "offloaded already"),
+        (3, "an int, which cannot be called"),
+    ],
+)
+def test_what_has_no_name_there_is_refused_at_once(function, said):
+    with pytest.raises(TypeError, match=said):
+        offload(function)
+
+
+def test_stats_tell_of_every_call(client):
+    """Six calls that ran here and one on a node were told as one and one: those on the short way came later."""
+    work.double.remote(1)
+    before = next(one for one in lighterage.stats() if one.function == "work:double")
+    for _ in range(30):
+        work.double(1)
+    after = next(one for one in lighterage.stats() if one.function == "work:double")
+    assert sum(after.calls.values()) == sum(before.calls.values()) + 30
+    assert sum(next(one for one in lighterage.stats() if one.function == "work:double").calls.values()) == 31
+    for _ in range(200):
+        work.double(1)
+    assert sum(next(one for one in lighterage.stats() if one.function == "work:double").calls.values()) == 231
+
+
+@pytest.mark.parametrize("value", ["\udcff", np.longdouble(1) / 3])
+def test_odd_values_run_there_too(value, client):
+    assert work.echo.remote(value) == value
+
+
+def test_a_result_that_does_not_travel_falls_back(client):
+    for levels in (125, 200):
+        assert work.deep.with_options(local=True)(levels) is not None
+        with pytest.raises(DoesNotTravel):
+            work.deep.remote(levels)
 
 
 def test_arguments_that_do_not_travel_run_here(client):

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import work
-from lighterage import calls, frame, pack, runtime
 from lighterage.errors import DoesNotTravel
-from lighterage.pack import Packer
+from lighterage.places import runtime
+from lighterage.travel import calls, frame, pack
+from lighterage.travel.pack import Packer
 
 SMOOTH = np.sin(np.linspace(0, 10, 100_000))
 NOISE = np.random.default_rng(1).integers(0, 256, 800_000, np.uint8)
@@ -36,9 +37,7 @@ def test_what_is_smooth_is_packed_on_a_slow_network_only(methods):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    hnp.arrays(
-        hnp.scalar_dtypes().filter(lambda dtype: dtype.char not in "gG"), hnp.array_shapes(max_dims=3, max_side=8)
-    ),
+    hnp.arrays(hnp.scalar_dtypes().filter(lambda dtype: dtype.char not in "gG"), hnp.array_shapes(max_dims=3, max_side=8)),
     st.booleans(),
     st.sampled_from([("zlib",), ("zlib", "zstd")]),
 )

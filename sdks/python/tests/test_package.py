@@ -1,5 +1,6 @@
 """The package as it is published: a wheel that installs and works, and errors that the contract knows."""
 
+import importlib
 import inspect
 import re
 import subprocess
@@ -9,7 +10,8 @@ import zipfile
 from pathlib import Path
 
 import lighterage
-from lighterage import config, errors
+from lighterage import code, errors, moved, travel
+from lighterage.places import config
 
 ROOT = Path(__file__).parents[3]
 
@@ -65,3 +67,12 @@ def test_importing_it_loads_nothing_large():
     environment = {"PYTHONPATH": str(Path(lighterage.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_module_that_has_moved_is_found_where_it_was():
+    for old, new in moved.MOVED.items():
+        found = importlib.import_module(old)
+        assert found is importlib.import_module(new) is sys.modules[old]
+        assert found.__name__ == found.__spec__.name == new
+    for package in (travel, code):
+        assert all(hasattr(package, name) for name in package.__all__)

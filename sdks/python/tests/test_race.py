@@ -13,10 +13,12 @@ import pytest
 
 import lighterage
 import work
-from lighterage import offload, runtime
+from lighterage import offload
+from lighterage.call.race import Overtaken, Race
 from lighterage.decide import LOCAL, Choice
-from lighterage.race import Helpers, Overtaken, Race
-from lighterage.wire import Cancel
+from lighterage.helpers import Helpers
+from lighterage.places import runtime
+from lighterage.places.wire import Cancel
 
 HERE = os.getpid()
 

@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lighterage import frame, travel
+from lighterage import travel
 from lighterage.errors import DoesNotTravel
+from lighterage.travel import frame
 
 CLASSES = travel.Classes([__name__])
 
@@ -38,6 +39,64 @@ class Frozen:
 
 class Colour(enum.Enum):
     RED = 1
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Bits(enum.IntFlag):
+    ONE = 1
+    TWO = 2
+
+
+class Made(enum.Flag):
+    A = 1
+    B = 2
+
+    @classmethod
+    def _missing_(cls, value):
+        return super()._missing_(value)
+
+
+def test_members_of_a_flag_together_travel():
+    for value in (Access.READ | Access.WRITE, Access.READ, Access(0), Bits.ONE | Bits.TWO, Bits(0), Bits(1) | 8, ~Bits.ONE):
+        found = there_and_back(value)
+        assert type(found) is type(value) and found == value, value
+    with pytest.raises(DoesNotTravel, match="_missing_ of its own"):
+        there_and_back(Made.A | Made.B)
+    assert there_and_back(Made.A) is Made.A
+    for inner in (["test_travel:Access", "1"], ["test_travel:Access", 64], ["test_travel:Colour", 1], ["test_travel:Made", 3]):
+        data = bytearray(b"".join(frame.encode(frame.Tagged("flag", inner))))
+        with pytest.raises(DoesNotTravel):
+            frame.decode(data, raise_=travel.raise_with(CLASSES))
+
+
+def test_long_doubles_travel_between_machines_that_have_the_same():
+    for value in (
+        np.arange(6, dtype=np.longdouble).reshape(2, 3) / 3,
+        np.array([1 + 2j], np.clongdouble),
+        np.longdouble(1) / 3,
+        np.asfortranarray(np.ones((2, 3), np.longdouble)),
+        np.zeros(2, [("a", np.longdouble), ("b", "i4")]),
+        np.zeros(0, np.longdouble),
+        np.arange(3, dtype=np.longdouble).astype(np.dtype(np.longdouble).newbyteorder()),
+    ):
+        found = there_and_back(value)
+        assert type(found) is type(value) and found.dtype == value.dtype and np.array_equal(found, value)
+    raw = np.zeros(1, f"V{np.dtype(np.longdouble).itemsize}")
+    other = frame.Tagged("structured", [{"long": np.dtype(np.longdouble).str, "bits": 112}, raw])
+    data = bytearray(b"".join(frame.encode(other, lower=travel.lower_with(CLASSES))))
+    with pytest.raises(DoesNotTravel, match="long doubles are others"):
+        frame.decode(data, raise_=travel.raise_with(CLASSES))
+
+
+def test_messages_have_the_right_article():
+    for word, said in (("enum", "an enum"), ("uuid", "a uuid|an uuid"), ("date", "a date")):
+        data = bytearray(b"".join(frame.encode(frame.Tagged(word, None))))
+        with pytest.raises(DoesNotTravel, match=f"sent ({said}) that is none"):
+            frame.decode(data, raise_=travel.raise_with(CLASSES))
 
 
 Pair = namedtuple("Pair", "left right")

@@ -235,7 +235,7 @@ def test_other_versions_are_said_so(node):
     with pytest.warns(lighterage.OffloadWarning, match=r"Python 3\.8\.1"):
         assert work.slow(0.005) == os.getpid()
         deadline = time.monotonic() + 5
-        while not work.slow.carrier.refuses and time.monotonic() < deadline:
+        while not work.slow.function.refuses and time.monotonic() < deadline:
             work.slow(0.005)
     assert work.double.with_options(any_version=True).remote(1) == 2
 

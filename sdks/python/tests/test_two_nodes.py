@@ -9,9 +9,10 @@ import pytest
 
 import lighterage
 import work
-from lighterage import NodeRefused, NoNode, TimeIsUp, farm, runtime
+from lighterage import NodeRefused, NoNode, TimeIsUp, farm
 from lighterage.decide import LOCAL, Choice, Engine, Stages
 from lighterage.errors import LighterageError
+from lighterage.places import runtime
 from proxy import Proxy
 from standin import StandIn
 
@@ -37,7 +38,7 @@ def nodes(node, second):
 def teach(function, seconds, *args):
     """What calls with these arguments took, by place: what a device knows after some of them."""
     engine, name = runtime.current.engine, function._name
-    size, bytes_up = function._sizes(args, {})
+    size, bytes_up = function.function.sizes(args, {})
     for place, took in seconds.items():
         stages = Stages(1e-4, 0.0, 2e-3, 0.0, took, 0.0, 1e-4, bytes_up, 100)
         for _ in range(4):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lighterage.errors import NodeUnreachable, ReplyBroken, TimeIsUp
-from lighterage.wire import Api, Cancel, Cancelled
+from lighterage.places.wire import Api, Cancel, Cancelled
 
 OK = b"HTTP/1.1 200 OK\r\nserver-timing: queue;dur=1.5, run;dur=20\r\ncontent-length: 5\r\n\r\nhello"
 

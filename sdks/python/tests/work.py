@@ -37,6 +37,23 @@ def where(x=None):
     return os.getpid()
 
 
+@dataclass
+class Meter:
+    """An object with methods that are not decorated."""
+
+    factor: float
+
+    def measure(self, x):
+        return x * self.factor, os.getpid()
+
+    def __call__(self, x):
+        return x * self.factor
+
+    @classmethod
+    def named(cls):
+        return cls.__name__
+
+
 @offload
 def double(x):
     return work_helper.times(x, 2)
@@ -82,6 +99,14 @@ def forever():
 
 @offload
 def echo(value):
+    return value
+
+
+@offload
+def deep(levels):
+    value = None
+    for _ in range(levels):
+        value = [value]
     return value
 
 

@@ -211,6 +211,7 @@ fn records() -> Vec<Case> {
         ],
         attempt: 2,
         data: br#"{"ppm":812}"#.to_vec(),
+        ..event::Event::default()
     }));
     let bare: &'static event::Event =
         Box::leak(Box::new(event::Event { kind: "tick".into(), attempt: 1, ..event::Event::default() }));

@@ -66,6 +66,8 @@ pub fn random_event(random: &mut Random) -> Event {
             let count = random.below(300) as usize;
             random.bytes(count)
         },
+        // No frame carries it.
+        origin: Default::default(),
     }
 }
 

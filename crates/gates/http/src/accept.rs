@@ -1,5 +1,6 @@
 //! Takes connections from a listener and runs each to its end.
 
+use crate::crowd::Member;
 use crate::gate::{Listener, Place, Shared};
 use crate::http1::guard::{Guard, Version};
 use crate::line::Line;
@@ -8,6 +9,7 @@ use crate::tls::Certificates;
 use crate::watch::watch;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use problem::Problem;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -15,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::yield_now;
 use tokio_rustls::TlsAcceptor;
 
 /// How long a listener rests after an error that the next attempt would meet too, such as no free descriptor.
@@ -23,10 +26,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a refused client may take to stop sending before its connection is cut.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Connections taken from a listener before those that are there have a turn.
+pub const ACCEPTED_AT_ONCE: usize = 16;
+
 /// Runs until it is aborted.
 pub(crate) async fn accept<H: Handler>(listener: Listener, shared: Arc<Shared>, handler: Arc<H>) {
+    let mut accepted = 0_usize;
     loop {
-        let place = Shared::place(&shared).await;
+        accepted = accepted.wrapping_add(1);
+        if accepted.is_multiple_of(ACCEPTED_AT_ONCE) {
+            yield_now().await;
+        }
         match listener.socket.accept().await {
             Ok((stream, address)) => {
                 // Replies are written whole, so there is nothing to gain by waiting for more.
@@ -34,14 +44,23 @@ pub(crate) async fn accept<H: Handler>(listener: Listener, shared: Arc<Shared>, 
                     tracing::debug!(%error, "a connection ended before it began");
                     continue;
                 }
-                let place = place.taken();
-                let line = Arc::new(Line::new(shared.next_number()));
-                let peer = Peer { address, tls: listener.tls.is_some() };
+                let is_tls = listener.tls.is_some();
+                // Who has as many as it may makes nobody give way.
+                let Some(entered) = shared.comes(address) else { continue };
+                // Only now, so that nobody gives way to a connection that does not come.
+                let Some((place, room)) = Shared::place(&shared, entered).await.taken(address, is_tls).await else {
+                    continue;
+                };
+                let line = Arc::new(Line::new(shared.next_number(), room));
+                let held = (place, shared.crowd.enter(&line));
+                let number = line.number;
+                let peer = Peer { address, tls: is_tls };
                 let connection = Connection { handler: handler.clone(), line, shared: shared.clone(), peer };
-                match &listener.tls {
-                    None => drop(tokio::spawn(run_plain(stream, connection, place))),
-                    Some(tls) => drop(tokio::spawn(run_tls(stream, tls.clone(), connection, place))),
-                }
+                let task = match &listener.tls {
+                    None => tokio::spawn(run_plain(stream, connection, held)),
+                    Some(tls) => tokio::spawn(run_tls(stream, tls.clone(), connection, held)),
+                };
+                shared.crowd.runs(number, task.abort_handle());
             }
             Err(error) => pause(&error, listener.address).await,
         }
@@ -57,13 +76,20 @@ async fn pause(error: &io::Error, address: SocketAddr) {
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
-async fn run_plain<H: Handler>(stream: TcpStream, connection: Connection<H>, place: Place) {
+/// What a connection holds until its end.
+type Held = (Place, Member);
+
+/// What is left of a connection that has ended, to be closed.
+type Left = Option<Box<dyn Send>>;
+
+async fn run_plain<H: Handler>(stream: TcpStream, connection: Connection<H>, held: Held) {
+    let shared = connection.shared.clone();
     let guard = Guard::new(stream, connection.line.clone());
-    run(guard, connection, None).await;
-    drop(place);
+    let left = run(guard, connection, None).await;
+    show_out(&shared, left, held);
 }
 
-async fn run_tls<H: Handler>(stream: TcpStream, tls: Arc<Certificates>, connection: Connection<H>, place: Place) {
+async fn run_tls<H: Handler>(stream: TcpStream, tls: Arc<Certificates>, connection: Connection<H>, held: Held) {
     let (line, shared) = (&connection.line, &connection.shared);
     // A handshake has the time that a head has.
     line.head_waits();
@@ -73,33 +99,46 @@ async fn run_tls<H: Handler>(stream: TcpStream, tls: Arc<Certificates>, connecti
             line.head_done();
             let version = (stream.get_ref().1.alpn_protocol() == Some(b"h2")).then_some(Version::Http2);
             let guard = Guard::new(stream, line.clone());
-            run(guard, connection, version).await;
+            let shared = shared.clone();
+            let left = run(guard, connection, version).await;
+            return show_out(&shared, left, held);
         }
         Some(Err(error)) => tracing::debug!(%error, peer = %connection.peer.address, "no TLS handshake"),
         None => {}
     }
-    drop(place);
+    drop(held);
 }
 
-async fn run<S, H>(mut guard: Guard<S>, connection: Connection<H>, version: Option<Version>)
+/// Closes what is left of a connection. It gives way to nobody any more.
+fn show_out(shared: &Shared, left: Left, (place, member): Held) {
+    drop(member);
+    shared.usher.shows_out((left, place));
+}
+
+async fn run<S, H>(mut guard: Guard<S>, connection: Connection<H>, version: Option<Version>) -> Left
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
 {
     let version = match version {
         Some(version) => version,
-        None => match watch(pin!(guard.version()), &connection.line, &connection.shared, |_| true).await {
-            Some(Ok(Some(version))) => version,
-            _ => return,
-        },
+        None => {
+            let said = watch(pin!(guard.version()), &connection.line, &connection.shared, |_| true).await;
+            let Some(Ok(Some(version))) = said else { return Some(Box::new(guard)) };
+            version
+        }
     };
+    if let Err(full) = connection.line.room.speaks(version) {
+        connection.shared.speak_of(connection.peer.address, &Problem::from(full).detail);
+        return None;
+    }
     match version {
         Version::Http1 => Box::pin(run_http1(guard, Arc::new(connection))).await,
         Version::Http2 => Box::pin(run_http2(guard, Arc::new(connection))).await,
     }
 }
 
-async fn run_http1<S, H>(mut guard: Guard<S>, connection: Arc<Connection<H>>)
+async fn run_http1<S, H>(mut guard: Guard<S>, connection: Arc<Connection<H>>) -> Left
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
@@ -115,14 +154,16 @@ where
         false
     };
     let ended = watch(Pin::new(&mut http1), &connection.line, &connection.shared, close).await;
-    report(ended, &connection.line, connection.peer);
+    report(ended, &connection);
     if connection.line.has_refused() {
         let mut guard = http1.into_parts().io.into_inner();
         let _ = tokio::time::timeout(DISCARD_TIMEOUT, guard.discard()).await;
+        return Some(Box::new(guard));
     }
+    Some(Box::new(http1))
 }
 
-async fn run_http2<S, H>(mut guard: Guard<S>, connection: Arc<Connection<H>>)
+async fn run_http2<S, H>(mut guard: Guard<S>, connection: Arc<Connection<H>>) -> Left
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Handler,
@@ -138,15 +179,17 @@ where
         false
     };
     let ended = watch(Pin::new(&mut http2), &connection.line, &connection.shared, close).await;
-    report(ended, &connection.line, connection.peer);
+    report(ended, &connection);
+    Some(Box::new(http2))
 }
 
-fn report(ended: Option<hyper::Result<()>>, line: &Line, peer: Peer) {
+fn report<H>(ended: Option<hyper::Result<()>>, connection: &Connection<H>) {
+    let Connection { line, shared, peer, .. } = connection;
     match ended {
         Some(Ok(())) => {}
         Some(Err(error)) => tracing::debug!(%error, peer = %peer.address, "a connection broke off"),
         None if line.abused() => {
-            tracing::warn!(peer = %peer.address, "closed a connection that takes back its requests")
+            shared.speak_of(peer.address, "it takes back its requests, or sends what is none");
         }
         None => tracing::debug!(peer = %peer.address, "closed a quiet or slow connection"),
     }

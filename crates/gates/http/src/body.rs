@@ -1,5 +1,7 @@
 //! The body of a request as the node reads it: fails when the client stops sending, with no timer until it does.
 
+use crate::line::Line;
+use budget::Full;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -21,6 +23,37 @@ pub struct RequestBody {
     timer: Option<Pin<Box<Sleep>>>,
     waiting: bool,
     counted: Option<Arc<AtomicU64>>,
+    /// None once it has arrived, or where there is none.
+    arriving: Option<Arriving>,
+}
+
+/// A body on its way: the connection is not idle, and the budget knows what may wait of it.
+pub(crate) struct Arriving {
+    line: Arc<Line>,
+    room_bytes: u64,
+}
+
+impl Arriving {
+    /// `room_bytes`: the most that may wait of it, zero where the connection counts that already.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn begin(line: &Arc<Line>, room_bytes: u64) -> Result<Self, Full> {
+        if room_bytes > 0 {
+            line.room.take_body(room_bytes)?;
+        }
+        line.receives();
+        Ok(Self { line: line.clone(), room_bytes })
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.line.received();
+        if self.room_bytes > 0 {
+            self.line.room.drop_body(self.room_bytes);
+        }
+    }
 }
 
 /// Why a body ended early.
@@ -33,8 +66,13 @@ pub enum BodyError {
 }
 
 impl RequestBody {
-    pub(crate) fn new(inner: Incoming, idle_timeout: Duration, counted: Option<Arc<AtomicU64>>) -> Self {
-        Self { inner, idle_timeout, timer: None, waiting: false, counted }
+    pub(crate) fn new(
+        inner: Incoming,
+        idle_timeout: Duration,
+        counted: Option<Arc<AtomicU64>>,
+        arriving: Option<Arriving>,
+    ) -> Self {
+        Self { inner, idle_timeout, timer: None, waiting: false, counted, arriving }
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -56,6 +94,9 @@ impl Body for RequestBody {
         match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(frame) => {
                 self.waiting = false;
+                if self.arriving.is_some() && (self.inner.is_end_stream() || !matches!(frame, Some(Ok(_)))) {
+                    self.arriving = None;
+                }
                 if let (Some(counted), Some(Ok(frame))) = (&self.counted, &frame) {
                     counted.fetch_add(frame.data_ref().map_or(0, |data| data.len() as u64), Relaxed);
                 }

@@ -1,5 +1,7 @@
 //! The limits of a gate, with their defaults and what happens beyond them.
 
+use budget::Budget;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Header fields of one request: hyper keeps this many without an allocation. More are refused with 431.
@@ -14,9 +16,18 @@ const HEAD_BYTES_FLOOR: usize = 1024;
 /// The limits of a gate.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Connections served at once. The next one waits in the listen backlog, and quiet connections are closed four
-    /// times sooner meanwhile.
+    /// Connections served at once. For the next one a connection gives way that nothing is being done for: one that has
+    /// asked nothing first, one that has shown a right last. Where there is none it waits, and quiet connections are
+    /// closed four times sooner meanwhile.
     pub connections_max: u32,
+    /// Connections of one peer: an IPv4 address, or a network of IPv6 (/64). The next one is closed at once. None: a
+    /// quarter of `connections_max`, and no bound for this machine, where a proxy may stand before everybody.
+    pub connections_per_peer_max: Option<u32>,
+    /// Where connections and heads of requests are counted. Without room a connection is closed, a request answered
+    /// with 503.
+    pub budget: Arc<Budget>,
+    /// They are counted as the administrator's, so that they find room when strangers have used up that of other gates.
+    pub is_administration: bool,
     /// Bytes of a request line and its header fields. More are refused with 431.
     pub head_bytes_max: usize,
     /// From the first byte of a request to the end of its header fields, and for a TLS handshake. Then 408, or the
@@ -40,6 +51,9 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             connections_max: 10_000,
+            connections_per_peer_max: None,
+            budget: Budget::unbounded(),
+            is_administration: false,
             head_bytes_max: HEAD_BYTES_CEILING,
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),

@@ -2,16 +2,20 @@
 
 use crate::accept::accept;
 use crate::config::Config;
+use crate::crowd::Crowd;
 use crate::id::Seed;
+use crate::peers::{Entered, Peers};
+use crate::room::Room;
 use crate::service::Handler;
 use crate::tls::Certificates;
+use crate::usher::Usher;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use problem::{Code, Problem};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
@@ -23,7 +27,7 @@ const BACKLOG: u32 = 4_096;
 const BUFFER_BYTES_SPARE: usize = 8 * 1024;
 
 /// Bytes of one HTTP/2 stream, and of all streams of a connection, that may wait for the node.
-const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+pub(crate) const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
 /// Bytes of one HTTP/2 stream that may wait for the client.
@@ -31,6 +35,15 @@ const STREAM_SEND_BYTES: usize = 64 * 1024;
 
 /// How long connections that were aborted have to notice.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often a connection that waits for a place looks for one that gives way.
+const GIVE_WAY_EVERY: Duration = Duration::from_millis(5);
+
+/// So long a new connection may keep its place in any case: the time to ask something, however many others come.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// How long a connection of the API waits for memory that others give back.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The shortest [`Config::idle_timeout`] that takes effect.
 const IDLE_TIMEOUT_MIN: Duration = Duration::from_millis(10);
@@ -79,6 +92,7 @@ pub struct Gate {
     shared: Arc<Shared>,
     accepting: Vec<JoinHandle<()>>,
     reloading: Vec<JoinHandle<()>>,
+    ushering: JoinHandle<()>,
 }
 
 /// How a drain ended.
@@ -93,7 +107,8 @@ impl Gate {
     pub fn start<H: Handler>(listeners: Vec<Listener>, config: Config, handler: Arc<H>) -> Result<Self, Problem> {
         let random = getrandom::u64()
             .map_err(|error| Problem::new(Code::Internal, format!("the system gives no random bytes: {error}")))?;
-        let shared = Arc::new(Shared::new(config, Seed::new(random)));
+        let (usher, ushering) = Usher::new();
+        let shared = Arc::new(Shared::new(config, Seed::new(random), usher));
         let mut certificates: Vec<Arc<Certificates>> = Vec::new();
         for tls in listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
             if !certificates.iter().any(|known| Arc::ptr_eq(known, tls)) {
@@ -106,6 +121,7 @@ impl Gate {
                 .map(|listener| tokio::spawn(accept(listener, shared.clone(), handler.clone())))
                 .collect(),
             reloading: certificates.into_iter().map(|tls| tokio::spawn(tls.keep_fresh())).collect(),
+            ushering: tokio::spawn(ushering),
             shared,
         })
     }
@@ -141,7 +157,7 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        for task in self.accepting.iter().chain(&self.reloading) {
+        for task in self.accepting.iter().chain(&self.reloading).chain([&self.ushering]) {
             task.abort();
         }
         self.shared.enter(ABORTING);
@@ -159,21 +175,29 @@ pub(crate) struct Shared {
     pub changed: Notify,
     phase: AtomicU8,
     places: Arc<Semaphore>,
-    /// Listeners that wait for a place.
+    pub crowd: Arc<Crowd>,
+    pub usher: Usher,
+    /// Connections that wait for a place, one a listener.
     waiting: AtomicU32,
     open: AtomicU32,
     numbers: AtomicU64,
+    peers: Peers,
+    /// Second of the gate's life in which a refused connection was last spoken of, plus one.
+    spoke: AtomicU64,
+    begin: Instant,
 }
 
 /// The right to one connection.
 pub(crate) struct Place {
     shared: Arc<Shared>,
-    counted: bool,
-    _permit: OwnedSemaphorePermit,
+    entered: Entered,
+    /// Whether the connection is there and counted.
+    is_open: bool,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Shared {
-    fn new(mut config: Config, seed: Seed) -> Self {
+    fn new(mut config: Config, seed: Seed, usher: Usher) -> Self {
         // Nothing works with none, and looking at connections all the time works badly.
         config.connections_max = config.connections_max.max(1);
         config.idle_timeout = config.idle_timeout.max(IDLE_TIMEOUT_MIN);
@@ -197,25 +221,56 @@ impl Shared {
             changed: Notify::new(),
             phase: AtomicU8::new(RUNNING),
             places: Arc::new(Semaphore::new(config.connections_max as usize)),
+            crowd: Arc::default(),
+            usher,
             waiting: AtomicU32::new(0),
             open: AtomicU32::new(0),
             numbers: AtomicU64::new(0),
+            peers: Peers::new(config.connections_per_peer_max, config.connections_max),
+            spoke: AtomicU64::new(0),
+            begin: Instant::now(),
             config,
         }
     }
 
-    /// Waits for the right to one more connection.
-    pub async fn place(shared: &Arc<Self>) -> Place {
+    /// Counts one more connection of a peer. None: it has as many as it may.
+    pub fn comes(&self, peer: SocketAddr) -> Option<Entered> {
+        let entered = self.peers.enter(peer.ip());
+        if entered.is_none() {
+            self.speak_of(peer, "its peer has as many as it may, see --connections-per-peer");
+        }
+        entered
+    }
+
+    /// Waits for the right to one more connection. Where there is none left, another connection gives way.
+    pub async fn place(shared: &Arc<Self>, entered: Entered) -> Place {
+        // It is left again, whatever ends the wait.
+        let mut place = Place { shared: shared.clone(), entered, is_open: false, permit: None };
         let permit = match shared.places.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
                 shared.waiting.fetch_add(1, Ordering::Relaxed);
-                let permit = shared.places.clone().acquire_owned().await.expect("places are never closed");
+                let permit = loop {
+                    shared.crowd.give_way(GRACE);
+                    let acquired = shared.places.clone().acquire_owned();
+                    if let Ok(permit) = tokio::time::timeout(GIVE_WAY_EVERY, acquired).await {
+                        break permit.expect("places are never closed");
+                    }
+                };
                 shared.waiting.fetch_sub(1, Ordering::Relaxed);
                 permit
             }
         };
-        Place { shared: shared.clone(), counted: false, _permit: permit }
+        place.permit = Some(permit);
+        place
+    }
+
+    /// Says why a connection was refused, or cut off: once a second, since there may be thousands.
+    pub fn speak_of(&self, peer: SocketAddr, why: &str) {
+        let second = self.begin.elapsed().as_secs() + 1;
+        if self.spoke.swap(second, Ordering::Relaxed) != second {
+            tracing::warn!(%peer, "closed a connection: {why}");
+        }
     }
 
     pub fn next_number(&self) -> u64 {
@@ -241,17 +296,33 @@ impl Shared {
 }
 
 impl Place {
-    /// Counts the connection that took this place.
-    pub fn taken(mut self) -> Self {
+    /// Counts the connection that took this place. None: the node has no memory left for it; the place is free again.
+    /// At the API other connections give way for it first, as they do for a place.
+    pub async fn taken(mut self, peer: SocketAddr, tls: bool) -> Option<(Self, Room)> {
+        self.is_open = true;
         self.shared.open.fetch_add(1, Ordering::Relaxed);
-        self.counted = true;
-        self
+        let shared = self.shared.clone();
+        let until = Instant::now() + ROOM_TIMEOUT;
+        loop {
+            match Room::take(&shared.config, tls) {
+                Ok(room) => return Some((self, room)),
+                Err(_) if shared.config.is_administration && Instant::now() < until => {
+                    shared.crowd.give_way(GRACE);
+                    tokio::time::sleep(GIVE_WAY_EVERY).await;
+                }
+                Err(full) => {
+                    shared.speak_of(peer, &Problem::from(full).detail);
+                    return None;
+                }
+            }
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.counted {
+        self.shared.peers.leave(&self.entered);
+        if self.is_open {
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
         }
     }

@@ -1,4 +1,4 @@
-//! The HTTP gate: accepts connections, refuses what is not sound, and hands requests to the node.
+//! The HTTP gate: accepts connections, refuses malformed requests, and hands the others to the node.
 //!
 //! ```text
 //!  socket ─▶ accept ─▶ TLS? ─▶ Guard ─────────▶ hyper ─▶ service ──▶ Handler (the node)
@@ -12,23 +12,28 @@
 //! - [`watch`] closes connections that are quiet or too slow, with one timer a connection and none a request.
 //!
 //! A request costs the gate no task and no timer of its own (HTTP/2 costs one task a stream, which hyper spawns).
-//! What the gate promises users stands in `docs/http.md`.
+//! `docs/http.md` has the gate's promises to users.
 #![forbid(unsafe_code)]
 
 mod accept;
 mod access;
 mod body;
 mod config;
+mod crowd;
+mod frames;
 mod gate;
 mod host;
 pub mod http1;
 mod id;
 mod line;
 pub mod path;
+mod peers;
 mod reply;
+mod room;
 pub mod routes;
 mod service;
 mod tls;
+mod usher;
 mod watch;
 
 pub use body::{BodyError, RequestBody};
@@ -37,5 +42,6 @@ pub use gate::{Drained, Gate, Listener};
 pub use host::request_host;
 pub use reply::{Handled, ReplyBody, problem_reply};
 pub use routes::{Refusal, Route, RouteTable};
-pub use service::{Arrival, Handler, Peer};
+pub use service::{Arrival, Handler, Peer, Trust};
 pub use tls::Certificates;
+pub use usher::Usher;

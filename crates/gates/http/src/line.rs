@@ -1,9 +1,11 @@
 //! What the parts of one connection know of each other: a few counters, written by the connection's own tasks.
 
+use crate::crowd::Standing;
 use crate::http1::Refused;
+use crate::room::Room;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A client may give up so many requests of one connection, and half of those answered, before the gate gives up the
 /// connection. Asking and taking back at once is an attack that costs the client nothing (HTTP/2 rapid reset).
@@ -26,8 +28,14 @@ pub struct Line {
     /// Milliseconds from `begin` to the first byte of a head that is not whole yet, plus one. Zero: there is none.
     head_since: AtomicU64,
     head_late: AtomicBool,
+    trusted: AtomicBool,
     /// The number of the request that is refused, counted from one, and why. It is the last one.
     refused: OnceLock<(u64, Refused)>,
+    /// Bodies that are still arriving.
+    receiving: AtomicU64,
+    /// It sends what is no request, and too much of it.
+    flooding: AtomicBool,
+    pub room: Room,
 }
 
 /// What [`watch`](crate::watch) decides upon.
@@ -36,11 +44,13 @@ pub struct Facts {
     pub requests: u64,
     pub moved: u64,
     pub working: bool,
+    /// Whether the client has not sent all of a request.
+    pub receiving: bool,
     pub head_since: Option<Instant>,
 }
 
 impl Line {
-    pub fn new(number: u64) -> Self {
+    pub fn new(number: u64, room: Room) -> Self {
         Self {
             number,
             begin: Instant::now(),
@@ -51,7 +61,11 @@ impl Line {
             moved: AtomicU64::new(0),
             head_since: AtomicU64::new(0),
             head_late: AtomicBool::new(false),
+            trusted: AtomicBool::new(false),
             refused: OnceLock::new(),
+            receiving: AtomicU64::new(0),
+            flooding: AtomicBool::new(false),
+            room,
         }
     }
 
@@ -90,8 +104,28 @@ impl Line {
         self.cancelled.fetch_add(1, Relaxed);
     }
 
-    /// Whether the client takes back more than a client in its right mind would.
+    /// A body begins to arrive.
+    pub fn receives(&self) {
+        self.receiving.fetch_add(1, Relaxed);
+    }
+
+    pub fn received(&self) {
+        self.receiving.fetch_sub(1, Relaxed);
+    }
+
+    pub fn floods(&self) {
+        self.flooding.store(true, Relaxed);
+    }
+
+    pub fn age(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    /// Whether the client takes back, or sends to no end, more than a client in its right mind would.
     pub fn abused(&self) -> bool {
+        if self.flooding.load(Relaxed) {
+            return true;
+        }
         let cancelled = self.cancelled.load(Relaxed);
         cancelled > CANCELLED_MAX && cancelled - CANCELLED_MAX > self.answered.load(Relaxed) / 2
     }
@@ -129,13 +163,31 @@ impl Line {
         self.head_late.load(Relaxed)
     }
 
+    /// A request of it has shown a right, as a token is.
+    pub fn trust(&self) {
+        if !self.trusted.load(Relaxed) && !self.trusted.swap(true, Relaxed) {
+            self.room.trust();
+        }
+    }
+
+    /// What it has shown; none while it is being worked for.
+    pub fn standing(&self) -> Option<Standing> {
+        match (self.working.load(Relaxed), self.requests.load(Relaxed)) {
+            (1.., _) => None,
+            (0, 0) => Some(Standing::Silent),
+            (0, _) if self.trusted.load(Relaxed) => Some(Standing::Trusted),
+            (0, _) => Some(Standing::Asked),
+        }
+    }
+
     pub fn facts(&self) -> Facts {
         let head_since = self.head_since.load(Relaxed).checked_sub(1);
         Facts {
             requests: self.requests.load(Relaxed),
             moved: self.moved.load(Relaxed),
             working: self.working.load(Relaxed) > 0,
-            head_since: head_since.map(|millis| self.begin + std::time::Duration::from_millis(millis)),
+            receiving: self.receiving.load(Relaxed) > 0,
+            head_since: head_since.map(|millis| self.begin + Duration::from_millis(millis)),
         }
     }
 }

@@ -49,12 +49,14 @@ pub(crate) struct Work {
     line: Arc<Line>,
     busy: bool,
     ended: bool,
+    /// Bytes of the request's head that the budget knows of.
+    head_bytes: u64,
 }
 
 impl Work {
-    pub(crate) fn begin(line: Arc<Line>) -> Self {
+    pub(crate) fn begin(line: Arc<Line>, head_bytes: u64) -> Self {
         line.work_begins();
-        Self { line, busy: true, ended: false }
+        Self { line, busy: true, ended: false, head_bytes }
     }
 
     fn busy(&mut self, busy: bool) {
@@ -80,6 +82,9 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         self.busy(false);
+        if self.head_bytes > 0 {
+            self.line.room.drop_head(self.head_bytes);
+        }
         if !self.ended {
             self.line.cancel();
         }

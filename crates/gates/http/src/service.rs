@@ -1,11 +1,12 @@
 //! One request: checked, named, handed to the node, and its reply made fit to send.
 
 use crate::access::Access;
-use crate::body::RequestBody;
-use crate::gate::Shared;
+use crate::body::{Arriving, RequestBody};
+use crate::gate::{STREAM_WINDOW_BYTES, Shared};
 use crate::id::{self, REQUEST_ID};
 use crate::line::Line;
 use crate::reply::{Content, Handled, ReplyBody, Work, problem_reply};
+use crate::room::{HTTP2_BODY_BYTES_MAX, SMALL_BYTES};
 use crate::{host, path};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -16,7 +17,10 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// The node, as the gate sees it. One serves all connections.
 pub trait Handler: Send + Sync + 'static {
@@ -39,6 +43,17 @@ pub struct Arrival {
     /// At most 64 of `A-Z a-z 0-9 _ -`. The gate sends it back in `x-request-id`.
     pub request_id: Arc<str>,
     pub peer: Peer,
+    pub trust: Trust,
+}
+
+/// Where the node says that a request has shown a right, as a token is: its connection gives way to others last.
+#[derive(Debug, Clone)]
+pub struct Trust(Arc<Line>);
+
+impl Trust {
+    pub fn give(&self) {
+        self.0.trust();
+    }
 }
 
 /// The other end of a connection.
@@ -64,6 +79,12 @@ const CONNECTION_FIELDS: [HeaderName; 5] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
 ];
+
+/// What a field takes in memory beside its name and value.
+const FIELD_BYTES: usize = 64;
+
+/// Bytes of one stream of HTTP/2 that may wait.
+const HTTP2_STREAM_BYTES: u64 = STREAM_WINDOW_BYTES as u64;
 
 /// A request that the gate answers itself.
 enum Own {
@@ -93,11 +114,19 @@ pub(crate) fn serve<H: Handler>(
     async move {
         let response = match next {
             Ok((request, arrival)) => {
-                let Handled { response, function } = connection.handler.handle(request, arrival).await;
-                if let Some(access) = &mut access {
-                    access.function = function;
+                let handling = pin!(connection.handler.handle(request, arrival));
+                match Guarded(handling).await {
+                    Ok(Handled { response, function }) => {
+                        if let Some(access) = &mut access {
+                            access.function = function;
+                        }
+                        fit(response)
+                    }
+                    Err(Panicked) => {
+                        let problem = Problem::new(Code::Internal, "the node failed while it answered this request");
+                        problem_reply(&problem).map(Content::Gate)
+                    }
                 }
-                fit(response)
             }
             Err(own) => own.reply().map(Content::Gate),
         };
@@ -120,12 +149,15 @@ fn admit<H>(connection: &Connection<H>, request: Request<Incoming>) -> Admitted 
     let id_value = HeaderValue::from_str(&request_id).expect("an id is plain");
     let mut access = Access::begin(&request, &request_id, *peer);
     let head_only = request.method() == Method::HEAD && request.version() == Version::HTTP_2;
-    let next = match check(line, number, &request) {
-        Ok(()) => {
+    let mut head_bytes = 0;
+    let next = match check(line, number, &request).and_then(|()| room(line, &request, &mut head_bytes)) {
+        Ok(arriving) => {
             let counted = access.as_ref().map(|access| access.bytes_in.clone());
             let body_timeout = shared.config.body_timeout;
-            let request = request.map(|body| RequestBody::new(body, body_timeout, counted));
-            Ok((request, Arrival { request_id, peer: *peer }))
+            let mut request = request.map(|body| RequestBody::new(body, body_timeout, counted, arriving));
+            // They speak of the connection, which is not the function's.
+            remove_connection_fields(request.headers_mut());
+            Ok((request, Arrival { request_id, peer: *peer, trust: Trust(line.clone()) }))
         }
         Err(own) => {
             if let (Own::Last(_), Some(access)) = (&own, &mut access) {
@@ -134,7 +166,27 @@ fn admit<H>(connection: &Connection<H>, request: Request<Incoming>) -> Admitted 
             Err(own)
         }
     };
-    Admitted { next, id_value, work: Work::begin(line.clone()), access, head_only }
+    Admitted { next, id_value, work: Work::begin(line.clone(), head_bytes), access, head_only }
+}
+
+/// Makes room for what is kept of the request while it is at work, beyond what its connection counts already.
+fn room(line: &Arc<Line>, request: &Request<Incoming>, head_bytes: &mut u64) -> Result<Option<Arriving>, Own> {
+    let none = |full| Own::Problem(Problem::from(full));
+    let is_http2 = request.version() == Version::HTTP_2;
+    let least = if is_http2 { 0 } else { SMALL_BYTES };
+    let fields = request.headers().iter();
+    let bytes = fields.fold(0, |sum, (name, value)| sum + (name.as_str().len() + value.len() + FIELD_BYTES) as u64);
+    if bytes > least {
+        line.room.take_head(bytes).map_err(none)?;
+        *head_bytes = bytes;
+    }
+    if request.body().is_end_stream() {
+        return Ok(None);
+    }
+    let window = if is_http2 { HTTP2_STREAM_BYTES } else { u64::MAX };
+    let waiting = request.body().size_hint().upper().unwrap_or(u64::MAX).min(window).min(HTTP2_BODY_BYTES_MAX);
+    let waiting = if waiting > least { waiting } else { 0 };
+    Arriving::begin(line, waiting).map(Some).map_err(none)
 }
 
 /// Checks what HTTP/1 has been checked for already, and what it has not.
@@ -181,6 +233,25 @@ impl Own {
     }
 }
 
+/// The handling panicked. The process's panic hook has told the log.
+struct Panicked;
+
+/// Runs a handling so that a panic in it is an answer, and not a connection that ends without one: on a connection of
+/// HTTP/2 all other requests would end with it.
+struct Guarded<'a, F>(Pin<&'a mut F>);
+
+impl<F: Future> Future for Guarded<'_, F> {
+    type Output = Result<F::Output, Panicked>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // After a panic the handling is dropped and never polled again: nobody sees what it left half done.
+        match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx))) {
+            Ok(poll) => poll.map(Ok),
+            Err(_) => Poll::Ready(Err(Panicked)),
+        }
+    }
+}
+
 /// A reply that the node gives may come from a function: it has no say over the connection.
 fn fit<B>(mut response: Response<B>) -> Response<Content<B>> {
     if response.status().is_informational() {
@@ -188,6 +259,11 @@ fn fit<B>(mut response: Response<B>) -> Response<Content<B>> {
         return problem_reply(&Problem::new(Code::UnitBadReply, detail)).map(Content::Gate);
     }
     remove_connection_fields(response.headers_mut());
+    if response.status() == StatusCode::RESET_CONTENT {
+        // It has no content, whatever the function wrote (RFC 9110, 15.3.6).
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        return response.map(|_| Content::Gate(Bytes::new()));
+    }
     response.map(Content::Node)
 }
 

@@ -1,7 +1,7 @@
 //! TLS from certificate files, read again when they change.
 //!
-//! A pair of files that cannot be used (half written, key and certificate that do not fit) is logged and changes
-//! nothing: the certificate before stays in use until a good pair is there. Running connections keep theirs.
+//! A pair of files that cannot be used (half written, key and certificate that do not match) is logged and changes
+//! nothing: the old certificate stays in use until there is a good pair. Running connections keep theirs.
 
 use parking_lot::{Mutex, RwLock};
 use problem::{Code, Problem};

@@ -18,6 +18,10 @@ const LOOKS: u32 = 4;
 /// A connection that moves fewer bytes between two looks counts as quiet. Keep-alive pings stay below it.
 const MOVED_BYTES_MIN: u64 = 256;
 
+/// Where others wait for a place, a connection whose request is still arriving must move so much between two looks: a
+/// kilobyte a second.
+const DRIP_BYTES_MIN: u64 = 15 << 10;
+
 /// A late head has this long to read its refusal.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -50,7 +54,7 @@ impl Looks {
         Self { head_timeout, idle_timeout, next: now + idle_timeout / LOOKS, seen, quiet: 0, closing: None }
     }
 
-    /// `full`: others wait for a place, so one quiet look is enough.
+    /// `full`: others wait for a place, so one quiet look is enough, and a request that drips in is none.
     fn look(&mut self, now: Instant, facts: Facts, full: bool) -> Verdict {
         if let Some(closing) = self.closing
             && now >= closing
@@ -66,7 +70,11 @@ impl Looks {
         }
         if now >= self.next {
             self.next = now + self.idle_timeout / LOOKS;
-            let moved = facts.moved.wrapping_sub(self.seen.moved) >= MOVED_BYTES_MIN;
+            let moved_bytes = facts.moved.wrapping_sub(self.seen.moved);
+            if full && facts.receiving && moved_bytes < DRIP_BYTES_MIN {
+                return Verdict::Stuck;
+            }
+            let moved = moved_bytes >= MOVED_BYTES_MIN;
             let alive = facts.working || facts.requests != self.seen.requests || moved;
             self.seen = facts;
             self.quiet = if alive { 0 } else { self.quiet + 1 };
@@ -90,15 +98,13 @@ pub async fn watch<F: Future>(
     shared: &Shared,
     mut close: impl FnMut(Pin<&mut F>) -> bool,
 ) -> Option<F::Output> {
-    let now = Instant::now();
     let config = &shared.config;
-    let mut looks = Looks::new(config.head_timeout, config.idle_timeout, now, line.facts());
+    let mut looks = Looks::new(config.head_timeout, config.idle_timeout, Instant::now(), line.facts());
     let mut timer_end = looks.next;
     let mut timer = pin!(sleep_until(timer_end.into()));
     // Made before the phase is read: a change in between wakes it.
     let mut changed = pin!(shared.changed.notified());
-    let mut drained = false;
-    let mut first = true;
+    let (mut drained, mut first) = (false, true);
     poll_fn(|cx| {
         if shared.is_aborting() || line.abused() {
             return Poll::Ready(None);
@@ -161,7 +167,7 @@ pub async fn watch<F: Future>(
 mod tests {
     use super::*;
 
-    const QUIET: Facts = Facts { requests: 0, moved: 0, working: false, head_since: None };
+    const QUIET: Facts = Facts { requests: 0, moved: 0, working: false, receiving: false, head_since: None };
 
     fn looks(begin: Instant) -> Looks {
         Looks::new(Duration::from_secs(10), Duration::from_secs(60), begin, QUIET)
@@ -201,6 +207,20 @@ mod tests {
             looks.look(after(begin, 15), QUIET, false);
             assert_eq!(looks.look(after(begin, 30), facts, false), Verdict::Fine(after(begin, 45)));
             assert_eq!(looks.quiet, 0, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_drips_in_makes_room_when_others_wait() {
+        let begin = Instant::now();
+        let drips = Facts { working: true, receiving: true, moved: 1_000, ..QUIET };
+        assert_eq!(looks(begin).look(after(begin, 15), drips, true), Verdict::Stuck);
+        for (facts, full) in [
+            (drips, false),
+            (Facts { receiving: false, ..drips }, true),
+            (Facts { moved: DRIP_BYTES_MIN, ..drips }, true),
+        ] {
+            assert_eq!(looks(begin).look(after(begin, 15), facts, full), Verdict::Fine(after(begin, 30)), "{facts:?}");
         }
     }
 

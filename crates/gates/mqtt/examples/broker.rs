@@ -2,6 +2,7 @@
 //!
 //! `broker ADDRESS [KEY=VALUE …]`, where the keys are limits. What it keeps is gone when it ends.
 
+use budget::Budget;
 use gate_mqtt::{Changes, Gate, Limits, Listener, Node, Refused, Users};
 use parking_lot::Mutex;
 use problem::Problem;
@@ -50,7 +51,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "receive_maximum" => limits.receive_maximum = value.parse()?,
             "packet_bytes_max" => limits.packet_bytes_max = value.parse()?,
             "topic_alias_maximum" => limits.topic_alias_maximum = value.parse()?,
-            "connections_max" => limits.connections_max = value.parse()?,
+            "connections_max" => {
+                limits.connections_max = value.parse()?;
+                limits.connections_per_address_max = limits.connections_max;
+            }
             "keep_alive_max_s" => limits.keep_alive_max = std::time::Duration::from_secs(value.parse()?),
             _ => return Err(format!("there is no limit {key:?}").into()),
         }
@@ -59,7 +63,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     runtime.block_on(async {
         let listener = Listener::bind(address, None)?;
         println!("listening on {}", listener.address());
-        let gate = Gate::start(vec![listener], limits, Users::open(), Arc::new(Memory::default()))?;
+        let gate =
+            Gate::start(vec![listener], limits, Users::open(), Arc::new(Memory::default()), &Budget::unbounded())?;
         std::future::pending::<()>().await;
         drop(gate);
         Ok::<(), Problem>(())

@@ -5,7 +5,10 @@ use crate::codec::{self, Connect, Packet, Reason, Version};
 use crate::gate::{Place, Shared};
 use crate::line::{Line, Wrote};
 use crate::node::Node;
+use crate::passwords::Verdict;
+use crate::peers::Peer;
 use crate::users::Identity;
+use budget::{Purpose, Share};
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
@@ -24,8 +27,16 @@ const READ_BYTES: usize = 64 * 1_024;
 /// Bytes that are asked for when the beginning of a packet is there already.
 const READ_MORE_BYTES: usize = 16 * 1_024;
 
+/// Bytes of a connection's read buffer that the budget does not count. A larger one has to find room there, or the
+/// connection ends.
+const BUFFER_BYTES_FREE: usize = 8 * 1_024;
+
 /// How long a client that is turned away, or whose connection ends, may take to hear so.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// When a wrong name or password is called so: that long after it came, whether it was hashed or not, so that the time
+/// tells nothing about names, and nobody tries many by one connection after the other.
+const REFUSAL_DELAY: Duration = Duration::from_millis(500);
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
@@ -40,28 +51,38 @@ pub(crate) async fn run_client<N: Node>(
     place: Place<N>,
 ) {
     let mut ended = shared.ended();
-    tokio::select! {
-        () = async {
+    let left = tokio::select! {
+        left = async {
             match tls {
                 None => Box::pin(run_plain(stream, peer, &shared)).await,
                 Some(tls) => Box::pin(run_tls(stream, peer, tls, &shared)).await,
             }
-        } => {}
-        _ = ended.wait_for(|ended| *ended) => {}
-    }
-    drop(place);
+        } => left,
+        _ = ended.wait_for(|ended| *ended) => None,
+    };
+    shared.usher.shows_out((left, place));
 }
 
-async fn run_plain<N: Node>(mut stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared<N>>) {
-    let greeting = tokio::time::timeout(shared.limits.connect_timeout, greet(&mut stream, shared));
-    let (greeting, rest) = match Box::pin(greeting).await {
-        Ok(Ok(greeted)) => greeted,
+/// What is left of a connection that has ended, to be closed.
+type Left = Option<Box<dyn Send>>;
+
+async fn run_plain<N: Node>(mut stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared<N>>) -> Left {
+    let hello = tokio::time::timeout(shared.limits.connect_timeout, hear(&mut stream, shared));
+    let Hello { packet, rest, room } = match Box::pin(hello).await {
+        Ok(Ok(heard)) => heard,
         Ok(Err(refused)) => return turn_away(stream, peer, refused).await,
-        Err(_) => return tracing::debug!(%peer, "no CONNECT in time"),
+        Err(_) => {
+            tracing::debug!(%peer, "no CONNECT in time");
+            return Some(Box::new(stream));
+        }
+    };
+    let greeting = match Box::pin(prove(packet, peer, shared)).await {
+        Ok(greeting) => greeting,
+        Err(refused) => return turn_away(stream, peer, refused).await,
     };
     let socket = Arc::new(stream);
     let joined = join(shared, Some(socket.clone()), &greeting);
-    drop(greeting);
+    drop((greeting, room));
     match joined {
         Ok(line) => {
             let _left = Leave { shared, line: &line };
@@ -69,30 +90,35 @@ async fn run_plain<N: Node>(mut stream: TcpStream, peer: SocketAddr, shared: &Ar
                 () = read_plain(&socket, &line, shared, rest) => {}
                 () = write_plain(&socket, &line, shared) => {}
             }
+            Some(Box::new(socket))
         }
-        Err(refusal) => {
-            let Some(stream) = Arc::into_inner(socket) else { return };
-            turn_away(stream, peer, Refused::No(refusal)).await;
-        }
+        Err(refusal) => turn_away(Arc::into_inner(socket)?, peer, Refused::No(refusal)).await,
     }
 }
 
-async fn run_tls<N: Node>(stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor, shared: &Arc<Shared<N>>) {
+async fn run_tls<N: Node>(stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor, shared: &Arc<Shared<N>>) -> Left {
     let begin = async {
         let mut stream = tls.accept(stream).await.map_err(|_| Refused::Gone)?;
-        match greet(&mut stream, shared).await {
-            Ok((greeting, rest)) => Ok((stream, greeting, rest)),
+        match hear(&mut stream, shared).await {
+            Ok(hello) => Ok((stream, hello)),
             Err(refused) => {
                 turn_away(stream, peer, refused).await;
                 Err(Refused::Gone)
             }
         }
     };
-    let Ok(Ok((stream, greeting, rest))) = Box::pin(tokio::time::timeout(shared.limits.connect_timeout, begin)).await
-    else {
-        return tracing::debug!(%peer, "no TLS handshake and CONNECT in time");
+    let Ok(Ok((stream, hello))) = Box::pin(tokio::time::timeout(shared.limits.connect_timeout, begin)).await else {
+        tracing::debug!(%peer, "no TLS handshake and CONNECT in time");
+        return None;
     };
-    match join(shared, None, &greeting) {
+    let Hello { packet, rest, room } = hello;
+    let greeting = match Box::pin(prove(packet, peer, shared)).await {
+        Ok(greeting) => greeting,
+        Err(refused) => return turn_away(stream, peer, refused).await,
+    };
+    let joined = join(shared, None, &greeting);
+    drop((greeting, room));
+    match joined {
         Ok(line) => {
             let _left = Leave { shared, line: &line };
             let (reader, writer) = tokio::io::split(stream);
@@ -100,6 +126,7 @@ async fn run_tls<N: Node>(stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor,
                 () = read_tls(reader, &line, shared, rest) => {}
                 () = write_tls(writer, &line, shared) => {}
             }
+            None
         }
         Err(refusal) => turn_away(stream, peer, Refused::No(refusal)).await,
     }
@@ -142,7 +169,8 @@ impl Refused {
     }
 }
 
-/// The version in whose words the sender of a CONNECT that cannot be taken is told so: 5 if it is that or later, else 3.1.1.
+/// The version in whose words the sender of a CONNECT that cannot be taken is told so: 5 if it is that or later, else
+/// 3.1.1.
 fn words(connect: &[u8]) -> Version {
     let level = || {
         let header = 1 + connect.iter().skip(1).position(|byte| byte & 0x80 == 0)? + 1;
@@ -156,12 +184,23 @@ fn words(connect: &[u8]) -> Version {
     }
 }
 
-/// Reads the CONNECT and checks name and password. Returns what came after it.
-async fn greet<N: Node, S>(stream: &mut S, shared: &Arc<Shared<N>>) -> Result<(Greeting, Vec<u8>), Refused>
+/// What a client says first.
+struct Hello {
+    /// Its CONNECT.
+    packet: Vec<u8>,
+    /// What came after it.
+    rest: Vec<u8>,
+    /// What both hold.
+    room: Share,
+}
+
+/// Reads the CONNECT.
+async fn hear<N: Node, S>(stream: &mut S, shared: &Arc<Shared<N>>) -> Result<Hello, Refused>
 where
     S: AsyncRead + Unpin,
 {
     let mut bytes = Vec::with_capacity(512);
+    let mut room = shared.budget.share(Purpose::Connections);
     let whole = loop {
         if !bytes.is_empty() && bytes[0] != 0x10 {
             return Err(Refused::Gone);
@@ -173,20 +212,33 @@ where
         }
         match stream.read_buf(&mut bytes).await {
             Ok(0) | Err(_) => return Err(Refused::Gone),
-            Ok(_) => {}
+            Ok(_) if charge(&mut room, &bytes) => {}
+            Ok(_) => return Err(Refused::Gone),
         }
     };
     let rest = bytes.split_off(whole);
+    Ok(Hello { packet: bytes, rest, room })
+}
+
+/// Counts what a connection's buffer has grown to; not if there is no memory for it.
+fn charge(room: &mut Share, buffer: &Vec<u8>) -> bool {
+    let bytes = if buffer.capacity() > BUFFER_BYTES_FREE { buffer.capacity() as u64 } else { 0 };
+    room.bytes() == bytes || room.hold(bytes).is_ok()
+}
+
+/// Checks name and password of a CONNECT. The wait for that is bounded by itself, so it is no part of the connect
+/// timeout.
+async fn prove<N: Node>(packet: Vec<u8>, peer: SocketAddr, shared: &Arc<Shared<N>>) -> Result<Greeting, Refused> {
     let assigned = assigned_name();
     let identity = {
-        let connect =
-            read_connect(&bytes, shared.limits.packet_bytes_max).map_err(|fault| Refused::from_fault(fault, &bytes))?;
+        let connect = read_connect(&packet, shared.limits.packet_bytes_max)
+            .map_err(|fault| Refused::from_fault(fault, &packet))?;
         let client = if connect.client_id.is_empty() { assigned.as_str() } else { connect.client_id };
-        check(shared, &connect, client)
+        check(shared, &connect, client, peer)
             .await
             .map_err(|reason| Refused::No(Refusal { version: connect.version, reason }))?
     };
-    Ok((Greeting { packet: bytes, identity: Arc::new(identity), assigned }, rest))
+    Ok(Greeting { packet, identity: Arc::new(identity), assigned })
 }
 
 fn read_connect(bytes: &[u8], bytes_max: usize) -> Result<Connect<'_>, codec::Fault> {
@@ -197,17 +249,27 @@ fn read_connect(bytes: &[u8], bytes_max: usize) -> Result<Connect<'_>, codec::Fa
     }
 }
 
-async fn check<N: Node>(shared: &Arc<Shared<N>>, connect: &Connect<'_>, client: &str) -> Result<Identity, Reason> {
-    if !shared.users.is_slow(connect.user, connect.password) || shared.users.is_empty() {
-        return shared.users.check(connect.user, connect.password, client);
+async fn check<N: Node>(
+    shared: &Arc<Shared<N>>,
+    connect: &Connect<'_>,
+    client: &str,
+    peer: SocketAddr,
+) -> Result<Identity, Reason> {
+    let Some(name) = connect.user.filter(|_| !shared.users.is_open()) else {
+        let identity = shared.users.unasked(connect.user, client)?;
+        return if shared.users.may_be(None, client) { Ok(identity) } else { Err(Reason::CLIENT_ID) };
+    };
+    let said_at = tokio::time::Instant::now() + REFUSAL_DELAY;
+    match shared.passwords.check(name, connect.password.unwrap_or_default(), Peer::of(peer.ip())).await {
+        Verdict::Right if !shared.users.may_be(Some(name), client) => Err(Reason::CLIENT_ID),
+        Verdict::Right => shared.users.identity(Some(name), client).ok_or(Reason::BAD_USER),
+        Verdict::Busy => Err(Reason::UNAVAILABLE),
+        Verdict::Wrong => {
+            shared.failed_login(peer.ip(), name);
+            tokio::time::sleep_until(said_at).await;
+            Err(Reason::BAD_USER)
+        }
     }
-    // One after the other, away from the threads that serve everybody.
-    let _turn = shared.checking.acquire().await.map_err(|_| Reason::UNAVAILABLE)?;
-    let (shared, client) = (shared.clone(), client.to_owned());
-    let (user, password) = (connect.user.map(str::to_owned), connect.password.map(<[u8]>::to_vec));
-    let checked =
-        tokio::task::spawn_blocking(move || shared.users.check(user.as_deref(), password.as_deref(), &client));
-    checked.await.map_err(|_| Reason::UNAVAILABLE)?
 }
 
 fn join<N: Node>(
@@ -229,8 +291,11 @@ fn assigned_name() -> String {
     format!("auto-{random:016x}")
 }
 
-async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, peer: SocketAddr, refused: Refused) {
-    let Refused::No(refusal) = refused else { return };
+async fn turn_away<S>(mut stream: S, peer: SocketAddr, refused: Refused) -> Left
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Refused::No(refusal) = refused else { return Some(Box::new(stream)) };
     tracing::debug!(%peer, reason = %refusal.reason, "an MQTT client is turned away");
     let say = async {
         stream.write_all(&refusal.packet()).await?;
@@ -241,6 +306,7 @@ async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, peer: Socke
         io::Result::Ok(())
     };
     let _ = tokio::time::timeout(LAST_WORDS, say).await;
+    Some(Box::new(stream))
 }
 
 /// What of `bytes` is left after the broker had them.
@@ -276,7 +342,11 @@ async fn read_plain<N: Node>(socket: &TcpStream, line: &Line, shared: &Arc<Share
         kept.drain(..done);
         hold_up(shared, line, &mut kept, may_read).await;
     }
+    let mut room = shared.budget.share(Purpose::Connections);
     loop {
+        if !charge(&mut room, &kept) {
+            return tracing::debug!("no memory is left for a packet that is not whole");
+        }
         if socket.readable().await.is_err() {
             return;
         }
@@ -364,7 +434,11 @@ async fn read_tls<N: Node>(
     shared: &Arc<Shared<N>>,
     mut kept: Vec<u8>,
 ) {
+    let mut room = shared.budget.share(Purpose::Connections);
     loop {
+        if !charge(&mut room, &kept) {
+            return tracing::debug!("no memory is left for a packet that is not whole");
+        }
         let (rest, may_read) = feed(shared, line, &kept);
         let done = kept.len() - rest.len();
         kept.drain(..done);
@@ -396,6 +470,8 @@ async fn write_tls<N: Node>(mut writer: WriteHalf<TlsStream<TcpStream>>, line: &
                 () = deadline => return,
             }
         }
+        drop(bytes);
+        line.sent();
         if line.has_more() && shared.refill(line) {
             continue;
         }

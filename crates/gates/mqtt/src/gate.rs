@@ -1,15 +1,18 @@
 //! The gate as the node holds it: listeners, the broker behind one lock, and what keeps it going.
 
-use crate::broker::{Broker, ConnectionKey, Counts, Now, View};
+use crate::broker::{Broker, ConnectionKey, Counts, Now, SessionInfo, View};
 use crate::client::run_client;
 use crate::limits::Limits;
 use crate::line::{Line, Wrote};
 use crate::node::{Node, Refused};
+use crate::passwords::Passwords;
+use crate::peers::{Peer, PeerPlace, Peers};
 use crate::users::Users;
-use gate_http::Certificates;
+use budget::{Budget, Purpose};
+use gate_http::{Certificates, Usher};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -77,13 +80,15 @@ pub struct Gate<N: Node> {
 pub(crate) struct Shared<N: Node> {
     core: Mutex<Core<N>>,
     pub limits: Limits,
-    pub users: Users,
-    /// Slow password checks take turns.
-    pub checking: Semaphore,
+    pub users: Arc<Users>,
+    pub passwords: Arc<Passwords>,
+    pub budget: Arc<Budget>,
     node: Arc<N>,
     started: Instant,
     places: Arc<Semaphore>,
+    peers: Arc<Peers>,
     open: AtomicU32,
+    pub usher: Usher,
     /// Somebody waits for the disk.
     to_disk: Notify,
     /// Connections that others have something for.
@@ -103,19 +108,31 @@ impl<N: Node> Gate<N> {
     /// Restores what was kept, and serves the listeners. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The records cannot be read.
-    pub fn start(listeners: Vec<Listener>, limits: Limits, users: Users, node: Arc<N>) -> Result<Self, Problem> {
+    /// The records cannot be read; L9003: `budget` has no room to check a password in.
+    pub fn start(
+        listeners: Vec<Listener>,
+        limits: Limits,
+        users: Users,
+        node: Arc<N>,
+        budget: &Arc<Budget>,
+    ) -> Result<Self, Problem> {
         let started = Instant::now();
-        let broker = Broker::new(limits.clone(), node.clone(), now_since(started))?;
+        let users = Arc::new(users);
+        check_hash_room(&users, budget)?;
+        let broker = Broker::new(limits.clone(), node.clone(), &users, budget, now_since(started))?;
+        let (usher, ushering) = Usher::new();
         let shared = Arc::new(Shared {
             core: Mutex::new(Core { broker, lines: Vec::new(), dirty: Vec::new() }),
             places: Arc::new(Semaphore::new(limits.connections_max.max(1))),
+            peers: Peers::new(limits.connections_per_address_max),
             limits,
+            passwords: Passwords::new(users.clone(), budget.clone()),
+            budget: budget.clone(),
             users,
-            checking: Semaphore::new(1),
             node,
             started,
             open: AtomicU32::new(0),
+            usher,
             to_disk: Notify::new(),
             for_others: Mutex::default(),
             to_others: Notify::new(),
@@ -126,6 +143,7 @@ impl<N: Node> Gate<N> {
         tasks.push(tokio::spawn(tick(shared.clone())));
         tasks.push(tokio::spawn(watch_disk(shared.clone())));
         tasks.push(tokio::spawn(write_to_others(shared.clone())));
+        tasks.push(tokio::spawn(ushering));
         Ok(Self { shared, tasks: Mutex::new(tasks) })
     }
 
@@ -136,6 +154,16 @@ impl<N: Node> Gate<N> {
 
     pub fn counts(&self) -> Counts {
         self.shared.core.lock().broker.counts()
+    }
+
+    /// All sessions, in no order.
+    pub fn sessions(&self) -> Vec<SessionInfo> {
+        self.shared.core.lock().broker.sessions()
+    }
+
+    /// Ends a session and its connection. Says whether there was one. It does not wait for the disk.
+    pub fn end_session(&self, user: Option<&str>, client: &str) -> bool {
+        self.shared.with(|broker, now| broker.end(now, user, client))
     }
 
     /// Publishes for the node. Returns once everything it caused is durable.
@@ -186,8 +214,13 @@ impl<N: Node> Shared<N> {
         self.ended.subscribe()
     }
 
-    /// Lets the broker do something for the connection of `line`, then sends what came of it: to that connection at once,
-    /// to others together with what their other senders have for them.
+    /// A wrong name or password; a name that is no user's is not handed on.
+    pub fn failed_login(&self, peer: IpAddr, name: &str) {
+        self.node.failed_login(peer, self.users.named(name).as_ref());
+    }
+
+    /// Lets the broker do something for the connection of `line`, then sends what came of it: to that connection at
+    /// once, to others together with what their other senders have for them.
     pub fn with_line<T>(self: &Arc<Self>, line: &Line, work: impl FnOnce(&mut Broker<N>, Now) -> T) -> T {
         let mut core = self.core.lock();
         let now = self.now();
@@ -326,6 +359,17 @@ impl<N: Node> Shared<N> {
     }
 }
 
+/// Passwords are checked where there is room for their hash, so there must be some.
+fn check_hash_room(users: &Users, budget: &Budget) -> Result<(), Problem> {
+    let (needed, room) = (users.hash_bytes(), budget.part_bytes(Purpose::Mqtt));
+    if needed <= room {
+        return Ok(());
+    }
+    let detail = format!("to check a password of mqtt.users takes {needed} bytes of memory, and MQTT may have {room}");
+    let hint = "raise --memory-bytes-max, or use hashes that take less memory";
+    Err(Problem::new(Code::ConfigInvalid, detail).with_hint(hint))
+}
+
 fn now_since(started: Instant) -> Now {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Now { steady_ms: started.elapsed().as_millis() as u64, unix_ms: unix.as_millis() as u64 }
@@ -335,6 +379,7 @@ fn now_since(started: Instant) -> Now {
 pub(crate) struct Place<N: Node> {
     shared: Arc<Shared<N>>,
     _permit: OwnedSemaphorePermit,
+    _of_peer: PeerPlace,
 }
 
 impl<N: Node> Drop for Place<N> {
@@ -343,19 +388,31 @@ impl<N: Node> Drop for Place<N> {
     }
 }
 
+/// Connections taken from a listener before those that are there have a turn.
+const ACCEPTED_AT_ONCE: usize = 16;
+
 /// Runs until it is aborted.
 async fn accept<N: Node>(listener: Listener, shared: Arc<Shared<N>>) {
+    let mut accepted = 0_usize;
     loop {
+        accepted = accepted.wrapping_add(1);
+        if accepted.is_multiple_of(ACCEPTED_AT_ONCE) {
+            tokio::task::yield_now().await;
+        }
         let permit = shared.places.clone().acquire_owned().await.expect("places are never closed");
         match listener.socket.accept().await {
             Ok((stream, address)) => {
+                let Some(of_peer) = shared.peers.enter(Peer::of(address.ip())) else {
+                    tracing::debug!(%address, "an address has as many MQTT connections as it may");
+                    continue;
+                };
                 // What is sent is gathered already.
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "an MQTT connection ended before it began");
                     continue;
                 }
                 shared.open.fetch_add(1, Ordering::Relaxed);
-                let place = Place { shared: shared.clone(), _permit: permit };
+                let place = Place { shared: shared.clone(), _permit: permit, _of_peer: of_peer };
                 tokio::spawn(run_client(stream, address, listener.tls.clone(), shared.clone(), place));
             }
             Err(error) => {

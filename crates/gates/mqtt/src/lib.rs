@@ -6,8 +6,8 @@
 //!               └── line ◀── what is to be sent ◀─────┘
 //! ```
 //! A message of QoS 1 or 2 is confirmed only when everything it caused is durable: the events in functions' queues, the
-//! retained message, and the copies for sessions that outlive their connections. What exactly is promised stands in
-//! `docs/mqtt.md`; why this is a broker of our own in `docs/decisions/mqtt.md`.
+//! retained message, and the copies for sessions that outlive their connections. `docs/mqtt.md` has the exact promises,
+//! and `docs/decisions/mqtt.md` says why this is a broker of our own.
 #![forbid(unsafe_code)]
 
 mod bridge;
@@ -18,6 +18,8 @@ mod gate;
 mod limits;
 mod line;
 mod node;
+mod passwords;
+mod peers;
 pub mod topic;
 mod users;
 

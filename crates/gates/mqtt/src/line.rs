@@ -1,8 +1,10 @@
 //! What is to be sent over one connection, and who sends it.
 //!
-//! Whoever made the broker put something into a connection writes it to the socket at once, so that passing a message
-//! on costs no switch to another task. Only when the socket takes no more does the connection's own task wait for it.
+//! The task that made the broker put something into a connection also writes it to the socket at once, so that passing
+//! a message on costs no switch to another task. Only when the socket is full does the connection's own task wait for
+//! it.
 
+use crate::limits::SEND_BYTES_FREE;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -36,6 +38,8 @@ pub struct Line {
 struct Sending {
     buffer: Vec<u8>,
     sent: usize,
+    /// Whether the connection's task has taken the buffer out and sends it.
+    is_out: bool,
 }
 
 /// How a write ended.
@@ -63,13 +67,13 @@ impl Line {
         }
     }
 
-    /// Lets `take` fill the buffer if it is empty and nobody is writing; whoever writes comes back for it otherwise. `take`
-    /// says whether the connection ends. Called under the broker's lock. Says whether there is something to do.
+    /// Lets `take` fill the buffer if it is empty and nobody is writing; whoever writes comes back for it otherwise.
+    /// `take` says whether the connection ends. Called under the broker's lock. Says whether there is something to do.
     pub fn fill(&self, take: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         // Said before trying, so that whoever holds the buffer sees it after letting go.
         self.has_more.store(true, Ordering::SeqCst);
         let Some(mut sending) = self.sending.try_lock() else { return false };
-        if sending.sent < sending.buffer.len() {
+        if sending.is_out || sending.sent < sending.buffer.len() {
             return false;
         }
         self.has_more.store(false, Ordering::SeqCst);
@@ -95,8 +99,8 @@ impl Line {
         self.is_closing.load(Ordering::SeqCst)
     }
 
-    /// Whether the connection ends now, nothing being left in the broker. The end may be known before the last words are
-    /// taken, if somebody was writing just then.
+    /// Whether the connection ends now, nothing being left in the broker. The end may be known before the last words
+    /// are taken, if somebody was writing just then.
     pub fn is_over(&self) -> bool {
         self.is_closing() && !self.has_more()
     }
@@ -115,15 +119,28 @@ impl Line {
         }
         sending.buffer.clear();
         sending.sent = 0;
+        if sending.buffer.capacity() > SEND_BYTES_FREE {
+            // The broker counts it until it is asked again.
+            self.has_more.store(true, Ordering::SeqCst);
+        }
         sending.buffer.shrink_to(BUFFER_BYTES_KEPT);
         Wrote::All
     }
 
-    /// Takes the buffer out, for a task that writes by itself.
+    /// Takes the buffer out, for a task that writes by itself. Nothing comes after it until [`Line::sent`].
     pub fn take(&self) -> Vec<u8> {
         let mut sending = self.sending.lock();
         sending.sent = 0;
+        sending.is_out = true;
+        if sending.buffer.capacity() > SEND_BYTES_FREE {
+            self.has_more.store(true, Ordering::SeqCst);
+        }
         std::mem::take(&mut sending.buffer)
+    }
+
+    /// What was taken out is sent, and its memory given back.
+    pub fn sent(&self) {
+        self.sending.lock().is_out = false;
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::broker::Message;
 use problem::Problem;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A message for functions.
@@ -72,6 +73,12 @@ pub trait Node: Send + Sync + 'static {
     /// # Errors
     /// The disk failed: whether the commit survives is not known, and no later one will.
     fn durable(&self, number: u64) -> impl Future<Output = Result<u64, Problem>> + Send;
+
+    /// Somebody at `peer` gave a wrong name or password; `user` is who there is of that name. Called for each: must be
+    /// quick.
+    fn failed_login(&self, peer: IpAddr, user: Option<&Arc<str>>) {
+        let _ = (peer, user);
+    }
 
     /// Hands over all records, ordered by key.
     fn restore(&self, take: &mut dyn FnMut(&str, &[u8])) -> Result<(), Problem>;

@@ -86,6 +86,20 @@ pub fn covers(outer: &str, inner: &str) -> bool {
     }
 }
 
+/// Whether some topic may be matched by both; it may say so of filters with wildcards where topics with `$` alone
+/// would.
+pub fn overlaps(first: &str, second: &str) -> bool {
+    let (mut first, mut second) = (first.split('/'), second.split('/'));
+    loop {
+        match (first.next(), second.next()) {
+            (Some("#"), _) | (_, Some("#")) | (None, None) => return true,
+            (Some("+"), Some(_)) | (Some(_), Some("+")) => {}
+            (Some(one), Some(other)) if one == other => {}
+            _ => return false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,8 @@
 
 use crate::codec::Reason;
 use crate::topic;
-use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
+use argon2::{Argon2, Params};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use sha2::{Digest, Sha256};
@@ -14,6 +14,9 @@ use subtle::ConstantTimeEq;
 /// Bytes of a password; a longer one is wrong.
 const PASSWORD_BYTES_MAX: usize = 1_024;
 
+/// Bytes of a user's name; who has a longer one is not let in.
+const USER_BYTES_MAX: usize = 256;
+
 /// A user as it is configured. `{user}` and `{client}` in filters stand for the names of who connects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
@@ -23,6 +26,13 @@ pub struct User {
     pub publish: Vec<String>,
     /// Filters it may subscribe to, with everything they cover.
     pub subscribe: Vec<String>,
+    /// Filters of topics it may not publish under, whatever `publish` says.
+    pub deny_publish: Vec<String>,
+    /// Filters of topics it gets no messages of, whatever `subscribe` says.
+    pub deny_subscribe: Vec<String>,
+    /// Client ids that are this user's alone, and the only ones it may use; one that ends in `*` stands for all that
+    /// begin so. None: any that is no other user's.
+    pub client_ids: Vec<String>,
 }
 
 /// All users.
@@ -32,11 +42,15 @@ pub struct Users {
     anonymous: Option<User>,
     /// Nobody is asked for anything.
     is_open: bool,
-    /// Passwords that were right, as a quick hash with a salt of this run: the slow one is for thieves of the file, not
-    /// for a thousand devices that come back at once.
-    remembered: Mutex<HashMap<String, [u8; 32]>>,
-    salt: [u8; 16],
+    /// Passwords that were right, one a user, as a quick hash with a secret of this run: the slow one is for thieves of
+    /// the file, not for a thousand devices that come back at once, nor for who tries passwords. Users are read at the
+    /// start, so none of them can be out of date.
+    remembered: Mutex<HashMap<String, Quick>>,
+    salt: [u8; 32],
 }
+
+/// A name and a password, as they are remembered.
+pub(crate) type Quick = [u8; 32];
 
 /// Who is connected, and what it may do.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -46,6 +60,8 @@ pub struct Identity {
     may_all: bool,
     publish: Vec<String>,
     subscribe: Vec<String>,
+    deny_publish: Vec<String>,
+    deny_subscribe: Vec<String>,
 }
 
 impl Users {
@@ -61,12 +77,16 @@ impl Users {
                 return Err(invalid(format!("mqtt user {name:?}: the password is no hash"))
                     .with_hint("`lighter mqtt-password` makes one"));
             }
-            let wrong = user.publish.iter().chain(&user.subscribe).find(|filter| !topic::is_filter(filter, usize::MAX));
+            if name.len() > USER_BYTES_MAX {
+                return Err(invalid(format!("the name of mqtt user {name:?} is longer than {USER_BYTES_MAX} bytes")));
+            }
+            let filters = [&user.publish, &user.subscribe, &user.deny_publish, &user.deny_subscribe];
+            let wrong = filters.into_iter().flatten().find(|filter| !topic::is_filter(filter, usize::MAX));
             if let Some(filter) = wrong {
                 return Err(invalid(format!("mqtt user {name:?}: {filter:?} is no topic filter")));
             }
         }
-        let mut salt = [0; 16];
+        let mut salt = [0; 32];
         getrandom::fill(&mut salt)
             .map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
         Ok(Self { known, anonymous, is_open: false, remembered: Mutex::default(), salt })
@@ -74,59 +94,90 @@ impl Users {
 
     /// Everyone may do everything.
     pub fn open() -> Self {
-        Self { known: BTreeMap::new(), anonymous: None, is_open: true, remembered: Mutex::default(), salt: [0; 16] }
+        Self { known: BTreeMap::new(), anonymous: None, is_open: true, remembered: Mutex::default(), salt: [0; 32] }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+    /// Whether nobody is asked for a password.
+    pub fn is_open(&self) -> bool {
+        self.is_open
     }
 
-    /// Whether [`Users::check`] will take long (some 30 ms of CPU and 19 MiB), so that it must not run where others wait.
-    pub fn is_slow(&self, name: Option<&str>, password: Option<&[u8]>) -> bool {
-        let (Some(name), Some(password)) = (name, password) else { return false };
-        password.len() <= PASSWORD_BYTES_MAX
-            && self.remembered.lock().get(name).is_none_or(|known| !self.is_same(known, name, password))
-    }
-
+    /// Who comes to a gate that asks for no password, or gives no name to one that does.
+    ///
     /// # Errors
-    /// `BAD_USER`: no such user, or another password; `NOT_AUTHORIZED`: a name is needed.
-    pub fn check(&self, name: Option<&str>, password: Option<&[u8]>, client: &str) -> Result<Identity, Reason> {
-        if self.is_open {
-            return Ok(Identity { user: name.map(Into::into), may_all: true, ..Identity::default() });
+    /// `NOT_AUTHORIZED`: a password is needed.
+    pub fn unasked(&self, name: Option<&str>, client: &str) -> Result<Identity, Reason> {
+        if name.is_some_and(|name| name.len() > USER_BYTES_MAX) {
+            return Err(Reason::BAD_USER);
         }
-        let Some(name) = name else {
-            let user = self.anonymous.as_ref().ok_or(Reason::NOT_AUTHORIZED)?;
-            return Ok(user.identity(None, client));
+        let is_asked = name.is_some() && !self.is_open;
+        self.identity(name, client).filter(|_| !is_asked).ok_or(Reason::NOT_AUTHORIZED)
+    }
+
+    /// The user of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<str>> {
+        self.known.get_key_value(name).map(|(name, _)| name.as_str().into())
+    }
+
+    /// Who it is that has shown the password, or needs none; nobody if there is no such user.
+    pub fn identity(&self, name: Option<&str>, client: &str) -> Option<Identity> {
+        if self.is_open {
+            return Some(Identity { user: name.map(Into::into), may_all: true, ..Identity::default() });
+        }
+        let user = match name {
+            Some(name) => self.known.get(name),
+            None => self.anonymous.as_ref(),
         };
-        let password = password.unwrap_or_default();
-        // Who does not exist takes as long as who does.
-        let user = self.known.get(name).or_else(|| self.known.values().next()).ok_or(Reason::BAD_USER)?;
-        let is_right = password.len() <= PASSWORD_BYTES_MAX && self.is_right(user, name, password);
-        if is_right && self.known.contains_key(name) {
-            Ok(user.identity(Some(name), client))
-        } else {
-            Err(Reason::BAD_USER)
+        user.map(|user| user.identity(name, client))
+    }
+
+    /// Whether this client id is this user's to use.
+    pub fn may_be(&self, name: Option<&str>, client: &str) -> bool {
+        let names = |user: &User| user.client_ids.iter().any(|pattern| fits(pattern, client));
+        let own = name.and_then(|name| self.known.get(name));
+        match own.filter(|user| !user.client_ids.is_empty()) {
+            Some(user) => names(user),
+            None => !self.known.values().any(names),
         }
     }
 
-    fn is_right(&self, user: &User, name: &str, password: &[u8]) -> bool {
-        let remembered = self.remembered.lock().get(name).copied();
-        if remembered.is_some_and(|known| self.is_same(&known, name, password)) {
-            return true;
+    /// How many users there are; those who give no name are one.
+    pub fn count(&self) -> usize {
+        self.known.len() + usize::from(self.anonymous.is_some() || self.is_open)
+    }
+
+    /// Whether the password is the user's, where that is known without hashing: a user that does not exist has none,
+    /// and what differs from a password that was right is wrong.
+    pub fn recall(&self, name: &str, password: &[u8]) -> Option<bool> {
+        if password.len() > PASSWORD_BYTES_MAX || !self.known.contains_key(name) {
+            return Some(false);
         }
+        let remembered = self.remembered.lock().get(name).copied()?;
+        Some(remembered.ct_eq(&self.quick(name, password)).into())
+    }
+
+    /// Hashes the password, which takes some 30 ms of CPU and [`Users::hash_bytes`], and remembers it if it is right.
+    pub fn verify(&self, name: &str, password: &[u8]) -> bool {
+        let Some(user) = self.known.get(name) else { return false };
         let hash = PasswordHash::new(&user.password).expect("it was checked when the users were read");
         let is_right = Argon2::default().verify_password(password, &hash).is_ok();
-        if is_right && self.known.contains_key(name) {
+        if is_right {
             self.remembered.lock().insert(name.to_owned(), self.quick(name, password));
         }
         is_right
     }
 
-    fn is_same(&self, known: &[u8; 32], name: &str, password: &[u8]) -> bool {
-        known.ct_eq(&self.quick(name, password)).into()
+    /// Memory that the most demanding user's hash takes.
+    pub fn hash_bytes(&self) -> u64 {
+        let memory_bytes = |user: &User| {
+            let params = PasswordHash::new(&user.password).ok().and_then(|hash| Params::try_from(&hash).ok())?;
+            Some(u64::from(params.m_cost()) * 1_024)
+        };
+        self.known.values().filter_map(memory_bytes).max().unwrap_or(0)
     }
 
-    fn quick(&self, name: &str, password: &[u8]) -> [u8; 32] {
+    /// A hash with a secret of this run.
+    pub(crate) fn quick(&self, name: &str, password: &[u8]) -> Quick {
         let mut hash = Sha256::new();
         hash.update(self.salt);
         hash.update((name.len() as u64).to_be_bytes());
@@ -153,21 +204,57 @@ impl User {
             filled.collect()
         };
         let user = name.map(Into::into);
-        Identity { user, may_all: false, publish: fill(&self.publish), subscribe: fill(&self.subscribe) }
+        // What names somebody who has no such name denies nothing to anybody else.
+        Identity {
+            user,
+            may_all: false,
+            publish: fill(&self.publish),
+            subscribe: fill(&self.subscribe),
+            deny_publish: fill(&self.deny_publish),
+            deny_subscribe: fill(&self.deny_subscribe),
+        }
     }
 }
 
 impl Identity {
+    /// Somebody who may do nothing.
+    pub fn without_rights(user: Option<Arc<str>>) -> Self {
+        Self { user, ..Self::default() }
+    }
+
     /// Under `$SYS` only the node itself would publish.
     pub fn may_publish(&self, topic: &str) -> bool {
         !topic.starts_with("$SYS/")
             && !topic.starts_with("$share/")
-            && (self.may_all || self.publish.iter().any(|filter| topic::matches(filter, topic)))
+            && (self.may_all || any_matches(&self.publish, topic) && !any_matches(&self.deny_publish, topic))
     }
 
-    /// `filter` is without `$share`.
+    /// `filter` is without `$share`. What it covers and is denied is left out: see [`Identity::may_receive`].
     pub fn may_subscribe(&self, filter: &str) -> bool {
-        self.may_all || self.subscribe.iter().any(|allowed| topic::covers(allowed, filter))
+        self.may_all
+            || self.subscribe.iter().any(|allowed| topic::covers(allowed, filter))
+                && !self.deny_subscribe.iter().any(|denied| topic::covers(denied, filter))
+    }
+
+    /// Whether some topic of the filter is denied, so that each message has to be looked at.
+    pub fn is_denied_some(&self, filter: &str) -> bool {
+        self.deny_subscribe.iter().any(|denied| topic::overlaps(denied, filter))
+    }
+
+    pub fn may_receive(&self, topic: &str) -> bool {
+        self.may_all || any_matches(&self.subscribe, topic) && !any_matches(&self.deny_subscribe, topic)
+    }
+}
+
+fn any_matches(filters: &[String], topic: &str) -> bool {
+    filters.iter().any(|filter| topic::matches(filter, topic))
+}
+
+/// Whether a client id is one that `pattern` stands for.
+fn fits(pattern: &str, client: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => client.starts_with(beginning),
+        None => pattern == client,
     }
 }
 
@@ -198,6 +285,7 @@ mod tests {
             password: hash_password(b"secret").unwrap(),
             publish: vec!["sensor/{client}/#".into(), "all/{user}".into()],
             subscribe: vec!["command/{client}".into()],
+            ..User::default()
         };
         Users::new([("meter".to_owned(), user)].into(), None).unwrap()
     }
@@ -205,28 +293,78 @@ mod tests {
     #[test]
     fn only_the_right_password_lets_in() {
         let users = users();
-        assert_eq!(users.check(None, None, "c"), Err(Reason::NOT_AUTHORIZED));
+        assert_eq!(
+            [None, Some("meter")].map(|name| users.unasked(name, "c")),
+            [const { Err(Reason::NOT_AUTHORIZED) }; 2]
+        );
         for (name, password) in [("meter", &b"wrong"[..]), ("other", b"secret"), ("meter", b""), ("", b"secret")] {
-            assert_eq!(users.check(Some(name), Some(password), "c"), Err(Reason::BAD_USER), "{name}");
+            assert!(!users.verify(name, password), "{name}");
         }
-        assert!(users.is_slow(Some("meter"), Some(b"secret")));
-        assert!(users.check(Some("meter"), Some(b"secret"), "c").is_ok());
-        assert!(!users.is_slow(Some("meter"), Some(b"secret")) && users.is_slow(Some("meter"), Some(b"wrong")));
-        assert_eq!(users.check(Some("meter"), Some(b"wrong"), "c"), Err(Reason::BAD_USER));
+        let too_long = [b'x'; PASSWORD_BYTES_MAX + 1];
+        assert_eq!(
+            [users.recall("meter", b"secret"), users.recall("other", b"secret"), users.recall("meter", &too_long)],
+            [None, Some(false), Some(false)]
+        );
+        assert!(users.verify("meter", b"secret"));
+        assert_eq!(
+            [users.recall("meter", b"secret"), users.recall("meter", b"wrong"), users.recall("meter", b"")],
+            [Some(true), Some(false), Some(false)]
+        );
+        assert!(users.identity(Some("meter"), "c").is_some() && users.identity(Some("other"), "c").is_none());
+        assert_eq!(users.hash_bytes(), 19 << 20);
     }
 
     #[test]
     fn permissions_are_filled_with_the_names_of_who_connects() {
-        let identity = users().check(Some("meter"), Some(b"secret"), "7").unwrap();
+        let identity = users().identity(Some("meter"), "7").unwrap();
         assert!(identity.may_publish("sensor/7/co2") && identity.may_publish("all/meter"));
         assert!(!identity.may_publish("sensor/8/co2") && !identity.may_publish("command/7"));
         assert!(
             identity.may_subscribe("command/7") && !identity.may_subscribe("command/+") && !identity.may_subscribe("#")
         );
         for client in ["+", "#", "a/b", ""] {
-            let identity = users().check(Some("meter"), Some(b"secret"), client).unwrap();
+            let identity = users().identity(Some("meter"), client).unwrap();
             assert!(!identity.may_publish("sensor/7/co2") && !identity.may_subscribe("command/7"), "{client:?}");
         }
+    }
+
+    #[test]
+    fn what_is_denied_is_left_out_of_what_is_allowed() {
+        let user = User {
+            publish: vec!["#".into()],
+            subscribe: vec!["#".into()],
+            deny_publish: vec!["door/+/open".into()],
+            deny_subscribe: vec!["secret/#".into()],
+            ..User::default()
+        };
+        let identity = user.identity(None, "c");
+        assert!(identity.may_publish("door/1") && !identity.may_publish("door/1/open"));
+        assert!(identity.may_subscribe("#") && identity.may_subscribe("+/x") && !identity.may_subscribe("secret/a"));
+        assert!(identity.is_denied_some("#") && identity.is_denied_some("+/x") && !identity.is_denied_some("door/#"));
+        assert!(identity.may_receive("door/1") && !identity.may_receive("secret") && !identity.may_receive("secret/a"));
+    }
+
+    #[test]
+    fn a_client_id_that_is_somebodys_is_nobody_elses() {
+        let hash = hash_password(b"p").unwrap();
+        let user = |ids: &[&str]| {
+            let client_ids = ids.iter().map(|id| (*id).to_owned()).collect();
+            User { password: hash.clone(), client_ids, ..User::default() }
+        };
+        let known = [("meter".to_owned(), user(&["meter-*", "spare"])), ("app".to_owned(), user(&[]))];
+        let users = Users::new(known.into(), Some(User::default())).unwrap();
+        for (name, client, expected) in [
+            (Some("meter"), "meter-7", true),
+            (Some("meter"), "spare", true),
+            (Some("meter"), "other", false),
+            (Some("app"), "other", true),
+            (Some("app"), "meter-7", false),
+            (None, "spare", false),
+            (None, "spares", true),
+        ] {
+            assert_eq!(users.may_be(name, client), expected, "{name:?} {client}");
+        }
+        assert_eq!(users.count(), 3);
     }
 
     #[test]

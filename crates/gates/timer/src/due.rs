@@ -10,8 +10,8 @@ pub const TICKS_MAX: usize = 1_000;
 /// The most a tick says to have missed; it stands for as many or more.
 pub const MISSED_MAX: usize = 1_000;
 
-/// With `catch_up = "skip"`, a time that passed longer ago than this was missed. What is later by less is the node's own
-/// slowness and fires.
+/// With `catch_up = "skip"`, a time that passed longer ago than this was missed. What is later by less is the node's
+/// own slowness and fires.
 pub const LATE_MAX: Duration = Duration::from_secs(10);
 
 /// What a timer wants now.
@@ -40,8 +40,8 @@ impl Due {
 }
 
 impl Timer {
-    /// What is due now, for a timer that has come so far. If the ticks cannot be pushed, ask again with the old progress:
-    /// it is as if the node had been down meanwhile.
+    /// What is due now, for a timer that has come so far. If the ticks cannot be pushed, ask again with the old
+    /// progress: it is as if the node had been down meanwhile.
     pub fn due(&self, progress: Progress, now_ms: u64) -> Due {
         let progress = progress.at(now_ms, self.schedule.wait_ms());
         let passed = self.passed(progress.last_ms, now_ms);

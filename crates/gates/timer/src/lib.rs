@@ -1,13 +1,13 @@
-//! The timer gate: when `every` and `cron` make events, and what they make up for after a pause.
+//! The timer gate: when `every` and `cron` make events, and which ticks they catch up on after a pause.
 //!
 //! ```text
 //!  manifest ─▶ Timer ─┐
 //!  state ─▶ Progress ─┼─▶ due ─▶ ticks ─▶ events ─┐
 //!  clock ─▶ now ──────┘      └─▶ Progress ────────┴─▶ one transaction: pushed and remembered, or neither
 //! ```
-//! All here is pure: [`Timer::due`] is told what has been fired and what time it is, and says what to fire and when to be
-//! asked again. The node asks, pushes the events, and keeps the [`Progress`] in the transaction of the push; so a crash
-//! loses no tick and doubles none.
+//! Everything here is pure: [`Timer::due`] takes the last tick and the time, and says what to fire and when to ask
+//! again. The node asks, pushes the events, and keeps the [`Progress`] in the transaction of the push; so a crash loses
+//! no tick and doubles none.
 //!
 //! ```
 //! # use gate_timer::{Progress, Timer};

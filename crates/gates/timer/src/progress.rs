@@ -1,4 +1,4 @@
-//! What is remembered of a timer: how far it has come. And what it makes of a clock that jumps.
+//! The progress of a timer, and its answer to a clock that jumps.
 
 /// How far a timer has come. Kept durable in the transaction that pushes its events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

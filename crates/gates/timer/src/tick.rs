@@ -1,7 +1,7 @@
 //! A tick as an event.
 
 use crate::Timer;
-use event::Event;
+use event::{Event, Gate};
 use jiff::Timestamp;
 
 /// One firing of a timer.
@@ -17,7 +17,7 @@ impl Tick {
     /// The event for it. Its id is made of timer and time alone: the same tick is always the same event.
     pub fn event(&self, function: &str, timer: &Timer) -> Event {
         let scheduled = rfc3339(self.scheduled_ms);
-        Event {
+        let mut event = Event {
             id: format!("{} {scheduled}", timer.name()),
             source: format!("/timer/{function}"),
             kind: "timer.tick".to_owned(),
@@ -27,7 +27,10 @@ impl Tick {
             attributes: vec![("scheduledtime".to_owned(), scheduled), ("missed".to_owned(), self.missed.to_string())],
             attempt: 1,
             data: Vec::new(),
-        }
+            ..Event::default()
+        };
+        event.came_by(Gate::Timer, "");
+        event
     }
 }
 

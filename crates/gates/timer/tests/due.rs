@@ -24,8 +24,8 @@ fn cron(schedule: &str, zone: &str) -> Timer {
     timer(json!({ "cron": { "schedule": schedule, "zone": zone } }))
 }
 
-/// Lines of `NOW -> TIME… ; NEXT`, the first line `begin NOW`. A time may have `+MISSED` behind it; `kill` before a line
-/// means that the node went down before it could keep what it did, so the same must come again.
+/// Lines of `NOW -> TIME… ; NEXT`, the first line `begin NOW`. A time may have `+MISSED` behind it; `kill` before a
+/// line means that the node went down before it could keep what it did, so the same must come again.
 #[track_caller]
 fn check(timer: &Timer, script: &str) {
     let mut lines = script.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -2,8 +2,10 @@
 
 use super::RequestId;
 use super::reply::{Answer, of_query, whole};
-use super::scope::MayCall;
+use super::scope::MayCallSome;
+use super::types::Scope;
 use crate::node::body::{Collected, Share};
+use crate::node::events::refuse_forged;
 use crate::node::{Incoming, Node, ReplyBody, Wanted, clock, hide_token, reply_to_event, serve};
 use axum::Extension;
 use axum::body::Body;
@@ -12,12 +14,12 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Method, Uri};
 use axum::response::Response;
-use event::Event;
+use event::{Event, Gate};
 use manifest::Isolation;
 use problem::{Code, Problem};
 use serde::Deserialize;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 use unit::Contract;
 
 /// Bytes of an event beside its data, when a whole event is sent as a frame.
@@ -48,7 +50,7 @@ pub struct Wish {
     (status = 504, description = "L3001, L3002: out of time"),
 ))]
 pub async fn call(
-    _: MayCall,
+    MayCallSome(who): MayCallSome,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
     wish: Result<Query<Wish>, QueryRejection>,
@@ -56,6 +58,7 @@ pub async fn call(
     mut request: Request,
 ) -> Answer<Response> {
     let arrived = Instant::now();
+    who.token.may_call(&name)?;
     let live = node.functions.get(&name)?.live;
     let isolation = live.function.isolation;
     if request.headers().contains_key(unit_metal::BOARD_HEADER) && isolation != Isolation::Metal {
@@ -68,6 +71,8 @@ pub async fn call(
     let wanted = Wanted {
         live: &live,
         source: &format!("/v1/functions/{}/call", live.name()),
+        gate: Gate::Api,
+        sender: &who.token.name,
         reply_type: &reply_type.unwrap_or(HeaderValue::from_static("application/octet-stream")),
         request_id: request_id.clone(),
         arrived,
@@ -76,7 +81,11 @@ pub async fn call(
     let is_frame = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == frame::MEDIA_TYPE);
     let response = if is_frame && live.contract == Contract::Unit {
         let limit = live.function.limits.body_bytes;
-        let (event, _share) = read_frame(&node, request.into_body(), limit, &wanted).await?;
+        let (mut event, _share) = read_frame(&node, request.into_body(), limit, &wanted).await?;
+        if !who.token.may(Scope::Deploy) {
+            refuse_forged(&event)?;
+        }
+        event.came_by(Gate::Api, &who.token.name);
         let incoming = Incoming { live: live.clone(), request_id, arrived, trace: None };
         reply_to_event(&node, &wanted, incoming, event).await?
     } else {
@@ -126,7 +135,7 @@ async fn read_frame(
         event.source = wanted.source.to_owned();
     }
     if event.time_ms == 0 {
-        event.time_ms = clock::unix_ms(SystemTime::now());
+        event.time_ms = clock::now_ms();
     }
     Ok((event, share))
 }

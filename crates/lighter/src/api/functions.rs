@@ -1,7 +1,7 @@
 //! Functions: list, deploy, roll back, remove, and the core dump of the last trap.
 
 use super::reply::{Answer, Json, NDJSON, line, whole};
-use super::scope::{MayCall, MayDeploy};
+use super::scope::{MayCallSome, MayDeploy};
 use super::types::{DeployStep, FunctionInfo, RollbackRequest};
 use crate::node::{Claim, Node, Steps, clock};
 use axum::body::{Body, Bytes};
@@ -14,16 +14,16 @@ use manifest::{Isolation, Manifest, Name};
 use problem::{Code, Problem};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// Bytes of a manifest as JSON, where every default is written out.
 const MANIFEST_JSON_BYTES_MAX: u64 = 16 << 20;
 
 /// Every function, by name.
 #[utoipa::path(get, path = "/v1/functions", tag = "functions", responses((status = 200, body = Vec<FunctionInfo>)))]
-pub async fn list(_: MayCall, State(node): State<Arc<Node>>) -> axum::Json<Vec<FunctionInfo>> {
+pub async fn list(MayCallSome(who): MayCallSome, State(node): State<Arc<Node>>) -> axum::Json<Vec<FunctionInfo>> {
     let table = node.functions.table();
-    axum::Json(table.entries().map(|entry| node.describe(entry)).collect())
+    let seen = table.entries().filter(|entry| who.token.covers_function(entry.live.name().as_str()));
+    axum::Json(seen.map(|entry| node.describe(entry)).collect())
 }
 
 /// One function.
@@ -32,10 +32,11 @@ pub async fn list(_: MayCall, State(node): State<Arc<Node>>) -> axum::Json<Vec<F
     (status = 404, description = "L2001: there is none"),
 ))]
 pub async fn get(
-    _: MayCall,
+    MayCallSome(who): MayCallSome,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Answer<axum::Json<FunctionInfo>> {
+    who.token.may_call(&name)?;
     Ok(axum::Json(node.describe(&node.functions.get(&name)?)))
 }
 
@@ -44,10 +45,18 @@ pub async fn get(
     (status = 204, description = "It is gone"),
     (status = 404, description = "L2001: there is none"),
 ))]
-pub async fn remove(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Path<String>) -> Answer<StatusCode> {
+pub async fn remove(
+    MayDeploy(who): MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Answer<StatusCode> {
     let name = known(&node, &name)?;
     // To its end even if the client goes away: half a removal helps nobody.
-    detached(async move { node.functions.remove(&name).await }).await?;
+    detached(async move {
+        let removed = node.functions.remove(&name).await;
+        who.did(&node, "rm", name.as_str(), removed).await
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -58,14 +67,18 @@ pub async fn remove(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Pat
     (status = 404, description = "L2001, L2002: no such function or version"),
 ))]
 pub async fn rollback(
-    _: MayDeploy,
+    MayDeploy(who): MayDeploy,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
     Json(request): Json<RollbackRequest>,
 ) -> Answer<axum::Json<FunctionInfo>> {
     let name = known(&node, &name)?;
     let (working, wanted) = (node.clone(), name.clone());
-    detached(async move { working.functions.roll_back(&wanted, request.version).await }).await?;
+    detached(async move {
+        let rolled = working.functions.roll_back(&wanted, request.version).await;
+        who.did(&working, "rollback", wanted.as_str(), rolled).await
+    })
+    .await?;
     Ok(axum::Json(node.describe(&node.functions.get(name.as_str())?)))
 }
 
@@ -74,7 +87,11 @@ pub async fn rollback(
     (status = 200, description = "A wasm core dump", content_type = "application/octet-stream", body = Vec<u8>),
     (status = 404, description = "L2001, L2017: no such function, or no dump"),
 ))]
-pub async fn dump(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Path<String>) -> Answer<Response> {
+pub async fn dump(
+    MayDeploy(who): MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Answer<Response> {
     let live = node.functions.get(&name)?.live;
     let Some(dump) = live.prepared().and_then(|prepared| prepared.dump()) else {
         let problem = Problem::new(Code::DumpMissing, format!("function {name:?} has no core dump"));
@@ -88,6 +105,7 @@ pub async fn dump(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Path<
         };
         return Err(problem.with_hint(hint).into());
     };
+    who.did(&node, "dump", &name, Ok(())).await?;
     let bytes = Bytes::from_owner(Shared(dump));
     Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
@@ -99,15 +117,16 @@ pub async fn deployed(_: MayDeploy, State(node): State<Arc<Node>>) -> axum::Json
     axum::Json(node.functions.table().manifest())
 }
 
-/// Deploys all functions, queues, sinks and buckets of a manifest, or none. The answer is a stream of steps, one JSON document a line; the last is
-/// `done` or `failed`. The deployment goes on to its end even if the client goes away.
+/// Deploys all functions, queues, sinks and buckets of a manifest, or none. The answer is a stream of steps, one JSON
+/// document a line; the last is `done` or `failed`. A client that goes away while an image
+/// is compiled ends the deployment; later it goes on to its end.
 #[utoipa::path(post, path = "/v1/deployments", tag = "functions",
     request_body(content = Object, description = "A manifest as JSON, with the hashes of uploaded images in `image`"), responses(
     (status = 200, content_type = "application/x-ndjson", body = DeployStep),
     (status = 400, description = "L1003, L1004, L1005: the manifest is not right, or at odds with what is deployed; nothing was begun"),
     (status = 409, description = "L2012: somebody else is changing one of the functions; nothing was begun"),
 ))]
-pub async fn deploy(_: MayDeploy, State(node): State<Arc<Node>>, body: Body) -> Answer<Response> {
+pub async fn deploy(MayDeploy(who): MayDeploy, State(node): State<Arc<Node>>, body: Body) -> Answer<Response> {
     let manifest = parse(&whole(&node, body, MANIFEST_JSON_BYTES_MAX).await?.data)?;
     if node.is_stopping() {
         return Err(Problem::new(Code::Draining, "the node is shutting down").into());
@@ -117,7 +136,12 @@ pub async fn deploy(_: MayDeploy, State(node): State<Arc<Node>>, body: Body) -> 
     tokio::spawn(async move {
         let _claim = claim;
         let names: Vec<Name> = manifest.function.keys().cloned().collect();
-        let deployed = node.functions.deploy(manifest, clock::unix_ms(SystemTime::now()), &steps).await;
+        let what = described(&manifest);
+        let deployed = node.functions.deploy(manifest, clock::now_ms(), &steps).await;
+        let deployed = who.did(&node, "deploy", &what, deployed).await;
+        if deployed.is_ok() {
+            tracing::info!(token = who.token.name, what, "a manifest was deployed");
+        }
         steps.say(match deployed {
             Ok(()) => {
                 let entries = names.iter().filter_map(|name| node.functions.get(name.as_str()).ok());
@@ -135,6 +159,15 @@ pub async fn deploy(_: MayDeploy, State(node): State<Arc<Node>>, body: Body) -> 
         Some((Ok::<_, Infallible>(line(&step)), receiver))
     });
     Ok(([(CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response())
+}
+
+/// The names of what a manifest deploys, for the audit.
+fn described(manifest: &Manifest) -> String {
+    let Manifest { function, queue, sink, bucket } = manifest;
+    let others = [("queue", queue.len()), ("sink", sink.len()), ("bucket", bucket.len())];
+    let functions = function.keys().map(ToString::to_string);
+    let others = others.into_iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what} ({count})"));
+    functions.chain(others).collect::<Vec<_>>().join(", ")
 }
 
 fn parse(body: &[u8]) -> Result<Manifest, Problem> {

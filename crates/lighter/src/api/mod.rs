@@ -1,18 +1,21 @@
-//! The node's API: what the command line, SDKs and dashboards use to deploy, call and observe. `docs/api.md` tells it.
+//! The node's API: the command line, SDKs and dashboards deploy, call and observe with it. `docs/api.md` describes it.
 //!
 //! ```text
 //!   request ──▶ guard (Host, Origin) ──▶ token and scope ──▶ a handler here ──▶ the node
 //!                                                                 └─ Problem ──▶ application/problem+json
 //! ```
-//! Each handler names the scope it needs in its signature and stands in the OpenAPI document by its attribute, from
-//! which its route is made too: what is served and what is written cannot differ.
+//! Each handler names the scope it needs in its signature, and has an attribute from which both its route and its entry
+//! in the OpenAPI document are made. So the document cannot differ from what is served.
 
+mod audit;
 mod boards;
 mod call;
 mod functions;
 mod health;
+mod identity;
 mod images;
 mod logs;
+mod mqtt;
 mod openapi;
 mod pace;
 mod queues;
@@ -53,6 +56,7 @@ endpoints! {
     get "/healthz" health::healthz;
     get "/readyz" health::readyz;
     get "/metrics" health::metrics;
+    get "/v1/identity" identity::prove;
     get "/v1/node" health::node;
     get "/v1/units" health::units;
     get "/v1/stats" health::stats;
@@ -71,6 +75,8 @@ endpoints! {
     get "/v1/deployments" functions::deployed;
     post "/v1/deployments" functions::deploy;
     get "/v1/queues" queues::list;
+    post "/v1/pause" queues::pause;
+    post "/v1/resume" queues::resume;
     get "/v1/queues/{name}" queues::get;
     delete "/v1/queues/{name}" queues::remove;
     post "/v1/queues/{name}/events" queues::push;
@@ -78,6 +84,8 @@ endpoints! {
     delete "/v1/queues/{name}/events" queues::purge;
     post "/v1/queues/{name}/replay" queues::replay;
     delete "/v1/sinks/{name}" queues::remove_sink;
+    get "/v1/mqtt/sessions" mqtt::list;
+    delete "/v1/mqtt/sessions" mqtt::remove;
     get "/v1/buckets" store::buckets;
     get "/v1/buckets/{bucket}/keys" store::list;
     get "/v1/buckets/{bucket}/value" store::get;
@@ -89,6 +97,7 @@ endpoints! {
     head "/v1/images/{sha256}" images::head;
     get "/v1/images/{sha256}" images::get;
     put "/v1/images/{sha256}" images::put;
+    get "/v1/audit" audit::list;
     get "/v1/tokens" tokens::list;
     post "/v1/tokens" tokens::create;
     delete "/v1/tokens/{name}" tokens::remove;

@@ -1,7 +1,7 @@
-//! How fast a client must move what is large: who is too slow makes room for others.
+//! How fast a client must move large data: a slow client makes room for others.
 //!
-//! Images and imports hold something meanwhile that there is little of: a turn, a thread, a share of the room for bodies. So
-//! after a minute a transfer must have moved a modest number of bytes for each second since it began.
+//! While images and imports move they hold something scarce: a turn, a thread, a share of the room for bodies. So after
+//! a minute a transfer must have moved a modest number of bytes for each second since it began.
 
 use problem::{Code, Problem};
 use std::time::Duration;

@@ -3,10 +3,13 @@
 use super::RequestId;
 use super::functions::detached;
 use super::reply::{Answer, Json, of_query, whole};
-use super::scope::{MayCall, MayDeploy};
-use super::types::{EventInfo, EventPage, PushReply, QueueInfo, QueuePart, RemovedReply, ReplayReply, ReplayRequest};
+use super::scope::{MayCallSome, MayDeploy, Who};
+use super::types::{
+    EventInfo, EventPage, PauseRequest, Paused, PushReply, QueueInfo, QueuePart, RemovedReply, ReplayReply,
+    ReplayRequest, Scope, TokenInfo,
+};
 use crate::node::body::Collected;
-use crate::node::events::set_trace;
+use crate::node::events::{refuse_forged, set_trace};
 use crate::node::{Node, TRACEPARENT, clock};
 use axum::Extension;
 use axum::body::Body;
@@ -14,12 +17,12 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
-use event::Event;
+use event::{Event, Gate};
 use problem::{Code, Problem};
 use serde::Deserialize;
 use state::{Part, Push, Pushed};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Bytes of a request with events: one of the largest, or a batch of smaller ones.
 const BODY_BYTES_MAX: u64 = 9 << 20;
@@ -33,9 +36,10 @@ const DELAY_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// Every queue that is handled, configured or holds something, by name.
 #[utoipa::path(get, path = "/v1/queues", tag = "events", responses((status = 200, body = Vec<QueueInfo>)))]
-pub async fn list(_: MayCall, State(node): State<Arc<Node>>) -> Answer<axum::Json<Vec<QueueInfo>>> {
+pub async fn list(MayCallSome(who): MayCallSome, State(node): State<Arc<Node>>) -> Answer<axum::Json<Vec<QueueInfo>>> {
     let names = node.events.queues();
-    Ok(axum::Json(names.iter().map(|name| node.describe_queue(name)).collect::<Result<_, _>>()?))
+    let seen = names.iter().filter(|name| who.token.covers_queue(name));
+    Ok(axum::Json(seen.map(|name| node.describe_queue(name)).collect::<Result<_, _>>()?))
 }
 
 /// One queue.
@@ -43,7 +47,12 @@ pub async fn list(_: MayCall, State(node): State<Arc<Node>>) -> Answer<axum::Jso
     (status = 200, body = QueueInfo),
     (status = 404, description = "L7001: there is none"),
 ))]
-pub async fn get(_: MayCall, State(node): State<Arc<Node>>, Path(name): Path<String>) -> Answer<axum::Json<QueueInfo>> {
+pub async fn get(
+    MayCallSome(who): MayCallSome,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Answer<axum::Json<QueueInfo>> {
+    who.token.may_push(&name)?;
     node.events.queue(&name)?;
     Ok(axum::Json(node.describe_queue(&name)?))
 }
@@ -62,7 +71,8 @@ pub struct Pushing {
     id: Option<String>,
     /// Its source. Default `/v1/queues/NAME`.
     source: Option<String>,
-    /// Its attribute `partitionkey`: in a queue with `order = "key"`, events of one key are handled one after the other.
+    /// Its attribute `partitionkey`: in a queue with `order = "key"`, events of one key are handled one after the
+    /// other.
     key: Option<String>,
     /// How long it waits before it is handled, in milliseconds. Default 0.
     delay_ms: Option<u64>,
@@ -74,8 +84,8 @@ pub struct Pushing {
 
 /// Pushes events to a queue, all of them or none. They are durable when the answer comes.
 ///
-/// The body is the data of one event. Or, as CloudEvents 1.0 has it, headers `ce-id`, `ce-type` and so on say more of it, or
-/// the body is an event or a list of events in JSON; the query then may only say `delay_ms` and `ttl_ms`.
+/// The body is the data of one event. Or, as CloudEvents 1.0 has it, headers `ce-id`, `ce-type` and so on say more of
+/// it, or the body is an event or a list of events in JSON; the query then may only say `delay_ms` and `ttl_ms`.
 #[utoipa::path(post, path = "/v1/queues/{name}/events", tag = "events", params(("name" = String, Path), Pushing),
     request_body(content_type = "application/octet-stream", content = Vec<u8>), responses(
     (status = 201, body = PushReply),
@@ -85,7 +95,7 @@ pub struct Pushing {
     (status = 503, description = "L7002, L7008: the queue is full, or its workflow has ended"),
 ))]
 pub async fn push(
-    _: MayCall,
+    MayCallSome(who): MayCallSome,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
     query: Result<Query<Pushing>, QueryRejection>,
@@ -93,9 +103,10 @@ pub async fn push(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<(StatusCode, axum::Json<PushReply>)> {
+    who.token.may_push(&name)?;
     node.events.queue(&name)?;
     let pushing = of_query(query)?;
-    push_to(&node, &name, pushing, &request_id, &headers, body).await
+    push_to(&node, &name, &who.token, pushing, &request_id, &headers, body).await
 }
 
 /// Pushes events to the queue that a function handles; see the same of a queue.
@@ -107,7 +118,7 @@ pub async fn push(
     (status = 503, description = "L7002, L7008: the queue is full, or its workflow has ended"),
 ))]
 pub async fn push_to_function(
-    _: MayCall,
+    MayCallSome(who): MayCallSome,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
     query: Result<Query<Pushing>, QueryRejection>,
@@ -115,14 +126,16 @@ pub async fn push_to_function(
     headers: HeaderMap,
     body: Body,
 ) -> Answer<(StatusCode, axum::Json<PushReply>)> {
+    who.token.may_call(&name)?;
     let queue = node.events.queue_of(&name)?;
     let pushing = of_query(query)?;
-    push_to(&node, queue.as_str(), pushing, &request_id, &headers, body).await
+    push_to(&node, queue.as_str(), &who.token, pushing, &request_id, &headers, body).await
 }
 
 async fn push_to(
     node: &Node,
     queue: &str,
+    token: &TokenInfo,
     pushing: Pushing,
     request_id: &str,
     headers: &HeaderMap,
@@ -130,7 +143,7 @@ async fn push_to(
 ) -> Answer<(StatusCode, axum::Json<PushReply>)> {
     let Collected { data, share: _share } = whole(node, body, BODY_BYTES_MAX).await?;
     let (delay, ttl) = pushing.times()?;
-    let now_ms = clock::unix_ms(SystemTime::now());
+    let now_ms = clock::now_ms();
     let mut events =
         match cloudevents::decode(headers, &data, now_ms, &cloudevents::Limits::default()).map_err(Problem::from)? {
             Some(events) => {
@@ -139,9 +152,13 @@ async fn push_to(
             }
             None => pushing.events(queue, request_id, headers, &data, now_ms)?,
         };
-    let caller = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
+    let traceparent = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
     for event in &mut events {
-        if let Some(trace) = node.events.trace_push(queue, event, caller) {
+        if !token.may(Scope::Deploy) {
+            refuse_forged(event)?;
+        }
+        event.came_by(Gate::Api, &token.name);
+        if let Some(trace) = node.events.trace_push(queue, event, traceparent) {
             set_trace(event, &trace);
         }
     }
@@ -205,6 +222,7 @@ impl Pushing {
             attributes: key.map(|key| ("partitionkey".to_owned(), key)).into_iter().collect(),
             attempt: 1,
             data: data.to_vec(),
+            ..Event::default()
         };
         if count == 1 {
             return Ok(vec![event]);
@@ -267,7 +285,7 @@ pub struct Purging {
     (status = 404, description = "L7001: there is no such queue"),
 ))]
 pub async fn purge(
-    _: MayDeploy,
+    MayDeploy(who): MayDeploy,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
     query: Result<Query<Purging>, QueryRejection>,
@@ -275,7 +293,11 @@ pub async fn purge(
     let queue = node.events.queue(&name)?;
     let Purging { part } = of_query(query)?;
     let parts = part.map_or(vec![Part::Ready, Part::Delayed, Part::Dead], |part| vec![part.into()]);
-    let removed = detached(async move { queue.purge(&parts).await }).await?;
+    let removed = detached(async move {
+        let purged = queue.purge(&parts).await;
+        who.did(&node, "queue purge", queue.name(), purged).await
+    })
+    .await?;
     tracing::info!(queue = name, removed, "purged");
     Ok(axum::Json(RemovedReply { removed }))
 }
@@ -288,16 +310,60 @@ pub async fn purge(
     (status = 503, description = "L7002: the queue is full; some may be back already"),
 ))]
 pub async fn replay(
-    _: MayDeploy,
+    MayDeploy(who): MayDeploy,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
     Json(request): Json<ReplayRequest>,
 ) -> Answer<axum::Json<ReplayReply>> {
     let queue = node.events.queue(&name)?;
-    let now_ms = clock::unix_ms(SystemTime::now());
-    let replayed = detached(async move { queue.replay(request.sequences.as_deref(), now_ms).await }).await?;
+    let now_ms = clock::now_ms();
+    let replayed = detached(async move {
+        let replayed = queue.replay(request.sequences.as_deref(), now_ms).await;
+        who.did(&node, "queue replay", queue.name(), replayed).await
+    })
+    .await?;
     tracing::info!(queue = name, replayed, "replayed dead letters");
     Ok(axum::Json(ReplayReply { replayed }))
+}
+
+/// Pauses queues: nothing of them is handled until they are resumed, across restarts. Pushes go on; what is being
+/// handled ends.
+#[utoipa::path(post, path = "/v1/pause", tag = "events", request_body = PauseRequest, responses(
+    (status = 200, body = Paused),
+    (status = 404, description = "L7001: there is no such queue"),
+))]
+pub async fn pause(
+    MayDeploy(who): MayDeploy,
+    State(node): State<Arc<Node>>,
+    Json(request): Json<PauseRequest>,
+) -> Answer<axum::Json<Paused>> {
+    set_paused(who, node, request, true).await
+}
+
+/// Resumes queues.
+#[utoipa::path(post, path = "/v1/resume", tag = "events", request_body = PauseRequest, responses(
+    (status = 200, body = Paused),
+    (status = 404, description = "L7001: there is no such queue"),
+))]
+pub async fn resume(
+    MayDeploy(who): MayDeploy,
+    State(node): State<Arc<Node>>,
+    Json(request): Json<PauseRequest>,
+) -> Answer<axum::Json<Paused>> {
+    set_paused(who, node, request, false).await
+}
+
+async fn set_paused(who: Who, node: Arc<Node>, request: PauseRequest, paused: bool) -> Answer<axum::Json<Paused>> {
+    let PauseRequest { queues } = request;
+    let (working, names) = (node.clone(), queues.clone());
+    detached(async move {
+        let changed = working.events.pause(paused, &names).await;
+        let what = if names.is_empty() { "all queues".to_owned() } else { names.join(", ") };
+        who.did(&working, if paused { "queue pause" } else { "queue resume" }, &what, changed).await
+    })
+    .await?;
+    tracing::info!(?queues, paused, "paused or resumed queues");
+    Ok(axum::Json(node.events.pauses.get()))
 }
 
 /// Forgets a queue: its events, dead letters and configuration. Whatever handles it has to be removed first.
@@ -306,9 +372,17 @@ pub async fn replay(
     (status = 400, description = "L1005: something handles it"),
     (status = 404, description = "L7001: there is no such queue"),
 ))]
-pub async fn remove(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Path<String>) -> Answer<StatusCode> {
+pub async fn remove(
+    MayDeploy(who): MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Answer<StatusCode> {
     let queue = node.events.queue(&name)?;
-    detached(async move { node.functions.remove_queue(&queue).await }).await?;
+    detached(async move {
+        let removed = node.functions.remove_queue(&queue).await;
+        who.did(&node, "queue rm", &name, removed).await
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -317,7 +391,15 @@ pub async fn remove(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Pat
     (status = 204, description = "It is gone"),
     (status = 404, description = "L2001: there is none"),
 ))]
-pub async fn remove_sink(_: MayDeploy, State(node): State<Arc<Node>>, Path(name): Path<String>) -> Answer<StatusCode> {
-    detached(async move { node.functions.remove_sink(&name).await }).await?;
+pub async fn remove_sink(
+    MayDeploy(who): MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Answer<StatusCode> {
+    detached(async move {
+        let removed = node.functions.remove_sink(&name).await;
+        who.did(&node, "sink rm", &name, removed).await
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT)
 }

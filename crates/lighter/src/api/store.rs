@@ -1,6 +1,6 @@
-//! The store from outside: what functions keep in buckets, looked at, set, taken out and put back.
+//! The store from outside: the contents of buckets, listed, set, exported and imported.
 //!
-//! All of it needs the scope `deploy`: who may deploy a function may have it read and write any bucket as it is.
+//! All of it needs the scope `deploy`: anybody who may deploy a function can let it read and write any bucket.
 
 use super::pace::Pace;
 use super::reply::{self, Answer, NDJSON, of_query, whole};
@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use problem::{Code, Problem};
 use serde::Deserialize;
-use state::{Export, Import, ImportError, LIMIT_MAX, StoreError, Ticket, Transaction, VALUE_BYTES_MAX};
+use state::{Export, Import, ImportError, LIMIT_MAX, StoreError, Transaction, VALUE_BYTES_MAX};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,8 +26,6 @@ use std::time::Duration;
 const PAGE_KEYS: u32 = 100;
 /// Keys one request deletes.
 const DELETED_MAX: u32 = LIMIT_MAX;
-/// How often it is tried when others change the same keys all the while.
-const TRIES_MAX: u32 = 20;
 
 /// Every bucket that holds something or has bounds, by name.
 #[utoipa::path(get, path = "/v1/buckets", tag = "store", operation_id = "list_buckets", responses((status = 200, body = Vec<BucketInfo>)))]
@@ -62,11 +60,11 @@ pub async fn list(
     users(&bucket)?;
     let Listing { prefix, after, limit } = of_query(query)?;
     let state = node.functions.loader.state.clone();
-    let listed = blocking(move || {
+    let page = read(state, move |transaction| {
         let limit = limit.unwrap_or(PAGE_KEYS);
-        state.begin().list(&bucket, prefix.as_deref().unwrap_or_default(), after.as_deref(), limit).map_err(asked)
-    });
-    let page = listed.await?;
+        transaction.list(&bucket, prefix.as_deref().unwrap_or_default(), after.as_deref(), limit)
+    })
+    .await?;
     let keys = page.entries.into_iter().map(|entry| KeyInfo::new(entry.key, entry.value)).collect();
     Ok(Json(KeyPage { keys, next: page.next }))
 }
@@ -94,11 +92,9 @@ pub async fn get(
     users(&bucket)?;
     let Keyed { key } = of_query(query)?;
     let state = node.functions.loader.state.clone();
-    let value = blocking(move || {
-        let value = state.begin().get(&bucket, &key).map_err(asked)?;
-        value.ok_or_else(|| Problem::new(Code::KeyUnknown, format!("bucket {bucket:?} has no key {key:?}")))
-    });
-    Ok(([(CONTENT_TYPE, "application/octet-stream")], value.await?).into_response())
+    let unknown = Problem::new(Code::KeyUnknown, format!("bucket {bucket:?} has no key {key:?}"));
+    let value = read(state, move |transaction| transaction.get(&bucket, &key)).await?.ok_or(unknown)?;
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], value).into_response())
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -151,8 +147,8 @@ pub async fn delete(
     write(&node, &bucket, |transaction| transaction.delete(&bucket, &key)).await
 }
 
-/// Deletes many keys at once, all or none: those that are named, or the first 1,000 that begin so. Durable when the answer
-/// comes.
+/// Deletes many keys at once, all or none: those that are named, or the first 1,000 that begin so. Durable when the
+/// answer comes.
 #[utoipa::path(post, path = "/v1/buckets/{bucket}/delete", tag = "store", operation_id = "delete_keys",
     params(("bucket" = String, Path)), request_body = DeleteRequest, responses(
     (status = 200, body = DeletedReply),
@@ -167,22 +163,13 @@ pub async fn delete_many(
 ) -> Answer<Json<DeletedReply>> {
     users(&bucket)?;
     let state = node.functions.loader.state.clone();
-    let (reply, ticket) = blocking(move || {
-        let mut tries = 1;
-        loop {
-            match delete_once(&state, &bucket, &what) {
-                Err(problem) if problem.code == Code::Conflict && tries < TRIES_MAX => tries += 1,
-                outcome => return outcome,
-            }
-        }
-    })
-    .await?;
+    let (reply, ticket) =
+        blocking(move || state.transact(|transaction| delete_once(transaction, &bucket, &what))).await?;
     node.functions.loader.state.durable(ticket).await?;
     Ok(Json(reply))
 }
 
-fn delete_once(state: &state::State, bucket: &str, what: &DeleteRequest) -> Result<(DeletedReply, Ticket), Problem> {
-    let mut transaction = state.begin();
+fn delete_once(transaction: &mut Transaction, bucket: &str, what: &DeleteRequest) -> Result<DeletedReply, Problem> {
     let mut reply = DeletedReply::default();
     match (&what.keys, &what.prefix) {
         (Some(keys), None) if keys.len() <= DELETED_MAX as usize => {
@@ -208,16 +195,21 @@ fn delete_once(state: &state::State, bucket: &str, what: &DeleteRequest) -> Resu
         }
         _ => return Err(Problem::new(Code::ApiRequest, "either keys or a prefix say what to delete")),
     }
-    Ok((reply, transaction.commit()?))
+    Ok(reply)
 }
 
-/// A whole bucket of one moment, as JSON lines: `{"key": …, "value": …}`, with `base64` in place of `value` for what is not
-/// text, and `expires_ms` where it expires.
+/// A whole bucket of one moment, as JSON lines: `{"key": …, "value": …}`, with `base64` in place of `value` for what is
+/// not text, and `expires_ms` where it expires.
 #[utoipa::path(get, path = "/v1/buckets/{bucket}/export", tag = "store", operation_id = "export_bucket",
     params(("bucket" = String, Path)), responses((status = 200, content_type = "application/x-ndjson", body = String)))]
-pub async fn export(_: MayDeploy, State(node): State<Arc<Node>>, Path(bucket): Path<String>) -> Answer<Response> {
+pub async fn export(
+    MayDeploy(who): MayDeploy,
+    State(node): State<Arc<Node>>,
+    Path(bucket): Path<String>,
+) -> Answer<Response> {
     users(&bucket)?;
     let export = node.functions.loader.state.export(&bucket).map_err(asked)?;
+    who.did(&node, "store export", &bucket, Ok(())).await?;
     let lines = stream::unfold(Some(export), async |export| {
         let mut export: Export = export?;
         let next = blocking(move || Ok((export.next_lines()?, export))).await;
@@ -231,8 +223,8 @@ pub async fn export(_: MayDeploy, State(node): State<Arc<Node>>, Path(bucket): P
     Ok(([(CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response())
 }
 
-/// Adds the lines of an export to a bucket, in transactions of up to 1,000 keys. What was counted is durable; doing all of
-/// it again is safe.
+/// Adds the lines of an export to a bucket, in transactions of up to 1,000 keys. What was counted is durable; doing all
+/// of it again is safe.
 #[utoipa::path(post, path = "/v1/buckets/{bucket}/import", tag = "store", operation_id = "import_bucket",
     params(("bucket" = String, Path)), request_body(content_type = "application/x-ndjson", content = String), responses(
     (status = 200, body = ImportReply),
@@ -243,12 +235,14 @@ pub async fn export(_: MayDeploy, State(node): State<Arc<Node>>, Path(bucket): P
     (status = 507, description = "L5003, L7007: the disk or the bucket is full"),
 ))]
 pub async fn import(
-    _: MayDeploy,
+    MayDeploy(who): MayDeploy,
     State(node): State<Arc<Node>>,
     Path(bucket): Path<String>,
     body: Body,
 ) -> Answer<Json<ImportReply>> {
     users(&bucket)?;
+    // Before it begins: what came through of one that breaks off stays.
+    who.did(&node, "store import", &bucket, Ok(())).await?;
     let mut import = node.functions.loader.state.import(&bucket).map_err(asked)?;
     let (mut data, mut pace, mut share) = (body.into_data_stream(), Pace::begin("the import"), node.bodies.share());
     while let Some(piece) = pace.wait(data.next()).await.map_err(|slow| ended(slow, &import))? {
@@ -261,6 +255,22 @@ pub async fn import(
     }
     let imported = import.finish().await.map_err(refused)?;
     Ok(Json(ImportReply { keys: imported.keys, expired: imported.expired }))
+}
+
+/// What is there, once it is durable.
+async fn read<T: Send + 'static>(
+    state: state::State,
+    read: impl FnOnce(&mut Transaction) -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, Problem> {
+    let reading = state.clone();
+    let (value, seen) = blocking(move || {
+        let mut transaction = reading.begin();
+        let value = read(&mut transaction).map_err(asked)?;
+        Ok((value, transaction.seen()))
+    })
+    .await?;
+    state.durable(seen).await?;
+    Ok(value)
 }
 
 async fn write(

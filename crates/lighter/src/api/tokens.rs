@@ -1,5 +1,6 @@
 //! Tokens: list, make, remove.
 
+use super::functions::detached;
 use super::reply::{Answer, Json};
 use super::scope::MayAdmin;
 use super::types::{TokenCreated, TokenInfo, TokenRequest};
@@ -7,7 +8,6 @@ use crate::node::{Node, clock};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// Every token, without its secret.
 #[utoipa::path(get, path = "/v1/tokens", tag = "access", responses((status = 200, body = Vec<TokenInfo>)))]
@@ -21,11 +21,16 @@ pub async fn list(_: MayAdmin, State(node): State<Arc<Node>>) -> axum::Json<Vec<
     (status = 400, description = "L4009: the name is taken or cannot be one"),
 ))]
 pub async fn create(
-    _: MayAdmin,
+    MayAdmin(who): MayAdmin,
     State(node): State<Arc<Node>>,
     Json(request): Json<TokenRequest>,
 ) -> Answer<(StatusCode, axum::Json<TokenCreated>)> {
-    let created = node.access.create(request, clock::unix_ms(SystemTime::now())).await?;
+    let created = detached(async move {
+        let name = request.name.clone();
+        let created = node.access.create(request, clock::now_ms()).await;
+        who.did(&node, "token create", &name, created).await
+    })
+    .await?;
     tracing::info!(name = created.info.name, "made a token");
     Ok((StatusCode::CREATED, axum::Json(created)))
 }
@@ -35,8 +40,17 @@ pub async fn create(
     (status = 204, description = "It is gone"),
     (status = 404, description = "L4013: there is none of this name"),
 ))]
-pub async fn remove(_: MayAdmin, State(node): State<Arc<Node>>, Path(name): Path<String>) -> Answer<StatusCode> {
-    node.access.remove(&name).await?;
-    tracing::info!(name, "removed a token");
+pub async fn remove(
+    MayAdmin(who): MayAdmin,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Answer<StatusCode> {
+    detached(async move {
+        let removed = node.access.remove(&name).await;
+        who.did(&node, "token rm", &name, removed).await?;
+        tracing::info!(name, "removed a token");
+        Ok(())
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -10,6 +10,13 @@ use utoipa::ToSchema;
 /// Header with the id of a call, on every reply of the gate and the API.
 pub const REQUEST_ID: &str = "x-request-id";
 
+/// Proof that this is the node of its data folder.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct IdentityProof {
+    /// HMAC-SHA256 in hexadecimal digits; docs/api.md says of what.
+    pub proof: String,
+}
+
 /// The node at a glance.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct NodeInfo {
@@ -17,6 +24,9 @@ pub struct NodeInfo {
     /// Address of the HTTP gate, for instance `http://127.0.0.1:8700`.
     pub gate: String,
     pub data_folder: String,
+    /// Why all queues but some are paused; none if they are not.
+    #[serde(default)]
+    pub queues_paused: Option<String>,
     pub isolation: Vec<String>,
     pub functions: usize,
     pub units_running: usize,
@@ -34,6 +44,25 @@ pub struct NodeInfo {
     /// `--allow-weaker-jail` process functions do not run while this is not empty.
     #[serde(default)]
     pub missing_protections: Vec<MissingProtection>,
+}
+
+/// A session of an MQTT client.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct MqttSession {
+    /// The client's id.
+    pub client: String,
+    /// None if the client gave no name.
+    pub user: Option<String>,
+    pub connected: bool,
+    /// Whether it outlives its connection.
+    pub kept: bool,
+    /// When it ends, in milliseconds since 1970, while its client is away.
+    pub expires_ms: Option<u64>,
+    pub subscriptions: usize,
+    /// Messages that wait in it, or are on their way.
+    pub messages: usize,
+    /// What all of it takes in memory, about.
+    pub bytes: usize,
 }
 
 /// The base `python` of a node.
@@ -129,6 +158,9 @@ pub struct RollbackRequest {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct QueueInfo {
     pub name: String,
+    /// Whether its events wait until it is resumed.
+    #[serde(default)]
+    pub paused: bool,
     /// The function or sink that handles it; none if nothing does.
     pub handler: Option<HandlerInfo>,
     /// Events that can be handled now.
@@ -137,6 +169,9 @@ pub struct QueueInfo {
     pub delayed: u64,
     /// Events that are being handled.
     pub leased: u64,
+    /// Events in damaged places of the disk, which cannot be read. They go when the queue is purged.
+    #[serde(default)]
+    pub damaged: u64,
     /// Dead letters.
     pub dead: u64,
     pub bytes: u64,
@@ -158,6 +193,23 @@ pub struct QueueInfo {
     /// How it was configured, or the defaults.
     #[schema(value_type = Object)]
     pub configuration: manifest::Queue,
+}
+
+/// Which queues to pause or to resume.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PauseRequest {
+    /// None for all queues, those to come among them.
+    #[serde(default)]
+    pub queues: Vec<String>,
+}
+
+/// Which queues are paused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Paused {
+    /// Whether all are, but for those in `but`; else none is, but for those.
+    pub all: bool,
+    pub but: Vec<String>,
 }
 
 /// What handles a queue.
@@ -229,7 +281,7 @@ pub struct EventInfo {
     pub at_ms: Option<u64>,
     /// Why it failed last: a code and a sentence.
     pub reason: Option<String>,
-    /// The event in the JSON of CloudEvents 1.0.
+    /// The event in the JSON of CloudEvents 1.0. Data of more than 64 levels stands there in base64.
     #[schema(value_type = Object)]
     pub event: serde_json::Value,
 }
@@ -237,8 +289,10 @@ pub struct EventInfo {
 impl From<state::Listed> for EventInfo {
     fn from(listed: state::Listed) -> Self {
         let state::Listed { sequence, event, tries, pushed_ms, at_ms, reason, .. } = listed;
-        let json = serde_json::from_slice(&cloudevents::structured(&event));
-        Self { sequence, tries, pushed_ms, at_ms, reason, event: json.expect("an event is written as JSON") }
+        // Data may be JSON that a reader of JSON refuses all the same: `1e999`, half a character.
+        let json = serde_json::from_slice(&cloudevents::structured(&event))
+            .or_else(|_| serde_json::from_slice(&cloudevents::structured_opaque(&event)));
+        Self { sequence, tries, pushed_ms, at_ms, reason, event: json.unwrap_or_default() }
     }
 }
 
@@ -335,9 +389,9 @@ pub struct BoardInfo {
     pub name: String,
     /// The beginning of the key it signs with.
     pub id: String,
-    /// `attested`: it has proved what it runs, and that is trusted. `distrusted`: it has not, or it is not. `heard`: its
-    /// beacons arrive, and it could not be asked. `silent`: enrolled, and not heard for five seconds. `unknown`: heard, and
-    /// nobody has enrolled it here.
+    /// `attested`: it has proved what it runs, and that is trusted. `distrusted`: it has not, or it is not. `heard`:
+    /// its beacons arrive, and it could not be asked. `silent`: enrolled, and not heard for five seconds. `unknown`:
+    /// heard, and nobody has enrolled it here.
     pub state: String,
     /// Why it is distrusted, or could not be asked.
     pub detail: Option<String>,
@@ -442,8 +496,36 @@ pub enum Scope {
 pub struct TokenRequest {
     pub name: String,
     pub scope: Scope,
-    /// Seconds until it ends; none: never.
+    /// Seconds until it ends; none: 90 days; 0: never.
+    #[serde(default)]
     pub expires_seconds: Option<u64>,
+    /// With the scope `call`: the functions it may call, and no others. None of either kind: all of them.
+    #[serde(default)]
+    pub functions: Vec<String>,
+    /// And the queues it may push to.
+    #[serde(default)]
+    pub queues: Vec<String>,
+}
+
+/// Who did what on the node, or failed to log in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditEntry {
+    /// Of failed logins, when their minute began.
+    pub time_ms: u64,
+    /// The command's words, as `deploy` or `token create`; `login` for failed logins; `forget` where the oldest entries
+    /// went.
+    pub action: String,
+    /// Name of the token; none if there was none.
+    pub token: Option<String>,
+    /// Where it came from; of a failed login the address or network, none for those that are not told apart.
+    pub peer: Option<String>,
+    /// What it was done to; of a login the door: `api`, `gate` or `mqtt`, and `mqtt: NAME` where NAME is a user there
+    /// is.
+    pub target: String,
+    /// `done`, `failed`, or the code of the problem.
+    pub outcome: String,
+    /// How often.
+    pub count: u64,
 }
 
 /// A token as kept: without the secret.
@@ -453,6 +535,11 @@ pub struct TokenInfo {
     pub scope: Scope,
     pub created_ms: u64,
     pub expires_ms: Option<u64>,
+    /// What it is bound to; none of either kind: it may call all there is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<String>,
 }
 
 /// A new token, the one time its secret is shown.

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::runtime::Builder;
 use unit_metal::enrolled::host_destination;
@@ -21,19 +22,19 @@ pub struct Boot {
     /// Kind of board
     #[arg(long, value_name = "KIND")]
     board: Board,
-    /// What it is called [default: its kind]
+    /// Name of the board [default: its kind]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Its memory in MiB
+    /// Memory of the board in MiB
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(64..=4_096))]
     memory_mb: u32,
-    /// UDP port of the node's that it sends its beacons to [default: where the node of the data folder listens]
+    /// UDP port of the node to which the board sends its beacons [default: where the node of the data folder listens]
     #[arg(long, value_name = "PORT")]
     beacon_port: Option<u16>,
-    /// Run a board of this machine's own kind on its processor, and not by emulation
+    /// Run a board of this machine's own kind on the processor, without emulation
     #[arg(long)]
     kvm: bool,
-    /// Another kernel than the one that comes with this program
+    /// Kernel to use instead of the one that comes with this program
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
 }
@@ -103,14 +104,16 @@ impl Boot {
             };
             Ok::<_, Stop>(status)
         })?;
-        match status.filter(|status| !status.success()) {
-            Some(status) => {
-                let problem = Problem::new(Code::ToolMissing, format!("{} ended with {status}", machine.program()));
-                Err(problem.with_hint("the lines above say why").into())
-            }
-            None => Ok(()),
-        }
+        status.map_or(Ok(()), |status| ended_well(machine, status))
     }
+}
+
+fn ended_well(machine: Machine, status: ExitStatus) -> Result {
+    if status.success() {
+        return Ok(());
+    }
+    let problem = Problem::new(Code::ToolMissing, format!("{} ended with {status}", machine.program()));
+    Err(problem.with_hint("the lines above say why").into())
 }
 
 /// Whether somebody on this machine listens to a UDP port; where that cannot be seen, it is taken to be so.

@@ -1,11 +1,11 @@
-//! `lighter build`: run each function's build command, check the image, make a component of a core module.
-//! The bundle of a process function is made anew of its files whenever it is needed, and checked here.
+//! `lighter build`: run each function's build command, check the image, make a component of a core module. The bundle
+//! of a process function is made from its files whenever it is needed, and checked here.
 
 use super::images::{self, Project};
 use super::output::Output;
 use super::stop::{Result, Stop};
 use super::table::Table;
-use super::{Session, words};
+use super::{Session, locate, words};
 use clap::{Args, ValueEnum};
 use problem::{Code, Problem};
 use serde::Serialize;
@@ -20,7 +20,7 @@ pub struct Build {
     /// Folder with lighter.toml, or the manifest itself
     #[arg(default_value = ".", hide_default_value = true)]
     dir: PathBuf,
-    /// Also compile the portable ones for a board, signed by the node of this data folder; may be repeated
+    /// Also compile portable functions for a board, signed by the node of this data folder; may be repeated
     #[arg(long, value_name = "TARGET")]
     target: Vec<Target>,
 }
@@ -78,7 +78,7 @@ impl Build {
 
 impl Build {
     fn payloads(&self, session: &Session, project: &Project, built: &[Built]) -> Result {
-        let folder = super::locate::data_folder(session.global.data.as_deref())?.join("boards");
+        let folder = locate::data_folder(session.global.data.as_deref())?.join("boards");
         let enrolled = super::flash::enrolled(&folder)?;
         let mut payloads = Vec::new();
         for built in built {
@@ -87,13 +87,14 @@ impl Build {
                 session.out.say(format!("{}: a process function is for nodes alone", built.function));
                 continue;
             }
-            let image = std::fs::read(&built.image).map_err(|error| Stop::file(&built.image, &error))?;
+            let Some((name, function)) = portable else { continue };
+            let image = images::image(project, name, function)?.bytes;
             kernel_code::shape(&image)?;
             for target in &self.target {
                 let target = target.code();
                 let bytes = unit_metal::payload(&enrolled, &image, target)?;
                 let payload = built.image.with_extension(format!("{}.payload", target.as_str()));
-                std::fs::write(&payload, &bytes).map_err(|error| Stop::file(&payload, &error))?;
+                images::replace(&payload, &bytes)?;
                 payloads.push(Payload {
                     function: built.function.clone(),
                     target: target.as_str(),
@@ -157,7 +158,7 @@ pub fn build(project: &Project, out: Output) -> Result<Vec<Built>> {
     }
     let finish = |(name, function)| {
         let path = project.image_path(function);
-        let image = images::image(name, function, &path).map_err(|stop| unmade(function.build.as_deref(), stop))?;
+        let image = images::image(project, name, function).map_err(|stop| unmade(function.build.as_deref(), stop))?;
         if image.converted {
             images::replace(&path, &image.bytes)?;
         }
@@ -182,6 +183,7 @@ fn run(command: &str, folder: &Path, out: Output) -> Result<ExitStatus> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).current_dir(folder).stdin(Stdio::null());
+    locate::keep_tokens_from(&mut shell);
     let failed = |error: io::Error| Stop::new(Code::ToolMissing, format!("sh in {}: {error}", folder.display()));
     if !out.is_quiet() {
         return shell.stdout(io::stderr()).status().map_err(failed);

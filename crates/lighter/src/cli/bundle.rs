@@ -2,12 +2,12 @@
 //!
 //! The image of a process function is a Python file, a folder of them, or a bundle that something else made.
 
+use super::folder::{Folder, Found, Missed};
 use super::stop::{Result, Stop};
 use manifest::Function;
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use unit_process::bundle::{self, Bundle};
 
@@ -23,18 +23,22 @@ pub fn is_source(path: &Path) -> bool {
     path.is_dir() || path.extension() == Some(OsStr::new("py"))
 }
 
-/// The bundle of a function whose image is at `path`.
+/// The bundle of a function whose image is at `inner` in `folder`, out of which no link may lead.
 ///
 /// # Errors
-/// - [`Code::ImageMissing`]: there is nothing at `path`.
+/// - [`Code::ImageMissing`]: there is nothing at `inner`.
+/// - [`Code::LinkLeaves`]: a file of it is outside of `folder`.
 /// - [`Code::BundleInvalid`]: no bundle can be made of it.
-pub fn bundle(path: &Path, function: &Function) -> Result<Vec<u8>> {
-    if !is_source(path) {
-        let bytes = fs::read(path).map_err(|error| Stop::file(path, &error))?;
-        Bundle::read(&bytes)?;
-        return Ok(bytes);
-    }
-    let (files, module) = if path.is_dir() { (below(path)?, MODULE.to_owned()) } else { alone(path)? };
+pub fn bundle(folder: &Folder, inner: &Path, function: &Function) -> Result<Vec<u8>> {
+    let (files, module) = match folder.find(inner)? {
+        Found::Folder(_) => (below(folder, inner)?, MODULE.to_owned()),
+        Found::File(_) if is_source(inner) => alone(folder, inner)?,
+        Found::File(_) => {
+            let bytes = read(folder, inner)?;
+            Bundle::read(&bytes)?;
+            return Ok(bytes);
+        }
+    };
     let entry = function.entry.clone().unwrap_or_else(|| format!("{module}:{HANDLER}"));
     let borrowed = files.iter().map(|(name, content)| (name.clone(), content.as_slice()));
     let made = bundle::of_handler(&entry, borrowed.collect());
@@ -47,63 +51,80 @@ pub fn bundle(path: &Path, function: &Function) -> Result<Vec<u8>> {
 type Files = BTreeMap<String, Vec<u8>>;
 
 /// One file, and the lock file beside it.
-fn alone(path: &Path) -> Result<(Files, String)> {
-    let stem = path.file_stem().and_then(OsStr::to_str);
-    let stem =
-        stem.ok_or_else(|| Stop::new(Code::BundleInvalid, format!("{} has a name that is no UTF-8", path.display())))?;
-    let mut files = Files::from([(format!("{stem}.py"), read(path)?)]);
-    add_lock(path.parent().unwrap_or(Path::new("")), &mut files)?;
+fn alone(folder: &Folder, inner: &Path) -> Result<(Files, String)> {
+    let stem = inner.file_stem().and_then(OsStr::to_str);
+    let stem = stem.ok_or_else(|| {
+        Stop::new(Code::BundleInvalid, format!("{} has a name that is no UTF-8", folder.named(inner).display()))
+    })?;
+    let mut files = Files::from([(format!("{stem}.py"), read(folder, inner)?)]);
+    add_lock(folder, inner.parent().unwrap_or(Path::new("")), &mut files)?;
     Ok((files, stem.to_owned()))
 }
 
 /// All Python files below a folder, and its lock file.
-fn below(folder: &Path) -> Result<Files> {
+fn below(folder: &Folder, top: &Path) -> Result<Files> {
     let mut files = Files::new();
     let mut open = vec![PathBuf::new()];
-    while let Some(inner) = open.pop() {
-        let place = folder.join(&inner);
-        for entry in fs::read_dir(&place).map_err(|error| Stop::file(&place, &error))? {
-            let entry = entry.map_err(|error| Stop::file(&place, &error))?;
-            let (name, path) = (entry.file_name(), inner.join(entry.file_name()));
+    while let Some(place) = open.pop() {
+        for name in folder.names(&top.join(&place))? {
             let Some(text) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
-            if folder.join(&path).is_dir() {
-                if !NO_SOURCES.contains(&text) {
-                    open.push(path);
+            let path = place.join(text);
+            match folder.find(&top.join(&path)) {
+                Ok(Found::Folder(_)) if NO_SOURCES.contains(&text) => {}
+                Ok(Found::Folder(_)) => open.push(path),
+                _ if text.ends_with(".py") => {
+                    let too_many = files.len() >= bundle::FILES_MAX;
+                    if too_many {
+                        let folder = folder.named(top);
+                        let detail = format!("{} has more than {} Python files", folder.display(), bundle::FILES_MAX);
+                        return Err(Problem::new(Code::BundleInvalid, detail).into());
+                    }
+                    files.insert(path.to_string_lossy().into_owned(), read(folder, &top.join(&path))?);
                 }
-            } else if text.ends_with(".py") {
-                let too_many = files.len() >= bundle::FILES_MAX;
-                if too_many {
-                    let detail = format!("{} has more than {} Python files", folder.display(), bundle::FILES_MAX);
-                    return Err(Problem::new(Code::BundleInvalid, detail).into());
+                // A folder of sources that would be left out in silence. Any other file is none of ours.
+                Err(missed @ Missed::Leaves { .. })
+                    if !NO_SOURCES.contains(&text) && folder.named(&top.join(&path)).is_dir() =>
+                {
+                    return Err(missed.into());
                 }
-                files.insert(path.to_string_lossy().into_owned(), read(&folder.join(&path))?);
+                _ => {}
             }
         }
     }
-    add_lock(folder, &mut files)?;
+    add_lock(folder, top, &mut files)?;
     Ok(files)
 }
 
-fn add_lock(folder: &Path, files: &mut Files) -> Result {
-    let lock = folder.join(bundle::LOCK);
-    if lock.is_file() {
-        files.insert(bundle::LOCK.to_owned(), read(&lock)?);
+fn add_lock(folder: &Folder, top: &Path, files: &mut Files) -> Result {
+    match folder.find(&top.join(bundle::LOCK)) {
+        Ok(Found::Folder(_)) => return Ok(()),
+        Err(missed) if missed.is_not_found() => return Ok(()),
+        _ => {}
     }
+    files.insert(bundle::LOCK.to_owned(), read(folder, &top.join(bundle::LOCK))?);
     Ok(())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    let size = fs::metadata(path).map_err(|error| Stop::file(path, &error))?.len();
-    if size > bundle::BYTES_MAX as u64 {
-        let detail = format!("{} has {size} bytes, the limit of a bundle is {}", path.display(), bundle::BYTES_MAX);
-        return Err(Problem::new(Code::BundleInvalid, detail).into());
+fn read(folder: &Folder, inner: &Path) -> Result<Vec<u8>> {
+    match folder.read(inner, bundle::BYTES_MAX as u64) {
+        Err(Missed::TooLarge { file, bytes }) => {
+            let limit = bundle::BYTES_MAX;
+            let detail = format!("{} has {bytes} bytes, the limit of a bundle is {limit}", file.display());
+            Err(Problem::new(Code::BundleInvalid, detail).into())
+        }
+        read => Ok(read?),
     }
-    fs::read(path).map_err(|error| Stop::file(path, &error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn bundle(path: &Path, function: &Function) -> Result<Vec<u8>> {
+        super::bundle(&Folder::open(path.parent().unwrap())?, Path::new(path.file_name().unwrap()), function)
+    }
 
     fn function(entry: Option<&str>) -> Function {
         Function { entry: entry.map(str::to_owned), ..Function::new("x") }
@@ -150,5 +171,44 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_a_link_leads_to_outside_of_the_folder_is_not_bundled() {
+        // A repository with `data.py -> /etc/shadow` published that file.
+        let folder = tempfile::tempdir().unwrap();
+        write(
+            folder.path(),
+            &[("secret/shadow", "root:x"), ("secret/more.py", ""), ("project/src/app.py", "def handle(event): ...")],
+        );
+        let src = folder.path().join("project/src");
+        let project = Folder::open(&folder.path().join("project")).unwrap();
+        let made = || super::bundle(&project, Path::new("src"), &function(None));
+        assert!(made().is_ok());
+        for (link, target) in [
+            ("data.py", "../../secret/shadow"),
+            ("requirements.lock", "../../secret/shadow"),
+            ("package", "../../secret"),
+            ("app.py", "../../secret/shadow"),
+        ] {
+            let _ = fs::remove_file(src.join(link));
+            symlink(target, src.join(link)).unwrap();
+            match made() {
+                Err(Stop::Problem(problem)) => {
+                    assert_eq!(problem.code, Code::LinkLeaves, "{link}");
+                    assert!(problem.detail.contains(link) && problem.detail.contains(target), "{}", problem.detail);
+                }
+                other => panic!("{link}: {other:?}"),
+            }
+            fs::remove_file(src.join(link)).unwrap();
+            write(&src, &[("app.py", "def handle(event): ...")]);
+        }
+        // What would not be bundled anyway may lead anywhere, and a link within the project is followed.
+        write(folder.path(), &[("project/shared/lib.py", "")]);
+        symlink("../../secret/shadow", src.join("notes.txt")).unwrap();
+        symlink("../../secret", src.join("venv")).unwrap();
+        symlink("../shared", src.join("shared")).unwrap();
+        let files: Vec<_> = Bundle::read(&made().unwrap()).unwrap().files.into_keys().collect();
+        assert_eq!(files, ["app.py", "shared/lib.py"]);
     }
 }

@@ -39,10 +39,10 @@ pub struct Call {
     name: String,
     #[command(flatten)]
     data: Data,
-    /// Media type of the data [default: guessed from it]
+    /// Media type of the data [default: guessed from the data]
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
-    /// Say on stderr where the time went
+    /// Print on stderr where the time went
     #[arg(long)]
     timing: bool,
     /// Method and path of the request, for functions that export wasi:http

@@ -3,6 +3,7 @@
 use super::locate::Place;
 use super::output::Output;
 use super::progress::Progress;
+use super::prove::{NotProven, Prove};
 use super::stop::{Result, Stop};
 use problem::{Code, Problem};
 use serde::Serialize;
@@ -13,6 +14,8 @@ use std::path::Path;
 use std::time::Duration;
 use ureq::http::{Request, Response, header};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector, DefaultConnector};
 use ureq::{Agent, AsSendBody, Body};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,7 +51,14 @@ impl Client {
         if place.is_local {
             config = config.proxy(None);
         }
-        Ok(Self { agent: config.build().new_agent(), place, out })
+        let agent = match &place.identity {
+            None => config.build().new_agent(),
+            Some(identity) => {
+                let connector = DefaultConnector::default().chain(Prove(identity.clone()));
+                Agent::with_parts(config.build(), connector, DefaultResolver::default())
+            }
+        };
+        Ok(Self { agent, place, out })
     }
 
     /// One that does not say that it waits: somebody else has the terminal.
@@ -171,7 +181,9 @@ impl Client {
     fn strange(&self, error: &serde_json::Error) -> Stop {
         let detail = format!("what {} answered cannot be read: {error}", self.place.url);
         Problem::new(Code::Unknown, detail)
-            .with_hint("`lighter version` shows both versions; they should be the same")
+            .with_hint(
+                "`lighter version` shows both versions; where they are the same, please report this with the answer",
+            )
             .into()
     }
 
@@ -199,11 +211,18 @@ impl Client {
                 match sends {
                     true => problem(format!("{url} closed the connection before it had read everything"))
                         .with_hint("the body may be larger than the node takes"),
-                    false => problem(format!("{url} closed the connection without an answer")),
+                    // Something listens there, so starting a node is no help.
+                    false => problem(format!("{url} closed the connection without an answer")).with_hint(
+                        "the node has ended or failed at it: see its log; `lighter version` says whether it is there",
+                    ),
                 }
             }
             ureq::Error::Io(error) => problem(format!("no node answers at {url}: {error}")),
             ureq::Error::Timeout(_) => problem(format!("{url} does not answer in time")),
+            ureq::Error::Other(error) if error.is::<NotProven>() => Problem::new(
+                Code::NodeUnproven,
+                format!("what listens at {url} is not the node of the data folder; no token was sent to it"),
+            ),
             ureq::Error::HostNotFound => problem(format!("no node answers at {url}: no machine has this name")),
             error => problem(format!("no node answers at {url}: {error}")),
         }
@@ -302,6 +321,7 @@ fn roots(file: &Path) -> Result<RootCerts> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::Identity;
 
     #[test]
     fn a_name_cannot_leave_its_place_in_a_path() {
@@ -312,7 +332,7 @@ mod tests {
     #[test]
     fn an_unreachable_node_is_named_with_its_address() {
         // Port 9 of this machine: nobody listens there.
-        let place = Place { url: "http://127.0.0.1:9".into(), token: None, is_local: true };
+        let place = Place { url: "http://127.0.0.1:9".into(), token: None, is_local: true, identity: None };
         let client = Client::new(place, None, Output::new(false, true)).unwrap();
         let Err(Stop::Problem(problem)) = client.get::<String>("/v1/node") else { panic!("nobody should answer") };
         assert_eq!(problem.code, Code::NodeUnreachable);
@@ -322,7 +342,12 @@ mod tests {
     /// A node that gives one answer, whatever it is asked.
     fn node_that_answers(answer: &'static str) -> Client {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = Place { url: format!("http://{}", listener.local_addr().unwrap()), token: None, is_local: true };
+        let place = Place {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            token: None,
+            is_local: true,
+            identity: None,
+        };
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut request = [0; 1_024];
@@ -330,6 +355,40 @@ mod tests {
             io::Write::write_all(&mut stream, answer.as_bytes()).unwrap();
         });
         Client::new(place, None, Output::new(false, true)).unwrap()
+    }
+
+    #[test]
+    fn whoever_cannot_prove_to_be_the_node_gets_no_token() {
+        // A node was killed, and somebody else listened at its address: they were sent the admin token.
+        let proof = "0".repeat(64);
+        for answer in [
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]".to_owned(),
+            "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n".to_owned(),
+            format!("HTTP/1.1 200 OK\r\ncontent-length: 76\r\n\r\n{{\"proof\":\"{proof}\"}}"),
+            String::new(),
+        ] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let identity = Some(Identity::new("lighter_secret", &url));
+            let place = Place { url, token: Some("lighter_secret".into()), is_local: true, identity };
+            let heard = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut heard = vec![0; 4_096];
+                let first = stream.read(&mut heard).unwrap();
+                io::Write::write_all(&mut stream, answer.as_bytes()).unwrap();
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                heard.truncate(first);
+                stream.read_to_end(&mut heard).ok();
+                String::from_utf8(heard).unwrap()
+            });
+            let client = Client::new(place, None, Output::new(false, true)).unwrap();
+            let code = problem(client.get::<String>("/v1/node")).code;
+            assert!(matches!(code, Code::NodeUnproven | Code::NodeUnreachable), "{code}");
+            drop(client);
+            let heard = heard.join().unwrap();
+            assert!(heard.starts_with("GET /v1/identity?nonce="), "{heard}");
+            assert!(!heard.contains("secret") && heard.matches("HTTP/1.1").count() == 1, "{heard}");
+        }
     }
 
     fn problem<T>(result: Result<T>) -> Problem {
@@ -364,6 +423,7 @@ mod tests {
     fn who_hangs_up_is_not_said_to_have_found_a_body_too_large_that_there_was_not() {
         let asked = problem(node_that_answers("").get::<String>("/v1/node"));
         assert_eq!((asked.code, asked.detail.contains("without an answer")), (Code::NodeUnreachable, true), "{asked}");
+        assert!(asked.hint.contains("see its log") && !asked.hint.contains("lighter up"), "{asked}");
         let sent = problem(node_that_answers("").send("PUT", "/v1/x", &b"body"[..]));
         assert!(sent.hint.contains("larger than the node takes"), "{sent}");
     }

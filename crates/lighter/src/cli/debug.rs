@@ -4,8 +4,8 @@
 //! lighter debug ──image from the node──▶ temporary folder
 //!        └─ starts gdb (or lldb) ─▶ lighter debug-run --image … --file …      one call, in that process, and its reply
 //! ```
-//! The debugger learns of compiled code through the GDB JIT interface. The call stops by itself once that code is there,
-//! which is when breakpoints are set; a trap stops at its source line like a signal.
+//! The debugger learns of compiled code through the GDB JIT interface. The call stops by itself once that code is
+//! there, which is when breakpoints are set; a trap stops at its source line like a signal.
 //!
 //! A microvm function runs in its machine, and gdb talks to its tender: `target remote | lighter debug-run …`. The call
 //! stands still before its first instruction.
@@ -13,7 +13,7 @@
 use super::call::{Data, guessed_type};
 use super::nearest::{explain, function_path};
 use super::stop::{FAILED, Result, Stop};
-use super::{DataFolder, Session, images};
+use super::{DataFolder, Session, images, locate};
 use crate::api::types::FunctionInfo;
 use clap::Args;
 use event::Event;
@@ -33,7 +33,7 @@ pub struct Debug {
     name: String,
     #[command(flatten)]
     data: Data,
-    /// Media type of the data [default: guessed from it]
+    /// Media type of the data [default: guessed from the data]
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
     /// Use gdb [default: whichever is installed]
@@ -45,7 +45,7 @@ pub struct Debug {
     /// Stop at FILE:LINE (hello/src/lib.rs:7) or at a function; may be repeated
     #[arg(long = "break", short, value_name = "WHERE")]
     breakpoints: Vec<String>,
-    /// Ask nothing: run, show backtrace and variables at each stop, go on, end
+    /// Run without questions: show backtrace and variables at each stop, then go on
     #[arg(long)]
     batch: bool,
     #[command(flatten)]
@@ -170,8 +170,8 @@ fn no_component(name: &str) -> Stop {
     problem.with_hint(hint).into()
 }
 
-/// At each stop: where, with which variables; at the end, the exit code of the call. A breakpoint in a loop is left alone
-/// after a while.
+/// At each stop: where, with which variables; at the end, the exit code of the call. A breakpoint in a loop is left
+/// alone after a while.
 const GDB_BATCH: &str = "\
 set $stops = 0
 while $_isvoid($_exitcode) && $_isvoid($_exitsignal) && $stops < 100
@@ -302,7 +302,8 @@ fn check_all(breakpoints: &[String]) -> Result {
 fn start(debugger: Debugger, arguments: &[OsString]) -> Result {
     thread::spawn(leave_interrupts_to_the_debugger);
     let mut command = Command::new(debugger.as_str());
-    command.args(arguments).env_remove("LIGHTER_TOKEN");
+    command.args(arguments);
+    locate::keep_tokens_from(&mut command);
     let status =
         command.status().map_err(|error| Stop::new(Code::ToolMissing, format!("{}: {error}", debugger.as_str())))?;
     if status.success() { Ok(()) } else { Err(Stop::Status(FAILED)) }

@@ -48,7 +48,7 @@ pub fn deploy(project: &Project, client: &Client, progress: &Progress) -> Result
     let (manifest, images) = hashed(project, progress)?;
     for (hash, upload) in &images {
         if !is_there(client, hash)? {
-            send(client, hash, upload, progress)?;
+            send(project, client, hash, upload, progress)?;
         }
     }
     progress.step("waiting for the node");
@@ -80,7 +80,6 @@ pub fn deploy(project: &Project, client: &Client, progress: &Progress) -> Result
 struct Upload {
     name: Name,
     function: Function,
-    path: PathBuf,
 }
 
 /// The manifest with hashes in the place of paths, and the images by hash.
@@ -92,10 +91,9 @@ fn hashed(project: &Project, progress: &Progress) -> Result<(Manifest, BTreeMap<
         // A bundle is made of files and of which function in them is called.
         let made_of = (project.image_path(function), function.isolation, function.entry.clone());
         if !hashes.contains_key(&made_of) {
-            let path = &made_of.0;
-            progress.step(format!("reading {}", path.display()));
-            let hash = images::hash(&images::image(name, function, path)?.bytes);
-            let upload = Upload { name: name.clone(), function: function.clone(), path: path.clone() };
+            progress.step(format!("reading {}", made_of.0.display()));
+            let hash = images::hash(&images::image(project, name, function)?.bytes);
+            let upload = Upload { name: name.clone(), function: function.clone() };
             images.entry(hash.clone()).or_insert(upload);
             hashes.insert(made_of.clone(), hash);
         }
@@ -116,8 +114,8 @@ fn is_there(client: &Client, hash: &str) -> Result<bool> {
     }
 }
 
-fn send(client: &Client, hash: &str, upload: &Upload, progress: &Progress) -> Result {
-    let bytes = images::image(&upload.name, &upload.function, &upload.path)?.bytes;
+fn send(project: &Project, client: &Client, hash: &str, upload: &Upload, progress: &Progress) -> Result {
+    let bytes = images::image(project, &upload.name, &upload.function)?.bytes;
     let size = bytes.len();
     let text = |sent: usize| {
         format!("sending the image of {} ({} of {})", upload.name, words::bytes(sent as u64), words::bytes(size as u64))

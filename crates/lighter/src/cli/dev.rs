@@ -1,4 +1,4 @@
-//! `lighter dev`: build and deploy whenever a source changes, and show what the functions write meanwhile.
+//! `lighter dev`: build and deploy whenever a source changes, and show the log of the functions meanwhile.
 //!
 //! ```text
 //! file system ──wake──▶ compare sources ──changed──▶ build ─▶ deploy ─▶ wait again
@@ -84,7 +84,8 @@ impl Dev {
         }
     }
 
-    /// Images are what a build makes, not what it is made of. While the manifest is broken, nobody knows which they are.
+    /// Images are what a build makes, not what it is made of. While the manifest is broken, nobody knows which they
+    /// are.
     fn outputs(&self) -> Option<Vec<PathBuf>> {
         let project = images::project(&self.dir).ok()?;
         let images = project.manifest.function.values().map(|function| self.folder().join(&function.image));

@@ -14,7 +14,7 @@ const DUMP_BYTES_MAX: u64 = 5 << 30;
 
 #[derive(Debug, Args)]
 pub struct Dump {
-    /// Function whose manifest says units.dump = true
+    /// Function with units.dump = true in its manifest
     name: String,
     /// File to write; - is standard output [default: NAME.coredump]
     #[arg(long, short, value_name = "FILE")]

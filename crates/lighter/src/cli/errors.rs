@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 #[derive(Debug, Args)]
 pub struct Errors {
-    /// Code to explain, like L1102 [default: list all]
+    /// Code to explain, such as L1102 [default: list all]
     code: Option<String>,
 }
 
@@ -85,7 +85,7 @@ mod tests {
         for name in ["L1102", "l1102", "1102", " L1102 "] {
             assert_eq!(find(name).unwrap(), Code::NodeUnreachable);
         }
-        let Err(Stop::Problem(problem)) = find("L1109") else { panic!("there is no such code") };
+        let Err(Stop::Problem(problem)) = find("L1100") else { panic!("there is no such code") };
         assert!(problem.hint.contains("did you mean L110"), "{problem}");
     }
 

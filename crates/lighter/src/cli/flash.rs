@@ -1,4 +1,4 @@
-//! `lighter flash`: an image for a board, or what belongs on its SD card, enrolled with the node of this data folder.
+//! `lighter flash`: an image for a board, or the files for its SD card, enrolled with the node of this data folder.
 
 use super::stop::{Result, Stop};
 use super::{Session, locate, words};
@@ -18,22 +18,22 @@ pub struct Flash {
     /// Kind of board
     #[arg(long, value_name = "KIND")]
     board: Board,
-    /// What it is called; a board of this name gets a new identity
+    /// Name of the board; an existing board of this name gets a new identity
     #[arg(long, value_name = "NAME")]
     name: String,
-    /// Folder to write to, as a mounted SD card
+    /// Folder to write to, such as a mounted SD card
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Its address and the length of the network's part, as 10.0.8.2/24 [default: DHCP]
+    /// Address of the board with the length of the network part, such as 10.0.8.2/24 [default: DHCP]
     #[arg(long, value_name = "ADDRESS/BITS")]
     address: Option<String>,
-    /// Where packets go that are for nobody near
+    /// Gateway for packets that leave the local network
     #[arg(long, value_name = "ADDRESS", requires = "address")]
     gateway: Option<Ipv4Addr>,
-    /// Leave the board's own watchdog alone: QEMU's Pi resets as soon as it is used
+    /// Do not use the board's own watchdog: QEMU's Pi resets as soon as it is used
     #[arg(long)]
     no_hardware_watchdog: bool,
-    /// Another kernel than the one that comes with this program
+    /// Kernel to use instead of the one that comes with this program
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
 }
@@ -65,8 +65,8 @@ impl Board {
 }
 
 impl Flash {
-    /// Each file is written beside its place, made durable and renamed; the one that makes the others count comes last. So
-    /// a card holds the old or the new, whenever the power goes.
+    /// Each file is written beside its place, made durable and renamed; the one that makes the others count comes last.
+    /// So a card holds the old or the new, whenever the power goes.
     pub fn run(&self, session: &Session) -> Result {
         let folder = locate::data_folder(session.global.data.as_deref())?.join("boards");
         let network = self.network()?;

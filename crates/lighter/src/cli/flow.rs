@@ -22,13 +22,13 @@ pub struct Flow {
     /// Folder with lighter.toml, or the manifest itself
     #[arg(default_value = ".", hide_default_value = true)]
     dir: PathBuf,
-    /// What is on the node, with what waits in its queues now
+    /// Show the workflows on the node, with the events that wait in their queues now
     #[arg(long, conflicts_with = "dir")]
     live: bool,
-    /// Write an SVG picture to FILE instead; `-` is standard output
+    /// Write an SVG picture to FILE instead; - is standard output
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Characters of a line. Default: as wide as the terminal, else 80
+    /// Characters in a line [default: the width of the terminal, else 80]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(20..))]
     width: Option<u16>,
 }

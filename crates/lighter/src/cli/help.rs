@@ -13,9 +13,10 @@ Run     up       start a node here  down      stop it         deploy  functions
 Events  push     into a queue       queue     look, replay    store   of keys
 Look    ls       functions          ps        units           logs    written
         stats    calls, latency     top       stats live      errors  codes
-Debug   debug    with gdb or lldb   dump      core of a trap
-Boards  boards   that were heard    boot      one in QEMU     flash   onto a card
+Debug   debug    with gdb or lldb   dump      core of a trap  salvage a disk
+Boards  boards   that were heard    boot      one in QEMU     flash   a card
 Secure  token    make, list, remove secret    set, list, end  mqtt-password
+        mqtt     sessions           audit     who did what
 Other   version  of both sides      completions for your shell";
 
 const EXAMPLES: &str = "\

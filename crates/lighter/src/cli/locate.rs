@@ -2,20 +2,25 @@
 //!
 //! ```text
 //! address   --node  ▸ LIGHTER_NODE ▸ api in DATA/node.json
-//! token     --token-file ▸ LIGHTER_TOKEN ▸ DATA/token, sent only to the node that wrote it
+//! token     --token-file ▸ LIGHTER_TOKEN ▸ DATA/token, sent only to the node that wrote it and proves to know it
 //! DATA      --data ▸ LIGHTER_DATA ▸ $XDG_DATA_HOME/lighter ▸ ~/.local/share/lighter
 //! ```
 
 use super::stop::{Result, Stop};
+use crate::identity::Identity;
 use problem::{Code, Problem};
 use serde::Deserialize;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Bytes of a token file; a larger one is not a token.
 const TOKEN_BYTES_MAX: u64 = 4_096;
+
+/// Variables by which a user gives tokens to this program and to the SDK.
+const TOKEN_VARIABLES: [&str; 3] = ["LIGHTER_TOKEN", "LIGHTERAGE_TOKENS", "LIGHTERAGE_TOKENS_FILE"];
 
 /// A node to talk to.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,6 +30,8 @@ pub struct Place {
     pub token: Option<String>,
     /// Whether the address is this machine's own.
     pub is_local: bool,
+    /// What the other side has to prove before it gets the token: it is that of a data folder.
+    pub identity: Option<Identity>,
 }
 
 /// What the user said about it.
@@ -48,6 +55,13 @@ pub struct Known {
     pub pid: u32,
 }
 
+/// A program that somebody else chose, as a manifest does its build command, gets no token by its environment.
+pub fn keep_tokens_from(command: &mut Command) {
+    TOKEN_VARIABLES.into_iter().for_each(|variable| {
+        command.env_remove(variable);
+    });
+}
+
 /// Finds the node.
 ///
 /// # Errors
@@ -62,6 +76,7 @@ pub fn find(wishes: &Wishes<'_>) -> Result<Place> {
     };
     let (secure, host) = parts(&url)?;
     let is_local = is_this_machine(&host);
+    let mut identity = None;
     let token = match (wishes.token_file, &wishes.token) {
         (Some(file), _) => Some(read_token(file).map_err(|error| Stop::named("--token-file", file, &error))?),
         (None, Some(token)) => Some(token.trim().to_owned()),
@@ -70,7 +85,11 @@ pub fn find(wishes: &Wishes<'_>) -> Result<Place> {
             let file = folder?.join("token");
             match read_token(&file) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                read => Some(read.map_err(|error| Stop::file(&file, &error))?),
+                read => {
+                    let token = read.map_err(|error| Stop::file(&file, &error))?;
+                    identity = Some(Identity::new(&token, &url));
+                    Some(token)
+                }
             }
         }
         (None, None) => None,
@@ -79,7 +98,7 @@ pub fn find(wishes: &Wishes<'_>) -> Result<Place> {
         let detail = format!("the token would travel unencrypted to {url}");
         return Err(Problem::new(Code::Usage, detail).with_hint("use https, or an SSH tunnel to 127.0.0.1").into());
     }
-    Ok(Place { url, token, is_local })
+    Ok(Place { url, token, is_local, identity })
 }
 
 /// Where the node of this user keeps its data.
@@ -100,8 +119,8 @@ pub fn known_node(folder: &Path) -> Option<Known> {
     Some(known)
 }
 
-/// Whether a process of this machine is this program, as far as its name says, and has not ended; one that only waits to be
-/// reaped has. A number that a node wrote down may be another's by now, or of another container.
+/// Whether a process of this machine is this program, as far as its name says, and has not ended; one that only waits
+/// to be reaped has. A number that a node wrote down may be another's by now, or of another container.
 pub fn is_node(pid: u32) -> bool {
     let stat = |process: &str| fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // A number, the name in brackets, which may hold anything, the state.
@@ -182,6 +201,7 @@ mod tests {
         let place = find(&Wishes { data: Some(folder.path()), ..Wishes::default() }).unwrap();
         assert_eq!(place.url, "http://127.0.0.1:8701");
         assert_eq!(place.token.as_deref(), Some("lt_secret"));
+        assert_eq!(place.identity, Some(Identity::new("lt_secret", "http://127.0.0.1:8701")));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `lighter logs`: what functions wrote, and what the node has to say about them.
+//! `lighter logs`: the output of functions, and the node's remarks about them.
 
 use super::client::Client;
 use super::nearest::{explain, function_path};
@@ -13,10 +13,10 @@ use problem::Code;
 pub struct Logs {
     /// Function [default: all]
     name: Option<String>,
-    /// Stay, and print lines as they are written
+    /// Keep printing lines as they are written
     #[arg(long, short)]
     follow: bool,
-    /// Lines to begin with
+    /// How many of the last lines to begin with
     #[arg(long, short = 'n', value_name = "LINES", default_value_t = 100)]
     tail: usize,
 }
@@ -59,7 +59,8 @@ pub fn print(
     Ok(())
 }
 
-/// `2026-11-21 03:54:19.123 info  hello#7  message  (request)`, with the unit that wrote it if one did; further lines of a message are indented.
+/// `2026-11-21 03:54:19.123 info  hello#7  message  (request)`, with the unit that wrote it if one did; further lines
+/// of a message are indented.
 fn text(line: &LogLine) -> String {
     let message = line.message.trim_end_matches('\n').replace('\n', "\n    ");
     let request = match line.request_id.as_str() {

@@ -11,7 +11,7 @@ const HASH_DIGITS: usize = 12;
 
 #[derive(Debug, Args)]
 pub struct Ls {
-    /// Also the earlier versions, which `lighter rollback` can go back to
+    /// Also list the earlier versions that `lighter rollback` can restore
     #[arg(long)]
     versions: bool,
 }

@@ -1,4 +1,4 @@
-//! The command line. Every command is a file here, and talks to a node through its API alone.
+//! The command line. Every command is a file here; what concerns a running node goes through its API.
 //!
 //! ```text
 //! words ──clap──▶ Command ──run──▶ client ──HTTP──▶ node      data on stdout, talk on stderr
@@ -6,6 +6,7 @@
 //!                     Stop ◀─────────┘                        an exit code that scripts can build on
 //! ```
 
+mod audit;
 mod boards;
 mod boot;
 mod build;
@@ -23,22 +24,26 @@ mod errors;
 mod examples;
 mod flash;
 mod flow;
+mod folder;
 mod help;
 mod images;
 mod locate;
 mod logs;
 mod ls;
+mod mqtt;
 mod mqtt_password;
 mod nearest;
 mod new;
 mod output;
 mod progress;
 mod prompt;
+mod prove;
 mod ps;
 mod push;
 mod queue;
 mod rm;
 mod rollback;
+mod salvage;
 mod schema;
 mod secret;
 mod stats;
@@ -78,25 +83,25 @@ struct Cli {
 /// Options of every command.
 #[derive(Debug, Args)]
 struct Global {
-    /// The node's API, else LIGHTER_NODE, else the data folder's
+    /// Node's API [default: LIGHTER_NODE, or the data folder's]
     #[arg(long, global = true, value_name = "URL")]
     node: Option<String>,
-    /// File with the token to send, else LIGHTER_TOKEN, else the data folder's
+    /// File with the token to send [default: LIGHTER_TOKEN, else the one in the data folder]
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     token_file: Option<PathBuf>,
-    /// Certificate (PEM) that signed the node's, when it is not a public one
+    /// Certificate (PEM) that signed the node's certificate, unless a public authority did
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     ca_cert: Option<PathBuf>,
-    /// Its data folder, else LIGHTER_DATA, else the user's own
+    /// Data folder [default: LIGHTER_DATA, or the user's own]
     ///
-    /// That is $XDG_DATA_HOME/lighter, or ~/.local/share/lighter. `call`, `push` and `debug` name it --data-folder: their --data
-    /// is the event's.
+    /// The user's own is $XDG_DATA_HOME/lighter, or ~/.local/share/lighter. In `call`, `push` and `debug` the option is
+    /// --data-folder, because their --data is the data of the event.
     #[arg(long, global = true, value_name = "DIR", alias = "data-folder")]
     data: Option<PathBuf>,
-    /// Print JSON: one document, or one a line for streams
+    /// Print JSON: one document, or one on each line for streams
     #[arg(long, global = true)]
     json: bool,
-    /// Say nothing but results and errors
+    /// Print only results and errors
     #[arg(long, short, global = true)]
     quiet: bool,
 }
@@ -104,7 +109,7 @@ struct Global {
 /// `--data` means the event's data in some commands; these take the folder as `--data-folder`.
 #[derive(Debug, Args)]
 struct DataFolder {
-    /// The node's data folder, else LIGHTER_DATA, else ~/.local/share/lighter
+    /// Data folder of the node [default: LIGHTER_DATA, else ~/.local/share/lighter]
     #[arg(id = "data", long = "data-folder", value_name = "DIR")]
     _folder: Option<PathBuf>,
 }
@@ -113,7 +118,7 @@ struct DataFolder {
 enum Command {
     /// Start a node here, until Ctrl-C or `lighter down`
     Up(Box<up::Up>),
-    /// Stop the node: calls that run may end first
+    /// Stop the node after its running calls have ended
     Down,
     /// Begin a function from a template
     New(new::New),
@@ -138,7 +143,7 @@ enum Command {
     /// Look into queues, replay dead letters, purge
     #[command(subcommand)]
     Queue(queue::Queue),
-    /// Look at what functions keep, set it, take it out, put it back
+    /// Look at what functions keep; set, export and import it
     #[command(subcommand)]
     Store(store::Store),
     /// Print what functions wrote
@@ -147,14 +152,16 @@ enum Command {
     Boards,
     /// Start a board in QEMU, to try it out
     Boot(boot::Boot),
-    /// Write a board's image, or what belongs on its SD card
+    /// Write a board's image, or the files for its SD card
     Flash(flash::Flash),
-    /// Print how often, how fast and how well functions ran
+    /// Print how often, how fast and with which errors functions ran
     Stats(stats::Stats),
     /// Watch functions live
     Top(top::Top),
     /// Fetch the core dump of the last unit that trapped
     Dump(dump::Dump),
+    /// Copy what can be read out of a damaged data folder
+    Salvage(salvage::Salvage),
     /// Run one call under gdb or lldb
     Debug(debug::Debug),
     /// Run one call in this process, for a debugger to watch
@@ -165,9 +172,14 @@ enum Command {
     /// Make, list and remove tokens
     #[command(subcommand)]
     Token(token::Token),
-    /// Keep values on the node that functions may be granted
+    /// Keep values on the node for functions that are granted them
     #[command(subcommand)]
     Secret(secret::Secret),
+    /// List the sessions of MQTT clients, or end one
+    #[command(subcommand)]
+    Mqtt(mqtt::Mqtt),
+    /// Print who did what on the node, and who failed to log in
+    Audit(audit::Audit),
     /// Hash the password of an MQTT user, for node.toml
     MqttPassword,
     /// Print the JSON Schema of lighter.toml
@@ -185,6 +197,9 @@ pub fn main() -> ExitCode {
     // A jail has no use for the rest of the command line, and starts in every function's first call.
     if std::env::args().nth(1).is_some_and(|command| command == JAIL) {
         return unit_process::jail::main();
+    }
+    if std::env::args().nth(1).is_some_and(|command| command == crate::node::compiler::child::COMMAND) {
+        return crate::node::compiler::child::main();
     }
     let read = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
@@ -249,11 +264,14 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Stats(stats) => stats.run(session),
         Command::Top(top) => top.run(session),
         Command::Dump(dump) => dump.run(session),
+        Command::Salvage(salvage) => salvage.run(session),
         Command::Debug(debug) => debug.run(session),
         Command::DebugRun(debug_run) => debug_run.run(session),
         Command::Dev(dev) => dev.run(session),
         Command::Token(token) => token.run(session),
         Command::Secret(secret) => secret.run(session),
+        Command::Mqtt(mqtt) => mqtt.run(session),
+        Command::Audit(audit) => audit.run(session),
         Command::MqttPassword => mqtt_password::run(session),
         Command::Schema => schema::run(session),
         Command::Errors(errors) => errors.run(session),

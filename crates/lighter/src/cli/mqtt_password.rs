@@ -1,5 +1,5 @@
-//! `lighter mqtt-password`: the hash that stands in `node.toml` instead of an MQTT user's password. The password is read from
-//! standard input or a prompt, as secrets are.
+//! `lighter mqtt-password`: the hash that stands in `node.toml` instead of an MQTT user's password. The password is
+//! read from standard input or a prompt, as secrets are.
 
 use super::stop::Result;
 use super::{Session, secret};

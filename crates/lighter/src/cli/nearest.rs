@@ -1,4 +1,4 @@
-//! The name somebody probably meant, of those the node knows.
+//! The nearest name among those that the node knows.
 
 use super::client::{Client, encoded};
 use super::stop::{Result, Stop};

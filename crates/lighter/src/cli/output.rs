@@ -55,6 +55,7 @@ impl Output {
     /// One JSON document.
     pub fn json(&self, value: &impl Serialize) -> Result {
         let mut text = serde_json::to_vec_pretty(value).expect("what we print is made of plain data");
+        text = words::harmless_json(text);
         text.push(b'\n');
         self.raw(&text)
     }
@@ -62,6 +63,7 @@ impl Output {
     /// One line of a stream of JSON documents.
     pub fn json_line(&self, value: &impl Serialize) -> Result {
         let mut text = serde_json::to_vec(value).expect("what we print is made of plain data");
+        text = words::harmless_json(text);
         text.push(b'\n');
         self.raw(&text)
     }

@@ -3,12 +3,16 @@
 use super::call::{Data, guessed_type};
 use super::client::{Client, announced, encoded};
 use super::nearest::explain;
+use super::output::Output;
 use super::stop::{Result, Stop};
 use super::{DataFolder, Session};
 use crate::api::types::PushReply;
 use clap::Args;
 use manifest::Span;
 use problem::{Code, Problem};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use ureq::http::header::CONTENT_TYPE;
 
 /// Events of one request; more are sent in several.
@@ -28,19 +32,22 @@ pub struct Push {
     /// Subject of the event
     #[arg(long)]
     subject: Option<String>,
-    /// Id of the event, by which a queue with `deduplicate` knows it again [default: a new one]
+    /// Id of the event, by which a queue with `deduplicate` recognises it [default: a new one]
     #[arg(long)]
     id: Option<String>,
-    /// Events of one key are handled one after the other in a queue with order = "key"
+    /// Key of the event: a queue with order = "key" handles the events of one key one after the other
     #[arg(long)]
     key: Option<String>,
-    /// How long it waits before it is handled, as 10s or 5m
+    /// How long the event waits before it is handled, such as 10s or 5m
     #[arg(long, value_name = "SPAN", value_parser = span)]
     delay: Option<Span>,
-    /// Push it so many times, with ids that end in -1, -2 and so on
+    /// How many times to push it, with ids that end in -1, -2 and so on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
-    /// Media type of the data [default: guessed from it]
+    /// Push the CloudEvents of this file instead: one JSON document on each line, as `lighter salvage` writes them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "file", "id", "count", "delay"])]
+    events: Option<PathBuf>,
+    /// Media type of the data [default: guessed from the data]
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
     #[command(flatten)]
@@ -54,6 +61,9 @@ pub fn span(text: &str) -> std::result::Result<Span, String> {
 impl Push {
     pub fn run(&self, session: &Session) -> Result {
         let (out, client) = (session.out, session.client()?);
+        if let Some(file) = &self.events {
+            return self.push_events(&client, out, file);
+        }
         let data = self.data.read(out)?;
         let per_request = u32::try_from(BYTES_PER_REQUEST / data.len().max(1)).unwrap_or(u32::MAX);
         let per_request = per_request.clamp(1, EVENTS_PER_REQUEST);
@@ -85,6 +95,44 @@ impl Push {
             out.say(format!("{duplicates} of them the queue had already"));
         }
         Ok(())
+    }
+
+    /// Sends the lines of `file` in batches, each of which is taken as a whole or not at all.
+    fn push_events(&self, client: &Client, out: Output, file: &Path) -> Result {
+        let failed = |error: std::io::Error| Stop::file(file, &error);
+        let mut lines = BufReader::new(File::open(file).map_err(failed)?).lines().peekable();
+        let progress = out.progress();
+        let mut all = PushReply { queue: self.queue.clone(), ids: Vec::new(), duplicates: 0 };
+        let mut pushed = 0;
+        while lines.peek().is_some() {
+            progress.step(format!("pushing to {} ({pushed} events)", self.queue));
+            let (mut batch, mut count) = (String::from("["), 0);
+            while count < EVENTS_PER_REQUEST && batch.len() < BYTES_PER_REQUEST / 2 {
+                let Some(line) = lines.next() else { break };
+                let line = line.map_err(failed)?;
+                if !line.trim().is_empty() {
+                    batch += if count > 0 { "," } else { "" };
+                    batch += &line;
+                    count += 1;
+                }
+            }
+            batch += "]";
+            let request = client.request("POST", &format!("/v1/queues/{}/events", encoded(&self.queue)));
+            let request = request.header(CONTENT_TYPE, cloudevents::BATCHED);
+            let response = client.exchange(request, batch.as_bytes()).and_then(|response| client.succeeded(response));
+            let reply: PushReply = client.read(response.map_err(|stop| {
+                out.complain(format!("the first {pushed} events of {} had been pushed", file.display()));
+                explain(client, &self.queue, stop)
+            })?)?;
+            pushed += count;
+            all.duplicates += reply.duplicates;
+            match out.json {
+                true => all.ids.extend(reply.ids),
+                false => reply.ids.iter().try_for_each(|id| out.line(id))?,
+            }
+        }
+        drop(progress);
+        if out.json { out.json(&all) } else { Ok(()) }
     }
 
     fn push(&self, client: &Client, data: &[u8], before: u32, count: u32) -> Result<PushReply> {

@@ -1,4 +1,4 @@
-//! `lighter queue`: what waits in queues, what died in them, and what to do about it.
+//! `lighter queue`: shows what waits in queues and what died in them, and changes it.
 
 use super::client::{Client, encoded, json};
 use super::nearest::{check_all, explain};
@@ -6,7 +6,10 @@ use super::output::Output;
 use super::stop::Result;
 use super::table::Table;
 use super::{Session, words};
-use crate::api::types::{EventInfo, EventPage, QueueInfo, QueuePart, RemovedReply, ReplayReply, ReplayRequest};
+use crate::api::types::{
+    EventInfo, EventPage, NodeInfo, PauseRequest, Paused, QueueInfo, QueuePart, RemovedReply, ReplayReply,
+    ReplayRequest,
+};
 use clap::{Args, Subcommand};
 use problem::{Code, Problem};
 use std::time::{Duration, SystemTime};
@@ -18,20 +21,20 @@ const PAGE_EVENTS: u32 = 100;
 
 #[derive(Debug, Subcommand)]
 pub enum Queue {
-    /// List the queues, who handles them and what is in them
+    /// List the queues with their handlers and contents
     Ls,
-    /// Show events that wait, the oldest first; they stay where they are
+    /// Show waiting events, the oldest first; they stay in the queue
     Peek(Peek),
     /// Show dead letters and why they died, the oldest first
     Dead(Dead),
-    /// Put dead letters back into the queue, to be tried anew
+    /// Put dead letters back into the queue to be tried again
     Replay {
         /// Queue of the dead letters
         queue: String,
-        /// Dead letters by their numbers in `lighter queue dead`; all without it
+        /// Numbers of the dead letters, from `lighter queue dead` [default: all]
         sequences: Vec<u64>,
     },
-    /// Remove events; those that are being handled stay
+    /// Remove events, except those that are being handled
     Purge {
         /// Queue to purge
         queue: String,
@@ -39,9 +42,21 @@ pub enum Queue {
         #[arg(long)]
         part: Option<QueuePart>,
     },
-    /// Forget queues with all that is in them; whatever handles them has to be removed first
+    /// Pause these queues, or all, until they are resumed, even after a restart; pushes go on
+    Pause {
+        /// Queues to pause [default: all, and those that come later]
+        #[arg(value_name = "QUEUE")]
+        queues: Vec<String>,
+    },
+    /// Resume these queues, or all
+    Resume {
+        /// Queues to resume [default: all]
+        #[arg(value_name = "QUEUE")]
+        queues: Vec<String>,
+    },
+    /// Remove queues and their contents; remove the function or sink that handles them first
     Rm {
-        /// Queues to forget
+        /// Queues to remove
         #[arg(required = true, value_name = "QUEUE")]
         queues: Vec<String>,
     },
@@ -68,10 +83,10 @@ pub struct Dead {
 
 #[derive(Debug, Args)]
 struct Page {
-    /// Show at most so many
+    /// How many to show at most
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
-    /// Go on after the place an earlier listing ended at
+    /// Continue where an earlier listing ended
     #[arg(long, value_name = "PLACE")]
     after: Option<String>,
 }
@@ -104,6 +119,8 @@ impl Queue {
                 let reply: RemovedReply = client.read(response)?;
                 said(out, &reply, format!("{} events of {queue} are gone", reply.removed))
             }
+            Self::Pause { queues } => pause(&client, out, queues, true),
+            Self::Resume { queues } => pause(&client, out, queues, false),
             Self::Rm { queues } => {
                 check_all(&client, Code::QueueUnknown, &queues, "queue")?;
                 for queue in &queues {
@@ -118,6 +135,14 @@ impl Queue {
             }
         }
     }
+}
+
+fn pause(client: &Client, out: Output, queues: Vec<String>, paused: bool) -> Result {
+    check_all(client, Code::QueueUnknown, &queues, "queue")?;
+    let (path, word) = if paused { ("/v1/pause", "paused") } else { ("/v1/resume", "resumed") };
+    let what = if queues.is_empty() { "all queues".to_owned() } else { queues.join(", ") };
+    let reply: Paused = client.post(path, &PauseRequest { queues })?;
+    said(out, &reply, format!("{word} {what}"))
 }
 
 fn said(out: Output, reply: &impl serde::Serialize, words: String) -> Result {
@@ -139,7 +164,18 @@ fn list(client: &Client, out: Output) -> Result {
         out.say("there are no queues: a function gets one with `queue = \"NAME\"`, or with a trigger that is not http");
         return Ok(());
     }
-    out.table(&overview(&queues))
+    out.table(&overview(&queues))?;
+    for QueueInfo { name, damaged, .. } in queues.iter().filter(|queue| queue.damaged > 0) {
+        out.say(format!(
+            "{damaged} events of {name} stand in damaged places of the disk, the node's log names the files; \
+             `lighter queue purge {name}` forgets them"
+        ));
+    }
+    let node: NodeInfo = client.get("/v1/node")?;
+    if let Some(reason) = node.queues_paused {
+        out.advise(format!("the queues are paused, because {reason}: `lighter queue resume` goes on"));
+    }
+    Ok(())
 }
 
 fn overview(queues: &[QueueInfo]) -> Table {
@@ -150,9 +186,11 @@ fn overview(queues: &[QueueInfo]) -> Table {
         let handler = queue.handler.as_ref();
         table.row([
             queue.name.clone(),
-            handler.map_or("-".to_owned(), |handler| match &handler.ended {
+            handler.map_or(if queue.paused { "- (paused)" } else { "-" }.to_owned(), |handler| match &handler.ended {
                 Some(_) => format!("{} {} (ended)", handler.kind, handler.name),
-                None if handler.workers_max == 0 => format!("{} {} (paused)", handler.kind, handler.name),
+                None if handler.workers_max == 0 || queue.paused => {
+                    format!("{} {} (paused)", handler.kind, handler.name)
+                }
                 None => format!("{} {}", handler.kind, handler.name),
             }),
             queue.ready.to_string(),

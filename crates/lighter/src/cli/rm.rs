@@ -13,7 +13,7 @@ pub struct Rm {
     /// Functions to remove, with all their versions; their queues stay, with the events in them
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// They are sinks
+    /// The names are those of sinks
     #[arg(long)]
     sink: bool,
 }

@@ -8,9 +8,9 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub struct Rollback {
-    /// Function to take back
+    /// Function to roll back
     name: String,
-    /// Version to go back to [default: the one before the current]
+    /// Version to go back to [default: the one before the current one]
     #[arg(long, value_name = "VERSION")]
     to: Option<u32>,
 }

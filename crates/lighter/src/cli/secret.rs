@@ -1,5 +1,5 @@
-//! `lighter secret`: values that functions may be granted. A value is read from standard input or a prompt, never from
-//! the command line, where other users of the machine could see it; and it is never shown again.
+//! `lighter secret`: values for functions that are granted them. A value is read from standard input or a prompt, never
+//! from the command line, where other users of the machine could see it; and it is never shown again.
 
 use super::client::encoded;
 use super::nearest::explain;
@@ -14,14 +14,14 @@ const VALUE_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Subcommand)]
 pub enum Secret {
-    /// Keep a value, read from standard input or asked for
+    /// Keep a value, read from standard input or from the terminal
     Set {
         /// Name under which functions read it
         name: String,
     },
     /// List the names
     Ls,
-    /// Forget a value
+    /// Remove a value
     Rm {
         /// Name of the secret
         name: String,

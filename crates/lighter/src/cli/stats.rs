@@ -11,7 +11,7 @@ use problem::Code;
 
 #[derive(Debug, Args)]
 pub struct Stats {
-    /// Function to look at closely [default: all, a line each]
+    /// Function to show in detail [default: all, with one line each]
     name: Option<String>,
 }
 

@@ -85,7 +85,7 @@ impl From<Problem> for Stop {
 fn exit_code(code: Code) -> u8 {
     match code {
         Code::Usage => 2,
-        Code::NodeUnreachable => 3,
+        Code::NodeUnreachable | Code::NodeUnproven => 3,
         Code::TokenMissing | Code::TokenInvalid | Code::ScopeMissing => 4,
         Code::Interrupted => INTERRUPTED,
         _ if code.status() == 404 => 5,

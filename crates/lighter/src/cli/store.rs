@@ -1,4 +1,4 @@
-//! `lighter store`: what functions keep in buckets, looked at, set, taken out and put back.
+//! `lighter store`: the contents of buckets, listed, set, exported and imported.
 
 use super::call::Data;
 use super::client::{Client, announced, encoded};
@@ -13,7 +13,7 @@ use manifest::Span;
 use problem::Code;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use ureq::SendBody;
 
 /// Keys of one page of the API.
@@ -38,14 +38,14 @@ pub enum Store {
     },
     /// Set a key to the data
     Set(Box<Set>),
-    /// Delete keys; one that is not there is no error
+    /// Delete keys; a missing key is no error
     Delete {
         /// Bucket of the keys
         bucket: String,
         /// Keys to delete
         #[arg(required_unless_present = "prefix", value_name = "KEY")]
         keys: Vec<String>,
-        /// Delete all keys that begin so
+        /// Delete all keys with this prefix
         #[arg(long, conflicts_with = "keys")]
         prefix: Option<String>,
     },
@@ -68,13 +68,13 @@ pub enum Store {
 pub struct Ls {
     /// Bucket whose keys to list
     bucket: Option<String>,
-    /// Only keys that begin so
+    /// Only keys with this prefix
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: String,
-    /// Show at most so many keys
+    /// How many keys to show at most
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     limit: u32,
-    /// Go on after this key
+    /// Continue after this key
     #[arg(long, value_name = "KEY")]
     after: Option<String>,
 }
@@ -87,7 +87,7 @@ pub struct Set {
     key: String,
     #[command(flatten)]
     data: Data,
-    /// How long the key lives, as 10s or 5d [default: as its bucket says]
+    /// How long the key lives, such as 10s or 5d [default: that of its bucket]
     #[arg(long, value_name = "SPAN", value_parser = super::push::span)]
     ttl: Option<Span>,
     #[command(flatten)]
@@ -111,22 +111,7 @@ impl Store {
                     false => out.raw(&value),
                 }
             }
-            Self::Set(set) => {
-                let data = set.data.read(out)?;
-                let mut path = path(&set.bucket, &set.key);
-                if let Some(ttl) = set.ttl {
-                    path += &format!("&ttl_ms={}", ttl.duration().as_millis());
-                }
-                let request = announced(client.request("PUT", &path), data.len());
-                client.succeeded(client.exchange(request, data)?)?;
-                match out.json {
-                    true => out.json(&serde_json::json!({ "set": [set.key] })),
-                    false => {
-                        out.say(format!("set {}", set.key));
-                        Ok(())
-                    }
-                }
-            }
+            Self::Set(new) => set(&client, out, *new),
             Self::Delete { bucket, keys, prefix } => {
                 check_bucket(&client, &bucket)?;
                 let DeletedReply { deleted, missing, .. } = match prefix {
@@ -146,28 +131,47 @@ impl Store {
                 check_bucket(&client, &bucket)?;
                 export(&client, out, &bucket)
             }
-            Self::Import { bucket, file } => {
-                let request = client.request("POST", &format!("/v1/buckets/{}/import", encoded(&bucket)));
-                let request = request.header("content-type", "application/x-ndjson");
-                let progress = out.progress();
-                progress.step(format!("importing into {bucket}"));
-                let response = match &file {
-                    Some(file) => {
-                        let open = File::open(file).map_err(|error| Stop::file(file, &error))?;
-                        client.exchange(request, SendBody::from_owned_reader(open))?
-                    }
-                    None => client.exchange(request, SendBody::from_owned_reader(io::stdin()))?,
-                };
-                let reply: ImportReply = client.read(client.succeeded(response)?)?;
-                drop(progress);
-                match out.json {
-                    true => out.json(&reply),
-                    false => {
-                        out.say(format!("{} keys are in {bucket}, {} had expired", reply.keys, reply.expired));
-                        Ok(())
-                    }
-                }
-            }
+            Self::Import { bucket, file } => import(&client, out, &bucket, file.as_deref()),
+        }
+    }
+}
+
+fn set(client: &Client, out: Output, new: Set) -> Result {
+    let data = new.data.read(out)?;
+    let mut path = path(&new.bucket, &new.key);
+    if let Some(ttl) = new.ttl {
+        path += &format!("&ttl_ms={}", ttl.duration().as_millis());
+    }
+    let request = announced(client.request("PUT", &path), data.len());
+    client.succeeded(client.exchange(request, data)?)?;
+    match out.json {
+        true => out.json(&serde_json::json!({ "set": [new.key] })),
+        false => {
+            out.say(format!("set {}", new.key));
+            Ok(())
+        }
+    }
+}
+
+fn import(client: &Client, out: Output, bucket: &str, file: Option<&Path>) -> Result {
+    let request = client.request("POST", &format!("/v1/buckets/{}/import", encoded(bucket)));
+    let request = request.header("content-type", "application/x-ndjson");
+    let progress = out.progress();
+    progress.step(format!("importing into {bucket}"));
+    let response = match file {
+        Some(file) => {
+            let open = File::open(file).map_err(|error| Stop::file(file, &error))?;
+            client.exchange(request, SendBody::from_owned_reader(open))?
+        }
+        None => client.exchange(request, SendBody::from_owned_reader(io::stdin()))?,
+    };
+    let reply: ImportReply = client.read(client.succeeded(response)?)?;
+    drop(progress);
+    match out.json {
+        true => out.json(&reply),
+        false => {
+            out.say(format!("{} keys are in {bucket}, {} had expired", reply.keys, reply.expired));
+            Ok(())
         }
     }
 }

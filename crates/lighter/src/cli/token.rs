@@ -10,16 +10,22 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub enum Token {
-    /// Make a token and print its secret, this one time
+    /// Make a token and print its secret, only this once
     Create {
-        /// Name to know it by
+        /// Name of the token
         name: String,
-        /// What it allows; each scope includes the ones before
+        /// What the token allows; each scope includes the ones before it
         #[arg(long, value_enum, default_value_t = Scope::Call)]
         scope: Scope,
-        /// When it ends, like 12h or 30d [default: never]
-        #[arg(long, value_name = "TIME", value_parser = seconds)]
-        expires: Option<u64>,
+        /// When the token ends, such as 12h or 30d, or `never`
+        #[arg(long, value_name = "TIME", value_parser = expiry, default_value = "90d")]
+        expires: u64,
+        /// Functions that a token with the scope `call` may call [default: all, and all queues]
+        #[arg(long = "function", value_name = "NAME", num_args = 1..)]
+        functions: Vec<String>,
+        /// Queues that a token with the scope `call` may push to
+        #[arg(long = "queue", value_name = "NAME", num_args = 1..)]
+        queues: Vec<String>,
     },
     /// List the tokens, without their secrets
     Ls,
@@ -34,8 +40,8 @@ impl Token {
     pub fn run(self, session: &Session) -> Result {
         let (out, client) = (session.out, session.client()?);
         match self {
-            Self::Create { name, scope, expires } => {
-                let request = TokenRequest { name, scope, expires_seconds: expires };
+            Self::Create { name, scope, expires, functions, queues } => {
+                let request = TokenRequest { name, scope, expires_seconds: Some(expires), functions, queues };
                 let created: TokenCreated = client.post("/v1/tokens", &request)?;
                 if out.json {
                     return out.json(&created);
@@ -67,18 +73,33 @@ impl Token {
 }
 
 fn table(tokens: &[TokenInfo]) -> Table {
-    let mut table = Table::new(&["TOKEN", "SCOPE", "CREATED (UTC)", "ENDS (UTC)"]);
+    let mut table = Table::new(&["TOKEN", "SCOPE", "FOR", "CREATED (UTC)", "ENDS (UTC)"]);
     let time = |ms| words::time(ms).chars().take("2026-11-21 03:54:19".len()).collect();
     for token in tokens {
         let scope = clap::ValueEnum::to_possible_value(&token.scope).expect("every scope has a name");
         table.row([
             token.name.clone(),
             scope.get_name().to_owned(),
+            bound_to(token),
             time(token.created_ms),
             token.expires_ms.map_or_else(|| "never".to_owned(), time),
         ]);
     }
     table
+}
+
+fn bound_to(token: &TokenInfo) -> String {
+    let functions = token.functions.iter().cloned();
+    let bound: Vec<String> = functions.chain(token.queues.iter().map(|queue| format!("queue {queue}"))).collect();
+    if bound.is_empty() { "all".to_owned() } else { bound.join(", ") }
+}
+
+/// Seconds until a token ends; 0 for `never`.
+fn expiry(text: &str) -> std::result::Result<u64, String> {
+    match text {
+        "never" => Ok(0),
+        _ => seconds(text).map_err(|error| format!("{error}, or `never`")),
+    }
 }
 
 /// Reads `90s`, `15min`, `12h` or `30d`.
@@ -103,7 +124,10 @@ mod tests {
 
     #[test]
     fn the_list_shows_no_secret() {
-        let token = TokenInfo { name: "ci".into(), scope: Scope::Deploy, created_ms: 0, expires_ms: None };
-        assert_eq!(table(&[token]).lines()[1], "ci     deploy  1970-01-01 00:00:00  never");
+        let (functions, queues) = (vec!["f".to_owned(), "g".to_owned()], vec!["q".to_owned()]);
+        let token =
+            TokenInfo { name: "ci".into(), scope: Scope::Deploy, created_ms: 0, expires_ms: None, functions, queues };
+        assert_eq!(table(&[token]).lines()[1], "ci     deploy  f, g, queue q  1970-01-01 00:00:00  never");
+        assert_eq!((expiry("never"), expiry("1h")), (Ok(0), Ok(3_600)));
     }
 }

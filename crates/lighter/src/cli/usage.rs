@@ -1,4 +1,4 @@
-//! A command line that is not right, told as every other problem is: text for people, JSON for machines.
+//! A wrong command line, reported like every other problem: text for people, JSON for machines.
 
 use super::output::Output;
 use super::stop::Stop;

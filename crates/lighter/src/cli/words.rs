@@ -66,9 +66,36 @@ pub fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Control characters made visible, so that what a function writes cannot drive the terminal it is shown on.
+/// Whether a character drives a terminal instead of standing on it: control characters, and those that turn the order
+/// of the letters around them or begin a line, by which a text shows as another than it is.
+fn is_harmful(c: char) -> bool {
+    let turns = matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    (c.is_control() && c != '\n' && c != '\t') || turns || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+/// What JSON leaves as it is and a terminal does not: the same text, with escapes that every reader of JSON
+/// understands.
+pub fn harmless_json(json: Vec<u8>) -> Vec<u8> {
+    match String::from_utf8(json) {
+        Ok(text) if text.contains(is_harmful) => {
+            let mut safe = String::with_capacity(text.len() + 16);
+            for c in text.chars() {
+                // All of them are below U+10000, and stand in texts alone.
+                match is_harmful(c) {
+                    true => safe.push_str(&format!("\\u{:04x}", u32::from(c))),
+                    false => safe.push(c),
+                }
+            }
+            safe.into_bytes()
+        }
+        Ok(text) => text.into_bytes(),
+        Err(error) => error.into_bytes(),
+    }
+}
+
+/// Such characters made visible, so that what a function writes cannot drive the terminal it is shown on.
 pub fn harmless(text: &str) -> Cow<'_, str> {
-    let harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
+    let harmful = is_harmful;
     if !text.contains(harmful) {
         return Cow::Borrowed(text);
     }
@@ -127,6 +154,11 @@ mod tests {
     fn control_characters_cannot_reach_the_terminal() {
         assert_eq!(harmless("plain\n\ttext é"), "plain\n\ttext é");
         assert_eq!(harmless("a\x1b[2Jb\r\u{9b}"), "a\\u{1b}[2Jb\\r\\u{9b}");
+        assert_eq!(harmless("exe.\u{202e}fdp \u{2066}a\u{2028}"), "exe.\\u{202e}fdp \\u{2066}a\\u{2028}");
+        let json = serde_json::to_vec(&["\u{9b}2J\u{202e}é"]).unwrap();
+        assert_eq!(harmless_json(json.clone()), "[\"\\u009b2J\\u202eé\"]".as_bytes());
+        let again: Vec<String> = serde_json::from_slice(&harmless_json(json)).unwrap();
+        assert_eq!(again, ["\u{9b}2J\u{202e}é"]);
     }
 
     #[test]

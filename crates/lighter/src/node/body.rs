@@ -1,8 +1,9 @@
 //! Request bodies in memory: each bounded by its function's limit, all together by the node's.
 //!
 //! A body is counted as it arrives, not as it is announced: ten thousand callers that promise much and send little hold
-//! little. They hold no place among the running calls either, for a body is read before the call is let in.
+//! little. They hold no place among the running calls either, because a body is read before the call is admitted.
 
+use budget::{Budget, Purpose};
 use bytes::Bytes;
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
@@ -12,14 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Room made ahead for a body of announced size, and how often more room there is than has arrived: who sends little holds
-/// little, and few bytes are copied because the room grows.
+/// Room made ahead for a body of announced size, and how often more room there is than has arrived: who sends little
+/// holds little, and few bytes are copied because the room grows.
 const RESERVE_BYTES_MAX: u64 = 64 << 10;
 const RESERVE_TIMES: u64 = 16;
 
 /// The node's room for bodies.
 pub struct BodyRoom {
     bytes_max: u64,
+    budget: Arc<Budget>,
     used: AtomicU64,
 }
 
@@ -27,6 +29,8 @@ pub struct BodyRoom {
 pub struct Share {
     room: Arc<BodyRoom>,
     bytes: u64,
+    /// The same bytes in the node's budget.
+    held: budget::Share,
 }
 
 /// A whole body, and its share of the room, to be kept for as long as the data.
@@ -36,8 +40,9 @@ pub struct Collected {
 }
 
 impl BodyRoom {
-    pub fn new(bytes_max: u64) -> Arc<Self> {
-        Arc::new(Self { bytes_max, used: AtomicU64::new(0) })
+    /// Room for `bytes_max` bytes, as far as the `budget` has them.
+    pub fn new(bytes_max: u64, budget: &Arc<Budget>) -> Arc<Self> {
+        Arc::new(Self { bytes_max, budget: budget.clone(), used: AtomicU64::new(0) })
     }
 
     pub fn used_bytes(&self) -> u64 {
@@ -46,14 +51,15 @@ impl BodyRoom {
 
     /// A share of nothing yet, for a body that is not kept whole.
     pub fn share(self: &Arc<Self>) -> Share {
-        Share { room: self.clone(), bytes: 0 }
+        Share { room: self.clone(), bytes: 0, held: self.budget.share(Purpose::Bodies) }
     }
 
     /// Reads a body to its end.
     ///
     /// # Errors
-    /// [`Code::BodyTooLarge`], at once if that much is announced: for the function, or for the whole room. [`Code::NodeFull`]
-    /// when all bodies together are too large; [`Code::RequestTimeout`]; [`Code::RequestMalformed`] when it breaks off.
+    /// [`Code::BodyTooLarge`], at once if that much is announced: for the function, or for the whole room.
+    /// [`Code::NodeFull`] when all bodies together are too large; [`Code::MemoryFull`]; [`Code::RequestTimeout`];
+    /// [`Code::RequestMalformed`] when it breaks off.
     pub async fn collect<B>(self: &Arc<Self>, body: B, bytes_max: u64, time: Duration) -> Result<Collected, Problem>
     where
         B: HttpBody<Data = Bytes> + Unpin,
@@ -115,12 +121,13 @@ impl Share {
     /// The body takes so many bytes from now on.
     ///
     /// # Errors
-    /// [`Code::NodeFull`]: all bodies together would be too large. [`Code::BodyTooLarge`]: so is this one alone, now and
-    /// later.
+    /// [`Code::NodeFull`]: all bodies together would be too large. [`Code::BodyTooLarge`]: so is this one alone, now
+    /// and later. [`Code::MemoryFull`].
     pub fn hold(&mut self, bytes: u64) -> Result<(), Problem> {
         if let Some(less) = self.bytes.checked_sub(bytes) {
             self.room.used.fetch_sub(less, Relaxed);
             self.bytes = bytes;
+            self.held.shrink(less);
             return Ok(());
         }
         self.grow(bytes - self.bytes)
@@ -138,7 +145,7 @@ impl Share {
                 Problem::new(Code::NodeFull, detail).with_hint("try again in a moment, or raise bodies_bytes_max")
             );
         }
-        Ok(())
+        Ok(self.held.grow(bytes)?)
     }
 }
 
@@ -174,7 +181,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_collected_whole_in_any_number_of_pieces() {
-        let room = BodyRoom::new(100);
+        let room = BodyRoom::new(100, &Budget::unbounded());
         let collected = room.collect(pieces(&["ab", "cd", "e"]), 5, TIME).await.unwrap();
         assert_eq!((collected.data.as_slice(), room.used_bytes()), (&b"abcde"[..], 5));
         drop(collected);
@@ -185,7 +192,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_too_large_is_refused_announced_or_not() {
-        let room = BodyRoom::new(8);
+        let room = BodyRoom::new(8, &Budget::unbounded());
         let code = |collected: Result<Collected, Problem>| collected.err().map(|problem| problem.code);
         assert_eq!(code(room.collect(pieces(&["abc", "def"]), 5, TIME).await), Some(Code::BodyTooLarge));
         assert_eq!(code(room.collect(Full::new(Bytes::from("abcdef")), 5, TIME).await), Some(Code::BodyTooLarge));
@@ -196,7 +203,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_can_never_fit_is_too_large_and_not_to_be_tried_again() {
-        let room = BodyRoom::new(5);
+        let room = BodyRoom::new(5, &Budget::unbounded());
         let _held = room.collect(pieces(&["ab"]), 100, TIME).await.unwrap();
         let announced = room.collect(Full::new(Bytes::from("abcdef")), 100, TIME).await;
         for refused in [announced, room.collect(pieces(&["abc", "def"]), 100, TIME).await] {
@@ -216,7 +223,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_of_a_body_may_become_more_and_less() {
-        let room = BodyRoom::new(8);
+        let room = BodyRoom::new(8, &Budget::unbounded());
         let mut share = room.share();
         for bytes in [5, 8, 0, 3] {
             share.hold(bytes).unwrap();
@@ -230,7 +237,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_does_not_arrive_is_given_up() {
-        let room = BodyRoom::new(8);
+        let room = BodyRoom::new(8, &Budget::unbounded());
         let never = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
         let problem = room.collect(never, 5, Duration::from_millis(1)).await.err().unwrap();
         assert_eq!(problem.code, Code::RequestTimeout);

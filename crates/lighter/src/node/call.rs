@@ -4,8 +4,8 @@
 //!   work ──▶ admission ──▶ ready? ──▶ Prepared::call ──▶ reply
 //!             waits, refuses   loads on the first call      └─▶ CallWatch: counters, trace, place given back
 //! ```
-//! This path is hot: everything it touches hangs off [`Live`], nothing is looked up by name, and what is said about
-//! the call is counted in atomics.
+//! This path is hot: everything it needs hangs off [`Live`], nothing is looked up by name, and atomics count what
+//! happens to the call.
 
 use super::events::{is_request, judge};
 use super::functions::{Live, Loader};
@@ -72,7 +72,8 @@ impl From<Problem> for Failed {
 }
 
 impl Incoming {
-    /// Runs the work; with a lease, its event is acked in the transaction of the handling. Dropping the future stops the unit, as does dropping the body of the reply.
+    /// Runs the work; with a lease, its event is acked in the transaction of the handling. Dropping the future stops
+    /// the unit, as does dropping the body of the reply.
     ///
     /// # Errors
     /// What admission, the loader or the unit say; counted here.

@@ -1,6 +1,11 @@
-//! The one place that turns the system's clock into the numbers of the API.
+//! The clock of the node, in milliseconds. `state` and `unit-host`, which lie below, have one of their own each.
 
 use std::time::{Duration, SystemTime};
+
+/// Now, in milliseconds since 1970-01-01 UTC.
+pub fn now_ms() -> u64 {
+    unix_ms(SystemTime::now())
+}
 
 /// Milliseconds since 1970-01-01 UTC; 0 for a clock set before that.
 pub fn unix_ms(time: SystemTime) -> u64 {

@@ -1,8 +1,9 @@
-//! What `lighter up` may be told, on the command line or in `node.toml`, and the checked result.
+//! Options of `lighter up`, on the command line or in `node.toml`, and the checked result.
 //!
 //! The same names in both (`--drain-seconds 5`, `drain_seconds = 5`); the command line wins. Everything is checked
 //! before anything starts.
 
+use super::memory;
 use super::mqtt::{self, MqttArgs};
 use super::sinks::Trust;
 use clap::{Args, ValueEnum};
@@ -71,10 +72,10 @@ pub struct UpArgs {
     /// UDP port that beacons come to [default: 7311]
     #[arg(long, value_name = "PORT")]
     pub beacon_port: Option<u16>,
-    /// Units that exist at once [default: 1000]
+    /// How many units exist at once [default: 1000]
     #[arg(long, value_name = "N")]
     pub units_max: Option<u32>,
-    /// Functions kept ready to start units; others are loaded by their next call [default: 1000]
+    /// How many functions stay ready to start units; the next call loads any other [default: 1000]
     #[arg(long, value_name = "N")]
     pub functions_loaded_max: Option<usize>,
     /// Seconds without a call after which a function is unloaded [default: 900]
@@ -86,22 +87,32 @@ pub struct UpArgs {
     /// Bytes of all images and artefacts on disk [default: 4294967296]
     #[arg(long, value_name = "N")]
     pub warehouse_bytes_max: Option<u64>,
-    /// Bytes of request bodies in memory, of all calls together [default: 268435456]
+    /// Connections at the gate from one address (IPv6: one /64) [default: 2500, and no bound for this machine]
+    #[arg(long, value_name = "N")]
+    pub connections_per_peer: Option<u32>,
+    /// Bytes of request bodies in memory, for all calls together [default: 268435456]
     #[arg(long, value_name = "N")]
     pub bodies_bytes_max: Option<u64>,
-    /// Bytes of units' log lines in memory, of all functions together [default: 16777216]
+    /// Bytes of memory the node holds for units, requests, connections and clients together [default: half of what the
+    /// machine or its control group has]
+    #[arg(long, value_name = "N")]
+    pub memory_bytes_max: Option<u64>,
+    /// Seconds of CPU time to compile one image, on all cores together [default: 300]
+    #[arg(long, value_name = "N")]
+    pub compile_cpu_seconds_max: Option<u64>,
+    /// Bytes of units' log lines in memory, for all functions together [default: 16777216]
     #[arg(long, value_name = "N")]
     pub logs_bytes_max: Option<u64>,
-    /// Where to send traces (OTLP over HTTP), as http://127.0.0.1:4318
+    /// Where to send traces (OTLP over HTTP), such as http://127.0.0.1:4318
     #[arg(long, value_name = "URL")]
     pub otlp: Option<String>,
     /// Share of calls that are traced when the caller does not say, 0 to 1 [default: 1]
     #[arg(long, value_name = "SHARE")]
     pub otlp_share: Option<f64>,
-    /// How the node's log looks [default: text]
+    /// Format of the node's log [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// What the node's log holds, as `info` or `warn,lighter=debug` [default: info, and warn for the libraries below]
+    /// What goes into the node's log, such as `info` or `warn,lighter=debug` [default: info, and warn for libraries]
     #[arg(long, value_name = "FILTER", env = "LIGHTER_LOG")]
     pub log: Option<String>,
     /// Also write the units' log lines to the node's log
@@ -110,11 +121,18 @@ pub struct UpArgs {
     /// Write a log line for every request of the gate and the API
     #[arg(long)]
     pub access_log: bool,
-    /// Relaxed mode: writes count as durable at once and reach the disk every N milliseconds [default: 0, before they are
-    /// acknowledged]
+    /// Relaxed mode: acknowledge writes at once and sync them every N milliseconds [default: 0, sync before
+    /// acknowledging]
     #[arg(long, value_name = "N")]
     pub sync_every_ms: Option<u64>,
-    /// Seconds that running calls get to end when the node stops [default: 10]
+    /// Start with all queues paused, until `lighter queue resume`
+    #[arg(long)]
+    pub paused: bool,
+    /// Start with all queues paused after N runs in a row that ended badly within a minute, while events were handled;
+    /// 0: never [default: 6]
+    #[arg(long, value_name = "N")]
+    pub short_runs_max: Option<u32>,
+    /// Seconds for running calls to end when the node stops [default: 10]
     #[arg(long, value_name = "N")]
     pub drain_seconds: Option<u64>,
 }
@@ -150,7 +168,11 @@ pub struct Config {
     pub function_idle: Duration,
     pub image_bytes_max: u64,
     pub warehouse_bytes_max: u64,
+    /// None: what the gate chooses by itself.
+    pub connections_per_peer: Option<u32>,
     pub bodies_bytes_max: u64,
+    pub memory_bytes_max: u64,
+    pub compile_cpu_time_max: Duration,
     pub logs_bytes_max: usize,
     pub traces: Option<TraceTarget>,
     pub log_format: LogFormat,
@@ -159,6 +181,9 @@ pub struct Config {
     pub access_log: bool,
     /// How much a power cut may take; none: nothing that was acknowledged.
     pub sync_every: Option<Duration>,
+    pub paused: bool,
+    /// Runs that end soon and badly, one after the other, after which the node starts paused; none: never.
+    pub short_runs_max: Option<u32>,
     pub drain: Duration,
 }
 
@@ -209,7 +234,18 @@ impl Config {
                 4_096 * MIB,
                 MIB..=1_048_576 * MIB,
             )?,
+            connections_per_peer: args
+                .connections_per_peer
+                .map(|count| in_range("connections_per_peer", Some(count), count, 1..=1_000_000))
+                .transpose()?,
             bodies_bytes_max: in_range("bodies_bytes_max", args.bodies_bytes_max, 256 * MIB, MIB..=1_048_576 * MIB)?,
+            memory_bytes_max: in_range(
+                "memory_bytes_max",
+                args.memory_bytes_max,
+                memory::budget_bytes(),
+                16 * MIB..=1_048_576 * MIB,
+            )?,
+            compile_cpu_time_max: seconds("compile_cpu_seconds_max", args.compile_cpu_seconds_max, 300, 1..=7_200)?,
             logs_bytes_max: in_range("logs_bytes_max", args.logs_bytes_max, 16 * MIB, 65_536..=4_096 * MIB)? as usize,
             traces: trace_target(args.otlp, args.otlp_share)?,
             log_format: args.log_format.unwrap_or_default(),
@@ -219,6 +255,8 @@ impl Config {
             sync_every: Some(in_range("sync_every_ms", args.sync_every_ms, 0, 0..=60_000)?)
                 .filter(|every_ms| *every_ms > 0)
                 .map(Duration::from_millis),
+            paused: args.paused,
+            short_runs_max: Some(in_range("short_runs_max", args.short_runs_max, 6, 0..=1_000)?).filter(|max| *max > 0),
             drain: seconds("drain_seconds", args.drain_seconds, 10, 0..=3_600)?,
         };
         config.check_listening(args.insecure_listen)?;
@@ -283,7 +321,10 @@ impl UpArgs {
             function_idle_seconds: self.function_idle_seconds.or(file.function_idle_seconds),
             image_bytes_max: self.image_bytes_max.or(file.image_bytes_max),
             warehouse_bytes_max: self.warehouse_bytes_max.or(file.warehouse_bytes_max),
+            connections_per_peer: self.connections_per_peer.or(file.connections_per_peer),
             bodies_bytes_max: self.bodies_bytes_max.or(file.bodies_bytes_max),
+            memory_bytes_max: self.memory_bytes_max.or(file.memory_bytes_max),
+            compile_cpu_seconds_max: self.compile_cpu_seconds_max.or(file.compile_cpu_seconds_max),
             logs_bytes_max: self.logs_bytes_max.or(file.logs_bytes_max),
             otlp: self.otlp.or(file.otlp),
             otlp_share: self.otlp_share.or(file.otlp_share),
@@ -292,6 +333,8 @@ impl UpArgs {
             log_units: self.log_units || file.log_units,
             access_log: self.access_log || file.access_log,
             sync_every_ms: self.sync_every_ms.or(file.sync_every_ms),
+            paused: self.paused || file.paused,
+            short_runs_max: self.short_runs_max.or(file.short_runs_max),
             drain_seconds: self.drain_seconds.or(file.drain_seconds),
         }
     }

@@ -12,7 +12,7 @@ use manifest::Function;
 use problem::Problem;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 impl Node {
     /// Waits for what has to be tried out first, such as which protections this system refuses.
@@ -40,6 +40,7 @@ impl Node {
             missing_protections,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             gate: self.gate_url().to_owned(),
+            queues_paused: self.events.pauses.reason(),
             data_folder: self.config.data.display().to_string(),
             isolation: self.functions.loader.kinds.words(),
             functions: self.functions.table().count(),
@@ -86,13 +87,15 @@ impl Node {
     pub fn describe_queue(&self, name: &str) -> Result<QueueInfo, Problem> {
         let table = self.functions.table();
         let counts = self.functions.loader.state.queue(name)?.counts();
-        let now_ms = clock::unix_ms(SystemTime::now());
+        let now_ms = clock::now_ms();
         Ok(QueueInfo {
             name: name.to_owned(),
+            paused: self.events.pauses.is_paused(name),
             handler: table.handlers().get(name).map(|handler| self.describe_handler(&table, name, handler)),
             ready: counts.ready,
             delayed: counts.delayed,
             leased: counts.leased,
+            damaged: counts.damaged,
             dead: counts.dead,
             bytes: counts.bytes,
             oldest_age_ms: counts.oldest_ms.map(|oldest_ms| now_ms.saturating_sub(oldest_ms)),
@@ -125,7 +128,7 @@ impl Node {
 
     fn queued(&self, queue: &str) -> Option<QueuedStats> {
         let counts = self.functions.loader.state.queue(queue).ok()?.counts();
-        let now_ms = clock::unix_ms(SystemTime::now());
+        let now_ms = clock::now_ms();
         Some(QueuedStats {
             queue: queue.to_owned(),
             waiting: counts.ready + counts.delayed,

@@ -13,8 +13,8 @@ pub struct Origin<'a> {
     pub source: &'a str,
     pub request_id: &'a str,
     pub time_ms: u64,
-    /// The span of the handling, in the caller's trace if it sent one. None where nothing is traced: then the caller's own
-    /// goes on.
+    /// The span of the handling, in the caller's trace if it sent one. None where nothing is traced: then the caller's
+    /// own goes on.
     pub traceparent: Option<String>,
 }
 
@@ -35,8 +35,10 @@ pub fn from_request(head: &Parts, data: Vec<u8>, origin: Origin<'_>) -> Result<E
     for (name, value) in &head.headers {
         attributes.push((["http-", name.as_str()].concat(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
     }
-    if attributes.len() > ATTRIBUTES_MAX {
-        let detail = format!("the request makes {} attributes, the limit is {ATTRIBUTES_MAX}", attributes.len());
+    // The gate it came by is one more.
+    let room = ATTRIBUTES_MAX - 1;
+    if attributes.len() > room {
+        let detail = format!("the request makes {} attributes, the limit is {room}", attributes.len());
         return Err(Problem::new(Code::HeadersTooLarge, detail).with_hint("send fewer headers"));
     }
     Ok(Event {
@@ -49,6 +51,7 @@ pub fn from_request(head: &Parts, data: Vec<u8>, origin: Origin<'_>) -> Result<E
         attributes,
         attempt: 1,
         data,
+        ..Event::default()
     })
 }
 
@@ -64,6 +67,7 @@ pub fn of_call(head: &Parts, data: Vec<u8>, origin: Origin<'_>) -> Event {
         attributes: trace(&head.headers, origin.traceparent).collect(),
         attempt: 1,
         data,
+        ..Event::default()
     }
 }
 

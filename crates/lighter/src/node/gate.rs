@@ -1,12 +1,14 @@
 //! What the listeners hand their requests to: the gate's go to functions, the API's to its router.
 
-use super::functions::Answered;
+use super::asker::Asker;
+use super::audit::{Door, is_failed_login};
+use super::functions::{Answered, Target};
 use super::serve::{ReplyBody, Wanted, serve};
-use super::{Failed, Node, clock, hide_token, later};
+use super::{Failed, Node, clock, later};
 use crate::api::RequestId;
-use crate::api::types::Scope;
 use axum::Router;
 use bytes::Bytes;
+use event::Gate;
 use gate_http::{Arrival, Handled, Handler, RequestBody, problem_reply};
 use http::header::{HOST, WWW_AUTHENTICATE};
 use http::uri::Scheme;
@@ -16,7 +18,7 @@ use problem::Problem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 use tower_service::Service;
 use unit::BodyError;
 
@@ -37,23 +39,30 @@ impl Handler for Functions {
             Err(refusal) => return node.stray(refusal.reply()).into(),
         };
         let function = Some(target.live.identity.label.clone());
-        if target.needs_token {
-            let now_ms = clock::unix_ms(SystemTime::now());
-            if let Err(problem) = node.access.check(request.headers(), Scope::Call, now_ms) {
+        let asker = match Asker::of(node, &target, request.headers_mut()) {
+            Ok(asker) => asker,
+            Err(problem) => {
                 node.strays.refused(problem.code);
+                if is_failed_login(problem.code) {
+                    let now_ms = clock::now_ms();
+                    node.audit.failed_login(Door::Gate, arrival.peer.address.ip(), None, now_ms);
+                }
                 return Handled { response: refused(&problem.into()), function };
             }
-            hide_token(request.headers_mut());
+        };
+        if target.needs_token {
+            arrival.trust.give();
         }
         match target.answered {
             Answered::AtOnce => {}
             Answered::Later => {
-                let response = later::accept(node, &target, request).await.unwrap_or_else(|failed| refused(&failed));
+                let accepted = later::accept(node, &target, &asker, request).await;
+                let response = accepted.unwrap_or_else(|failed| failed_for(&asker, node, &target, failed));
                 return Handled { response, function };
             }
             Answered::Earlier => {
-                let response =
-                    later::result(node, &target, request.uri().path()).unwrap_or_else(|failed| refused(&failed));
+                let kept = later::result(node, &target, &asker, request.uri().path()).await;
+                let response = kept.unwrap_or_else(|failed| failed_for(&asker, node, &target, failed));
                 return Handled { response, function };
             }
         }
@@ -63,11 +72,14 @@ impl Handler for Functions {
         let wanted = Wanted {
             live: &target.live,
             source: &target.source,
+            gate: Gate::Http,
+            sender: &asker.name,
             reply_type: &target.reply_type,
             request_id: arrival.request_id,
             arrived,
         };
-        let response = serve(node, wanted, request).await.unwrap_or_else(|failed| refused(&failed));
+        let served = serve(node, wanted, request).await;
+        let response = served.unwrap_or_else(|failed| failed_for(&asker, node, &target, failed));
         Handled { response, function }
     }
 }
@@ -93,9 +105,19 @@ impl Handler for Api {
     async fn handle(self: &Arc<Self>, request: Request<RequestBody>, arrival: Arrival) -> Handled<axum::body::Body> {
         let mut request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(RequestId(arrival.request_id));
+        request.extensions_mut().insert(arrival.trust);
+        request.extensions_mut().insert(arrival.peer);
         let Ok(response) = self.router.clone().call(request).await;
         response.into()
     }
+}
+
+/// What the asker may read of a failure.
+fn failed_for(asker: &Asker, node: &Node, target: &Target, mut failed: Failed) -> Response<ReplyBody> {
+    if !asker.reads_details(node, target) {
+        failed.problem = failed.problem.for_strangers();
+    }
+    refused(&failed)
 }
 
 fn refused(failed: &Failed) -> Response<ReplyBody> {

@@ -1,12 +1,14 @@
 //! Calls that are answered later: a request of an async route becomes an event, and 202 says where its result will be.
 //!
-//! The answer comes once the event is durable, together with the note that its result is waited for. A request that is a
-//! CloudEvent stays that event; any other becomes an `http.request`.
+//! The answer comes once the event is durable, together with the note that its result is waited for. A request that is
+//! a CloudEvent stays that event, unless it claims to be one that a gate made; any other becomes an `http.request`.
 
+use super::asker::Asker;
+use super::events::refuse_forged;
 use super::functions::Target;
 use super::serve::ReplyBody;
 use super::{Failed, Node, clock, event, results};
-use ::event::Event;
+use ::event::{Event, Gate};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::request::Parts;
@@ -18,7 +20,7 @@ use serde_json::json;
 use state::{Push, Pushed};
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Names a request, so that sending it again does no more than sending it once.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -30,7 +32,12 @@ const KEY_BYTES_MAX: usize = 255;
 ///
 /// # Errors
 /// Why it was not taken; nothing will happen then, except that with [`Code::DiskFailed`] nobody knows.
-pub async fn accept<B>(node: &Node, target: &Target, request: Request<B>) -> Result<Response<ReplyBody>, Failed>
+pub async fn accept<B>(
+    node: &Node,
+    target: &Target,
+    asker: &Asker,
+    request: Request<B>,
+) -> Result<Response<ReplyBody>, Failed>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Display,
@@ -43,27 +50,37 @@ where
     let (head, body) = request.into_parts();
     let limits = &live.function.limits;
     let collected = node.bodies.collect(body, limits.body_bytes, limits.time()).await.map_err(refused)?;
-    let events = events_of(&head, collected.data, target).map_err(refused)?;
+    let mut events = events_of(&head, collected.data, target).map_err(refused)?;
+    events.iter_mut().for_each(|event| event.came_by(Gate::Http, &asker.name));
     let locations = push(node, target, &head, events).await.map_err(refused)?;
     drop(collected.share);
     Ok(accepted(&locations))
 }
 
-/// Answers who asks for the result of an earlier call.
+/// Answers who asks for the result of an earlier call, once the handling that it came from is durable.
 ///
 /// # Errors
-/// [`Code::EventUnknown`]: there is none.
-pub fn result(node: &Node, target: &Target, path: &str) -> Result<Response<ReplyBody>, Failed> {
+/// [`Code::EventUnknown`]: there is none. Those of the disk.
+pub async fn result(node: &Node, target: &Target, asker: &Asker, path: &str) -> Result<Response<ReplyBody>, Failed> {
     let id = path.rsplit('/').next().unwrap_or_default();
-    let reply = results::read(node.events.state(), target.live.name(), id, &target.reply_type)?;
+    let state = node.events.state();
+    let whole = || asker.reads_details(node, target);
+    let (reply, seen) = results::read(state, target.live.name(), id, &target.reply_type, whole)?;
+    state.durable(seen).await?;
     Ok(reply.map(ReplyBody::Whole))
 }
 
 fn events_of(head: &Parts, data: Vec<u8>, target: &Target) -> Result<Vec<Event>, Problem> {
-    let now_ms = clock::unix_ms(SystemTime::now());
+    let now_ms = clock::now_ms();
     let data_bytes_max = usize::try_from(target.live.function.limits.body_bytes).unwrap_or(usize::MAX);
     let limits = cloudevents::Limits { data_bytes_max, ..cloudevents::Limits::default() };
-    if let Some(events) = cloudevents::decode(&head.headers, &data, now_ms, &limits)? {
+    if let Some(mut events) = cloudevents::decode(&head.headers, &data, now_ms, &limits)? {
+        for event in &mut events {
+            refuse_forged(event)?;
+            // The route decided who may send to this path. A function that is sent the event over HTTP sees the same
+            // path.
+            event.attributes.push(("httppath".to_owned(), head.uri.path().to_owned()));
+        }
         return Ok(events);
     }
     let id = match head.headers.get(IDEMPOTENCY_KEY) {
@@ -94,7 +111,6 @@ async fn push(node: &Node, target: &Target, head: &Parts, events: Vec<Event>) ->
     for mut event in events {
         // Where events are remembered, one that comes again leads to the result of the first.
         let id = if remembers { node.result_ids.of(function.as_str(), &event) } else { random_id()? };
-        event.attributes.retain(|(name, _)| name != results::ATTRIBUTE);
         event.attributes.push((results::ATTRIBUTE.to_owned(), id.clone()));
         ids.push(id);
         pushes.push((queue.clone(), Push { event, delay: Duration::ZERO, ttl: None }));

@@ -1,4 +1,4 @@
-//! The node: functions that answer, within their limits, for those who may call them.
+//! The node: functions that answer, within their limits, those who may call them.
 //!
 //! In reading order:
 //! - [`config`]: what it was told · [`run`]: start, serve, drain, end
@@ -8,18 +8,23 @@
 //! - [`access`]: tokens, secrets, the guard · [`log`], [`metrics`], [`traces`]: what can be seen of it all
 
 mod access;
+mod asker;
+pub mod audit;
 pub mod body;
 mod call;
 pub mod clock;
+pub mod compiler;
 pub mod config;
 mod describe;
 mod event;
 pub mod events;
+mod files;
 mod functions;
 mod gate;
 mod ids;
 mod later;
 mod log;
+mod memory;
 pub mod metrics;
 pub mod mqtt;
 mod records;
@@ -28,6 +33,7 @@ mod results;
 mod run;
 mod serve;
 mod sinks;
+mod starts;
 mod timers;
 mod timing;
 mod traces;
@@ -41,8 +47,11 @@ pub use run::run;
 pub use serve::{ReplyBody, Wanted, reply_to_event, serve};
 pub use traces::HEADER as TRACEPARENT;
 
+use crate::identity::Identity;
 use access::Access;
+use audit::Audit;
 use body::BodyRoom;
+use budget::Budget;
 use config::Config;
 use events::Events;
 use functions::Functions;
@@ -61,16 +70,23 @@ pub struct Node {
     pub functions: Arc<Functions>,
     pub events: Arc<Events>,
     pub access: Access,
+    pub audit: Arc<Audit>,
     pub logs: Arc<Logs>,
     pub traces: Option<Arc<Traces>>,
+    /// What the node may hold for others, of all that follows here and of units.
+    pub budget: Arc<Budget>,
     pub bodies: Arc<BodyRoom>,
     pub result_ids: ResultIds,
     /// Requests of the gate that reached no function.
     pub strays: Counters,
     pub started: Instant,
+    /// Runs before this one that ended soon and badly, one after the other.
+    pub short_runs: u32,
     /// The MQTT gate, once it has started; none without one.
     pub mqtt: OnceLock<Arc<Mqtt>>,
     gate_url: OnceLock<String>,
+    /// Once the API listens.
+    identity: OnceLock<Identity>,
     stopping: watch::Sender<bool>,
 }
 
@@ -87,6 +103,11 @@ impl Node {
     /// Address of the gate, as `http://127.0.0.1:8700`; empty before it listens.
     pub fn gate_url(&self) -> &str {
         self.gate_url.get().map_or("", String::as_str)
+    }
+
+    /// The answer to who asks whether this is the node of its data folder.
+    pub fn proof(&self, nonce: &str) -> String {
+        self.identity.get().map_or_else(String::new, |identity| identity.proof(nonce))
     }
 
     async fn stop_wanted(&self) {

@@ -1,4 +1,6 @@
-//! The one file that names kinds of units: a new isolation class is one more line here.
+//! Opens the kinds of units: a new isolation class is one more line here, and a word in `manifest::Isolation`.
+//!
+//! Where the API or the command line treats one class differently, it names that class itself.
 
 use super::config::Config;
 use manifest::Isolation;
@@ -32,6 +34,7 @@ impl Kinds {
             folder: config.data.join("bases"),
             python: config.python.clone(),
             allow_weaker: config.allow_weaker_jail,
+            units_bytes_max: budget::Purpose::Units.part_of(config.memory_bytes_max),
             jail: vec![crate::cli::JAIL.to_owned()],
         })?;
         let metal = MetalKind::new(&config.data.join("boards"))?;

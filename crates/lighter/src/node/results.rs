@@ -1,13 +1,15 @@
-//! Results of calls that are answered later: kept durable for a while, and read by who was told the id.
+//! Results of calls that are answered later: kept durable for a while, and read by callers that know the id.
 //!
 //! ```text
 //!   request ─▶ 202, id ─┬─▶ event, with the id ─▶ handling ─▶ commit: ack + reply ─┐
 //!                       └─▶ pending ────────────────────────────────────────────────▶ done
 //! ```
-//! A result is written in the transaction that acks the event (or makes it a dead letter), so there is never one without
-//! the other. It is written only while it is waited for: an attribute that was copied from another event does nothing.
+//! A result is written in the transaction that acks the event (or makes it a dead letter), so there is never one
+//! without the other. It is written only while it is waited for: an attribute that was copied from another event does
+//! nothing.
 //!
-//! Each function has a bucket of its own for them, so a flood of calls fills the share of the function that was flooded.
+//! Each function has a bucket of its own for them, so a flood of calls fills the share of the function that was
+//! flooded.
 
 use bytes::Bytes;
 use event::Event;
@@ -18,7 +20,7 @@ use manifest::Name;
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use state::{BucketConfig, State, StoreError, Transaction, VALUE_BYTES_MAX};
+use state::{BucketConfig, State, StoreError, Ticket, Transaction, VALUE_BYTES_MAX};
 use std::time::Duration;
 use unit::WholeReply;
 
@@ -28,7 +30,8 @@ const BUCKETS: &str = ".results.";
 /// Attribute of an event whose result is waited for: the id of the result.
 pub const ATTRIBUTE: &str = "resultid";
 
-/// Results of a function kept at once, those that are pending among them; while there are as many, no call of it is taken.
+/// Results of a function kept at once, those that are pending among them; while there are as many, no call of it is
+/// taken.
 const RESULTS_MAX: u64 = 100_000;
 
 /// Bytes of all of them, and of their ids.
@@ -72,7 +75,7 @@ impl ResultIds {
     pub fn of(&self, function: &str, event: &Event) -> String {
         let mut hash = Sha256::new();
         hash.update(self.secret);
-        for part in [function, &event.source, &event.id] {
+        for part in [function, &event.id_giver(), &event.id] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -86,7 +89,8 @@ pub fn bound(state: &State, function: &Name) -> Result<(), Problem> {
     state.configure_bucket(&bucket(function), share)
 }
 
-/// The function is no more. Its results can be read again if it comes back before they expire; then nothing of it is left.
+/// The function is no more. Its results can be read again if it comes back before they expire; then nothing of it is
+/// left.
 pub fn release(state: &State, function: &Name) {
     state.configure_bucket(&bucket(function), BucketConfig::default()).expect("a function's name fits");
 }
@@ -94,7 +98,8 @@ pub fn release(state: &State, function: &Name) {
 /// The event's result is waited for from now on, unless it is there already.
 ///
 /// # Errors
-/// [`StoreError::BucketFull`]: the function has as many as it may, which [`full`] tells a caller. The commit may say so too.
+/// [`StoreError::BucketFull`]: the function has as many as it may, which [`full`] tells a caller. The commit may say so
+/// too.
 pub fn expect(transaction: &mut Transaction, function: &Name, id: &str) -> Result<(), StoreError> {
     transaction.set_with_ttl(&bucket(function), id, Kept::Pending.encode(), PENDING)
 }
@@ -137,7 +142,8 @@ pub fn keep_failure(
     keep(transaction, function, id, &Kept::Failure(why.clone()))
 }
 
-/// Where there is no room for the result, there may be for why there is none; what the function did matters more than either.
+/// Where there is no room for the result, there may be for why there is none; what the function did matters more than
+/// either.
 fn keep(transaction: &mut Transaction, function: &Name, id: &str, kept: &Kept) -> Result<(), Problem> {
     let bucket = bucket(function);
     let record = kept.encode();
@@ -163,19 +169,32 @@ fn waited_for<'a>(
     Ok(known.is_some_and(|known| known == Kept::Pending.encode()).then_some(id))
 }
 
-/// The answer to who asks for a result.
+/// The answer to who asks for a result, and what has to be durable before it is given.
+///
+/// `whole`: whether they may read all of why there is no reply.
 ///
 /// # Errors
 /// [`Code::EventUnknown`]: there is none of this id, or no longer.
-pub fn read(state: &State, function: &Name, id: &str, reply_type: &HeaderValue) -> Result<Response<Bytes>, Problem> {
+pub fn read(
+    state: &State,
+    function: &Name,
+    id: &str,
+    reply_type: &HeaderValue,
+    whole: impl FnOnce() -> bool,
+) -> Result<(Response<Bytes>, Ticket), Problem> {
+    let mut transaction = state.begin();
     let known = match is_id(id) {
-        true => state.begin().get(&bucket(function), id)?,
+        true => transaction.get(&bucket(function), id)?,
         false => None,
     };
     let unknown = || Problem::new(Code::EventUnknown, format!("function {:?} has no such result", function.as_str()));
     let known = known.ok_or_else(|| unknown().with_hint("a result is kept for an hour"))?;
     let corrupt = || Problem::new(Code::StateCorrupt, "a result cannot be read");
-    Ok(Kept::decode(&known).ok_or_else(corrupt)?.reply(reply_type))
+    let kept = match Kept::decode(&known).ok_or_else(corrupt)? {
+        Kept::Failure(why) if !whole() => Kept::Failure(why.for_strangers()),
+        kept => kept,
+    };
+    Ok((kept.reply(reply_type), transaction.seen()))
 }
 
 fn bucket(function: &Name) -> String {
@@ -352,7 +371,9 @@ mod tests {
         let event = Event { attributes: vec![(ATTRIBUTE.to_owned(), id.clone())], ..Event::default() };
         let text = HeaderValue::from_static("text/plain");
         let status = |function: &Name| {
-            read(&state, function, &id, &text).map(|reply| reply.status().as_u16()).map_err(|problem| problem.code)
+            read(&state, function, &id, &text, || true)
+                .map(|(reply, _)| reply.status().as_u16())
+                .map_err(|problem| problem.code)
         };
         let write = |write: &dyn Fn(&mut Transaction) -> Result<(), Problem>| {
             let mut transaction = state.begin();
@@ -368,8 +389,8 @@ mod tests {
         write(&|transaction| keep_reply(transaction, &function, &event, &reply("first")));
         write(&|transaction| keep_failure(transaction, &function, &event, &Problem::new(Code::UnitFatal, "late")));
         assert_eq!(status(&function), Ok(200));
-        assert_eq!(read(&state, &function, &id, &text).unwrap().body(), "first");
-        assert_eq!(read(&state, &function, "../x", &text).unwrap_err().code, Code::EventUnknown);
+        assert_eq!(read(&state, &function, &id, &text, || true).unwrap().0.body(), "first");
+        assert_eq!(read(&state, &function, "../x", &text, || true).unwrap_err().code, Code::EventUnknown);
     }
 
     /// Once every function's results lay in one bucket, and one public route could take the room of all of them.
@@ -383,27 +404,29 @@ mod tests {
             bound(&state, function).unwrap();
         }
         let text = HeaderValue::from_static("text/plain");
-        let call = |function: &Name, number: u64, bytes: usize| {
+        let call = async |function: &Name, number: u64, bytes: usize| {
             let id = format!("{number:032x}");
             let event = Event { attributes: vec![(ATTRIBUTE.to_owned(), id.clone())], ..Event::default() };
             let mut transaction = state.begin();
             expect(&mut transaction, function, &id)?;
             keep_reply(&mut transaction, function, &event, &WholeReply::Bytes(vec![0; bytes].into())).unwrap();
-            let _visible = transaction.commit().unwrap();
-            Ok::<_, StoreError>(read(&state, function, &id, &text).unwrap().status().as_u16())
+            // Waited for, or more waits in memory than the disk takes away.
+            state.durable(transaction.commit().unwrap()).await.unwrap();
+            Ok::<_, StoreError>(read(&state, function, &id, &text, || true).unwrap().0.status().as_u16())
         };
         let fit = RESULTS_BYTES_MAX / PIECE_BYTES as u64;
         for number in 0..fit {
-            assert_eq!(call(&flooded, number, PIECE_BYTES), Ok(200));
+            assert_eq!(call(&flooded, number, PIECE_BYTES).await, Ok(200));
         }
         let status = Code::ResultsFull.status();
-        assert_eq!(call(&flooded, fit, PIECE_BYTES), Ok(status), "why it is not there is kept in its place");
-        assert_eq!(call(&neighbour, 0, PIECE_BYTES), Ok(200));
+        assert_eq!(call(&flooded, fit, PIECE_BYTES).await, Ok(status), "why it is not there is kept in its place");
+        assert_eq!(call(&neighbour, 0, PIECE_BYTES).await, Ok(200));
         let left = RESULTS_BYTES_MAX - state.bucket_counts(&bucket(&flooded)).bytes;
-        assert_eq!(call(&flooded, fit + 1, usize::try_from(left).unwrap() - 33), Ok(200), "to the last byte");
-        assert!(matches!(call(&flooded, fit + 2, 0), Err(StoreError::BucketFull(_))));
-        assert_eq!(call(&neighbour, 1, 0), Ok(200));
+        assert_eq!(call(&flooded, fit + 1, usize::try_from(left).unwrap() - 33).await, Ok(200), "to the last byte");
+        assert!(matches!(call(&flooded, fit + 2, 0).await, Err(StoreError::BucketFull(_))));
+        assert_eq!(call(&neighbour, 1, 0).await, Ok(200));
         release(&state, &flooded);
-        assert_eq!(read(&state, &flooded, &"0".repeat(32), &text).unwrap().status(), 200, "until they expire");
+        let kept = read(&state, &flooded, &"0".repeat(32), &text, || true).unwrap();
+        assert_eq!(kept.0.status(), 200, "until they expire");
     }
 }

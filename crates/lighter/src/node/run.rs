@@ -1,9 +1,12 @@
 //! The life of a node: open, restore, listen, say so, wait, drain, end.
 
 use super::access::Access;
+use super::audit::Audit;
 use super::body::BodyRoom;
+use super::compiler::Compilers;
 use super::config::{Config, LogFormat, TlsFiles};
-use super::events::{Events, SinkKinds};
+use super::events::{Events, Pauses, Running, SinkKinds};
+use super::files::{self, Shares};
 use super::functions::{Functions, Loader};
 use super::ids::Ids;
 use super::log::Logs;
@@ -12,24 +15,28 @@ use super::mqtt::{Mqtt, MqttSinks};
 use super::registry::Kinds;
 use super::results::ResultIds;
 use super::sinks::Webhooks;
+use super::starts::{LASTING_AFTER, Starts};
 use super::traces::Traces;
 use super::{Guard, Node, clock, gate, timers};
 use crate::api;
 use crate::api::types::{Scope, TokenRequest};
+use crate::identity::Identity;
+use budget::Budget;
 use gate_http::{Certificates, Gate, Listener};
 use problem::{Code, Problem};
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::process::geteuid;
 use serde_json::{Value, json};
 use state::State;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tracing_subscriber::EnvFilter;
 use warehouse::Warehouse;
 
@@ -38,6 +45,10 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Connections of the API at once. The next one waits in the listen backlog.
 const API_CONNECTIONS_MAX: u32 = 256;
+
+/// What the node asks for when memory runs out, from -1,000 (never ended) to 1,000 (the first). Needs a privilege;
+/// without it the value stays 0, and units stand before the node by their own.
+const OOM_SCORE_ADJUST: i32 = -250;
 
 /// How long threads that still work may take once everything is drained.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -52,51 +63,46 @@ const LOCAL_TOKEN: &str = "local";
 pub fn run(config: Config, ready: impl FnOnce(&Value)) -> Result<(), Problem> {
     let started = Instant::now();
     start_log(&config)?;
-    raise_file_limit();
+    let mut config = config;
+    let shares = files::share(Shares {
+        state: state::FILES_KEPT,
+        api: API_CONNECTIONS_MAX,
+        gate: gate_http::Config::default().connections_max,
+        mqtt: config.mqtt.as_ref().map_or(0, |mqtt| mqtt.limits.connections_max),
+    });
+    if let Some(mqtt) = &mut config.mqtt {
+        mqtt.limits.connections_max = shares.mqtt;
+    }
+    outlive_units();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .enable_all()
         .build()
         .map_err(|error| Problem::new(Code::Internal, format!("the runtime cannot start: {error}")))?;
-    let ended = runtime.block_on(live(config, started, ready));
+    let ended = runtime.block_on(live(config, shares, started, ready));
     runtime.shutdown_timeout(LAST_WORDS);
     ended
 }
 
-async fn live(config: Config, started: Instant, ready: impl FnOnce(&Value)) -> Result<(), Problem> {
+async fn live(config: Config, shares: Shares, started: Instant, ready: impl FnOnce(&Value)) -> Result<(), Problem> {
     let mut signals = Signals::new()?;
     make_folder(&config.data)?;
     let mqtt_sinks = Arc::new(MqttSinks::new(config.mqtt.is_some()));
-    let node = open(config, started, mqtt_sinks.clone()).await?;
-    let data = node.config.data.clone();
-
-    let certificates = node.config.tls.as_ref().map(load).transpose()?;
-    let gate_listener = Listener::bind(node.config.http, certificates.clone())?;
-    let api_listener = Listener::bind(node.config.api, node.config.api_tls().and(certificates.clone()))?;
-    let gate_url = url(gate_listener.address(), certificates.is_some());
-    let api_url = url(api_listener.address(), node.config.api_tls().is_some());
-    node.gate_url.set(gate_url.clone()).ok();
-    write_token(&node, &data).await?;
-
-    let guard = Guard::new(api_listener.address(), node.config.api_names.clone());
-    let router = api::router(node.clone(), guard);
-    let api_config = gate_http::Config { connections_max: API_CONNECTIONS_MAX, ..gate_http::Config::default() };
-    let api = Gate::start(vec![api_listener], api_config, Arc::new(gate::Api { router }))?;
-    let functions = Arc::new(gate::Functions { node: node.clone() });
-    let gate = Gate::start(vec![gate_listener], gate_http::Config::default(), functions)?;
-    start_mqtt(&node, certificates.as_deref(), &mqtt_sinks)?;
-    let mqtt = node.mqtt.get().and_then(|mqtt| mqtt.addresses.iter().find(|(_, is_tls)| !is_tls));
-    let beacons = node.config.beacon_port;
-    let mqtt = mqtt.map(|(address, _)| *address);
-    // Where the command line finds this node.
-    let place =
-        json!({ "api": api_url, "gate": gate_url, "mqtt": mqtt, "beacons": beacons, "pid": std::process::id() });
-    replace_file(&data.join("node.json"), format!("{place}\n").as_bytes())?;
-    let sweeper = tokio::spawn(sweep(node.clone()));
-    let events = tokio::spawn(node.events.clone().run());
-    let timers = tokio::spawn(timers::run(node.events.clone()));
-    say_ready(&node, &gate_url, &api_url);
+    let node = open(config, shares, started, mqtt_sinks.clone()).await?;
+    let doors = Doors::open(&node, shares, &mqtt_sinks).await?;
+    // Where the command line finds this node, and what the next run should know of this one.
+    let place = json!({ "api": doors.api_url, "gate": doors.gate_url, "mqtt": doors.mqtt,
+        "beacons": node.config.beacon_port, "pid": std::process::id(),
+        "short_runs": node.short_runs, "is_lasting": false });
+    replace_file(&node.config.data.join("node.json"), format!("{place}\n").as_bytes())?;
+    let lasting = tokio::spawn(last(node.clone(), place.clone()));
+    let helpers = [
+        tokio::spawn(sweep(node.clone())),
+        tokio::spawn(node.events.clone().run()),
+        tokio::spawn(timers::run(node.events.clone())),
+    ];
+    say_ready(&node, &doors.gate_url, &doors.api_url);
     ready(&place);
     tokio::spawn(warm_up(node.clone()));
 
@@ -104,57 +110,118 @@ async fn live(config: Config, started: Instant, ready: impl FnOnce(&Value)) -> R
         () = node.stop_wanted() => {}
         () = signals.next() => node.stop(),
     }
-    let say = |words: &str| say(node.config.log_format, words);
-    let seconds = node.config.drain.as_secs();
-    say(&format!("lighter is stopping: running calls have {seconds} s to end; once more to end at once"));
-    node.logs.close();
-    let drain = async {
-        let at_most = node.config.drain;
-        // Clients are told before what they publish would find nobody to keep it.
-        if let Some(mqtt) = node.mqtt.get() {
-            mqtt.drain().await;
-        }
-        tokio::join!(gate.drain(at_most), api.drain(at_most), node.events.drain(at_most))
-    };
-    let drained = tokio::select! {
-        (gate, api, handlings) = drain => {
-            if handlings > 0 {
-                say(&format!("lighter gave up {handlings} queues whose handlings had not ended in time; their events are handled after the next start"));
-            }
-            gate.cut + api.cut
-        }
-        () = signals.next() => {
-            say("lighter ends at once");
-            0
-        }
-    };
-    if drained > 0 {
-        say(&format!("lighter cut {drained} connections that had not ended in time"));
-    }
-    sweeper.abort();
-    timers.abort();
-    events.abort();
+    doors.drain(&node, &mut signals).await;
+    helpers.iter().for_each(JoinHandle::abort);
+    lasting.abort();
+    lasting.await.ok();
     if let Some(traces) = node.traces.clone() {
         tokio::task::spawn_blocking(move || traces.shutdown()).await.ok();
     }
-    fs::remove_file(data.join("node.json")).ok();
-    say("lighter has stopped");
+    fs::remove_file(node.config.data.join("node.json")).ok();
+    node.events.running.end();
+    node.audit.end();
+    say(node.config.log_format, "lighter has stopped");
     Ok(())
+}
+
+/// Where the outside world comes in.
+struct Doors {
+    gate: Gate,
+    api: Gate,
+    gate_url: String,
+    api_url: String,
+    /// The MQTT gate without TLS.
+    mqtt: Option<SocketAddr>,
+}
+
+impl Doors {
+    async fn open(node: &Arc<Node>, shares: Shares, mqtt_sinks: &MqttSinks) -> Result<Self, Problem> {
+        let certificates = node.config.tls.as_ref().map(load).transpose()?;
+        let gate_listener = Listener::bind(node.config.http, certificates.clone())?;
+        let api_listener = Listener::bind(node.config.api, node.config.api_tls().and(certificates.clone()))?;
+        let gate_url = url(gate_listener.address(), certificates.is_some());
+        let api_url = url(api_listener.address(), node.config.api_tls().is_some());
+        node.gate_url.set(gate_url.clone()).ok();
+        let token = write_token(node, &node.config.data).await?;
+        node.identity.set(Identity::new(&token, &api_url)).ok();
+
+        // Before the API answers that the node is ready. Whoever asks sooner waits in the listen backlog.
+        start_mqtt(node, certificates.as_deref(), mqtt_sinks)?;
+        let guard = Guard::new(api_listener.address(), node.config.api_names.clone());
+        let router = api::router(node.clone(), guard);
+        let config = gate_http::Config { budget: node.budget.clone(), ..gate_http::Config::default() };
+        // Peers of the API are not bounded one by one: who holds a place without using it gives way to whoever comes.
+        let api_config = gate_http::Config {
+            connections_max: shares.api,
+            connections_per_peer_max: Some(u32::MAX),
+            is_administration: true,
+            ..config.clone()
+        };
+        let gate_config = gate_http::Config {
+            connections_max: shares.gate,
+            connections_per_peer_max: node.config.connections_per_peer,
+            ..config
+        };
+        let api = Gate::start(vec![api_listener], api_config, Arc::new(gate::Api { router }))?;
+        let functions = Arc::new(gate::Functions { node: node.clone() });
+        let gate = Gate::start(vec![gate_listener], gate_config, functions)?;
+        let mqtt = node.mqtt.get().and_then(|mqtt| mqtt.addresses.iter().find(|(_, is_tls)| !is_tls));
+        Ok(Self { gate, api, gate_url, api_url, mqtt: mqtt.map(|(address, _)| *address) })
+    }
+
+    /// Lets nobody in any more, and what runs come to its end within the time for it; another signal ends it at once.
+    async fn drain(self, node: &Node, signals: &mut Signals) {
+        let say = |words: &str| say(node.config.log_format, words);
+        let at_most = node.config.drain;
+        let seconds = at_most.as_secs();
+        say(&format!("lighter is stopping: running calls have {seconds} s to end; once more to end at once"));
+        node.logs.close();
+        node.audit.close();
+        let drain = async {
+            // Clients are told before what they publish would find nobody to keep it.
+            if let Some(mqtt) = node.mqtt.get() {
+                mqtt.drain().await;
+            }
+            tokio::join!(self.gate.drain(at_most), self.api.drain(at_most), node.events.drain(at_most))
+        };
+        let (cut, handlings) = tokio::select! {
+            (gate, api, handlings) = drain => (gate.cut + api.cut, handlings),
+            () = signals.next() => {
+                say("lighter ends at once");
+                (0, 0)
+            }
+        };
+        if handlings > 0 {
+            say(&format!(
+                "lighter gave up {handlings} queues whose handlings had not ended in time; their events are handled after \
+                 the next start"
+            ));
+        }
+        if cut > 0 {
+            say(&format!("lighter cut {cut} connections that had not ended in time"));
+        }
+    }
 }
 
 /// Starts the MQTT gate, if there is to be one.
 fn start_mqtt(node: &Node, certificates: Option<&Certificates>, sinks: &MqttSinks) -> Result<(), Problem> {
     let Some(config) = &node.config.mqtt else { return Ok(()) };
     let seed = getrandom::u64().map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
-    let mqtt = Mqtt::start(config, certificates, &node.events, seed)?;
+    let mqtt = Mqtt::start(config, certificates, &node.events, &node.audit, seed, &node.budget)?;
     sinks.set_gate(mqtt.clone());
     node.mqtt.set(mqtt).ok();
     Ok(())
 }
 
 /// Opens all that is kept on disk.
-async fn open(config: Config, started: Instant, mqtt_sinks: Arc<MqttSinks>) -> Result<Arc<Node>, Problem> {
-    let state = State::open(&config.data, state::Options::default())?;
+async fn open(
+    config: Config,
+    shares: Shares,
+    started: Instant,
+    mqtt_sinks: Arc<MqttSinks>,
+) -> Result<Arc<Node>, Problem> {
+    let budget = Budget::new(config.memory_bytes_max);
+    let state = State::open(&config.data, state::Options { files_kept: shares.state, ..state::Options::default() })?;
     state.set_sync_every(config.sync_every);
     let limits = warehouse::Config {
         image_bytes_max: config.image_bytes_max,
@@ -169,37 +236,77 @@ async fn open(config: Config, started: Instant, mqtt_sinks: Arc<MqttSinks>) -> R
         })?;
     }
     let access = Access::open(&state)?;
+    let audit = Audit::open(&config.data)?;
     let logs = Arc::new(Logs::new(config.logs_bytes_max, config.log_units));
     let result_ids = ResultIds::open(&state).await?;
     // A kind of sink is one more line here.
     let sinks = SinkKinds(vec![Arc::new(Webhooks::new(&state, config.webhook_trust.clone())), mqtt_sinks]);
-    let loader = Arc::new(Loader::new(kinds, warehouse, state, config.functions_loaded_max, config.function_idle));
+    let loader = Arc::new(Loader::new(
+        kinds,
+        warehouse,
+        state,
+        budget.clone(),
+        Compilers::new(budget.clone(), config.compile_cpu_time_max),
+        config.functions_loaded_max,
+        config.function_idle,
+    ));
     let token_by_default = !config.http.ip().is_loopback();
     let units = dispatch::Node::new(config.units_max, config.units_max);
     let functions = Functions::restore(loader, logs.clone(), units, token_by_default, sinks)?;
     let seed = getrandom::u64().map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
     let traces = config.traces.as_ref().map(|target| Traces::new(target, Ids::new(seed)).map(Arc::new)).transpose()?;
     let seed = getrandom::u64().map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
-    let events = Events::new(functions.clone(), traces.clone(), seed);
+    let running = Running::open(&config.data)
+        .map_err(|error| Problem::new(Code::DataUnusable, format!("what was being handled: {error}")))?;
+    let short_runs = Starts::short_runs(Starts::left(&config.data), running.suspected() > 0);
+    let pauses = Pauses::open(&functions.loader.state, why_paused(&config, short_runs).as_deref())?;
+    let events = Events::new(functions.clone(), traces.clone(), pauses, running, seed);
     Ok(Arc::new(Node {
-        bodies: BodyRoom::new(config.bodies_bytes_max),
+        bodies: BodyRoom::new(config.bodies_bytes_max, &budget),
+        budget,
         result_ids,
         config,
         functions,
         events,
         access,
+        audit,
         logs,
         traces,
         strays: Counters::default(),
         started,
+        short_runs,
         mqtt: OnceLock::new(),
         gate_url: OnceLock::new(),
+        identity: OnceLock::new(),
         stopping: watch::Sender::new(false),
     }))
 }
 
-/// Makes one function ready and starts a unit of it, so that the first caller does not wait for the process to touch its
-/// own code for the first time. The others wait for their calls.
+/// Why all queues are paused from the start, if they are to be.
+fn why_paused(config: &Config, short_runs: u32) -> Option<String> {
+    if config.paused {
+        return Some("the node was started with --paused".to_owned());
+    }
+    config.short_runs_max.filter(|max| short_runs >= *max).map(|_| {
+        format!("the node's last {short_runs} runs ended within a minute of their start, while events were handled")
+    })
+}
+
+/// Says of this run that it has lasted, once it has.
+async fn last(node: Arc<Node>, mut place: Value) {
+    tokio::time::sleep(LASTING_AFTER).await;
+    node.events.running.forget(|queue| node.events.pauses.is_paused(queue));
+    place["is_lasting"] = true.into();
+    let file = node.config.data.join("node.json");
+    // In this very task, so that nothing is written any more once it has been awaited.
+    let write = || replace_file(&file, format!("{place}\n").as_bytes());
+    if let Err(problem) = tokio::task::block_in_place(write) {
+        tracing::warn!("{} {}", problem.code, problem.detail);
+    }
+}
+
+/// Makes one function ready and starts a unit of it, so that the first caller does not wait for the process to touch
+/// its own code for the first time. The others wait for their calls.
 async fn warm_up(node: Arc<Node>) {
     let table = node.functions.table();
     let Some(entry) = table.entries().next() else { return };
@@ -215,6 +322,7 @@ async fn sweep(node: Arc<Node>) {
         tick.tick().await;
         node.functions.loader.sweep(Instant::now());
         node.logs.sweep();
+        node.audit.sweep(clock::now_ms());
     }
 }
 
@@ -225,6 +333,9 @@ fn say_ready(node: &Node, gate: &str, api: &str) {
     say(&format!("lighter ready: gate {gate} api {api} ({} functions, {took} ms)", table.count()));
     for (address, is_tls) in node.mqtt.get().iter().flat_map(|mqtt| &mqtt.addresses) {
         say(&format!("  mqtt: {}://{address}", if *is_tls { "mqtts" } else { "mqtt" }));
+    }
+    if let Some(reason) = node.events.pauses.reason() {
+        say(&format!("  the queues are paused, because {reason}: `lighter queue resume` when it is safe"));
     }
     if node.config.log_format == LogFormat::Json {
         return;
@@ -287,12 +398,13 @@ fn start_log(config: &Config) -> Result<(), Problem> {
     started.map_err(|error| bad(&error))
 }
 
-/// Every connection is an open file, and the usual limit of 1,024 is for programs that cannot handle more.
-fn raise_file_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!("the limit of open files stays as it is: {error}");
+/// Where memory runs out the system shall end units, and not the node. A value that somebody else has set stays.
+fn outlive_units() {
+    const FILE: &str = "/proc/self/oom_score_adj";
+    if fs::read_to_string(FILE).is_ok_and(|value| value.trim() == "0")
+        && let Err(error) = fs::write(FILE, OOM_SCORE_ADJUST.to_string())
+    {
+        tracing::debug!("the node's place in the line of the out-of-memory killer stays as it is: {error}");
     }
 }
 
@@ -305,24 +417,36 @@ fn make_folder(data: &Path) -> Result<(), Problem> {
         return Err(problem.with_hint("name a folder with --data, or one that is to be made"));
     }
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
-    let mode = fs::metadata(data).map_err(failed)?.permissions().mode();
-    if mode & 0o077 != 0 {
+    let found = fs::metadata(data).map_err(failed)?;
+    let (owner, user) = (found.uid(), geteuid().as_raw());
+    if owner != user {
+        // Whoever owns it can replace what is in it: compiled code among it.
+        let detail =
+            format!("data folder {} belongs to user {owner}, and the node runs as user {user}", data.display());
+        let hint = format!("run the node as its owner, or give it to this user: chown -R {user} {}", data.display());
+        return Err(Problem::new(Code::DataUnusable, detail).with_hint(hint));
+    }
+    if found.permissions().mode() & 0o077 != 0 {
         fs::set_permissions(data, Permissions::from_mode(0o700)).map_err(failed)?;
     }
     Ok(())
 }
 
-/// Sees to it that the folder holds a token that works, for the command line of whoever owns it.
-async fn write_token(node: &Node, data: &Path) -> Result<(), Problem> {
+/// Sees to it that the folder holds a token that works, for the command line of whoever owns it, and says which.
+async fn write_token(node: &Node, data: &Path) -> Result<String, Problem> {
     let path = data.join("token");
-    let now_ms = clock::unix_ms(SystemTime::now());
+    let now_ms = clock::now_ms();
     let kept = fs::read_to_string(&path).unwrap_or_default();
     if node.access.is_valid(kept.trim(), Scope::Admin, now_ms) {
-        return Ok(());
+        return Ok(kept.trim().to_owned());
     }
-    let request = TokenRequest { name: LOCAL_TOKEN.to_owned(), scope: Scope::Admin, expires_seconds: None };
+    // It lasts: whoever reads it could read a new one.
+    let (functions, queues) = (Vec::new(), Vec::new());
+    let request =
+        TokenRequest { name: LOCAL_TOKEN.to_owned(), scope: Scope::Admin, expires_seconds: Some(0), functions, queues };
     let created = node.access.replace(request, now_ms).await?;
-    replace_file(&path, format!("{}\n", created.token).as_bytes())
+    replace_file(&path, format!("{}\n", created.token).as_bytes())?;
+    Ok(created.token)
 }
 
 /// Puts a file in its place, whole or not at all, readable for its owner only.

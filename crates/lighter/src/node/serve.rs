@@ -4,8 +4,9 @@ use super::body::Collected;
 use super::call::{Failed, Incoming, Trace};
 use super::functions::Live;
 use super::timing::{SERVER_TIMING, server_timing};
-use super::{Node, clock, event, traces};
+use super::{Node, clock, event, events, traces};
 use crate::api::types::REQUEST_ID;
+use ::event::Gate;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Request, Response};
@@ -25,6 +26,9 @@ pub struct Wanted<'a> {
     pub live: &'a Arc<Live>,
     /// The source of the event, as `/http/hello`.
     pub source: &'a str,
+    pub gate: Gate,
+    /// The name of the token it came with, where one was needed.
+    pub sender: &'a str,
     /// Media type of the reply of a function that handles events.
     pub reply_type: &'a HeaderValue,
     pub request_id: Arc<str>,
@@ -79,13 +83,14 @@ where
     let origin = event::Origin {
         source: wanted.source,
         request_id: &wanted.request_id,
-        time_ms: clock::unix_ms(SystemTime::now()),
+        time_ms: clock::now_ms(),
         traceparent: incoming.trace.as_ref().map(|trace| trace.span.context.to_string()),
     };
-    let event = match wanted.live.contract {
+    let mut event = match wanted.live.contract {
         Contract::Call => event::of_call(&head, data, origin),
         _ => event::from_request(&head, data, origin).map_err(|problem| incoming.refused(problem))?,
     };
+    event.came_by(wanted.gate, wanted.sender);
     reply_to_event(node, wanted, incoming, event).await.inspect(|_| drop(share))
 }
 
@@ -124,6 +129,7 @@ where
     B::Error: Display,
 {
     let headers = request.headers_mut();
+    headers.remove(events::GATE_HEADER);
     if let Some(trace) = &incoming.trace {
         let context = trace.span.context.to_string();
         headers.insert(traces::HEADER, context.parse().expect("hexadecimal digits make a header"));

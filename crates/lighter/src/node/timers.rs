@@ -1,17 +1,18 @@
 //! The timer gate's shell: asks each timer what is due, pushes it, and sleeps until the next one.
 //!
-//! The events of a timer and how far it has come are one transaction: a crash loses no tick and doubles none. A timer whose
-//! queue is full stays where it is and catches up later, as after a pause of the node. While no function has a timer, this
-//! costs a task that sleeps.
+//! The events of a timer and its progress are one transaction: a crash loses no tick and doubles none. A timer whose
+//! queue is full stays where it is and catches up later, as after a pause of the node. While no function has a timer,
+//! this costs one sleeping task.
 
+use super::clock::now_ms;
 use super::events::{Events, Sources};
-use super::{clock, records};
+use super::records;
 use gate_timer::{Due, Progress, Tick, Timer};
 use problem::{Code, Problem};
 use state::{Batch, Push, Ticket};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Table of the node's records: how far each timer has come, by `FUNCTION/TIMER`.
 const PROGRESS: &str = "timers";
@@ -58,10 +59,6 @@ pub async fn run(events: Arc<Events>) {
             }
         }
     }
-}
-
-fn now_ms() -> u64 {
-    clock::unix_ms(SystemTime::now())
 }
 
 /// The timers that are wanted, as far as they have come. New ones begin now, those that are gone are forgotten; both is
@@ -135,8 +132,8 @@ async fn fire_due(events: &Events, timers: &mut [Running]) -> Option<Duration> {
 }
 
 impl Running {
-    /// Pushes what is due and remembers it, in one transaction. Where the queue has room for some ticks only, the oldest
-    /// are pushed, and the others come next.
+    /// Pushes what is due and remembers it, in one transaction. Where the queue has room for some ticks only, the
+    /// oldest are pushed, and the others come next.
     fn fire(&mut self, events: &Events, now_ms: u64) -> Option<Ticket> {
         let due = self.timer.due(self.progress, now_ms);
         if due.ticks.is_empty() && due.progress.last_ms <= self.progress.last_ms {

@@ -1,4 +1,4 @@
-//! `Server-Timing` of a reply: what the call waited for its turn, for its unit, and for its answer.
+//! `Server-Timing` of a reply: how long the call waited for its turn, for its unit, and for its answer.
 
 use super::metrics::Times;
 use http::HeaderValue;
@@ -12,8 +12,8 @@ const MICROSECONDS_MAX: u128 = 999_999_999_999;
 /// Bytes of the longest header.
 const BYTES_MAX: usize = 5 * ("encode;dur=".len() + 13 + ", ".len());
 
-/// `queue;dur=0.000, start;dur=0.021, run;dur=0.105`, in milliseconds; with `decode` and `encode` around `run` where the
-/// unit says what it spent on them. On every reply, so written without the formatting machinery.
+/// `queue;dur=0.000, start;dur=0.021, run;dur=0.105`, in milliseconds; with `decode` and `encode` around `run` where
+/// the unit says what it spent on them. On every reply, so written without the formatting machinery.
 pub fn server_timing(times: &Times) -> HeaderValue {
     let mut text = Text { bytes: [0; BYTES_MAX], length: 0 };
     let mut add = |name: &str, duration| {

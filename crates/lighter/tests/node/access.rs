@@ -4,8 +4,9 @@ use crate::receiver::Receiver;
 use crate::support::{Node, PROGRAM, send};
 use serde_json::json;
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 #[test]
 fn the_api_needs_a_token_with_the_right_scope() {
@@ -190,4 +191,186 @@ fn a_callers_request_id_does_not_choose_the_key_of_what_a_function_sends() {
         receiver.next().header("idempotency-key").to_owned()
     });
     assert!(keys[0] != keys[1] && keys.iter().all(|key| key.len() > 16 && !key.contains("chosen")), "{keys:?}");
+}
+
+/// `node.json` stays behind when a node is killed: whoever listened at its address next was sent the admin token.
+#[test]
+fn who_listens_where_a_killed_node_did_is_not_given_the_token() {
+    let node = Node::start();
+    let (data, api, token) = (node.data.clone(), node.api.clone(), node.token.clone());
+    let say = |words: &[&str]| {
+        let said =
+            Command::new(PROGRAM).args(words).arg("--data").arg(&data).env_remove("LIGHTER_NODE").output().unwrap();
+        (said.status.code().unwrap(), String::from_utf8(said.stderr).unwrap())
+    };
+    assert_eq!(say(&["ls"]).0, 0);
+    let nonce = "ab".repeat(32);
+    let proof = send("GET", &format!("{api}/v1/identity?nonce={nonce}"), &[], &[]);
+    assert_eq!((proof.status, proof.json()["proof"].as_str().unwrap().len()), (200, 64));
+    for bad in ["", "?nonce=", "?nonce=00", &format!("?nonce={}", "AB".repeat(32))] {
+        assert_eq!(send("GET", &format!("{api}/v1/identity{bad}"), &[], &[]).code(), "L4009", "{bad:?}");
+    }
+    let _folder = node.kill();
+    // The one answer the impostor has is for another nonce.
+    let body = proof.text();
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let listener = std::net::TcpListener::bind(api.strip_prefix("http://").unwrap()).unwrap();
+    let impostor = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut heard = vec![0; 4_096];
+        let first = stream.read(&mut heard).unwrap();
+        heard.truncate(first);
+        stream.write_all(answer.as_bytes()).unwrap();
+        stream.read_to_end(&mut heard).ok();
+        String::from_utf8(heard).unwrap()
+    });
+    let (code, said) = say(&["ls"]);
+    assert!(code == 3 && said.contains("L1109"), "{code} {said}");
+    let heard = impostor.join().unwrap();
+    assert!(heard.contains("/v1/identity?nonce=") && !heard.contains(&token), "{heard}");
+}
+
+/// Nobody could say afterwards who had deployed, and who had tried to get in.
+#[test]
+fn who_did_what_is_kept_across_a_restart_without_secrets_and_failed_logins_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let node = Node::start_in(&data, &[]);
+    let request = json!({ "name": "ci", "scope": "deploy" }).to_string();
+    let created = node.api("POST", "/v1/tokens", request.as_bytes()).json();
+    let ci = format!("Bearer {}", created["token"].as_str().unwrap());
+    node.deploy_one("f", "hello", json!({ "queue": "q" }));
+    node.deploy_one("f", "hello", json!({ "queue": "q", "http": "/g" }));
+    let by_ci = |method: &str, path: &str, body: &[u8]| {
+        send(method, &format!("{}{path}", node.api), &[("authorization", &ci)], body)
+    };
+    assert_eq!(by_ci("POST", "/v1/functions/f/rollback", b"{}").status, 200);
+    assert_eq!(by_ci("POST", "/v1/functions/f/rollback", br#"{ "version": 99 }"#).code(), "L2002");
+    assert_eq!(by_ci("DELETE", "/v1/queues/q/events", b"").status, 200);
+    assert_eq!(by_ci("POST", "/v1/pause", br#"{ "queues": ["q"] }"#).status, 200);
+    assert_eq!(by_ci("DELETE", "/v1/functions/f", b"").status, 204);
+    assert_eq!(by_ci("GET", "/v1/audit", b"").code(), "L4006");
+    assert_eq!(node.api("PUT", "/v1/secrets/KEY", b"very secret").status, 204);
+    assert_eq!(node.api("DELETE", "/v1/tokens/ci", b"").status, 204);
+    for _ in 0..3 {
+        assert_eq!(by_ci("GET", "/v1/node", b"").code(), "L4005");
+    }
+    node.kill();
+
+    let node = Node::start_in(&data, &[]);
+    assert_eq!(by_wrong(&node), "L4005");
+    let reply = node.api("GET", "/v1/audit", &[]);
+    assert!(!reply.text().contains("very secret") && !reply.text().contains(&ci[7..]), "{}", reply.text());
+    let entries = reply.json();
+    let entries = entries.as_array().unwrap();
+    let word = |entry: &serde_json::Value, key: &str| entry[key].as_str().unwrap_or("-").to_owned();
+    let said: Vec<String> = entries
+        .iter()
+        .filter(|entry| entry["action"] != "login")
+        .map(|entry| ["token", "action", "target", "outcome"].map(|key| word(entry, key)).join(" "))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            "local token create ci done",
+            "local deploy f done",
+            "local deploy f done",
+            "ci rollback f done",
+            "ci rollback f L2002",
+            "ci queue purge q done",
+            "ci queue pause q done",
+            "ci rm f done",
+            "local secret set KEY done",
+            "local token rm ci done",
+        ]
+    );
+    assert!(entries.iter().all(|entry| word(entry, "peer").starts_with("127.0.0.1")), "{entries:?}");
+    let failed: u64 =
+        entries.iter().filter(|entry| entry["action"] == "login").map(|entry| entry["count"].as_u64().unwrap()).sum();
+    assert!(failed >= 1, "{entries:?}");
+    let said = Command::new(PROGRAM).args(["audit", "-n", "100", "--data"]).arg(&data).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.contains("rollback") && said.contains("L2002"), "{said}");
+}
+
+fn by_wrong(node: &Node) -> String {
+    send("GET", &format!("{}/v1/node", node.api), &[("authorization", "Bearer x")], &[]).code()
+}
+
+#[test]
+fn a_token_that_is_bound_calls_its_functions_and_pushes_to_its_queues_and_sees_no_others() {
+    let node = Node::start();
+    for name in ["f", "g"] {
+        let route = json!({ "route": format!("/{name}"), "auth": "token" });
+        node.deploy_one(name, "hello", json!({ "http": route, "queue": format!("{name}-queue") }));
+    }
+    let create = |request: serde_json::Value| node.api("POST", "/v1/tokens", request.to_string().as_bytes());
+    assert_eq!(create(json!({ "name": "x", "scope": "deploy", "functions": ["f"] })).code(), "L4009");
+    let created = create(json!({ "name": "bound", "scope": "call", "functions": ["f"], "queues": ["g-queue"] })).json();
+    let token = format!("Bearer {}", created["token"].as_str().unwrap());
+    let days = (created["info"]["expires_ms"].as_u64().unwrap() - created["info"]["created_ms"].as_u64().unwrap())
+        / 86_400_000;
+    assert_eq!(days, 90);
+    let ask = |method: &str, path: &str| {
+        let reply = send(method, &format!("{}{path}", node.api), &[("authorization", &token)], b"");
+        if reply.code().is_empty() { reply.status.to_string() } else { reply.code() }
+    };
+    for (method, path, outcome) in [
+        ("POST", "/v1/functions/f/call", "200"),
+        ("POST", "/v1/functions/g/call", "L4006"),
+        ("POST", "/v1/functions/f/events", "201"),
+        ("POST", "/v1/functions/g/events", "L4006"),
+        ("POST", "/v1/queues/g-queue/events", "201"),
+        ("POST", "/v1/queues/f-queue/events", "L4006"),
+        ("GET", "/v1/functions/f", "200"),
+        ("GET", "/v1/functions/g", "L4006"),
+        ("GET", "/v1/functions/nothere", "L4006"),
+        ("GET", "/v1/queues/f-queue", "L4006"),
+        ("GET", "/v1/units", "L4006"),
+        ("GET", "/metrics", "L4006"),
+        ("GET", "/v1/node", "200"),
+        ("GET", "/v1/tokens", "L4006"),
+    ] {
+        assert_eq!(ask(method, path), outcome, "{method} {path}");
+    }
+    let names = |path: &str, key: &str| {
+        let listed = send("GET", &format!("{}{path}", node.api), &[("authorization", &token)], &[]).json();
+        listed.as_array().unwrap().iter().map(|one| one[key].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (names("/v1/functions", "name"), names("/v1/queues", "name")),
+        (vec!["f".to_owned()], vec!["g-queue".to_owned()])
+    );
+    assert_eq!(names("/v1/stats", "function"), ["f"]);
+    let at_gate = |path: &str| send("GET", &format!("{}{path}", node.gate), &[("authorization", &token)], &[]);
+    assert_eq!((at_gate("/f").status, at_gate("/g").code().as_str()), (200, "L4006"));
+}
+
+/// A proxy in front may look at the last one, and the node at the first.
+#[test]
+fn two_tokens_in_one_request_are_none() {
+    let node = Node::start();
+    let token = format!("Bearer {}", node.token);
+    let url = format!("{}/v1/node", node.api);
+    assert_eq!(send("GET", &url, &[("authorization", &token), ("authorization", &token)], &[]).code(), "L4005");
+}
+
+#[test]
+fn the_audit_can_be_followed() {
+    let node = Node::start();
+    let mut command = Command::new(PROGRAM);
+    command.args(["audit", "-n", "1", "--follow", "--json", "--data"]).arg(&node.data);
+    let mut follower = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    // A follower that is not there yet looks back for the last one.
+    let secret = |name: &str| assert_eq!(node.api("PUT", &format!("/v1/secrets/{name}"), b"very secret").status, 204);
+    let mut next = || serde_json::from_str::<serde_json::Value>(&lines.next().unwrap().unwrap()).unwrap();
+    secret("ONE");
+    assert_eq!(next()["target"], "ONE");
+    for name in ["TWO", "THREE"] {
+        secret(name);
+        assert_eq!(next()["target"], name);
+    }
+    drop(node);
+    assert!(!follower.wait().unwrap().success());
 }

@@ -119,6 +119,8 @@ fn every_command_speaks_to_people_and_to_machines() {
     check(&node, "token create {}", "", 0);
     check(&node, "token ls", "", 0);
     check(&node, "token rm {}", "", 0);
+    let audit = check(&node, "audit", "", 0);
+    assert!(audit.out.contains("token create"), "{}", audit.out);
     check(&node, "secret set {}", "value", 0);
     check(&node, "secret ls", "", 0);
     check(&node, "secret rm {}", "", 0);
@@ -128,6 +130,10 @@ fn every_command_speaks_to_people_and_to_machines() {
     for line in ["queue ls", "queue peek work", "queue dead work", "queue replay work", "queue purge work"] {
         check(&node, line, "", 0);
     }
+    for line in ["queue pause work", "queue resume work", "queue pause", "queue ls", "queue resume"] {
+        check(&node, line, "", 0);
+    }
+    check(&node, "queue pause nothere", "", 5);
     check(&node, "queue replay work 99999999", "", 5);
 
     check(&node, "store set things {}", "1", 0);
@@ -417,4 +423,21 @@ fn a_call_of_a_component_is_debugged_with_source_lines() {
     let all = said.out + &said.err;
     assert!(all.contains("attack::flood_log") && all.contains("at attack/src/lib.rs:"), "{all}");
     assert_eq!(said.status, 0, "{all}");
+}
+
+/// A build command is the manifest's. It was handed the token with which a user deploys.
+#[test]
+fn a_build_command_is_given_no_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = r"env > seen; printf '\0asm\r\0\01\0' > f.wasm";
+    let text = format!("[function.f]\nimage = \"f.wasm\"\nbuild = {line:?}\n");
+    fs::write(folder.path().join("lighter.toml"), text).unwrap();
+    let mut build = command(&["build"]);
+    build.current_dir(folder.path()).env("ANOTHER", "is-there");
+    build.env("LIGHTER_TOKEN", "lighter_secret").env("LIGHTERAGE_TOKENS", "http://127.0.0.1:1=lighter_secret");
+    build.env("LIGHTERAGE_TOKENS_FILE", "lighter_secret");
+    let said = said(build.output().unwrap());
+    assert_eq!(said.status, 0, "{}", said.err);
+    let seen = fs::read_to_string(folder.path().join("seen")).unwrap();
+    assert!(seen.contains("is-there") && !seen.contains("lighter_secret"), "{seen}");
 }

@@ -4,7 +4,10 @@ use crate::support::{Node, send};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use std::fs;
+use std::io::ErrorKind;
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,4 +63,49 @@ fn ten_thousand_idle_connections_cost_little_and_leave_room_for_a_request() {
         send("GET", &format!("{}/v1/node", node.api), &[("authorization", &format!("Bearer {}", node.token))], &[]);
     assert_eq!(health.status, 200);
     drop(open);
+}
+
+/// They locked the administrator out of the API, `/healthz` among it, for as long as they were refilled.
+#[test]
+fn silent_connections_without_a_token_that_are_refilled_do_not_lock_the_administrator_out() {
+    /// More than the API serves at once.
+    const SILENT: usize = 300;
+    let node = Node::start();
+    let address = node.api.strip_prefix("http://").unwrap().to_owned();
+    let connect = move || {
+        let stream = TcpStream::connect(&address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    };
+    let ends = Arc::new(AtomicBool::new(false));
+    let ended = ends.clone();
+    let flood = thread::spawn(move || {
+        let mut open: Vec<TcpStream> = (0..SILENT).map(|_| connect()).collect();
+        let mut refilled = 0;
+        while !ended.load(Relaxed) {
+            for stream in &mut open {
+                // Closed by the node, where there is an end or an error to read.
+                if !stream.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+                    *stream = connect();
+                    refilled += 1;
+                }
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        refilled
+    });
+    thread::sleep(Duration::from_millis(500));
+    let mut took: Vec<Duration> = (0..100)
+        .map(|number| {
+            let began = Instant::now();
+            let path = if number % 2 == 0 { "/v1/node" } else { "/healthz" };
+            assert_eq!(node.api("GET", path, &[]).status, 200);
+            began.elapsed()
+        })
+        .collect();
+    ends.store(true, Relaxed);
+    let refilled = flood.join().unwrap();
+    took.sort();
+    println!("p50 {:?} p99 {:?}, {refilled} connections refilled", took[50], took[98]);
+    assert!(took[98] <= Duration::from_millis(500), "p99 {:?}", took[98]);
 }

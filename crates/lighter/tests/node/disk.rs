@@ -1,6 +1,6 @@
 //! A data folder that cannot be written to: reads go on, writes say why, and nothing acknowledged is lost.
 
-use crate::support::{Node, PROGRAM, Reply, fixture, hash};
+use crate::support::{Node, PROGRAM, Reply, fixture, hash, send};
 use rustix::fs::statvfs;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::json;
@@ -76,7 +76,16 @@ fn prepare(node: &Node) {
     node.deploy_one("hello", "hello", json!({}));
     node.deploy_one("counter", "counter", json!({ "grants": { "stores": ["counters"] } }));
     node.deploy_one("attack", "attack", json!({ "grants": { "stores": ["attack"] } }));
-    assert_eq!(node.deploy_manifest(json!({ "queue": { "log": {} } }))["step"], "done");
+    let queues = json!({ "log": {}, "once": { "deduplicate": "1d" } });
+    assert_eq!(node.deploy_manifest(json!({ "queue": queues }))["step"], "done");
+}
+
+/// An event that the queue `once` takes once.
+fn push_once(node: &Node) -> Reply {
+    let token = format!("Bearer {}", node.token);
+    let event = [("ce-specversion", "1.0"), ("ce-id", "X"), ("ce-source", "/c"), ("ce-type", "t")];
+    let headers: Vec<_> = event.into_iter().chain([("authorization", token.as_str())]).collect();
+    send("POST", &format!("{}/v1/queues/once/events", node.api), &headers, b"x")
 }
 
 /// The next number, or the problem.
@@ -145,7 +154,7 @@ fn a_full_disk_stops_writes_and_nothing_else_and_loses_nothing() {
     is_refused(&node.call("attack", "store-flood 8"), 507, "L5003");
     only_reads(&node, counted, 507, "L5003");
     is_refused(&node.api("GET", "/readyz", &[]), 507, "L5003");
-    metrics_say(&node, &["lighter_state_stopped 1"]);
+    metrics_say(&node, &["lighter_state_disk_full 1", "lighter_state_stopped 1"]);
     let image = fixture("fibonacci");
     is_refused(&node.api("PUT", &format!("/v1/images/{}", hash(&image)), &image), 507, "L5003");
     disk.make_room();
@@ -174,6 +183,9 @@ fn a_disk_that_fails_stops_writes_until_the_node_is_started_again() {
         println!("skipped: this user may not limit another process");
         return;
     };
+    // Once the second one was told 201: a duplicate pushes nothing, and waited for nothing.
+    is_refused(&push_once(&node), 500, "L5004");
+    is_refused(&push_once(&node), 500, "L5004");
     is_refused(&count(&node).unwrap_err(), 500, "L5004");
     only_reads(&node, 1, 500, "L5004");
     is_refused(&node.api("GET", "/readyz", &[]), 500, "L5004");

@@ -191,7 +191,6 @@ fn a_flood_of_results_fills_the_share_of_its_own_function_alone() {
     }
     let refused = post(&node, "/attack", &[], "count");
     assert_eq!((refused.status, refused.code().as_str()), (503, "L7010"), "{}", refused.text());
-    assert!(refused.text().contains("attack"), "{}", refused.text());
     let later = location(&post(&node, "/hello", &[], "later"));
     assert_eq!(result(&node, &later).text(), "hello, later\n");
     node.kill();

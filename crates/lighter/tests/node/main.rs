@@ -2,12 +2,16 @@
 
 mod access;
 mod boards;
+mod bounds;
 mod cli;
+mod compiling;
 mod connections;
 mod crash;
+mod damage;
 mod deploy;
 mod disk;
 mod events;
+mod gates;
 mod lacking;
 mod later;
 mod limits;

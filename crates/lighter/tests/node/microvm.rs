@@ -1,6 +1,6 @@
 //! microvm functions on a real node: the images of the wasm class, in machines of their own, with all that hosts give.
 //!
-//! Skipped, and said so, where KVM does not work.
+//! Skipped where KVM does not work; a line then says so.
 
 use crate::receiver::Receiver;
 use crate::support::{Node, send};

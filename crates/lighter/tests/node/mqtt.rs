@@ -1,4 +1,5 @@
-//! The MQTT gate of the real node: messages become events, events become messages, and `kill -9` loses and doubles nothing.
+//! The MQTT gate of the real node: messages become events, events become messages, and `kill -9` loses and doubles
+//! nothing.
 
 use crate::support::Node;
 use gate_mqtt::codec::encode::{self, Ack, Outgoing};
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const BROKER: &[&str] = &["--mqtt", "127.0.0.1:0"];
 
@@ -25,6 +26,10 @@ impl Client {
     }
 
     fn hello(node: &Node, name: &str, password: Option<&str>) -> Self {
+        Self::hello_as(node, name, password.map(|password| ("meter", password)))
+    }
+
+    fn hello_as(node: &Node, name: &str, login: Option<(&str, &str)>) -> Self {
         let socket = TcpStream::connect(&node.mqtt).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut client = Self { socket, bytes: Vec::new() };
@@ -34,8 +39,8 @@ impl Client {
             keep_alive_s: 60,
             client_id: name,
             will: None,
-            user: password.map(|_| "meter"),
-            password: password.map(str::as_bytes),
+            user: login.map(|(user, _)| user),
+            password: login.map(|(_, password)| password.as_bytes()),
             session_expiry_s: 1_000,
             receive_maximum: 100,
             packet_bytes_max: None,
@@ -222,28 +227,121 @@ fn a_sink_by_mqtt_needs_a_node_with_the_gate() {
     assert!(last.to_string().contains("--mqtt"), "{last}");
 }
 
-#[test]
-fn a_user_whose_password_was_hashed_by_the_command_is_let_in_with_it_alone() {
+/// What the command makes of a password.
+fn hash(password: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lighter"))
         .arg("mqtt-password")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    command.stdin.take().unwrap().write_all(b"correct horse\n").unwrap();
+    writeln!(command.stdin.take().unwrap(), "{password}").unwrap();
     let output = command.wait_with_output().unwrap();
     assert!(output.status.success());
-    let hash = String::from_utf8(output.stdout).unwrap();
-    assert!(hash.starts_with("$argon2id$") && !hash.contains("horse"), "{hash}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
 
+/// A node with a broker, and more of `[mqtt]`.
+fn with_config(more: &str) -> Node {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("node.toml");
-    let user = format!("password = \"{}\"\npublish = [\"#\"]\n", hash.trim());
-    std::fs::write(&config, format!("[mqtt]\nlisten = \"127.0.0.1:0\"\n[mqtt.users.meter]\n{user}")).unwrap();
-    let node = Node::start_with(&["--config", config.to_str().unwrap()]);
+    std::fs::write(&config, format!("[mqtt]\nlisten = \"127.0.0.1:0\"\n{more}")).unwrap();
+    Node::start_with(&["--config", config.to_str().unwrap()])
+}
+
+/// Once a burst of 700 wrong passwords and a connect timeout left hundreds of hashes of 19 MiB behind, and the node
+/// hashed on for minutes.
+#[test]
+fn a_burst_of_wrong_passwords_leaves_the_node_small_and_the_right_one_quick() {
+    let user = format!("[mqtt.users.meter]\npassword = {:?}\npublish = [\"#\"]\n", hash("right"));
+    let node = with_config(&format!("limits.connect_seconds = 1\n{user}"));
+    let before = node.rss_bytes();
+    let mut burst: Vec<_> =
+        (0..700).map(|number| Client::hello(&node, &number.to_string(), Some(&number.to_string()))).collect();
+    let (mut most, until) = (0, Instant::now() + Duration::from_secs(4));
+    while Instant::now() < until {
+        most = most.max(node.rss_bytes());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let grown = most.saturating_sub(before) >> 20;
+    assert!(grown <= 64, "the node grew by {grown} MiB");
+    for client in &mut burst {
+        client.take(|packet| {
+            assert!(matches!(packet, Packet::Connack(connack) if [0x86, 0x88].contains(&connack.code)));
+        });
+    }
+    let mut waits: Vec<Duration> = (0..100)
+        .map(|number| {
+            let _wrong = Client::hello(&node, "wrong", Some(&format!("again {number}")));
+            let began = Instant::now();
+            let mut client = Client::hello(&node, "right", Some("right"));
+            client.take(|packet| assert!(matches!(packet, Packet::Connack(connack) if connack.code == 0)));
+            began.elapsed()
+        })
+        .collect();
+    waits.sort();
+    assert!(waits[98] <= Duration::from_secs(2), "{waits:?}");
+}
+
+/// Failed logins of MQTT stood nowhere: who tried passwords for a week was not seen.
+#[test]
+fn failed_logins_are_in_the_audit_once_for_each_user_and_address() {
+    let user = format!("[mqtt.users.meter]\npassword = {:?}\npublish = [\"#\"]\n", hash("right"));
+    let node = with_config(&user);
+    let mut tried: Vec<_> =
+        (0..50).map(|number| Client::hello(&node, &format!("a {number}"), Some(&format!("wrong {number}")))).collect();
+    tried.extend((0..7).map(|number| Client::hello_as(&node, &number.to_string(), Some(("invented\u{7}", "x")))));
+    let mut answers = [0, 0];
+    for client in &mut tried {
+        client.take(|packet| match packet {
+            Packet::Connack(connack) => answers[usize::from(connack.code == 0x86)] += 1,
+            other => panic!("{other:?}"),
+        });
+    }
+    let reply = node.api("GET", "/v1/audit", &[]);
+    assert!(!reply.text().contains("invented"), "{}", reply.text());
+    let entries = reply.json();
+    let logins: Vec<_> = entries.as_array().unwrap().iter().filter(|entry| entry["action"] == "login").collect();
+    // A minute may have ended meanwhile.
+    assert!((2..=4).contains(&logins.len()), "{logins:?}");
+    let count = |target: &str| {
+        let of = logins.iter().filter(|entry| entry["target"] == target && entry["peer"] == "127.0.0.1");
+        of.map(|entry| entry["count"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!(count("mqtt"), 7);
+    // The others were turned away before they were looked at.
+    assert_eq!(count("mqtt: meter"), answers[1] - 7, "{logins:?}");
+    assert!(answers[1] >= 7 + 16, "{answers:?}");
+}
+
+#[test]
+fn a_user_whose_password_was_hashed_by_the_command_is_let_in_with_it_alone() {
+    let hash = hash("correct horse");
+    assert!(hash.starts_with("$argon2id$") && !hash.contains("horse"), "{hash}");
+
+    let user = format!("[mqtt.users.meter]\npassword = {hash:?}\npublish = [\"#\"]\n");
+    let node = with_config(&user);
     for (password, code) in [("correct horse", 0), ("correct horse\n", 0x86), ("", 0x86)] {
         let mut client = Client::hello(&node, "meter", Some(password));
         client
             .take(|packet| assert!(matches!(packet, Packet::Connack(connack) if connack.code == code), "{password:?}"));
     }
+}
+
+#[test]
+fn sessions_are_listed_and_ended_by_who_administers() {
+    let node = with_config("[mqtt.anonymous]\npublish = [\"#\"]\nsubscribe = [\"#\"]\n");
+    let mut client = Client::connect(&node, "meter 7");
+    client.subscribe("t");
+    let listed = node.api("GET", "/v1/mqtt/sessions", &[]).json();
+    let (session, count) = (&listed[0], listed.as_array().unwrap().len());
+    assert_eq!(
+        (count, &session["client"], &session["user"], &session["connected"], &session["subscriptions"]),
+        (1, &json!("meter 7"), &Value::Null, &json!(true), &json!(1))
+    );
+    assert_eq!(node.api("DELETE", "/v1/mqtt/sessions?client=other", &[]).code(), "L4015");
+    assert_eq!(node.api("DELETE", "/v1/mqtt/sessions?client=meter%207&user=meter", &[]).code(), "L4015");
+    assert_eq!(node.api("DELETE", "/v1/mqtt/sessions?client=meter%207", &[]).status, 204);
+    client.expect(&Packet::Disconnect { reason: Reason::ADMINISTRATIVE, session_expiry_s: None });
+    assert_eq!(node.api("GET", "/v1/mqtt/sessions", &[]).json(), json!([]));
 }

@@ -1,4 +1,5 @@
-//! A real MQTT client for the tests: publishes with QoS 1 and waits for the confirmation, collects what it subscribed to.
+//! A real MQTT client for the tests: publishes with QoS 1 and waits for the confirmation, collects what it subscribed
+//! to.
 
 use rumqttc::{Client, Event, MqttOptions, Packet, Publish, QoS};
 use std::sync::mpsc::{Receiver, channel};

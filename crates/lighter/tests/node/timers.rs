@@ -1,4 +1,5 @@
-//! The timer gate with the real node: ticks over restarts and `kill -9`. The queue is paused, so that it holds every tick.
+//! The timer gate with the real node: ticks over restarts and `kill -9`. The queue is paused, so that it holds every
+//! tick.
 
 use crate::support::Node;
 use serde_json::{Value, json};
@@ -57,19 +58,21 @@ fn due(tick: &Value) -> u64 {
 fn no_tick_is_lost_or_doubled_by_kill() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let node = Node::start_in(&data, &[]);
+    // All of these runs are short and end badly.
+    let options = ["--short-runs-max", "0"];
+    let node = Node::start_in(&data, &options);
     let last = deploy(&node, json!({ "every": { "period": "100ms", "catch_up": "all" } }));
     assert_eq!(last["step"], "done", "{last}");
     let mut seen = wait_for(&node, 3).len();
     node.kill();
     for round in 0..12 {
-        let node = Node::start_in(&data, &[]);
+        let node = Node::start_in(&data, &options);
         seen = wait_for(&node, seen + 2).len();
         // At another place of the period each time.
         thread::sleep(Duration::from_millis(round * 17 % PERIOD_MS));
         node.kill();
     }
-    let node = Node::start_in(&data, &[]);
+    let node = Node::start_in(&data, &options);
     let ticks: Vec<u64> = wait_for(&node, seen + 2).iter().map(due).collect();
     let expected: Vec<u64> = (ticks[0]..).take(ticks.len()).collect();
     assert_eq!(ticks, expected, "each time once, those of the downtimes too");

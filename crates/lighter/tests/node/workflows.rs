@@ -1,5 +1,5 @@
-//! The examples as their users run them: deployed by the command line from `examples/`, fed by a real MQTT client, heard
-//! by a real receiver. A hundred events each, some of them as broken as real sensors send them.
+//! The examples as their users run them: deployed by the command line from `examples/`, fed by a real MQTT client,
+//! heard by a real receiver. A hundred events each, some of them as broken as real sensors send them.
 //!
 //! What should come out is computed here once more, in the plainest way.
 

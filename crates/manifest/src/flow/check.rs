@@ -1,6 +1,6 @@
-//! What is wrong with a workflow: events that go round, queues that are not there, and ends that lead nowhere.
+//! What is wrong with a workflow: events that go round, missing queues, and ends that lead nowhere.
 //!
-//! An error is what cannot be meant: it stops a deployment. A warning is what may be meant, since events also come from
+//! An error cannot be intended, so it stops a deployment. A warning may be intended, because events also come from
 //! `lighter push` and from functions of other manifests.
 
 use super::{Edge, EdgeKind, Flow, Stage};
@@ -58,7 +58,7 @@ impl Flow {
                 (false, true) => warn(
                     format!("nothing in this manifest feeds the queue {:?} of {}", queue.as_str(), self.takers(place)),
                     format!(
-                        "`lighter push {queue}` does, and so may a function elsewhere: grants.push = [\"{queue}\"]"
+                        "`lighter push {queue}` does, and so may a function of another manifest: grants.push = [\"{queue}\"] and an empty [queue.{queue}]"
                     ),
                 ),
                 (true, false) => warn(

@@ -3,7 +3,7 @@
 //! ```text
 //!  trigger ──▶ function ──push──▶ queue + its handler ──push──▶ …      a stage is a handler with the queue it handles
 //! ```
-//! A queue is a stage of its own only where nobody handles it, or where somebody else takes events from it as well.
+//! A queue is a stage of its own only if nothing handles it, or if other functions also pop events from it.
 //! [`Flow::of`] makes the graph, [`Flow::check`] says what is wrong with it. Both are pure.
 
 mod check;

@@ -3,8 +3,8 @@
 use super::*;
 use problem::{Code, Problem};
 
-/// `a < topic`, `a > q r` (may push), `a : q` (handles), `a ~ q` (may take), `-> s : q` (sink), `[q]` (listed), `[q] cycle`,
-/// `[q] dead r` (`dead_to`).
+/// `a < topic`, `a > q r` (may push), `a : q` (handles), `a ~ q` (may take), `-> s : q` (sink), `[q]` (listed), `[q]
+/// cycle`, `[q] dead r` (`dead_to`).
 fn manifest(lines: &str) -> Manifest {
     let name = |text: &str| -> Name { text.parse().unwrap() };
     let mut manifest = Manifest::default();

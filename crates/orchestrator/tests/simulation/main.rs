@@ -1,7 +1,7 @@
 //! A queue, its workers and a policy in virtual time, many seeds each. A failure names its seed.
 //!
-//! What is checked holds for every policy: never above the maximum, every event is taken, an idle queue has no worker, and
-//! no event waits longer for its first worker than the policy promises.
+//! What is checked holds for every policy: never above the maximum, every event is taken, an idle queue has no worker,
+//! and no event waits longer for its first worker than the policy promises.
 
 mod world;
 

@@ -100,6 +100,43 @@ pub fn parse(bytes: &[u8]) -> Parsed {
     }
 }
 
+/// Calls `each` with every item of every sound batch in `bytes`: sequence number, part, kind (0 is a value), key and
+/// value. Says where there is something that is no batch.
+pub fn items(bytes: &[u8], mut each: impl FnMut(u64, u64, u8, &[u8], &[u8])) -> Vec<usize> {
+    let (mut at, mut holes, mut in_hole) = (0, Vec::new(), false);
+    while at < bytes.len() {
+        match parse(&bytes[at..]) {
+            Parsed::Whole { bytes: length, sequence } => {
+                items_of(&bytes[at + START_BYTES..at + length - END_BYTES], sequence, &mut each);
+                (at, in_hole) = (at + length, false);
+                continue;
+            }
+            // Space that was made ahead.
+            Parsed::Nothing if bytes[at..].iter().all(|byte| *byte == 0) => break,
+            _ if !in_hole => holes.push(at),
+            _ => {}
+        }
+        in_hole = true;
+        // The next place where a batch may begin.
+        let Some(next) = bytes[at + 1..].iter().position(|byte| *byte == START) else { break };
+        at += 1 + next;
+    }
+    holes
+}
+
+fn items_of(mut rest: &[u8], sequence: u64, each: &mut impl FnMut(u64, u64, u8, &[u8], &[u8])) {
+    while let Some(tag) = rest.first() {
+        if *tag == CLEAR {
+            rest = &rest[CLEAR_BYTES..];
+            continue;
+        }
+        let (key, value) = (usize::from(u16::from_le_bytes([rest[11], rest[12]])), u32_at(rest, 13) as usize);
+        let (key, value_end) = (ITEM_BYTES + key, ITEM_BYTES + key + value);
+        each(sequence, u64_at(rest, 3), rest[1], &rest[ITEM_BYTES..key], &rest[key..value_end]);
+        rest = &rest[value_end..];
+    }
+}
+
 fn end(items: &[u8], end: &[u8], bytes: usize, sequence: u64) -> Parsed {
     if &end[9..END_BYTES] != TRAILER {
         Parsed::Flawed(Flaw::Trailer)
@@ -110,8 +147,8 @@ fn end(items: &[u8], end: &[u8], bytes: usize, sequence: u64) -> Parsed {
     }
 }
 
-/// The same bytes made sound as far as they look like batches: numbers of items, checksums and trailers are put right. For
-/// fuzzing.
+/// The same bytes made sound as far as they look like batches: numbers of items, checksums and trailers are put right.
+/// For fuzzing.
 pub fn with_sound_checksums(bytes: &[u8]) -> Vec<u8> {
     let (mut sound, mut start) = (bytes.to_vec(), 0);
     loop {

@@ -12,8 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Least time between two marks. What became durable since the last one cannot be told from what never was, should it be
-/// damaged when the power fails.
+/// Least time between two marks. What became durable since the last one cannot be told from what never was, should it
+/// be damaged when the power fails.
 const MARK_EVERY: Duration = Duration::from_secs(10);
 /// What is read back at first after each sync; more only if there is more.
 const READ_BYTES: usize = 4 << 10;
@@ -63,9 +63,9 @@ impl Follower {
 
     /// Makes all that was written before the call durable.
     pub fn sync(&mut self, disk: &dyn Disk) -> io::Result<()> {
-        let number = newest(&self.folder)?;
-        if number != self.number {
-            self.turn_to(number)?;
+        // Journals are numbered without a gap. Looking for a name opens no file, of which there may be none left.
+        while path_of(&self.folder, self.number + 1).try_exists()? {
+            self.turn_to(self.number + 1)?;
         }
         self.read_back()?;
         disk.sync(&self.file)?;
@@ -73,8 +73,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Writes a mark if it is due. Called after those who wait for the sync have been told. Says how long until it will be
-    /// due; none while the mark says all.
+    /// Writes a mark if it is due. Called after those who wait for the sync have been told. Says how long until it will
+    /// be due; none while the mark says all.
     pub fn mark_if_due(&mut self, now: Instant) -> Option<Duration> {
         if self.synced == self.marked {
             return None;
@@ -100,10 +100,11 @@ impl Follower {
     fn turn_to(&mut self, number: u64) -> io::Result<()> {
         self.read_back()?;
         self.note();
-        self.file = open(&self.folder, number)?;
-        (self.number, self.sound) = (number, Sound::default());
+        let file = open(&self.folder, number)?;
         // The new file's name has to be durable as well.
         File::open(&self.folder)?.sync_all()?;
+        self.file = file;
+        (self.number, self.sound) = (number, Sound::default());
         let there = numbers(&self.folder)?;
         self.synced.retain(|journal| there.contains(&journal.number));
         self.marked_at = None;
@@ -145,8 +146,8 @@ impl Drop for Follower {
     }
 }
 
-/// Opens a journal to read what was just written to it. Without reading ahead: what lies there is still empty, and would
-/// come into memory in large pieces, each of which counts as written as a whole once its first bytes are.
+/// Opens a journal to read what was just written to it. Without reading ahead: what lies there is still empty, and
+/// would come into memory in large pieces, each of which counts as written as a whole once its first bytes are.
 fn open(folder: &Path, number: u64) -> io::Result<File> {
     let file = File::open(path_of(folder, number))?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random)?;

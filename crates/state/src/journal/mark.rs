@@ -6,8 +6,8 @@
 //! slot           "LTSY" · 1 · journals 1 · 0 0 · generation 8 · for each journal 32 · zeros · checksum 8
 //! journal        number 8 · synced bytes 8 · first and last sequence number in them 8 · 8
 //! ```
-//! It may be behind, never ahead: a mark is written after the sync it tells of. A slot is one sector, so a power cut while
-//! it is written leaves the other one as it was.
+//! It may be behind, never ahead: a mark is written after the sync it tells of. A slot is one sector, so a power cut
+//! while it is written leaves the other one as it was.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,23 +1,24 @@
-//! Journals are looked at before the database opens them: what was durable must be there, all of it and unchanged.
+//! Journals are checked before the database opens them: durable data must be there, complete and unchanged.
 //!
 //! ```text
 //!  0.jnl  ████████████████████████████          an older journal: was synced before the next was begun
 //!  1.jnl  ██████████████████▒▒▒▒▒▒▒▒░▓░░·····   the newest one
 //!         └ synced, as marked ┘       └ torn by a power cut: nobody was told that it is durable
 //! ```
-//! The database opens with everything before the first damage it meets and drops the rest without a word, and takes a
-//! changed sequence number for what it says. So each batch is checked here first.
+//! The database opens with everything before the first damage it meets, drops the rest silently, and accepts a changed
+//! sequence number. So each batch is checked here first.
 //!
-//! - **In an older journal, and in the newest as far as a [mark](mark) says it was synced:** anything that is not as the
-//!   database wrote it is damage, is named with file and byte, and the node does not start.
-//! - **Beyond the mark:** a power cut leaves any mix of sectors written and not written, sound batches after torn ones among
-//!   them. The journal is cut at the first batch that is not sound. That may be damage to something durable that no mark
-//!   told of yet, in the last ten seconds before the power failed; the two look the same. One thing tells them apart: the
-//!   database syncs its journal before it writes tables, so if they hold a later batch than the journal, it was damaged.
+//! - **In an older journal, and in the newest as far as a [mark](mark) says it was synced:** anything that is not as
+//!   the database wrote it is damage, is named with file and byte, and the node does not start.
+//! - **Beyond the mark:** a power cut leaves any mix of sectors written and not written, sound batches after torn ones
+//!   among them. The journal is cut at the first batch that is not sound. That may be damage to something durable that
+//!   no mark told of yet, in the last ten seconds before the power failed; the two look the same. One thing tells them
+//!   apart: the database syncs its journal before it writes tables, so if they hold a later batch than the journal, it
+//!   was damaged.
 //!
-//! Sequence numbers are not covered by a checksum. They must grow; the first one and the last one a mark tells of must be
-//! those. A number changed within these bounds changes neither which of two writes is newer nor whether one is in the
-//! tables already, since all that is compared with it are numbers of other batches.
+//! Sequence numbers are not covered by a checksum. They must grow; the first one and the last one a mark tells of must
+//! be those. A number changed within these bounds changes neither which of two writes is newer nor whether one is in
+//! the tables already, since all that is compared with it are numbers of other batches.
 
 pub mod batch;
 mod follow;
@@ -26,6 +27,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+pub use batch::items;
 pub use follow::Follower;
 pub use mark::{MarkFile, NAME as MARK_NAME, Synced};
 

@@ -3,7 +3,7 @@
 use super::core::{Core, Slot, SlotState};
 use super::keys::{self, IdHash};
 use super::record::{self, Head};
-use super::{LeaseId, QueueConfig, Shared};
+use super::{LeaseId, Part, QueueConfig, Shared};
 use crate::error::{CommitError, FullQueue};
 use crate::pending::{Pending, Space};
 use fjall::Slice;
@@ -41,6 +41,12 @@ pub enum Op {
     PurgeDelayed(Vec<(u64, u64, u64)>),
     /// All dead letters up to the last of these, as (sequence, bytes on disk).
     PurgeDead(Vec<(u64, u64)>),
+    /// Events of this part that are counted and cannot be found, and their bytes.
+    PurgeUnseen {
+        part: Part,
+        events: u64,
+        bytes: u64,
+    },
     /// The oldest dead letters beyond the bound, as far as they are known.
     TrimDead,
     ForgetIds(Vec<IdHash>),
@@ -161,25 +167,16 @@ fn judge(locked: &mut Locked<'_>, op: &Op) -> Result<(), CommitError> {
             locked.bytes += events.iter().map(|(_, _, new)| new.value.len() as i64).sum::<i64>();
         }
         Op::Due(_) | Op::PurgeReady(_) | Op::PurgeDelayed(_) | Op::PurgeDead(_) => {}
-        Op::TrimDead | Op::ForgetIds(_) | Op::Remove => {}
+        Op::PurgeUnseen { .. } | Op::TrimDead | Op::ForgetIds(_) | Op::Remove => {}
     }
     Ok(())
 }
 
 fn perform(core: &mut Core, op: &Op, pending: &mut Pending, noted: &mut Vec<Vec<u8>>) {
-    let id = core.numbers.id;
     match op {
         Op::Push(new) => {
             core.totals.pushed += 1;
-            if let Some((hash, until)) = new.id {
-                noted.push(oracle_key(id, &hash));
-                if core.ids.insert(hash, until).is_none() {
-                    core.numbers.ids += 1;
-                }
-                let mut value = Vec::with_capacity(8);
-                super::varint::put(&mut value, until);
-                pending.put(Space::Queues, keys::id_hash(id, &hash), value.into());
-            }
+            note_id(core, new, pending, noted);
             push(core, new, pending);
         }
         Op::Ack { sequence, .. } => {
@@ -187,42 +184,12 @@ fn perform(core: &mut Core, op: &Op, pending: &mut Pending, noted: &mut Vec<Vec<
             leave(core, *sequence, pending);
         }
         Op::Retry { sequence, at_ms, value, .. } => {
-            core.totals.retried += 1;
-            let value = value.clone().expect("judged");
-            let until = core.clock.queue_time(*at_ms);
-            if core.config.order_by_key {
-                let before = core.slot(*sequence).map_or(0, |slot| slot.length);
-                let value = rewritten(&value, until);
-                core.numbers.ready_bytes = core.numbers.ready_bytes - before + value.len() as u64;
-                pending.put(Space::Queues, keys::ready(id, *sequence), value.clone());
-                core.hold(*sequence, value, until);
-            } else {
-                let slot = leave(core, *sequence, pending);
-                let due = if until > core.clock.time() { until } else { 0 };
-                let since_ms = core.clock.seen_ms();
-                push(core, &New { value, since_ms, expires: slot.expires, key: slot.key, due, id: None }, pending);
-            }
+            retry(core, *sequence, *at_ms, value.clone().expect("judged"), pending);
         }
         Op::Die { sequence, value, is_expired, .. } => {
-            *(if *is_expired { &mut core.totals.expired } else { &mut core.totals.died }) += 1;
-            leave(core, *sequence, pending);
-            if core.config.dead_letters_max > 0 {
-                let value = value.clone().expect("judged");
-                core.numbers.dead += 1;
-                core.numbers.dead_bytes += value.len() as u64;
-                let sequence = next(core);
-                pending.put_new(Space::Queues, keys::dead(id, sequence), value);
-            }
+            die(core, *sequence, value.clone().expect("judged"), *is_expired, pending);
         }
-        Op::Due(events) => {
-            for (due, sequence, value) in events {
-                core.numbers.delayed -= 1;
-                core.numbers.delayed_bytes -= value.len() as u64;
-                pending.delete_once(Space::Queues, keys::delayed(id, *due, *sequence));
-                let new = super::new_of(core, value, *due);
-                push(core, &new, pending);
-            }
-        }
+        Op::Due(events) => become_ready(core, events, pending),
         Op::Replay(events) => {
             for (sequence, bytes, new) in events {
                 forget_dead(core, *sequence, *bytes, pending);
@@ -230,55 +197,120 @@ fn perform(core: &mut Core, op: &Op, pending: &mut Pending, noted: &mut Vec<Vec<
             }
             core.oldest_dead.clear();
         }
-        Op::PurgeReady(events) => {
-            for (sequence, bytes) in events {
-                match core.slot(*sequence).map(|slot| slot.state) {
-                    Some(SlotState::Leased { .. }) => continue,
-                    Some(_) => drop(leave(core, *sequence, pending)),
-                    // Whether it was stored more than once is not known.
-                    None => {
-                        core.numbers.ready -= 1;
-                        core.numbers.ready_bytes -= bytes;
-                        pending.delete(Space::Queues, keys::ready(id, *sequence));
-                    }
-                }
-                core.totals.purged += 1;
-            }
-            if let Some((last, _)) = events.last() {
-                core.set_cursor(last + 1);
-            }
+        Op::PurgeReady(events) => purge_ready(core, events, pending),
+        Op::PurgeDelayed(events) => purge_delayed(core, events, pending),
+        Op::PurgeDead(events) => purge_dead(core, events, pending),
+        Op::PurgeUnseen { part, events, bytes } => {
+            core.totals.purged += events;
+            core.forget_unseen(*part, *events, *bytes);
         }
-        Op::PurgeDelayed(events) => {
-            for (due, sequence, bytes) in events {
-                core.numbers.delayed -= 1;
-                core.numbers.delayed_bytes -= bytes;
-                pending.delete_once(Space::Queues, keys::delayed(id, *due, *sequence));
-            }
-            core.totals.purged += events.len() as u64;
-        }
-        Op::PurgeDead(events) => {
-            events.iter().for_each(|(sequence, bytes)| forget_dead(core, *sequence, *bytes, pending));
-            core.oldest_dead.clear();
-            core.totals.purged += events.len() as u64;
-            if let Some((last, _)) = events.last() {
-                core.numbers.dead_head = core.numbers.dead_head.max(last + 1);
-            }
-        }
-        Op::TrimDead => {
-            while core.numbers.dead > core.config.dead_letters_max {
-                let Some((sequence, bytes)) = core.oldest_dead.pop_front() else { break };
-                forget_dead(core, sequence, bytes, pending);
-                core.numbers.dead_head = sequence + 1;
-                core.totals.dropped += 1;
-            }
-        }
-        Op::ForgetIds(hashes) => {
-            for hash in hashes.iter().filter(|hash| !core.ids.contains_key(*hash)) {
-                core.numbers.ids = core.numbers.ids.saturating_sub(1);
-                pending.delete(Space::Queues, keys::id_hash(id, hash));
-            }
-        }
+        Op::TrimDead => trim_dead(core, pending),
+        Op::ForgetIds(hashes) => forget_ids(core, hashes, pending),
         Op::Remove => core.is_removed = true,
+    }
+}
+
+/// Keeps the id of an event for as long as its copies are told by it.
+fn note_id(core: &mut Core, new: &New, pending: &mut Pending, noted: &mut Vec<Vec<u8>>) {
+    let Some((hash, until)) = new.id else { return };
+    let id = core.numbers.id;
+    noted.push(oracle_key(id, &hash));
+    if core.ids.insert(hash, until).is_none() {
+        core.numbers.ids += 1;
+    }
+    let mut value = Vec::with_capacity(8);
+    super::varint::put(&mut value, until);
+    pending.put(Space::Queues, keys::id_hash(id, &hash), value.into());
+}
+
+fn retry(core: &mut Core, sequence: u64, at_ms: u64, value: Slice, pending: &mut Pending) {
+    core.totals.retried += 1;
+    let until = core.clock.queue_time(at_ms);
+    if core.config.order_by_key {
+        let before = core.slot(sequence).map_or(0, |slot| slot.length);
+        let value = rewritten(&value, until);
+        core.numbers.ready_bytes = core.numbers.ready_bytes - before + value.len() as u64;
+        pending.put(Space::Queues, keys::ready(core.numbers.id, sequence), value.clone());
+        core.hold(sequence, value, until);
+    } else {
+        let slot = leave(core, sequence, pending);
+        let due = if until > core.clock.time() { until } else { 0 };
+        let since_ms = core.clock.seen_ms();
+        push(core, &New { value, since_ms, expires: slot.expires, key: slot.key, due, id: None }, pending);
+    }
+}
+
+fn die(core: &mut Core, sequence: u64, value: Slice, is_expired: bool, pending: &mut Pending) {
+    *(if is_expired { &mut core.totals.expired } else { &mut core.totals.died }) += 1;
+    leave(core, sequence, pending);
+    if core.config.dead_letters_max > 0 {
+        core.numbers.dead += 1;
+        core.numbers.dead_bytes += value.len() as u64;
+        let sequence = next(core);
+        pending.put_new(Space::Queues, keys::dead(core.numbers.id, sequence), value);
+    }
+}
+
+fn become_ready(core: &mut Core, events: &[(u64, u64, Slice)], pending: &mut Pending) {
+    for (due, sequence, value) in events {
+        core.numbers.delayed -= 1;
+        core.numbers.delayed_bytes -= value.len() as u64;
+        pending.delete_once(Space::Queues, keys::delayed(core.numbers.id, *due, *sequence));
+        let new = super::new_of(core, value, *due);
+        push(core, &new, pending);
+    }
+}
+
+fn purge_ready(core: &mut Core, events: &[(u64, u64)], pending: &mut Pending) {
+    for (sequence, bytes) in events {
+        match core.slot(*sequence).map(|slot| slot.state) {
+            Some(SlotState::Leased { .. }) => continue,
+            Some(_) => drop(leave(core, *sequence, pending)),
+            // Whether it was stored more than once is not known.
+            None => {
+                core.numbers.ready -= 1;
+                core.numbers.ready_bytes -= bytes;
+                pending.delete(Space::Queues, keys::ready(core.numbers.id, *sequence));
+            }
+        }
+        core.totals.purged += 1;
+    }
+    if let Some((last, _)) = events.last() {
+        core.set_cursor(last + 1);
+    }
+}
+
+fn purge_delayed(core: &mut Core, events: &[(u64, u64, u64)], pending: &mut Pending) {
+    for (due, sequence, bytes) in events {
+        core.numbers.delayed -= 1;
+        core.numbers.delayed_bytes -= bytes;
+        pending.delete_once(Space::Queues, keys::delayed(core.numbers.id, *due, *sequence));
+    }
+    core.totals.purged += events.len() as u64;
+}
+
+fn purge_dead(core: &mut Core, events: &[(u64, u64)], pending: &mut Pending) {
+    events.iter().for_each(|(sequence, bytes)| forget_dead(core, *sequence, *bytes, pending));
+    core.oldest_dead.clear();
+    core.totals.purged += events.len() as u64;
+    if let Some((last, _)) = events.last() {
+        core.numbers.dead_head = core.numbers.dead_head.max(last + 1);
+    }
+}
+
+fn trim_dead(core: &mut Core, pending: &mut Pending) {
+    while core.numbers.dead > core.config.dead_letters_max {
+        let Some((sequence, bytes)) = core.oldest_dead.pop_front() else { break };
+        forget_dead(core, sequence, bytes, pending);
+        core.numbers.dead_head = sequence + 1;
+        core.totals.dropped += 1;
+    }
+}
+
+fn forget_ids(core: &mut Core, hashes: &[IdHash], pending: &mut Pending) {
+    for hash in hashes.iter().filter(|hash| !core.ids.contains_key(*hash)) {
+        core.numbers.ids = core.numbers.ids.saturating_sub(1);
+        pending.delete(Space::Queues, keys::id_hash(core.numbers.id, hash));
     }
 }
 
@@ -311,6 +343,7 @@ fn push(core: &mut Core, new: &New, pending: &mut Pending) {
         key: if core.config.order_by_key { new.key } else { 0 },
         lease_ends: 0,
         rewritten: false,
+        batch: pending.batch,
         state: SlotState::Ready,
     };
     core.insert_new(sequence, slot);

@@ -10,15 +10,15 @@
 
 use super::clock::Clock;
 use super::keys::{IdHash, Numbers};
-use super::{LeaseId, QueueConfig};
+use super::{LeaseId, Part, QueueConfig};
 use fjall::Slice;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ready events kept in memory beside the leased ones.
 pub const WINDOW_EVENTS: usize = 512;
-/// Events that wait for others of their key, kept in memory without their bytes beside these. So many may pile up behind
-/// one that fails before others have to wait with them.
+/// Events that wait for others of their key, kept in memory without their bytes beside these. So many may pile up
+/// behind one that fails before others have to wait with them.
 pub const WAITING_EVENTS: usize = 16_384;
 /// Bytes of the events in memory. One event is kept even if it alone has more.
 pub const WINDOW_BYTES: usize = 1 << 20;
@@ -44,6 +44,8 @@ pub struct Slot {
     pub lease_ends: u32,
     /// Stored more than once under its key on disk.
     pub rewritten: bool,
+    /// The event is durable once this batch is.
+    pub batch: u64,
     pub state: SlotState,
 }
 
@@ -105,6 +107,7 @@ pub struct Taken {
     pub sequence: u64,
     pub value: Slice,
     pub lease_ends: u32,
+    pub batch: u64,
 }
 
 /// What [`Core::take`] found beside what it leased.
@@ -141,6 +144,10 @@ pub struct Core {
     keys: HashMap<u64, Key>,
     /// Events in the state [`SlotState::Waiting`].
     waiting: usize,
+    /// Events in the state [`SlotState::Damaged`].
+    set_aside: u64,
+    /// Ready events that stand in damaged places of tables: counted, and nowhere to be read.
+    unreadable: u64,
     /// Ids of commits that are not in the database yet.
     pub ids: HashMap<IdHash, u64>,
     pub ids_applying: HashMap<IdHash, u64>,
@@ -173,6 +180,8 @@ impl Core {
             held: BTreeSet::new(),
             keys: HashMap::new(),
             waiting: 0,
+            set_aside: 0,
+            unreadable: 0,
             ids: HashMap::new(),
             ids_applying: HashMap::new(),
             oldest_dead: VecDeque::new(),
@@ -206,7 +215,49 @@ impl Core {
 
     /// Ready events that are not in memory.
     pub fn on_disk_only(&self) -> u64 {
-        self.numbers.ready.saturating_sub(self.slots.len() as u64)
+        self.numbers.ready.saturating_sub(self.slots.len() as u64 + self.unreadable)
+    }
+
+    /// So many events were looked for on disk up to the end, and not found.
+    pub fn miss(&mut self, events: u64) {
+        self.unreadable += events;
+    }
+
+    /// Ready events that cannot be read.
+    pub fn damaged_count(&self) -> u64 {
+        self.set_aside + self.unreadable
+    }
+
+    /// Events and bytes of this part that are counted and not in memory.
+    pub fn unseen(&self, part: Part) -> (u64, u64) {
+        let numbers = &self.numbers;
+        match part {
+            Part::Ready => {
+                let bytes: u64 = self.slots.values().map(|slot| slot.length).sum();
+                (numbers.ready.saturating_sub(self.slots.len() as u64), numbers.ready_bytes.saturating_sub(bytes))
+            }
+            Part::Delayed => (numbers.delayed, numbers.delayed_bytes),
+            Part::Dead => (numbers.dead, numbers.dead_bytes),
+        }
+    }
+
+    /// Counts events no more that cannot be found.
+    pub fn forget_unseen(&mut self, part: Part, events: u64, bytes: u64) {
+        let numbers = &mut self.numbers;
+        let (count, sum) = match part {
+            Part::Ready => (&mut numbers.ready, &mut numbers.ready_bytes),
+            Part::Delayed => (&mut numbers.delayed, &mut numbers.delayed_bytes),
+            Part::Dead => (&mut numbers.dead, &mut numbers.dead_bytes),
+        };
+        (*count, *sum) = (count.saturating_sub(events), sum.saturating_sub(bytes));
+        match part {
+            Part::Ready => {
+                self.unreadable = 0;
+                self.set_cursor(0);
+            }
+            Part::Dead => numbers.dead_head = numbers.tail,
+            Part::Delayed => {}
+        }
     }
 
     pub fn has_room(&self) -> bool {
@@ -306,7 +357,7 @@ impl Core {
             let is_over = slot.expires <= time;
             let out = if is_over { &mut found.expired } else { &mut *taken };
             let lease = LEASES.fetch_add(1, Ordering::Relaxed);
-            out.push(Taken { lease, sequence, value, lease_ends: slot.lease_ends });
+            out.push(Taken { lease, sequence, value, lease_ends: slot.lease_ends, batch: slot.batch });
             self.lend(sequence, lease, until);
             if found.expired.len() == WINDOW_EVENTS {
                 break;
@@ -324,7 +375,7 @@ impl Core {
             self.detach(sequence);
             let slot = &self.slots[&sequence];
             let value = slot.value.clone().expect("only such can expire here");
-            let taken = Taken { lease, sequence, value, lease_ends: slot.lease_ends };
+            let taken = Taken { lease, sequence, value, lease_ends: slot.lease_ends, batch: slot.batch };
             self.lend(sequence, lease, u64::MAX);
             taken
         };
@@ -385,7 +436,7 @@ impl Core {
                 self.ends.remove(&(until, sequence));
             }
             SlotState::Waiting => self.waiting -= 1,
-            SlotState::Damaged => {}
+            SlotState::Damaged => self.set_aside -= 1,
         }
         if let Some(key) = self.keys.get_mut(&slot.key) {
             key.waiting.remove(&sequence);
@@ -429,6 +480,7 @@ impl Core {
         if self.slots.contains_key(&sequence) {
             self.detach(sequence);
             self.slots.get_mut(&sequence).expect("just seen").state = SlotState::Damaged;
+            self.set_aside += 1;
             self.settle(self.slots[&sequence].key);
         }
     }

@@ -9,6 +9,7 @@
 //! ID i HASH                   event ids that are remembered, and until when
 //! ```
 
+use super::Part;
 use super::varint::{self, Reader};
 use fjall::Slice;
 
@@ -134,6 +135,19 @@ fn tail<const COUNT: usize>(key: &[u8]) -> Option<[u64; COUNT]> {
 /// Of a ready event or a dead letter.
 pub fn sequence_of(key: &[u8]) -> Option<u64> {
     tail::<1>(key).map(|[sequence]| sequence)
+}
+
+/// The id of its queue, and in which part of it an event is.
+pub fn place_of(key: &[u8]) -> Option<(u32, Part)> {
+    let mut reader = Reader(key);
+    let id = u32::try_from(number(&mut reader)?).ok()?;
+    let part = match reader.byte()? {
+        READY => Part::Ready,
+        DELAYED => Part::Delayed,
+        DEAD => Part::Dead,
+        _ => return None,
+    };
+    Some((id, part))
 }
 
 /// When a delayed event is due, and its sequence.

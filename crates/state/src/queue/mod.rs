@@ -28,7 +28,7 @@ use crate::books::Books;
 use crate::engine::Work;
 use crate::error::from_database;
 use crate::transaction::Writes;
-use crate::{CommitError, State};
+use crate::{CommitError, State, Ticket};
 use apply::New;
 use event::Event;
 use fjall::Slice;
@@ -86,8 +86,8 @@ pub struct Push {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LeaseId(pub u64);
 
-/// An event in the hands of one handler. Ack it in a transaction, or fail it, or release it; else it is ready again when
-/// the lease ends.
+/// An event in the hands of one handler. Ack it in a transaction, or fail it, or release it; else it is ready again
+/// when the lease ends.
 #[derive(Debug, Clone)]
 pub struct Leased {
     pub lease: LeaseId,
@@ -97,6 +97,9 @@ pub struct Leased {
     /// `attempt` says which try this is.
     pub event: Event,
     pub pushed_ms: u64,
+    /// Of the commit that put it there, or a later one. What is told to the world outside because of the event waits
+    /// until it is durable.
+    pub ticket: Ticket,
 }
 
 /// What became of an event that could not be handled.
@@ -114,6 +117,8 @@ pub struct QueueCounts {
     pub ready: u64,
     pub delayed: u64,
     pub leased: u64,
+    /// Those in damaged places of the disk: neither leased nor counted as ready, until they are purged.
+    pub damaged: u64,
     pub bytes: u64,
     pub dead: u64,
     /// Since when the oldest ready event is ready. None also while it is on disk only: for a moment after a start.
@@ -243,7 +248,7 @@ impl Queue {
     /// Takes what could be read out of `taken`.
     fn read(&self, taken: &mut Vec<Taken>) -> Result<Vec<Leased>, Problem> {
         let mut leased = Vec::with_capacity(taken.len());
-        while let Some(Taken { lease, sequence, value, lease_ends }) = taken.pop() {
+        while let Some(Taken { lease, sequence, value, lease_ends, batch }) = taken.pop() {
             let Some((head, mut event)) = record::decode(&value) else {
                 self.shared.core.lock().set_aside(sequence);
                 taken.extend(leased.iter().map(|leased: &Leased| Taken {
@@ -251,12 +256,14 @@ impl Queue {
                     sequence: leased.sequence,
                     value: Slice::default(),
                     lease_ends: 0,
+                    batch: 0,
                 }));
                 return Err(self.corrupt(&format!("event {sequence}")));
             };
             event.attempt = event.attempt.saturating_add(lease_ends);
             let queue = Arc::clone(&self.shared.name);
-            leased.push(Leased { lease: LeaseId(lease), queue, sequence, event, pushed_ms: head.pushed_ms });
+            let (lease, ticket, pushed_ms) = (LeaseId(lease), Ticket(batch), head.pushed_ms);
+            leased.push(Leased { lease, queue, sequence, event, pushed_ms, ticket });
         }
         leased.reverse();
         Ok(leased)
@@ -300,9 +307,10 @@ impl Queue {
         let (numbers, totals) = (&core.numbers, &core.totals);
         let (leased, held) = (core.leased_count(), core.held_count());
         QueueCounts {
-            ready: numbers.ready - leased - held,
+            ready: (numbers.ready - leased - held).saturating_sub(core.damaged_count()),
             delayed: numbers.delayed + held,
             leased,
+            damaged: core.damaged_count(),
             bytes: numbers.ready_bytes + numbers.delayed_bytes,
             dead: numbers.dead,
             oldest_ms: core.oldest_ms(),
@@ -329,7 +337,7 @@ impl Queue {
     }
 
     /// Commits changes of this queue alone.
-    fn commit(&self, ops: Vec<Op>) -> Result<crate::Ticket, CommitError> {
+    fn commit(&self, ops: Vec<Op>) -> Result<Ticket, CommitError> {
         let ops = ops.into_iter().map(|op| (Arc::clone(&self.shared), op)).collect();
         let space = crate::pending::Space::Queues;
         let work = Work { space, writes: Writes::new(), bytes: 0, ops, records: Default::default() };
@@ -342,6 +350,7 @@ impl Queue {
     }
 
     fn read_failed(&self, error: &fjall::Error) -> Problem {
+        self.state.inner.engine.damage.note(error);
         from_database(&format!("read queue {:?}", self.shared.name), error)
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! version │ flags │ pushed_ms │ [attempts] [expires] [since] [died] [reason] │ body
-//! body:     flags │ time - pushed │ id │ source │ kind │ [subject] [type] [attributes] │ data
+//! body:     flags │ time - pushed │ id │ source │ kind │ [subject] [type] [attributes] [gate sender] │ data
 //! ```
 //! The head changes when an event is tried again or dies; the body is copied as it is.
 
 use super::varint::{self, Reader};
-use event::{ATTRIBUTES_MAX, Event};
+use event::{ATTRIBUTES_MAX, Event, GATE, Gate, Origin};
 use fjall::Slice;
 
 const VERSION: u8 = 1;
@@ -24,6 +24,8 @@ const REWRITTEN: u8 = 32;
 const SUBJECT: u8 = 1;
 const CONTENT_TYPE: u8 = 2;
 const HAS_ATTRIBUTES: u8 = 4;
+/// Absent in events of earlier versions, which did not keep senders from writing the attribute `gate`.
+const HAS_GATE: u8 = 8;
 
 /// What the queue knows about an event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,25 +93,34 @@ impl Head {
 /// The bytes of a new event.
 pub fn encode(head: &Head, event: &Event) -> Slice {
     let texts = event.id.len() + event.source.len() + event.kind.len() + event.subject.as_ref().map_or(0, String::len);
-    let attributes: usize = event.attributes.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
-    let mut out = Vec::with_capacity(HEAD_BYTES + texts + attributes + event.data.len() + 64);
+    // The gate stands in a place of its own, so that nothing a sender wrote can be taken for it.
+    let attributes = event.attributes.iter().filter(|(key, _)| key != GATE);
+    let count = attributes.clone().count();
+    let attribute_bytes: usize = attributes.clone().map(|(key, value)| key.len() + value.len() + 4).sum();
+    let mut out =
+        Vec::with_capacity(HEAD_BYTES + texts + attribute_bytes + event.origin.sender.len() + event.data.len() + 64);
     head.put(&mut out);
     let flag = |set: bool, flag: u8| if set { flag } else { 0 };
     out.push(
         flag(event.subject.is_some(), SUBJECT)
             | flag(event.content_type.is_some(), CONTENT_TYPE)
-            | flag(!event.attributes.is_empty(), HAS_ATTRIBUTES),
+            | flag(count > 0, HAS_ATTRIBUTES)
+            | flag(event.origin.gate.is_some(), HAS_GATE),
     );
     varint::put_signed(&mut out, event.time_ms.wrapping_sub(head.pushed_ms) as i64);
     for text in [&event.id, &event.source, &event.kind].into_iter().chain(&event.subject).chain(&event.content_type) {
         varint::put_text(&mut out, text);
     }
-    if !event.attributes.is_empty() {
-        varint::put(&mut out, event.attributes.len() as u64);
-        for (key, value) in &event.attributes {
+    if count > 0 {
+        varint::put(&mut out, count as u64);
+        for (key, value) in attributes {
             varint::put_text(&mut out, key);
             varint::put_text(&mut out, value);
         }
+    }
+    if let Some(gate) = event.origin.gate {
+        out.push(gate as u8);
+        varint::put_text(&mut out, &event.origin.sender);
     }
     out.extend_from_slice(&event.data);
     out.into()
@@ -145,8 +156,16 @@ pub fn decode(bytes: &[u8]) -> Option<(Head, Event)> {
     if flags & HAS_ATTRIBUTES != 0 {
         let count = usize::try_from(reader.number()?).ok().filter(|count| *count <= ATTRIBUTES_STORED_MAX)?;
         for _ in 0..count {
-            event.attributes.push((reader.text()?.to_owned(), reader.text()?.to_owned()));
+            let (name, value) = (reader.text()?, reader.text()?);
+            if name != GATE {
+                event.attributes.push((name.to_owned(), value.to_owned()));
+            }
         }
+    }
+    if flags & HAS_GATE != 0 {
+        let gate = Gate::from_number(reader.byte()?)?;
+        event.attributes.push((GATE.to_owned(), gate.word().to_owned()));
+        event.origin = Origin { gate: Some(gate), sender: reader.text()?.to_owned() };
     }
     event.data = reader.0.to_vec();
     Some((head, event))
@@ -190,6 +209,7 @@ mod tests {
             attributes: vec![("traceparent".into(), "00-ab".into()), ("empty".into(), String::new())],
             attempt: 4,
             data: b"{}".to_vec(),
+            ..Event::default()
         };
         (head, event)
     }
@@ -201,6 +221,37 @@ mod tests {
         let (plain, bare) = (Head { pushed_ms: 5, ..Head::default() }, Event { attempt: 1, ..Event::default() });
         let stored = encode(&plain, &bare);
         assert_eq!((decode(&stored), stored.len()), (Some((plain, bare)), 8));
+    }
+
+    #[test]
+    fn the_gate_is_what_the_node_said_and_never_what_an_attribute_says() {
+        let (head, mut event) = sample();
+        // As a version before gates were kept may have stored it.
+        event.attributes.push(("gate".into(), "mqtt".into()));
+        let (_, found) = decode(&encode(&head, &event)).unwrap();
+        assert_eq!((found.origin.gate, found.attribute("gate")), (None, None));
+        event.came_by(Gate::Http, "ci");
+        let (_, found) = decode(&encode(&head, &event)).unwrap();
+        assert_eq!((&found.origin, found.attribute("gate")), (&event.origin, Some("http")));
+        assert_eq!(found, event);
+    }
+
+    #[test]
+    fn an_event_of_an_earlier_version_is_read_without_its_forged_gate() {
+        // pushed_ms 5, an id, a source, a type, one attribute `gate`, as `encode` wrote it before the gate had its
+        // place.
+        let mut stored = vec![1, 0, 5, HAS_ATTRIBUTES, 0];
+        for text in ["1", "/s", "t"] {
+            varint::put_text(&mut stored, text);
+        }
+        varint::put(&mut stored, 1);
+        for text in ["gate", "mqtt"] {
+            varint::put_text(&mut stored, text);
+        }
+        stored.push(b'x');
+        let (_, event) = decode(&stored).unwrap();
+        assert_eq!((event.id.as_str(), event.data.as_slice()), ("1", &b"x"[..]));
+        assert_eq!((event.origin.gate, event.attribute("gate")), (None, None));
     }
 
     #[test]

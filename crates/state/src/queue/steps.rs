@@ -6,6 +6,7 @@ use super::keys;
 use super::record::{self, Head};
 use super::varint::Reader;
 use super::{Listed, Part, Place, Queue};
+use crate::damage;
 use crate::page::{LIMIT_MAX, PAGE_BYTES_MAX};
 use crate::{CommitError, Ticket};
 use fjall::{Readable, Slice};
@@ -27,10 +28,10 @@ impl Queue {
             return Ok(());
         }
         let _disk = self.shared.disk.lock();
-        let (id, from, tail, ordered) = {
+        let (id, from, tail, ordered, expected) = {
             let core = self.shared.core.lock();
             let Some(from) = core.refill_from() else { return Ok(()) };
-            (core.numbers.id, from, core.numbers.tail, core.config.order_by_key)
+            (core.numbers.id, from, core.numbers.tail, core.config.order_by_key, core.on_disk_only())
         };
         let (mut read, mut bytes, mut is_whole) = (Vec::new(), 0, true);
         self.scan(keys::ready(id, from), keys::ready_end(id), |key, value| {
@@ -43,8 +44,15 @@ impl Queue {
             read.push((sequence, value));
             Ok(ControlFlow::Continue(()))
         })?;
-        let slots: Vec<_> = read.into_iter().map(|(sequence, value)| (sequence, slot_of(value, ordered))).collect();
+        // Of what was read, some may have been committed a moment ago.
+        let batch = self.state.inner.engine.newest();
+        let slots: Vec<_> =
+            read.into_iter().map(|(sequence, value)| (sequence, slot_of(value, ordered, batch))).collect();
+        let found = slots.iter().filter(|(sequence, _)| *sequence < tail).count() as u64;
         let mut core = self.shared.core.lock();
+        if is_whole {
+            core.miss(expected.saturating_sub(found));
+        }
         let reached = slots.last().map_or(from, |(sequence, _)| sequence + 1);
         for (sequence, mut slot) in slots {
             if let SlotState::Held { until } = slot.state {
@@ -256,23 +264,24 @@ impl Queue {
     /// Removes all events of these parts, in steps; leased ones stay. Says how many. Durable when it returns.
     pub async fn purge(&self, parts: &[Part]) -> Result<u64, Problem> {
         let mut purged = 0;
-        let mut last = Ticket::NOTHING_WRITTEN;
         for part in parts {
             let mut from = None;
             while let Some((ticket, count, next)) = self.purge_step(*part, from)? {
-                (purged, last, from) = (purged + count, ticket, Some(next));
+                (purged, from) = (purged + count, Some(next));
                 // Else a large queue would fill the memory for what waits to be written.
-                self.state.durable(last).await?;
+                self.state.durable(ticket).await?;
             }
         }
-        self.state.durable(last).await?;
+        // Where there was nothing, others may have purged it just now.
+        self.state.durable_all().await?;
         Ok(purged)
     }
 
     fn purge_step(&self, part: Part, from: Option<Place>) -> Result<Option<(Ticket, u64, Place)>, Problem> {
         let _disk = self.shared.disk.lock();
-        let (start, end, before) = {
+        let (start, end, before, unseen) = {
             let core = self.shared.core.lock();
+            let unseen = core.unseen(part);
             let (id, next) = (core.numbers.id, from.map(|place| place.sequence.saturating_add(1)));
             let (start, end) = match part {
                 Part::Ready => (keys::ready(id, next.unwrap_or(core.head())), keys::ready_end(id)),
@@ -282,7 +291,7 @@ impl Queue {
                     (keys::delayed(id, due, next.unwrap_or(0)), keys::delayed_end(id))
                 }
             };
-            (start, end, core.totals.purged)
+            (start, end, core.totals.purged, unseen)
         };
         let (mut sequences, mut delayed) = (Vec::new(), Vec::new());
         let mut last = None;
@@ -299,7 +308,15 @@ impl Queue {
             let is_full = sequences.len().max(delayed.len()) == STEP_EVENTS;
             Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        let Some(last) = last else { return Ok(None) };
+        let Some(last) = last else {
+            // All that can be read is gone. What is counted still stands in damaged places: it is forgotten unread.
+            let (events, bytes) = unseen;
+            if events == 0 {
+                return Ok(None);
+            }
+            let ticket = self.commit(vec![Op::PurgeUnseen { part, events, bytes }])?;
+            return Ok(Some((ticket, events, from.unwrap_or(Place { due: 0, sequence: 0 }))));
+        };
         let op = match part {
             Part::Ready => Op::PurgeReady(sequences),
             Part::Delayed => Op::PurgeDelayed(delayed),
@@ -337,7 +354,7 @@ impl Queue {
             // As with purging.
             self.state.durable(last).await?;
         }
-        self.state.durable(last).await?;
+        self.state.durable_all().await?;
         Ok(replayed)
     }
 
@@ -421,7 +438,8 @@ impl Queue {
         Ok(found)
     }
 
-    /// Walks through what is stored from `start` to before `end`, all commits until now included.
+    /// Walks through what is stored from `start` to before `end`, all commits until now included. Steps over damaged
+    /// places of tables, and over nothing else.
     fn scan(
         &self,
         start: Slice,
@@ -432,13 +450,26 @@ impl Queue {
             return Ok(());
         }
         let engine = &self.state.inner.engine;
-        for guard in engine.snapshot().range(&engine.queues, start..end) {
-            let (key, value) = guard.into_inner().map_err(|error| self.read_failed(&error))?;
-            if visit(&key, value)?.is_break() {
-                return Ok(());
+        let (snapshot, mut start) = (engine.snapshot(), start);
+        'part: loop {
+            for guard in snapshot.range(&engine.queues, start.clone()..end.clone()) {
+                let (key, value) = match guard.into_inner() {
+                    Ok(stored) => stored,
+                    Err(error) => {
+                        let problem = self.read_failed(&error);
+                        start = damage::behind(&error, &start).ok_or(problem)?.into();
+                        if start >= end {
+                            return Ok(());
+                        }
+                        continue 'part;
+                    }
+                };
+                if visit(&key, value)?.is_break() {
+                    return Ok(());
+                }
             }
+            return Ok(());
         }
-        Ok(())
     }
 }
 
@@ -451,7 +482,7 @@ enum Wanted<'a> {
     From(u64, u64),
 }
 
-fn slot_of(value: Slice, ordered: bool) -> Slot {
+fn slot_of(value: Slice, ordered: bool, batch: u64) -> Slot {
     let head = Head::split(&value).map(|(head, _)| head);
     let key = if ordered { record::decode(&value).map_or(0, |(_, event)| record::key_of(&event)) } else { 0 };
     let state = match &head {
@@ -466,6 +497,7 @@ fn slot_of(value: Slice, ordered: bool) -> Slot {
         key,
         lease_ends: 0,
         rewritten: head.rewritten,
+        batch,
         state,
         length: value.len() as u64,
         value: Some(value),

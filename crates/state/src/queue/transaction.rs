@@ -20,7 +20,7 @@ impl Transaction {
     /// # Errors
     /// `QueueFull` where that is known already; else the commit fails with `CommitError::QueueFull`. `QueueName`,
     /// `EventLength`, `WriteCount`, `WriteBytes`. `Unavailable` when a remembered id cannot be looked up.
-    pub fn push(&mut self, queue: &str, push: Push, now_ms: u64) -> Result<Pushed, StoreError> {
+    pub fn push(&mut self, queue: &str, push: &Push, now_ms: u64) -> Result<Pushed, StoreError> {
         let shared = self.inner.queues.get(queue)?;
         let (time, config, id) = {
             let mut core = shared.core.lock();
@@ -28,16 +28,16 @@ impl Transaction {
         };
         let Push { event, delay, ttl } = push;
         let after = |span: Duration| time.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
-        let expires = [ttl, config.ttl].into_iter().flatten().min().map(after);
+        let expires = [*ttl, config.ttl].into_iter().flatten().min().map(after);
         let head = Head { pushed_ms: now_ms, expires, ..Head::default() };
-        let value = record::encode(&head, &event);
+        let value = record::encode(&head, event);
         if value.len() > EVENT_BYTES_MAX {
             return Err(StoreError::EventLength { bytes: value.len() });
         }
         let remembered = match config.deduplicate {
             None => None,
             Some(window) => {
-                let hash = hash_of(&event);
+                let hash = hash_of(event);
                 if self.ops.ids.contains(&(id, hash)) || self.is_duplicate(&shared, id, &hash, time)? {
                     shared.core.lock().totals.duplicates += 1;
                     return Ok(Pushed::Duplicate);
@@ -51,8 +51,8 @@ impl Transaction {
             value,
             since_ms: now_ms,
             expires: expires.unwrap_or(u64::MAX),
-            key: if config.order_by_key { record::key_of(&event) } else { 0 },
-            due: if delay.is_zero() { 0 } else { after(delay) },
+            key: if config.order_by_key { record::key_of(event) } else { 0 },
+            due: if delay.is_zero() { 0 } else { after(*delay) },
             id: remembered,
         };
         self.count_op(bytes)?;
@@ -98,6 +98,8 @@ impl Transaction {
         let shared = self.inner.queues.get(queue)?;
         let queue = Queue { state: State { inner: Arc::clone(&self.inner) }, shared: Arc::clone(&shared) };
         let Some(leased) = queue.lease(now_ms, until_ms, 1).map_err(StoreError::Unavailable)?.pop() else {
+            // Somebody may have taken the last one.
+            self.rest_on(self.inner.engine.newest());
             return Ok(None);
         };
         // From here on it is given back when anything fails.
@@ -117,7 +119,8 @@ impl Transaction {
     fn is_duplicate(&mut self, shared: &Arc<Shared>, id: u32, hash: &IdHash, time: u64) -> Result<bool, StoreError> {
         // Whoever pushes the same id from now on is in conflict with this transaction.
         self.watch_reads();
-        self.reads.add_key(&oracle_key(id, hash));
+        let name = oracle_key(id, hash);
+        self.reads.add_key(&name);
         let in_memory = {
             let core = shared.core.lock();
             core.ids.get(hash).or_else(|| core.ids_applying.get(hash)).copied()
@@ -130,7 +133,11 @@ impl Transaction {
                 stored.map(|value| Reader(&value).number().ok_or_else(|| damaged_id(shared))).transpose()?
             }
         };
-        Ok(until.is_some_and(|until| until > time))
+        let is_duplicate = until.is_some_and(|until| until > time);
+        if is_duplicate {
+            self.rest_on(self.inner.engine.noted(&name));
+        }
+        Ok(is_duplicate)
     }
 
     /// Refuses now what the commit would refuse anyway.
@@ -196,10 +203,10 @@ fn damaged_id(shared: &Shared) -> StoreError {
     StoreError::Unavailable(Problem::new(Code::StateCorrupt, detail))
 }
 
-/// Unique together: source and id.
+/// Unique together: the id, and who gave it.
 fn hash_of(event: &Event) -> IdHash {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(event.source.as_bytes()).update(&[0]).update(event.id.as_bytes());
+    hasher.update(event.id_giver().as_bytes()).update(&[0]).update(event.id.as_bytes());
     *hasher.finalize().as_bytes().first_chunk().expect("a hash is longer")
 }
 

@@ -1,11 +1,12 @@
 //! Power cuts at random moments: what was acknowledged is there, nothing is half there, and the state opens.
 //!
-//! Each seed makes commits on buckets and queues, cuts the power at some syncs and between them, opens each image, compares
-//! it with a model of the first so many commits, and goes on from one of them. `LIGHTER_SEEDS=100000` runs so many seeds;
-//! `LIGHTER_SEED=81` runs one again. What the database's own thread did at the moment of a cut is not in the seed: the image
-//! that failed is kept, and its folder named.
+//! Each seed makes commits on buckets and queues, cuts the power at some syncs and between them, opens each image,
+//! compares it with a model of the first so many commits, and goes on from one of them. Its clients are hedged: some
+//! send each event a second time at once and believe whichever answer comes first, and some only look whether their
+//! commit is there. `LIGHTER_SEEDS=100000` runs so many seeds; `LIGHTER_SEED=81` runs one again. What the database's
+//! own thread did at the moment of a cut is not in the seed: the image that failed is kept, and its folder named.
 
-#[path = "../common/mod.rs"]
+#[path = "../all/common/mod.rs"]
 mod common;
 mod disk;
 mod model;
@@ -14,7 +15,7 @@ use common::Rng;
 use disk::{Cut, Disk};
 use model::{BUCKETS, Change, EFFECTS, Model, QUEUES, SERIAL};
 use problem::Code;
-use state::{Clock, CommitError, Failed, Leased, Options, Part, Push, RealDisk, State, Ticket};
+use state::{Clock, CommitError, Failed, Leased, Options, Part, Push, Pushed, QueueConfig, RealDisk, State, Ticket};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -30,6 +31,8 @@ const THREADS: usize = 8;
 /// Each goes on from an image of the one before.
 const GENERATIONS: u64 = 2;
 const COMMITS: u64 = 60;
+/// Queues remember their events for longer than a life.
+const REMEMBERED: Duration = Duration::from_secs(1_000_000);
 /// Of each generation; half of them in the middle of a sync.
 const CUTS: u64 = 4;
 
@@ -159,7 +162,7 @@ impl Life<'_> {
                     transaction.set_with_ttl(bucket, key, value.clone(), Duration::from_millis(at - now)).unwrap();
                 }
                 Change::Delete { bucket, key } => transaction.delete(bucket, key).unwrap(),
-                Change::Push { queue, id } => drop(transaction.push(queue, push(id), now).unwrap()),
+                Change::Push { queue, id } => drop(transaction.push(queue, &push(id), now).unwrap()),
                 Change::Handled { .. } | Change::Died { .. } => unreachable!("they need a lease"),
             }
         }
@@ -174,7 +177,7 @@ impl Life<'_> {
                 _ => {
                     transaction.increment(EFFECTS, &format!("{queue} {id}"), 1).unwrap();
                     if queue == QUEUES[0] {
-                        transaction.push(QUEUES[1], push(&id), now).unwrap();
+                        transaction.push(QUEUES[1], &push(&id), now).unwrap();
                     }
                     transaction.ack(&leased);
                     changes.push(Change::Handled { queue, id });
@@ -184,8 +187,13 @@ impl Life<'_> {
         transaction.set(SERIAL, "n", serial.to_string().into_bytes()).unwrap();
         match transaction.commit() {
             Ok(ticket) => {
-                self.waiting.push((serial, ticket));
                 self.history.commits.push(changes);
+                let heard = match rng.below(3) {
+                    0 => self.send_again(serial),
+                    1 => self.look_for(rng, serial),
+                    _ => None,
+                };
+                self.waiting.push((serial, heard.unwrap_or(ticket)));
                 true
             }
             Err(CommitError::Unavailable(problem)) if problem.code == Code::DiskFailed => {
@@ -198,6 +206,38 @@ impl Life<'_> {
         }
     }
 
+    /// The events of this commit come once more: there is nothing to push, and the answer says that they are there.
+    /// None if there were no events, or the disk takes none.
+    fn send_again(&self, serial: u64) -> Option<Ticket> {
+        let changes = &self.history.commits[(serial - self.history.before.commits) as usize - 1];
+        let pushes = changes.iter().filter_map(|change| match change {
+            Change::Push { queue, id } => Some((*queue, id)),
+            _ => None,
+        });
+        let mut transaction = self.state.begin();
+        let mut is_any = false;
+        for (queue, id) in pushes {
+            match transaction.push(queue, &push(id), self.now_ms()) {
+                Ok(Pushed::Duplicate) => is_any = true,
+                // What could not be written is not remembered.
+                Ok(Pushed::Accepted) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+        transaction.commit().ok().filter(|_| is_any)
+    }
+
+    /// A function that finds its work done, and says so.
+    fn look_for(&self, rng: &mut Rng, serial: u64) -> Option<Ticket> {
+        let mut transaction = self.state.begin();
+        let found = match rng.below(2) {
+            0 => transaction.get(SERIAL, "n").unwrap(),
+            _ => transaction.list(SERIAL, "", None, 10).unwrap().entries.pop().map(|entry| entry.value),
+        };
+        let is_there = found.is_some_and(|value| model::number(&value) == serial);
+        transaction.commit().ok().filter(|_| is_there)
+    }
+
     fn lease(&mut self, rng: &mut Rng, now: u64) {
         let name = QUEUES[rng.below(2) as usize];
         let count = rng.below(4) as usize;
@@ -208,8 +248,13 @@ impl Life<'_> {
     /// Waits until some of the commits are durable. Says whether the disk still works.
     fn wait(&mut self, rng: &mut Rng) -> bool {
         let count = 1 + rng.below(self.waiting.len().max(1) as u64) as usize;
-        for (serial, ticket) in self.waiting.drain(..count.min(self.waiting.len())) {
+        let first: Vec<_> = self.waiting.drain(..count.min(self.waiting.len())).collect();
+        for (serial, ticket) in first {
             if common::durable(&self.state, ticket).is_err() {
+                // Whoever asks again is not told that it is there.
+                for heard in [self.send_again(serial), self.look_for(rng, serial)].into_iter().flatten() {
+                    assert!(common::durable(&self.state, heard).is_err(), "commit {serial} failed, and is called done");
+                }
                 return false;
             }
             self.acknowledged.fetch_max(serial, Ordering::SeqCst);
@@ -324,6 +369,10 @@ fn live(
     let disk = Disk::watch(folder, move |number| in_syncs.get(&number).map(|seed| on_sync(*seed)));
     disk.lie_from(lies_from);
     let state = State::open(folder, options(fault, clock)).unwrap_or_else(|problem| panic!("{problem}"));
+    for queue in QUEUES {
+        let config = QueueConfig { deduplicate: Some(REMEMBERED), ..QueueConfig::default() };
+        state.queue(queue).unwrap().configure(config);
+    }
     let mut life = Life { state, clock: clock.clone(), history, acknowledged, waiting: Vec::new(), leased: Vec::new() };
     life.run(rng, |step| {
         if let Some(seed) = between.get(&step) {

@@ -4,8 +4,8 @@
 //!   component ──shape──▶ is it portable: does it import nothing but `lighter:unit`?
 //!             ──compile─▶ machine code (or bytecode) that `kernel/core` loads
 //! ```
-//! The settings here and those of `kernel/core/src/glue.rs` are one thing said twice: code of other settings is refused by
-//! the kernel when it is loaded.
+//! The settings here and those of `kernel/core/src/glue.rs` must be the same: the kernel refuses code with other
+//! settings when it loads it.
 
 use problem::{Code, Problem};
 use unit::component::Outermost;
@@ -31,8 +31,8 @@ pub struct Features {
     pub lzcnt: bool,
 }
 
-/// What every x86-64 has on which the kernel runs: with SSE4.1 no rounding of floats needs a function of the kernel, which
-/// has no registers for floats.
+/// What every x86-64 has on which the kernel runs: with SSE4.1 no rounding of floats needs a function of the kernel,
+/// which has no registers for floats.
 const X86_64_LEAST: [&str; 5] = ["has_sse3", "has_ssse3", "has_sse41", "has_sse42", "has_popcnt"];
 
 impl Target {
@@ -42,6 +42,20 @@ impl Target {
             Self::Aarch64 => "aarch64-unknown-none",
             Self::Pulley64 => "pulley64",
         }
+    }
+
+    /// The word for it on the command line of the compiler.
+    pub fn word(self) -> String {
+        let Self::X86_64(Features { bmi1, bmi2, lzcnt }) = self else { return self.as_str().to_owned() };
+        let has = [bmi1, bmi2, lzcnt].map(u8::from);
+        format!("{}-{}{}{}", self.as_str(), has[0], has[1], has[2])
+    }
+
+    /// The target of a word; none if it is another's.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let of = |bits: u8| Self::X86_64(Features { bmi1: bits & 1 > 0, bmi2: bits & 2 > 0, lzcnt: bits & 4 > 0 });
+        let all = (0..8).map(of).chain([Self::Aarch64, Self::Pulley64]);
+        all.into_iter().find(|target| target.word() == word)
     }
 
     fn engine(self) -> wasmtime::Result<Engine> {
@@ -101,6 +115,15 @@ pub fn compile(image: &[u8], target: Target) -> Result<Vec<u8>, Problem> {
         Problem::new(Code::CompileFailed, format!("the component did not compile for {}: {error:#}", target.as_str()))
     };
     target.engine().map_err(failed)?.precompile_component(image).map_err(failed)
+}
+
+/// Compiles for the target of a word, in this process.
+///
+/// # Errors
+/// [`Code::CompileFailed`]; [`Code::Internal`] for a word that is no target.
+pub fn compile_here(word: &str, image: &[u8]) -> Result<Vec<u8>, Problem> {
+    let unknown = || Problem::new(Code::Internal, format!("there is no target {word:?}"));
+    compile(image, Target::from_word(word).ok_or_else(unknown)?)
 }
 
 /// What compiled code depends on beside its image.

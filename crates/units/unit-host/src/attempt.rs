@@ -3,6 +3,7 @@
 use crate::calls::Host;
 use crate::http::{Client, Requests};
 use crate::{Handled, Handling, Meter, Output, rerun};
+use budget::Purpose;
 use bytes::Bytes;
 use event::Event;
 use http_body_util::Full;
@@ -35,6 +36,7 @@ impl Attempt {
             output: Arc::new(output),
             event: self.event.clone(),
             deadline: self.meter.deadline,
+            held: deployed.budget.share(Purpose::HostCalls),
         }
     }
 }

@@ -1,15 +1,17 @@
 //! What a unit asks of its host while it works, and how it ends: the verbs of `contracts/wit/unit.wit`, as frames.
 //!
-//! For kinds whose units are on the other side of a wire. A question is a frame of the kind `call` with `{op, args}`; its
-//! answer one of the kind `reply` or `failure`.
+//! For kinds whose units are on the other side of a wire. A question is a frame of the kind `call` with `{op, args}`;
+//! its answer one of the kind `reply` or `failure`.
 
 use crate::http::{Outbound, Requests};
 use crate::{Handling, Output, Refusal};
+use budget::Share;
 use bytes::Bytes;
 use event::{Event, Failure};
 use frame::{Checksum, Frame, Kind, Limits, Value};
 use http_body_util::Full;
 use problem::Code;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +25,8 @@ pub struct Host {
     pub output: Arc<Output>,
     pub event: Arc<Event>,
     pub deadline: Instant,
+    /// The last answer, in the node's budget: a unit may be slow to read it.
+    pub held: Share,
 }
 
 /// A question that makes no sense; its unit is ended.
@@ -35,6 +39,7 @@ impl Host {
     /// The frame that answers the question with this id; none for what is not answered.
     pub async fn answer(&mut self, id: u64, body: &Value<'_>) -> Result<Option<Vec<u8>>, Nonsense> {
         let nonsense = |why: &str| Nonsense(format!("the unit asked its host for something, and {why}"));
+        names_each_buffer_once(body)?;
         let Some(Value::Str(verb)) = body.get("op") else { return Err(nonsense("did not say what")) };
         let Some(Value::List(arguments)) = body.get("args") else { return Err(nonsense("gave no arguments")) };
         let mut arguments = Arguments(arguments.iter());
@@ -60,7 +65,9 @@ impl Host {
             _ => self.store(id, verb, &mut arguments)?,
         };
         arguments.end()?;
-        Ok(Some(answered.unwrap_or_else(|refusal| refused(id, &refusal))))
+        let answer = answered.unwrap_or_else(|refusal| refused(id, &refusal));
+        let held = self.held.hold(answer.len() as u64);
+        Ok(Some(held.map_or_else(|full| refused(id, &full.into()), |()| answer)))
     }
 
     fn store(&mut self, id: u64, verb: &str, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {
@@ -111,13 +118,22 @@ impl Host {
             }));
         }
         let events = match (verb, arguments.next()?) {
-            ("queue.push-all", Value::List(events)) => events.iter().map(outgoing).collect::<Result<Vec<_>, _>>()?,
-            (_, event) => vec![outgoing(event)?],
+            ("queue.push-all", Value::List(events)) => events.as_slice(),
+            (_, event) => std::slice::from_ref(event),
         };
-        let Host { deployed, handling, event, .. } = self;
-        let origin = Origin::new(&deployed.name, &event.source, &event.id, |name| event.attribute(name));
-        let pushed = events.into_iter().try_for_each(|event| handling.push(queue, event, &origin));
-        Ok(pushed.map(|()| reply(id, Value::Null)))
+        let Host { deployed, handling, event: handled, .. } = self;
+        if let Err(refusal) = handling.may_push(queue) {
+            return Ok(Err(refusal));
+        }
+        let giver = handled.id_giver();
+        let origin = Origin::new(&deployed.name, &giver, &handled.id, |name| handled.attribute(name));
+        // One after the other: a copy is made of an event when there is room for the one before it.
+        for event in events {
+            if let Err(refusal) = handling.push(queue, outgoing(event)?, &origin) {
+                return Ok(Err(refusal));
+            }
+        }
+        Ok(Ok(reply(id, Value::Null)))
     }
 
     async fn send(&mut self, id: u64, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {
@@ -131,6 +147,7 @@ impl Host {
             timeout: fields.maybe_milliseconds("timeout-ms")?,
         };
         let call = self.handling.key(&self.requests.request_id, self.deadline);
+        self.requests.cause = self.handling.cause();
         let response = self.requests.send(request, &call, self.deadline, Full::new).await;
         Ok(response.map(|response| {
             let headers = response.headers.iter();
@@ -141,6 +158,26 @@ impl Host {
                 Value::Map(vec![status, ("headers", Value::List(headers)), ("body", Value::Buffer(&response.body))]),
             )
         }))
+    }
+}
+
+/// What a question carries is copied where it is kept. A buffer that is named a thousand times would be a thousand
+/// copies, of which its sender has one; no writer of ours names one twice.
+fn names_each_buffer_once(body: &Value<'_>) -> Result<(), Nonsense> {
+    fn walk(value: &Value<'_>, seen: &mut HashSet<usize>) -> bool {
+        let buffer = match value {
+            Value::Buffer(bytes) => bytes,
+            Value::Array(array) => &array.data,
+            Value::Tagged(_, inner) => return walk(inner, seen),
+            Value::List(items) => return items.iter().all(|item| walk(item, seen)),
+            Value::Map(fields) => return fields.iter().all(|(_, value)| walk(value, seen)),
+            _ => return true,
+        };
+        buffer.is_empty() || seen.insert(buffer.as_ptr().addr())
+    }
+    match walk(body, &mut HashSet::new()) {
+        true => Ok(()),
+        false => Err(Nonsense("the unit asked its host for something, and named a buffer twice".into())),
     }
 }
 

@@ -1,9 +1,11 @@
 //! Store and queue as one handling sees them: every operation goes into one transaction, after a grant was found.
 
 use crate::unix_ms;
+use budget::{Full, Purpose, Share};
 use event::Event;
 use manifest::Name;
-use state::{Leased, Page, StoreError, Transaction};
+use problem::Problem;
+use state::{Leased, Page, StoreError, Ticket, Transaction};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -37,6 +39,12 @@ impl From<StoreError> for Refusal {
     }
 }
 
+impl From<Full> for Refusal {
+    fn from(full: Full) -> Self {
+        Self::Unavailable(Problem::from(full).detail.into_owned())
+    }
+}
+
 /// What one handling has done so far.
 pub struct Handling {
     deployed: Arc<Deployed>,
@@ -45,16 +53,26 @@ pub struct Handling {
     /// Where the work comes from, if it comes from a queue.
     lease: Option<Arc<Leased>>,
     pushed: u32,
+    /// What it has committed already, before its end.
+    committed: Ticket,
+    /// What the transaction holds, in the node's budget.
+    held: Share,
 }
 
 impl Handling {
     pub fn new(deployed: Arc<Deployed>) -> Self {
-        Self { deployed, transaction: None, lease: None, pushed: 0 }
+        let held = deployed.budget.share(Purpose::HostCalls);
+        Self { deployed, transaction: None, lease: None, pushed: 0, committed: Ticket::NOTHING_WRITTEN, held }
     }
 
     /// Begins to handle what was leased, if it was.
     pub fn begin(&mut self, lease: Option<Arc<Leased>>) {
         self.lease = lease;
+    }
+
+    /// What is handled, if it came from a queue.
+    pub fn leased(&self) -> Option<Arc<Leased>> {
+        self.lease.clone()
     }
 
     pub fn transaction(&mut self) -> &mut Transaction {
@@ -87,8 +105,33 @@ impl Handling {
         hash.finalize().to_hex()[..KEY_DIGITS].to_owned()
     }
 
+    /// What has to be durable before a request of this handling goes out: its event, what it has committed and what it
+    /// has read. The rule is at [`Ticket`].
+    pub fn cause(&self) -> Ticket {
+        let event = self.lease.as_ref().map_or(Ticket::NOTHING_WRITTEN, |lease| lease.ticket);
+        let seen = self.transaction.as_ref().map_or(Ticket::NOTHING_WRITTEN, Transaction::seen);
+        event.max(seen).max(self.committed)
+    }
+
+    /// What was taken has been committed.
+    pub fn committed(&mut self, ticket: Ticket) {
+        self.committed = ticket;
+    }
+
+    /// Bytes that what was done until now holds in memory.
+    pub fn held_bytes(&self) -> u64 {
+        self.transaction.as_ref().map_or(0, Transaction::held_bytes) as u64
+    }
+
+    /// Holds room for what was just written. Asked after it rather than before, for only then is its size known; it is
+    /// at most one value.
+    fn hold(&mut self) -> Outcome<()> {
+        Ok(self.held.hold(self.held_bytes())?)
+    }
+
     /// Takes what was done until now; what comes later is a transaction of its own.
     pub fn take(&mut self) -> Option<Transaction> {
+        self.held.shrink(u64::MAX);
         self.transaction.take()
     }
 
@@ -96,7 +139,8 @@ impl Handling {
     pub fn end(&mut self) -> Option<Transaction> {
         self.lease = None;
         self.pushed = 0;
-        self.transaction.take()
+        self.committed = Ticket::NOTHING_WRITTEN;
+        self.take()
     }
 }
 
@@ -120,19 +164,23 @@ impl Handling {
     }
 
     pub fn set(&mut self, bucket: &str, key: &str, value: Vec<u8>) -> Outcome<()> {
-        Ok(self.bucket(bucket)?.set(bucket, key, value)?)
+        self.bucket(bucket)?.set(bucket, key, value)?;
+        self.hold()
     }
 
     pub fn set_with_ttl(&mut self, bucket: &str, key: &str, value: Vec<u8>, ttl: Duration) -> Outcome<()> {
-        Ok(self.bucket(bucket)?.set_with_ttl(bucket, key, value, ttl)?)
+        self.bucket(bucket)?.set_with_ttl(bucket, key, value, ttl)?;
+        self.hold()
     }
 
     pub fn delete(&mut self, bucket: &str, key: &str) -> Outcome<()> {
-        Ok(self.bucket(bucket)?.delete(bucket, key)?)
+        self.bucket(bucket)?.delete(bucket, key)?;
+        self.hold()
     }
 
     pub fn increment(&mut self, bucket: &str, key: &str, delta: i64) -> Outcome<i64> {
-        Ok(self.bucket(bucket)?.increment(bucket, key, delta)?)
+        let sum = self.bucket(bucket)?.increment(bucket, key, delta)?;
+        self.hold().map(|()| sum)
     }
 
     pub fn compare_and_set(
@@ -142,7 +190,8 @@ impl Handling {
         expected: Option<&[u8]>,
         value: Option<Vec<u8>>,
     ) -> Outcome<bool> {
-        Ok(self.bucket(bucket)?.compare_and_set(bucket, key, expected, value)?)
+        let did = self.bucket(bucket)?.compare_and_set(bucket, key, expected, value)?;
+        self.hold().map(|()| did)
     }
 
     pub fn list(&mut self, bucket: &str, prefix: &str, after: Option<&str>, limit: u32) -> Outcome<Page> {
@@ -152,10 +201,17 @@ impl Handling {
 
 /// The queues.
 impl Handling {
-    pub fn push(&mut self, queue: &str, outgoing: Outgoing, origin: &Origin<'_>) -> Outcome<()> {
-        if !covers(&self.deployed.function.grants.push, queue) {
-            return Err(queue_denied("push", queue));
+    /// # Errors
+    /// No grant covers it: asked before anything is made of what is to be pushed.
+    pub fn may_push(&self, queue: &str) -> Outcome<()> {
+        match covers(&self.deployed.function.grants.push, queue) {
+            true => Ok(()),
+            false => Err(queue_denied("push", queue)),
         }
+    }
+
+    pub fn push(&mut self, queue: &str, outgoing: Outgoing, origin: &Origin<'_>) -> Outcome<()> {
+        self.may_push(queue)?;
         let number = self.pushed + 1;
         let now_ms = unix_ms();
         let push = origin.push(number, queue, outgoing, now_ms).map_err(Refusal::Invalid)?;
@@ -164,9 +220,9 @@ impl Handling {
             self.transaction().ack(&lease);
         }
         // One the queue remembers already is where it should be.
-        self.transaction().push(queue, push, now_ms)?;
+        self.transaction().push(queue, &push, now_ms)?;
         self.pushed = number;
-        Ok(())
+        self.hold()
     }
 
     /// The oldest event that is ready, leased until a little after `deadline`.

@@ -1,17 +1,21 @@
 //! Outgoing HTTP: one client with kept connections, asked for a grant first.
 
 use crate::Refusal;
+use crate::egress::{Clients, Reach, Unsent, is_inner, must_be_named};
 use ::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
+use budget::{Purpose, Share};
 use bytes::Bytes;
 use http_body::Body;
 use http_body_util::{BodyExt, Limited};
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::connect::HttpConnector;
+use manifest::HostGrant;
+use problem::Problem;
+use state::Ticket;
 use std::error::Error;
-use std::future::Future;
+use std::fmt;
+use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::runtime::Handle;
 use unit::Deployed;
 
 /// How long a unit waits for a host to answer, if it does not say.
@@ -20,7 +24,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a response that is read whole.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
-/// Headers a function does not set. `host` would reach another site behind the same address than the one it was granted.
+/// Headers a function does not set. `host` would reach another site behind the same address than the one it was
+/// granted.
 const OWN_HEADERS: [&str; 8] =
     ["host", "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
 
@@ -32,34 +37,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Shared: every unit holds one, and most send nothing.
-pub type Client<B> = Arc<hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, B>>;
-
-/// A client whose connections belong to the current runtime, not to the threads of whichever unit opened them.
-pub fn client<B>() -> Client<B>
-where
-    B: Body<Data: Send> + Send,
-{
-    let connector = hyper_rustls::HttpsConnectorBuilder::new()
-        .with_webpki_roots()
-        .https_or_http()
-        .enable_http1()
-        .enable_http2()
-        .build();
-    let mut builder = hyper_util::client::legacy::Client::builder(OnRuntime(Handle::current()));
-    Arc::new(builder.pool_idle_timeout(Duration::from_secs(30)).build(connector))
-}
-
-#[derive(Clone)]
-struct OnRuntime(Handle);
-
-impl<F> hyper::rt::Executor<F> for OnRuntime
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    fn execute(&self, future: F) {
-        self.0.spawn(future);
-    }
-}
+pub type Client<B> = Arc<Clients<B>>;
 
 /// A whole request, as the contract has it.
 #[derive(Debug, Clone, Default)]
@@ -73,11 +51,13 @@ pub struct Outbound {
 }
 
 /// A whole response.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub struct Inbound {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+    /// The same in the node's budget.
+    pub held: Share,
 }
 
 /// The trace a call belongs to, as its outgoing requests carry it on: what a receiver does is then a child of the call.
@@ -109,17 +89,20 @@ pub struct Requests<B> {
     pub deployed: Arc<Deployed>,
     pub request_id: Arc<str>,
     pub trace: Trace,
+    /// What has to be durable before anything is sent: [`Handling::cause`](crate::Handling::cause).
+    pub cause: Ticket,
     sent: u32,
 }
 
 impl<B> Requests<B> {
     pub fn new(client: Client<B>, deployed: Arc<Deployed>, request_id: Arc<str>) -> Self {
-        Self { client, deployed, request_id, trace: Trace::default(), sent: 0 }
+        Self { client, deployed, request_id, trace: Trace::default(), cause: Ticket::NOTHING_WRITTEN, sent: 0 }
     }
 
     pub fn next_call(&mut self, request_id: Arc<str>) {
         self.request_id = request_id;
         self.trace = Trace::default();
+        self.cause = Ticket::NOTHING_WRITTEN;
         self.sent = 0;
     }
 
@@ -131,17 +114,31 @@ impl<B> Requests<B> {
         }
     }
 
-    /// Whether a grant covers the request's host; if not, says which one would.
+    /// Waits until what the request rests on is durable: what a power cut undoes must not have been told.
+    pub fn caused(&self) -> impl Future<Output = Result<(), Problem>> + Send + 'static {
+        let (state, cause) = (self.deployed.state.clone(), self.cause);
+        async move { state.durable(cause).await }
+    }
+
+    /// How far a grant lets the request go; if none covers its host, says which one would.
     ///
     /// # Errors
     /// What to add to the manifest.
-    pub fn granted(&self, uri: &Uri) -> Result<(), String> {
+    pub fn granted(&self, uri: &Uri) -> Result<Reach, String> {
         let host = uri.host().unwrap_or_default();
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
-        if self.deployed.function.grants.hosts.iter().any(|grant| grant.covers(host, port)) {
-            Ok(())
-        } else {
-            Err(format!("no grant covers {host}:{port}; add it to grants.hosts of the function"))
+        let mut covering =
+            self.deployed.function.grants.hosts.iter().filter(|grant| grant.covers(host, port)).peekable();
+        if covering.peek().is_none() {
+            return Err(format!("no grant covers {host}:{port}; add it to grants.hosts of the function"));
+        }
+        if covering.any(HostGrant::is_named) {
+            return Ok(Reach::Named);
+        }
+        // An address in the request is connected to as it stands; names are asked when they are addresses.
+        match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(address) if is_inner(address) => Err(must_be_named(address)),
+            _ => Ok(Reach::Outer),
         }
     }
 }
@@ -155,8 +152,8 @@ impl<B> Requests<B>
 where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
 {
-    /// Sends a request and reads its response whole. `call` is that of [`Handling::key`](crate::Handling::key); `body` makes
-    /// the client's kind of body.
+    /// Sends a request and reads its response whole. `call` is that of [`Handling::key`](crate::Handling::key); `body`
+    /// makes the client's kind of body.
     ///
     /// # Errors
     /// It is no request, no grant covers it, or there was no answer.
@@ -178,24 +175,45 @@ where
         if !matches!(request.uri().scheme_str(), Some("http" | "https")) {
             return Err(Refusal::Invalid(format!("http.send: {} is not an absolute http or https URL", request.uri())));
         }
-        self.granted(request.uri()).map_err(Refusal::Denied)?;
+        let reach = self.granted(request.uri()).map_err(Refusal::Denied)?;
         let host = request.uri().host().unwrap_or_default().to_owned();
         let unavailable = |why: String| Refusal::Unavailable(format!("http.send to {host}: {why}"));
         let exchange = async {
-            let response = self.client.request(request).await.map_err(|error| unavailable(error.to_string()))?;
+            self.caused().await.map_err(|problem| Refusal::Unavailable(problem.detail.into_owned()))?;
+            let response = self.client.request(reach, None, request).await.map_err(|unsent| match unsent {
+                Unsent::Inner(address) => Refusal::Denied(must_be_named(address)),
+                unsent => unavailable(unsent.to_string()),
+            })?;
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| unavailable(error.to_string()))?.to_bytes().to_vec();
+            let mut held = self.deployed.budget.share(Purpose::HostCalls);
+            let body = collect(Limited::new(body, RESPONSE_BYTES_MAX), &mut held).await.map_err(unavailable)?;
             let headers = head.headers.iter();
             let headers =
                 headers.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
-            Ok(Inbound { status: head.status.as_u16(), headers: headers.collect(), body })
+            Ok(Inbound { status: head.status.as_u16(), headers: headers.collect(), body, held })
         };
         match tokio::time::timeout(timeout, exchange).await {
             Ok(result) => result,
             Err(_) => Err(unavailable(format!("no answer within {} ms", timeout.as_millis()))),
         }
     }
+}
+
+/// Reads a body to its end, after room for each piece was found.
+async fn collect<B>(body: B, held: &mut Share) -> Result<Vec<u8>, String>
+where
+    B: Body<Data = Bytes, Error: fmt::Display>,
+{
+    let mut body = pin!(body);
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| error.to_string())?;
+        if let Some(data) = frame.data_ref() {
+            held.grow(data.len() as u64).map_err(|full| Problem::from(full).detail.into_owned())?;
+            bytes.extend_from_slice(data);
+        }
+    }
+    Ok(bytes)
 }
 
 /// A header that a grant, the body or the connection decides, and a function cannot.

@@ -1,9 +1,10 @@
 //! What the node and a unit in our kernel say to each other, in a microvm or on a board: grants as a set of numbers,
 //! questions under a number, and the frame that ends the work.
 //!
-//! Nothing a unit says is believed: how large it may be is the caller's to say, who knows what was bounded before.
+//! Nothing a unit says is believed. The caller gives the bound on its size, because it knows what was bounded before.
 
 use crate::calls::{Host, Nonsense, Said};
+use budget::Purpose;
 use bytes::Bytes;
 use event::Event;
 use frame::{Checksum, Frame, Kind, Limits, Value};
@@ -47,8 +48,9 @@ pub fn work(event: &Event, limits: &Limits) -> Result<Vec<u8>, Problem> {
 /// The frame that answers a question. What it says must be of its number; whether it is granted is asked again there.
 ///
 /// # Errors
-/// The question makes no sense.
+/// The question makes no sense; [`Code::MemoryFull`].
 pub async fn answer(host: &mut Host, verb: Verb, request: &[u8], limits: &Limits) -> Result<Vec<u8>, Problem> {
+    let _read = host.deployed.budget.take(Purpose::HostCalls, request.len() as u64)?;
     let frame = Frame::decode(request, limits).map_err(|error| garbled(&error.to_string()))?;
     if frame.kind != Kind::Call || frame.body.get("op") != Some(&Value::Str(verb.op())) {
         return Err(garbled("it asked for one thing under the number of another"));

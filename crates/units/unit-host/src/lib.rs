@@ -9,12 +9,13 @@
 //!                 │               └─▶ Output     log lines, bounded
 //!                 └── settle: commit, ack, durable
 //! ```
-//! A kind whose units are on the other side of a wire begins at `handle`, which makes each attempt's [`Meter`] and [`calls::Host`].
-//! Here is no word of how a unit is kept apart; a kind turns these types into its own.
+//! A kind whose units are on the other side of a wire begins at `handle`, which makes each attempt's [`Meter`] and
+//! [`calls::Host`]. Here is no word of how a unit is kept apart; a kind turns these types into its own.
 #![forbid(unsafe_code)]
 
 mod attempt;
 pub mod calls;
+pub mod egress;
 mod handling;
 pub mod http;
 pub mod kernel;

@@ -1,7 +1,7 @@
 //! The units of one function: spares made ahead of need, those kept for reuse, and who waits for one.
 //!
-//! What is to be made now is a pure decision on plain numbers. Making one is the kind's own: forking a process, starting a
-//! machine.
+//! What is to be made now is a pure decision on plain numbers. Making one is the kind's own: forking a process,
+//! starting a machine.
 
 use crate::Entry;
 use problem::Problem;

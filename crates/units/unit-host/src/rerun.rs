@@ -5,12 +5,12 @@
 //!     ▲     │           │conflict
 //!     │     │           └──▶ undone, once more: at most RERUNS_MAX in all
 //!     └─────│──────────────┘
-//!           └▶ failure, trap, limit: undone
+//!           └▶ failure, trap, limit: undone; a failure says why once what it has read is durable
 //! ```
 
 use bytes::Bytes;
 use problem::{Code, Problem};
-use state::{Leased, State, Transaction};
+use state::{Leased, State, Ticket, Transaction};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,8 @@ pub const RERUNS_MAX: u32 = 20;
 
 /// What a handler left behind.
 pub struct Handled {
-    pub reply: Bytes,
+    /// Or how it said that it failed: then nothing of what it did remains.
+    pub reply: Result<Bytes, Problem>,
     pub transaction: Option<Transaction>,
 }
 
@@ -77,8 +78,9 @@ where
     }
 }
 
-/// Commits what was done, and makes it durable where somebody waits for it: an event whose handling is lost with a power
-/// cut, its ack among it, is handled again. Not on the unit's own thread: one of least priority would hold up every other commit.
+/// Commits what was done, and makes it and what was read durable where somebody waits for it ([`Ticket`]): an event
+/// whose handling is lost with a power cut, its ack among it, is handled again. Not on the unit's own thread: one of
+/// least priority would hold up every other commit.
 async fn settle(
     state: &State,
     handled: Handled,
@@ -86,6 +88,15 @@ async fn settle(
     watch: &mut dyn Watch,
 ) -> Result<Content, Problem> {
     let Handled { reply, transaction } = handled;
+    let reply = match reply {
+        Ok(reply) => reply,
+        Err(problem) => {
+            // What it says rests on what it has read. Of a leased event's failure nobody hears.
+            let seen = transaction.filter(|_| lease.is_none()).map(|transaction| transaction.seen());
+            state.durable(seen.unwrap_or(Ticket::NOTHING_WRITTEN)).await?;
+            return Err(problem);
+        }
+    };
     let Some(lease) = lease else {
         if let Some(transaction) = transaction {
             state.durable(transaction.commit()?).await?;

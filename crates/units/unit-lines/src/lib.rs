@@ -1,4 +1,4 @@
-//! The way to a trap, with source lines, told to the function's log outside of the call's time.
+//! Backtraces of traps, with source lines, logged outside of the call's time.
 //!
 //! ```text
 //!   unit traps ──▶ places: function, byte of the image       (its kind, in the call's time: microseconds)
@@ -6,9 +6,9 @@
 //!                     ▼ one thread for each class, of normal priority
 //!                  image's debug information ─▶ function, file, line ─▶ log
 //! ```
-//! Debug information is the function's own word: it may be long to read, or wrong. So it is read on a thread that waits
-//! for nobody, of each function at most [a share](Share), and only when it is [not too large](worth_keeping). Whoever
-//! waits for the log waits [`WAIT_MAX`] and no longer.
+//! The function supplies its own debug information: it may be long to read, or wrong. So it is read on a thread that no
+//! call waits for, for each function at most [a share](Share), and only if it is [not too large](worth_keeping). A
+//! reader of the log waits [`WAIT_MAX`] and no longer.
 #![forbid(unsafe_code)]
 
 mod share;

@@ -1,4 +1,4 @@
-//! How much of the thread that reads debug information one function may take, and what it need not read again.
+//! How much of the thread that reads debug information one function may use, and what it need not read again.
 
 use parking_lot::Mutex;
 use std::sync::Arc;

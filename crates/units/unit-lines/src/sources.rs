@@ -1,4 +1,4 @@
-//! Names places in the code of an image from what the image says of its sources.
+//! Names places in the code of an image, from the image's own debug information.
 //!
 //! A kind tells of each function its name and how many bytes into the image its code lies. The debug information of a
 //! component is that of its core modules, whose addresses count from the beginning of their code.
@@ -39,8 +39,8 @@ impl Module<'_> {
     }
 }
 
-/// What of an image is to be kept beside its artefact, to tell of traps: all of it, or nothing when it says nothing of its
-/// sources or too much.
+/// What of an image is to be kept beside its artefact, to tell of traps: all of it, or nothing when it says nothing of
+/// its sources or too much.
 pub fn worth_keeping(image: &[u8]) -> &[u8] {
     let modules = modules(image);
     match modules.iter().any(Module::has_lines) && !modules.iter().any(Module::is_too_large) {

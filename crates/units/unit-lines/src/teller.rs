@@ -1,4 +1,4 @@
-//! The thread that reads debug information, and what is told when it may not or cannot.
+//! The thread that reads debug information, and what is logged when it may not or cannot.
 
 use crate::Share;
 use crate::sources::text;
@@ -59,8 +59,8 @@ impl Teller {
         Ok(Self(sender))
     }
 
-    /// Writes the places to the log, innermost first. The way of the function's last trap it writes at once; so it does, but
-    /// without lines, where there is no image, over the function's share and when too many wait.
+    /// Writes the places to the log, innermost first. The way of the function's last trap it writes at once; so it
+    /// does, but without lines, where there is no image, over the function's share and when too many wait.
     pub fn tell(&self, image: Option<Image>, places: Vec<Place>, share: &Arc<Share>, output: &Arc<Output>) -> Told {
         let Some(image) = image else {
             output.note(Level::Error, &text(&[], &places, NONE_KEPT));

@@ -1,4 +1,4 @@
-//! Traps told from images whose debug information is right, wrong, too large or dear to read.
+//! Traps of images whose debug information is right, wrong, too large or costly to read.
 
 use gimli::write::{Address, AttributeValue, Dwarf, EndianVec, LineProgram, LineString, Sections, Unit};
 use gimli::{Encoding, Format, LineEncoding, LittleEndian};

@@ -1,4 +1,4 @@
-//! The kind: code for every board there is, made at deploy and signed by the node.
+//! The kind: code for every type of board, made at deployment and signed by the node.
 
 use crate::enrolled::{Enrolled, Entry};
 use crate::finder::{Finder, SILENT_AFTER};
@@ -96,7 +96,7 @@ impl MetalKind {
             finder: OnceLock::new(),
             boards: Mutex::default(),
             freed: Notify::new(),
-            client: unit_host::http::client(),
+            client: unit_host::egress::Clients::new(),
             number: AtomicU64::new(0),
             fingerprint,
         };
@@ -161,7 +161,8 @@ impl Shared {
         self.number.fetch_add(1, Relaxed) + 1
     }
 
-    /// The boards that can run one of these payloads now, the least busy first; `wanted` names the only one that will do.
+    /// The boards that can run one of these payloads now, the least busy first; `wanted` names the only one that will
+    /// do.
     ///
     /// # Errors
     /// [`Code::BoardUnknown`], [`Code::BoardMissing`]: with what is known of those there are.
@@ -292,9 +293,18 @@ impl UnitKind for MetalKind {
 
     /// One payload after the other, each behind its length.
     fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem> {
+        self.compile_by(image, &mut kernel_code::compile_here)
+    }
+
+    fn has_compiler(&self) -> bool {
+        true
+    }
+
+    fn compile_by(&self, image: &[u8], compiler: &mut unit::Compiler<'_>) -> Result<Vec<u8>, Problem> {
         let mut artefact = Vec::new();
         for target in TARGETS {
-            let payload = payload(&self.shared.enrolled, image, target)?;
+            let code = compiler(&target.word(), image)?;
+            let payload = seal_payload(&code, &format_of(target.as_str()), self.shared.enrolled.keys());
             let bytes = u32::try_from(payload.len()).ok().filter(|bytes| *bytes <= board_link::CODE_BYTES_MAX);
             let bytes = bytes.ok_or_else(|| {
                 Problem::new(

@@ -4,7 +4,7 @@
 //!   TCP to a port here ─▶ accepted ─▶ smoltcp ─▶ SLIP ─▶ line ─▶ the board
 //!   beacons to a port here ◀────── UDP ◀────────────────┘
 //! ```
-//! Needs no rights of the system's, for nothing of it is the system's network.
+//! It needs no rights on the system, because it does not use the system's network.
 
 use board_link::{Destination, Network, Settings};
 use network::{Line, Nic, Slip};

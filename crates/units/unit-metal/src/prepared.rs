@@ -110,8 +110,8 @@ impl PreparedMetal {
         }
     }
 
-    /// The work on one board. What went wrong on its side of the session ends the session; what the function did wrong does
-    /// not.
+    /// The work on one board. What went wrong on its side of the session ends the session; what the function did wrong
+    /// does not.
     async fn run(
         &self,
         one: &Attempt,
@@ -146,9 +146,11 @@ impl PreparedMetal {
                 one.meter.used_cpu(Duration::from_micros(stages.run_us.into()));
                 one.meter.used_memory(stages.memory_bytes);
                 check_reply(data.len() as u64, &self.deployed.function.limits)
-                    .map(|()| Handled { reply: data, transaction })
+                    .map(|()| Handled { reply: Ok(data), transaction })
             }
-            Ok((Said::Failed(failure), _)) => Err(unit_host::said(failure, &output)),
+            Ok((Said::Failed(failure), _)) => {
+                Ok(Handled { reply: Err(unit_host::said(failure, &output)), transaction })
+            }
             Ok((Said::Crashed { code, why, frames }, _)) => {
                 let why = unit_host::cut(&why, 4_000).to_owned();
                 let problem = Problem::new(code, format!("{}: {why}", code.title()));

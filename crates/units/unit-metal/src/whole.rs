@@ -1,8 +1,9 @@
-//! Files that are there whole or not at all, whenever the power goes: written beside their place, durable, renamed, and the
-//! name durable.
+//! Files that are there whole or not at all, whenever the power fails: written beside their place, made durable,
+//! renamed, and the name made durable.
 //!
-//! It holds where renaming a file over another is one step, as on the file systems of Linux. FAT, which cards for a Pi have,
-//! keeps no journal: cut in the middle of a rename it may have the file under both names or under neither, and never half.
+//! This holds where renaming a file over another is one step, as on the file systems of Linux. FAT, which cards for a
+//! Pi have, keeps no journal: a cut in the middle of a rename may leave the file under both names or under neither, but
+//! never half a file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
 //! Boards in QEMU, from their first beacon to a result; in a hostile network; and when they hang.
 //!
-//! A board is one QEMU. What is not installed is skipped, and said.
+//! A board is one QEMU. If a program is not installed, its tests are skipped, and a line says so.
 
 mod packets;
 mod world;

@@ -1,4 +1,5 @@
-//! What a kernel must never do, done on purpose on real machines in QEMU: each is caught, reported, and ends in a restart.
+//! What a kernel must never do, done on purpose on real machines in QEMU: each is caught, reported, and ends in a
+//! restart.
 //!
 //! `kernel/arch/metal/faults` makes the mistakes. What is not installed is skipped, and said.
 

@@ -7,6 +7,7 @@
 use crate::debugger::{Line, Session};
 use crate::prepared::PreparedMicrovm;
 use crate::{MicrovmKind, debugger, link, sections};
+use budget::Budget;
 use event::Event;
 use manifest::{Function, Name};
 use problem::{Code, Problem};
@@ -71,6 +72,7 @@ async fn call(
         secrets: Arc::default(),
         state: State::open(&folder.join("store"), Options::default())?,
         log: Arc::new(Standard),
+        budget: Budget::unbounded(),
     };
     let prepared = PreparedMicrovm::load(&kind.shared, Artefact { path, file }, deployed)?;
     prepared.debug(session);

@@ -121,8 +121,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The next byte; the packet it ends. A packet whose sum is wrong is as if it had never been sent: the streams we use
-    /// lose nothing.
+    /// The next byte; the packet it ends. A packet whose sum is wrong is as if it had never been sent: the streams we
+    /// use lose nothing.
     pub fn take(&mut self, byte: u8) -> Option<Packet> {
         match (&mut self.packet, byte) {
             (None, 3) => return Some(Packet::Interrupt),
@@ -177,8 +177,8 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(byte).collect()
 }
 
-/// The registers in gdb's order: general ones and rip by 8 bytes, flags and selectors by 4. Those of floating point, which
-/// follow, are not there.
+/// The registers in gdb's order: general ones and rip by 8 bytes, flags and selectors by 4. Those of floating point,
+/// which follow, are not there.
 const WIDE: usize = 17;
 const SELECTORS: [u32; 6] = [0x33, 0x2b, 0, 0, 0, 0];
 

@@ -3,8 +3,8 @@
 //! ```text
 //!   machine, nobody's ── Become ──▶ guest: lay ─▶ Event ─▶ run ─▶ Renew ─▶ … ── Leave ──▶ nobody's
 //! ```
-//! Between two units memory, registers and floating point are those of the snapshot again, and nothing of the one before
-//! is left.
+//! Between two units memory, registers and floating point are those of the snapshot again, and nothing of the one
+//! before is left.
 
 use crate::core_dump;
 use crate::debugger::{Next, Session, Signal};
@@ -171,8 +171,8 @@ impl<'m> Guest<'m> {
         }
     }
 
-    /// Whether a fault is a breakpoint or the end of a step: KVM inside of another hypervisor may not see them for what they
-    /// are, and the guest has no table by which to take an exception. It goes on as if there had been none.
+    /// Whether a fault is a breakpoint or the end of a step: KVM inside of another hypervisor may not see them for what
+    /// they are, and the guest has no table by which to take an exception. It goes on as if there had been none.
     fn is_debuggers(&mut self) -> bool {
         const BREAKPOINT: u8 = 0xcc;
         let (Some(debugger), Ok(mut registers)) = (&mut self.debugger, self.vm.registers()) else { return false };

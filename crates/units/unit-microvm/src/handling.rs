@@ -57,9 +57,9 @@ pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result
             match said {
                 Said::Reply { data, .. } => {
                     check_reply(data.len() as u64, &limits)?;
-                    Ok(Handled { reply: data, transaction })
+                    Ok(Handled { reply: Ok(data), transaction })
                 }
-                Said::Failed(failure) => Err(unit_host::said(failure, &output)),
+                Said::Failed(failure) => Ok(Handled { reply: Err(unit_host::said(failure, &output)), transaction }),
                 Said::Crashed { .. } => unreachable!("made a problem above"),
             }
         }

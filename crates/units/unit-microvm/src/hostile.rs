@@ -1,7 +1,7 @@
 //! Guests that mean harm: machine code of our own making in the place of the kernel, in real machines.
 //!
-//! Each is written over the instruction at which a snapshot of a good component goes on; what follows is what a function
-//! could do that had broken out of its component and taken the kernel.
+//! Each is written over the instruction at which a snapshot of a good component goes on; what follows is what a
+//! function could do that had broken out of its component and taken the kernel.
 #![expect(unsafe_code, reason = "one guest writes to its memory while its tender looks, which no guest can")]
 
 use crate::guest::{EXIT_BYTES, Machine};
@@ -281,9 +281,9 @@ fn a_stop_is_heeded_whenever_it_comes() {
     }
 }
 
-/// What a unit says that looks for what the one before it left, and then leaves what it can: in a register of floating point
-/// and its control word, on the stack, in the inbox, behind a line of the log, at both ends of the heap, and in so many pages
-/// of it.
+/// What a unit says that looks for what the one before it left, and then leaves what it can: in a register of floating
+/// point and its control word, on the stack, in the inbox, behind a line of the log, at both ends of the heap, and in
+/// so many pages of it.
 fn litterer(heap: std::ops::Range<u64>, pages: u64) -> Code {
     let found = layout::STACK + 0x1000;
     let mut code = Code::default()
@@ -372,8 +372,8 @@ fn the_stock_is_bounded_and_ends_with_its_idleness() {
     wait(&|| stock.ready() == 0 && clocks.iter().all(|clock| !clock.is_there()));
 }
 
-/// A guest with one processor stands still while its tender looks. Here is one that does not: a thread of ours rewrites its
-/// call page and log ring all the time. What the tender believes is what it checked, so that is what comes out.
+/// A guest with one processor stands still while its tender looks. Here is one that does not: a thread of ours rewrites
+/// its call page and log ring all the time. What the tender believes is what it checked, so that is what comes out.
 #[test]
 fn a_guest_that_writes_while_its_tender_looks_gets_no_further_than_one_that_lies() {
     let Some((kind, _)) = hello() else { return };
@@ -464,7 +464,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Writes what could be true, and now and then what cannot, to the words of a call page and the beginning of a log ring.
+/// Writes what could be true, and now and then what cannot, to the words of a call page and the beginning of a log
+/// ring.
 fn rewrite(place: u64, heap: &std::ops::Range<u64>, is_over: &AtomicBool) {
     let likely: [&[u64]; 5] = [
         &[0, 3, 7, 10, 11],

@@ -7,9 +7,9 @@
 //!   call  ──▶ tender: a thread with one machine, its memory a copy-on-write map (tender.rs, vm.rs, memory.rs)
 //!         ──▶ exits, each a question that is checked before it is answered      (exits.rs, handling.rs)
 //! ```
-//! The guest runs in ring 3 from its first instruction, on page tables it cannot reach: code is never writable, data never
-//! executable. Between guest and node stand the processor, KVM's smallest surface (port writes), and a thread that may ask
-//! the system for next to nothing.
+//! The guest runs in ring 3 from its first instruction, on page tables it cannot reach: code is never writable, data
+//! never executable. Between guest and node stand the processor, KVM's smallest surface (port writes), and a thread
+//! that may ask the system for next to nothing.
 
 // Elsewhere there is no such class yet, and this crate is empty.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -55,7 +55,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use stock::Stock;
-use unit::{Artefact, Deployed, Prepared, Shape, UnitKind};
+use unit::{Artefact, Compiler, Deployed, Prepared, Shape, UnitKind};
 use unit_host::http::Client;
 use unit_lines::Teller;
 
@@ -101,7 +101,7 @@ impl MicrovmKind {
         let fingerprint = format!("{code}-{kernel}-{}", kernel_abi::VERSION);
         let teller = Teller::start()
             .map_err(|error| Problem::new(Code::Internal, format!("starting the thread for source lines: {error}")))?;
-        let (client, number) = (unit_host::http::client(), AtomicU64::new(0));
+        let (client, number) = (unit_host::egress::Clients::new(), AtomicU64::new(0));
         let stock = Mutex::default();
         Ok(Self { shared: Arc::new(Shared { kvm, target, stock, fingerprint, client, teller, number }) })
     }
@@ -119,8 +119,12 @@ impl MicrovmKind {
     /// # Errors
     /// As [`UnitKind::compile`].
     pub fn link(&self, image: &[u8]) -> Result<(Vec<u8>, Times), Problem> {
+        self.link_by(image, &mut kernel_code::compile_here)
+    }
+
+    fn link_by(&self, image: &[u8], compiler: &mut Compiler<'_>) -> Result<(Vec<u8>, Times), Problem> {
         let kvm = self.shared.kvm()?;
-        let code = kernel_code::compile(image, self.shared.target)?;
+        let code = compiler(&self.shared.target.word(), image)?;
         link::link(&kvm, KERNEL, &code, unit_lines::worth_keeping(image))
     }
 }
@@ -181,6 +185,14 @@ impl UnitKind for MicrovmKind {
 
     fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem> {
         Ok(self.link(image)?.0)
+    }
+
+    fn has_compiler(&self) -> bool {
+        true
+    }
+
+    fn compile_by(&self, image: &[u8], compiler: &mut Compiler<'_>) -> Result<Vec<u8>, Problem> {
+        Ok(self.link_by(image, compiler)?.0)
     }
 
     fn load(&self, artefact: Artefact, function: Deployed) -> Result<Arc<dyn Prepared>, Problem> {

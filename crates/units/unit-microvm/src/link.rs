@@ -199,7 +199,8 @@ fn prepare(memory: &Memory, kernel: &Kernel<'_>, boot: &Boot, code: &Range<u64>)
         tables.map(segment.pages.clone(), segment.access)?;
     }
     tables.map(code.clone(), Access::Write)?;
-    // Only the first gigabyte of tables belongs to every unit; a snapshot is laid out with as much as its units may have.
+    // Only the first gigabyte of tables belongs to every unit; a snapshot is laid out with as much as its units may
+    // have.
     tables.map_large(boot.heap..boot.heap_end, Access::Write)?;
     Ok(tables.end)
 }

@@ -66,8 +66,8 @@ impl Bed {
         self.make(source, &self.recipe).await.map(Held)
     }
 
-    /// How long a unit takes to be there: from asking for it until its first instruction has told so. The event it is given
-    /// and the way of the word are in it.
+    /// How long a unit takes to be there: from asking for it until its first instruction has told so. The event it is
+    /// given and the way of the word are in it.
     ///
     /// # Errors
     /// As [`start`](Self::start), or it did something else.

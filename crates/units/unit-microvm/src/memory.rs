@@ -56,8 +56,8 @@ impl Memory {
         self.forget(bytes as u64)
     }
 
-    /// Gives these bytes the contents they have in `first`, and zeros where that ends. The pages stay where they are, so
-    /// that neither this process nor a guest has to fault for them again.
+    /// Gives these bytes the contents they have in `first`, and zeros where that ends. The pages stay where they are,
+    /// so that neither this process nor a guest has to fault for them again.
     pub fn rewrite(&self, first: &Self, run: Range<u64>) -> Result<(), Outside> {
         let inside = run.end.min(first.bytes()).saturating_sub(run.start);
         let length = |bytes: u64| usize::try_from(bytes).map_err(|_| Outside);

@@ -6,6 +6,7 @@ use crate::handling::attempt;
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
 use crate::tender::{Recipe, Tender};
+use budget::Purpose;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::Full;
@@ -105,6 +106,14 @@ impl PreparedMicrovm {
     /// # Errors
     /// There can be none.
     pub async fn take(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Tender, Entry), Problem> {
+        let room = self.deployed.budget.take(Purpose::Units, self.recipe.memory_bytes)?;
+        let (mut tender, entry) = self.machine(request_id).await?;
+        // A unit that is kept holds it on; one that is ended or renewed does not.
+        tender.room = Some(room);
+        Ok((tender, entry))
+    }
+
+    async fn machine(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Tender, Entry), Problem> {
         let waited = {
             let mut pool = self.pool.lock();
             pool.used = Some(Instant::now());
@@ -147,6 +156,7 @@ impl PreparedMicrovm {
             return;
         }
         drop(entry);
+        tender.room = None;
         let is_wanted = {
             let mut pool = self.pool.lock();
             let counts = pool.counts(self.is_fresh());
@@ -241,7 +251,7 @@ impl Prepared for PreparedMicrovm {
     fn try_start(self: Arc<Self>) -> BoxFuture<'static, Result<Duration, Problem>> {
         Box::pin(async move {
             let began = Instant::now();
-            let (tender, entry) = self.take(&"deploy".into()).await?;
+            let (tender, entry) = self.machine(&"deploy".into()).await?;
             let took = began.elapsed();
             // Nobody has used it: it is the first call's.
             drop(entry);

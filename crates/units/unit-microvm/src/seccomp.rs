@@ -40,8 +40,8 @@ const ALLOWED: &[i64] = &[
     libc::SYS_tgkill,
 ];
 
-/// Requests to KVM: run, registers, modes and floating point, memory slots, debugging, the counter's pace. And to the system:
-/// which pages were written.
+/// Requests to KVM: run, registers, modes and floating point, memory slots, debugging, the counter's pace. And to the
+/// system: which pages were written.
 const IOCTLS: [u64; 10] = [
     0xAE80,
     0x8090_AE81,

@@ -1,6 +1,7 @@
-//! A linked function, ready for its first event: memory, registers, and where what lies. Kept as bytes by the warehouse,
-//! laid out in a file without a name when the function is loaded; each unit is a copy-on-write map of that. A machine that
-//! goes on with a fresh unit of the same function has only those pages rewritten that the one before wrote.
+//! A linked function, ready for its first event: memory, registers, and where what lies. Kept as bytes by the
+//! warehouse, laid out in a file without a name when the function is loaded; each unit is a copy-on-write map of that.
+//! A machine that goes on with a fresh unit of the same function has only those pages rewritten that the one before
+//! wrote.
 //!
 //! ```text
 //!   magic, version │ code, heap, tables │ registers │ runs: start, bytes │ the pages of each │ the image, for its lines
@@ -23,7 +24,8 @@ const MAGIC: &[u8; 8] = b"lghtvm\0\x01";
 /// Runs of pages one snapshot may have.
 const RUNS_MAX: u64 = 1 << 16;
 
-/// Pages that a machine keeps from one unit to the next: more than most units write, and no more than its machine itself takes.
+/// Pages that a machine keeps from one unit to the next: more than most units write, and no more than its machine
+/// itself takes.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
 
 /// No page lies beyond this.

@@ -1,11 +1,11 @@
-//! Machines that are nobody's, made ahead: a function whose own machines do not suffice waits for its memory alone.
+//! Machines that belong to no function yet, made ahead: a function without a spare waits only for its memory.
 //!
 //! ```text
 //!   made beside calls ──▶ stock ──▶ a unit of any function ──▶ its own spares …
 //!                           ▲──────── no longer wanted there ◀──┘
 //! ```
-//! Such a machine has a processor, a thread and its filter, and no memory but what the system keeps for it. A function that
-//! may have more memory than most makes its own.
+//! Such a machine has a processor, a thread and its filter, but no memory except what the system keeps for it. A
+//! function that may have more memory than most makes its own machines.
 
 use crate::tender::{Recipe, Tender};
 use kvm_ioctls::Kvm;
@@ -38,8 +38,8 @@ impl Stock {
         Arc::new(Self { kvm, state: Mutex::new(state) })
     }
 
-    /// A unit of this function: in a machine of the stock, or else in a new one. `done` has it when it waits for its first
-    /// event.
+    /// A unit of this function: in a machine of the stock, or else in a new one. `done` has it when it waits for its
+    /// first event.
     pub fn start(&self, recipe: Arc<Recipe>, number: u64, done: impl FnOnce(io::Result<Tender>) + Send + 'static) {
         let bytes = recipe.snapshot.memory_bytes();
         let ready = if bytes <= MEMORY_BYTES { self.state.lock().machines.pop() } else { None };

@@ -4,8 +4,8 @@
 //!   node ── Ask: an event, an answer ──▶ thread ── enters ──▶ guest
 //!        ◀── Told: lines, a question, the end ──┘ ◀── exits ───┘
 //! ```
-//! The thread makes the machine, goes behind its system-call filter, and from then on runs units one after the other; its
-//! side is `guest.rs`.
+//! The thread makes the machine, goes behind its system-call filter, and from then on runs units one after the other;
+//! its side is `guest.rs`.
 
 use crate::debugger::Session;
 use crate::guest::{Done, Machine};
@@ -121,6 +121,8 @@ pub struct Tender {
     /// Events it was given since its memory was laid out.
     pub events: u32,
     pub since: Instant,
+    /// The memory its unit may come to, in the node's budget.
+    pub room: Option<budget::Share>,
     is_behind: bool,
 }
 
@@ -132,7 +134,8 @@ impl Tender {
         let shared = Arc::new(Shared::default());
         let since = Instant::now();
         let (number, events, is_behind) = (0, 0, false);
-        let tender = Self { ask, told, shared: shared.clone(), number, memory_bytes, events, since, is_behind };
+        let tender =
+            Self { ask, told, shared: shared.clone(), number, memory_bytes, events, since, room: None, is_behind };
         // Whichever side fails calls it, and only one can.
         let done = Arc::new(Mutex::new(Some((done, tender))));
         let finish = done.clone();
@@ -217,7 +220,8 @@ impl Tender {
         }
     }
 
-    /// Makes it nobody's, in the background; `done` has it when nothing of its unit is left. One that cannot be is ended.
+    /// Makes it nobody's, in the background; `done` has it when nothing of its unit is left. One that cannot be is
+    /// ended.
     pub fn leave(mut self, done: impl FnOnce(Tender) + Send + 'static) {
         if self.comes_forward() {
             self.then(Ask::Leave, |left| _ = left.map(done));

@@ -1,4 +1,4 @@
-//! What a tender's thread needs of the system beside KVM: to be signalled, clocked and put behind others.
+//! What a tender's thread needs from the system besides KVM: signals, a clock and a low priority.
 #![expect(unsafe_code, reason = "threads of this process, by their numbers")]
 
 use std::time::Duration;
@@ -11,7 +11,8 @@ pub fn this() -> libc::pid_t {
 
 /// Sends a signal to a thread of this process; one that is gone hears nothing.
 pub fn signal(thread: libc::pid_t, signal: libc::c_int) {
-    // SAFETY: plain numbers; the signal has a handler that harms nobody, whichever thread of ours has the number by now.
+    // SAFETY: plain numbers; the signal has a handler that harms nobody, whichever thread of ours has the number by
+    // now.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
 }
 

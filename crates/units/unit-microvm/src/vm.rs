@@ -1,7 +1,7 @@
 //! One virtual machine with one processor, entered in ring 3: where it may go and how it comes back.
 //!
-//! The guest runs unprivileged from its first instruction. It has no descriptor tables and no interrupts: whatever faults
-//! ends the machine (`Stop::Fault`), and `out` is the only way to its tender.
+//! The guest runs unprivileged from its first instruction. It has no descriptor tables and no interrupts: whatever
+//! faults ends the machine (`Stop::Fault`), and `out` is the only way to its tender.
 #![expect(unsafe_code, reason = "gives memory to KVM, and stops it from a signal")]
 
 use crate::memory::Memory;
@@ -134,8 +134,8 @@ impl Vm {
         }
     }
 
-    /// Done with the last exit, and floating point as a processor begins with it: of what ran here nothing is left in the
-    /// processor once its registers are set too.
+    /// Done with the last exit, and floating point as a processor begins with it: of what ran here nothing is left in
+    /// the processor once its registers are set too.
     pub fn rest(&mut self) -> io::Result<()> {
         self.registers_after_exit()?;
         // The layout of XSAVE. `KVM_SET_FPU` would leave MXCSR as it was.
@@ -195,8 +195,8 @@ fn attach(machine: &VmFd, memory: &Memory, memory_size: u64) -> io::Result<()> {
         memory_size,
         userspace_addr: memory.host_address(),
     };
-    // SAFETY: the memory is mapped as long as the machine lives: `Vm` drops both, the machine first, and so does `Vm::new`
-    // where it fails.
+    // SAFETY: the memory is mapped as long as the machine lives: `Vm` drops both, the machine first, and so does
+    // `Vm::new` where it fails.
     unsafe { machine.set_user_memory_region(region)? };
     Ok(())
 }
@@ -231,7 +231,8 @@ thread_local! {
     static RUNNING: Cell<*const AtomicU8> = const { Cell::new(ptr::null()) };
 }
 
-/// The signal by which a thread is told to leave its guest. Its handler does so even if the guest was just to be entered.
+/// The signal by which a thread is told to leave its guest. Its handler does so even if the guest was just to be
+/// entered.
 pub fn interrupt_signal() -> libc::c_int {
     static INSTALLED: Once = Once::new();
     let signal = libc::SIGRTMIN() + 7;

@@ -1,4 +1,5 @@
-//! Which pages of a memory were written since they were mapped: the system knows, for each has become a copy of its own.
+//! Which pages of a memory were written since they were mapped: the system knows, because each has become a copy of its
+//! own.
 #![expect(unsafe_code, reason = "asks the system about pages of this process")]
 
 use crate::memory::Memory;
@@ -52,8 +53,8 @@ pub fn open() -> Option<&'static File> {
     PAGES.get_or_init(|| File::open("/proc/self/pagemap").ok()).as_ref()
 }
 
-/// Calls `each` with every run of pages of a private map that are its own by now, which all are that were written, whoever
-/// wrote them; in their order, until it breaks.
+/// Calls `each` with every run of pages of a private map that are its own by now, which all are that were written,
+/// whoever wrote them; in their order, until it breaks.
 ///
 /// # Errors
 /// The system does not say, or `each` fails: nothing is known of the rest.

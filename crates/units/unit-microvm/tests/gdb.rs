@@ -1,6 +1,6 @@
 //! Real gdb: on a unit at work, and on the core file of one that crashed.
 //!
-//! Skipped, and said so, without KVM or gdb.
+//! Skipped without KVM or gdb; a line then says so.
 
 use event::Event;
 use manifest::Function;

@@ -1,8 +1,8 @@
-//! CPU time that a zygote may use beside its calls: a decision on plain numbers, told the time.
+//! CPU time that a zygote may use outside of its calls: a decision on plain numbers, with the time as a parameter.
 //!
-//! A zygote has work of its own: it forks children, and empties the folders they leave. That earns it CPU time, and so does
-//! time that passes, for threads of libraries that look up now and then. What it has not earned it has from its first
-//! savings; when those are used up, something in it works that no call asked for.
+//! A zygote has work of its own: it forks children, and empties the folders they leave. This earns it CPU time. The
+//! passing of time earns some too, for threads of libraries that look up now and then. It starts with some savings;
+//! when those are used up, something in it works that no call asked for.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,8 @@ impl Allowance {
         Self { saved: SAVED_MAX, seen: now, used, children: 0 }
     }
 
-    /// Compares what has been used with what has been earned, by so many children since the first look. False: too much.
+    /// Compares what has been used with what has been earned, by so many children since the first look. False: too
+    /// much.
     pub fn suffices(&mut self, now: Instant, used: Duration, children: u64) -> bool {
         let more = used.saturating_sub(self.used);
         let born = u32::try_from(children.saturating_sub(self.children)).unwrap_or(u32::MAX);

@@ -1,12 +1,14 @@
 //! A child as the node sees it: a fresh copy of a zygote that waits for work on its socket.
 
 use crate::cgroup::{Bounds, Group};
-use crate::descriptors as fd;
+use crate::descriptors::{self as fd, Received, Sender};
+use crate::process::Process;
 use crate::zygote::Zygote;
 use crate::{Shared, wire};
 use problem::{Code, Problem};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,6 +18,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 /// How long a fork may take.
 const FORK_TIME_MAX: Duration = Duration::from_secs(10);
@@ -25,7 +28,7 @@ const END_TIME_MAX: Duration = Duration::from_secs(5);
 const SOCKET_BYTES: libc::c_int = 4 << 20;
 
 /// Priority of a unit that has used its first milliseconds, as `nice` has it.
-const NICE: i32 = 10;
+pub const NICE: i32 = 10;
 
 pub struct Child {
     pub number: u64,
@@ -41,7 +44,7 @@ pub struct Child {
 
 /// A child's process and what the kernel counts of it. Dropping it kills the child and cleans up after it.
 pub struct Life {
-    process: u32,
+    process: Process,
     /// Whether others go first.
     is_back: AtomicBool,
     /// Taken when it is dropped.
@@ -50,7 +53,6 @@ pub struct Life {
 
 /// What is cleaned up after a child.
 struct Left {
-    pidfd: OwnedFd,
     group: Group,
     exit: Exit,
     zygote: Arc<Zygote>,
@@ -124,23 +126,18 @@ impl Child {
             fd::set_send_room(end, SOCKET_BYTES);
         }
         fd::ask_for_senders(&ours, true)?;
+        let number = shared.next_number();
+        let making = make_group(zygote.clone(), number, *bounds);
         zygote.send(slot, [theirs.as_fd(), out.as_fd(), err.as_fd()]).await?;
         drop((theirs, out, err));
         let stream = UnixStream::from_std(StdStream::from(ours))?;
-        let process = ready(&stream).await?;
-        let pidfd = fd::pidfd(process)?;
-        // It held its end of the socket when its number was taken down: the number is its own and not a successor's.
-        if stream.ready(Interest::WRITABLE).await?.is_write_closed() {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the child ended at once"));
-        }
+        let process = Process::of_sender(ready(&stream).await?, zygote.namespace())?;
         fd::ask_for_senders(&stream, false)?;
-        zygote.can_read.store(fd::is_memory_readable(process), Relaxed);
-        let number = shared.next_number();
-        let group = zygote.family().member(&format!("unit-{number}"), bounds)?;
-        let joined = tokio::task::spawn_blocking(move || group.add(process).map(|()| group));
-        let group = joined.await.map_err(io::Error::other)??;
+        zygote.can_read.store(process.is_memory_readable(), Relaxed);
+        let (group, entrances) = making.await.map_err(io::Error::other)??;
+        zygote.keeper().add(&process, &entrances).await?;
         let exit = Exit { receiver: Some(exited), status: None };
-        let left = Left { pidfd, group, exit, zygote: zygote.clone(), slot, runtime: Handle::current() };
+        let left = Left { group, exit, zygote: zygote.clone(), slot, runtime: Handle::current() };
         let receiver = pipe::Receiver::from_owned_fd;
         Ok(Self {
             number,
@@ -167,18 +164,16 @@ impl Life {
     /// Lets others go first, or no longer: a unit that works for long must not hold up those that are soon done.
     pub fn step_back(&self, wanted: bool) {
         if self.is_back.swap(wanted, Relaxed) != wanted {
-            fd::set_nice(self.process, if wanted { NICE } else { 0 });
+            // Priorities reach the first process and those that have not left its group of processes.
+            if !self.group().weigh(wanted) {
+                self.process.set_nice(if wanted { NICE } else { 0 });
+            }
         }
     }
 
     /// Appends what lies at `address` in the memory of its process: bytes of the unit, which it may change meanwhile.
     pub fn read_memory(&self, address: u64, bytes: usize, into: &mut Vec<u8>) -> io::Result<()> {
-        let got = fd::read_memory(self.process, address, bytes, into)?;
-        // Nobody else can have got its number while it had not ended.
-        if fd::has_ended(&self.left().pidfd) {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process has ended"));
-        }
-        if got < bytes {
+        if self.process.read_memory(address, bytes, into)? < bytes {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "there is less"));
         }
         Ok(())
@@ -186,17 +181,12 @@ impl Life {
 
     /// CPU time it has used: of all its processes where they are counted together.
     pub fn cpu(&self) -> Duration {
-        let alone = || fd::process_cpu_ns(self.process).map(Duration::from_nanos);
-        self.group().cpu().or_else(alone).unwrap_or_default()
+        self.group().cpu().or_else(|| self.process.cpu()).unwrap_or_default()
     }
 
     /// Bytes it holds in memory of its own, as far as the system tells; for where no control group counts them.
     pub fn resident_bytes(&self) -> u64 {
-        const PAGE_BYTES: u64 = 4_096;
-        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.process)).unwrap_or_default();
-        let mut pages = text.split(' ').skip(1).map(|pages| pages.parse().unwrap_or(0_u64));
-        let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
-        resident.saturating_sub(shared) * PAGE_BYTES
+        self.process.resident_bytes()
     }
 
     /// Whether it still waits for work.
@@ -220,42 +210,56 @@ impl Life {
 impl Drop for Life {
     fn drop(&mut self) {
         let Some(left) = self.left.take() else { return };
-        fd::kill(&left.pidfd);
-        left.group.kill();
+        self.process.kill();
         let runtime = left.runtime.clone();
         runtime.spawn(async move {
-            let Left { group, mut exit, zygote, slot, pidfd, .. } = left;
-            match tokio::time::timeout(END_TIME_MAX, exit.wait()).await {
-                Ok(_) => zygote.free(slot),
-                Err(_) => tracing::warn!(target: "lighter::jails", slot, "a unit that was killed does not end; its slot is not used again"),
+            let Left { group, mut exit, zygote, slot, .. } = left;
+            // One by one where the kernel cannot kill a group, and there may be many.
+            let killed = spawn_blocking(move || {
+                group.kill();
+                group
+            });
+            let group = killed.await.ok();
+            let has_ended = tokio::time::timeout(END_TIME_MAX, exit.wait()).await.is_ok();
+            // Waits for all of its processes to be gone.
+            let are_all_gone = spawn_blocking(|| group.is_some_and(Group::end)).await.unwrap_or(false);
+            if has_ended {
+                zygote.clear(slot, are_all_gone).await;
+            } else {
+                tracing::warn!(target: "lighter::jails", slot, "a unit that was killed does not end; its slot is not used again");
             }
-            drop(pidfd);
-            // Waits for its processes to be gone.
-            tokio::task::spawn_blocking(move || drop(group)).await.ok();
         });
     }
 }
 
+/// Makes the group of a child while it is forked, and opens it to be entered.
+fn make_group(zygote: Arc<Zygote>, number: u64, bounds: Bounds) -> JoinHandle<io::Result<(Group, Vec<File>)>> {
+    spawn_blocking(move || {
+        let group = zygote.family().member(&format!("unit-{number}"), &bounds)?;
+        let entrances = group.entrances()?;
+        Ok((group, entrances))
+    })
+}
+
 /// Waits for the first frame, by which a child says that it is ready, and for the kernel's word which process sent it.
-async fn ready(stream: &UnixStream) -> io::Result<u32> {
+async fn ready(stream: &UnixStream) -> io::Result<Option<Sender>> {
     let expected = wire::ready();
     let mut room = vec![0; expected.len()];
-    let (mut have, mut process) = (0, None);
+    let (mut have, mut last) = (0, None);
     while have < expected.len() {
-        let read = || fd::receive_with_sender(stream, &mut room[have..]);
-        let (got, sender) = stream.async_io(Interest::READABLE, read).await?;
-        if got == 0 {
+        let read = || fd::receive_beside(stream, &mut room[have..]);
+        let Received { bytes, sender, .. } = stream.async_io(Interest::READABLE, read).await?;
+        if bytes == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 "the child ended at once; `lighter logs` may say why",
             ));
         }
-        have += got;
-        process = sender.or(process);
+        have += bytes;
+        last = sender;
     }
     if room != expected {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the child did not say that it is ready"));
     }
-    process
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the kernel does not say which process the child is"))
+    Ok(last)
 }

@@ -3,9 +3,14 @@
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+use std::thread;
 
 /// Descriptors sent in one message.
-const FDS_MAX: usize = 4;
+pub const FDS_MAX: usize = 4;
+/// Of Linux 6.5: messages come with a descriptor of the process that sent them.
+const SO_PASSPIDFD: libc::c_int = 76;
+const SCM_PIDFD: libc::c_int = 4;
 
 /// Room for what travels beside a message, aligned as the kernel wants it.
 #[repr(C, align(8))]
@@ -65,15 +70,18 @@ pub fn set_send_room(fd: impl AsFd, bytes: libc::c_int) {
     }
 }
 
-/// From now on messages say which process sent them.
+/// From now on messages say which process sent them: by a descriptor where the kernel can (6.5), else by its number.
 pub fn ask_for_senders(fd: impl AsFd, wanted: bool) -> io::Result<()> {
     let on = libc::c_int::from(wanted);
-    // SAFETY: the descriptor is open, the option is a number.
-    #[expect(unsafe_code, reason = "setting an option of a socket")]
-    unsafe {
-        let (fd, size) = (fd.as_fd().as_raw_fd(), size_of_val(&on) as libc::socklen_t);
-        check(libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_PASSCRED, (&raw const on).cast(), size))
-    }
+    let set = |option| {
+        // SAFETY: the descriptor is open, the option is a number.
+        #[expect(unsafe_code, reason = "setting an option of a socket")]
+        unsafe {
+            let (fd, size) = (fd.as_fd().as_raw_fd(), size_of_val(&on) as libc::socklen_t);
+            check(libc::setsockopt(fd, libc::SOL_SOCKET, option, (&raw const on).cast(), size))
+        }
+    };
+    set(SO_PASSPIDFD).or_else(|_| set(libc::SO_PASSCRED))
 }
 
 /// Sends one message, with descriptors beside it.
@@ -113,32 +121,62 @@ pub fn receive(socket: impl AsFd, room: &mut [u8]) -> io::Result<usize> {
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives up to `room` bytes, and the number the sender's process has here.
-pub fn receive_with_sender(socket: impl AsFd, room: &mut [u8]) -> io::Result<(usize, Option<u32>)> {
+/// What came in one step.
+#[derive(Debug)]
+pub struct Received {
+    pub bytes: usize,
+    /// Who sent it, if that was asked for and the process has not ended.
+    pub sender: Option<Sender>,
+    /// What the sender has sent along.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// A process, as the kernel names it to who receives its message.
+#[derive(Debug)]
+pub enum Sender {
+    Descriptor(OwnedFd),
+    /// The number it had when it sent the message.
+    Number(u32),
+}
+
+/// Receives up to `room` bytes, and what came beside them.
+pub fn receive_beside(socket: impl AsFd, room: &mut [u8]) -> io::Result<Received> {
     let mut part = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
     let mut beside = Beside([0; 256]);
-    let mut sender = None;
+    let (mut sender, mut descriptors) = (None, Vec::new());
     // SAFETY: the header points to `room` and `beside`, both alive and as large as is said; headers beside the message
-    // are those the kernel has written, walked as it wants them walked.
+    // are those the kernel has written, walked as it wants them walked; descriptors in them are open and nobody else's.
     #[expect(unsafe_code, reason = "receiving who sent it")]
     unsafe {
         let mut header: libc::msghdr = zeroed();
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
         header.msg_control = beside.0.as_mut_ptr().cast();
-        // No room for more than the credentials: descriptors that are sent along are closed by the kernel.
-        header.msg_controllen = libc::CMSG_SPACE(size_of::<libc::ucred>() as libc::c_uint) as _;
+        header.msg_controllen = beside.0.len() as _;
         let got = libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC);
         let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
         let mut next = libc::CMSG_FIRSTHDR(&raw const header);
         while !next.is_null() {
-            if (*next).cmsg_level == libc::SOL_SOCKET && (*next).cmsg_type == libc::SCM_CREDENTIALS {
-                let credentials = libc::CMSG_DATA(next).cast::<libc::ucred>().read_unaligned();
-                sender = u32::try_from(credentials.pid).ok().filter(|process| *process != 0);
+            let (data, bytes) = (libc::CMSG_DATA(next), (*next).cmsg_len as usize - libc::CMSG_LEN(0) as usize);
+            match ((*next).cmsg_level, (*next).cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
+                    let process = data.cast::<libc::ucred>().read_unaligned().pid;
+                    sender = u32::try_from(process).ok().filter(|process| *process != 0).map(Sender::Number);
+                }
+                (libc::SOL_SOCKET, SCM_PIDFD) => {
+                    // Below zero if the process has ended meanwhile.
+                    let pidfd = Some(data.cast::<RawFd>().read_unaligned()).filter(|pidfd| *pidfd >= 0);
+                    sender = pidfd.map(|pidfd| Sender::Descriptor(OwnedFd::from_raw_fd(pidfd)));
+                }
+                (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                    let numbers = (0..bytes / size_of::<RawFd>()).map(|place| data.cast::<RawFd>().add(place));
+                    descriptors.extend(numbers.map(|number| OwnedFd::from_raw_fd(number.read_unaligned())));
+                }
+                _ => {}
             }
             next = libc::CMSG_NXTHDR(&raw const header, next);
         }
-        Ok((got, sender))
+        Ok(Received { bytes: got, sender, descriptors })
     }
 }
 
@@ -162,17 +200,8 @@ pub fn has_ended(pidfd: impl AsFd) -> bool {
     ready != 0
 }
 
-/// Whether this system lets us read the memory of that process.
-pub fn is_memory_readable(process: u32) -> bool {
-    // Nothing is mapped at the lowest address: whoever may read is told just that.
-    match read_memory(process, 0, 1, &mut Vec::new()) {
-        Ok(_) => true,
-        Err(error) => error.raw_os_error() == Some(libc::EFAULT),
-    }
-}
-
-/// Appends up to `bytes` bytes that begin at `address` in the memory of a process. Says how many there were; that it was
-/// this process's memory is for the caller to make sure of.
+/// Appends up to `bytes` bytes that begin at `address` in the memory of a process. Says how many there were; that it
+/// was this process's memory is for the caller to make sure of.
 pub fn read_memory(process: u32, address: u64, bytes: usize, into: &mut Vec<u8>) -> io::Result<usize> {
     into.reserve(bytes);
     let there = usize::try_from(address).map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))?;
@@ -221,6 +250,31 @@ pub fn set_nice(leader: u32, nice: i32) {
     }
 }
 
+/// Sets the priority of the first thread of a process; those that begin later begin with it. Where that is not allowed,
+/// it stays.
+pub fn set_nice_alone(process: u32, nice: i32) {
+    // SAFETY: plain numbers.
+    #[expect(unsafe_code, reason = "no safe call sets the priority of another process")]
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, process, nice);
+    }
+}
+
+/// Whether this process may give a priority back that it has taken: without that right it must take none.
+pub fn can_raise_priority() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    // In Linux priorities are those of threads, so this tries it out on one of its own.
+    let tried = || {
+        // SAFETY: plain numbers; zero is the calling thread.
+        #[expect(unsafe_code, reason = "no safe call sets a priority")]
+        unsafe {
+            let own = libc::getpriority(libc::PRIO_PROCESS, 0);
+            libc::setpriority(libc::PRIO_PROCESS, 0, own + 1) == 0 && libc::setpriority(libc::PRIO_PROCESS, 0, own) == 0
+        }
+    };
+    *CAN.get_or_init(|| thread::spawn(tried).join().unwrap_or(false))
+}
+
 /// CPU time of all threads of a process, in nanoseconds; none once it has ended.
 pub fn process_cpu_ns(process: u32) -> Option<u64> {
     let mut clock: libc::clockid_t = 0;
@@ -231,6 +285,17 @@ pub fn process_cpu_ns(process: u32) -> Option<u64> {
         let found = libc::clock_getcpuclockid(libc::pid_t::try_from(process).ok()?, &raw mut clock) == 0;
         (found && libc::clock_gettime(clock, &raw mut time) == 0)
             .then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    }
+}
+
+/// CPU time of this thread, in nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    // SAFETY: the number is valid for writes; the clock is always there.
+    #[expect(unsafe_code, reason = "no safe call reads a thread's clock")]
+    unsafe {
+        let mut time: libc::timespec = zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 }
 

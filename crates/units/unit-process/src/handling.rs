@@ -8,16 +8,21 @@
 use crate::child::{Child, Life};
 use crate::prepared::PreparedProcess;
 use crate::wire::{self, Broken};
-use crate::{lent, pump};
+use crate::{descriptors as fd, lent, pump, turn};
+use budget::Purpose;
 use frame::{Kind, Limits, Value};
 use manifest::Limits as FunctionLimits;
 use problem::{Code, Problem};
+use state::Transaction;
+use std::future::poll_fn;
 use std::num::NonZeroUsize;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use unit::{Contract, Level, Stream};
-use unit_host::calls::{Host, Nonsense, Said};
+use unit_host::calls::{Found, Host, Nonsense, Said};
 use unit_host::{Attempt, Handled, Meter, Output, check_reply};
 
 /// Id of the frame with the work; those of questions are the unit's own.
@@ -41,9 +46,9 @@ pub async fn attempt(prepared: Arc<PreparedProcess>, attempt: Attempt) -> Result
     meter.started();
     let mut host = attempt.host(prepared.deployed(), prepared.client(), child.number);
     let output = host.output.clone();
-    let before = child.life.cpu();
-    let outcome = run(&mut child, &mut host, meter, before, prepared.counts_memory()).await;
-    meter.used_cpu(child.life.cpu().saturating_sub(before));
+    let used = Used { before: child.life.cpu(), for_it_ns: AtomicU64::new(0) };
+    let outcome = run(&mut child, &mut host, meter, &used, prepared.counts_memory()).await;
+    meter.used_cpu(used.cpu(&child.life));
     meter.used_memory(child.life.group().memory_peak_bytes().unwrap_or_else(|| child.life.resident_bytes()));
     let outcome = match outcome {
         Ok(Said::Crashed { code, why, .. }) => Err(crashed(&child, code, why, &output)),
@@ -71,11 +76,41 @@ pub async fn attempt(prepared: Arc<PreparedProcess>, attempt: Attempt) -> Result
         Said::Reply { data, stages, raised } => {
             check_reply(data.len() as u64, &prepared.deployed().function.limits)?;
             meter.staged(stages);
-            // What a function did before it raised is undone, as a handler's that fails.
-            Ok(Handled { reply: data, transaction: transaction.filter(|_| !raised) })
+            let mut transaction = transaction;
+            if raised {
+                // What a function did before it raised is undone, as a handler's that fails.
+                transaction.iter_mut().for_each(Transaction::undo);
+            }
+            Ok(Handled { reply: Ok(data), transaction })
         }
-        Said::Failed(failure) => Err(unit_host::said(failure, &output)),
+        Said::Failed(failure) => Ok(Handled { reply: Err(unit_host::said(failure, &output)), transaction }),
         Said::Crashed { .. } => unreachable!("made a problem above"),
+    }
+}
+
+/// CPU time of one call: of the unit's processes, and of the node where it works for the unit.
+struct Used {
+    /// What the unit had used before the call.
+    before: Duration,
+    /// What the node has used to hear, answer and log what the unit says, in nanoseconds.
+    for_it_ns: AtomicU64,
+}
+
+impl Used {
+    fn cpu(&self, life: &Life) -> Duration {
+        life.cpu().saturating_sub(self.before) + Duration::from_nanos(self.for_it_ns.load(Relaxed))
+    }
+
+    /// Counts the CPU time in which this future works; none while it waits.
+    async fn charged<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let began = fd::thread_cpu_ns();
+            let polled = future.as_mut().poll(context);
+            self.for_it_ns.fetch_add(fd::thread_cpu_ns().saturating_sub(began), Relaxed);
+            polled
+        })
+        .await
     }
 }
 
@@ -101,7 +136,7 @@ async fn run(
     child: &mut Child,
     host: &mut Host,
     meter: &Meter,
-    before: Duration,
+    used: &Used,
     is_memory_counted: bool,
 ) -> Result<Said, Ending> {
     let output = host.output.clone();
@@ -109,10 +144,10 @@ async fn run(
     let Child { stream, reader, stdout, stderr, life, .. } = child;
     tokio::select! {
         biased;
-        said = converse(stream, reader, life, host, &limits) => said,
-        never = pump::forever(stdout, &output, Stream::Stdout) => match never {},
-        never = pump::forever(stderr, &output, Stream::Stderr) => match never {},
-        problem = watch(life, meter, &limits, before, is_memory_counted) => Err(Ending::Problem(problem)),
+        said = used.charged(converse(stream, reader, life, host, &limits)) => said,
+        never = used.charged(pump::forever(stdout, &output, Stream::Stdout)) => match never {},
+        never = used.charged(pump::forever(stderr, &output, Stream::Stderr)) => match never {},
+        problem = watch(life, meter, &limits, used, is_memory_counted) => Err(Ending::Problem(problem)),
     }
 }
 
@@ -134,43 +169,60 @@ async fn converse(
     wire::send(stream, Kind::Call, WORK, body, &out).await?;
     let total_bytes_max = limits.body_bytes.saturating_add(FRAME_BYTES);
     let within = Limits { total_bytes_max, ..Limits::default() };
+    let mut room = host.deployed.budget.share(Purpose::HostCalls);
     loop {
-        let bytes = match reader.next(stream, &within).await {
+        let bytes = match reader.next(stream, &within, &mut room).await {
             Err(Broken::TooLarge { kind: Some(Kind::Reply), bytes, .. }) => {
                 return Err(beyond(bytes, limits));
             }
             bytes => bytes?,
         };
-        let frame = wire::decode(bytes, &within)?;
-        match (frame.kind, frame.id) {
-            (Kind::Call, id) => {
-                let answer = host.answer(id, &frame.body).await?;
-                if let Some(answer) = answer {
-                    use tokio::io::AsyncWriteExt;
-                    stream.write_all(&answer).await.map_err(Broken::from)?;
-                }
-            }
-            (Kind::Reply, WORK) => {
-                let found = Said::reply(&frame.body, bytes)?;
-                return Ok(found.said(reader.take()));
-            }
-            (Kind::Reply, LENT) => {
-                let places = lent::Places::read(&frame.body)?;
+        match turn::aside(turn::bytes_to_read(bytes, &within), heard(bytes, &within, host)).await? {
+            Heard::Question(None) => {}
+            Heard::Question(Some(answer)) => wire::send_bytes(stream, &answer).await?,
+            Heard::Reply(found) => return Ok(found.said(reader.take())),
+            Heard::Lent(places) => {
                 if places.bytes() > total_bytes_max {
                     return Err(beyond(places.bytes(), limits));
                 }
+                room.hold(places.bytes()).map_err(Broken::from)?;
                 let bytes = places.copy(life).await?;
-                let frame = wire::decode(&bytes, &within)?;
-                if (frame.kind, frame.id) != (Kind::Reply, WORK) {
-                    return Err(Broken::Garbled("no reply where it is said to be".into()).into());
-                }
-                let found = Said::reply(&frame.body, &bytes)?;
-                return Ok(found.said(bytes));
+                let found = turn::aside(turn::bytes_to_read(&bytes, &within), async { lent_reply(&bytes, &within) });
+                return Ok(found.await?.said(bytes));
             }
-            (Kind::Failure, WORK) => return Ok(Said::failure(&frame.body)?),
-            (kind, id) => return Err(Broken::Garbled(format!("an unexpected {} with the id {id}", kind.name())).into()),
+            Heard::Failure(said) => return Ok(said),
         }
     }
+}
+
+/// What a unit says in one frame.
+enum Heard {
+    /// Its answer, if it has one.
+    Question(Option<Vec<u8>>),
+    Reply(Found),
+    Lent(lent::Places),
+    Failure(Said),
+}
+
+/// Reads a frame, and answers it if it is a question.
+async fn heard(bytes: &[u8], within: &Limits, host: &mut Host) -> Result<Heard, Ending> {
+    let frame = wire::decode(bytes, within)?;
+    Ok(match (frame.kind, frame.id) {
+        (Kind::Call, id) => Heard::Question(host.answer(id, &frame.body).await?),
+        (Kind::Reply, WORK) => Heard::Reply(Said::reply(&frame.body, bytes)?),
+        (Kind::Reply, LENT) => Heard::Lent(lent::Places::read(&frame.body)?),
+        (Kind::Failure, WORK) => Heard::Failure(Said::failure(&frame.body)?),
+        (kind, id) => return Err(Broken::Garbled(format!("an unexpected {} with the id {id}", kind.name())).into()),
+    })
+}
+
+/// Reads a reply that was lent.
+fn lent_reply(bytes: &[u8], within: &Limits) -> Result<Found, Ending> {
+    let frame = wire::decode(bytes, within)?;
+    if (frame.kind, frame.id) != (Kind::Reply, WORK) {
+        return Err(Broken::Garbled("no reply where it is said to be".into()).into());
+    }
+    Ok(Said::reply(&frame.body, bytes)?)
 }
 
 /// A reply that is larger than any can be.
@@ -181,13 +233,7 @@ fn beyond(bytes: u64, limits: &FunctionLimits) -> Ending {
 
 /// Waits for the moment a limit is exceeded. Looks no more often than the limit could be reached: every core may work
 /// for the unit.
-async fn watch(
-    life: &Life,
-    meter: &Meter,
-    limits: &FunctionLimits,
-    before: Duration,
-    is_memory_counted: bool,
-) -> Problem {
+async fn watch(life: &Life, meter: &Meter, limits: &FunctionLimits, used: &Used, is_memory_counted: bool) -> Problem {
     let mut is_back = false;
     // Nothing is known of a unit that has just begun, but that it cannot have used much.
     let mut cpu = Duration::ZERO;
@@ -214,12 +260,12 @@ async fn watch(
         if Instant::now() >= meter.deadline {
             return meter.time_exceeded();
         }
-        cpu = life.cpu().saturating_sub(before);
+        cpu = used.cpu(life);
     }
 }
 
 /// Asked once: the system's answer takes half a dozen files.
-fn cores() -> u32 {
+pub fn cores() -> u32 {
     static CORES: OnceLock<u32> = OnceLock::new();
     *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32)
 }
@@ -257,6 +303,7 @@ async fn ended(child: &mut Child, broken: Broken, output: &Output) -> Problem {
                 died(status)
             }
         }
+        Broken::NoRoom(full) => full.into(),
         Broken::TooLarge { .. } | Broken::Garbled(_) => {
             Problem::new(Code::UnitGarbled, format!("what the unit says makes no sense: {broken}"))
         }
@@ -284,4 +331,25 @@ fn died(status: Option<i32>) -> Problem {
         _ => "",
     };
     Problem::new(Code::UnitTrapped, format!("the unit trapped: signal {signal}{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_nodes_work_is_charged_and_its_waiting_is_not() {
+        let used = Used { before: Duration::ZERO, for_it_ns: AtomicU64::new(0) };
+        used.charged(tokio::time::sleep(Duration::from_millis(200))).await;
+        assert!(used.for_it_ns.load(Relaxed) < 50_000_000);
+        used.charged(async {
+            for _ in 0..5 {
+                let began = fd::thread_cpu_ns();
+                while fd::thread_cpu_ns() - began < 20_000_000 {}
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert!(used.for_it_ns.load(Relaxed) >= 100_000_000);
+    }
 }

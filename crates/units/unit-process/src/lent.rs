@@ -1,13 +1,15 @@
-//! A large reply that its unit does not send but lends: it says where the frame lies in its memory, and the node copies it.
+//! A large reply that its unit does not send but lends: the unit says where the frame lies in its memory, and the node
+//! copies it.
 //!
 //! ```text
 //!   unit ── [[address, bytes], …] ──▶ node ── reads ──▶ unit's memory ──▶ the frame, as if it had come by the socket
 //! ```
-//! That is one copy in the place of two. What lies there is the unit's own and may change meanwhile, as what it sends may
-//! be anything: it is copied once, and looked at in the copy alone. A unit is asked for it only where this system lets the
-//! node read (`Zygote::can_read`), and keeps the memory until it is ended.
+//! This is one copy instead of two. The frame belongs to the unit and may change meanwhile, just as anything it sends
+//! may be wrong: it is copied once, and only the copy is read. The node asks a unit for this only where the system lets
+//! it read (`Zygote::can_read`); the unit keeps the memory until it is ended.
 
 use crate::child::Life;
+use crate::turn::{TURN_BYTES, Turn};
 use crate::wire::Broken;
 use bytes::Bytes;
 use frame::Value;
@@ -15,8 +17,6 @@ use unit_host::calls::Nonsense;
 
 /// Places of one reply.
 const PLACES_MAX: usize = 64;
-/// Bytes that are copied before others have a turn.
-const STEP_BYTES: usize = 4 << 20;
 
 /// Where a reply lies, in order.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,10 +64,11 @@ impl Places {
         let mut data = Vec::new();
         data.try_reserve_exact(usize::try_from(self.bytes()).map_err(beyond)?)
             .map_err(|_| Broken::Garbled("a reply beyond memory".to_owned()))?;
+        let mut turn = Turn::default();
         for (address, bytes) in &self.0 {
             let (mut address, mut left) = (*address, usize::try_from(*bytes).map_err(beyond)?);
             while left > 0 {
-                let step = left.min(STEP_BYTES);
+                let step = left.min(TURN_BYTES);
                 life.read_memory(address, step, &mut data).map_err(|error| match error.kind() {
                     std::io::ErrorKind::UnexpectedEof => Broken::Ended,
                     _ => Broken::Garbled(format!("the reply is not where the unit says: {error}")),
@@ -75,9 +76,7 @@ impl Places {
                 // Cannot pass the end of what was read just now.
                 address = address.saturating_add(step as u64);
                 left -= step;
-                if left > 0 {
-                    tokio::task::yield_now().await;
-                }
+                turn.moved(step).await;
             }
         }
         Ok(data.into())

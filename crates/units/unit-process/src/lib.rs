@@ -14,17 +14,23 @@
 
 mod allowance;
 mod base;
+mod building;
 pub mod bundle;
 mod cgroup;
 mod child;
 mod descriptors;
 mod handling;
 pub mod jail;
+mod keeper;
 mod lent;
 mod prepared;
+mod process;
 mod pump;
+mod slot;
 mod spawn;
 mod tar;
+mod turn;
+mod users;
 mod wire;
 mod zygote;
 
@@ -50,6 +56,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
 use unit::{Artefact, Contract, Deployed, Prepared, Shape, UnitKind};
 use unit_host::http::Client;
+use users::Users;
 
 /// What a node chooses.
 #[derive(Debug, Clone)]
@@ -60,6 +67,8 @@ pub struct Config {
     pub python: Option<PathBuf>,
     /// Goes on where this system refuses a protection.
     pub allow_weaker: bool,
+    /// Memory of all units together, where the kernel counts it.
+    pub units_bytes_max: u64,
     /// Arguments by which this program becomes a jail (see [`jail::main`]).
     pub jail: Vec<String>,
 }
@@ -74,6 +83,8 @@ pub struct ProcessKind {
 /// What all functions share.
 pub struct Shared {
     bases: Bases,
+    users: Users,
+    units_bytes_max: u64,
     spawner: Spawner,
     /// Made for the first jail, with what this system refuses of them.
     groups: OnceLock<(Groups, Vec<Missing>)>,
@@ -101,18 +112,20 @@ impl ProcessKind {
     /// # Errors
     /// The folder cannot be used, or there is no thread to be had.
     pub fn new(config: Config) -> Result<Self, Problem> {
-        let Config { folder, python, allow_weaker, jail } = config;
+        let Config { folder, python, allow_weaker, units_bytes_max, jail } = config;
         let bases = Bases::open(&folder, python)?;
         let spawner = Spawner::start(&jail)
             .map_err(|error| Problem::new(Code::Internal, format!("starting threads: {error}")))?;
         Groups::remove_left(&group_name(&bases.folder()));
         let shared = Shared {
+            users: Users::of(&folder)?,
+            units_bytes_max,
             bases,
             spawner,
             groups: OnceLock::new(),
             missing: OnceCell::new(),
             allow_weaker,
-            client: unit_host::http::client(),
+            client: unit_host::egress::Clients::new(),
             number: AtomicU64::new(0),
         };
         Ok(Self { shared: Arc::new(shared), fingerprint: base::fingerprint().into() })
@@ -125,10 +138,20 @@ impl ProcessKind {
     pub async fn missing(&self) -> Result<Vec<Missing>, Problem> {
         let shared = &self.shared;
         let found = shared.missing.get_or_try_init(|| async {
-            let jail = zygote::probe(shared).await?;
+            let jail = building::probe(shared).await?;
             Ok(shared.groups().1.iter().cloned().chain(jail).collect())
         });
         found.await.cloned()
+    }
+
+    /// Memory of all units together, as the kernel counts it; none where it does not, or where no unit was started yet.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.shared.groups.get()?.0.memory_bytes()
+    }
+
+    /// The most they may have.
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.shared.units_bytes_max
     }
 
     /// The base, if it was made already.
@@ -173,7 +196,7 @@ impl Shared {
     }
 
     fn groups(&self) -> &(Groups, Vec<Missing>) {
-        self.groups.get_or_init(|| Groups::open(&group_name(&self.bases.folder())))
+        self.groups.get_or_init(|| Groups::open(&group_name(&self.bases.folder()), self.units_bytes_max))
     }
 
     fn base(&self, bundle: &Bundle<'_>) -> Result<Arc<Base>, Problem> {

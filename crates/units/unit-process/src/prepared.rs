@@ -22,18 +22,30 @@ use unit_host::{Entry, Roster};
 /// How long a zygote stays without a call.
 const ZYGOTE_IDLE: Duration = Duration::from_secs(120);
 
+/// How long a function that does not load is left alone: after the first time, and at most; twice as long each time.
+const LOAD_PAUSE_MIN: Duration = Duration::from_secs(1);
+const LOAD_PAUSE_MAX: Duration = Duration::from_secs(60);
+
 pub struct PreparedProcess {
     shared: Arc<Shared>,
     recipe: Recipe,
     pool: Mutex<Pool<Child>>,
     /// Held while the zygote is started.
     zygote: AsyncMutex<Option<Arc<Zygote>>>,
+    failed: Mutex<Failed>,
     roster: Arc<Roster>,
 }
 
 impl PreparedProcess {
     pub fn new(shared: Arc<Shared>, recipe: Recipe) -> Arc<Self> {
-        Arc::new(Self { shared, recipe, pool: Mutex::default(), zygote: AsyncMutex::default(), roster: Arc::default() })
+        Arc::new(Self {
+            shared,
+            recipe,
+            pool: Mutex::default(),
+            zygote: AsyncMutex::default(),
+            failed: Mutex::default(),
+            roster: Arc::default(),
+        })
     }
 
     pub fn deployed(&self) -> &Arc<Deployed> {
@@ -144,21 +156,38 @@ impl PreparedProcess {
         let mut pool = self.pool.lock();
         pool.coming -= 1;
         match forked {
-            Ok(Some(child)) => pool.give(child),
-            // No slot: those that run give theirs back, and then it is tried again.
-            Ok(None) => {}
+            Ok(child) => pool.give(child),
             Err(problem) => pool.refuse(&problem),
         }
     }
 
-    async fn fork(self: &Arc<Self>) -> Result<Option<Child>, Problem> {
+    async fn fork(self: &Arc<Self>) -> Result<Child, Problem> {
         let bounds = self.bounds();
         let zygote = self.zygote().await?;
-        match zygote.fork(&self.shared, &bounds).await {
+        match self.fork_of(&zygote, &bounds).await {
             // It may have been killed for its memory, or by itself: one more is started.
-            Err(_) if zygote.is_dead() => self.zygote().await?.fork(&self.shared, &bounds).await,
+            Err(_) if zygote.is_dead() && zygote.has_served() => {
+                let next = self.zygote().await?;
+                self.fork_of(&next, &bounds).await
+            }
             forked => forked,
         }
+    }
+
+    /// A function is loaded once a child of it is ready: one that ends its zygote at the first fork would else be
+    /// loaded again for every call, without a pause.
+    async fn fork_of(&self, zygote: &Arc<Zygote>, bounds: &Bounds) -> Result<Child, Problem> {
+        let was_first = !zygote.has_served();
+        let forked = zygote.fork(&self.shared, bounds).await;
+        match &forked {
+            Ok(_) if was_first => self.failed.lock().note(Instant::now(), None),
+            Err(problem) if zygote.fails_first() => {
+                let detail = format!("the function was loaded, and no unit of it begins: {}", problem.detail);
+                self.failed.lock().note(Instant::now(), Some(&Problem::new(Code::StartFailed, detail)));
+            }
+            _ => {}
+        }
+        forked
     }
 
     async fn zygote(self: &Arc<Self>) -> Result<Arc<Zygote>, Problem> {
@@ -167,7 +196,12 @@ impl PreparedProcess {
             return Ok(zygote.clone());
         }
         *place = None;
-        let zygote = Zygote::start(&self.shared, &self.recipe).await?;
+        self.failed.lock().pause(Instant::now()).map_or(Ok(()), Err)?;
+        let started = Zygote::start(&self.shared, &self.recipe).await;
+        if let Err(problem) = &started {
+            self.failed.lock().note(Instant::now(), Some(problem));
+        }
+        let zygote = started?;
         *place = Some(zygote.clone());
         Ok(zygote)
     }
@@ -175,6 +209,36 @@ impl PreparedProcess {
     fn bounds(&self) -> Bounds {
         let limits = &self.deployed().function.limits;
         Bounds { memory_bytes: limits.memory_bytes, processes: limits.processes.into() }
+    }
+}
+
+/// What came of loading the function lately: one that does not load must not take the machine by being tried all the
+/// time.
+#[derive(Debug, Default)]
+struct Failed {
+    /// Times in a row, and how it was the last time.
+    times: u32,
+    last: Option<(Instant, Problem)>,
+}
+
+impl Failed {
+    /// The problem of the last time, while it is too early for the next.
+    fn pause(&self, now: Instant) -> Option<Problem> {
+        let (when, problem) = self.last.as_ref()?;
+        let pause = LOAD_PAUSE_MIN.saturating_mul(1 << self.times.saturating_sub(1).min(16)).min(LOAD_PAUSE_MAX);
+        (now.saturating_duration_since(*when) < pause).then(|| problem.clone())
+    }
+
+    fn note(&mut self, now: Instant, problem: Option<&Problem>) {
+        // What this machine lacks is no fault of the function.
+        let own = [Code::StartFailed, Code::TimeExceeded, Code::CpuExceeded, Code::MemoryExceeded];
+        match problem.filter(|problem| own.contains(&problem.code)) {
+            Some(problem) => {
+                self.times = self.times.saturating_add(1);
+                self.last = Some((now, problem.clone()));
+            }
+            None => *self = Self::default(),
+        }
     }
 }
 
@@ -235,5 +299,32 @@ impl Shared {
     /// Whether the kernel bounds the memory of each unit.
     pub fn counts_memory(&self) -> bool {
         self.groups().0.has(Controller::Memory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Finding R12: each call loaded it again.
+    #[test]
+    fn a_function_that_does_not_load_is_tried_less_and_less() {
+        let begun = Instant::now();
+        let problem = Problem::new(Code::StartFailed, "no luck");
+        let mut failed = Failed::default();
+        let (mut now, mut loads) = (begun, 0);
+        while now < begun + Duration::from_secs(600) {
+            if failed.pause(now).is_none() {
+                failed.note(now, Some(&problem));
+                loads += 1;
+            }
+            assert_eq!(failed.pause(now).map(|said| said.detail), Some(problem.detail.clone()));
+            now += Duration::from_millis(100);
+        }
+        assert_eq!(loads, 6 + 9, "after 1, 2, 4, 8, 16, 32 s, then every minute");
+        failed.note(now, None);
+        assert!(failed.pause(now).is_none());
+        failed.note(now, Some(&Problem::new(Code::JailIncomplete, "no fault of its own")));
+        assert!(failed.pause(now).is_none());
     }
 }

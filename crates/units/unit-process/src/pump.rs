@@ -1,8 +1,8 @@
-//! From the pipes of a unit to its log. What is over the limit is read all the same, so that a call is never held up.
+//! From the pipes of a unit to its log. Output over the limit is still read, so that a call is never blocked.
 //!
-//! A zygote's output has no call whose time it would take: beyond a first amount it is read slowly, and a flood waits in its
-//! pipe.
+//! A zygote's output belongs to no call: beyond a first amount it is read slowly, and a flood waits in its pipe.
 
+use crate::turn::Turn;
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use unit::Stream;
 use unit_host::Output;
 
 const ROOM_BYTES: usize = 16 << 10;
-/// Reads of a zygote's output at once: while a function is loaded it may say much. After that there is a pause before each.
+/// Reads of a zygote's output at once: while a function is loaded it may say much. After that there is a pause before
+/// each.
 const READS_AT_ONCE: u32 = 1_024;
 const READ_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes still read of a unit that has ended.
@@ -23,6 +24,7 @@ const LAST_BYTES_MAX: usize = 1 << 20;
 /// Reads for as long as it is polled.
 pub async fn forever(pipe: &mut Receiver, output: &Output, stream: Stream) -> Infallible {
     let mut room = Vec::new();
+    let mut turn = Turn::default();
     loop {
         if pipe.readable().await.is_err() {
             return pending().await;
@@ -30,7 +32,10 @@ pub async fn forever(pipe: &mut Receiver, output: &Output, stream: Stream) -> In
         room.resize(ROOM_BYTES, 0);
         match pipe.try_read(&mut room) {
             Ok(0) => return pending().await,
-            Ok(got) => output.write_bytes(stream, &room[..got]),
+            Ok(got) => {
+                output.write_bytes(stream, &room[..got]);
+                turn.moved(got).await;
+            }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(_) => return pending().await,
         }

@@ -1,7 +1,8 @@
 //! Starts jails: this program again, as process 1 of new namespaces, from a thread that lives as long as the node.
 //!
 //! The thread matters: the kernel kills a jail when the thread that started it ends (`PR_SET_PDEATHSIG`), which is how
-//! no unit outlives a node that was killed.
+//! no unit outlives a node that was killed. The jail's process 1, whom that signal reaches, never runs a unit's code
+//! (`jail/keeper.rs`).
 
 use crate::jail::rights;
 use parking_lot::Mutex;
@@ -19,12 +20,13 @@ const NAMESPACES: libc::c_int =
 /// Descriptors of a jail are first moved beyond those they become.
 const OUT_OF_THE_WAY: RawFd = 16;
 
-/// What a jail is born with: the control socket, the pipes of its output, the bundle.
+/// What a jail is born with: the control socket, the pipes of its output, the bundle, and the socket of its keeper.
 pub struct Inherited {
     pub control: OwnedFd,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
     pub code: OwnedFd,
+    pub keeper: OwnedFd,
 }
 
 /// A process just started.
@@ -64,9 +66,9 @@ impl Spawner {
 }
 
 fn start(inherited: Inherited, arguments: &[CString]) -> io::Result<Started> {
-    let Inherited { control, stdout, stderr, code } = inherited;
-    let moved =
-        [control, stdout, stderr, code].iter().map(|fd| out_of_the_way(fd.as_fd())).collect::<io::Result<Vec<_>>>()?;
+    let Inherited { control, stdout, stderr, code, keeper } = inherited;
+    let all = [control, stdout, stderr, code, keeper];
+    let moved = all.iter().map(|fd| out_of_the_way(fd.as_fd())).collect::<io::Result<Vec<_>>>()?;
     // SAFETY: no arguments, no memory.
     #[expect(unsafe_code, reason = "asking who we are")]
     let is_root = unsafe { libc::geteuid() } == 0;

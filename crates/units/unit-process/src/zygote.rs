@@ -5,23 +5,25 @@
 //!   fork:  "fork SLOT READ" + a socket and two pipes ─▶ the child says it is ready, and the kernel says which process it is
 //!   end:   dropping it kills its process 1, and with it everything in its jail
 //! ```
-//! The function's code runs in it, so whatever it says or does is the function's word. It is ended when it says what nobody
-//! waits for, and when it uses CPU time that no call asked for.
+//! The function's code runs in it, so nothing it says or does can be trusted. The node ends it when it sends an
+//! unexpected message, and when it uses CPU time that no call asked for.
 
 use crate::allowance::Allowance;
 use crate::base::Base;
+use crate::building::{Jail, broken, settings, step_back};
 use crate::bundle::About;
 use crate::cgroup::{Bounds, Family, Group};
 use crate::child::Child;
 use crate::descriptors as fd;
-use crate::jail::{self, MESSAGE_BYTES_MAX, Missing, Report, SDK, Settings};
-use crate::spawn::{Inherited, Started};
+use crate::jail::MESSAGE_BYTES_MAX;
+use crate::keeper::Keeper;
+use crate::process::{Namespace, Process};
+use crate::slot::Slot;
 use crate::{Shared, pump};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
-use serde_json::json;
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -29,8 +31,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::net::unix::pipe;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::spawn_blocking;
 use unit::{Deployed, Level};
 use unit_host::Output;
 
@@ -41,19 +43,22 @@ const SLOTS_MAX: u32 = 64;
 /// Children beyond those that calls need: spares.
 pub const SPARES_MAX: u32 = 8;
 /// Memory of a zygote beside what the function's own limit says.
-const BASE_BYTES: u64 = 192 << 20;
-/// Processes and threads of a zygote, children that were just forked among them.
-const PROCESSES: u64 = 128;
+pub const BASE_BYTES: u64 = 192 << 20;
+/// CPU time that loading a function may take, of all its processes together.
+const LOAD_CPU_MAX: Duration = Duration::from_secs(20);
+const LOAD_LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Children by which the memory of a family is bounded anew.
+const FAMILY_STEP: u64 = 8;
+/// How long a slot may take to be emptied; how often it is looked at before it is given up, for what is being closed.
+const EMPTY_TIME_MAX: Duration = Duration::from_secs(5);
+const EMPTY_TRIES: u32 = 20;
+const EMPTY_PAUSE: Duration = Duration::from_millis(10);
+/// Slots given up before the zygote is: their files are memory that nobody uses.
+const GIVEN_UP_MAX: u32 = 4;
+/// How often who waits for a slot looks whether there is still a zygote.
+const SLOT_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Bytes of log output while a function is loaded.
 const LOG_BYTES_MAX: u64 = 64 << 10;
-/// Users of jails, where the node is root: far from those that anybody else has.
-const FIRST_USER: u32 = 0x7000_0000;
-const USERS: u32 = 0x0010_0000;
-
-/// What helps where there can be no jail at all.
-const NAMESPACES_HINT: &str = "run the node as root, or allow user namespaces (kernel.unprivileged_userns_clone, user.max_user_namespaces, AppArmor)";
-
-static NEXT_USER: AtomicU32 = AtomicU32::new(0);
 
 /// How many children may live at once.
 pub fn slots(deployed: &Deployed) -> u32 {
@@ -71,22 +76,55 @@ pub struct Recipe {
 pub struct Zygote {
     control: Arc<AsyncFd<OwnedFd>>,
     family: Family,
-    /// Its process, by the number it has here.
-    process: u32,
+    namespace: Namespace,
+    keeper: Keeper,
+    process: Process,
     group: Group,
     /// What it may use beside its calls, and how many children it has forked.
     allowance: Mutex<Allowance>,
     children: AtomicU64,
+    /// Whether a child of it was ever ready, and whether it was told that none was.
+    has_served: AtomicBool,
+    has_failed: AtomicBool,
     ends: Arc<Ends>,
+    memory: Mutex<FamilyMemory>,
+    /// Held while the family is bounded, so that the last bound is that of the last count.
+    bounding: Mutex<()>,
+    slots: Vec<Slot>,
     free: Mutex<Vec<u32>>,
+    /// Slots that could not be proved empty.
+    given_up: AtomicU32,
+    /// Told when a slot is free, and when there will be none any more.
+    freed: Notify,
     /// Whether this system lets the node read its children's memory, as the last of them showed.
     pub can_read: AtomicBool,
+}
+
+/// What a zygote and its children may have together: what it was loaded with, and what those may use that there are.
+struct FamilyMemory {
+    base_bytes: u64,
+    child_bytes: u64,
+    children: u64,
+}
+
+impl FamilyMemory {
+    const fn new(base_bytes: u64, child_bytes: u64) -> Self {
+        Self { base_bytes, child_bytes, children: 0 }
+    }
+
+    /// In steps: most children that come and go change nothing.
+    fn bytes(&self) -> u64 {
+        let children = self.children.max(1).next_multiple_of(FAMILY_STEP);
+        self.base_bytes.saturating_add(self.child_bytes.saturating_mul(children))
+    }
 }
 
 /// The ends of a zygote and its children.
 struct Ends {
     /// Who waits for which child to end.
     waiting: Mutex<HashMap<u32, oneshot::Sender<i32>>>,
+    /// Who waits for which slot to be emptied.
+    emptying: Mutex<HashMap<u32, oneshot::Sender<Emptied>>>,
     dead: AtomicBool,
     /// What the node has ended it for.
     why: OnceLock<Problem>,
@@ -121,13 +159,24 @@ impl Zygote {
         let [stdout, stderr] = [(jail.stdout, unit::Stream::Stdout), (jail.stderr, unit::Stream::Stderr)]
             .map(|(pipe, stream)| tokio::spawn(pump::all(pipe, output.clone(), stream)));
         shared.allow(&jail.missing)?;
-        let started = listen(&jail.control, &jail.group).await;
+        let started = tokio::select! {
+            started = listen(&jail.control, &jail.group) => started,
+            problem = watch_loading(&jail.group, &jail.process) => Err(problem),
+        };
         // What it wrote while it was loaded is in the pipes by now.
         tokio::task::yield_now().await;
         drop((stdout, stderr));
         started?;
+        // Calls are as much worth as the node's own work. What loading has left running is not.
+        step_back(&jail.family, &jail.process, false);
+        // From now on children are born in its group.
+        jail.group.bound_processes(jail.processes + u64::from(slots)).map_err(broken("bounding a zygote"))?;
+        let base_bytes = BASE_BYTES.saturating_add(deployed.function.limits.scratch_bytes);
+        let memory = FamilyMemory::new(base_bytes, deployed.function.limits.memory_bytes);
+        jail.family.bound_memory(memory.bytes()).map_err(broken("bounding a zygote"))?;
         let ends = Arc::new(Ends {
             waiting: Mutex::default(),
+            emptying: Mutex::default(),
             dead: AtomicBool::new(false),
             why: OnceLock::new(),
             pidfd: jail.guard.release(),
@@ -135,41 +184,105 @@ impl Zygote {
             output,
         });
         let control = Arc::new(jail.control);
-        tokio::spawn(hear_exits(control.clone(), ends.clone()));
+        tokio::spawn(hear_ends(control.clone(), ends.clone()));
         let (process, group) = (jail.process, jail.group);
+        let allowance = Mutex::new(Allowance::new(Instant::now(), cpu(&group, &process)));
         Ok(Arc::new(Self {
             control,
             family: jail.family,
+            namespace: jail.namespace,
+            keeper: jail.keeper,
             process,
-            allowance: Mutex::new(Allowance::new(Instant::now(), cpu(&group, process))),
+            allowance,
             group,
             children: AtomicU64::new(0),
+            has_served: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
             ends,
+            memory: Mutex::new(memory),
+            bounding: Mutex::default(),
+            slots: jail.slots,
             free: Mutex::new((0..slots).rev().collect()),
+            given_up: AtomicU32::new(0),
+            freed: Notify::new(),
             can_read: AtomicBool::new(false),
         }))
     }
 
-    /// Forks a child and waits until it is ready; none while there is no slot for one.
+    /// Waits for a slot, forks a child and waits until it is ready.
     ///
     /// # Errors
     /// The zygote is no more, or the system is out of something.
-    pub async fn fork(self: &Arc<Self>, shared: &Arc<Shared>, bounds: &Bounds) -> Result<Option<Child>, Problem> {
-        let Some(slot) = self.free.lock().pop() else { return Ok(None) };
+    pub async fn fork(self: &Arc<Self>, shared: &Arc<Shared>, bounds: &Bounds) -> Result<Child, Problem> {
+        let slot = self.slot().await?;
         let (exit, exited) = oneshot::channel();
         self.ends.waiting.lock().insert(slot, exit);
         self.children.fetch_add(1, Relaxed);
+        self.count_child(1).await;
         let forked = Child::fork(shared, self, slot, exited, bounds).await;
+        if forked.is_ok() {
+            self.has_served.store(true, Relaxed);
+        }
         if forked.is_err() && !self.is_dead() {
             // Whatever became of it, its slot may still be in use: the whole zygote is given up.
             fd::kill(self.ends.pidfd.get_ref());
         }
-        forked.map(Some)
+        forked
+    }
+
+    /// Whether a child of it was ever ready.
+    pub fn has_served(&self) -> bool {
+        self.has_served.load(Relaxed)
+    }
+
+    /// That its first children failed; the first time it is asked.
+    pub fn fails_first(&self) -> bool {
+        !self.has_served() && !self.has_failed.swap(true, Relaxed)
+    }
+
+    /// Bounds the family by the children it has. What is over that is memory of calls that have ended, held by the
+    /// module or hidden in folders: the zygote goes, and all of it with it.
+    async fn count_child(self: &Arc<Self>, change: i64) {
+        let has_changed = {
+            let mut memory = self.memory.lock();
+            let before = memory.bytes();
+            memory.children = memory.children.saturating_add_signed(change);
+            memory.bytes() != before
+        };
+        if !has_changed || self.is_dead() {
+            return;
+        }
+        let zygote = self.clone();
+        // The kernel frees what is over a new bound before it answers.
+        let bounded = spawn_blocking(move || {
+            let _turn = zygote.bounding.lock();
+            let bytes = zygote.memory.lock().bytes();
+            zygote.family.bound_memory(bytes)
+        });
+        if bounded.await.is_ok_and(|bounded| bounded.is_err()) {
+            self.ends.end("holds memory of calls that have ended");
+        }
+    }
+
+    async fn slot(&self) -> Result<u32, Problem> {
+        loop {
+            // Before it is looked, so that none is freed unheard.
+            let freed = self.freed.notified();
+            if let Some(slot) = self.free.lock().pop() {
+                return Ok(slot);
+            }
+            let gone = || Problem::new(Code::ZygoteEnded, "the process that has loaded the function ended");
+            if self.is_dead() {
+                return Err(gone());
+            }
+            // Now and then, for one that ends by itself tells nobody.
+            tokio::time::timeout(SLOT_LOOK_EVERY, freed).await.ok();
+        }
     }
 
     /// Looks at what it has used since the last look, and ends it if that is too much. To be called every few seconds.
     pub fn look(&self, now: Instant) {
-        let used = cpu(&self.group, self.process);
+        let used = cpu(&self.group, &self.process);
         if self.is_dead() || self.allowance.lock().suffices(now, used, self.children.load(Relaxed)) {
             return;
         }
@@ -191,9 +304,56 @@ impl Zygote {
         &self.family
     }
 
-    /// The child of this slot is gone, and its scratch folder is empty.
-    pub fn free(&self, slot: u32) {
-        self.free.lock().push(slot);
+    pub fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    /// In which all its processes are.
+    pub fn namespace(&self) -> Namespace {
+        self.namespace
+    }
+
+    /// The child of this slot and all it has started are gone, or its first process alone: has its folder emptied, and
+    /// looks whether it is. What is not proved empty is never used again, and a zygote without slots is ended.
+    pub async fn clear(self: &Arc<Self>, slot: u32, are_all_gone: bool) {
+        let is_proved = match self.empty(slot, !are_all_gone).await {
+            Some(Emptied::Whole) => true,
+            Some(Emptied::ButForProcesses) => are_all_gone,
+            None => false,
+        };
+        let folder = &self.slots[slot as usize];
+        let mut tries = EMPTY_TRIES;
+        // What was mapped or is being closed takes a moment to go.
+        while is_proved && !folder.is_empty() && tries > 0 {
+            tries -= 1;
+            tokio::time::sleep(EMPTY_PAUSE).await;
+        }
+        if is_proved && tries > 0 {
+            self.free.lock().push(slot);
+        } else if !self.is_dead() {
+            let given_up = self.given_up.fetch_add(1, Relaxed) + 1;
+            let function = self.ends.deployed.name.as_str();
+            tracing::warn!(target: "lighter::jails", function, slot, "a scratch folder could not be emptied; it is not used again");
+            if given_up >= GIVEN_UP_MAX.min(self.slots.len() as u32) {
+                self.ends.end("has no scratch folder left that could be emptied");
+            }
+        }
+        self.count_child(-1).await;
+        self.freed.notify_one();
+    }
+
+    async fn empty(&self, slot: u32, alone: bool) -> Option<Emptied> {
+        let (sender, emptied) = oneshot::channel();
+        self.ends.emptying.lock().insert(slot, sender);
+        let message = format!("empty {slot} {}", u8::from(alone));
+        let asked = async {
+            self.control
+                .async_io(Interest::WRITABLE, |control| fd::send(control, message.as_bytes(), &[]))
+                .await
+                .ok()?;
+            emptied.await.ok()
+        };
+        tokio::time::timeout(EMPTY_TIME_MAX, asked).await.ok()?
     }
 
     pub fn is_dead(&self) -> bool {
@@ -208,11 +368,31 @@ impl Drop for Zygote {
 }
 
 /// CPU time of all its processes but its children, or of its first one where they are not counted together.
-fn cpu(group: &Group, process: u32) -> Duration {
-    group.cpu().or_else(|| fd::process_cpu_ns(process).map(Duration::from_nanos)).unwrap_or_default()
+fn cpu(group: &Group, process: &Process) -> Duration {
+    group.cpu().or_else(|| process.cpu()).unwrap_or_default()
+}
+
+/// What a zygote says of a slot.
+enum Emptied {
+    Whole,
+    /// Something that its child has started may go on.
+    ButForProcesses,
 }
 
 impl Ends {
+    /// `exited SLOT STATUS`, `emptied SLOT` or `kept SLOT`, to who waits for it; none if nobody does.
+    fn hand_on(&self, message: &[u8]) -> Option<()> {
+        let mut words = std::str::from_utf8(message).ok()?.split(' ');
+        let (verb, slot) = (words.next()?, words.next()?.parse::<u32>().ok()?);
+        match (verb, words.next().map(str::parse::<i32>), words.next()) {
+            ("exited", Some(Ok(status)), None) => self.waiting.lock().remove(&slot)?.send(status).ok(),
+            ("emptied", None, None) => self.emptying.lock().remove(&slot)?.send(Emptied::Whole).ok(),
+            ("kept", None, None) => self.emptying.lock().remove(&slot)?.send(Emptied::ButForProcesses).ok(),
+            _ => return None,
+        };
+        Some(())
+    }
+
     /// Ends it for what it does, and says so in the logs of the function and of the node.
     fn end(&self, what: &str) {
         let problem = Problem::new(Code::ZygoteEnded, format!("the process that has loaded the function {what}"));
@@ -221,180 +401,11 @@ impl Ends {
         }
         self.dead.store(true, SeqCst);
         fd::kill(self.pidfd.get_ref());
+        self.emptying.lock().clear();
         self.output.note(Level::Error, &problem.to_string());
         let function = self.deployed.name.as_str();
         tracing::warn!(target: "lighter::jails", function, code = %problem.code, "a zygote was ended: {}", problem.detail);
     }
-}
-
-/// Kills and reaps process 1 of a jail that is not to be, or hands it on.
-struct Guard(Option<Arc<AsyncFd<OwnedFd>>>);
-
-impl Guard {
-    /// Kills on drop from now on; another task takes leave of it when it has ended.
-    fn new(pidfd: OwnedFd) -> io::Result<Self> {
-        let pidfd = Arc::new(registered(pidfd)?);
-        let ended = pidfd.clone();
-        tokio::spawn(async move {
-            if ended.readable().await.is_ok() {
-                fd::reap(ended.get_ref());
-            }
-        });
-        Ok(Self(Some(pidfd)))
-    }
-
-    fn release(mut self) -> Arc<AsyncFd<OwnedFd>> {
-        self.0.take().expect("released once")
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if let Some(pidfd) = &self.0 {
-            fd::kill(pidfd.get_ref());
-        }
-    }
-}
-
-/// A jail whose walls stand.
-struct Jail {
-    process: u32,
-    control: AsyncFd<OwnedFd>,
-    stdout: pipe::Receiver,
-    stderr: pipe::Receiver,
-    guard: Guard,
-    family: Family,
-    group: Group,
-    missing: Vec<Missing>,
-}
-
-impl Jail {
-    async fn start(shared: &Arc<Shared>, mut settings: Settings, code: File) -> Result<Self, Problem> {
-        let number = shared.next_number();
-        let family = shared.groups().0.family(&format!("zygote-{number}")).map_err(broken("making a control group"))?;
-        let bounds = Bounds { memory_bytes: settings_memory(&settings), processes: PROCESSES };
-        let group = family.member("zygote", &bounds).map_err(broken("making a control group"))?;
-        let (ours, control) = fd::packet_pair().map_err(broken("making a socket"))?;
-        let (stdout, out) = fd::pipe().map_err(broken("making a pipe"))?;
-        let (stderr, err) = fd::pipe().map_err(broken("making a pipe"))?;
-        let inherited = Inherited { control, stdout: out, stderr: err, code: code.into() };
-        let Started { process, pidfd, in_user_namespace } = shared.spawner.spawn(inherited).await.map_err(|error| {
-            let detail = format!("this system refuses the namespaces of a jail: {error}");
-            Problem::new(Code::JailIncomplete, detail).with_hint(NAMESPACES_HINT)
-        })?;
-        let guard = Guard::new(pidfd).map_err(broken("watching a jail"))?;
-        let joined = tokio::task::spawn_blocking(move || group.add(process).map(|()| group)).await;
-        let group = joined
-            .map_err(|error| broken("joining a control group")(io::Error::other(error)))?
-            .map_err(broken("joining a control group"))?;
-        let outer_user =
-            if in_user_namespace { None } else { Some(FIRST_USER + NEXT_USER.fetch_add(1, SeqCst) % USERS) };
-        if in_user_namespace {
-            map_user(process, None).map_err(broken("mapping the jail's user"))?;
-        }
-        settings.outer_user = outer_user;
-        for end in [&ours, &stdout, &stderr] {
-            fd::set_nonblocking(end).map_err(broken("a descriptor of a jail"))?;
-        }
-        let control = registered(ours).map_err(broken("a socket of a jail"))?;
-        let message = serde_json::to_vec(&settings).expect("texts and numbers");
-        fd::send(control.get_ref(), &message, &[]).map_err(broken("telling a jail its settings"))?;
-        let missing = loop {
-            match report(&control).await? {
-                Report::Map => {
-                    map_user(process, outer_user).map_err(broken("mapping the jail's user"))?;
-                    fd::send(control.get_ref(), b"null", &[]).map_err(broken("telling a jail to go on"))?;
-                }
-                Report::Stands { missing } => break missing,
-                Report::Failed { step, why } => {
-                    let detail = format!("a jail cannot be built here, {step}: {why}");
-                    return Err(Problem::new(Code::JailIncomplete, detail).with_hint(NAMESPACES_HINT));
-                }
-            }
-        };
-        let receiver = |pipe| pipe::Receiver::from_owned_fd(pipe).map_err(broken("a pipe of a jail"));
-        let (stdout, stderr) = (receiver(stdout)?, receiver(stderr)?);
-        Ok(Self { process, control, stdout, stderr, guard, family, group, missing })
-    }
-}
-
-/// Which walls this system refuses, found out by building some for nobody.
-///
-/// # Errors
-/// There can be no jail at all.
-pub async fn probe(shared: &Arc<Shared>) -> Result<Vec<Missing>, Problem> {
-    let settings = Settings {
-        staging: shared.bases.staging(),
-        binds: Vec::new(),
-        slots: 1,
-        scratch_bytes: 1 << 20,
-        processes: PROCESSES,
-        outer_user: None,
-        program: "/".into(),
-        arguments: Vec::new(),
-        environment: Vec::new(),
-        probe: true,
-    };
-    let nothing = File::open("/dev/null").map_err(broken("opening /dev/null"))?;
-    Jail::start(shared, settings, nothing).await.map(|jail| jail.missing)
-}
-
-fn settings(shared: &Shared, recipe: &Recipe, slots: u32) -> Settings {
-    let Recipe { deployed, about, base, .. } = recipe;
-    let limits = &deployed.function.limits;
-    let text = |path: &std::path::Path| path.display().to_string();
-    let paths: Vec<String> =
-        std::iter::once(SDK.to_owned()).chain(base.description.paths.iter().map(|path| text(path))).collect();
-    let paths = serde_json::to_string(&paths).expect("texts");
-    let script = format!("import sys; sys.path[:0] = {paths}; from lighterage.unit.zygote import main; main()");
-    let memory_bytes = (!shared.counts_memory()).then_some(limits.memory_bytes);
-    let told = json!({
-        "contract": about.contract.as_str(),
-        "entry": about.entry,
-        "calls": deployed.function.units.reuse_calls,
-        "memory_bytes": memory_bytes,
-    });
-    let fixed = [
-        ("LIGHTERAGE_UNIT", told.to_string()),
-        ("HOME", jail::SCRATCH.to_owned()),
-        ("LANG", "C.UTF-8".into()),
-        ("PATH", String::new()),
-    ];
-    let environment = deployed.function.environment.iter().map(|(name, value)| (name.clone(), value.clone()));
-    let environment = environment.chain(fixed.map(|(name, value)| (name.to_owned(), value))).collect();
-    let arguments = ["-I", "-S", "-B", "-X", "utf8", "-W", "ignore::DeprecationWarning:lighterage", "-c", &script];
-    Settings {
-        staging: shared.bases.staging(),
-        binds: base.binds.clone(),
-        slots,
-        scratch_bytes: limits.scratch_bytes,
-        processes: PROCESSES + u64::from(slots) * u64::from(limits.processes),
-        outer_user: None,
-        program: base.description.executable.clone(),
-        arguments: arguments.map(str::to_owned).to_vec(),
-        environment,
-        probe: false,
-    }
-}
-
-fn settings_memory(settings: &Settings) -> u64 {
-    BASE_BYTES + settings.scratch_bytes
-}
-
-/// Writes which user of this machine the jail's own user is; none: the node's own.
-fn map_user(process: u32, outer: Option<u32>) -> io::Result<()> {
-    let file = |name: &str| format!("/proc/{process}/{name}");
-    let (user, group) = match outer {
-        Some(outer) => (outer, outer),
-        None => {
-            fs::write(file("setgroups"), "deny")?;
-            let status = fs::metadata(file(""))?;
-            use std::os::unix::fs::MetadataExt;
-            (status.uid(), status.gid())
-        }
-    };
-    fs::write(file("uid_map"), format!("{} {user} 1", jail::USER))?;
-    fs::write(file("gid_map"), format!("{} {group} 1", jail::USER))
 }
 
 async fn hear(control: &AsyncFd<OwnedFd>) -> io::Result<Vec<u8>> {
@@ -404,12 +415,13 @@ async fn hear(control: &AsyncFd<OwnedFd>) -> io::Result<Vec<u8>> {
     Ok(room)
 }
 
-async fn report(control: &AsyncFd<OwnedFd>) -> Result<Report, Problem> {
-    let message = hear(control).await.map_err(broken("hearing a jail"))?;
-    serde_json::from_slice(&message).map_err(|_| {
-        let detail = if message.is_empty() { "it ended before its walls stood" } else { "it said what makes no sense" };
-        Problem::new(Code::JailIncomplete, format!("a jail cannot be built here: {detail}"))
-    })
+/// Waits for the moment in which loading has used too much.
+async fn watch_loading(group: &Group, process: &Process) -> Problem {
+    while cpu(group, process) <= LOAD_CPU_MAX {
+        tokio::time::sleep(LOAD_LOOK_EVERY).await;
+    }
+    let detail = format!("the function used more than {} s of CPU time while it was loaded", LOAD_CPU_MAX.as_secs());
+    Problem::new(Code::CpuExceeded, detail).with_hint("do less when the module is imported")
 }
 
 /// Waits until the function is loaded.
@@ -434,37 +446,17 @@ async fn listen(control: &AsyncFd<OwnedFd>, group: &Group) -> Result<(), Problem
 
 /// Hands on which child has ended and how, until the zygote is gone; then all of them have. A zygote that says anything
 /// else is ended: listening to it would cost the node time that no limit counts.
-async fn hear_exits(control: Arc<AsyncFd<OwnedFd>>, ends: Arc<Ends>) {
+async fn hear_ends(control: Arc<AsyncFd<OwnedFd>>, ends: Arc<Ends>) {
     while let Ok(message) = hear(&control).await {
         if message.is_empty() {
             break;
         }
-        match exited(&message).and_then(|(slot, status)| Some((ends.waiting.lock().remove(&slot)?, status))) {
-            Some((waiting, status)) => _ = waiting.send(status),
-            None => {
-                ends.end("says what nobody waits for");
-                break;
-            }
+        if ends.hand_on(&message).is_none() {
+            ends.end("says what nobody waits for");
+            break;
         }
     }
     ends.dead.store(true, SeqCst);
     ends.waiting.lock().clear();
-}
-
-/// Slot and status of `exited SLOT STATUS`.
-fn exited(message: &[u8]) -> Option<(u32, i32)> {
-    let mut words = std::str::from_utf8(message).ok()?.strip_prefix("exited ")?.split(' ');
-    let said = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    words.next().is_none().then_some(said)
-}
-
-fn registered(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: it owns its descriptor, and stays the same descriptor until it is dropped with its registration.
-    #[expect(unsafe_code, reason = "telling the runtime of a descriptor that is no socket or pipe of its own")]
-    let registered = unsafe { AsyncFd::register(descriptor) };
-    registered.map_err(|error| io::Error::other(error.to_string()))
-}
-
-fn broken(what: &'static str) -> impl Fn(io::Error) -> Problem {
-    move |error| Problem::new(Code::Internal, format!("{what}: {error}"))
+    ends.emptying.lock().clear();
 }

@@ -45,6 +45,7 @@ async fn main() -> anyhow::Result<()> {
         secrets: Arc::default(),
         state: state::State::open(&folder.path().join("state"), state::Options::default())?,
         log: Arc::new(Silent),
+        budget: budget::Budget::unbounded(),
     };
     let began = Instant::now();
     let prepared = kind.load(Artefact { file: File::open(&path)?, path }, deployed)?;

@@ -1,4 +1,5 @@
-//! An artefact's file: what the engine made of an image, and behind it the image if traps are to be told with its lines.
+//! An artefact's file: what the engine made of an image, and behind it the image if traps are to be told with its
+//! lines.
 //!
 //! ```text
 //!   native code │ image, or nothing │ bytes of the image, 8

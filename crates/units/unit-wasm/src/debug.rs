@@ -7,6 +7,7 @@ use crate::artefact::KeptImage;
 use crate::check;
 use crate::engine::Engine;
 use crate::prepared::PreparedWasm;
+use budget::Budget;
 use event::Event;
 use http_body_util::{BodyExt, Full};
 use manifest::{Function, Name};
@@ -24,8 +25,8 @@ use wasmtime::component::Component;
 const DEADLINE: Duration = Duration::from_secs(86_400);
 
 /// Calls the function in `image` once and returns its reply. A `wasi:http` function gets a POST of the event's data.
-/// With `stop_when_loaded` the process raises SIGTRAP once the function's code is there, so that a debugger that runs it
-/// can set breakpoints in it; without a debugger that ends the process.
+/// With `stop_when_loaded` the process raises SIGTRAP once the function's code is there, so that a debugger that runs
+/// it can set breakpoints in it; without a debugger that ends the process.
 ///
 /// # Errors
 /// The image is no component, or the call failed as it would on a node.
@@ -66,6 +67,7 @@ async fn call(
         secrets: Arc::default(),
         state: State::open(folder, Options::default())?,
         log: Arc::new(Standard),
+        budget: Budget::unbounded(),
     };
     let kept = File::open(image).and_then(KeptImage::of_image);
     let kept =

@@ -5,6 +5,7 @@
 //! that loops costs its neighbours two ticks or three, whatever the number of cores.
 
 use crate::host;
+use crate::slots::{MEMORIES_OWN, Slots, Spare, TABLES_OWN};
 use crate::stall::Stall;
 use crate::unit_state::UnitState;
 use problem::{Code, Problem};
@@ -33,8 +34,8 @@ const CORE_INSTANCES_MAX: u32 = 400;
 const MEMORIES_MAX: u32 = 8;
 const TABLES_MAX: u32 = 200;
 
-/// Bytes of a memory slot kept in RAM between units and wiped by copying instead of by unmapping: page faults are dearer
-/// than copies up to about here.
+/// Bytes of a memory slot kept in RAM between units and wiped by copying instead of by unmapping: page faults are
+/// dearer than copies up to about here.
 const KEEP_BYTES: usize = 1 << 20;
 
 /// Frames of a backtrace; one more than are told, so that it can be said that there were more.
@@ -63,9 +64,13 @@ pub struct Engine {
     pub wasmtime: wasmtime::Engine,
     pub linker: Linker<UnitState>,
     pub fingerprint: String,
+    /// What [`Compiler`] makes code for it by.
+    pub target: String,
     pub client: host::http::Client,
     pub teller: Teller,
     pub stall: Arc<Stall>,
+    /// Tables and memories beyond those that every unit has.
+    pub spare: Arc<Spare>,
     /// Taken only when the engine is dropped.
     threads: Option<Threads>,
     ticker: Arc<Ticker>,
@@ -73,7 +78,8 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(config: Config) -> Result<Self, Problem> {
-        Self::with(open(&config)?)
+        let (engine, reservation_bytes) = open(&config)?;
+        Self::with(engine, spare(config.units_max), reservation_bytes)
     }
 
     /// An engine whose code a debugger can step through. It counts no time: a unit may stand still.
@@ -85,10 +91,12 @@ impl Engine {
             .wasm_backtrace_details(WasmBacktraceDetails::Disable)
             .wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES_MAX));
         let engine = wasmtime::Engine::new(&settings);
-        Self::with(engine.map_err(|error| Problem::new(Code::Internal, format!("starting the engine: {error:#}")))?)
+        let engine = engine.map_err(|error| Problem::new(Code::Internal, format!("starting the engine: {error:#}")))?;
+        Self::with(engine, spare(Config::default().units_max), 0)
     }
 
-    fn with(wasmtime: wasmtime::Engine) -> Result<Self, Problem> {
+    fn with(wasmtime: wasmtime::Engine, spare: Slots, reservation_bytes: u64) -> Result<Self, Problem> {
+        let spare = Spare::new(spare);
         let mut hasher = DefaultHasher::new();
         wasmtime.precompile_compatibility_hash().hash(&mut hasher);
         let linker = host::linker(&wasmtime)
@@ -98,7 +106,9 @@ impl Engine {
         let ticker = Ticker::start(wasmtime.clone(), stall.clone());
         let teller = Teller::start().map_err(|error| starting_threads(&error))?;
         let fingerprint = format!("{:016x}", hasher.finish());
-        Ok(Self { wasmtime, linker, fingerprint, client: unit_host::http::client(), teller, stall, threads, ticker })
+        let client = unit_host::egress::Clients::new();
+        let target = format!("{TARGET}{reservation_bytes}");
+        Ok(Self { wasmtime, linker, fingerprint, target, client, teller, stall, spare, threads, ticker })
     }
 
     /// Where units go that have used up their ticks.
@@ -134,8 +144,14 @@ impl Drop for Engine {
     }
 }
 
+/// Tables and memories of the pool beyond those that every unit has. At least enough for one unit of the largest
+/// component.
+fn spare(units: u32) -> Slots {
+    Slots { tables: units.saturating_mul(8).max(TABLES_MAX), memories: (units / 4).max(MEMORIES_MAX) }
+}
+
 /// Opens the engine with the largest reservation this machine takes.
-fn open(config: &Config) -> Result<wasmtime::Engine, Problem> {
+fn open(config: &Config) -> Result<(wasmtime::Engine, u64), Problem> {
     let mut last = None;
     for reservation_bytes in RESERVATIONS {
         match wasmtime::Engine::new(&settings(config, reservation_bytes)) {
@@ -143,7 +159,7 @@ fn open(config: &Config) -> Result<wasmtime::Engine, Problem> {
                 if last.is_some() {
                     tracing::info!(reservation_bytes, "little address space: memory accesses are bounds-checked");
                 }
-                return Ok(engine);
+                return Ok((engine, reservation_bytes));
             }
             Err(error) => last = Some(error),
         }
@@ -153,13 +169,38 @@ fn open(config: &Config) -> Result<wasmtime::Engine, Problem> {
         .with_hint("lower --units-max"))
 }
 
+/// What all words for targets of this class begin with; the reservation follows, on which code depends.
+const TARGET: &str = "wasm-";
+
+/// Makes code that an [`Engine`] runs, with nothing else of one: no pool, no threads.
+pub struct Compiler(wasmtime::Engine);
+
+impl Compiler {
+    /// # Errors
+    /// [`Code::Internal`]: the word is no target.
+    pub fn for_target(word: &str) -> Result<Self, Problem> {
+        let bytes = word.strip_prefix(TARGET).and_then(|bytes| bytes.parse().ok());
+        let bytes = bytes.ok_or_else(|| Problem::new(Code::Internal, format!("there is no target {word:?}")))?;
+        let engine = wasmtime::Engine::new(&code_settings(bytes));
+        engine.map(Self).map_err(|error| Problem::new(Code::Internal, format!("starting the compiler: {error:#}")))
+    }
+
+    /// # Errors
+    /// [`Code::CompileFailed`].
+    pub fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem> {
+        self.0
+            .precompile_component(image)
+            .map_err(|error| Problem::new(Code::CompileFailed, format!("the component did not compile: {error:#}")))
+    }
+}
+
 fn settings(config: &Config, reservation_bytes: u64) -> wasmtime::Config {
     let units = config.units_max;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(units)
         .total_core_instances(units.saturating_mul(CORE_INSTANCES_MAX))
-        .total_memories(units + units / 4)
-        .total_tables(units.saturating_mul(4))
+        .total_memories((units * MEMORIES_OWN).saturating_add(spare(units).memories))
+        .total_tables((units.saturating_mul(TABLES_OWN)).saturating_add(spare(units).tables))
         .total_stacks(units)
         .max_core_instances_per_component(CORE_INSTANCES_MAX)
         .max_memories_per_component(MEMORIES_MAX)
@@ -172,9 +213,15 @@ fn settings(config: &Config, reservation_bytes: u64) -> wasmtime::Config {
         .table_keep_resident(64 << 10)
         .max_unused_warm_slots(KEEP_SLOTS)
         .pagemap_scan(Enabled::Auto);
+    let mut wasmtime = code_settings(reservation_bytes);
+    wasmtime.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    wasmtime
+}
+
+/// The settings on which code depends, and those of how it runs.
+fn code_settings(reservation_bytes: u64) -> wasmtime::Config {
     let mut wasmtime = wasmtime::Config::new();
     wasmtime
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
         .memory_reservation(reservation_bytes)
         .memory_init_cow(true)
         .epoch_interruption(true)

@@ -1,4 +1,4 @@
-//! From what wasmtime says to what the user reads.
+//! Turns the errors of wasmtime into the problems a user reads.
 
 use crate::bindings::types::Failure;
 use crate::meter::Meter;

@@ -65,7 +65,7 @@ impl PreparedWasm {
             Ok(Err(said)) => {
                 let problem = failure::said(said, &unit.store.data().output);
                 self.put_back(unit);
-                return Err(problem);
+                return Ok(Handled { reply: Err(problem), transaction });
             }
             Err(error) => {
                 let problem = self.failed(&error, &mut unit.store).await;
@@ -75,6 +75,6 @@ impl PreparedWasm {
         };
         self.put_back(unit);
         check_reply(reply.len() as u64, &self.deployed.function.limits)?;
-        Ok(Handled { reply: reply.into(), transaction })
+        Ok(Handled { reply: Ok(reply.into()), transaction })
     }
 }

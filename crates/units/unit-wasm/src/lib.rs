@@ -4,7 +4,7 @@
 //!   image ──check──▶ exports, imports          (check.rs, no compiling)
 //!         ──compile─▶ artefact                 (native code, kept by the warehouse)
 //!         ──load────▶ linked, ready            (prepared.rs: a file map and an import table)
-//!   call  ──▶ unit: store + instance from a pool of memory slots (unit.rs)
+//!   call  ──▶ unit: store + instance from a pool of memory slots (slots.rs, unit_state.rs)
 //!         ──▶ run, metered in ticks of 1 ms; a hog moves to threads of least priority (run.rs, meter.rs)
 //!         ──▶ reply, head first; a whole body goes out in one piece (reply.rs)
 //! ```
@@ -18,6 +18,7 @@ pub mod debug;
 mod engine;
 mod failure;
 mod handling;
+mod holdings;
 mod host;
 mod limiter;
 mod meter;
@@ -25,14 +26,15 @@ mod prepared;
 mod reply;
 mod request;
 mod run;
+mod slots;
 mod stall;
 mod unit_state;
 
-pub use engine::Config;
+pub use engine::{Compiler, Config};
 
 use engine::Engine;
 use manifest::Isolation;
-use problem::{Code, Problem};
+use problem::Problem;
 use std::sync::Arc;
 use unit::{Artefact, Deployed, Prepared, Shape, UnitKind};
 
@@ -66,9 +68,15 @@ impl UnitKind for WasmKind {
     }
 
     fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem> {
-        let code = self.engine.wasmtime.precompile_component(image);
-        code.map(|code| artefact::write(code, image))
-            .map_err(|error| Problem::new(Code::CompileFailed, format!("the component did not compile: {error:#}")))
+        self.compile_by(image, &mut |target, image| Compiler::for_target(target)?.compile(image))
+    }
+
+    fn has_compiler(&self) -> bool {
+        true
+    }
+
+    fn compile_by(&self, image: &[u8], compiler: &mut unit::Compiler<'_>) -> Result<Vec<u8>, Problem> {
+        Ok(artefact::write(compiler(&self.engine.target, image)?, image))
     }
 
     fn load(&self, artefact: Artefact, function: Deployed) -> Result<Arc<dyn Prepared>, Problem> {

@@ -5,11 +5,14 @@ use crate::bindings::EverythingPre;
 use crate::engine::Engine;
 use crate::failure;
 use crate::handling;
+use crate::holdings::{CALL_BYTES_MAX, HANDLES_MAX};
 use crate::meter::Meter;
 use crate::reply::HttpCall;
 use crate::run::{Run, Weight, time_exceeded};
+use crate::slots::{Own, Slots, Taken};
 use crate::unit_state::UnitState;
 use futures_util::future::BoxFuture;
+use manifest::Limits;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::os::fd::AsRawFd;
@@ -31,6 +34,9 @@ pub struct PreparedWasm {
     pub deployed: Arc<Deployed>,
     pub weight: Arc<Weight>,
     guest: Guest,
+    /// What its units need of the pool beyond what every unit has, and what they have of that.
+    slots: Option<Slots>,
+    own: Arc<Own>,
     /// Units waiting to be used again, the most recently used last.
     kept: Mutex<Vec<Unit>>,
     roster: Arc<Roster>,
@@ -53,6 +59,8 @@ pub enum Instance {
 /// A running unit.
 pub struct Unit {
     pub store: Store<UnitState>,
+    /// Given back when its store is gone.
+    _slots: Option<Taken>,
     pub instance: Instance,
     calls: u32,
     since: Instant,
@@ -96,6 +104,8 @@ impl PreparedWasm {
             deployed: Arc::new(deployed),
             weight: Arc::default(),
             guest,
+            slots: Slots::of(component),
+            own: Arc::default(),
             kept: Mutex::default(),
             roster: Arc::default(),
             dump: Mutex::default(),
@@ -113,11 +123,14 @@ impl PreparedWasm {
             meter.started();
             return Ok(unit);
         }
+        let slots = self.slots.map(|slots| self.engine.spare.take(&self.own, slots)).transpose()?;
         let number = UNITS.fetch_add(1, Relaxed) + 1;
         let limits = &self.deployed.function.limits;
         let output = Output::new(self.deployed.log.clone(), number, request_id.clone(), limits.log_bytes);
-        let state = UnitState::new(self.deployed.clone(), self.engine.client.clone(), meter.clone(), output);
+        let state = UnitState::new(self.deployed.clone(), self.engine.client.clone(), meter.clone(), output)?;
         let mut store = Store::new(&self.engine.wasmtime, state);
+        store.set_max_component_handles(HANDLES_MAX);
+        store.set_hostcall_fuel(call_bytes(limits));
         store.limiter(|state| &mut state.limiter);
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(tick);
@@ -131,7 +144,7 @@ impl PreparedWasm {
             Err(error) => return Err(self.failed(&error, &mut store).await),
         };
         meter.started();
-        Ok(Unit { store, instance, calls: 0, since: meter.began, entry })
+        Ok(Unit { store, _slots: slots, instance, calls: 0, since: meter.began, entry })
     }
 
     /// Names the failure, has the way there told, and keeps a core dump if the manifest asks for one.
@@ -184,11 +197,19 @@ pub fn timing(meter: &Meter) -> Timing {
     Timing { start, run: total.saturating_sub(start), stages: None }
 }
 
+/// Bytes a unit may hand to the host in one call: those of the largest reply it may give, and those of what it may
+/// store.
+fn call_bytes(limits: &Limits) -> usize {
+    let most = CALL_BYTES_MAX.max(limits.body_bytes.saturating_add(1 << 20));
+    usize::try_from(limits.memory_bytes.min(most)).unwrap_or(usize::MAX)
+}
+
 /// At a tick: has the call used up its time, and is the unit to give way.
 fn tick(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<UpdateDeadline> {
     /// Ticks between two yields among the hogs.
     const HOG_TICKS: u64 = 5;
     let state = context.data_mut();
+    state.check_holdings().map_err(wasmtime::Error::new)?;
     let meter = &state.meter;
     if Instant::now() >= meter.deadline {
         return Err(wasmtime::Error::new(time_exceeded(meter)));

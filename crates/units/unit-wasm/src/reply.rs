@@ -6,8 +6,8 @@
 //!                                                                    no  ─▶ streams: each poll of the body runs the
 //!                                                                           unit on, so a slow reader slows the unit
 //! ```
-//! The head is not there before what the unit did until then is durable (`host/head.rs` commits it). If that conflicts with
-//! others the request is given to a fresh unit, as long as it can be. Leased work is committed once, at its end.
+//! The head is not there before what the unit did until then is durable (`host/head.rs` commits it). If that conflicts
+//! with others the request is given to a fresh unit, as long as it can be. Leased work is committed once, at its end.
 //!
 //! A unit that goes on after its body is whole (early reply) runs on by itself until its deadline. A caller that goes
 //! away before stops the unit.
@@ -16,6 +16,7 @@ use crate::meter::Meter;
 use crate::prepared::{PreparedWasm, ended_with, timing};
 use crate::request::{HeadSender, Incoming};
 use crate::run::Run;
+use budget::{Purpose, Share};
 use bytes::{Bytes, BytesMut};
 use http::response::Parts;
 use http::{Method, Request, Response};
@@ -95,7 +96,9 @@ impl HttpCall {
             tail.release();
             return Ok(Answer::Head(head, body));
         };
-        let bytes = tail.whole(body, self.prepared.deployed.function.limits.body_bytes).await?;
+        let deployed = &self.prepared.deployed;
+        let mut held = deployed.budget.share(Purpose::HostCalls);
+        let bytes = tail.whole(body, deployed.function.limits.body_bytes, &mut held).await?;
         let reply = WholeReply::Http(Response::from_parts(head, bytes));
         let mut transaction = tail.left.take().unwrap_or_else(|| state.begin());
         tail.watch.as_mut().expect("it has not heard of an end").commits(&mut transaction, &reply)?;
@@ -204,8 +207,8 @@ impl Tail {
         }
     }
 
-    /// Runs the unit to its end and gathers the body.
-    async fn whole(&mut self, mut body: HyperOutgoingBody, bytes_max: u64) -> Result<Bytes, Problem> {
+    /// Runs the unit to its end and gathers the body; `held` has room for it.
+    async fn whole(&mut self, mut body: HyperOutgoingBody, bytes_max: u64, held: &mut Share) -> Result<Bytes, Problem> {
         let mut bytes = BytesMut::new();
         let mut body_ended = None;
         poll_fn(|cx| {
@@ -220,6 +223,9 @@ impl Tail {
                 if bytes.len() as u64 > bytes_max {
                     let detail = format!("the reply has more than {bytes_max} bytes, the limit is limits.body_bytes");
                     return Poll::Ready(Err(Problem::new(Code::ReplyTooLarge, detail)));
+                }
+                if let Err(full) = held.hold(bytes.len() as u64) {
+                    return Poll::Ready(Err(full.into()));
                 }
             }
             match (ended, &mut body_ended) {
@@ -306,8 +312,8 @@ impl Streaming {
         }
         let ended = self.tail.poll_run(cx);
         let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        // A unit that fails on another thread drops its side of the body before its end is known here; without its result
-        // a body cut off by a trap would look whole.
+        // A unit that fails on another thread drops its side of the body before its end is known here; without its
+        // result a body cut off by a trap would look whole.
         if matches!(polled, Poll::Ready(None | Some(Err(_))))
             && ended.is_pending()
             && self.tail.meter.failed.load(SeqCst)

@@ -155,7 +155,8 @@ impl PreparedWasm {
         !(grants.stores.is_empty() && grants.push.is_empty() && grants.pop.is_empty())
     }
 
-    /// Serves one request; the head of the reply goes through `head`. Of leased work, what is to be committed is returned.
+    /// Serves one request; the head of the reply goes through `head`. Of leased work, what is to be committed is
+    /// returned.
     pub async fn serve(
         self: Arc<Self>,
         meter: Arc<Meter>,

@@ -1,7 +1,7 @@
 //! One call's work as a future: metered, moved to the threads for hogs when it runs long, ended at its deadline.
 //!
-//! A unit that has trapped has used its time: what the node still does for it, telling the log how it came to that, is
-//! not measured and does not end at the deadline, so that a trap is told as one on a machine however busy.
+//! A unit that has trapped has used its time. The node's work for it afterwards, which writes the backtrace to the log,
+//! is not measured and does not end at the deadline, so that a trap is reported as a trap even on a busy machine.
 
 use crate::engine::{Engine, TICK};
 use crate::meter::Meter;
@@ -19,8 +19,8 @@ use tokio::time::Sleep;
 /// Boxed where it is made: it is large, and every move of it would copy it.
 pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send>>;
 
-/// How heavy a function's calls have been of late. The calls of one that mostly runs long begin on the threads for hogs,
-/// so that many of them, one after the other, do not add up on the threads everyone shares.
+/// How heavy a function's calls have been of late. The calls of one that mostly runs long begin on the threads for
+/// hogs, so that many of them, one after the other, do not add up on the threads everyone shares.
 #[derive(Default)]
 pub struct Weight(AtomicI32);
 
@@ -156,8 +156,8 @@ impl<T: Send + 'static> Run<T> {
 
 /// A stay on threads of one sort, until the work ends or should go to the other.
 ///
-/// The idle class gets a core only when nothing else wants it. On a machine that is busy with other things that would be
-/// never, so a unit that starves has a turn at normal priority, on the one thread there is for such.
+/// The idle class gets a core only when nothing else wants it. On a machine that is busy with other things that would
+/// be never, so a unit that starves has a turn at normal priority, on the one thread there is for such.
 struct Stay {
     threads: Threads,
     /// When it could have begun, had the machine nothing else to do; none if it may have waited for others like it.

@@ -1,8 +1,8 @@
-//! Whether threads of the idle class get anything at all.
+//! Whether threads of the idle class get any CPU time at all.
 //!
-//! On a machine that is busy with other things a thread of the idle class may wait for seconds, each time it wants a core
-//! anew. A unit that has begun there is stuck until then. So others do not even try: while a thread of that class that was
-//! woken has not answered, and for a while after somebody has found out by waiting.
+//! On a machine that is busy with other programs a thread of the idle class may wait for seconds, each time it wants a
+//! core. A unit that has begun there is stuck until then. So other units do not even try: while a woken thread of that
+//! class has not answered, and for a while after a unit has found out by waiting.
 //!
 //! ```text
 //!   ticker ── every 10 ms of calls ──▶ asks ──wakes──▶ a thread of the idle class, which answers
@@ -21,8 +21,8 @@ pub const STALL_MIN: Duration = Duration::from_millis(50);
 /// No question comes sooner after the one before.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 
-/// It is remembered for this part of the time it took to find out, so that of all time it is mostly the idle class that is
-/// tried, and for so long at most.
+/// It is remembered for this part of the time it took to find out, so that of all time it is mostly the idle class that
+/// is tried, and for so long at most.
 const PART: u32 = 2;
 const REMEMBERED_MAX: Duration = Duration::from_secs(2);
 

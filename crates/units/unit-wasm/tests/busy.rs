@@ -1,7 +1,7 @@
 //! On a machine that is busy with other things a call still gets what its limits promise, and its own error.
 //!
-//! Calls that run long are on threads of the idle class, which such a machine leaves next to nothing. A trap used to be told
-//! as L3001 there: its source lines were looked up on such a thread, in the call's own time.
+//! Calls that run long are on threads of the idle class, which such a machine leaves next to nothing. A trap used to be
+//! told as L3001 there: its source lines were looked up on such a thread, in the call's own time.
 
 mod stage;
 

@@ -203,6 +203,47 @@ async fn outgoing_requests_need_a_grant() {
     assert_eq!(granted.text("GET", &path, "").await, (200, "pong".into()));
 }
 
+/// Finding P3: a guest that asked for 300 ms to connect hung until its own time was up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_timeouts_of_an_outgoing_request_are_kept() {
+    use tokio::io::AsyncWriteExt;
+    // Its queue is full, and nobody accepts: the next one hears nothing.
+    let full = tokio::net::TcpSocket::new_v4().unwrap();
+    full.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let full = full.listen(0).unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(stream) =
+        tokio::time::timeout(Duration::from_millis(300), tokio::net::TcpStream::connect(full.local_addr().unwrap()))
+            .await
+    {
+        waiting.push(stream.unwrap());
+    }
+    let slow = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (full_at, slow_at) = (full.local_addr().unwrap(), slow.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((mut stream, _)) = slow.accept().await {
+            // The second one gets a head and a byte; nobody gets more.
+            if held.len() == 1 {
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\np").await.unwrap();
+            }
+            held.push(stream);
+        }
+    });
+    let stage = stage("fetch-http.wasm", |function| {
+        function.grants.hosts =
+            [full_at, slow_at].map(|address| HostGrant::try_from(address.to_string()).unwrap()).to_vec();
+    });
+    let began = std::time::Instant::now();
+    let (status, why) = stage.text("GET", &format!("/?url=http://{full_at}/&connect=300"), "").await;
+    assert_eq!((status, why.contains("ConnectionTimeout")), (502, true), "{why}");
+    let (status, why) = stage.text("GET", &format!("/?url=http://{slow_at}/&first=300"), "").await;
+    assert_eq!((status, why.contains("ConnectionReadTimeout")), (502, true), "{why}");
+    let between = format!("/?url=http://{slow_at}/&between=300");
+    assert_eq!(stage.fails(&between, Duration::from_secs(60)).await, Code::UnitTrapped);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
 #[test]
 fn images_that_do_not_fit_are_refused_before_they_are_compiled() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,4 +1,5 @@
-//! What one call of a `wasi:http` function does is one transaction until the head of its reply, and another one after it.
+//! What one call of a `wasi:http` function does is one transaction until the head of its reply, and another one after
+//! it.
 
 mod stage;
 
@@ -56,7 +57,8 @@ impl Stage {
             for part in parts {
                 sender.send(Ok(Frame::data(Bytes::copy_from_slice(part)))).await.unwrap_or_else(|_| gone());
             }
-            // There is room for one frame: once there is room again, the unit reads the body, and has read the key before.
+            // There is room for one frame: once there is room again, the unit reads the body, and has read the key
+            // before.
             sender.reserve().await.map(drop).unwrap_or_else(|_| gone());
             self.set("a", "other ").await;
             drop(sender);
@@ -175,7 +177,7 @@ async fn leased_work_is_acked_with_its_whole_reply() {
     let stage = kv();
     let push = Push { event: event::Event::default(), delay: Duration::ZERO, ttl: None };
     let mut transaction = stage.state.begin();
-    transaction.push("in", push, 1).unwrap();
+    transaction.push("in", &push, 1).unwrap();
     stage.state.durable(transaction.commit().unwrap()).await.unwrap();
     let queue = stage.state.queue("in").unwrap();
     let leased: Arc<Leased> = Arc::new(queue.lease(1, 1_000_000, 1).unwrap().remove(0));

@@ -1,4 +1,5 @@
-//! `wasi:http` components that the toolchains of other languages made run as they are, with fresh memory and used again.
+//! `wasi:http` components that the toolchains of other languages made run as they are, with fresh memory and used
+//! again.
 //!
 //! The big ones: what they import beside `wasi:http`, how they start and what their runtimes keep from call to call is
 //! theirs. One test for all, since compiling them takes most of its time.

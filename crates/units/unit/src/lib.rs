@@ -1,14 +1,14 @@
-//! The plug point of isolation classes: what a kind of unit must do, and the checks every kind must pass.
+//! The plug point of isolation classes: what a kind of unit must do, and the checks that hold it to that.
 //!
 //! ```text
 //!   image ──check──▶ Shape          cheap: is it one of ours, what does it export and import
-//!         ──compile─▶ artefact      dear: once per image and engine, kept by the warehouse
+//!         ──compile─▶ artefact      costly: once per image and engine, kept by the warehouse
 //!         ──load────▶ Prepared      microseconds to milliseconds: ready to start units
 //!                        └─call───▶ Reply    start a unit, hand it the work, stop it
 //! ```
-//! Rules for all kinds: fresh memory for each call by default; deadline and limits bind even in a loop, a start function
-//! or a host call; output is captured as log lines; a crash is a typed problem; nothing a unit does harms the node or
-//! another unit.
+//! Rules for all kinds: fresh memory for each call by default; deadline and limits bind even in a loop, a start
+//! function or a host call; output is captured as log lines; a crash is a typed problem; nothing a unit does harms the
+//! node or another unit.
 #![forbid(unsafe_code)]
 
 mod body;
@@ -21,6 +21,7 @@ pub use body::{Body, BodyError, LimitedBody};
 pub use log::{Level, LogLine, LogSink, Stream};
 pub use outgoing::{DELAY_MAX, Origin, Outgoing};
 
+use budget::Budget;
 use bytes::Bytes;
 use event::Event;
 use futures_util::future::BoxFuture;
@@ -56,8 +57,22 @@ pub trait UnitKind: Send + Sync + 'static {
     /// The image cannot run here: not of this kind, no known export, an import that is not offered.
     fn check(&self, image: &[u8]) -> Result<Shape, Problem>;
 
-    /// Makes the artefact. Takes seconds for large images: call it where blocking is allowed.
+    /// Makes the artefact, in this process. Takes seconds for large images: call it where blocking is allowed.
     fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem>;
+
+    /// Whether it takes a compiler to make one, which a node has elsewhere.
+    fn has_compiler(&self) -> bool {
+        false
+    }
+
+    /// Makes the artefact like [`UnitKind::compile`], of code that `compiler` makes of the image.
+    ///
+    /// # Errors
+    /// As of [`UnitKind::compile`]; those of the compiler.
+    fn compile_by(&self, image: &[u8], compiler: &mut Compiler<'_>) -> Result<Vec<u8>, Problem> {
+        let _ = compiler;
+        self.compile(image)
+    }
 
     /// Makes a function ready to start units. May block for the time of a file map.
     ///
@@ -65,6 +80,9 @@ pub trait UnitKind: Send + Sync + 'static {
     /// The artefact does not fit this engine: compile the image anew.
     fn load(&self, artefact: Artefact, function: Deployed) -> Result<Arc<dyn Prepared>, Problem>;
 }
+
+/// Makes code of an image, for the target of this word. Only the kind knows what the word means.
+pub type Compiler<'a> = dyn FnMut(&str, &[u8]) -> Result<Vec<u8>, Problem> + Send + 'a;
 
 /// A function ready to start units. Dropping it lets calls that run end, and frees what it held.
 pub trait Prepared: Send + Sync {
@@ -77,14 +95,16 @@ pub trait Prepared: Send + Sync {
     /// a dropped reply body, stops the unit.
     ///
     /// What the function wrote and pushed is committed and durable before this returns a reply. With a lease it is
-    /// committed together with the ack of the event, and durable a little later: the caller was promised neither. Only what a `wasi:http` function does after it has set the head of a reply comes later.
+    /// committed together with the ack of the event, and durable a little later: the caller was promised neither. Only
+    /// what a `wasi:http` function does after it has set the head of a reply comes later.
     ///
     /// # Errors
     /// Everything of this call is undone; the event of a lease is still leased, except with `LeaseLost`.
     /// - L3xxx: a limit.
     /// - L5xxx: the store. [`Code::Conflict`](problem::Code::Conflict): so many reruns in a row conflicted with others.
     ///   [`Code::DiskFailed`](problem::Code::DiskFailed): it may or may not be undone.
-    /// - `UnitInvalid`, `UnitRetry`, `UnitFatal`: the handler said so. Other L6xxx: it trapped, or its reply is not one.
+    /// - `UnitInvalid`, `UnitRetry`, `UnitFatal`: the handler said so. Other L6xxx: it trapped, or its reply is not
+    ///   one.
     /// - `QueueFull`: a queue it pushed to had no room when it was committed. Like `UnitRetry`.
     /// - `LeaseLost`: the lease had ended. Another handling has the event, or will.
     fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>>;
@@ -146,6 +166,8 @@ pub struct Deployed {
     pub secrets: Arc<BTreeMap<String, String>>,
     pub state: State,
     pub log: Arc<dyn LogSink>,
+    /// The node's memory: what a unit, or its host on its behalf, is to keep is asked for there first.
+    pub budget: Arc<Budget>,
 }
 
 /// One call.

@@ -1,6 +1,6 @@
 //! From what a handler pushes to the event that is pushed. The same for every kind of unit.
 
-use event::{ATTRIBUTES_MAX, Event};
+use event::{ATTRIBUTES_MAX, Event, Gate};
 use manifest::Name;
 use sha2::{Digest, Sha256};
 use state::Push;
@@ -33,8 +33,8 @@ pub struct Outgoing {
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
     pub function: &'a Name,
-    /// Source and id of the event that is handled; of a request, nothing and its request id.
-    pub source: &'a str,
+    /// Who gave the id of the event that is handled, and the id; of a request, nothing and its request id.
+    pub id_giver: &'a str,
     pub id: &'a str,
     pub traceparent: Option<&'a str>,
     pub tracestate: Option<&'a str>,
@@ -42,9 +42,14 @@ pub struct Origin<'a> {
 
 impl<'a> Origin<'a> {
     /// `attribute` finds the attributes of the event, or the headers of the request.
-    pub fn new(function: &'a Name, source: &'a str, id: &'a str, attribute: impl Fn(&str) -> Option<&'a str>) -> Self {
+    pub fn new(
+        function: &'a Name,
+        id_giver: &'a str,
+        id: &'a str,
+        attribute: impl Fn(&str) -> Option<&'a str>,
+    ) -> Self {
         let [traceparent, tracestate] = TRACE.map(attribute);
-        Self { function, source, id, traceparent, tracestate }
+        Self { function, id_giver, id, traceparent, tracestate }
     }
 
     /// The push number `number` (from 1) of the handling, to `queue`.
@@ -54,13 +59,16 @@ impl<'a> Origin<'a> {
     pub fn push(&self, number: u32, queue: &str, outgoing: Outgoing, now_ms: u64) -> Result<Push, String> {
         check(&outgoing)?;
         let Outgoing { kind, subject, content_type, mut attributes, data, delay, ttl } = outgoing;
+        // A function that passes an event on with all its attributes may; how that one came in is not how this one
+        // does.
+        attributes.retain(|(name, _)| !event::is_of_gates(name));
         // The handler's own trace, if it sets one, is kept whole.
         if !attributes.iter().any(|(name, _)| name == TRACE[0]) {
             attributes.retain(|(name, _)| name != TRACE[1]);
             let trace = TRACE.into_iter().zip([self.traceparent, self.tracestate]);
             attributes.extend(trace.filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))));
         }
-        let event = Event {
+        let mut event = Event {
             id: self.id(number, queue),
             source: format!("/function/{}", self.function.as_str()),
             kind,
@@ -70,7 +78,9 @@ impl<'a> Origin<'a> {
             attributes,
             attempt: 1,
             data,
+            ..Event::default()
         };
+        event.came_by(Gate::Function, "");
         Ok(Push { event, delay, ttl })
     }
 
@@ -78,7 +88,7 @@ impl<'a> Origin<'a> {
     /// often it is pushed. A hash: the ids of events that cause each other for ever do not grow.
     fn id(&self, number: u32, queue: &str) -> String {
         let mut hash = Sha256::new();
-        for part in [self.source, self.id, queue] {
+        for part in [self.id_giver, self.id, queue] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -95,9 +105,10 @@ fn check(outgoing: &Outgoing) -> Result<(), String> {
         return Err("an event without a type".into());
     }
     let count = outgoing.attributes.len();
-    // Two more may be added.
-    if count > ATTRIBUTES_MAX - TRACE.len() {
-        return Err(format!("an event with {count} attributes, the limit is {}", ATTRIBUTES_MAX - TRACE.len()));
+    // The trace and the gate may be added.
+    let count_max = ATTRIBUTES_MAX - TRACE.len() - 1;
+    if count > count_max {
+        return Err(format!("an event with {count} attributes, the limit is {count_max}"));
     }
     if outgoing.attributes.iter().any(|(name, _)| name.is_empty()) {
         return Err("an attribute without a name".into());
@@ -124,7 +135,8 @@ mod tests {
 
     fn push(handled: &Event, number: u32, outgoing: Outgoing) -> Result<Push, String> {
         let function = Name::try_from("here".to_owned()).unwrap();
-        let origin = Origin::new(&function, &handled.source, &handled.id, |name| handled.attribute(name));
+        let giver = handled.id_giver();
+        let origin = Origin::new(&function, &giver, &handled.id, |name| handled.attribute(name));
         origin.push(number, "next", outgoing, 5)
     }
 
@@ -138,6 +150,9 @@ mod tests {
         assert_eq!(id(&first, 1).len(), 32);
         assert_ne!(id(&first, 1), id(&first, 2));
         assert_ne!(id(&first, 1), id(&other, 1));
+        let mut forged = handled();
+        forged.came_by(Gate::Http, "");
+        assert_ne!(id(&first, 1), id(&forged, 1), "what an event of somebody else's causes takes no id away");
     }
 
     #[test]
@@ -147,7 +162,17 @@ mod tests {
         assert_eq!(pushed.attribute("traceparent"), Some("00-1-2-01"));
         assert_eq!((pushed.attribute("a"), pushed.attribute("topic")), (Some("b"), None));
         let own = push(&handled(), 1, outgoing(&[("traceparent", "own")])).unwrap().event;
-        assert_eq!(own.attributes, [("traceparent".to_owned(), "own".to_owned())]);
+        let expected = [("traceparent", "own"), ("gate", "function")];
+        assert_eq!(own.attributes, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn what_a_function_says_of_gates_is_left_out() {
+        let said = [("gate", "mqtt"), ("mqttuser", "admin"), ("http-cookie", "x"), ("httppath", "/"), ("unit", "W")];
+        let pushed = push(&handled(), 1, outgoing(&said)).unwrap().event;
+        assert_eq!(pushed.origin.gate, Some(Gate::Function));
+        let names: Vec<&str> = pushed.attributes.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((names, pushed.attribute("gate")), (vec!["unit", "traceparent", "gate"], Some("function")));
     }
 
     #[test]

@@ -14,6 +14,8 @@ A name is loaded when it is first asked for: a unit, which imports this too, nee
 
 from typing import TYPE_CHECKING, Any
 
+from . import moved
+
 if TYPE_CHECKING:
     from .decide import Energy, Policy
     from .errors import (
@@ -31,10 +33,10 @@ if TYPE_CHECKING:
     from .explain import Explanation
     from .farm import Results, map
     from .limits import Limits
-    from .node import Board, Node, NodeInfo
     from .offloaded import Offloaded, OffloadWarning, Options, offload
-    from .runtime import FunctionStats
-    from .session import connect, disconnect, nodes, policy, stats
+    from .places.node import Board, Node, NodeInfo
+    from .places.runtime import FunctionStats
+    from .places.session import connect, disconnect, nodes, policy, stats
 
 __all__ = [
     "Board",
@@ -77,12 +79,14 @@ _MODULES = {
     "explain": ("Explanation",),
     "farm": ("Results", "map"),
     "limits": ("Limits",),
-    "node": ("Board", "Node", "NodeInfo"),
     "offloaded": ("OffloadWarning", "Offloaded", "Options", "offload"),
-    "runtime": ("FunctionStats",),
-    "session": ("connect", "disconnect", "nodes", "policy", "stats"),
+    "places.node": ("Board", "Node", "NodeInfo"),
+    "places.runtime": ("FunctionStats",),
+    "places.session": ("connect", "disconnect", "nodes", "policy", "stats"),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+moved.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -24,6 +24,12 @@ class NodeUnreachable(LighterageError, ConnectionError):
     code = "L1102"
 
 
+class NodeUnproven(NodeUnreachable):
+    """What listens there is not the node of the data folder. Nothing was run, and it was sent no token."""
+
+    code = "L1109"
+
+
 class NoNode(LighterageError):
     """The call may run on a node only, and there is none."""
 

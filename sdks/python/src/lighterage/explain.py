@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .decide import Choice, Decision, Prediction
 
 if TYPE_CHECKING:
-    from .node import Node
+    from .places.node import Node
 
 _STAGES = ("encode", "up", "round trip", "queue", "run", "down", "decode")
 

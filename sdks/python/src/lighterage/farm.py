@@ -19,15 +19,19 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-from . import calls, code, codecs, frame, here, runtime
+from . import here
+from .call.function import BOUND, Bound, Function
+from .call.measure import sizes
+from .call.options import Options, names
+from .code import code
 from .decide import LOCAL
 from .errors import CallTooLarge, DoesNotTravel, LighterageError, NodeRefused, ReplyBroken, VersionsDiffer, is_busy
-from .measure import sizes
-from .node import Node
-from .offloaded import Method, Offloaded, Options, names
+from .places import runtime
+from .places.node import Node
+from .places.wire import Cancel, Cancelled
 from .progress import Progress
 from .timers import background
-from .wire import Cancel, Cancelled
+from .travel import calls, codecs, frame
 
 R = TypeVar("R")
 
@@ -88,6 +92,15 @@ class _Shared:
     began: float = field(default_factory=time.monotonic)
 
 
+@dataclass
+class _Items:
+    """What a map is of: the arguments of each call, how many there are, and what all calls have by name."""
+
+    source: Iterator[tuple[Any, ...]]
+    total: int | None
+    kwargs: dict[str, Any]
+
+
 class Results(Generic[R]):
     """The results in order, as an iterator. Leaving it ends what still runs on nodes."""
 
@@ -128,45 +141,29 @@ def map(
     (without it: as many as are worth it); with `chunk=1` every call has fresh memory. `progress` shows a bar, or none;
     without it, there is one where stderr is a terminal.
     """
-    first: tuple[Any, ...] = ()
-    if isinstance(function, Method):
-        first, offloaded = (function._instance,), function._function
-    elif isinstance(function, Offloaded):
-        offloaded = function
-    else:
-        offloaded = Offloaded(function, Options())
+    bound = getattr(function, BOUND, None)
+    made, first = bound if isinstance(bound, Bound) else (Function(function, Options()), ())
     if here.is_unit():
-        plain = offloaded.__lighterage_function__
-        return (calls.run(plain, (*first, *items), kwargs) for items in zip(*iterables, strict=False))
+        return (calls.run(made.plain, (*first, *items), kwargs) for items in zip(*iterables, strict=False))
     lengths = [len(one) for one in iterables if isinstance(one, Sized)]
     total = min(lengths) if len(lengths) == len(iterables) and lengths else None
     source = (first + items for items in zip(*iterables, strict=False))
-    farm = _Farm(offloaded, source, total, kwargs, chunk, progress)
+    farm = _Farm(made, _Items(source, total, kwargs), chunk, progress)
     farm.start(on)
     return Results(farm)
 
 
 class _Farm:
-    def __init__(
-        self,
-        function: Offloaded[Any, Any],
-        source: Iterator[tuple[Any, ...]],
-        total: int | None,
-        kwargs: dict[str, Any],
-        chunk: int | None,
-        progress: bool | None,
-    ) -> None:
+    def __init__(self, function: Function, items: _Items, chunk: int | None, progress: bool | None) -> None:
         self._function = function
         self._options = function.options
-        self._kwargs = kwargs
+        self._kwargs = items.kwargs
         if self._options.component is not None:
             raise ValueError("map sends several calls as one, which a component does not read: submit them one by one")
         # A codec of the study has no word for an exception among results.
         self._chunk = 1 if self._options.codec != codecs.FRAME else chunk
-        self._shared = _Shared(source=source, total=total)
-        self._progress = Progress(function._name, total, progress)
-        self._plain = function.__lighterage_function__
-        self._name = function._name
+        self._shared = _Shared(source=items.source, total=items.total)
+        self._progress = Progress(function.name, items.total, progress)
         self._slots = 1
 
     def start(self, on: str | Node | Iterable[str | Node] | None) -> None:
@@ -176,7 +173,7 @@ class _Farm:
         wanted = on if on is not None else self._options.on
         if on is not None or current.nodes():
             try:
-                found = self._function.carrier.made()
+                found = self._function.made()
                 made = found if isinstance(found, code.Code) else None
                 nodes = current.chosen(None if wanted is None else names(wanted))
             except LighterageError:
@@ -316,7 +313,7 @@ class _Farm:
             # Nothing is known yet, and the nodes go first: an item that is begun here cannot be given to them.
             return False
         with runtime.current.lock:
-            guess = runtime.current.engine.work(self._name).local
+            guess = runtime.current.engine.work(self._function.name).local
             mine = guess.guess(guess.typical).mean if guess.count else shared.item_seconds
         rate = there / (time.monotonic() - shared.began)
         left = (shared.total - shared.taken) if shared.total is not None else AHEAD_ITEMS
@@ -330,14 +327,15 @@ class _Farm:
             began = time.perf_counter()
             for item in chunk.items:
                 try:
-                    outcomes.append(calls.Outcome(calls.run(self._plain, item, self._kwargs)))
+                    outcomes.append(calls.Outcome(calls.run(self._function.plain, item, self._kwargs)))
                 except BaseException as error:
                     outcomes.append(calls.Outcome(error=error))
                     break
             took = (time.perf_counter() - began) / len(outcomes)
+            size, _ = self._function.sizes(chunk.items[0], self._kwargs)
             with runtime.current.lock:
-                runtime.current.engine.observe_local(self._name, self._function._sizes(chunk.items[0], self._kwargs)[0], took)
-                runtime.current.stats_of(self._name).ran(LOCAL, took * len(outcomes), len(outcomes))
+                runtime.current.engine.observe_local(self._function.name, size, took)
+                runtime.current.stats_of(self._function.name).ran(LOCAL, took * len(outcomes), len(outcomes))
             self._put(chunk, outcomes, LOCAL)
 
     def _work_there(self, node: Node, made: code.Code) -> None:
@@ -356,7 +354,7 @@ class _Farm:
                 except Cancelled:
                     return
                 except LighterageError as error:
-                    current.stats_of(self._name).failed(error)
+                    current.stats_of(self._function.name).failed(error)
                     self._give_back(chunk, error)
                     if isinstance(error, ConnectionError):
                         current.failed(node)
@@ -384,7 +382,7 @@ class _Farm:
         is_one = len(chunk.items) == 1
         began = time.perf_counter()
         try:
-            codec, packing = self._options.codec, self._function.carrier.packing(runtime.current, node)
+            codec, packing = self._options.codec, self._function.packing(runtime.current, node)
             if is_one:
                 pieces = calls.write_call(chunk.items[0], self._kwargs, made.classes, codec, packing)
             else:
@@ -400,7 +398,7 @@ class _Farm:
             shared.cancels.add(cancel)
         try:
             runtime.current.prepare(node, made)
-            limit = time.monotonic() + self._function.carrier.time_limit(bytes_up)
+            limit = time.monotonic() + self._function.time_limit(bytes_up)
             reply = node.call(made, pieces, limit, cancel)
             try:
                 if is_one:
@@ -418,7 +416,7 @@ class _Farm:
         with shared.changed:
             shared.item_seconds = run if not shared.item_seconds else 0.7 * shared.item_seconds + 0.3 * run
         with runtime.current.lock:
-            stats = runtime.current.stats_of(self._name)
+            stats = runtime.current.stats_of(self._function.name)
             stats.ran(node.name, seconds * len(outcomes), len(outcomes))
             stats.bytes_up += bytes_up
             stats.bytes_down += reply.body.nbytes
@@ -453,9 +451,7 @@ class _Farm:
         halves = [chunk]
         if len(chunk.items) > 1 and not busy:
             # One of them may be what the node does not bear.
-            halves = [
-                _Chunk(chunk.first + at, [item], 0, chunk.tries, chunk.only_here) for at, item in enumerate(chunk.items)
-            ]
+            halves = [_Chunk(chunk.first + at, [item], 0, chunk.tries, chunk.only_here) for at, item in enumerate(chunk.items)]
         with self._shared.changed:
             self._shared.problem = error
             self._shared.stuck_since = self._shared.stuck_since or time.monotonic()

@@ -1,7 +1,7 @@
 """`@offload`: a function that runs wherever it will finish first, here or on a node.
 
 f(x) ─▶ fast path: lately chosen to run here, and far from the border ─▶ plain call, timed
-     └▶ decide ─▶ `Caller`: here, there, or at both places at once
+     └▶ decide ─▶ run: here, there, or at both places at once
 """
 
 from __future__ import annotations
@@ -9,36 +9,39 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import sys
 import time
+import types
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overload
 
-from . import here, runtime
-from .caller import WORTH_SECONDS, Call, Caller
-from .carrier import Carrier, OffloadWarning
+from . import here
+from .call import learn, run
+from .call.call import Call
+from .call.choose import decide
+from .call.function import Bound, Function, OffloadWarning
+from .call.measure import sizes
+from .call.options import Options, checked, names
 from .decide import LOCAL, Choice, Decision
 from .errors import LighterageError
 from .limits import Limits
-from .measure import sizes
-from .options import Options, checked, names
-from .wire import Cancel
+from .places import runtime
+from .places.wire import Cancel
+from .travel.classes import articled
 
 # What a unit does not need is loaded where it is used: units begin sooner, and are smaller.
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from .explain import Explanation
-    from .node import Node
+    from .places.node import Node
+    from .places.runtime import Runtime
 
 __all__ = ["Method", "OffloadWarning", "Offloaded", "Options", "names", "offload"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Seconds that putting a function on a node is taken to last, before it has been done.
-PREPARE_SECONDS: Final = 0.5
 #: The fast path: calls and seconds until the next real decision, and how far from the border it must be.
 FAST_CALLS: Final = 64
 FAST_SECONDS: Final = 0.5
@@ -52,13 +55,23 @@ HEAR_SECONDS: Final = 1.0
 class _Fast:
     """Calls of one size that run here without being decided one by one."""
 
-    __slots__ = ("count", "left", "seconds", "until")
+    __slots__ = ("count", "left", "seconds", "told", "told_seconds", "until")
 
     def __init__(self, until: float) -> None:
         self.left = FAST_CALLS
         self.until = until
         self.count = 0
         self.seconds = 0.0
+        #: Of these, what `stats` has.
+        self.told = 0
+        self.told_seconds = 0.0
+
+    def untold(self) -> tuple[int, float]:
+        """Calls and seconds that `stats` has not got yet; it has them from now on."""
+        count, seconds = self.count, self.seconds
+        found = count - self.told, seconds - self.told_seconds
+        self.told, self.told_seconds = count, seconds
+        return found
 
 
 class Offloaded(Generic[P, R]):
@@ -67,12 +80,15 @@ class Offloaded(Generic[P, R]):
     def __init__(self, function: Callable[P, R], options: Options) -> None:
         functools.update_wrapper(self, function)
         self.options = options
+        self.function = Function(function, options)
         self.__lighterage_function__ = function
-        self._name = f"{function.__module__}:{function.__qualname__}"
+        self._name = self.function.name
         self._is_async = inspect.iscoroutinefunction(function)
         self._fast: dict[int, _Fast] = {}
-        self.carrier = Carrier(function, self._name, options)
-        self._caller = Caller(function, self._name, options, self.carrier, self._places, self._decide)
+
+    @property
+    def __lighterage_bound__(self) -> Bound:
+        return Bound(self.function, ())
 
     def __repr__(self) -> str:
         return f"<offloaded {self._name}>"
@@ -93,7 +109,7 @@ class Offloaded(Generic[P, R]):
             current.configure()
         if self._is_async:
             return self._later(args, kwargs)  # type: ignore[return-value]  # R is the coroutine.
-        size, bytes_up = sizes(args, kwargs) if self.options.size is None else self._sizes(args, kwargs)
+        size, bytes_up = sizes(args, kwargs) if self.options.size is None else self.function.sizes(args, kwargs)
         fast = self._fast.get(int(math.log2(size) * 4.0))
         if fast is not None and fast.left:
             began = time.perf_counter()
@@ -103,13 +119,13 @@ class Offloaded(Generic[P, R]):
                 fast.count += 1
                 fast.seconds += time.perf_counter() - began
                 return result
-        return self._decided(Call(current, args, kwargs, size, bytes_up))  # type: ignore[no-any-return]
+        return self._decided(Call(self.function, current, args, kwargs, size, bytes_up))  # type: ignore[no-any-return]
 
     def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls the function here."""
         if here.is_unit() or self._is_async:
             return self.__lighterage_function__(*args, **kwargs)
-        return self._caller.here(self._call(args, kwargs), None)  # type: ignore[no-any-return]
+        return run.here(self.function.call(args, kwargs))  # type: ignore[no-any-return]
 
     def remote(self, *args: Any, on: str | Node | Iterable[str | Node] | None = None, **kwargs: Any) -> Any:
         """Calls the function on a node: that of this name, or the best. An async function gives an awaitable.
@@ -122,16 +138,16 @@ class Offloaded(Generic[P, R]):
             import asyncio
 
             return asyncio.wrap_future(
-                self._submit(lambda cancel: self._caller.remote_only(self._call(args, kwargs, cancel), on))
+                self._submit(lambda cancel: run.remote_only(self.function.call(args, kwargs, cancel), on))
             )
-        return self._caller.remote_only(self._call(args, kwargs), on)
+        return run.remote_only(self.function.call(args, kwargs), on)
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Calls the function where it will finish first, and does not wait. Cancelling ends a call on a node."""
         if here.is_unit():
             return _done(self.__lighterage_function__, args, kwargs)
         runtime.current.configure()
-        return self._submit(lambda cancel: self._decided(self._call(args, kwargs, cancel)))
+        return self._submit(lambda cancel: self._decided(self.function.call(args, kwargs, cancel)))
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Calls the function where it will finish first, without holding up the event loop."""
@@ -152,16 +168,16 @@ class Offloaded(Generic[P, R]):
         """
         from .explain import Explanation, unused
 
-        current = runtime.current
+        current, function = runtime.current, self.function
         current.hear(self.options.on, HEAR_SECONDS)
-        call, now = self._call(args, kwargs), time.monotonic()
+        call, now = function.call(args, kwargs), time.monotonic()
         usable = current.usable(self.options.on, now)
-        decision = self._decide(call, self._places(usable), now)
+        decision = decide(call, function.places(usable), now)
         notes = [unused(node, self.options.on) for node in current.nodes() if node not in usable]
-        notes += [f"{node.name}: {self.carrier.refusal(node)}" for node in usable if self.carrier.refusal(node)]
-        if self.carrier.stays is not None:
-            notes.append(f"stays here: {self.carrier.stays}")
-        if not self._may_race and len(decision.predictions) > 1:
+        notes += [f"{node.name}: {function.refusal(node)}" for node in usable if function.refusal(node)]
+        if function.stays is not None:
+            notes.append(f"stays here: {function.stays}")
+        if not function.may_race and len(decision.predictions) > 1:
             why = "it is not marked pure" if not self.options.pure else "race=False" if not self.options.race else "it is async"
             notes.append(f"runs at one place only: {why}")
         return Explanation(self._name, decision, call.size, call.bytes_up, tuple(notes))
@@ -175,83 +191,52 @@ class Offloaded(Generic[P, R]):
 
         Raises DoesNotTravel, VersionsDiffer, or what the nodes say.
         """
-        made, current = self.carrier.made(), runtime.current
+        made, current = self.function.made(), runtime.current
         for node in current.chosen(names(on) if on is not None else self.options.on):
             current.prepare(node, made)
 
     # Deciding
-
-    def _sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[float, int]:
-        size, bytes_up = sizes(args, kwargs)
-        return (size if self.options.size is None else max(float(self.options.size(*args, **kwargs)), 1.0)), bytes_up
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], cancel: Cancel | None = None) -> Call:
-        return Call(runtime.current, args, kwargs, *self._sizes(args, kwargs), cancel)
-
-    def _places(self, nodes: list[Node]) -> list[Node]:
-        """Where calls may go: to nodes, or for a component whose units are boards to these."""
-        if self.options.component is None:
-            return nodes
-        name, now = self.options.component, time.monotonic()
-        return [place for node in nodes for place in node.places(name) if not place.is_away(now)]
-
-    @property
-    def _may_race(self) -> bool:
-        """Whether a call may run at two places at once."""
-        options = self.options
-        return options.pure and options.race and options.fallback and not self._is_async
-
-    def _decide(self, call: Call, nodes: list[Node], now: float) -> Decision:
-        carrier, options, current = self.carrier, self.options, call.current
-        waits = {node.name: PREPARE_SECONDS for node in nodes if not carrier.is_ready(node)}
-        if carrier.stays is None and call.bytes_up <= options.limits.body_bytes:
-            open_ = [node.name for node in nodes if node not in carrier.refuses]
-        else:
-            open_ = []
-        with current.lock:
-            return current.engine.decide(
-                self._name,
-                call.size,
-                call.bytes_up,
-                open_,
-                now,
-                options.deadline,
-                options.local or not open_,
-                waits,
-                self._may_race and not _is_half(),
-                current.is_disturbed,
-            )
 
     def _decided(self, call: Call) -> Any:
         current, options, now = call.current, self.options, time.monotonic()
         bucket = int(math.log2(call.size) * 4.0)
         fast = self._fast.pop(bucket, None)
         if fast is not None and fast.count:
-            self._caller.learn_here(call, fast.seconds / fast.count, fast.count, None)
+            with current.lock:
+                current.engine.observe_local(self._name, call.size, fast.seconds / fast.count)
+                self._tell(current, fast)
         if not options.local:
-            return self._caller.remote_only(call, None)
-        nodes = self._places(current.usable(options.on, now))
-        decision = self._decide(call, nodes, now)
-        if decision.place != LOCAL:
-            return self._caller.there(call, _named(nodes, decision.place), decision)
-        if decision.rival is not None:
-            return self._caller.watched(call, _named(nodes, decision.rival), decision, nodes)
-        self._maybe_fast(bucket, decision)
-        return self._caller.here(call, decision, nodes)
+            return run.remote_only(call, None)
+        nodes = self.function.places(current.usable(options.on, now))
+        decision = decide(call, nodes, now)
+        if decision.place == LOCAL and decision.rival is None:
+            self._maybe_fast(call, bucket, decision)
+        return run.as_decided(call, decision, nodes)
 
-    def _maybe_fast(self, bucket: int, decision: Decision) -> None:
+    def _maybe_fast(self, call: Call, bucket: int, decision: Decision) -> None:
         known = decision.predictions[0]
         if known.seconds > FAST_RUN_SECONDS or decision.choice is Choice.EXPLORED:
             return
         others = [prediction.seconds - prediction.spread for prediction in decision.predictions[1:]]
         # The least that any node could take is a round trip; a wait for its preparation is no lasting difference.
-        if not others or min(others) > FAST_MARGIN * known.seconds or known.seconds < WORTH_SECONDS:
+        if not others or min(others) > FAST_MARGIN * known.seconds or known.seconds < run.WORTH_SECONDS:
             self._fast[bucket] = _Fast(time.perf_counter() + FAST_SECONDS)
+            call.current.quick.add(self)
+
+    def tell(self, current: Runtime) -> None:
+        """Counts the calls that were not decided one by one, with the runtime's lock."""
+        for fast in list(self._fast.values()):
+            self._tell(current, fast)
+
+    def _tell(self, current: Runtime, fast: _Fast) -> None:
+        count, seconds = fast.untold()
+        if count:
+            current.stats_of(self._name).ran(LOCAL, seconds, count)
 
     # Later
 
     def _submit(self, action: Callable[[Cancel], Any]) -> Future[Any]:
-        from .later import CancellableFuture
+        from .call.later import CancellableFuture
 
         future = CancellableFuture()
         runtime.current.pool.submit(future.run, action)
@@ -259,29 +244,33 @@ class Offloaded(Generic[P, R]):
 
     async def _later(self, args: Any, kwargs: Any) -> Any:
         """A call of an async function."""
-        call, now = self._call(args, kwargs), time.monotonic()
-        nodes = self._places(call.current.usable(self.options.on, now))
-        decision = self._decide(call, nodes, now)
+        function = self.function
+        call, now = function.call(args, kwargs), time.monotonic()
+        nodes = function.places(call.current.usable(self.options.on, now))
+        decision = decide(call, nodes, now)
         if decision.place != LOCAL:
-            node = _named(nodes, decision.place)
-            options = replace(self.options, fallback=False, pure=False)
-            alone = Offloaded(self.__lighterage_function__, options)
+            node = next(node for node in nodes if node.name == decision.place)
+            alone = Function(function.plain, replace(self.options, fallback=False, pure=False))
             import asyncio
 
             try:
                 return await asyncio.wrap_future(
-                    alone._submit(lambda cancel: alone._caller.remote_only(alone._call(args, kwargs, cancel), node))
+                    self._submit(
+                        lambda cancel: run.remote_only(
+                            alone.call(args, kwargs, cancel), next(node for node in nodes if node.name == decision.place)
+                        )
+                    )
                 )
             except LighterageError:
                 if not self.options.fallback:
                     raise
         began = time.perf_counter()
-        result = self.__lighterage_function__(*args, **kwargs)
+        result = function.plain(*args, **kwargs)
         result = await result if isinstance(result, Awaitable) else result
-        self._caller.learn_here(call, time.perf_counter() - began, 1, decision)
-        self._caller.learn_result(call, result)
+        learn.ran_here(call, time.perf_counter() - began, decision)
+        learn.returned(call, result)
         for node in nodes:
-            self.carrier.prepare_later(node)
+            function.prepare_later(node)
         return result
 
 
@@ -304,6 +293,10 @@ class Method:
     @property
     def __wrapped__(self) -> Callable[..., Any]:
         return functools.partial(self._function.__lighterage_function__, self._instance)
+
+    @property
+    def __lighterage_bound__(self) -> Bound:
+        return Bound(self._function.function, (self._instance,))
 
     def __repr__(self) -> str:
         return f"<offloaded method {self._function._name} of {self._instance!r}>"
@@ -330,16 +323,6 @@ class Method:
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """Where this call would run now, and why."""
         return self._function.explain(self._instance, *args, **kwargs)
-
-
-def _named(nodes: list[Node], name: str) -> Node:
-    return next(node for node in nodes if node.name == name)
-
-
-def _is_half() -> bool:
-    """Whether this runs in a call that runs elsewhere too: then it is not raced once more."""
-    race = sys.modules.get("lighterage.race")
-    return race is not None and race.is_half.get()
 
 
 def _done(function: Callable[..., R], args: Any, kwargs: Any) -> Future[R]:
@@ -380,9 +363,42 @@ def offload(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     return _offloaded(function, made) if function is not None else lambda function: _offloaded(function, made)
 
 
-def _offloaded(function: Any, options: Options) -> Offloaded[Any, Any]:
+def _offloaded(function: Any, options: Options) -> Any:
     if isinstance(function, staticmethod):
         raise TypeError("write @staticmethod above @offload")
     if isinstance(function, classmethod):
         return OffloadedOfClass(function.__func__, options)
+    if isinstance(function, types.MethodType):
+        if isinstance(function.__self__, type):
+            raise TypeError(f"{function.__qualname__} is bound to its class: write @offload above @classmethod")
+        if isinstance(function.__func__, types.FunctionType):
+            # The object travels with each call.
+            return Offloaded(function.__func__, options).__get__(function.__self__)
+    why = _why_not(function)
+    if why:
+        raise TypeError(f"offload() takes a function that is defined at the top of a module, and {why}")
     return Offloaded(function, options)
+
+
+#: Methods that are not written in Python.
+_OF_PYTHON: Final = (types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType, types.MethodDescriptorType)
+
+
+def _why_not(function: Any) -> str:
+    """Why the other side could not find it by its name; empty where it can."""
+    kind = type(function)
+    if isinstance(function, functools.partial):
+        return "this is a partial: offload the function that it calls, and pass all arguments to that"
+    if isinstance(function, Method):
+        return f"{function!r} is offloaded already"
+    if not callable(function):
+        return f"this is {articled(kind.__qualname__)}, which cannot be called"
+    if isinstance(getattr(function, "__module__", None), str) and isinstance(getattr(function, "__qualname__", None), str):
+        bound = getattr(function, "__self__", None)
+        is_free = bound is None or isinstance(bound, types.ModuleType)
+        # An object of a class has the module of its class, but no name of its own.
+        if is_free:
+            return ""
+    if isinstance(function, _OF_PYTHON):
+        return f"{getattr(function, '__qualname__', function)} is a method of Python's own: call it in a function of yours"
+    return f"this is an object of {kind.__qualname__}: offload a function that calls it, and pass it as an argument"

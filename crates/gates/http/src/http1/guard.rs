@@ -5,15 +5,19 @@
 //!        └──▶ ends within a head ──▶ held ──▶ whole ───────▶ hyper
 //!        └──▶ refused ──▶ a stand-in request "GET /", for which the service sends the refusal
 //! ```
-//! The stand-in keeps the order of pipelined replies and lets the refusal be an ordinary reply. Nothing is read after it.
+//! The stand-in keeps the order of pipelined replies and lets the refusal be an ordinary reply. Nothing is read after
+//! it.
 
 use super::{Framing, Refused};
+use crate::frames::Frames;
 use crate::line::Line;
+use crate::room::SMALL_BYTES;
 use bytes::{Buf, BytesMut};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What hyper reads in place of a refused head.
@@ -25,8 +29,8 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes a refused client may still send that are read and thrown away, so that the refusal is not lost in a reset.
 const DISCARD_BYTES_MAX: usize = 1024 * 1024;
 
-/// A reply of up to so many bytes is joined before it is written: `send` of one buffer costs the kernel less than `writev`
-/// of two.
+/// A reply of up to so many bytes is joined before it is written: `send` of one buffer costs the kernel less than
+/// `writev` of two.
 const JOINED_BYTES_MAX: usize = 1_024;
 
 /// Watches over the bytes of one connection.
@@ -38,13 +42,15 @@ pub struct Guard<S> {
     held: BytesMut,
     /// So many of `held` may go on.
     vetted: usize,
+    /// Bytes of `held` that the budget knows of.
+    counted: u64,
 }
 
 #[derive(Debug)]
 enum Mode {
     Http1(Framing),
-    /// Every byte passes. HTTP/2 has its framing checked by h2.
-    Open,
+    /// Every byte passes. HTTP/2 has its framing checked by h2; only what asks nothing is counted.
+    Open(Frames),
     /// A stand-in is on its way, or gone.
     Refused,
     /// A body broke the framing.
@@ -60,7 +66,14 @@ pub enum Version {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     pub fn new(stream: S, line: Arc<Line>) -> Self {
-        Self { stream, line, mode: Mode::Open, held: BytesMut::new(), vetted: 0 }
+        Self {
+            stream,
+            line,
+            mode: Mode::Open(Frames::new(PREFACE.len())),
+            held: BytesMut::new(),
+            vetted: 0,
+            counted: 0,
+        }
     }
 
     /// Reads until it is clear which protocol the client speaks. `None`: it left without a word.
@@ -94,7 +107,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
 
     /// Lets all pass from here on.
     pub fn open(&mut self) {
-        self.mode = Mode::Open;
+        let mut frames = Frames::new(PREFACE.len());
+        // There is nothing to compare the first bytes with yet.
+        let _ = frames.read(&self.held, Duration::default);
+        self.mode = Mode::Open(frames);
         self.vetted = self.held.len();
     }
 
@@ -151,12 +167,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                 if self.held.is_empty() {
                     // Give the memory back: an idle connection holds none.
                     self.held = BytesMut::new();
+                    self.count_held();
                 }
                 return Poll::Ready(Ok(()));
             }
             let framing = match &mut self.mode {
                 Mode::Http1(framing) => framing,
-                Mode::Open => return self.poll_open(cx, buf),
+                Mode::Open(_) => return self.poll_open(cx, buf),
                 // Nothing comes after the stand-in, not even an end: hyper would take that for a client that left, and
                 // drop the refusal. The refusal itself ends the connection.
                 Mode::Refused => return Poll::Pending,
@@ -200,6 +217,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                 self.held.extend_from_slice(arrived);
                 buf.set_filled(before);
                 self.vet_held();
+                self.count_held();
             }
         }
     }
@@ -207,8 +225,47 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     fn poll_open(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        self.line.moves(buf.filled().len() - before);
+        let arrived = &buf.filled()[before..];
+        self.line.moves(arrived.len());
+        if let Mode::Open(frames) = &mut self.mode
+            && frames.read(arrived, || self.line.age())
+        {
+            self.line.floods();
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "too many frames that bring no request",
+            )));
+        }
         Poll::Ready(Ok(()))
+    }
+
+    /// Counts what was written.
+    fn wrote(&mut self, length: usize) {
+        self.line.moves(length);
+        if let Mode::Open(frames) = &mut self.mode {
+            frames.wrote(length);
+        }
+    }
+
+    /// Counts what is held of a head, where it is more than its connection counts already.
+    fn count_held(&mut self) {
+        let bytes = self.held.len() as u64;
+        let counted = if bytes > SMALL_BYTES { bytes } else { 0 };
+        if counted == self.counted {
+            return;
+        }
+        self.line.room.drop_head(self.counted);
+        self.counted = 0;
+        match self.line.room.take_head(counted) {
+            Ok(()) => self.counted = counted,
+            Err(_) => self.refuse(Refused::NoRoom),
+        }
+    }
+}
+
+impl<S> Drop for Guard<S> {
+    fn drop(&mut self) {
+        self.line.room.drop_head(self.counted);
     }
 }
 
@@ -221,7 +278,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let length = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
-        self.line.moves(length);
+        self.wrote(length);
         Poll::Ready(Ok(length))
     }
 
@@ -235,7 +292,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<S> {
             Some(bytes) => ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?,
             None => ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices))?,
         };
-        self.line.moves(length);
+        self.wrote(length);
         Poll::Ready(Ok(length))
     }
 

@@ -38,6 +38,7 @@ impl Head {
     /// The head is refused; reading on makes no sense.
     pub fn read(&mut self, bytes: &[u8], bytes_max: usize) -> Result<Option<(usize, Length)>, Refused> {
         let from = self.seen;
+        self.begins_well(bytes)?;
         for at in memchr_iter(b'\n', &bytes[from..]) {
             let end = from + at;
             if end >= bytes_max {
@@ -53,10 +54,12 @@ impl Head {
                 if self.request_line {
                     return Ok(Some((self.seen, self.finish(bytes)?)));
                 }
-                // One empty line before a request is tolerated, as the standard asks.
+                // One empty line before a request is tolerated, as the standard asks. No client sends more, and a guest
+                // who may send any number has a connection that is never idle.
                 if start > 0 {
                     return Err(Refused::Malformed("the request begins with empty lines"));
                 }
+                self.begins_well(bytes)?;
             } else if self.request_line {
                 self.field(bytes, line)?;
             } else {
@@ -67,6 +70,17 @@ impl Head {
             return Err(Refused::HeadTooLarge);
         }
         Ok(None)
+    }
+
+    /// Whether the next line may be a request line. No method begins as a hello of TLS does, which would wait for the
+    /// end of a line that never comes.
+    fn begins_well(&self, bytes: &[u8]) -> Result<(), Refused> {
+        match bytes.get(self.seen) {
+            Some(&first) if !self.request_line && !TOKEN[usize::from(first)] && !matches!(first, b'\r' | b'\n') => {
+                Err(Refused::Malformed("the request line is not METHOD TARGET HTTP/1.1"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn start(&mut self, bytes: &[u8], line: Range<usize>) -> Result<(), Refused> {
@@ -134,12 +148,6 @@ impl Head {
                 }
                 let start = line.end - text[colon + 1..].trim_ascii_start().len();
                 self.host = Some(start..start + value.len());
-            }
-            7 if name.eq_ignore_ascii_case(b"upgrade")
-                // Clients that could do HTTP/2 offer h2c on every first request; staying with HTTP/1 is the answer.
-                && !trim(value).eq_ignore_ascii_case(b"h2c") =>
-            {
-                return Err(Refused::Upgrade);
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 if self.length.is_some() {

@@ -27,9 +27,10 @@ pub enum Refused {
     HeadTooLarge,
     TooManyHeaders,
     Connect,
-    Upgrade,
     /// The head did not arrive in time.
     Late,
+    /// The node has no memory left for a head as large.
+    NoRoom,
 }
 
 impl Refused {
@@ -45,11 +46,8 @@ impl Refused {
             ),
             Self::Connect => Problem::new(Code::MethodNotAllowed, "this is no proxy: CONNECT is not offered")
                 .with_hint("send the request itself"),
-            Self::Upgrade => {
-                Problem::new(Code::RequestMalformed, "no other protocol is offered: the request asks for an upgrade")
-                    .with_hint("send the request without `upgrade`")
-            }
             Self::Late => Problem::new(Code::RequestTimeout, "the request head did not arrive in time"),
+            Self::NoRoom => Problem::new(Code::MemoryFull, "there is no room for the head of this request now"),
         }
     }
 }

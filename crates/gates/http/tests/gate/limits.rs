@@ -138,22 +138,67 @@ async fn a_body_that_stops_coming_fails() {
 #[tokio::test]
 async fn connections_beyond_the_limit_wait_for_a_place() {
     let gate = start(Config { connections_max: 2, idle_timeout: SHORT * 40, ..Config::default() });
-    let mut held = connect(gate.address).await;
-    held.write_all(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-    read_until(&mut held, "hello").await;
-    let mut also = connect(gate.address).await;
-    also.write_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-    while gate.node.begun.load(SeqCst) == 0 {
+    let mut working = [connect(gate.address).await, connect(gate.address).await];
+    for stream in &mut working {
+        stream.write_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    }
+    while gate.node.begun.load(SeqCst) < 2 {
         tokio::task::yield_now().await;
     }
     let mut third = connect(gate.address).await;
     third.write_all(b"GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
     assert!(tokio::time::timeout(SHORT, third.read_u8()).await.is_err(), "served beyond the limit");
     assert_eq!(gate.gate.connections(), 2);
-    drop(held);
-    read_until(&mut third, "hello").await;
+    // The one that is answered gives way.
     gate.node.release.notify_one();
-    read_until(&mut also, "waited").await;
+    read_until(&mut third, "hello").await;
+}
+
+/// 256 silent connections, without a token, locked the administrator out: each refilled as soon as it was closed.
+#[tokio::test]
+async fn who_holds_places_without_using_them_gives_way_and_who_is_worked_for_does_not() {
+    let gate = start(Config { connections_max: 16, ..Config::default() });
+    let mut working = connect(gate.address).await;
+    working.write_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    while gate.node.begun.load(SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let address = gate.address;
+    let refill = tokio::spawn(async move {
+        let mut held = Vec::new();
+        loop {
+            let mut stream = connect(address).await;
+            // Nothing; half a head; a request, and then nothing.
+            let said: [&[u8]; 3] = [b"", b"GET /hello HTTP/1.1\r\nHo", b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"];
+            let _ = stream.write_all(said[held.len() % 3]).await;
+            held.push(stream);
+            if held.len() > 64 {
+                held.clear();
+            }
+        }
+    });
+    let mut slowest = Duration::ZERO;
+    for _ in 0..50 {
+        let begin = Instant::now();
+        assert!(get(gate.address, "/hello").await.contains("hello"));
+        slowest = slowest.max(begin.elapsed());
+    }
+    refill.abort();
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    gate.node.release.notify_one();
+    read_until(&mut working, "waited").await;
+}
+
+/// The same by memory: on a small node as many as fit, which are fewer than there are places.
+#[tokio::test]
+async fn at_the_api_who_holds_memory_without_using_it_gives_way() {
+    let budget = budget::Budget::new(2 << 20);
+    let gate = start(Config { budget: budget.clone(), is_administration: true, ..Config::default() });
+    let silent: Vec<_> = futures_util::future::join_all((0..40).map(|_| connect(gate.address))).await;
+    for _ in 0..10 {
+        assert!(get(gate.address, "/hello").await.contains("hello"));
+    }
+    drop(silent);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod access;
 mod drain;
+mod floods;
 mod http2;
 mod limits;
 mod malformed;

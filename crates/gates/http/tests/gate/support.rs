@@ -83,6 +83,17 @@ impl Handler for Node {
                 std::mem::forget(dropped);
                 text("waited")
             }
+            "/panic" => panic!("a handler that fails, as a test of the gate wants"),
+            "/fields" => {
+                let names: Vec<_> = request.headers().keys().map(http::HeaderName::as_str).collect();
+                text(names.join(" "))
+            }
+            "/reset" => {
+                let mut response = text("content");
+                *response.status_mut() = StatusCode::RESET_CONTENT;
+                response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("7"));
+                response
+            }
             "/large" => text(vec![b'x'; 32 * 1024 * 1024]),
             "/breaks" => Response::new(Breaking(0).boxed_unsync()),
             "/continue" => {

@@ -5,8 +5,8 @@
 //!                 ◀──PUBLISH── Link ◀── publish ── sink          (confirmed: the event is done)
 //! ```
 //! Its session at the outside broker outlives its connection, so that broker keeps what comes while the two do not hear
-//! each other. A message is acknowledged only when its event is durable; one that a full queue refuses is not, and nothing
-//! more is read until there is room.
+//! each other. A message is acknowledged only when its event is durable; one that a full queue refuses is not, and
+//! nothing more is read until there is room.
 
 mod connect;
 mod link;
@@ -28,8 +28,8 @@ use tokio::task::JoinHandle;
 /// Publishes that wait for the outside broker; whoever has one more waits.
 const PUBLISHES_MAX: usize = 256;
 
-/// Between attempts to connect: at first, and at most. Each is up to twice as long as said, so that many bridges do not come
-/// back at the same moment.
+/// Between attempts to connect: at first, and at most. Each is up to twice as long as said, so that many bridges do not
+/// come back at the same moment.
 const REST_MIN: Duration = Duration::from_millis(500);
 const REST_MAX: Duration = Duration::from_secs(30);
 

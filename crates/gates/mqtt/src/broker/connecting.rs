@@ -1,5 +1,6 @@
 //! The beginning and the end of connections, and of the sessions behind them.
 
+use super::accounts::bare_bytes;
 use super::connection::{Connection, ConnectionKey, Reply};
 use super::message::View;
 use super::publishing::Publishing;
@@ -7,7 +8,7 @@ use super::records;
 use super::session::Session;
 use super::trie::SessionKey;
 use super::will::StoredWill;
-use super::{Broker, Now};
+use super::{Broker, Now, Owner};
 use crate::codec::{Connack, Connect, Fault, Reason, Version, Will, encode};
 use crate::limits::TOPIC_BYTES_MAX;
 use crate::node::Node;
@@ -24,7 +25,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// The CONNACK that says so; empty where 3.1.1 has no word for it, and for a client that takes no packet of its size.
+    /// The CONNACK that says so; empty where 3.1.1 has no word for it, and for a client that takes no packet of its
+    /// size.
     pub fn packet(self) -> Vec<u8> {
         let code = match self.version {
             // It would not be taken either.
@@ -67,22 +69,31 @@ impl<N: Node> Broker<N> {
         self.finish();
 
         let client: Arc<str> = if connect.client_id.is_empty() { assigned.into() } else { connect.client_id.into() };
-        let old = self.by_client.get(&client).copied();
+        let owner = Owner { user: identity.user.clone(), client: client.clone() };
+        let old = self.by_owner.get(&owner).copied();
         if let Some(connection) = old.and_then(|key| self.sessions.get(key)).and_then(|session| session.connection) {
             self.close(connection, Reason::TAKEN_OVER);
         }
         // Taking over ended the session if it was to end with its connection.
-        let old = self.by_client.get(&client).copied();
+        let old = self.by_owner.get(&owner).copied();
         if let Some(key) = old.filter(|_| connect.clean_start) {
             self.end_session(key);
         }
         let old = old.filter(|_| !connect.clean_start);
-        let key = old.unwrap_or_else(|| self.new_session(client.clone(), &identity, expiry_s));
+        let key = match old {
+            Some(key) => {
+                self.set_rights(key, &identity);
+                key
+            }
+            None => self.new_session(client, &identity, expiry_s),
+        };
         let connection = Connection {
             version: connect.version,
             identity,
             session: Some(key),
             out: Vec::new(),
+            out_bytes: 0,
+            taken_bytes: 0,
             is_dirty: false,
             is_open: false,
             replies: VecDeque::new(),
@@ -105,7 +116,7 @@ impl<N: Node> Broker<N> {
         Ok(connection_key)
     }
 
-    fn check_connect(&self, connect: &Connect<'_>, identity: &Identity, expiry_s: u32) -> Result<(), Reason> {
+    fn check_connect(&mut self, connect: &Connect<'_>, identity: &Identity, expiry_s: u32) -> Result<(), Reason> {
         if self.broken {
             return Err(Reason::UNAVAILABLE);
         }
@@ -128,13 +139,18 @@ impl<N: Node> Broker<N> {
                 return Err(Reason::NOT_AUTHORIZED);
             }
         }
-        let old = self.by_client.get(connect.client_id).and_then(|key| self.sessions.get(*key));
-        // Else a session could be taken by who only guesses its name.
-        if old.is_some_and(|session| session.user != identity.user) {
-            return Err(Reason::NOT_AUTHORIZED);
-        }
+        let owner = Owner { user: identity.user.clone(), client: connect.client_id.into() };
+        let old = self.by_owner.get(&owner).and_then(|key| self.sessions.get(*key));
         let is_one_more = expiry_s > 0 && !old.is_some_and(Session::is_kept);
-        if is_one_more && self.kept_sessions >= self.limits.sessions_max {
+        let own_kept = self.account_of(&owner.user).map_or(0, |account| account.kept_sessions);
+        let is_full =
+            self.kept_sessions >= self.limits.sessions_max || own_kept >= self.limits.of_user(self.limits.sessions_max);
+        if is_one_more && is_full {
+            return Err(Reason::QUOTA_EXCEEDED);
+        }
+        let will_bytes = connect.will.as_ref().map_or(0, will_bytes);
+        let more_bytes = bare_bytes(connect.client_id, will_bytes).saturating_sub(old.map_or(0, |old| old.own_bytes));
+        if !self.fits_session(&owner.user, more_bytes) {
             return Err(Reason::QUOTA_EXCEEDED);
         }
         Ok(())
@@ -168,12 +184,13 @@ impl<N: Node> Broker<N> {
         }
     }
 
-    fn new_session(&mut self, client: Arc<str>, identity: &Identity, expiry_s: u32) -> SessionKey {
+    fn new_session(&mut self, client: Arc<str>, identity: &Arc<Identity>, expiry_s: u32) -> SessionKey {
         let number = self.take_number();
-        let session = Session::new(client.clone(), identity.user.clone(), number, expiry_s);
-        self.kept_sessions += usize::from(session.is_kept());
+        let account = self.open_account(&identity.user);
+        let session = Session::new(client.clone(), identity.clone(), account, number, expiry_s);
+        self.count_kept(account, false, session.is_kept());
         let key = self.sessions.insert(session);
-        self.by_client.insert(client, key);
+        self.by_owner.insert(Owner { user: identity.user.clone(), client }, key);
         key
     }
 
@@ -186,8 +203,9 @@ impl<N: Node> Broker<N> {
         session.connection = Some(connection);
         session.expiry_s = expiry_s;
         session.will = connect.will.as_ref().map(store_will);
-        let is_kept = session.is_kept();
-        self.kept_sessions = self.kept_sessions + usize::from(is_kept) - usize::from(was_kept);
+        let (is_kept, account, own_bytes) = (session.is_kept(), session.account, session.count_own_bytes());
+        self.count_kept(account, was_kept, is_kept);
+        self.set_own_bytes(key, own_bytes);
         // What was kept until now ends with this connection, but not before: it is still sent.
         if is_kept {
             self.write_session(key);
@@ -206,7 +224,8 @@ impl<N: Node> Broker<N> {
         let was_kept = session.is_kept();
         let expiry_max_s = u32::try_from(self.limits.session_expiry_max.as_secs()).unwrap_or(u32::MAX - 1);
         session.expiry_s = expiry_s.min(expiry_max_s);
-        self.kept_sessions -= usize::from(was_kept && !session.is_kept());
+        let (is_kept, account) = (session.is_kept(), session.account);
+        self.count_kept(account, was_kept, is_kept);
         Ok(())
     }
 
@@ -215,7 +234,9 @@ impl<N: Node> Broker<N> {
         self.now = now;
         self.finish();
         self.detach(key, false);
-        self.connections.remove(key);
+        if let Some(connection) = self.connections.remove(key) {
+            self.room.give_back(connection.out_bytes + connection.taken_bytes);
+        }
         self.finish();
     }
 
@@ -230,13 +251,13 @@ impl<N: Node> Broker<N> {
         session.connection = None;
         session.land();
         self.let_read(session_key);
-        let session = self.sessions.get_mut(session_key).expect("it was just there");
         if let Some(stalled) = stalled {
             // They were not accepted: the client sends them again.
             for id in stalled.messages.iter().filter_map(Publishing::received_id) {
-                session.received.remove(&id);
+                self.forget_id(session_key, id);
             }
         }
+        let session = self.sessions.get_mut(session_key).expect("it was just there");
         if is_clean {
             session.will = None;
         }
@@ -273,10 +294,14 @@ impl<N: Node> Broker<N> {
         self.finish();
         self.cancel_expiry(key);
         self.forget_on_disk(key);
+        let Some(session) = self.sessions.get(key) else { return };
+        let (account, bytes, is_kept) = (session.account, session.bytes, session.is_kept());
+        self.count_kept(account, is_kept, false);
+        self.release_bytes(key, bytes);
+        self.set_own_bytes(key, 0);
         let Some(session) = self.sessions.remove(key) else { return };
-        self.kept_sessions -= usize::from(session.is_kept());
-        self.queued_bytes -= session.bytes;
-        self.by_client.remove(&session.client);
+        self.by_owner.remove(&Owner { user: session.user().clone(), client: session.client.clone() });
+        self.close_account(account);
         for filter in session.subscriptions.keys() {
             self.remove_from_trie(key, filter);
         }
@@ -294,7 +319,7 @@ impl<N: Node> Broker<N> {
         let flights = session.flights.iter().map(|flight| (flight.sequence, flight.message.clone()));
         let released = session.released.iter().map(|sequence| (*sequence, None));
         let copies: Vec<_> = copies.chain(flights).chain(released).collect();
-        self.loose.delete(records::session_key(&session.client));
+        self.loose.delete(records::session_key(session.number));
         for filter in session.subscriptions.keys() {
             self.loose.delete(records::subscription_key(number, filter));
         }
@@ -310,10 +335,10 @@ impl<N: Node> Broker<N> {
         self.sessions.get_mut(key).expect("it was just there").is_stored = false;
     }
 
-    fn write_session(&mut self, key: SessionKey) {
+    pub(super) fn write_session(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get_mut(key).filter(|session| session.is_kept()) else { return };
         session.is_stored = true;
-        self.loose.put(records::session_key(&session.client), records::write_session(session));
+        self.loose.put(records::session_key(session.number), records::write_session(session));
     }
 
     pub(super) fn cancel_expiry(&mut self, key: SessionKey) {
@@ -324,7 +349,7 @@ impl<N: Node> Broker<N> {
         }
     }
 
-    fn cancel_will(&mut self, key: SessionKey) {
+    pub(super) fn cancel_will(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.will = None;
             if let Some(due_ms) = session.will_due_ms.take() {
@@ -340,13 +365,22 @@ impl<N: Node> Broker<N> {
             self.wills.remove(&(due_ms, key));
         }
         let Some(will) = session.will.take() else { return };
-        let (client, user) = (session.client.clone(), session.user.clone());
+        let (client, user) = (session.client.clone(), session.user().clone());
         let expires_ms = will.expiry_s.map(|seconds| self.now.unix_ms + u64::from(seconds) * 1_000);
         let message = Arc::new(View { expires_ms, ..will.message.view() }.to_message());
         self.publish_of_will(Publishing::of_will(message, will.retain, client, user));
         // In the same commit, so that it is neither lost nor published twice.
         self.write_session(key);
     }
+}
+
+/// What a will takes, about.
+fn will_bytes(will: &Will<'_>) -> usize {
+    let user = will.properties.user.iter().map(|(name, value)| name.len() + value.len() + 5);
+    let texts = [will.properties.content_type, will.properties.response_topic];
+    let texts = texts.into_iter().flatten().map(str::len).sum::<usize>();
+    let correlation = will.properties.correlation.map_or(0, <[u8]>::len);
+    size_of::<StoredWill>() + will.topic.len() + will.payload.len() + user.sum::<usize>() + texts + correlation + 64
 }
 
 fn store_will(will: &Will<'_>) -> StoredWill {

@@ -44,6 +44,9 @@ pub struct Connection {
     pub session: Option<SessionKey>,
     /// To be sent.
     pub out: Vec<u8>,
+    /// What is counted of `out`, and of what was taken out of it and is being sent.
+    pub out_bytes: usize,
+    pub taken_bytes: usize,
     /// Whether it is in the broker's list of those that have something to send or are to be closed.
     pub is_dirty: bool,
     pub is_open: bool,

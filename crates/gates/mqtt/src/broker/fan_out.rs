@@ -1,14 +1,16 @@
 //! Sending messages to clients: now, or as soon as there is room.
 
+use super::accounts::{Room, held_bytes};
 use super::connection::{ConnectionKey, Reply};
 use super::message::{Message, View};
 use super::publishing::Target;
 use super::records;
-use super::session::{Flight, Queued, packet_id};
+use super::session::{Flight, Queued, SubscriptionIds, packet_id};
 use super::trie::SessionKey;
 use super::{Broker, Waiter};
 use crate::codec::encode::{self, Ack, Outgoing};
 use crate::codec::{Qos, Reason, Version};
+use crate::limits::SEND_BYTES_FREE;
 use crate::node::Node;
 use std::sync::Arc;
 
@@ -59,11 +61,20 @@ impl Frames {
     }
 }
 
+/// What a PUBLISH takes beside its topic, its payload and what goes along with them, about.
+const PACKET_BYTES: usize = 64;
+
 /// A subscriber that confirmed nothing for so long holds nobody up: it misses messages once its session is full.
 const PROGRESS_MS: u64 = 500;
 
 /// The longest a subscriber that does confirm holds a publisher up at a time.
 const HOLD_MS: u64 = 1_000;
+
+/// Whether there is memory to send a message from, beside what waits already.
+fn can_hold(room: &mut Room, out: &Vec<u8>, view: View<'_>) -> bool {
+    let bytes = out.len() + view.topic.len() + view.lasting.len() + view.payload.len() + PACKET_BYTES;
+    bytes <= out.capacity().max(SEND_BYTES_FREE) || room.fits(bytes)
+}
 
 /// What becomes of a packet for one client.
 enum Sent {
@@ -94,7 +105,8 @@ impl<N: Node> Broker<N> {
     fn send_unconfirmed(&mut self, view: View<'_>, target: &mut Target) {
         let Some(key) = self.sessions.get(target.session).and_then(|session| session.connection) else { return };
         let Some(connection) = self.connections.get(key) else { return };
-        if !connection.is_open || connection.out.len() >= self.limits.send_bytes_max {
+        let is_full = connection.out.len() >= self.limits.send_bytes_max;
+        if !connection.is_open || is_full || !can_hold(&mut self.room, &connection.out, view) {
             self.counts.dropped += 1;
             return;
         }
@@ -111,6 +123,7 @@ impl<N: Node> Broker<N> {
             connection.is_some_and(|connection| {
                 connection.is_open
                     && connection.out.len() < self.limits.send_bytes_max
+                    && can_hold(&mut self.room, &connection.out, view)
                     && session.has_window(connection.window, target.sequence.unwrap_or(session.next_sequence))
             })
         };
@@ -131,10 +144,9 @@ impl<N: Node> Broker<N> {
             return self.count_dropped(target.session);
         }
         let message = owned.get_or_insert_with(|| Arc::new(view.to_message())).clone();
+        self.hold_bytes(target.session, held_bytes(&message, &target.ids));
         let session = self.sessions.get_mut(target.session).expect("it was just there");
         let sequence = target.sequence.unwrap_or_else(|| session.take_sequence());
-        session.bytes += message.bytes();
-        self.queued_bytes += message.bytes();
         let (qos, retain, ids) = (target.qos, target.retain, target.ids.take());
         session.queue.push_back(Queued { sequence, message, qos, retain, ids, ticket, dup: false });
         // Half of the room is for what comes while publishers are told to wait.
@@ -151,12 +163,17 @@ impl<N: Node> Broker<N> {
     }
 
     /// Whether the session has no room for another message.
-    pub(super) fn is_full(&self, key: SessionKey, view: View<'_>) -> bool {
+    pub(super) fn is_full(&mut self, key: SessionKey, view: View<'_>) -> bool {
         let Some(session) = self.sessions.get(key) else { return false };
-        let bytes = view.topic.len() + view.lasting.len() + view.payload.len() + size_of::<Message>();
+        let bytes =
+            view.topic.len() + view.lasting.len() + view.payload.len() + size_of::<Message>() + size_of::<Queued>();
+        let total_max = self.limits.queued_bytes_total_max;
+        let of_user = self.accounts.get(session.account).map_or(0, |account| account.queued_bytes);
         session.queue.len() >= self.limits.queued_messages_max
             || session.bytes + bytes > self.limits.queued_bytes_max
-            || self.queued_bytes + bytes > self.limits.queued_bytes_total_max
+            || self.queued_bytes + bytes > total_max
+            || of_user + bytes > self.limits.of_user(total_max)
+            || !self.room.fits(bytes)
     }
 
     pub(super) fn count_dropped(&mut self, key: SessionKey) {
@@ -198,27 +215,33 @@ impl<N: Node> Broker<N> {
             if !may_go {
                 return;
             }
+            if !can_hold(&mut self.room, &connection.out, next.message.view()) {
+                return if !self.starved.contains(&key) {
+                    self.starved.push(key)
+                };
+            }
             let Queued { sequence, message, qos, retain, ids, dup, .. } =
                 session.queue.pop_front().expect("it was just seen");
             let is_kept = session.is_kept();
             if message.view().is_expired(self.now.unix_ms) {
                 self.counts.expired += 1;
-                self.let_go(key, sequence, &message);
+                self.let_go(key, sequence, &message, &ids);
                 continue;
             }
             let flight = Flight { sequence, qos, retain, ids, message: is_kept.then(|| message.clone()) };
             session.flights.push_back(flight);
             self.frames.clear();
             let view = message.view();
-            let ids =
+            let flight_ids =
                 self.sessions.get(key).and_then(|session| session.flights.back()).and_then(|flight| flight.ids.clone());
-            let sent = self.write_publish(connection_key, view, qos, retain, ids.as_deref(), packet_id(sequence), dup);
+            let sent =
+                self.write_publish(connection_key, view, qos, retain, flight_ids.as_deref(), packet_id(sequence), dup);
             match sent {
                 Sent::Yes if is_kept => {}
-                Sent::Yes => self.release_bytes(key, &message),
+                Sent::Yes => self.release_bytes(key, held_bytes(&message, &flight_ids)),
                 Sent::TooLarge => {
                     self.sessions.get_mut(key).expect("it was just there").flights.pop_back();
-                    self.let_go(key, sequence, &message);
+                    self.let_go(key, sequence, &message, &flight_ids);
                 }
             }
         }
@@ -270,16 +293,9 @@ impl<N: Node> Broker<N> {
         Sent::Yes
     }
 
-    fn release_bytes(&mut self, key: SessionKey, message: &Message) {
-        self.queued_bytes -= message.bytes();
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.bytes -= message.bytes();
-        }
-    }
-
     /// The session is done with a message: its copy goes, in memory and on disk.
-    fn let_go(&mut self, key: SessionKey, sequence: u64, message: &Message) {
-        self.release_bytes(key, message);
+    pub(super) fn let_go(&mut self, key: SessionKey, sequence: u64, message: &Message, ids: &SubscriptionIds) {
+        self.release_bytes(key, held_bytes(message, ids));
         let Some(session) = self.sessions.get(key).filter(|session| session.is_stored) else { return };
         self.loose.delete(records::copy_key(session.number, sequence));
         self.forget_copy(message);
@@ -303,7 +319,7 @@ impl<N: Node> Broker<N> {
             session.flights.shrink_to(16);
         }
         if let Some(message) = &flight.message {
-            self.let_go(key, flight.sequence, message);
+            self.let_go(key, flight.sequence, message, &flight.ids);
         }
         self.pump(key);
     }
@@ -316,7 +332,7 @@ impl<N: Node> Broker<N> {
         session.released.insert(flight.sequence);
         let (is_stored, number) = (session.is_stored, session.number);
         let Some(message) = flight.message else { return false };
-        self.release_bytes(key, &message);
+        self.release_bytes(key, held_bytes(&message, &flight.ids));
         if is_stored {
             self.loose.put(records::copy_key(number, flight.sequence), records::write_released());
             self.forget_copy(&message);

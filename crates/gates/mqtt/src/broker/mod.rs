@@ -9,13 +9,15 @@
 //! All packets of one [`Broker::feed`] share one commit.
 //!
 //! **The order of things.** A message is committed (visible, all or nothing: events for functions, the retained
-//! message, copies for sessions that outlive their connections, the identifier of QoS 2), then passed on to clients whose
-//! sessions end with their connections, and confirmed once the commit is durable. Sessions that outlive their connections
-//! get it once it is durable, for what was sent must be known after a restart.
+//! message, copies for sessions that outlive their connections, the identifier of QoS 2), then passed on to clients
+//! whose sessions end with their connections, and confirmed once the commit is durable. Sessions that outlive their
+//! connections get it once it is durable, for what was sent must be known after a restart.
 
+mod accounts;
 mod connecting;
 mod connection;
 mod fan_out;
+mod keeping;
 mod message;
 mod packets;
 mod publishing;
@@ -24,21 +26,27 @@ pub(crate) mod random;
 mod records;
 mod restore;
 mod retained;
+mod rights;
 mod session;
 mod slab;
 mod subscribing;
 mod trie;
 mod will;
 
+pub use accounts::Payer;
 pub use connecting::Refusal;
 pub use connection::ConnectionKey;
 pub use message::{Message, View};
 pub use packets::Fed;
+pub use rights::SessionInfo;
 pub use trie::Filters;
 
 use crate::codec::{Reason, encode};
 use crate::limits::Limits;
 use crate::node::{Changes, Node, Refused};
+use crate::users::Users;
+use accounts::{Account, AccountKey, Room};
+use budget::{Budget, Purpose};
 use connection::{Connection, Reply};
 use problem::Problem;
 use publishing::{Publishing, Target};
@@ -51,6 +59,9 @@ use trie::{SessionKey, Subscriber, Trie};
 
 /// Records that may wait for a disk that takes none; then the broker gives up until it is started again.
 const LOOSE_RECORDS_MAX: usize = 200_000;
+
+/// Records that one commit changes at most; a transaction has room for 10,000 changes.
+const COMMIT_RECORDS_MAX: usize = 5_000;
 
 /// What time it is, twice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -88,13 +99,23 @@ enum Waiter {
     Session(SessionKey),
 }
 
+/// Whose session it is: the names of two users' clients have nothing to do with each other.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Owner {
+    user: Option<Arc<str>>,
+    client: Arc<str>,
+}
+
 /// See the top of this file.
 pub struct Broker<N> {
     limits: Limits,
     node: Arc<N>,
     now: Now,
     sessions: Slab<Session>,
-    by_client: HashMap<Arc<str>, SessionKey>,
+    by_owner: HashMap<Owner, SessionKey>,
+    accounts: Slab<Account>,
+    by_user: HashMap<Option<Arc<str>>, AccountKey>,
+    room: Room,
     connections: Slab<Connection>,
     trie: Trie,
     retained: Retained,
@@ -104,11 +125,15 @@ pub struct Broker<N> {
     waiting: VecDeque<(u64, Waiter)>,
     /// Messages of the present feed that need the disk, or come after one that does.
     batch: Vec<Publishing>,
+    /// Sessions that get one of them, at most so many.
+    batch_targets: usize,
     /// Changes that belong to no message, and answers that wait for them.
     loose: Changes,
     loose_replies: Vec<(ConnectionKey, Reply)>,
     dirty: Vec<ConnectionKey>,
     stalled: Vec<ConnectionKey>,
+    /// Sessions whose messages wait for memory to send them from.
+    starved: Vec<SessionKey>,
     /// When sessions end, by Unix time.
     expiring: BTreeSet<(u64, SessionKey)>,
     /// When wills are due, by steady time.
@@ -118,6 +143,8 @@ pub struct Broker<N> {
     /// For sessions and shared messages.
     next_number: u64,
     queued_bytes: usize,
+    /// Of sessions themselves.
+    session_bytes: usize,
     kept_sessions: usize,
     subscriptions: usize,
     counts: Counts,
@@ -131,32 +158,38 @@ pub struct Broker<N> {
 }
 
 impl<N: Node> Broker<N> {
-    /// A broker with what was kept.
+    /// A broker with what was kept, as far as `users` may still have it. What it holds is a share of `budget`.
     ///
     /// # Errors
     /// The records cannot be read.
-    pub fn new(limits: Limits, node: Arc<N>, now: Now) -> Result<Self, Problem> {
+    pub fn new(limits: Limits, node: Arc<N>, users: &Users, budget: &Arc<Budget>, now: Now) -> Result<Self, Problem> {
         let mut broker = Self {
             limits,
             node,
             now,
             sessions: Slab::default(),
-            by_client: HashMap::new(),
+            by_owner: HashMap::new(),
+            accounts: Slab::default(),
+            by_user: HashMap::new(),
+            room: Room::new(budget.share(Purpose::Mqtt)),
             connections: Slab::default(),
             trie: Trie::default(),
             retained: Retained::default(),
             durable: 0,
             waiting: VecDeque::new(),
             batch: Vec::new(),
+            batch_targets: 0,
             loose: Changes::default(),
             loose_replies: Vec::new(),
             dirty: Vec::new(),
             stalled: Vec::new(),
+            starved: Vec::new(),
             expiring: BTreeSet::new(),
             wills: BTreeSet::new(),
             late_wills: VecDeque::new(),
             next_number: 1,
             queued_bytes: 0,
+            session_bytes: 0,
             kept_sessions: 0,
             subscriptions: 0,
             counts: Counts::default(),
@@ -166,20 +199,31 @@ impl<N: Node> Broker<N> {
             slow: None,
             spare_targets: Vec::new(),
         };
-        broker.restore()?;
+        broker.restore(users)?;
         Ok(broker)
     }
 
     /// Takes what the connection is to be sent now; `into` is empty. Says whether it is closed afterwards.
     pub fn take(&mut self, key: ConnectionKey, into: &mut Vec<u8>) -> bool {
+        let limit = self.limits.send_bytes_max;
         let Some(connection) = self.connections.get_mut(key) else { return true };
+        let held_itself_up = connection.out.len() >= limit;
         std::mem::swap(&mut connection.out, into);
+        self.count_taken(key, into.capacity());
+        self.count_out(key);
+        if held_itself_up {
+            // Reading goes on.
+            self.set_dirty(key);
+        }
+        let Some(connection) = self.connections.get_mut(key) else { return true };
         let (session, closing) = (connection.session, connection.session.is_none());
         if let Some(session) = session {
             self.pump(session);
             let connection = self.connections.get_mut(key).expect("sending closes no connection");
             if !connection.out.is_empty() && into.is_empty() {
                 std::mem::swap(&mut connection.out, into);
+                self.count_taken(key, into.capacity());
+                self.count_out(key);
             }
         }
         closing
@@ -206,6 +250,8 @@ impl<N: Node> Broker<N> {
             connection.stalled.is_none()
                 && connection.held_since_ms.is_none()
                 && connection.session.is_some()
+                // Who does not read its answers is asked nothing more.
+                && connection.out.len() < self.limits.send_bytes_max
                 // One more is read, so that a client of MQTT 5 that breaks the agreement is told.
                 && connection.replies.len() <= usize::from(self.limits.receive_maximum)
         })
@@ -267,6 +313,7 @@ impl<N: Node> Broker<N> {
     pub fn tick(&mut self, now: Now) {
         self.now = now;
         self.retry_stalled();
+        std::mem::take(&mut self.starved).into_iter().for_each(|key| self.pump(key));
         self.retry_wills();
         self.end_holds();
         while let Some((_, key)) = self.wills.first().copied().filter(|(at_ms, _)| *at_ms <= now.steady_ms) {
@@ -289,10 +336,12 @@ impl<N: Node> Broker<N> {
     }
 
     fn set_dirty(&mut self, key: ConnectionKey) {
-        if let Some(connection) = self.connections.get_mut(key)
-            && !std::mem::replace(&mut connection.is_dirty, true)
-        {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !std::mem::replace(&mut connection.is_dirty, true) {
             self.dirty.push(key);
+        }
+        if connection.out_bytes != accounts::send_bytes(connection.out.capacity()) {
+            self.count_out(key);
         }
     }
 
@@ -342,7 +391,9 @@ impl<N: Node> Broker<N> {
         if self.batch.is_empty() && self.loose.is_empty() {
             return self.send_loose_replies(0);
         }
+        self.commit_most_loose();
         let mut batch = std::mem::take(&mut self.batch);
+        self.batch_targets = 0;
         let mut changes = std::mem::take(&mut self.loose);
         let loose_records = changes.records.len();
         for publishing in &mut batch {
@@ -365,10 +416,25 @@ impl<N: Node> Broker<N> {
         }
     }
 
+    /// Commits loose changes until what is left fits into one commit with a batch: a session may end that holds more
+    /// records than a transaction has room for. What they belong to is deleted first, so that a restart in between
+    /// deletes the rest.
+    fn commit_most_loose(&mut self) {
+        while self.loose.records.len() > COMMIT_RECORDS_MAX {
+            let rest = self.loose.records.split_off(COMMIT_RECORDS_MAX);
+            if self.commit(&self.loose).is_err() {
+                // They are tried again with the rest.
+                return self.loose.records.extend(rest);
+            }
+            self.loose.records = rest;
+        }
+    }
+
     fn finish_one_by_one(&mut self, batch: Vec<Publishing>, refused: Refused, is_alone: bool) {
         if is_alone {
             return batch.into_iter().for_each(|publishing| self.refuse(publishing, &refused));
         }
+        self.commit_most_loose();
         if !self.loose.is_empty() {
             match self.commit(&self.loose) {
                 Ok(ticket) => {

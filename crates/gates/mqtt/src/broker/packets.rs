@@ -126,8 +126,8 @@ impl<N: Node> Broker<N> {
         if !is_allowed {
             return self.deny(key, publish, Reason::NOT_AUTHORIZED);
         }
-        if publish.qos == Qos::ExactlyOnce {
-            self.sessions.get_mut(session_key).expect("a connection's session exists").received.insert(publish.id);
+        if publish.qos == Qos::ExactlyOnce && !self.keep_id(session_key, publish.id) {
+            return self.deny(key, publish, Reason::QUOTA_EXCEEDED);
         }
         let mut lasting = Vec::new();
         encode::lasting_properties(&mut lasting, &publish.properties);
@@ -154,12 +154,16 @@ impl<N: Node> Broker<N> {
         Ok(())
     }
 
-    /// A message that this client must not publish. In 3.1.1 there is no way to say so: it is confirmed, and goes nowhere.
+    /// A message that this client must not publish. In 3.1.1 there is no way to say so: it is confirmed, and goes
+    /// nowhere.
     fn deny(&mut self, key: ConnectionKey, publish: &Publish<'_>, reason: Reason) -> Result<(), Fault> {
         self.counts.refused += 1;
         let connection = self.connection(key);
         if connection.version == Version::V311 && reason == Reason::TOPIC_INVALID {
             return Err(Fault { reason, why: "a topic is longer or has more levels than this broker takes" });
+        }
+        if connection.version == Version::V311 && reason == Reason::QUOTA_EXCEEDED {
+            return Err(Fault { reason, why: "more messages of QoS 2 that are not released than there is room for" });
         }
         let reason = if connection.version == Version::V311 { Reason::SUCCESS } else { reason };
         match publish.qos {
@@ -229,11 +233,11 @@ impl<N: Node> Broker<N> {
             self.finish();
         }
         let Some(session_key) = self.connection(key).session else { return Ok(()) };
-        let session = self.sessions.get_mut(session_key).expect("a connection's session exists");
-        if !session.received.remove(&id) {
+        if !self.forget_id(session_key, id) {
             self.reply(key, 0, Reply::Ack(Ack::Pubcomp, id, Reason::ID_UNKNOWN));
             return Ok(());
         }
+        let session = self.sessions.get(session_key).expect("a connection's session exists");
         let (number, is_stored) = (session.number, session.is_stored);
         if is_stored {
             // Confirmed only once it is forgotten for good: the identifier may come back for another message.

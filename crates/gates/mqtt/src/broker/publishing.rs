@@ -1,11 +1,12 @@
 //! From a PUBLISH to everything it causes.
 
+use super::accounts::Payer;
 use super::connection::{ConnectionKey, Reply, Stalled};
 use super::message::{Message, View};
 use super::records;
 use super::session::SubscriptionIds;
 use super::trie::{SessionKey, Subscriber};
-use super::{Broker, Counts};
+use super::{Broker, COMMIT_RECORDS_MAX, Counts};
 use crate::codec::encode::Ack;
 use crate::codec::{Qos, Reason, Version};
 use crate::limits::WhenFull;
@@ -14,11 +15,20 @@ use problem::{Code, Problem};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// Wills that wait for room. One more is dropped, and counted as refused.
+const LATE_WILLS_MAX: usize = 1_000;
+
+/// Bytes of one user's wills that wait for room; of it a user has its share. One more is dropped, and counted as
+/// refused.
+const LATE_WILLS_BYTES_MAX: usize = 4 << 20;
+
 /// A message that waits for its commit.
 #[derive(Debug)]
 pub struct Publishing {
-    message: Arc<Message>,
-    retain: bool,
+    pub(super) message: Arc<Message>,
+    pub(super) retain: bool,
+    /// If it is retained.
+    payer: Payer,
     origin: Origin,
     targets: Vec<Target>,
     is_wanted: bool,
@@ -78,7 +88,8 @@ impl Publishing {
     }
 
     pub fn of_will(message: Arc<Message>, retain: bool, client: Arc<str>, user: Option<Arc<str>>) -> Self {
-        Self { message, retain, origin: Origin::Will { client, user }, targets: Vec::new(), is_wanted: false }
+        let payer = Payer::User(user.clone());
+        Self { message, retain, payer, origin: Origin::Will { client, user }, targets: Vec::new(), is_wanted: false }
     }
 }
 
@@ -86,24 +97,35 @@ impl<N: Node> Broker<N> {
     /// Takes a message from a client that may publish it.
     pub(super) fn publish(&mut self, view: View<'_>, retain: bool, origin: Origin) {
         self.counts.received += 1;
-        self.settle_retained(view, retain);
+        let payer = if retain { self.payer(&origin) } else { Payer::Node };
+        self.settle_retained(view, retain, &payer);
         let mut targets = self.targets(view.topic, view.qos, retain, origin.session());
-        if let Err(refused) = self.check_room(view, retain, &mut targets) {
+        if let Err(refused) = self.check_room(view, retain, &payer, &mut targets) {
             let message = Arc::new(view.to_message());
-            return self.refuse(Publishing { message, retain, origin, targets, is_wanted: false }, &refused);
+            return self.refuse(Publishing { message, retain, payer, origin, targets, is_wanted: false }, &refused);
+        }
+        if self.batch_targets + targets.len() > COMMIT_RECORDS_MAX {
+            self.finish();
         }
         let is_wanted = self.node.wants(view.topic);
         let keeps_id = view.qos == Qos::ExactlyOnce && self.is_kept(origin.session());
         let needs_disk = is_wanted || retain || keeps_id || targets.iter().any(|target| target.is_kept);
         if needs_disk || !self.batch.is_empty() {
             let message = Arc::new(view.to_message());
-            self.batch.push(Publishing { message, retain, origin, targets, is_wanted });
+            self.batch_targets += targets.len();
+            self.batch.push(Publishing { message, retain, payer, origin, targets, is_wanted });
         } else {
             let reason = if targets.is_empty() { Reason::NO_SUBSCRIBERS } else { Reason::SUCCESS };
             self.confirm(&origin, view.qos, 0, reason);
             self.fan_out(view, &mut None, &mut targets, 0);
             self.recycle(targets);
         }
+    }
+
+    /// Who pays for what a client retains.
+    fn payer(&self, origin: &Origin) -> Payer {
+        let session = origin.session().and_then(|key| self.sessions.get(key));
+        Payer::User(session.and_then(|session| session.user().clone()))
     }
 
     /// Everyone the message goes to, each session once.
@@ -122,6 +144,9 @@ impl<N: Node> Broker<N> {
         let mut targets = std::mem::take(&mut self.spare_targets);
         for subscriber in &found {
             if subscriber.options.no_local && from == Some(subscriber.session) {
+                continue;
+            }
+            if subscriber.is_checked && !self.may_receive(subscriber.session, topic) {
                 continue;
             }
             self.add_target(&mut targets, subscriber, qos, retain);
@@ -149,36 +174,25 @@ impl<N: Node> Broker<N> {
         targets.push(Target { session: subscriber.session, qos, retain, ids, sequence: None, is_kept });
     }
 
+    fn may_receive(&self, session: SessionKey, topic: &str) -> bool {
+        self.sessions.get(session).is_some_and(|session| session.identity.may_receive(topic))
+    }
+
     fn is_kept(&self, session: Option<SessionKey>) -> bool {
         session.and_then(|key| self.sessions.get(key)).is_some_and(super::session::Session::is_kept)
     }
 
-    /// Commits what has gathered where that may fill what is left for retained messages: only then is it counted.
-    fn settle_retained(&mut self, view: View<'_>, retain: bool) {
-        if !retain {
-            return;
-        }
-        let gathered = self.batch.iter().filter(|publishing| publishing.retain);
-        let (count, bytes) = gathered.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one.message.bytes()));
-        let is_close = self.retained.count() + count >= self.limits.retained_max
-            || self.retained.bytes() + bytes + retained_bytes(view) > self.limits.retained_bytes_max;
-        if count > 0 && is_close {
-            self.finish();
-        }
-    }
-
     /// Refuses what there is no room for, or leaves out sessions that are full, as configured.
-    fn check_room(&mut self, view: View<'_>, retain: bool, targets: &mut Vec<Target>) -> Result<(), Refused> {
+    fn check_room(
+        &mut self,
+        view: View<'_>,
+        retain: bool,
+        payer: &Payer,
+        targets: &mut Vec<Target>,
+    ) -> Result<(), Refused> {
         let full = |what: String| Refused::QueueFull(Problem::new(Code::QueueFull, what));
         if retain && !view.payload.is_empty() {
-            let before = self.retained.get(view.topic).map(|message| message.bytes());
-            let bytes = retained_bytes(view);
-            if before.is_none() && self.retained.count() >= self.limits.retained_max {
-                return Err(full(format!("{} messages are retained already", self.retained.count())));
-            }
-            if self.retained.bytes() + bytes - before.unwrap_or(0) > self.limits.retained_bytes_max {
-                return Err(full(format!("{} bytes are retained already", self.retained.bytes())));
-            }
+            self.check_retained_room(view, payer).map_err(full)?;
         }
         for place in (0..targets.len()).rev() {
             let session = targets[place].session;
@@ -202,7 +216,7 @@ impl<N: Node> Broker<N> {
 
     /// Adds what the message changes on disk.
     pub(super) fn prepare(&mut self, publishing: &mut Publishing, changes: &mut Changes) {
-        let Publishing { message, retain, origin, targets, is_wanted } = publishing;
+        let Publishing { message, retain, payer, origin, targets, is_wanted } = publishing;
         let kept = targets.iter().filter(|target| target.is_kept).count();
         // Several copies share one record; of a single one it would be a second write.
         if kept > 1 || kept == 1 && message.body().is_some() {
@@ -221,7 +235,7 @@ impl<N: Node> Broker<N> {
             let key = records::retained_key(message.topic());
             match message.payload().is_empty() {
                 true => changes.delete(key),
-                false => changes.put(key, records::write_message(message)),
+                false => changes.put(key, records::write_retained(message, payer)),
             }
         }
         if let Origin::Client { session, id, .. } = origin
@@ -234,7 +248,7 @@ impl<N: Node> Broker<N> {
             let (client, user) = match origin {
                 Origin::Client { session, .. } => {
                     let session = self.sessions.get(*session);
-                    session.map_or_else(Default::default, |session| (session.client.clone(), session.user.clone()))
+                    session.map_or_else(Default::default, |session| (session.client.clone(), session.user().clone()))
                 }
                 Origin::Will { client, user } => (client.clone(), user.clone()),
             };
@@ -244,12 +258,12 @@ impl<N: Node> Broker<N> {
 
     /// The commit holds: passes the message on, and confirms it once `ticket` is durable.
     pub(super) fn accept(&mut self, publishing: Publishing, ticket: u64) {
-        let Publishing { message, retain, origin, mut targets, is_wanted } = publishing;
+        let Publishing { message, retain, payer, origin, mut targets, is_wanted } = publishing;
         if retain {
             match message.payload().is_empty() {
-                true => drop(self.retained.remove(message.topic())),
+                true => drop(self.forget_retained(message.topic())),
                 // A message of its own: what sessions' copies share ends with the last of them.
-                false => self.retained.set(Arc::new(message.view().to_message())),
+                false => self.keep_retained(Arc::new(message.view().to_message()), &payer),
             }
         }
         if let Some(session) = origin.session().and_then(|key| self.sessions.get_mut(key)) {
@@ -275,7 +289,7 @@ impl<N: Node> Broker<N> {
     /// The message was not accepted. Its publisher learns so (MQTT 5), or is held up (3.1.1).
     pub(super) fn refuse(&mut self, publishing: Publishing, refused: &Refused) {
         match &publishing.origin {
-            Origin::Will { .. } => self.late_wills.push_back((self.now.steady_ms, publishing)),
+            Origin::Will { .. } => self.put_off_will(publishing),
             Origin::Client { connection, session, id } => {
                 let (key, session, id) = (*connection, *session, *id);
                 let Some(connection) = self.connections.get_mut(key).filter(|connection| connection.session.is_some())
@@ -291,10 +305,8 @@ impl<N: Node> Broker<N> {
                     return;
                 }
                 self.counts.refused += 1;
-                if publishing.message.qos() == Qos::ExactlyOnce
-                    && let Some(session) = self.sessions.get_mut(session)
-                {
-                    session.received.remove(&id);
+                if publishing.message.qos() == Qos::ExactlyOnce {
+                    self.forget_id(session, id);
                 }
                 let reason = match refused {
                     Refused::QueueFull(_) => Reason::QUOTA_EXCEEDED,
@@ -353,7 +365,7 @@ impl<N: Node> Broker<N> {
         let view = message.view();
         publishing.targets = self.targets(view.topic, view.qos, publishing.retain, publishing.origin.session());
         publishing.is_wanted = self.node.wants(view.topic);
-        if self.check_room(view, publishing.retain, &mut publishing.targets).is_err() {
+        if self.check_room(view, publishing.retain, &publishing.payer, &mut publishing.targets).is_err() {
             return Err(publishing);
         }
         self.attempt(publishing).map_err(|late| late.0)
@@ -361,9 +373,9 @@ impl<N: Node> Broker<N> {
 
     fn close_stalled(&mut self, key: ConnectionKey, stalled: &Stalled) {
         let session = self.connections.get(key).and_then(|connection| connection.session);
-        if let Some(session) = session.and_then(|session| self.sessions.get_mut(session)) {
+        if let Some(session) = session {
             for id in stalled.messages.iter().filter_map(Publishing::received_id) {
-                session.received.remove(&id);
+                self.forget_id(session, id);
             }
         }
         self.close(key, Reason::QUOTA_EXCEEDED);
@@ -374,13 +386,28 @@ impl<N: Node> Broker<N> {
         self.counts.received += 1;
         let message = publishing.message.clone();
         let view = message.view();
-        self.settle_retained(view, publishing.retain);
+        self.settle_retained(view, publishing.retain, &publishing.payer);
         publishing.targets = self.targets(view.topic, view.qos, publishing.retain, None);
         publishing.is_wanted = self.node.wants(view.topic);
-        match self.check_room(view, publishing.retain, &mut publishing.targets) {
+        match self.check_room(view, publishing.retain, &publishing.payer, &mut publishing.targets) {
             Ok(()) => self.batch.push(publishing),
             Err(refused) => self.refuse(publishing, &refused),
         }
+    }
+
+    /// A will that finds no room waits for some. Few do: a client that comes and is lost again and again leaves one
+    /// each time.
+    fn put_off_will(&mut self, publishing: Publishing) {
+        let of_user = self.late_wills.iter().filter(|(_, other)| other.payer == publishing.payer);
+        let own_bytes: usize = of_user.map(|(_, other)| other.message.bytes()).sum();
+        let bytes = publishing.message.bytes();
+        let is_full = self.late_wills.len() >= LATE_WILLS_MAX
+            || own_bytes + bytes > self.limits.of_user(LATE_WILLS_BYTES_MAX).max(self.limits.packet_bytes_max);
+        if is_full {
+            self.counts.refused += 1;
+            return;
+        }
+        self.late_wills.push_back((self.now.steady_ms, publishing));
     }
 
     pub(super) fn retry_wills(&mut self) {
@@ -415,9 +442,10 @@ impl<N: Node> Broker<N> {
         self.counts.received += 1;
         let message = Arc::new(view.to_message());
         let mut publishing = Publishing::of_will(message.clone(), retain, client.clone(), None);
+        publishing.payer = Payer::Node;
         publishing.targets = self.targets(view.topic, view.qos, retain, None);
         publishing.is_wanted = self.node.wants(view.topic);
-        self.check_room(view, retain, &mut publishing.targets)?;
+        self.check_room(view, retain, &Payer::Node, &mut publishing.targets)?;
         let mut changes = Changes::default();
         self.prepare(&mut publishing, &mut changes);
         let ticket = self.commit(&changes).inspect_err(|_| self.counts.refused += 1)?;
@@ -430,10 +458,6 @@ impl<N: Node> Broker<N> {
         self.next_number += 1;
         self.next_number - 1
     }
-}
-
-fn retained_bytes(view: View<'_>) -> usize {
-    view.topic.len() + view.payload.len() + view.lasting.len() + size_of::<Message>()
 }
 
 impl Counts {

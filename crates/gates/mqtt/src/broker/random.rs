@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats, for tests.
+//! Random numbers that repeat for the same seed, for tests.
 
 /// SplitMix64.
 pub struct Random(u64);

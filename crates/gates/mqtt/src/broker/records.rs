@@ -6,12 +6,14 @@
 //! | `i/SESSION/ID` | a message of QoS 2 is here and not released |
 //! | `m/SESSION/SEQUENCE` | a session's copy of a message |
 //! | `r/TOPIC` | a retained message |
-//! | `s/CLIENT` | a session |
+//! | `n/SESSION` | a session |
+//! | `s/CLIENT` | a session, as it was written when a name had one user; the next start writes it anew |
 //! | `t/SESSION/FILTER` | a subscription |
 //! | `x/ID` | not the broker's: a message of QoS 2 is here that the bridge has not seen released |
 //!
 //! Numbers are 16 hexadecimal digits, so that they are ordered. Every record begins with the version of its form.
 
+use super::accounts::Payer;
 use super::message::{Message, View};
 use super::session::{Session, Subscription, SubscriptionIds};
 use super::will::StoredWill;
@@ -19,6 +21,9 @@ use crate::codec::{Qos, SubscriptionOptions};
 use std::sync::Arc;
 
 const FORM: u8 = 1;
+
+/// A retained message with the user it belongs to; the first form has none.
+const RETAINED_FORM: u8 = 2;
 
 pub fn body_key(number: u64) -> String {
     format!("b/{number:016x}")
@@ -36,7 +41,12 @@ pub fn retained_key(topic: &str) -> String {
     format!("r/{topic}")
 }
 
-pub fn session_key(client: &str) -> String {
+pub fn session_key(number: u64) -> String {
+    format!("n/{number:016x}")
+}
+
+/// Of a session as it was written before several users could have a client of one name.
+pub fn old_session_key(client: &str) -> String {
     format!("s/{client}")
 }
 
@@ -57,7 +67,8 @@ pub enum Key<'a> {
         sequence: u64,
     },
     Retained(&'a str),
-    Session(&'a str),
+    Session(u64),
+    OldSession(&'a str),
     Subscription {
         session: u64,
         filter: &'a str,
@@ -78,7 +89,8 @@ impl<'a> Key<'a> {
             }
             "m" => two().and_then(|(session, sequence)| Some(Self::Copy { session, sequence: number(sequence)? })),
             "r" => Some(Self::Retained(rest)),
-            "s" => Some(Self::Session(rest)),
+            "n" => Some(Self::Session(number(rest)?)),
+            "s" => Some(Self::OldSession(rest)),
             // Of a bridge.
             "x" => Some(Self::Foreign),
             "t" => two().map(|(session, filter)| Self::Subscription { session, filter }),
@@ -109,6 +121,7 @@ pub enum Content {
 /// A session's record, as it is read.
 #[derive(Debug)]
 pub struct Stored {
+    pub client: Arc<str>,
     pub number: u64,
     pub user: Option<Arc<str>>,
     pub expiry_s: u32,
@@ -142,6 +155,11 @@ impl Writer {
     fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
         self.0.extend_from_slice(bytes);
+    }
+
+    fn user(&mut self, user: Option<&str>) {
+        self.byte(u8::from(user.is_some()));
+        self.bytes(user.unwrap_or_default().as_bytes());
     }
 
     fn message(&mut self, view: View<'_>) {
@@ -191,6 +209,12 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes()?).ok()
     }
 
+    fn user(&mut self) -> Option<Option<Arc<str>>> {
+        let has_user = self.byte()? != 0;
+        let name = self.text()?;
+        Some(has_user.then(|| name.into()))
+    }
+
     fn message(&mut self) -> Option<Message> {
         let (qos, expires_ms) = (Qos::new(self.byte()?)?, self.optional()?);
         let (topic, lasting, payload) = (self.text()?, self.bytes()?, self.bytes()?);
@@ -213,6 +237,25 @@ pub fn read_message(bytes: &[u8]) -> Option<Message> {
     let mut reader = Reader::new(bytes)?;
     let message = reader.message()?;
     reader.end(message)
+}
+
+/// A retained message, and whose it is.
+pub fn write_retained(message: &Message, payer: &Payer) -> Vec<u8> {
+    let Payer::User(user) = payer else { return write_message(message) };
+    let mut writer = Writer(vec![RETAINED_FORM]);
+    writer.user(user.as_deref());
+    writer.message(message.view());
+    writer.0
+}
+
+pub fn read_retained(bytes: &[u8]) -> Option<(Message, Payer)> {
+    let Some(rest) = bytes.strip_prefix(&[RETAINED_FORM]) else {
+        return read_message(bytes).map(|message| (message, Payer::Node));
+    };
+    let mut reader = Reader(rest);
+    let user = reader.user()?;
+    let message = reader.message()?;
+    reader.end((message, Payer::User(user)))
 }
 
 /// The copy is of a message that is whole in this record, or has a record of its own.
@@ -258,22 +301,22 @@ pub fn write_session(session: &Session) -> Vec<u8> {
     writer.number(session.number);
     writer.number(session.expiry_s.into());
     writer.optional(session.expires_ms);
-    writer.byte(u8::from(session.user.is_some()));
-    writer.bytes(session.user.as_deref().unwrap_or_default().as_bytes());
+    writer.user(session.user().as_deref());
     writer.byte(session.will.as_ref().map_or(0, |will| 1 | if will.retain { IS_RETAIN } else { 0 }));
     if let Some(will) = &session.will {
         writer.number(will.delay_s.into());
         writer.optional(will.expiry_s.map(u64::from));
         writer.message(will.message.view());
     }
+    writer.bytes(session.client.as_bytes());
     writer.0
 }
 
-pub fn read_session(bytes: &[u8]) -> Option<Stored> {
+/// `client` is the name that an old record has in its key.
+pub fn read_session(client: Option<&str>, bytes: &[u8]) -> Option<Stored> {
     let mut reader = Reader::new(bytes)?;
     let (number, expiry_s, expires_ms) = (reader.number()?, reader.number()?, reader.optional()?);
-    let has_user = reader.byte()? != 0;
-    let user = Some(reader.text()?).filter(|_| has_user).map(Into::into);
+    let user = reader.user()?;
     let flags = reader.byte()?;
     let will = if flags & 1 == 0 {
         None
@@ -284,7 +327,11 @@ pub fn read_session(bytes: &[u8]) -> Option<Stored> {
         Some(StoredWill { message, retain: flags & IS_RETAIN != 0, delay_s, expiry_s })
     };
     let expiry_s = u32::try_from(expiry_s).ok()?;
-    reader.end(Stored { number, user, expiry_s, expires_ms, will })
+    let client = match client {
+        Some(client) => client.into(),
+        None => reader.text()?.into(),
+    };
+    reader.end(Stored { client, number, user, expiry_s, expires_ms, will })
 }
 
 pub fn write_subscription(subscription: Subscription) -> Vec<u8> {
@@ -311,6 +358,11 @@ mod tests {
         let read = read_message(&write_message(&message)).unwrap();
         assert_eq!((read.topic(), read.payload(), read.qos()), ("a/b", &b"data"[..], Qos::AtLeastOnce));
 
+        for payer in [Payer::Node, Payer::User(None), Payer::User(Some("u".into()))] {
+            let (read, read_payer) = read_retained(&write_retained(&message, &payer)).unwrap();
+            assert_eq!((read.payload(), read_payer), (&b"data"[..], payer));
+        }
+
         let copy = read_copy(&write_copy(&message, Qos::ExactlyOnce, true, &Some([7, 8].into()))).unwrap();
         assert_eq!((copy.qos, copy.retain, copy.ids.as_deref()), (Qos::ExactlyOnce, true, Some(&[7, 8][..])));
         assert!(matches!(copy.content, Content::Whole(message) if message.payload() == b"data"));
@@ -319,10 +371,12 @@ mod tests {
         assert!(matches!(copy.content, Content::Shared(9)) && copy.ids.is_none());
         assert!(matches!(read_copy(&write_released()).unwrap().content, Content::Released));
 
-        let mut session = Session::new("c".into(), Some("u".into()), 5, u32::MAX);
+        let identity = Arc::new(crate::Identity::without_rights(Some("u".into())));
+        let mut session = Session::new("c".into(), identity, 0, 5, u32::MAX);
         session.expires_ms = Some(0);
         session.will = Some(StoredWill { message: Arc::new(message), retain: true, delay_s: 3, expiry_s: Some(0) });
-        let read = read_session(&write_session(&session)).unwrap();
+        let read = read_session(None, &write_session(&session)).unwrap();
+        assert_eq!(&*read.client, "c");
         assert_eq!(
             (read.number, read.expiry_s, read.expires_ms, read.user.as_deref()),
             (5, u32::MAX, Some(0), Some("u"))
@@ -346,7 +400,8 @@ mod tests {
         assert_eq!(Key::parse(&received_key(1, 0xffff)), Some(Key::Received { session: 1, id: 0xffff }));
         assert_eq!(Key::parse(&copy_key(1, u64::MAX)), Some(Key::Copy { session: 1, sequence: u64::MAX }));
         assert_eq!(Key::parse(&retained_key("a/b")), Some(Key::Retained("a/b")));
-        assert_eq!(Key::parse(&session_key("a/b")), Some(Key::Session("a/b")));
+        assert_eq!(Key::parse(&session_key(7)), Some(Key::Session(7)));
+        assert_eq!(Key::parse(&old_session_key("a/b")), Some(Key::OldSession("a/b")));
         assert_eq!(
             Key::parse(&subscription_key(1, "$share/g/#")),
             Some(Key::Subscription { session: 1, filter: "$share/g/#" })

@@ -1,12 +1,14 @@
 //! After a restart: sessions, what waits in them, and what is retained, as they were made durable.
 
-use super::Broker;
+use super::accounts::{Payer, held_bytes};
 use super::message::Message;
 use super::records::{self, Content, Copy, Key, Stored};
 use super::session::{Queued, Session, Subscription};
 use super::trie::Subscriber;
+use super::{Broker, Owner};
 use crate::node::Node;
 use crate::topic::Filter;
+use crate::users::{Identity, Users};
 use problem::{Code, Problem};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,13 +19,14 @@ struct Found {
     bodies: HashMap<u64, Arc<Message>>,
     copies: HashMap<u64, BTreeMap<u64, Copy>>,
     received: HashMap<u64, BTreeSet<u16>>,
-    sessions: Vec<(Arc<str>, Stored)>,
+    /// Whether the record is an old one.
+    sessions: Vec<(bool, Stored)>,
     subscriptions: HashMap<u64, Vec<(Box<str>, Subscription)>>,
-    retained: Vec<Message>,
+    retained: Vec<(Message, Payer)>,
 }
 
 impl<N: Node> Broker<N> {
-    pub(super) fn restore(&mut self) -> Result<(), Problem> {
+    pub(super) fn restore(&mut self, users: &Users) -> Result<(), Problem> {
         let mut found = Found::default();
         let mut wrong = None;
         self.node.clone().restore(&mut |key, bytes| {
@@ -34,12 +37,20 @@ impl<N: Node> Broker<N> {
         if let Some(key) = wrong {
             return Err(Problem::new(Code::StateCorrupt, format!("the MQTT record {key:?} cannot be read")));
         }
-        for message in std::mem::take(&mut found.retained) {
-            self.retained.set(Arc::new(message));
+        for (message, payer) in std::mem::take(&mut found.retained) {
+            self.keep_retained(Arc::new(message), &payer);
         }
         let mut uses: HashMap<u64, u32> = HashMap::new();
-        for (client, stored) in std::mem::take(&mut found.sessions) {
-            self.restore_session(client, stored, &mut found, &mut uses);
+        let mut restored = BTreeSet::new();
+        for (is_old, stored) in std::mem::take(&mut found.sessions) {
+            let (number, client) = (stored.number, stored.client.clone());
+            // Written anew already, if the node ended between that and deleting the old record.
+            if restored.insert(number) {
+                self.restore_session(is_old, stored, &mut found, &mut uses);
+            }
+            if is_old {
+                self.loose.delete(records::old_session_key(&client));
+            }
         }
         for (number, message) in &found.bodies {
             self.next_number = self.next_number.max(number + 1);
@@ -50,13 +61,19 @@ impl<N: Node> Broker<N> {
         }
         self.forget_strays(&found);
         self.finish();
+        self.check_rights(users);
         Ok(())
     }
 
-    fn restore_session(&mut self, client: Arc<str>, stored: Stored, found: &mut Found, uses: &mut HashMap<u64, u32>) {
-        let number = stored.number;
+    fn restore_session(&mut self, is_old: bool, stored: Stored, found: &mut Found, uses: &mut HashMap<u64, u32>) {
+        let (number, client) = (stored.number, stored.client);
         self.next_number = self.next_number.max(number + 1);
-        let mut session = Session::new(client.clone(), stored.user, number, stored.expiry_s);
+        let owner = Owner { user: stored.user.clone(), client: client.clone() };
+        let account = self.open_account(&owner.user);
+        // What its user may do is looked up once all is there.
+        let identity = Arc::new(Identity::without_rights(stored.user));
+        let mut session = Session::new(client, identity, account, number, stored.expiry_s);
+        let mut bytes = 0;
         session.is_stored = true;
         session.received = found.received.remove(&number).unwrap_or_default();
         session.will = stored.will;
@@ -81,8 +98,7 @@ impl<N: Node> Broker<N> {
                     None => continue,
                 },
             };
-            session.bytes += message.bytes();
-            self.queued_bytes += message.bytes();
+            bytes += held_bytes(&message, &ids);
             // Whether it was sent is not written down. If it was, its receiver knows it by its identifier.
             let dup = session.queue.len() < usize::from(self.limits.inflight_max);
             session.queue.push_back(Queued { sequence, message, qos, retain, ids, ticket: 0, dup });
@@ -91,8 +107,9 @@ impl<N: Node> Broker<N> {
         let due_ms = session.will.as_ref().map(|will| self.now.steady_ms + u64::from(will.delay_s) * 1_000);
         session.will_due_ms = due_ms;
         let key = self.sessions.insert(session);
-        self.by_client.insert(client, key);
-        self.kept_sessions += 1;
+        self.by_owner.insert(owner, key);
+        self.count_kept(account, false, true);
+        self.hold_bytes(key, bytes);
         self.expiring.insert((expires_ms, key));
         if let Some(due_ms) = due_ms {
             self.wills.insert((due_ms, key));
@@ -100,11 +117,17 @@ impl<N: Node> Broker<N> {
         for (text, subscription) in subscriptions {
             let Some(filter) = Filter::new(&text, usize::MAX) else { continue };
             let Subscription { options, id } = subscription;
-            self.trie.insert(filter.topics, filter.group, Subscriber { session: key, options, id });
+            let subscriber = Subscriber { session: key, options, id, is_checked: false };
+            self.trie.insert(filter.topics, filter.group, subscriber);
             self.subscriptions += 1;
             if let Some(session) = self.sessions.get_mut(key) {
                 session.subscriptions.insert(text, subscription);
             }
+        }
+        let own_bytes = self.sessions.get(key).map_or(0, Session::count_own_bytes);
+        self.set_own_bytes(key, own_bytes);
+        if is_old {
+            self.write_session(key);
         }
     }
 
@@ -133,13 +156,14 @@ impl Found {
                 self.copies.entry(session).or_default().insert(sequence, records::read_copy(bytes)?);
             }
             Key::Received { session, id } => drop(self.received.entry(session).or_default().insert(id)),
-            Key::Session(client) => self.sessions.push((client.into(), records::read_session(bytes)?)),
+            Key::Session(_) => self.sessions.push((false, records::read_session(None, bytes)?)),
+            Key::OldSession(client) => self.sessions.push((true, records::read_session(Some(client), bytes)?)),
             Key::Subscription { session, filter } => {
                 let subscription = records::read_subscription(bytes)?;
                 self.subscriptions.entry(session).or_default().push((filter.into(), subscription));
             }
             Key::Foreign => {}
-            Key::Retained(_) => self.retained.push(records::read_message(bytes)?),
+            Key::Retained(_) => self.retained.push(records::read_retained(bytes)?),
         }
         Some(())
     }

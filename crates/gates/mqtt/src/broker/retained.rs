@@ -1,5 +1,6 @@
 //! Retained messages: the last one of each topic, in a tree of topic levels so that a wildcard finds its own.
 
+use super::accounts::{AccountKey, LEVEL_BYTES};
 use super::message::Message;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +8,14 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 struct Node {
     children: HashMap<Box<str>, Node>,
-    message: Option<Arc<Message>>,
+    message: Option<Kept>,
+}
+
+/// A message, and whose it is; nobody's if a sink or the bridge published it, or an earlier release wrote it.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub message: Arc<Message>,
+    pub account: Option<AccountKey>,
 }
 
 /// All retained messages.
@@ -16,6 +24,8 @@ pub struct Retained {
     root: Node,
     count: usize,
     bytes: usize,
+    /// Nodes of the tree.
+    levels: usize,
 }
 
 impl Retained {
@@ -27,7 +37,12 @@ impl Retained {
         self.bytes
     }
 
-    pub fn get(&self, topic: &str) -> Option<&Arc<Message>> {
+    /// What they take in memory, with their tree, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes + self.levels * LEVEL_BYTES
+    }
+
+    pub(super) fn get(&self, topic: &str) -> Option<&Kept> {
         let mut node = &self.root;
         for level in topic.split('/') {
             node = node.children.get(level)?;
@@ -35,28 +50,32 @@ impl Retained {
         node.message.as_ref()
     }
 
-    pub fn set(&mut self, message: Arc<Message>) {
+    /// Returns the one it replaces.
+    pub(super) fn set(&mut self, kept: Kept) -> Option<Kept> {
         let mut node = &mut self.root;
-        for level in message.topic().split('/') {
+        for level in kept.message.topic().split('/') {
             node = match level {
                 name if node.children.contains_key(name) => node.children.get_mut(name).expect("it was just found"),
-                name => node.children.entry(name.into()).or_default(),
+                name => {
+                    self.levels += 1;
+                    node.children.entry(name.into()).or_default()
+                }
             };
         }
-        self.bytes += message.bytes();
+        self.bytes += kept.message.bytes();
         self.count += 1;
-        if let Some(before) = node.message.replace(message) {
-            self.bytes -= before.bytes();
-            self.count -= 1;
-        }
+        let before = node.message.replace(kept)?;
+        self.bytes -= before.message.bytes();
+        self.count -= 1;
+        Some(before)
     }
 
-    /// Says whether there was one.
-    pub fn remove(&mut self, topic: &str) -> bool {
-        let Some(removed) = self.root.remove(topic.split('/')) else { return false };
-        self.bytes -= removed.bytes();
+    /// Returns what there was.
+    pub(super) fn remove(&mut self, topic: &str) -> Option<Kept> {
+        let removed = self.root.remove(topic.split('/'), &mut self.levels)?;
+        self.bytes -= removed.message.bytes();
         self.count -= 1;
-        true
+        Some(removed)
     }
 
     /// Collects what a new subscription to `filter` is sent first.
@@ -66,12 +85,13 @@ impl Retained {
 }
 
 impl Node {
-    fn remove<'a>(&mut self, mut levels: impl Iterator<Item = &'a str>) -> Option<Arc<Message>> {
+    fn remove<'a>(&mut self, mut levels: impl Iterator<Item = &'a str>, count: &mut usize) -> Option<Kept> {
         let Some(name) = levels.next() else { return self.message.take() };
         let child = self.children.get_mut(name)?;
-        let removed = child.remove(levels);
+        let removed = child.remove(levels, count);
         if child.message.is_none() && child.children.is_empty() {
             self.children.remove(name);
+            *count -= 1;
         }
         removed
     }
@@ -85,9 +105,9 @@ impl Node {
         // Wildcards at the beginning do not match what begins with `$`.
         let visible = |name: &str| !is_first || !name.starts_with('$');
         match levels.next() {
-            None => into.extend(self.message.clone()),
+            None => into.extend(self.message.as_ref().map(|kept| kept.message.clone())),
             Some("#") => {
-                into.extend(self.message.clone());
+                into.extend(self.message.as_ref().map(|kept| kept.message.clone()));
                 for (_, child) in self.children.iter().filter(|(name, _)| visible(name)) {
                     child.matches(["#"].into_iter(), false, into);
                 }
@@ -121,11 +141,11 @@ mod tests {
                 let levels: Vec<&str> = (0..=random.below(3)).map(|_| names[random.below(4) as usize]).collect();
                 let name = levels.join("/");
                 if random.below(4) == 0 {
-                    assert_eq!(retained.remove(&name), list.remove(&name).is_some());
+                    assert_eq!(retained.remove(&name).is_some(), list.remove(&name).is_some());
                 } else {
                     let message = Arc::new(Message::for_test(&name, &random.next().to_be_bytes()));
                     list.insert(name, message.clone());
-                    retained.set(message);
+                    retained.set(Kept { message, account: None });
                 }
                 let levels: Vec<&str> = (0..=random.below(3)).map(|_| names[random.below(6) as usize]).collect();
                 let filter = levels.join("/");
@@ -138,6 +158,12 @@ mod tests {
                     assert_eq!(found, expected, "{filter}");
                 }
                 assert_eq!(retained.count(), list.len());
+                let mut levels = std::collections::BTreeSet::new();
+                for name in list.keys() {
+                    let ends = name.match_indices('/').map(|(end, _)| end).chain([name.len()]);
+                    levels.extend(ends.map(|end| format!("{}/", &name[..end])));
+                }
+                assert_eq!(retained.levels, levels.len());
                 assert_eq!(retained.bytes(), list.values().map(|message| message.bytes()).sum::<usize>());
             }
         }

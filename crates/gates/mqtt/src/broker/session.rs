@@ -1,9 +1,11 @@
 //! A session: what a client subscribed to, what waits for it, and what is on its way.
 
+use super::accounts::AccountKey;
 use super::connection::ConnectionKey;
 use super::message::Message;
 use super::will::StoredWill;
 use crate::codec::{Qos, SubscriptionOptions};
+use crate::users::Identity;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -48,7 +50,9 @@ pub struct Flight {
 #[derive(Debug)]
 pub struct Session {
     pub client: Arc<str>,
-    pub user: Option<Arc<str>>,
+    /// What its user may do, as of the last CONNECT or the start.
+    pub identity: Arc<Identity>,
+    pub(super) account: AccountKey,
     /// Names its records.
     pub number: u64,
     pub connection: Option<ConnectionKey>,
@@ -64,6 +68,8 @@ pub struct Session {
     pub released: BTreeSet<u64>,
     /// Bytes of messages in `queue` and `flights`.
     pub bytes: usize,
+    /// What it takes beside them.
+    pub own_bytes: usize,
     pub next_sequence: u64,
     /// Identifiers of messages of QoS 2 that are here already and not released.
     pub received: BTreeSet<u16>,
@@ -83,10 +89,17 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn new(client: Arc<str>, user: Option<Arc<str>>, number: u64, expiry_s: u32) -> Self {
+    pub(super) fn new(
+        client: Arc<str>,
+        identity: Arc<Identity>,
+        account: AccountKey,
+        number: u64,
+        expiry_s: u32,
+    ) -> Self {
         Self {
             client,
-            user,
+            identity,
+            account,
             number,
             connection: None,
             expiry_s,
@@ -96,6 +109,7 @@ impl Session {
             flights: VecDeque::new(),
             released: BTreeSet::new(),
             bytes: 0,
+            own_bytes: 0,
             next_sequence: 1,
             received: BTreeSet::new(),
             ticket: 0,
@@ -106,6 +120,10 @@ impl Session {
             progress_ms: 0,
             holds: Vec::new(),
         }
+    }
+
+    pub fn user(&self) -> &Option<Arc<str>> {
+        &self.identity.user
     }
 
     /// Whether it outlives its connection, so that what it holds is on disk.
@@ -120,10 +138,14 @@ impl Session {
     }
 
     /// Whether one more message may be on its way. A number is not used again while one of the same identifier is.
+    ///
+    /// The message may be older than all that is on its way: it waits again after a lost connection, and a later one was
+    /// received meanwhile.
     pub fn has_window(&self, window: usize, sequence: u64) -> bool {
         let oldest =
             self.flights.front().map(|flight| flight.sequence).into_iter().chain(self.released.first().copied()).min();
-        self.flights.len() + self.released.len() < window && oldest.is_none_or(|oldest| sequence - oldest < IDS)
+        let is_free = oldest.is_none_or(|oldest| sequence.saturating_sub(oldest) < IDS);
+        self.flights.len() + self.released.len() < window && is_free
     }
 
     /// The place of the flight with this packet identifier.
@@ -159,7 +181,7 @@ mod tests {
 
     #[test]
     fn flights_are_found_by_their_identifiers() {
-        let mut session = Session::new("c".into(), None, 1, 0);
+        let mut session = Session::new("c".into(), Arc::default(), 0, 1, 0);
         for sequence in [65_530, 65_533, 65_534, 65_535, 65_536, 65_600] {
             let qos = Qos::AtLeastOnce;
             session.flights.push_back(Flight { sequence, qos, retain: false, ids: None, message: None });
@@ -172,5 +194,13 @@ mod tests {
         assert_eq!(session.find(77), None);
         assert!(session.has_window(7, 65_601) && !session.has_window(6, 65_601));
         assert!(!session.has_window(7, 65_530 + 65_535));
+    }
+
+    #[test]
+    fn a_message_that_waits_again_may_be_older_than_what_was_received() {
+        let mut session = Session::new("c".into(), Arc::default(), 0, 1, 0);
+        session.released.insert(9);
+        assert!(session.has_window(2, 8));
+        assert!(!session.has_window(1, 8));
     }
 }

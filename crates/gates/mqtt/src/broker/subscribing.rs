@@ -1,6 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
 use super::Broker;
+use super::accounts::subscription_bytes;
 use super::connection::{ConnectionKey, Reply};
 use super::message::Message;
 use super::packets::BATCH_MAX;
@@ -60,22 +61,31 @@ impl<N: Node> Broker<N> {
             .filter(|_| entry.filter.len() <= TOPIC_BYTES_MAX)
             .ok_or(Reason::FILTER_INVALID)?;
         let connection = self.connections.get(key).ok_or(Reason::UNSPECIFIED)?;
-        if !connection.identity.may_subscribe(filter.topics) {
+        let is_checked = connection.identity.is_denied_some(filter.topics);
+        // A group's message that only this member may not have would be lost to the group.
+        if !connection.identity.may_subscribe(filter.topics) || is_checked && filter.group.is_some() {
             return Err(Reason::NOT_AUTHORIZED);
         }
-        let session = self.sessions.get_mut(session_key).ok_or(Reason::UNSPECIFIED)?;
+        let user = connection.identity.user.clone();
+        let session = self.sessions.get(session_key).ok_or(Reason::UNSPECIFIED)?;
         let is_new = !session.subscriptions.contains_key(entry.filter);
-        if is_new && session.subscriptions.len() >= self.limits.subscriptions_max {
+        let bytes = subscription_bytes(entry.filter);
+        let is_full = session.subscriptions.len() >= self.limits.subscriptions_max;
+        if is_new && (is_full || !self.fits_session(&user, bytes)) {
             return Err(Reason::QUOTA_EXCEEDED);
         }
+        let session = self.sessions.get_mut(session_key).ok_or(Reason::UNSPECIFIED)?;
+        let own_bytes = session.own_bytes + if is_new { bytes } else { 0 };
         let subscription = Subscription { options: entry.options, id };
         session.subscriptions.insert(entry.filter.into(), subscription);
         if session.is_kept() {
             let record = records::write_subscription(subscription);
             self.loose.put(records::subscription_key(session.number, entry.filter), record);
         }
-        self.trie.insert(filter.topics, filter.group, Subscriber { session: session_key, options: entry.options, id });
+        let subscriber = Subscriber { session: session_key, options: entry.options, id, is_checked };
+        self.trie.insert(filter.topics, filter.group, subscriber);
         self.subscriptions += usize::from(is_new);
+        self.set_own_bytes(session_key, own_bytes);
         Ok(is_new)
     }
 
@@ -83,6 +93,9 @@ impl<N: Node> Broker<N> {
     fn send_retained(&mut self, session_key: SessionKey, entry: &SubscribeEntry<'_>, id: Option<u32>) {
         let mut found = Vec::new();
         self.retained.matches(entry.filter, &mut found);
+        if let Some(session) = self.sessions.get(session_key) {
+            found.retain(|message| session.identity.may_receive(message.topic()));
+        }
         for some in found.chunks(BATCH_MAX) {
             let mut changes = Changes::default();
             let mut targets = Vec::with_capacity(some.len());
@@ -113,7 +126,7 @@ impl<N: Node> Broker<N> {
         let view = message.view();
         if view.is_expired(self.now.unix_ms) {
             self.counts.expired += 1;
-            self.retained.remove(view.topic);
+            self.forget_retained(view.topic);
             self.loose.delete(records::retained_key(view.topic));
             return None;
         }
@@ -150,14 +163,16 @@ impl<N: Node> Broker<N> {
         Ok(())
     }
 
-    fn unsubscribe(&mut self, session_key: SessionKey, text: &str) -> bool {
+    pub(super) fn unsubscribe(&mut self, session_key: SessionKey, text: &str) -> bool {
         let Some(session) = self.sessions.get_mut(session_key) else { return false };
         if session.subscriptions.remove(text).is_none() {
             return false;
         }
+        let own_bytes = session.own_bytes.saturating_sub(subscription_bytes(text));
         if session.is_kept() {
             self.loose.delete(records::subscription_key(session.number, text));
         }
+        self.set_own_bytes(session_key, own_bytes);
         self.remove_from_trie(session_key, text);
         true
     }

@@ -22,6 +22,8 @@ pub struct Subscriber {
     pub options: SubscriptionOptions,
     /// The identifier the client gave it.
     pub id: Option<u32>,
+    /// Whether some of what it matches is denied, so that each message has to be looked at.
+    pub is_checked: bool,
 }
 
 /// Some of a shared subscription's group; each message goes to one of them.
@@ -98,7 +100,7 @@ impl Filters {
             trie.insert(
                 filter,
                 None,
-                Subscriber { session: number, options: SubscriptionOptions::default(), id: None },
+                Subscriber { session: number, options: SubscriptionOptions::default(), id: None, is_checked: false },
             );
         }
         Self { trie }
@@ -248,7 +250,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn subscriber(session: SessionKey) -> Subscriber {
-        Subscriber { session, options: SubscriptionOptions::default(), id: None }
+        Subscriber { session, options: SubscriptionOptions::default(), id: None, is_checked: false }
     }
 
     fn found(trie: &mut Trie, topic: &str) -> Vec<SessionKey> {

@@ -1,9 +1,12 @@
 //! Clients that send what they must not: each ends its own connection, and nobody else's.
 
 use crate::support::*;
+use budget::{Budget, Purpose};
 use gate_mqtt::codec::encode::{self, Ack};
 use gate_mqtt::codec::{Connect, Reason, Version};
+use gate_mqtt::{Gate, Limits, Listener, Users};
 use std::io::{Read, Write};
+use std::time::{Duration, Instant};
 
 /// A packet of `first` and `body`.
 fn raw(first: u8, body: &[u8]) -> Vec<u8> {
@@ -93,6 +96,37 @@ fn acknowledgements_of_the_wrong_kind_end_the_connection() {
     }
 }
 
+/// 3,000 connections that were closed at once kept a neighbour waiting for 42 ms: all of them had their turns before
+/// it, and closing one takes long.
+#[test]
+fn a_crowd_that_comes_and_goes_leaves_others_their_turns() {
+    const CROWD: u32 = 200;
+    // One thread, so that a turn is a turn.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), None).unwrap();
+        let address = listener.address();
+        let budget = Budget::new(1 << 30);
+        let gate = Gate::start(vec![listener], Limits::default(), Users::open(), Memory::new(), &budget).unwrap();
+        let crowd: Vec<_> = (0..CROWD).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+        let (since, mut open, mut most) = (Instant::now(), 0, 0);
+        while open < CROWD && since.elapsed() < Duration::from_secs(20) {
+            tokio::task::yield_now().await;
+            most = most.max(gate.connections() - open);
+            open = gate.connections();
+        }
+        assert!(open == CROWD && most <= 16, "{open} came, up to {most} at once");
+        drop(crowd);
+        most = 0;
+        while open > 0 && since.elapsed() < Duration::from_secs(20) {
+            tokio::task::yield_now().await;
+            most = most.max(open - gate.connections());
+            open = gate.connections();
+        }
+        assert!(open == 0 && most <= 8, "{open} are left, up to {most} went at once");
+    });
+}
+
 #[test]
 fn a_flood_of_connections_packets_and_names_leaves_the_gate_working() {
     let server = Server::start();
@@ -170,4 +204,81 @@ fn a_released_message_cannot_be_confirmed_as_one_of_qos_1() {
     reader.expect_ack(Ack::Pubrel, id, Reason::SUCCESS);
     reader.ack(Ack::Puback, id);
     reader.expect_closed(Reason::PROTOCOL_ERROR);
+}
+
+/// Waits until what the broker holds of the budget is as it should be.
+#[track_caller]
+fn holds(server: &Server, fits: impl Fn(u64) -> bool) {
+    let since = Instant::now();
+    while !fits(server.budget.used_bytes(Purpose::Mqtt)) {
+        let used = server.budget.used_bytes(Purpose::Mqtt);
+        assert!(since.elapsed() < Duration::from_secs(20), "{used} bytes are held");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What waited for clients that do not read was counted nowhere: half a megabyte for each connection.
+#[test]
+fn what_waits_for_clients_that_do_not_read_is_of_the_nodes_budget() {
+    let server = Server::start();
+    let mut deaf: Vec<Raw> = (0..8).map(|number| server.connect(Version::V5, &format!("deaf {number}"))).collect();
+    deaf.iter_mut().for_each(|client| assert_eq!(client.subscribe("t", 0), 0));
+    let mut reads = server.connect(Version::V5, "reads");
+    reads.subscribe("t", 0);
+    let mut writer = server.connect(Version::V5, "writer");
+    let payload = "x".repeat(200_000);
+    // What the system's own buffers take comes first.
+    for _ in 0..80 {
+        writer.publish("t", &payload, 0, 0);
+        assert_eq!(reads.message().payload.len(), payload.len());
+    }
+    holds(&server, |bytes| bytes >= 8 * 300_000);
+    let all = server.budget.part_bytes(Purpose::Mqtt);
+    let held = server.budget.take(Purpose::Mqtt, all - server.budget.used_bytes(Purpose::Mqtt)).unwrap();
+    let dropped = server.gate().counts().dropped;
+    writer.publish_confirmed("t", &"y".repeat(250_000), 0, 0);
+    writer.publish_confirmed("t", "small", 0, 0);
+    assert!(server.gate().counts().dropped > dropped);
+    drop((held, deaf));
+    holds(&server, |bytes| bytes < 1 << 20);
+    // Who reads has what fitted, and what comes from now on.
+    writer.publish("t", "last", 0, 0);
+    while reads.message().payload != "last" {}
+}
+
+/// Up to 65,535 identifiers a session, which nothing counted: 5,000 sessions could hold a gigabyte of them.
+#[test]
+fn identifiers_of_qos_2_are_counted_until_they_are_released() {
+    const IDS: u16 = 20_000;
+    let server = Server::start();
+    let (mut client, _) = server.connect_kept(Version::V311, "keeps");
+    let before = server.budget.used_bytes(Purpose::Mqtt);
+    let publish = |client: &mut Raw| {
+        for id in 1..=IDS {
+            client.publish("t", "", 2, id);
+            client.expect_ack(Ack::Pubrec, id, Reason::SUCCESS);
+        }
+    };
+    publish(&mut client);
+    let grown = server.budget.used_bytes(Purpose::Mqtt).saturating_sub(before);
+    assert!(grown >= u64::from(IDS) * 4, "{grown}");
+    for id in 1..=IDS {
+        client.ack(Ack::Pubrel, id);
+        client.expect_ack(Ack::Pubcomp, id, Reason::SUCCESS);
+    }
+    publish(&mut client);
+    drop(client);
+
+    let small = Server::with(Limits { session_bytes_max: 20_000, ..Limits::default() });
+    let mut client = small.connect(Version::V311, "greedy");
+    let mut kept = 0;
+    while kept < IDS {
+        client.publish("t", "", 2, kept + 1);
+        if client.try_take(|_| ()).is_none() {
+            break;
+        }
+        kept += 1;
+    }
+    assert!((1_000..3_000).contains(&kept), "{kept} were kept of what there was room for");
+    small.connect(Version::V311, "another").ping();
 }

@@ -138,7 +138,8 @@ fn the_bridge_survives_the_loss_of_the_outside_broker() {
     let view = View { topic: "out", payload: b"waited", lasting: &[], qos: Qos::AtLeastOnce, expires_ms: None };
     let _inside = bridged.outside.runtime.enter();
     let listener = Listener::bind(address, None).unwrap();
-    let gate = Gate::start(vec![listener], Limits::default(), Users::open(), node).unwrap();
+    let gate =
+        Gate::start(vec![listener], Limits::default(), Users::open(), node, &budget::Budget::unbounded()).unwrap();
     drop(_inside);
     bridged.outside.gate = Some(gate);
     bridged.outside.runtime.block_on(bridged.bridge.publish(view, false)).unwrap();

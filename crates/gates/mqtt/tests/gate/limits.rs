@@ -32,6 +32,30 @@ fn connections_beyond_the_limit_wait_for_a_place() {
 }
 
 #[test]
+fn an_address_has_no_more_connections_than_its_own() {
+    let server = Server::with(Limits { connections_per_address_max: 2, ..Limits::default() });
+    let hello = |from| {
+        let mut raw = server.raw_from(from, Version::V311);
+        raw.write(|out| encode::connect(out, &Connect { client_id: "", ..plain(Version::V311) }));
+        raw
+    };
+    let (mine, other) = ([127, 0, 0, 1], [127, 0, 0, 2]);
+    let mut first = [hello(mine), hello(mine)];
+    first.iter_mut().for_each(|raw| assert!(raw.next().starts_with("Connack")));
+    let mut third = server.raw_from(mine, Version::V311);
+    assert!(matches!(third.socket.read(&mut [0; 1]), Ok(0) | Err(_)), "the third is closed without a word");
+    assert!(hello(other).next().starts_with("Connack"));
+    // One that ends makes room for the next.
+    let [first, _second] = first;
+    first.disconnect();
+    let come_in = || hello(mine).try_take(|_| ()).is_some();
+    assert!((0..50).any(|_| come_in() || {
+        std::thread::sleep(Duration::from_millis(20));
+        false
+    }));
+}
+
+#[test]
 fn packets_topics_and_levels_are_bounded() {
     let limits = Limits { packet_bytes_max: 500, topic_levels_max: 4, ..Limits::default() };
     let server = Server::with(limits);
@@ -54,6 +78,30 @@ fn packets_topics_and_levels_are_bounded() {
     let long = "c".repeat(300);
     let reply = server.try_connect(Connect { client_id: &long, ..plain(Version::V5) }).1;
     assert_eq!(reply.code, Reason::CLIENT_ID.0);
+}
+
+#[test]
+fn packets_that_are_not_whole_are_of_the_nodes_budget() {
+    let server = Server::start();
+    let all = server.budget.part_bytes(budget::Purpose::Connections);
+    let held = server.budget.take(budget::Purpose::Connections, all - 20_000).unwrap();
+    // What is small needs no room.
+    let mut client = server.connect(Version::V5, "c");
+    client.publish_confirmed("t", "small", 1, 1);
+    // The head of a message of 100,000 bytes, and half of it.
+    let half = [&[0x30, 0xa0, 0x8d, 0x06][..], &[b'x'; 50_000]].concat();
+    let mut wide = server.connect(Version::V5, "wide");
+    wide.write(|out| out.extend_from_slice(&half));
+    assert_eq!(wide.next(), "closed");
+    // So it is with a CONNECT, whose sender is nobody yet.
+    let mut stranger = server.raw(Version::V5);
+    stranger.write(|out| out.extend_from_slice(&[&[0x10][..], &half[1..]].concat()));
+    assert!(stranger.try_take(|_| ()).is_none());
+    client.ping();
+    drop(held);
+    let mut wide = server.connect(Version::V5, "wide");
+    wide.publish_confirmed("t", &"x".repeat(100_000), 1, 1);
+    drop((wide, client));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A gate on a free port, a node in memory whose disk can be held up, and a client that says exactly what it is told.
 
+use budget::Budget;
 use gate_mqtt::codec::encode::{self, Ack, Outgoing};
 use gate_mqtt::codec::{
     Connack, Connect, Packet, Qos, Reason, SubscribeEntry, SubscriptionOptions, Version, decode, split,
@@ -14,6 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+
+/// Changes that a transaction of the real node has room for.
+const TRANSACTION_MAX: usize = 10_000;
 
 /// Keeps records and events; what is durable is said when the test says so.
 pub struct Memory {
@@ -62,6 +66,11 @@ impl Memory {
         self.kept.lock().events.iter().map(|(topic, payload)| (topic.clone(), text(payload))).collect()
     }
 
+    /// A record that an earlier release wrote.
+    pub fn write(&self, key: &str, value: &[u8]) {
+        self.kept.lock().records.insert(key.to_owned(), value.to_vec());
+    }
+
     pub fn records(&self) -> Vec<String> {
         self.kept.lock().records.keys().cloned().collect()
     }
@@ -76,6 +85,9 @@ impl Node for Memory {
         let mut kept = self.kept.lock();
         if kept.is_full && !changes.events.is_empty() {
             return Err(Refused::QueueFull(Problem::new(Code::QueueFull, "the test says so")));
+        }
+        if changes.records.len() + changes.events.len() > TRANSACTION_MAX {
+            return Err(Refused::Unavailable(Problem::new(Code::Internal, "a transaction has no room for so much")));
         }
         for (key, value) in &changes.records {
             assert!(key.len() <= 1_024, "{key}");
@@ -111,6 +123,7 @@ pub struct Server {
     pub address: SocketAddr,
     pub node: Arc<Memory>,
     pub gate: Option<Gate<Memory>>,
+    pub budget: Arc<Budget>,
     limits: Limits,
 }
 
@@ -125,22 +138,27 @@ impl Server {
 
     pub fn with_users(limits: Limits, users: Users, certificates: Option<&Certificates>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let node = Memory::new();
+        let (node, budget) = (Memory::new(), Budget::new(1 << 30));
         let _inside = runtime.enter();
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), certificates).unwrap();
         let address = listener.address();
-        let gate = Gate::start(vec![listener], limits.clone(), users, node.clone()).unwrap();
+        let gate = Gate::start(vec![listener], limits.clone(), users, node.clone(), &budget).unwrap();
         drop(_inside);
-        Self { runtime, address, node, gate: Some(gate), limits }
+        Self { runtime, address, node, gate: Some(gate), budget, limits }
     }
 
     /// Ends as a power cut would, and starts again with what was committed.
     pub fn restart(&mut self) {
+        self.restart_with_users(Users::open());
+    }
+
+    pub fn restart_with_users(&mut self, users: Users) {
         self.gate = None;
         let _inside = self.runtime.enter();
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), None).unwrap();
         self.address = listener.address();
-        self.gate = Some(Gate::start(vec![listener], self.limits.clone(), Users::open(), self.node.clone()).unwrap());
+        self.gate =
+            Some(Gate::start(vec![listener], self.limits.clone(), users, self.node.clone(), &self.budget).unwrap());
     }
 
     pub fn gate(&self) -> &Gate<Memory> {
@@ -175,7 +193,22 @@ impl Server {
     }
 
     pub fn raw(&self, version: Version) -> Raw {
-        let socket = TcpStream::connect(self.address).unwrap();
+        Self::speak(TcpStream::connect(self.address).unwrap(), version)
+    }
+
+    /// A connection that comes from another address of this machine.
+    pub fn raw_from(&self, address: [u8; 4], version: Version) -> Raw {
+        let connect = async {
+            let socket = tokio::net::TcpSocket::new_v4()?;
+            socket.bind((address, 0).into())?;
+            socket.connect(self.address).await?.into_std()
+        };
+        let socket = self.runtime.block_on(connect).unwrap();
+        socket.set_nonblocking(false).unwrap();
+        Self::speak(socket, version)
+    }
+
+    fn speak(socket: TcpStream, version: Version) -> Raw {
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         Raw { socket, bytes: Vec::new(), version }

@@ -1,4 +1,5 @@
-//! The node between broker and state: records of the broker and events of functions commit together, as in the real node.
+//! The node between broker and state: records of the broker and events of functions commit together, as in the real
+//! node.
 
 use crate::hands::Hands;
 use event::Event;
@@ -41,7 +42,7 @@ impl Intake {
         }
         for delivery in &changes.events {
             let push = Push { event: self.event(delivery), delay: Duration::ZERO, ttl: None };
-            match transaction.push(FIRST, push, self.hands.wall_ms()) {
+            match transaction.push(FIRST, &push, self.hands.wall_ms()) {
                 Err(StoreError::QueueFull(full)) => return Err(CommitError::QueueFull(full)),
                 pushed => drop(pushed.expect("the state works")),
             }

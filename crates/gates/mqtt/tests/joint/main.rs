@@ -1,27 +1,33 @@
-//! Gate, queues, dispatcher, units and state together, in virtual time: nothing confirmed is lost, no effect is doubled.
+//! Gate, queues, dispatcher, units and state together, in virtual time: nothing confirmed is lost, no effect is
+//! doubled.
 //!
 //! ```text
-//!  clients ─▶ broker ─▶ intake ─▶ first ─lease─▶ unit ─▶ effects, second ─lease─▶ unit ─▶ done
-//!    QoS 1, 2      one transaction         a policy each            one transaction each
+//!  clients ─▶ broker ─▶ intake ─▶ first ─lease─▶ unit ─▶ effects, second ─lease─▶ unit ─▶ done, out ─lease─▶ sink
+//!    QoS 1, 2      one transaction    ▲    a policy each            one transaction each                 ─▶ the world
+//!  poster, each event twice at once ──┘
 //! ```
-//! Real are the broker's core, the state on a disk that can lose its power, queues, leases, transactions and the policies;
-//! clients, network, both clocks and what the units do come from the seed: connections break, syncs are late, units fail,
-//! crash, hang beyond their lease or answer twice, queues are full, the wall clock jumps, the power fails. In the end all is
-//! calm and dead letters are replayed. Then each confirmed message of QoS 2, and of QoS 1 with an id of its own, has had its
-//! effect in each stage exactly once, each other at least once.
+//! Real are the broker's core, the state on a disk that can lose its power, queues, leases, transactions and the
+//! policies; clients, network, both clocks, what the units do and when the disk confirms come from the seed:
+//! connections break, units fail, crash, hang beyond their lease or answer twice, queues are full, the wall clock
+//! jumps, the power fails. In the end all is calm and dead letters are replayed. Then each confirmed message of QoS 2,
+//! and of QoS 1 with an id of its own, has had its effect in each stage exactly once, each other at least once; the
+//! same of what the poster was told twice at once; and the world has heard of each by one id.
 //!
 //! `LIGHTER_SEEDS=100000 cargo test --release -p gate-mqtt --test joint` runs more seeds, `LIGHTER_SEED=7` one of them.
 
 #[path = "../common/client.rs"]
 mod client;
-#[path = "../../../../state/tests/common/mod.rs"]
+#[path = "../../../../state/tests/all/common/mod.rs"]
 mod common;
 #[path = "../../../../state/tests/power_cut/disk.rs"]
 mod disk;
 mod hands;
 mod intake;
+mod poster;
+mod sink;
 mod stage;
 
+use budget::Budget;
 use client::{Client, Link, Random, qos_of};
 use disk::{Cut, Disk};
 use gate_mqtt::broker::{Broker, Now};
@@ -29,6 +35,8 @@ use gate_mqtt::{Identity, Limits, Node, Qos, Users, Version};
 use hands::Hands;
 use intake::{FIRST, Intake};
 use orchestrator::{Latency, LatencyConfig, Triggers, TriggersConfig};
+use poster::Poster;
+use sink::Sink;
 use stage::Stage;
 use state::{Clock, Options, QueueConfig, State};
 use std::path::{Path, PathBuf};
@@ -41,9 +49,12 @@ const SEEDS: u64 = 120;
 const STEPS: u64 = 500;
 const CLIENTS: u64 = 3;
 const MESSAGES: u64 = 10;
+/// Steps in which a message gets from the broker to the world, if nothing goes wrong.
+const BURST_STEPS: u64 = 12;
 /// Steps with everything calm, until all that is left must be done.
 const CALM_STEPS: usize = 150;
 const SECOND: &str = "second";
+const OUT: &str = "out";
 const HOUR_MS: i64 = 3_600_000;
 /// Threads beyond the cores: most of a seed's time is waiting for the state's own threads.
 const THREADS: usize = 8;
@@ -52,6 +63,8 @@ const THREADS: usize = 8;
 struct Life {
     folder: PathBuf,
     disk: Arc<Disk>,
+    /// Shut, the disk confirms nothing.
+    gate: Arc<common::GatedDisk>,
     intake: Arc<Intake>,
     broker: Broker<Intake>,
 }
@@ -66,6 +79,8 @@ struct World {
     lies_from: u64,
     clients: Vec<Client>,
     stages: [Stage; 2],
+    poster: Poster,
+    sink: Sink,
     identity: Arc<Identity>,
 }
 
@@ -76,7 +91,7 @@ fn policies() -> [Stage; 2] {
     let triggers = Triggers::new(TriggersConfig { maximum, threshold: 2, grace, ends_workflow });
     [
         Stage::new(FIRST, "effects", Some(SECOND), Box::new(latency)),
-        Stage::new(SECOND, "done", None, Box::new(triggers)),
+        Stage::new(SECOND, "done", Some(OUT), Box::new(triggers)),
     ]
 }
 
@@ -84,7 +99,9 @@ impl Life {
     fn begin(folder: &Path, life: u64, lies_from: u64, hands: &Arc<Hands>) -> Self {
         let disk = Disk::watch(folder, |_| None);
         disk.lie_from(lies_from);
+        let gate = Arc::<common::GatedDisk>::default();
         let options = Options {
+            disk: gate.clone(),
             memtable_bytes: 48 << 10,
             queue_memtable_bytes: 24 << 10,
             clock: hands.clone(),
@@ -97,8 +114,10 @@ impl Life {
             state.queue(queue).expect("there can be one").configure(config);
         }
         let intake = Arc::new(Intake { state, hands: hands.clone(), life, next: AtomicU64::new(0) });
-        let broker = Broker::new(limits(), intake.clone(), now(hands)).expect("what was written can be read");
-        Self { folder: folder.to_owned(), disk, intake, broker }
+        let broker = Broker::new(limits(), intake.clone(), &Users::open(), &Budget::unbounded(), now(hands))
+            .expect("what was written can be read");
+        gate.set_shut(true);
+        Self { folder: folder.to_owned(), disk, gate, intake, broker }
     }
 }
 
@@ -123,9 +142,11 @@ impl World {
         let folder = home.join("life-0");
         std::fs::create_dir(&folder).unwrap();
         let life = Some(Life::begin(&folder, 0, lies_from, &hands));
-        let identity = Arc::new(Users::open().check(None, None, "").expect("everybody may"));
+        let identity = Arc::new(Users::open().unasked(None, "").expect("everybody may"));
         let (home, stages) = (home.to_owned(), policies());
-        Self { random, home, hands, life, lives: 1, lies_from, clients, stages, identity }
+        let poster = Poster::new((0..MESSAGES).map(|count| CLIENTS * 1_000 + count));
+        let sink = Sink::default();
+        Self { random, home, hands, life, lives: 1, lies_from, clients, stages, poster, sink, identity }
     }
 
     fn life(&mut self) -> &mut Life {
@@ -146,7 +167,8 @@ impl World {
             20..=49 => self.sync(),
             50..=89 => self.carry_up(client, false),
             90..=129 => self.carry_down(client, false),
-            130..=159 => self.act(client),
+            130..=149 => self.act(client),
+            150..=159 => self.post(),
             _ => self.work(false),
         }
         self.collect();
@@ -154,12 +176,26 @@ impl World {
 
     /// The power fails; the node starts again with what the disk kept.
     fn cut(&mut self) {
+        // At times a message has gone all the way by then, and the disk has confirmed nothing of it.
+        if self.random.below(2) == 0 {
+            for client in 0..self.clients.len() {
+                self.act(client);
+                self.carry_up(client, true);
+            }
+            for _ in 0..BURST_STEPS {
+                self.hands.pass(60);
+                self.work(true);
+            }
+        }
         let folder = self.home.join(format!("life-{}", self.lives));
         let seed = self.random.below(u64::MAX);
-        let Life { folder: old, disk, intake, broker } = self.life.take().expect("it lives");
+        let Life { folder: old, disk, gate, intake, broker } = self.life.take().expect("it lives");
         disk.cut(&Cut { image: folder.clone(), seed });
         self.clients.iter_mut().for_each(|client| client.connection = None);
         self.stages.iter_mut().for_each(Stage::cut);
+        self.poster.cut();
+        // What is written from here on is not in the image.
+        gate.set_shut(false);
         drop((broker, intake));
         disk.forget();
         std::fs::remove_dir_all(old).unwrap();
@@ -181,14 +217,24 @@ impl World {
         self.life().broker.tick(now);
     }
 
+    fn post(&mut self) {
+        let state = self.life().intake.state.clone();
+        self.poster.act(&state, &self.hands);
+    }
+
     /// The disk confirms what is waited for.
     fn sync(&mut self) {
         let now = now(&self.hands);
         let life = self.life();
+        life.gate.set_shut(false);
+        common::wait(life.intake.state.durable_all()).expect("the disk works");
         while let Some(number) = life.broker.waits_for() {
             let durable = common::wait(life.intake.durable(number)).expect("the disk works");
             life.broker.durable(now, durable);
         }
+        life.gate.set_shut(true);
+        let state = life.intake.state.clone();
+        self.poster.listen(&state);
     }
 
     fn carry_up(&mut self, client: usize, all: bool) {
@@ -224,6 +270,7 @@ impl World {
         for stage in &mut self.stages {
             stage.step(&state, &self.hands, &mut self.random, is_calm);
         }
+        self.sink.step(&state, &self.hands, &mut self.random, is_calm);
     }
 
     fn collect(&mut self) {
@@ -256,12 +303,14 @@ impl World {
                 self.collect();
                 self.carry_down(client, true);
             }
+            self.post();
             self.sync();
             self.collect();
             self.hands.pass(250);
             self.tick();
             self.collect();
             self.work(true);
+            self.life().gate.set_shut(false);
             let (state, wall_ms) = (self.life().intake.state.clone(), self.hands.wall_ms());
             for queue in [FIRST, SECOND] {
                 let queue = state.queue(queue).expect("there can be one");
@@ -270,12 +319,14 @@ impl World {
                     common::wait(queue.replay(None, wall_ms)).ok();
                 }
             }
+            self.life().gate.set_shut(true);
         }
+        self.life().gate.set_shut(false);
     }
 
     fn check(&mut self) {
         let state = self.life().intake.state.clone();
-        for queue in [FIRST, SECOND] {
+        for queue in [FIRST, SECOND, OUT] {
             let counts = state.queue(queue).expect("there can be one").counts();
             let left = [counts.ready, counts.delayed, counts.leased, counts.dead];
             assert_eq!(left, [0; 4], "ready, delayed, leased and dead of {queue}");
@@ -284,15 +335,23 @@ impl World {
             assert!(client.to_send.is_empty() && client.sending.is_empty(), "{} is not done: {client:?}", client.name);
             assert_eq!(client.messages().count() as u64, MESSAGES);
             for (message, qos) in client.messages() {
-                for stage in &self.stages {
-                    let count = state.begin().get(stage.bucket, &message.to_string()).expect("the state works");
-                    let count: u64 = count.map_or(0, |count| String::from_utf8(count).unwrap().parse().unwrap());
-                    let is_once = qos == Qos::ExactlyOnce || client.names_events;
-                    let fits = if is_once { count == 1 } else { count >= 1 };
-                    assert!(fits, "message {message} of {qos:?} has {count} {}", stage.bucket);
-                }
+                let is_once = qos == Qos::ExactlyOnce || client.names_events;
+                self.check_effects(&state, message, is_once, &format!("{qos:?}"));
             }
         }
+        assert_eq!(self.poster.confirmed.len() as u64, MESSAGES, "{:?}", self.poster);
+        self.poster.confirmed.iter().for_each(|message| self.check_effects(&state, *message, true, "the poster"));
+    }
+
+    fn check_effects(&self, state: &State, message: u64, is_once: bool, of: &str) {
+        for stage in &self.stages {
+            let count = state.begin().get(stage.bucket, &message.to_string()).expect("the state works");
+            let count: u64 = count.map_or(0, |count| String::from_utf8(count).unwrap().parse().unwrap());
+            let fits = if is_once { count == 1 } else { count >= 1 };
+            assert!(fits, "message {message} of {of} has {count} {}", stage.bucket);
+        }
+        let ids = self.sink.told.get(&message).expect("the world has heard of it");
+        assert!(!is_once || ids.len() == 1, "the world has heard of message {message} of {of} by {ids:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! A queue, the policy that decides how many work on it, and a unit that does what the seed says.
 //!
-//! A handling is one transaction: it counts the message in the stage's bucket, pushes it on to the next queue, and acks.
+//! A handling is one transaction: it counts the message in the stage's bucket, pushes it on to the next queue, and
+//! acks.
 
 use crate::client::{Random, message_of};
 use crate::hands::Hands;
@@ -131,7 +132,7 @@ impl Stage {
         transaction.increment(self.bucket, &message_of(&leased.event.data).to_string(), 1)?;
         if let Some(next) = self.next {
             let push = Push { event: leased.event.clone(), delay: Duration::ZERO, ttl: None };
-            transaction.push(next, push, hands.wall_ms())?;
+            transaction.push(next, &push, hands.wall_ms())?;
         }
         transaction.ack(leased);
         Ok(transaction)

@@ -97,7 +97,8 @@ impl Model {
             .into_iter()
             .map(|stats| {
                 let now = Counters { calls: stats.calls, errors: stats.errors.values().sum() };
-                // A function that was not there before has begun at zero; a counter that went back belongs to a new node.
+                // A function that was not there before has begun at zero; a counter that went back belongs to a new
+                // node.
                 let before = if first { now } else { self.counters.get(&stats.function).copied().unwrap_or_default() };
                 let rate = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now) as f64 / seconds;
                 counters.insert(stats.function.clone(), now);
@@ -158,6 +159,7 @@ pub mod tests {
             version: "0.1.0".into(),
             gate: "http://127.0.0.1:8700".into(),
             data_folder: "/data".into(),
+            queues_paused: None,
             isolation: vec!["wasm".into()],
             functions: 2,
             units_running: 3,

@@ -11,11 +11,12 @@ pub use secrets::{SECRET_BYTES_MAX, Secrets};
 use super::records;
 use crate::api::types::{Scope, TokenCreated, TokenInfo, TokenRequest};
 use attempts::{Attempts, Verdict};
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 use parking_lot::RwLock;
 use problem::{Code, Problem};
 use state::{Records, State};
+use std::sync::Arc;
 use tokens::{Token, Tokens};
 
 /// Table of the tokens in the state, by name.
@@ -50,20 +51,26 @@ impl Access {
         })
     }
 
-    /// Whether the request carries a token that covers `needed`.
+    /// The token that the request carries, if it covers `needed`.
     ///
     /// # Errors
     /// [`Code::TokenMissing`], [`Code::TokenInvalid`], [`Code::ScopeMissing`]; [`Code::RateExceeded`] when wrong tokens
     /// come too fast.
-    pub fn check(&self, headers: &HeaderMap, needed: Scope, now_ms: u64) -> Result<(), Problem> {
-        let Some(value) = headers.get(AUTHORIZATION) else {
+    pub fn check(&self, headers: &HeaderMap, needed: Scope, now_ms: u64) -> Result<Arc<TokenInfo>, Problem> {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let Some(value) = values.next() else {
             return Err(Problem::new(Code::TokenMissing, "the request has no token"));
         };
-        let scope = bearer(value.as_bytes()).and_then(|text| self.tokens.read().scope(text, now_ms));
-        match scope {
-            Some(held) if tokens::covers(held, needed) => Ok(()),
-            Some(held) => {
-                let (held, needed) = (word(held), word(needed));
+        if values.next().is_some() {
+            // A proxy in front may have looked at the other one.
+            let problem = Problem::new(Code::TokenInvalid, "the request has more than one `authorization` header");
+            return Err(problem.with_hint("send one"));
+        }
+        let token = bearer(value.as_bytes()).and_then(|text| self.tokens.read().find(text, now_ms).cloned());
+        match token {
+            Some(token) if tokens::covers(token.scope, needed) => Ok(token),
+            Some(token) => {
+                let (held, needed) = (word(token.scope), word(needed));
                 Err(Problem::new(Code::ScopeMissing, format!("the token has the scope {held}, this needs {needed}")))
             }
             None => Err(self.wrong_token(now_ms / 1_000)),
@@ -72,7 +79,15 @@ impl Access {
 
     /// Whether this is a token that covers `needed`.
     pub fn is_valid(&self, text: &str, needed: Scope, now_ms: u64) -> bool {
-        self.tokens.read().scope(text, now_ms).is_some_and(|held| tokens::covers(held, needed))
+        self.tokens.read().find(text, now_ms).is_some_and(|token| tokens::covers(token.scope, needed))
+    }
+
+    /// Whether the value of an `authorization` header holds a token that may call the function. A wrong one costs its
+    /// sender nothing: whoever reaches a public route may have a use of their own for the header.
+    pub fn may_call(&self, authorization: &HeaderValue, function: &str, now_ms: u64) -> bool {
+        let tokens = self.tokens.read();
+        let token = bearer(authorization.as_bytes()).and_then(|text| tokens.find(text, now_ms));
+        token.is_some_and(|token| tokens::covers(token.scope, Scope::Call) && token.covers_function(function))
     }
 
     pub fn list(&self) -> Vec<TokenInfo> {
@@ -118,7 +133,7 @@ impl Access {
         let mut tokens = self.tokens.write();
         tokens.remove(&info.name);
         tokens.insert(token);
-        Ok(TokenCreated { token: text, info })
+        Ok(TokenCreated { token: text, info: (*info).clone() })
     }
 
     fn wrong_token(&self, second: u64) -> Problem {
@@ -163,7 +178,7 @@ mod tests {
     }
 
     fn request(name: &str, scope: Scope) -> TokenRequest {
-        TokenRequest { name: name.to_owned(), scope, expires_seconds: None }
+        TokenRequest { name: name.to_owned(), scope, expires_seconds: None, functions: vec![], queues: vec![] }
     }
 
     #[tokio::test]
@@ -194,6 +209,9 @@ mod tests {
         for value in ["Bearer x", "Basic eDp5", "Bearer", "lighter_00"] {
             assert_eq!(code(&with_token(value)), Code::TokenInvalid, "{value:?}");
         }
+        let mut twice = with_token("Bearer x");
+        twice.append(AUTHORIZATION, "Bearer y".parse().unwrap());
+        assert_eq!(code(&twice), Code::TokenInvalid);
         for _ in 0..100 {
             code(&with_token("Bearer x"));
         }

@@ -60,6 +60,8 @@ impl Secrets {
     /// [`Code::SecretUnknown`]: there is none of this name.
     pub async fn remove(&self, name: &str) -> Result<(), Problem> {
         if !manifest::is_secret_name(name) || self.records.get(name)?.is_none() {
+            // Somebody may have removed it a moment ago, and that is what this answer says.
+            self.records.settled().await?;
             return Err(Problem::new(Code::SecretUnknown, format!("there is no secret {name:?}")));
         }
         self.records.delete(&[name]).await

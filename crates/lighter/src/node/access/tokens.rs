@@ -4,14 +4,22 @@
 //! bytes of its hash find the record; the whole hash is compared in constant time.
 
 use crate::api::types::{Scope, TokenInfo, TokenRequest};
+use manifest::Name;
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 /// Tokens one node knows; the next one is refused.
 pub const TOKENS_MAX: usize = 1_000;
+
+/// When a token ends whose maker says nothing of it.
+const EXPIRES_SECONDS: u64 = 90 * 86_400;
+
+/// Functions, and queues, one token is bound to.
+const BOUND_TO_MAX: usize = 256;
 
 /// Bytes of a token's name.
 const NAME_BYTES_MAX: usize = 64;
@@ -31,7 +39,7 @@ pub struct Tokens {
 /// A token as the node keeps it: without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    pub info: TokenInfo,
+    pub info: Arc<TokenInfo>,
     hash: Hash,
 }
 
@@ -56,17 +64,17 @@ impl Tokens {
     }
 
     pub fn list(&self) -> Vec<TokenInfo> {
-        let mut list: Vec<TokenInfo> = self.by_hash.values().map(|token| token.info.clone()).collect();
+        let mut list: Vec<TokenInfo> = self.by_hash.values().map(|token| (*token.info).clone()).collect();
         list.sort_by(|a, b| a.name.cmp(&b.name));
         list
     }
 
-    /// What the holder of `text` may do now; none for a text that is no token, or one that has ended.
-    pub fn scope(&self, text: &str, now_ms: u64) -> Option<Scope> {
+    /// The token that `text` proves; none for a text that is no token, or one that has ended.
+    pub fn find(&self, text: &str, now_ms: u64) -> Option<&Arc<TokenInfo>> {
         let hash = hash(text);
         let token = self.by_hash.get(&start(&hash))?;
         let same: bool = token.hash.ct_eq(&hash).into();
-        (same && token.info.expires_ms.is_none_or(|end| now_ms < end)).then_some(token.info.scope)
+        (same && token.info.expires_ms.is_none_or(|end| now_ms < end)).then_some(&token.info)
     }
 
     /// # Errors
@@ -79,6 +87,17 @@ impl Tokens {
             return bad(format!(
                 "{name:?} is not a name for a token: 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, '.', '_', '-'"
             ));
+        }
+        let TokenRequest { functions, queues, scope, .. } = request;
+        let bound = [functions, queues];
+        if *scope != Scope::Call && bound.iter().any(|names| !names.is_empty()) {
+            return bad("only a token of the scope call can be bound to functions and queues".to_owned());
+        }
+        if bound.iter().any(|names| names.len() > BOUND_TO_MAX) {
+            return bad(format!("a token can be bound to {BOUND_TO_MAX} functions and as many queues"));
+        }
+        if let Some(wrong) = bound.into_iter().flatten().find(|name| name.parse::<Name>().is_err()) {
+            return bad(format!("{wrong:?} is no name of a function or queue"));
         }
         if self.by_hash.values().any(|token| token.info.name == *name) {
             return bad(format!("there is a token {name:?} already"));
@@ -94,19 +113,63 @@ impl Token {
     /// A new token and the one text that proves it.
     pub fn new(request: TokenRequest, now_ms: u64, random: [u8; SECRET_BYTES]) -> (Self, String) {
         let text = format!("{PREFIX}{}", hex(&random));
-        let expires_ms = request.expires_seconds.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1_000)));
-        let info = TokenInfo { name: request.name, scope: request.scope, created_ms: now_ms, expires_ms };
+        let TokenRequest { name, scope, expires_seconds, functions, queues } = request;
+        let seconds = Some(expires_seconds.unwrap_or(EXPIRES_SECONDS)).filter(|seconds| *seconds > 0);
+        let expires_ms = seconds.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1_000)));
+        let info = Arc::new(TokenInfo { name, scope, created_ms: now_ms, expires_ms, functions, queues });
         (Self { info, hash: hash(&text) }, text)
     }
 
     pub fn to_record(&self) -> Vec<u8> {
-        let record = Record { info: self.info.clone(), sha256: hex(&self.hash) };
+        let record = Record { info: (*self.info).clone(), sha256: hex(&self.hash) };
         serde_json::to_vec(&record).expect("a record has only strings and numbers")
     }
 
     pub fn from_record(bytes: &[u8]) -> Option<Self> {
         let record: Record = serde_json::from_slice(bytes).ok()?;
-        Some(Self { info: record.info, hash: unhex(&record.sha256)? })
+        Some(Self { info: Arc::new(record.info), hash: unhex(&record.sha256)? })
+    }
+}
+
+impl TokenInfo {
+    /// Whether it may call some functions and push to some queues only.
+    pub fn is_bound(&self) -> bool {
+        !self.functions.is_empty() || !self.queues.is_empty()
+    }
+
+    /// Whether its scope covers `needed`.
+    pub fn may(&self, needed: Scope) -> bool {
+        covers(self.scope, needed)
+    }
+
+    pub fn covers_function(&self, name: &str) -> bool {
+        !self.is_bound() || self.functions.iter().any(|function| function == name)
+    }
+
+    pub fn covers_queue(&self, name: &str) -> bool {
+        !self.is_bound() || self.queues.iter().any(|queue| queue == name)
+    }
+
+    /// # Errors
+    /// [`Code::ScopeMissing`]: it is bound to others.
+    pub fn may_call(&self, function: &str) -> Result<(), Problem> {
+        self.bound(self.covers_function(function), "function", function)
+    }
+
+    /// # Errors
+    /// [`Code::ScopeMissing`]: it is bound to others.
+    pub fn may_push(&self, queue: &str) -> Result<(), Problem> {
+        self.bound(self.covers_queue(queue), "queue", queue)
+    }
+
+    fn bound(&self, covers: bool, what: &str, name: &str) -> Result<(), Problem> {
+        match covers {
+            true => Ok(()),
+            false => {
+                let problem = Problem::new(Code::ScopeMissing, format!("the token is not for the {what} {name:?}"));
+                Err(problem.with_hint("`lighter token ls` says what it is for"))
+            }
+        }
     }
 }
 
@@ -152,7 +215,7 @@ mod tests {
     const NOW_MS: u64 = 1_000_000;
 
     fn request(name: &str, scope: Scope, expires_seconds: Option<u64>) -> TokenRequest {
-        TokenRequest { name: name.to_owned(), scope, expires_seconds }
+        TokenRequest { name: name.to_owned(), scope, expires_seconds, functions: vec![], queues: vec![] }
     }
 
     fn with(requests: &[(&str, Scope, Option<u64>)]) -> (Tokens, Vec<String>) {
@@ -168,10 +231,13 @@ mod tests {
 
     #[test]
     fn a_token_opens_what_its_scope_covers_until_it_ends() {
-        let (tokens, texts) = with(&[("a", Scope::Admin, None), ("b", Scope::Call, Some(60))]);
-        assert_eq!(tokens.scope(&texts[0], u64::MAX), Some(Scope::Admin));
-        assert_eq!(tokens.scope(&texts[1], NOW_MS + 59_999), Some(Scope::Call));
-        assert_eq!(tokens.scope(&texts[1], NOW_MS + 60_000), None);
+        let (tokens, texts) =
+            with(&[("a", Scope::Admin, Some(0)), ("b", Scope::Call, Some(60)), ("c", Scope::Call, None)]);
+        let scope = |index: usize, now_ms| tokens.find(&texts[index], now_ms).map(|token| token.scope);
+        assert_eq!(scope(0, u64::MAX), Some(Scope::Admin));
+        assert_eq!(scope(1, NOW_MS + 59_999), Some(Scope::Call));
+        assert_eq!(scope(1, NOW_MS + 60_000), None);
+        assert_eq!([89, 90].map(|days| scope(2, NOW_MS + days * 86_400_000)), [Some(Scope::Call), None]);
         assert!(covers(Scope::Admin, Scope::Deploy) && covers(Scope::Call, Scope::Call));
         assert!(!covers(Scope::Call, Scope::Deploy) && !covers(Scope::Deploy, Scope::Admin));
     }
@@ -181,7 +247,7 @@ mod tests {
         let (tokens, texts) = with(&[("a", Scope::Admin, None)]);
         let almost = texts[0].replace("lighter_0", "lighter_1");
         for text in ["", "lighter_", &almost, &texts[0].to_uppercase(), &texts[0][1..]] {
-            assert_eq!(tokens.scope(text, NOW_MS), None, "{text:?}");
+            assert_eq!(tokens.find(text, NOW_MS), None, "{text:?}");
         }
     }
 
@@ -201,7 +267,38 @@ mod tests {
             assert!(tokens.check_new(&request(name, Scope::Call, None)).is_err(), "{name:?}");
         }
         assert!(tokens.remove("ci") && !tokens.remove("ci"));
-        assert_eq!(tokens.scope(&texts[0], NOW_MS), None);
+        assert_eq!(tokens.find(&texts[0], NOW_MS), None);
         assert!(tokens.check_new(&request("ci", Scope::Call, None)).is_ok());
+    }
+
+    #[test]
+    fn a_token_may_be_bound_to_functions_and_queues() {
+        let bound = |functions: &[&str], queues: &[&str], scope| TokenRequest {
+            functions: functions.iter().map(ToString::to_string).collect(),
+            queues: queues.iter().map(ToString::to_string).collect(),
+            ..request("a", scope, None)
+        };
+        let token = |request| Token::new(request, NOW_MS, [1; SECRET_BYTES]).0;
+        let allows = |token: &Token| {
+            let info = &token.info;
+            [info.covers_function("f"), info.covers_function("g"), info.covers_queue("q"), info.covers_queue("r")]
+        };
+        assert_eq!(allows(&token(bound(&[], &[], Scope::Call))), [true; 4]);
+        assert_eq!(allows(&token(bound(&["f"], &[], Scope::Call))), [true, false, false, false]);
+        assert_eq!(allows(&token(bound(&["f"], &["q"], Scope::Call))), [true, false, true, false]);
+        let tokens = Tokens::default();
+        for wrong in [
+            bound(&["f"], &[], Scope::Deploy),
+            bound(&[], &["q"], Scope::Admin),
+            bound(&["No Name"], &[], Scope::Call),
+            bound(&["f"; BOUND_TO_MAX + 1], &[], Scope::Call),
+        ] {
+            assert_eq!(tokens.check_new(&wrong).unwrap_err().code, Code::ApiRequest);
+        }
+        // As an earlier version wrote it: it keeps what it was.
+        let (old, _) = Token::new(bound(&[], &[], Scope::Call), NOW_MS, [1; SECRET_BYTES]);
+        let record = String::from_utf8(old.to_record()).unwrap();
+        assert!(!record.contains("functions") && !record.contains("queues"), "{record}");
+        assert!(!Token::from_record(record.as_bytes()).unwrap().info.is_bound());
     }
 }

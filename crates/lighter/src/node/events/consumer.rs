@@ -19,6 +19,12 @@ pub trait Consumer: Send + Sync + 'static {
 
     fn retry(&self) -> &Retry;
 
+    /// Whether all it does is to tell the world outside, as sinks do. It gets an event once that is durable, and none
+    /// while the state takes no writes: what cannot be acked would be told again and again.
+    fn is_outward(&self) -> bool {
+        true
+    }
+
     /// Writes what belongs to the end of an event, in the transaction that makes it a dead letter.
     ///
     /// # Errors

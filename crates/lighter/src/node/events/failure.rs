@@ -12,7 +12,8 @@ const REST_MAX: Duration = Duration::from_secs(30);
 
 /// What a problem of a function means for the event it was given.
 ///
-/// `began`: the function had a unit, so the event has been tried. `in_cycle`: what the function pushes may come back to it.
+/// `began`: the function had a unit, so the event has been tried. `in_cycle`: what the function pushes may come back to
+/// it.
 pub fn outcome(problem: Problem, began: bool, in_cycle: bool) -> Outcome {
     match problem.code {
         Code::LeaseLost => Outcome::Lost,

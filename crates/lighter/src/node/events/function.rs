@@ -1,4 +1,4 @@
-//! A function as the consumer of its queue: each event is a call of it, admitted as HTTP calls are, that acks the event
+//! A function as the consumer of its queue: each event becomes a call, admitted like an HTTP call, that acks the event
 //! in its own transaction.
 
 use super::consumer::{Consumer, Outcome};
@@ -40,6 +40,11 @@ impl Consumer for FunctionConsumer {
 
     fn retry(&self) -> &Retry {
         &self.live.function.retry
+    }
+
+    /// Its requests wait by themselves, one by one; all else it does is undone together with its cause.
+    fn is_outward(&self) -> bool {
+        false
     }
 
     fn dies(&self, transaction: &mut Transaction, leased: &Leased, problem: &Problem) -> Result<(), Problem> {

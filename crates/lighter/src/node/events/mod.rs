@@ -1,4 +1,4 @@
-//! Events: where gates put them, which function or sink handles them, and what becomes of those that fail.
+//! Events: where gates put them, which function or sink handles them, and what becomes of failed ones.
 //!
 //! ```text
 //!   gate ──▶ Events::push ──▶ queue ──▶ Shell: workers ──▶ Consumer: a function or a sink
@@ -6,13 +6,15 @@
 //!     └── Sources: triggers                └── Policy           └──▶ Outcome: acked · retry · dead letter · postponed
 //! ```
 //! A gate knows queues and triggers, never a unit; a consumer knows one event at a time, never the queue. In reading
-//! order: [`consumer`], `shell`, `worker`, [`failure`], `function`, `work`; `runtime` keeps up with what is deployed and
-//! `clock` with the time.
+//! order: [`consumer`], `shell`, `worker`, [`failure`], `function`, `work`; `runtime` keeps up with what is deployed
+//! and `agenda` with the time.
 
-mod clock;
+mod agenda;
 mod consumer;
 mod failure;
 mod function;
+mod pauses;
+mod running;
 mod runtime;
 mod shell;
 mod sources;
@@ -22,31 +24,34 @@ mod work;
 mod worker;
 
 pub use consumer::{Consumer, Outcome, SinkKind, SinkKinds};
+pub use pauses::Pauses;
+pub use running::Running;
 pub use shell::{Numbers, Shell};
 pub use sources::Sources;
-pub use work::{is_request, judge, set_trace};
+pub use work::{GATE_HEADER, is_request, judge, set_trace};
 
+use super::clock;
 use super::functions::{Functions, Table};
 use super::ids::Ids;
 use super::traces::Traces;
-use clock::Agenda;
+use agenda::Agenda;
 use event::{ATTRIBUTES_MAX, Event};
 use manifest::Name;
 use problem::{Code, Problem};
 use runtime::Shells;
-use state::{CommitError, Push, Pushed, Queue, State, Ticket, Transaction};
+use state::{Push, Pushed, Queue, State, Ticket, Transaction};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tokio::sync::watch;
 
 /// Bytes of the id, source, type or subject of an event.
 const FIELD_BYTES_MAX: usize = 8_192;
 
-/// Commits in a row that conflicted with others before the caller is told to try again later.
-const CONFLICTS_MAX: u32 = 20;
-
-/// The one door for events, and the runtime behind it. Shared by gates and the API.
+/// The door for events, and the runtime behind it. Shared by gates and the API.
+///
+/// The MQTT gate makes its own transaction through [`Self::state`], because it writes the broker's records too: it
+/// calls [`Self::check`] and [`Self::trace_push`] itself.
 pub struct Events {
     functions: Arc<Functions>,
     state: State,
@@ -55,11 +60,20 @@ pub struct Events {
     shells: Shells,
     agenda: Arc<Agenda>,
     seeds: Ids,
+    pub pauses: Pauses,
+    /// What is being handled, for the next start.
+    pub running: Arc<Running>,
 }
 
 impl Events {
     /// `seed` is random: two nodes, and two runs, do not try again at the same moments.
-    pub fn new(functions: Arc<Functions>, traces: Option<Arc<Traces>>, seed: u64) -> Arc<Self> {
+    pub fn new(
+        functions: Arc<Functions>,
+        traces: Option<Arc<Traces>>,
+        pauses: Pauses,
+        running: Arc<Running>,
+        seed: u64,
+    ) -> Arc<Self> {
         let state = functions.loader.state.clone();
         let sources = watch::Sender::new(Arc::new(sources_of(&functions.table())));
         Arc::new(Self {
@@ -70,6 +84,8 @@ impl Events {
             shells: Shells::default(),
             agenda: Arc::default(),
             seeds: Ids::new(seed),
+            pauses,
+            running,
         })
     }
 
@@ -81,35 +97,20 @@ impl Events {
     /// L5xxx: nothing was pushed, except that with [`Code::DiskFailed`] nobody knows.
     pub async fn push(&self, queue: &str, pushes: Vec<Push>) -> Result<Vec<Pushed>, Problem> {
         let queue: Arc<str> = queue.into();
-        self.push_all(pushes.into_iter().map(|push| (queue.clone(), push)).collect()).await
+        let pushes: Vec<_> = pushes.into_iter().map(|push| (queue.clone(), push)).collect();
+        self.push_all(&pushes).await
     }
 
     /// The same for events of several queues, all or none: fan-out.
-    pub async fn push_all(&self, pushes: Vec<(Arc<str>, Push)>) -> Result<Vec<Pushed>, Problem> {
-        let table = self.functions.table();
-        for (queue, push) in &pushes {
-            refuse_ended(&table, queue)?;
-            check(&push.event)?;
-        }
-        let now_ms = clock::now_ms();
-        let delayed: Vec<(Arc<str>, Duration)> = pushes
-            .iter()
-            .filter(|(_, push)| !push.delay.is_zero())
-            .map(|(queue, push)| (queue.clone(), push.delay))
-            .collect();
-        let mut transaction = self.state.begin();
-        let mut pushed = Vec::with_capacity(pushes.len());
-        for (queue, push) in pushes {
-            pushed.push(transaction.push(&queue, push, now_ms)?);
-        }
-        self.state.durable(transaction.commit()?).await?;
-        delayed.iter().for_each(|(queue, delay)| self.agenda.add(queue, *delay));
+    pub async fn push_all(&self, pushes: &[(Arc<str>, Push)]) -> Result<Vec<Pushed>, Problem> {
+        let (pushed, ticket) = self.push_with(pushes, |_, _| Ok(()))?;
+        self.state.durable(ticket).await?;
         Ok(pushed)
     }
 
     /// Pushes events and writes what `write` writes, in one transaction: both happen, or neither. `write` is told what
-    /// became of the pushes, and is called once more whenever another commit came in between. What it returns is durable
-    /// once [`State::durable`] has returned for the ticket.
+    /// became of the pushes, and is called once more whenever another commit came in between. What it returns is
+    /// durable once [`State::durable`] has returned for the ticket.
     ///
     /// # Errors
     /// Those of [`Self::push`], and those of `write`.
@@ -124,20 +125,17 @@ impl Events {
             check(&push.event)?;
         }
         let now_ms = clock::now_ms();
-        for _ in 0..CONFLICTS_MAX {
-            let mut transaction = self.state.begin();
+        let done = self.state.transact(|transaction| {
             let mut pushed = Vec::with_capacity(pushes.len());
             for (queue, push) in pushes {
-                pushed.push(transaction.push(queue, push.clone(), now_ms)?);
+                pushed.push(transaction.push(queue, push, now_ms)?);
             }
-            write(&mut transaction, &pushed)?;
-            match transaction.commit() {
-                Ok(ticket) => return Ok((pushed, ticket)),
-                Err(CommitError::Conflict) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(CommitError::Conflict.into())
+            write(transaction, &pushed)?;
+            Ok::<_, Problem>(pushed)
+        })?;
+        let delayed = pushes.iter().filter(|(_, push)| !push.delay.is_zero());
+        delayed.for_each(|(queue, push)| self.agenda.add(queue, push.delay));
+        Ok(done)
     }
 
     /// Whether `push` would take the event, for gates that push in a transaction of their own.
@@ -188,8 +186,8 @@ impl Events {
         configured.chain(self.state.queues()).collect()
     }
 
-    /// The trace in which a pushed event goes on: its own, the caller's, or a new one. A push that is recorded is a span of
-    /// its own, and what handles the event its child. None if nothing is traced.
+    /// The trace in which a pushed event goes on: its own, the caller's, or a new one. A push that is recorded is a
+    /// span of its own, and what handles the event its child. None if nothing is traced.
     pub fn trace_push(&self, queue: &str, event: &Event, caller: Option<&str>) -> Option<String> {
         let traces = self.traces.as_ref()?;
         let parent = event.attribute(super::traces::HEADER).or(caller);
@@ -243,8 +241,20 @@ fn check(event: &Event) -> Result<(), Problem> {
     if let Some((name, value)) = needed.into_iter().chain(subject).find(|(_, value)| value.len() > FIELD_BYTES_MAX) {
         return bad(format!("the {name} of the event has {} bytes, the limit is {FIELD_BYTES_MAX}", value.len()));
     }
-    if event.attributes.len() > ATTRIBUTES_MAX {
-        return bad(format!("the event has {} attributes, the limit is {ATTRIBUTES_MAX}", event.attributes.len()));
+    // An event that is sent says nothing of its gate yet, which will be one more.
+    let room = ATTRIBUTES_MAX - usize::from(event.origin.gate.is_none());
+    if event.attributes.len() > room {
+        return bad(format!("the event has {} attributes, the limit is {room}", event.attributes.len()));
     }
     Ok(())
+}
+
+/// What a sender outside of the node said of an event must not be what the node's gates alone say.
+///
+/// # Errors
+/// [`Code::EventInvalid`]: it is.
+pub fn refuse_forged(event: &Event) -> Result<(), Problem> {
+    let Some(forged) = event.forged() else { return Ok(()) };
+    let hint = "give it a type, source and attributes of your own; who passes an event of a gate on needs a token that may deploy";
+    Err(Problem::new(Code::EventInvalid, forged.to_string()).with_hint(hint))
 }

@@ -2,7 +2,8 @@
 
 use super::function::FunctionConsumer;
 use super::shell::{Cast, Shell};
-use super::{Events, clock, sources_of};
+use super::{Events, agenda, sources_of};
+use crate::node::clock;
 use crate::node::functions::{Ended, Handler, Table};
 use manifest::{Function, Name, Policy as PolicyWord, Queue, Units, WhenFull};
 use orchestrator::{Latency, LatencyConfig, Policy, Triggers, TriggersConfig};
@@ -47,7 +48,7 @@ impl Events {
         let mut tables = self.functions.watch();
         let (overflowed, mut overflows) = mpsc::channel(OVERFLOWS_MAX);
         let mut tasks = JoinSet::new();
-        tasks.spawn(clock::run(self.state.clone(), self.agenda.clone()));
+        tasks.spawn(agenda::run(self.state.clone(), self.agenda.clone()));
         loop {
             let table = tables.borrow_and_update().clone();
             self.follow_sources(&table);
@@ -106,7 +107,9 @@ impl Events {
                     Ok(opened) => {
                         let (state, seed) = (self.state.clone(), self.seeds.next());
                         let agenda = self.agenda.clone();
-                        let shell = Shell::new(opened, state, cast, agenda, overflowed.clone(), seed);
+                        let running = self.running.clone();
+                        let shell = Shell::new(opened, state, cast, agenda, running, overflowed.clone(), seed);
+                        shell.pause(self.pauses.is_paused(queue.as_str()));
                         tasks.spawn(shell.clone().run());
                         shells.insert(queue.clone(), Handled { shell, role });
                     }
@@ -138,13 +141,26 @@ impl Events {
         }
     }
 
+    /// Pauses or resumes queues, or all if none are named. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Code::QueueUnknown`](problem::Code::QueueUnknown): nothing changed; those of the state.
+    pub async fn pause(&self, paused: bool, queues: &[String]) -> Result<(), Problem> {
+        queues.iter().try_for_each(|queue| self.queue(queue).map(drop))?;
+        self.pauses.set(paused, queues).await?;
+        for (queue, handled) in &*self.shells.by_queue.lock() {
+            handled.shell.pause(self.pauses.is_paused(queue.as_str()));
+        }
+        Ok(())
+    }
+
     /// The shell of a handled queue, for figures.
     pub fn shell(&self, queue: &str) -> Option<Arc<Shell>> {
         self.shells.by_queue.lock().get(queue).map(|handled| handled.shell.clone())
     }
 
-    /// Leases nothing more, and waits until what is being handled has ended, but no longer than `at_most`. Says how many
-    /// are left; their events are ready again once [`Events::run`] is dropped.
+    /// Leases nothing more, and waits until what is being handled has ended, but no longer than `at_most`. Says how
+    /// many are left; their events are ready again once [`Events::run`] is dropped.
     pub async fn drain(&self, at_most: Duration) -> usize {
         let shells: Vec<Arc<Shell>> = {
             let by_queue = self.shells.by_queue.lock();

@@ -5,10 +5,12 @@
 //! ```
 //! A queue with nothing in it costs a task that sleeps: no timer, no worker, no unit.
 
-use super::clock::{self, Agenda};
+use super::agenda::Agenda;
 use super::consumer::Consumer;
 use super::failure;
+use super::running::Running;
 use super::worker::Worker;
+use crate::node::clock;
 use crate::node::ids::Ids;
 use manifest::Name;
 use orchestrator::{Decision, Mean, Observation, Policy, Rate};
@@ -40,6 +42,9 @@ pub struct Shell {
     /// Events that were delayed at the last look.
     delayed: AtomicU64,
     is_retired: AtomicBool,
+    is_paused: AtomicBool,
+    /// What is being handled, for the next start.
+    pub running: Arc<Running>,
     changed: Notify,
     /// Told when the last worker has ended.
     last_ended: Notify,
@@ -92,6 +97,7 @@ impl Shell {
         state: State,
         cast: Cast,
         agenda: Arc<Agenda>,
+        running: Arc<Running>,
         overflowed: mpsc::Sender<Arc<str>>,
         seed: u64,
     ) -> Arc<Self> {
@@ -108,6 +114,8 @@ impl Shell {
             to_stop: AtomicU32::new(0),
             delayed: AtomicU64::new(0),
             is_retired: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
+            running,
             changed: Notify::new(),
             last_ended: Notify::new(),
             overflowed,
@@ -132,6 +140,13 @@ impl Shell {
         self.wake();
     }
 
+    /// While it is paused nothing is leased. Handlings that run end.
+    pub fn pause(&self, paused: bool) {
+        if self.is_paused.swap(paused, Relaxed) != paused {
+            self.wake();
+        }
+    }
+
     /// Runs until the shell is retired. Dropping the future drops the handlings; their events are ready again.
     pub async fn run(self: Arc<Self>) {
         let mut ready = self.queue.watch();
@@ -149,7 +164,8 @@ impl Shell {
                 return;
             }
             ready.borrow_and_update();
-            let decision = if is_retired { Decision::default() } else { self.decide(Instant::now()) };
+            let rests = is_retired || self.is_paused.load(Relaxed);
+            let decision = if rests { Decision::default() } else { self.decide(Instant::now()) };
             self.to_stop.fetch_add(decision.stop, Relaxed);
             if decision.ends_workflow {
                 // If there is no room, it is said again at the next look.
@@ -246,7 +262,8 @@ impl Shell {
     /// Whether a worker may take another event; one that may not ends.
     pub fn may_lease(&self) -> bool {
         let is_told = || self.to_stop.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1)).is_ok();
-        !self.is_retired.load(Relaxed) && self.resting(Instant::now()).is_zero() && !is_told()
+        let may = !self.is_retired.load(Relaxed) && !self.is_paused.load(Relaxed);
+        may && self.resting(Instant::now()).is_zero() && !is_told()
     }
 
     pub fn consumer(&self) -> Arc<dyn Consumer> {

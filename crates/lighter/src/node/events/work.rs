@@ -1,12 +1,13 @@
 //! A queued event as the work of a function: for `lighter:unit` the event itself, for `wasi:http` a request.
 //!
-//! An event that was made of a request (type `http.request`, with the attributes of `contracts/wit/unit.wit`) becomes that
-//! request again. Any other is sent as CloudEvents 1.0 says in binary mode: `POST /`, attributes as `ce-` headers. What
-//! the function's status means is what webhooks mean by it.
+//! An event that the HTTP gate made of a request (type `http.request`, with the attributes of `contracts/wit/unit.wit`)
+//! becomes that request again. Any other is sent in the binary mode of CloudEvents 1.0: `POST /`, attributes as `ce-`
+//! headers; an event that came by a route goes to the path it was sent to, because the route decided who may send
+//! there. The function's status means the same as a webhook's. A sender cannot claim that the gate made its event.
 
 use crate::node::traces;
 use bytes::Bytes;
-use event::Event;
+use event::{Event, Gate};
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
@@ -15,6 +16,9 @@ use unit::{Body, Contract, Work};
 
 /// Type of an event that was made of a request.
 const HTTP_REQUEST: &str = "http.request";
+
+/// The header in which a function reads how an event came in: only the node's own word stands there.
+pub const GATE_HEADER: HeaderName = HeaderName::from_static("ce-gate");
 
 /// # Errors
 /// [`Code::EventInvalid`]: the event says it was a request, and cannot be one.
@@ -28,7 +32,7 @@ pub fn of(contract: Contract, event: Event) -> Result<Work, Problem> {
 
 /// Whether the event was made of a request, whose reply somebody may want to read whatever its status.
 pub fn is_request(event: &Event) -> bool {
-    event.kind == HTTP_REQUEST && event.attribute("httpmethod").is_some()
+    event.origin.gate == Some(Gate::Http) && event.kind == HTTP_REQUEST && event.attribute("httpmethod").is_some()
 }
 
 /// What the status of a `wasi:http` function says about the event it was sent.
@@ -59,6 +63,7 @@ fn original(event: Event) -> Result<Request<Body>, Problem> {
     let uri: Uri = target.parse().map_err(|_| bad("httppath"))?;
     let mut request = Request::builder().method(method).uri(uri);
     let fields = event.attributes.iter().filter_map(|(name, value)| Some((name.strip_prefix("http-")?, value)));
+    let fields = fields.filter(|(name, _)| *name != GATE_HEADER);
     for (name, value) in fields {
         let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) else {
             return Err(bad(name));
@@ -85,7 +90,10 @@ fn cloud_event(event: Event) -> Request<Body> {
         }
     }
     headers.insert(HOST, HeaderValue::from_static("localhost"));
+    let path = event.attribute("httppath").filter(|_| event.origin.gate == Some(Gate::Http));
+    let path = path.and_then(|path| path.parse::<Uri>().ok());
     let mut request = Request::new(body(event.data));
+    *request.uri_mut() = path.unwrap_or_default();
     *request.method_mut() = Method::POST;
     *request.headers_mut() = headers;
     request
@@ -134,11 +142,42 @@ mod tests {
     fn a_request_that_was_queued_is_that_request_again() {
         let attributes =
             [("httpmethod", "PUT"), ("httppath", "/a"), ("httpquery", "b=c"), ("httphost", "x.org"), ("http-x-y", "z")];
-        let head = request(event("http.request", &attributes)).unwrap();
+        let of_gate = |kind: &str, attributes: &[(&str, &str)]| {
+            let mut event = event(kind, attributes);
+            event.came_by(Gate::Http, "");
+            event
+        };
+        let head = request(of_gate("http.request", &attributes)).unwrap();
         assert_eq!((head.method, head.uri.to_string()), (Method::PUT, "/a?b=c".to_owned()));
         assert_eq!((&head.headers["x-y"], &head.headers["host"]), (&"z".parse().unwrap(), &"x.org".parse().unwrap()));
-        let bad = event("http.request", &[("httpmethod", "PUT"), ("httppath", "no path")]);
+        let bad = of_gate("http.request", &[("httpmethod", "PUT"), ("httppath", "no path")]);
         assert_eq!(request(bad).unwrap_err().code, Code::EventInvalid);
+    }
+
+    /// Finding P1: whoever could queue an event could have any request made of it.
+    #[test]
+    fn only_the_gate_makes_requests() {
+        let attributes = [("httpmethod", "DELETE"), ("httppath", "/admin"), ("gate", "http"), ("http-ce-gate", "mqtt")];
+        for gate in [None, Some(Gate::Api), Some(Gate::Mqtt), Some(Gate::Function)] {
+            let mut forged = event("http.request", &attributes);
+            if let Some(gate) = gate {
+                forged.came_by(gate, "");
+            }
+            assert!(!is_request(&forged));
+            let head = request(forged).unwrap();
+            assert_eq!((head.method, head.uri.path()), (Method::POST, "/"), "{gate:?}");
+        }
+        let mut made = event("http.request", &attributes);
+        made.came_by(Gate::Http, "");
+        assert!(is_request(&made));
+        assert!(request(made).unwrap().headers.get("ce-gate").is_none(), "a caller says nothing of its gate");
+        let mut sent = event("reading", &[("httppath", "/public")]);
+        sent.came_by(Gate::Http, "");
+        let head = request(sent).unwrap();
+        assert_eq!(
+            (head.method, head.uri.path(), &head.headers["ce-gate"]),
+            (Method::POST, "/public", &"http".parse().unwrap())
+        );
     }
 
     #[test]

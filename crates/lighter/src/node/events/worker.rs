@@ -1,18 +1,22 @@
-//! A worker: takes one event after the other, hands it to the consumer, and settles what became of it. Ends when the
-//! queue is empty, when it is told to, and when the queue has to rest.
+//! A worker: takes one event after the other, hands it to the consumer, and settles the outcome. It ends when the queue
+//! is empty, when it is told to, and when the queue must rest.
 
-use super::clock;
 use super::consumer::{Consumer, Outcome};
 use super::failure::{self, ms};
+use super::running::{Slot, Suspect};
 use super::shell::Shell;
+use crate::node::clock;
 use problem::{Code, Problem};
-use state::{CommitError, Failed, Leased, Push, Transaction};
+use state::{CommitError, Failed, Leased, Push, Ticket, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// A lease lasts this much longer than the handling may take.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
+
+/// How long an event that is not durable yet is held for a sink. Beyond, it goes back to its place and the queue rests.
+const DURABLE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Attributes of an event that went on to the queue for what cannot be handled: where it was, and why.
 const DEAD_QUEUE: &str = "deadqueue";
@@ -22,19 +26,25 @@ const REASON_CHARACTERS_MAX: usize = 512;
 /// Counted as a worker of the shell until it is dropped.
 pub struct Worker {
     shell: Arc<Shell>,
+    /// Where it writes down what it handles.
+    slot: Option<Slot>,
 }
 
 impl Worker {
     pub fn new(shell: Arc<Shell>) -> Self {
         shell.numbers.workers.fetch_add(1, Relaxed);
-        Self { shell }
+        let slot = shell.running.slot();
+        Self { shell, slot }
     }
 
     pub async fn run(self) {
         while self.shell.may_lease() {
             let consumer = self.shell.consumer();
             let Some(leased) = self.lease(&*consumer) else { return };
-            self.handle(consumer, leased).await;
+            match self.shell.running.suspect(&leased.leased()) {
+                None => self.handle(consumer, leased).await,
+                Some(suspect) => self.blame(&*consumer, leased, suspect).await,
+            }
             // A queue that is never empty must not keep the thread from others.
             tokio::task::consume_budget().await;
         }
@@ -57,14 +67,45 @@ impl Worker {
     async fn handle(&self, consumer: Arc<dyn Consumer>, held: Held) {
         let shell = &self.shell;
         let leased = held.leased();
+        if let Some(slot) = &self.slot {
+            slot.take(&leased);
+        }
         let began = Instant::now();
         let _busy = Busy::new(shell, began);
         let time_max = consumer.time_max() + LEASE_MARGIN / 2;
-        let outcome = tokio::time::timeout(time_max, consumer.clone().handle(leased)).await.unwrap_or_else(|_| {
-            let detail = format!("the handling took longer than {} ms", time_max.as_millis());
-            Outcome::Retry { problem: Problem::new(Code::TimeExceeded, detail), after: None }
-        });
-        shell.settle(&*consumer, held, outcome, began.elapsed());
+        let outcome = match self.may_be_told(&*consumer, &leased).await {
+            Err(problem) => Outcome::Postponed { problem, after: None },
+            Ok(()) => tokio::time::timeout(time_max, consumer.clone().handle(leased)).await.unwrap_or_else(|_| {
+                let detail = format!("the handling took longer than {} ms", time_max.as_millis());
+                Outcome::Retry { problem: Problem::new(Code::TimeExceeded, detail), after: None }
+            }),
+        };
+        let _nobody_waits = shell.settle(&*consumer, held, outcome, began.elapsed());
+    }
+
+    /// What leaves the node cannot be taken back, so it waits for the disk; the rule is at [`state::Ticket`].
+    async fn may_be_told(&self, consumer: &dyn Consumer, leased: &Leased) -> Result<(), Problem> {
+        if !consumer.is_outward() {
+            return Ok(());
+        }
+        let state = &self.shell.state;
+        let late = || Problem::new(Code::StateBusy, "the disk has not confirmed the event yet");
+        tokio::time::timeout(DURABLE_WAIT_MAX, state.durable(leased.ticket)).await.map_err(|_| late())??;
+        state.takes_writes()
+    }
+
+    /// The node ended in the middle of this event: that was a try, which nobody could write down. It stays a suspect
+    /// until the disk has what becomes of it.
+    async fn blame(&self, consumer: &dyn Consumer, mut held: Held, suspect: Suspect) {
+        let Suspect { attempt, slot } = suspect;
+        held.tried(attempt);
+        let detail = "the node ended while it handled the event";
+        tracing::warn!(queue = %self.shell.name, event = %held.leased().event.id, attempt, "{detail}");
+        let outcome = Outcome::Retry { problem: Problem::new(Code::NodeEnded, detail), after: None };
+        let ticket = self.shell.settle(consumer, held, outcome, Duration::ZERO);
+        // If the disk fails, nothing more is leased either.
+        self.shell.state.durable(ticket).await.ok();
+        drop(slot);
     }
 }
 
@@ -88,6 +129,12 @@ impl Held {
 
     fn settled(mut self) {
         self.leased = None;
+    }
+
+    /// Which try it was, where a restart has forgotten some.
+    fn tried(&mut self, attempt: u32) {
+        let leased = Arc::make_mut(self.leased.as_mut().expect("it is held until it is settled"));
+        leased.event.attempt = leased.event.attempt.max(attempt);
     }
 }
 
@@ -117,8 +164,9 @@ impl Drop for Busy<'_> {
 }
 
 impl Shell {
-    /// Writes down what became of an event. Nobody waits for the disk: what is lost with a power cut is done again.
-    fn settle(&self, consumer: &dyn Consumer, held: Held, outcome: Outcome, took: Duration) {
+    /// Writes down what became of an event. Nobody has to wait for the disk: what is lost with a power cut is done
+    /// again.
+    fn settle(&self, consumer: &dyn Consumer, held: Held, outcome: Outcome, took: Duration) -> Ticket {
         let leased = held.leased();
         let numbers = &self.numbers;
         let mut why = None;
@@ -126,53 +174,53 @@ impl Shell {
             Outcome::Acked => {
                 numbers.handled.fetch_add(1, Relaxed);
                 self.handled(took);
-                return held.settled();
+                held.settled();
+                return Ticket::NOTHING_WRITTEN;
             }
-            Outcome::Done => {
-                numbers.handled.fetch_add(1, Relaxed);
-                self.handled(took);
-                None
-            }
+            Outcome::Done => None,
             Outcome::Lost => {
                 numbers.lost.fetch_add(1, Relaxed);
-                return held.settled();
+                held.settled();
+                return Ticket::NOTHING_WRITTEN;
             }
             Outcome::Postponed { problem, after } => {
                 numbers.postponed.fetch_add(1, Relaxed);
                 tracing::debug!(queue = %self.name, event = %leased.event.id, "postponed: {} {}", problem.code, problem.detail);
                 self.rest(after);
-                return drop(held);
+                return Ticket::NOTHING_WRITTEN;
             }
             Outcome::Retry { problem, after } => {
-                self.handled(took);
                 let (attempt, now_ms) = (leased.event.attempt, clock::now_ms());
                 let step = failure::next_step(consumer.retry(), attempt, &problem, after, now_ms, self.random());
                 why = Some(problem);
                 Some(step)
             }
             Outcome::Dead(problem) => {
-                self.handled(took);
                 let reason = format!("{}: {}", problem.code, problem.detail);
                 why = Some(problem);
                 Some(Failed::Dead { reason })
             }
         };
-        match self.write(consumer, &leased, failed.as_ref(), why.as_ref()) {
-            Ok(()) => held.settled(),
+        let ticket = match self.write(consumer, &leased, failed.as_ref(), why.as_ref()) {
+            Ok(ticket) => ticket,
             Err(CommitError::LeaseLost) => {
                 numbers.lost.fetch_add(1, Relaxed);
-                return held.settled();
+                held.settled();
+                return Ticket::NOTHING_WRITTEN;
             }
             Err(error) => {
                 let problem = Problem::from(error);
                 tracing::error!(queue = %self.name, "cannot write what became of an event: {} {}", problem.code, problem.detail);
                 // It is tried again as if this try had not been.
                 self.rest(None);
-                return;
+                return Ticket::NOTHING_WRITTEN;
             }
-        }
+        };
+        held.settled();
+        // Not before: of what cannot be written each try makes the queue rest longer.
+        self.handled(took);
         match failed {
-            None => {}
+            None => _ = numbers.handled.fetch_add(1, Relaxed),
             Some(Failed::Retry { at_ms, reason }) => {
                 self.agenda.add(&self.name, Duration::from_millis(at_ms.saturating_sub(clock::now_ms())));
                 numbers.retried.fetch_add(1, Relaxed);
@@ -184,6 +232,7 @@ impl Shell {
                 consumer.died(&leased, &reason);
             }
         }
+        ticket
     }
 
     /// Without `failed` the event was handled; else `why` is its problem.
@@ -193,14 +242,14 @@ impl Shell {
         leased: &Leased,
         failed: Option<&Failed>,
         why: Option<&Problem>,
-    ) -> Result<(), CommitError> {
+    ) -> Result<Ticket, CommitError> {
         let ends = |transaction: &mut Transaction| match (failed, why) {
             (Some(Failed::Dead { .. }), Some(why)) => consumer.dies(transaction, leased, why),
             _ => Ok(()),
         };
         if let (Some(Failed::Dead { reason }), Some(dead_to)) = (failed, self.dead_to()) {
             match self.send_on(leased, reason, dead_to.as_str(), ends) {
-                Ok(()) => return Ok(()),
+                Ok(ticket) => return Ok(ticket),
                 Err(problem) if problem.code == Code::LeaseLost => return Err(CommitError::LeaseLost),
                 // Rather a dead letter here than an event that is nowhere.
                 Err(problem) => {
@@ -214,7 +263,7 @@ impl Shell {
             None => transaction.ack(leased),
             Some(failed) => transaction.fail(leased, failed.clone()),
         }
-        transaction.commit().map(drop)
+        transaction.commit()
     }
 
     /// Acks an event that cannot be handled and pushes it to the queue for those, with where it was and why: both or
@@ -225,7 +274,7 @@ impl Shell {
         reason: &str,
         dead_to: &str,
         ends: impl Fn(&mut Transaction) -> Result<(), Problem>,
-    ) -> Result<(), Problem> {
+    ) -> Result<Ticket, Problem> {
         let mut event = leased.event.clone();
         event.attempt = 1;
         event.attributes.retain(|(name, _)| name != DEAD_QUEUE && name != DEAD_REASON);
@@ -234,7 +283,7 @@ impl Shell {
         let mut transaction = self.state.begin();
         ends(&mut transaction)?;
         transaction.ack(leased);
-        transaction.push(dead_to, Push { event, delay: Duration::ZERO, ttl: None }, clock::now_ms())?;
-        Ok(transaction.commit().map(drop)?)
+        transaction.push(dead_to, &Push { event, delay: Duration::ZERO, ttl: None }, clock::now_ms())?;
+        Ok(transaction.commit()?)
     }
 }

@@ -1,7 +1,7 @@
 //! A deployment: everything is checked, compiled and started once before anything changes.
 //!
-//! A deployment runs to its end even if the client goes away: a compile is never lost, and nobody has to guess how far
-//! it came. What it says on the way waits in a queue that holds all of it.
+//! Its messages wait in a queue that holds all of them. A client that goes away while an image is compiled ends the
+//! deployment, and the compiler with it. From then on the deployment runs to its end, so its result is never in doubt.
 
 use super::history::{History, NewVersion};
 use super::live::Live;
@@ -35,6 +35,11 @@ impl Steps {
         let steps = function.len() * STEPS_PER_FUNCTION + queue.len() + 2 * sink.len() + bucket.len();
         let (sender, receiver) = mpsc::channel(steps + STEPS_AT_THE_END);
         (Self(sender), receiver)
+    }
+
+    /// Waits for the moment nobody hears them any more.
+    pub async fn unheard(&self) {
+        self.0.closed().await;
     }
 
     pub fn say(&self, step: DeployStep) {
@@ -185,7 +190,13 @@ impl Functions {
             ..problem
         };
         steps.say(DeployStep::Compiling { function: name.to_string(), image_bytes });
-        let built = self.loader.build(function.isolation, image).await.map_err(about)?;
+        // What is not there yet is begun for nobody else: without a client it is not made.
+        let built = tokio::select! {
+            built = self.loader.build(function.isolation, image) => built.map_err(about)?,
+            () = steps.unheard() => {
+                return Err(about(Problem::new(Code::Interrupted, "the client went away while it compiled")));
+            }
+        };
         steps.say(DeployStep::Compiled {
             function: name.to_string(),
             milliseconds: u64::try_from(built.took.as_millis()).unwrap_or(u64::MAX),

@@ -1,4 +1,4 @@
-//! Makes functions ready to start units, when their first call comes; unloads those that have long had none.
+//! Makes functions ready to start units at their first call; unloads those that had no call for long.
 //!
 //! ```text
 //!   call ──▶ ready? ─ yes ─▶ Prepared
@@ -9,8 +9,10 @@
 
 use super::live::Live;
 use crate::node::access::Secrets;
+use crate::node::compiler::{self, Compilers, For};
 use crate::node::metrics::Histogram;
 use crate::node::registry::{Kind, Kinds};
+use budget::Budget;
 use manifest::{Function, Isolation};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
@@ -18,23 +20,21 @@ use state::State;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
+use tokio::runtime::Handle;
 use unit::{Artefact, Deployed, Level, Prepared};
 use warehouse::{ImageHash, Warehouse};
-
-/// Images compiled at once. The compiler uses every core for one image as it is.
-const COMPILES_AT_ONCE: usize = 1;
 
 pub struct Loader {
     pub kinds: Kinds,
     pub warehouse: Warehouse,
     pub state: State,
+    budget: Arc<Budget>,
     pub secrets: Secrets,
     loaded_max: usize,
     idle: Duration,
     started: Instant,
     loaded: Mutex<Vec<Weak<Live>>>,
-    compiling: Semaphore,
+    compilers: Arc<Compilers>,
     pub compile_time: Histogram,
     /// Artefacts made again because they were missing, corrupt or unfit when a call needed them.
     pub rebuilt: AtomicU64,
@@ -63,17 +63,27 @@ pub struct Built {
 }
 
 impl Loader {
-    pub fn new(kinds: Kinds, warehouse: Warehouse, state: State, loaded_max: usize, idle: Duration) -> Self {
+    pub fn new(
+        kinds: Kinds,
+        warehouse: Warehouse,
+        state: State,
+        budget: Arc<Budget>,
+        compilers: Compilers,
+        loaded_max: usize,
+        idle: Duration,
+    ) -> Self {
+        let compilers = Arc::new(compilers);
         Self {
             secrets: Secrets::new(&state),
             kinds,
             warehouse,
             state,
+            budget,
             loaded_max,
             idle,
             started: Instant::now(),
             loaded: Mutex::default(),
-            compiling: Semaphore::new(COMPILES_AT_ONCE),
+            compilers,
             compile_time: Histogram::default(),
             rebuilt: AtomicU64::new(0),
             secrets_changed: AtomicU64::new(0),
@@ -140,7 +150,7 @@ impl Loader {
         let note = "its artefact is missing, corrupt or for another engine: compiling the image again";
         live.identity.log.node(Level::Warn, live.version, note);
         tracing::warn!(function = %live.name(), version = live.version, "{note}");
-        let artefact = self.compile(&kind, live.image).await?;
+        let artefact = self.compile(&kind, live.image, For::Call).await?;
         blocking(move || kind.units.load(artefact, deployed)).await
     }
 
@@ -166,7 +176,7 @@ impl Loader {
         .await
     }
 
-    /// Sees to it that there is an artefact.
+    /// Sees to it that there is an artefact. Dropped, it compiles no further.
     pub async fn build(self: &Arc<Self>, isolation: Isolation, image: ImageHash) -> Result<Built, Problem> {
         let kind = self.kinds.get(isolation)?.clone();
         let began = Instant::now();
@@ -178,17 +188,23 @@ impl Loader {
         if let Some(artefact_bytes) = opened.await? {
             return Ok(Built { took: began.elapsed(), artefact_bytes, kept: true });
         }
-        let artefact = self.compile(&kind, image).await?;
+        let artefact = self.compile(&kind, image, For::Deployment).await?;
         let artefact_bytes = artefact.file.metadata().map_or(0, |metadata| metadata.len());
         Ok(Built { took: began.elapsed(), artefact_bytes, kept: false })
     }
 
-    async fn compile(&self, kind: &Kind, image: ImageHash) -> Result<Artefact, Problem> {
-        let _turn = self.compiling.acquire().await.expect("the semaphore is never closed");
-        let (kind, warehouse) = (kind.clone(), self.warehouse.clone());
+    async fn compile(&self, kind: &Kind, image: ImageHash, whose: For) -> Result<Artefact, Problem> {
+        let whose = if kind.units.has_compiler() { whose } else { For::Base };
+        let turn = self.compilers.turn(whose).await;
+        let (kind, warehouse, compilers) = (kind.clone(), self.warehouse.clone(), self.compilers.clone());
+        let (_waits, mut waiting) = compiler::waits();
+        let runtime = Handle::current();
         let began = Instant::now();
         let artefact = blocking(move || {
-            let bytes = kind.units.compile(&warehouse.read_image(&image)?)?;
+            let _turn = turn;
+            let mut compile =
+                |target: &str, image: &[u8]| runtime.block_on(compilers.compile(target, image, &mut waiting));
+            let bytes = kind.units.compile_by(&warehouse.read_image(&image)?, &mut compile)?;
             kind.shelf.put(&image, &bytes)?;
             let gone = || Problem::new(Code::ArtefactCorrupt, "the artefact was gone as soon as it was stored");
             let artefact = kind.shelf.open(&image)?.ok_or_else(gone)?;
@@ -208,6 +224,7 @@ impl Loader {
             secrets: Arc::new(self.secrets.granted(&live.function)?),
             state: self.state.clone(),
             log: live.identity.log.sink(live.version),
+            budget: self.budget.clone(),
         })
     }
 

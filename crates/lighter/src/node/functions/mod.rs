@@ -6,8 +6,8 @@
 //!   start  ◀── records of the state ◀───────────────────────────┘
 //!   call   ──▶ table ──▶ Live ──▶ Loader ──▶ Prepared
 //! ```
-//! The table is never changed but replaced: whoever reads it sees all functions of a deployment with their old versions,
-//! or all with their new ones.
+//! The table is never changed but replaced: a reader sees all functions of a deployment with their old versions, or all
+//! with their new ones.
 
 mod deploy;
 mod history;
@@ -284,8 +284,8 @@ impl Functions {
     }
 }
 
-/// Gives queues and buckets the bounds that the manifests say: queues that are handled or listed, buckets that are listed;
-/// and functions with an async route their share of results.
+/// Gives queues and buckets the bounds that the manifests say: queues that are handled or listed, buckets that are
+/// listed; and functions with an async route their share of results.
 fn configure(state: &state::State, table: &Table) -> Result<(), Problem> {
     let parts = table.parts();
     for name in table.handlers().keys().chain(parts.queues.keys()) {

@@ -1,9 +1,9 @@
-//! What a deployment puts on the node beside its functions: queues, sinks, bounds of buckets; and which workflows have
+//! What a deployment puts on the node besides its functions: queues, sinks, bounds of buckets; and which workflows have
 //! ended.
 //!
 //! Each is a record of its own in the state, written in the batch of the functions it was deployed with. They have no
-//! versions: a queue holds events and a bucket holds values whatever became of the functions, so rolling a function back
-//! leaves them as they are.
+//! versions: a queue holds events and a bucket holds values whatever became of the functions, so rolling a function
+//! back leaves them as they are.
 
 use crate::node::records;
 use manifest::{Bucket, Manifest, Name, Queue, Sink};
@@ -39,8 +39,8 @@ pub struct Parts {
 #[serde(deny_unknown_fields)]
 pub struct Part<T> {
     pub what: Arc<T>,
-    /// Functions and sinks of the manifest it was deployed with, those that use it first. A manifest with one of them may
-    /// change it; another one may not.
+    /// Functions and sinks of the manifest it was deployed with, those that use it first. A manifest with one of them
+    /// may change it; another one may not.
     pub with: BTreeSet<Name>,
     pub deployed_ms: u64,
 }

@@ -81,8 +81,8 @@ pub enum Answered {
 
 impl Table {
     /// # Errors
-    /// [`Code::RouteTaken`] names the functions that want the same route, [`Code::ManifestConflict`] those that want the
-    /// same queue.
+    /// [`Code::RouteTaken`] names the functions that want the same route, [`Code::ManifestConflict`] those that want
+    /// the same queue.
     pub fn new(functions: BTreeMap<Name, Entry>, parts: Parts, token_by_default: bool) -> Result<Self, Problem> {
         let mut routes = Vec::new();
         for entry in functions.values() {
@@ -154,8 +154,8 @@ impl Table {
     /// The table after these changes.
     ///
     /// # Errors
-    /// [`Code::RouteTaken`] names the functions that want the same route, [`Code::ManifestConflict`] those that want the
-    /// same queue.
+    /// [`Code::RouteTaken`] names the functions that want the same route, [`Code::ManifestConflict`] those that want
+    /// the same queue.
     pub fn changed(&self, changes: &[Change], token_by_default: bool) -> Result<Self, Problem> {
         let mut functions = self.functions.clone();
         let mut parts = self.parts.clone();

@@ -12,6 +12,7 @@ mod ring;
 
 pub use follow::{FOLLOWERS_MAX, Follower};
 
+use super::clock;
 use crate::api::types::LogLine;
 use follow::Followers;
 use manifest::Name;
@@ -149,7 +150,7 @@ impl FunctionLog {
     }
 
     fn write(&self, version: u32, line: unit::LogLine<'_>) {
-        let line = Line::new(version, &line, now_ms());
+        let line = Line::new(version, &line, clock::now_ms());
         if self.shared.mirror {
             self.mirror(&line);
         }
@@ -190,10 +191,6 @@ impl LogSink for VersionLog {
     fn dropped(&self, bytes: u64) {
         self.log.dropped_bytes.fetch_add(bytes, Relaxed);
     }
-}
-
-fn now_ms() -> u64 {
-    super::clock::unix_ms(std::time::SystemTime::now())
 }
 
 #[cfg(test)]

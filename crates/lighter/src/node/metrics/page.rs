@@ -6,8 +6,8 @@ use super::text::Text;
 use super::{Counters, usage};
 use crate::node::functions::Entry;
 use crate::node::{Node, clock};
+use budget::Purpose;
 use problem::Code;
-use std::time::SystemTime;
 
 pub fn page(node: &Node) -> String {
     let mut text = Text::default();
@@ -17,8 +17,9 @@ pub fn page(node: &Node) -> String {
     latencies(&mut text, &entries);
     limits(&mut text, entries.iter().map(|entry| (entry.live.name().as_str(), &entry.live.identity.counters)));
     refused(&mut text, node);
-    queues(&mut text, node, clock::unix_ms(SystemTime::now()));
+    queues(&mut text, node, clock::now_ms());
     parts(&mut text, node, entries.len());
+    memory(&mut text, node);
     mqtt(&mut text, node);
     process(&mut text, node);
     text.finish()
@@ -119,6 +120,7 @@ fn limit_name(code: Code) -> Option<&'static str> {
         Code::WaitExceeded => "wait_ms",
         Code::NodeFull => "units_max",
         Code::ProcessesExceeded => "processes",
+        Code::MemoryFull => "memory_bytes_max",
         _ => return None,
     })
 }
@@ -152,8 +154,33 @@ fn parts(text: &mut Text, node: &Node, functions: usize) {
     text.gauge("lighter_state_disk_bytes", "Space the state takes on disk.").sample(&[], state.disk_bytes);
     text.gauge("lighter_state_disk_full", "Whether writes are refused for want of space.")
         .sample(&[], u8::from(state.disk_full));
+    text.gauge("lighter_state_tables_damaged", "Tables of the state with a damaged place.")
+        .sample(&[], state.tables_damaged);
     text.gauge("lighter_state_stopped", "Whether writes are refused until a restart.")
         .sample(&[], u8::from(state.stopped));
+}
+
+/// Process units are counted by the kernel, in a control group of their own, and not by the budget.
+const PROCESS_UNITS: &[(&str, &str)] = &[("for", "process_units")];
+
+fn memory(text: &mut Text, node: &Node) {
+    let (budget, process) = (&node.budget, &node.functions.loader.kinds.process);
+    text.gauge("lighter_memory_bytes", "Memory the node holds for others, by what it is for.");
+    for purpose in Purpose::ALL {
+        text.sample(&[("for", purpose.word())], budget.used_bytes(purpose));
+    }
+    let of_processes = process.memory_bytes();
+    of_processes.into_iter().for_each(|bytes| _ = text.sample(PROCESS_UNITS, bytes));
+    text.gauge("lighter_memory_bytes_max", "The most it may hold, of each and of all.");
+    for purpose in Purpose::ALL {
+        text.sample(&[("for", purpose.word())], budget.part_bytes(purpose));
+    }
+    of_processes.into_iter().for_each(|_| _ = text.sample(PROCESS_UNITS, process.memory_bytes_max()));
+    text.sample(&[("for", "all")], budget.bytes_max());
+    text.counter("lighter_memory_refused_total", "What was refused because the memory for it was used up.");
+    for purpose in Purpose::ALL {
+        text.sample(&[("for", purpose.word())], budget.refused_count(purpose));
+    }
 }
 
 fn mqtt(text: &mut Text, node: &Node) {

@@ -1,5 +1,5 @@
-//! What the metrics say of queues. One that nobody handles or pushes to costs a handful of lines; the number of queues is
-//! bounded here, so that a page stays of bearable size.
+//! What the metrics say of queues. One that nobody handles or pushes to costs a handful of lines; the number of queues
+//! is bounded here, so that a page stays of bearable size.
 
 use super::text::Text;
 use crate::node::Node;
@@ -41,11 +41,12 @@ pub fn queues(text: &mut Text, node: &Node, now_ms: u64) {
 }
 
 fn depths(text: &mut Text, seen: &[Seen]) {
-    text.gauge("lighter_queue_events", "Events in the queue: ready, delayed, leased or dead.");
+    text.gauge("lighter_queue_events", "Events in the queue: ready, delayed, leased, dead or in a damaged place.");
     for Seen { name, counts, .. } in seen {
         let parts =
             [("ready", counts.ready), ("delayed", counts.delayed), ("leased", counts.leased), ("dead", counts.dead)];
-        for (part, count) in parts {
+        let damaged = (counts.damaged > 0).then_some(("damaged", counts.damaged));
+        for (part, count) in parts.into_iter().chain(damaged) {
             text.sample(&[("queue", name), ("part", part)], count);
         }
     }

@@ -11,12 +11,16 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
+
+/// What one of several users may have of the broker. Beyond it its sessions, messages and subscriptions are refused.
+const SHARE_PERCENT: u8 = 25;
 
 /// As it is written.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,6 +46,12 @@ struct UserTable {
     publish: Vec<String>,
     #[serde(default)]
     subscribe: Vec<String>,
+    #[serde(default)]
+    deny_publish: Vec<String>,
+    #[serde(default)]
+    deny_subscribe: Vec<String>,
+    #[serde(default)]
+    client_ids: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -49,6 +59,8 @@ struct UserTable {
 struct Permissions {
     publish: Vec<String>,
     subscribe: Vec<String>,
+    deny_publish: Vec<String>,
+    deny_subscribe: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
@@ -63,10 +75,13 @@ enum Full {
 #[serde(default, deny_unknown_fields)]
 struct LimitsTable {
     connections_max: Option<usize>,
+    connections_per_address_max: Option<usize>,
     packet_bytes_max: Option<usize>,
     topic_levels_max: Option<usize>,
     subscriptions_max: Option<usize>,
     sessions_max: Option<usize>,
+    session_bytes_max: Option<u64>,
+    user_share_percent: Option<u8>,
     inflight_max: Option<u16>,
     receive_maximum: Option<u16>,
     topic_alias_maximum: Option<u16>,
@@ -130,9 +145,9 @@ impl Config {
             return Ok(None);
         }
         let users = users.into_iter().map(|(name, user)| (name, user.into())).collect();
-        let anonymous =
-            anonymous.map(|Permissions { publish, subscribe }| User { password: String::new(), publish, subscribe });
-        let config = Self {
+        let anonymous = anonymous.map(User::from);
+        let user_share_percent = limits.user_share_percent;
+        let mut config = Self {
             listen,
             tls_listen,
             limits: limits.check(session_full)?,
@@ -141,7 +156,11 @@ impl Config {
             bridge: bridge.map(BridgeTable::check).transpose()?,
         };
         config.check_listening(has_certificate, insecure)?;
-        config.users()?;
+        // A user that shares the broker with nobody has all of it.
+        let is_alone = config.users()?.count() <= 1;
+        let normal = if is_alone { 100 } else { SHARE_PERCENT };
+        config.limits.user_share_percent =
+            in_range("mqtt.limits.user_share_percent", user_share_percent, normal, 1..=100)?;
         Ok(Some(config))
     }
 
@@ -179,111 +198,82 @@ impl Config {
 }
 
 impl From<UserTable> for User {
-    fn from(UserTable { password, publish, subscribe }: UserTable) -> Self {
-        Self { password, publish, subscribe }
+    fn from(table: UserTable) -> Self {
+        let UserTable { password, publish, subscribe, deny_publish, deny_subscribe, client_ids } = table;
+        Self { password, publish, subscribe, deny_publish, deny_subscribe, client_ids }
+    }
+}
+
+impl From<Permissions> for User {
+    fn from(permissions: Permissions) -> Self {
+        let Permissions { publish, subscribe, deny_publish, deny_subscribe } = permissions;
+        Self { publish, subscribe, deny_publish, deny_subscribe, ..Self::default() }
     }
 }
 
 impl LimitsTable {
     fn check(self, full: Full) -> Result<Limits, Problem> {
-        let normal = Limits::default();
-        let bytes = |key, value: Option<u64>, normal: usize, least: u64| {
-            in_range(key, value, normal as u64, least..=65_536 * MIB).map(|bytes| bytes as usize)
+        let mut limits = Limits::default();
+        self.check_counts(&mut limits)?;
+        self.check_bytes(&mut limits)?;
+        self.check_times(&mut limits)?;
+        limits.when_session_full = match full {
+            Full::Drop => WhenFull::Drop,
+            Full::Refuse => WhenFull::Refuse,
         };
-        let span = |key, value: Option<u64>, normal: Duration, most: u64| {
-            in_range(key, value, normal.as_secs(), 1..=most).map(Duration::from_secs)
-        };
-        Ok(Limits {
-            connections_max: in_range(
-                "mqtt.limits.connections_max",
-                self.connections_max,
-                normal.connections_max,
-                1..=1_000_000,
-            )?,
-            packet_bytes_max: in_range(
-                "mqtt.limits.packet_bytes_max",
-                self.packet_bytes_max,
-                normal.packet_bytes_max,
-                128..=PACKET_BYTES_CEILING,
-            )?,
-            topic_levels_max: in_range(
-                "mqtt.limits.topic_levels_max",
-                self.topic_levels_max,
-                normal.topic_levels_max,
-                1..=128,
-            )?,
-            client_id_bytes_max: normal.client_id_bytes_max,
-            subscriptions_max: in_range(
-                "mqtt.limits.subscriptions_max",
-                self.subscriptions_max,
-                normal.subscriptions_max,
-                1..=5_000,
-            )?,
-            sessions_max: in_range(
-                "mqtt.limits.sessions_max",
-                self.sessions_max,
-                normal.sessions_max,
-                0..=SESSIONS_CEILING,
-            )?,
-            inflight_max: in_range("mqtt.limits.inflight_max", self.inflight_max, normal.inflight_max, 1..=u16::MAX)?,
-            receive_maximum: in_range(
-                "mqtt.limits.receive_maximum",
-                self.receive_maximum,
-                normal.receive_maximum,
-                1..=u16::MAX,
-            )?,
-            topic_alias_maximum: in_range(
-                "mqtt.limits.topic_alias_maximum",
-                self.topic_alias_maximum,
-                normal.topic_alias_maximum,
-                0..=1_000,
-            )?,
-            queued_messages_max: in_range(
-                "mqtt.limits.queued_messages_max",
-                self.queued_messages_max,
-                normal.queued_messages_max,
-                1..=10_000_000,
-            )?,
-            queued_bytes_max: bytes(
-                "mqtt.limits.queued_bytes_max",
-                self.queued_bytes_max,
-                normal.queued_bytes_max,
-                4_096,
-            )?,
-            queued_bytes_total_max: bytes(
-                "mqtt.limits.queued_bytes_total_max",
-                self.queued_bytes_total_max,
-                normal.queued_bytes_total_max,
-                4_096,
-            )?,
-            when_session_full: match full {
-                Full::Drop => WhenFull::Drop,
-                Full::Refuse => WhenFull::Refuse,
-            },
-            retained_max: in_range("mqtt.limits.retained_max", self.retained_max, normal.retained_max, 0..=10_000_000)?,
-            retained_bytes_max: bytes(
-                "mqtt.limits.retained_bytes_max",
-                self.retained_bytes_max,
-                normal.retained_bytes_max,
-                0,
-            )?,
-            send_bytes_max: bytes("mqtt.limits.send_bytes_max", self.send_bytes_max, normal.send_bytes_max, 4_096)?,
-            connect_timeout: span("mqtt.limits.connect_seconds", self.connect_seconds, normal.connect_timeout, 600)?,
-            keep_alive_max: span(
-                "mqtt.limits.keep_alive_seconds_max",
-                self.keep_alive_seconds_max,
-                normal.keep_alive_max,
-                65_535,
-            )?,
-            session_expiry_max: span(
-                "mqtt.limits.session_expiry_seconds_max",
-                self.session_expiry_seconds_max,
-                normal.session_expiry_max,
-                4_000_000_000,
-            )?,
-            stall_timeout: span("mqtt.limits.stall_seconds", self.stall_seconds, normal.stall_timeout, 3_600)?,
-        })
+        Ok(limits)
     }
+
+    fn check_counts(&self, limits: &mut Limits) -> Result<(), Problem> {
+        count("connections_max", self.connections_max, &mut limits.connections_max, 1..=1_000_000)?;
+        let per_address = &mut limits.connections_per_address_max;
+        count("connections_per_address_max", self.connections_per_address_max, per_address, 1..=1_000_000)?;
+        count("topic_levels_max", self.topic_levels_max, &mut limits.topic_levels_max, 1..=128)?;
+        count("subscriptions_max", self.subscriptions_max, &mut limits.subscriptions_max, 1..=5_000)?;
+        count("sessions_max", self.sessions_max, &mut limits.sessions_max, 0..=SESSIONS_CEILING)?;
+        count("inflight_max", self.inflight_max, &mut limits.inflight_max, 1..=u16::MAX)?;
+        count("receive_maximum", self.receive_maximum, &mut limits.receive_maximum, 1..=u16::MAX)?;
+        count("topic_alias_maximum", self.topic_alias_maximum, &mut limits.topic_alias_maximum, 0..=1_000)?;
+        count("queued_messages_max", self.queued_messages_max, &mut limits.queued_messages_max, 1..=10_000_000)?;
+        count("retained_max", self.retained_max, &mut limits.retained_max, 0..=10_000_000)
+    }
+
+    fn check_bytes(&self, limits: &mut Limits) -> Result<(), Problem> {
+        count("packet_bytes_max", self.packet_bytes_max, &mut limits.packet_bytes_max, 128..=PACKET_BYTES_CEILING)?;
+        bytes("session_bytes_max", self.session_bytes_max, &mut limits.session_bytes_max, 65_536)?;
+        bytes("queued_bytes_max", self.queued_bytes_max, &mut limits.queued_bytes_max, 4_096)?;
+        bytes("queued_bytes_total_max", self.queued_bytes_total_max, &mut limits.queued_bytes_total_max, 4_096)?;
+        bytes("retained_bytes_max", self.retained_bytes_max, &mut limits.retained_bytes_max, 0)?;
+        bytes("send_bytes_max", self.send_bytes_max, &mut limits.send_bytes_max, 4_096)
+    }
+
+    fn check_times(&self, limits: &mut Limits) -> Result<(), Problem> {
+        time("connect_seconds", self.connect_seconds, &mut limits.connect_timeout, 600)?;
+        time("keep_alive_seconds_max", self.keep_alive_seconds_max, &mut limits.keep_alive_max, 65_535)?;
+        let expiry = &mut limits.session_expiry_max;
+        time("session_expiry_seconds_max", self.session_expiry_seconds_max, expiry, 4_000_000_000)?;
+        time("stall_seconds", self.stall_seconds, &mut limits.stall_timeout, 3_600)
+    }
+}
+
+/// Puts what the table says, if it says something that may be, in place of the default.
+fn count<T>(key: &str, given: Option<T>, limit: &mut T, range: RangeInclusive<T>) -> Result<(), Problem>
+where
+    T: PartialOrd + Display + Copy,
+{
+    *limit = in_range(&format!("mqtt.limits.{key}"), given, *limit, range)?;
+    Ok(())
+}
+
+fn bytes(key: &str, given: Option<u64>, limit: &mut usize, least: u64) -> Result<(), Problem> {
+    let given = in_range(&format!("mqtt.limits.{key}"), given, *limit as u64, least..=65_536 * MIB)?;
+    *limit = given as usize;
+    Ok(())
+}
+
+fn time(key: &str, seconds: Option<u64>, limit: &mut Duration, most: u64) -> Result<(), Problem> {
+    *limit = Duration::from_secs(in_range(&format!("mqtt.limits.{key}"), seconds, limit.as_secs(), 1..=most)?);
+    Ok(())
 }
 
 impl BridgeTable {

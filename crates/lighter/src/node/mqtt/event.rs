@@ -6,11 +6,11 @@
 //! | `source` | `mqtt://CLIENT`, percent-encoded |
 //! | `type` | `mqtt.publish` |
 //! | `subject` | the topic |
-//! | `datacontenttype` | the content type |
-//! | attributes | `mqttqos`, `mqttretain`, `mqttuser`, `mqttresponsetopic`, `traceparent`, and each user property as `mqtt-NAME` |
+//! | `datacontenttype` | the content type, if it is a media type |
+//! | attributes | `gate` (`mqtt`), `mqttqos`, `mqttretain`, `mqttuser`, `mqttresponsetopic`, `traceparent`, and each user property as `mqtt-NAME` |
 
 use crate::node::traces;
-use event::Event;
+use event::{Event, Gate};
 use gate_mqtt::codec::PublishProperties;
 use gate_mqtt::codec::encode::lasting_properties;
 use gate_mqtt::{Delivery, TOPIC_BYTES_MAX};
@@ -48,17 +48,21 @@ pub fn to_event(delivery: &Delivery, origin: Origin<'_>) -> Event {
             name => add(&format!("mqtt-{name}"), value),
         }
     }
-    Event {
+    let mut event = Event {
         id: id.unwrap_or(origin.id).to_owned(),
         source: source(&delivery.client),
         kind: "mqtt.publish".to_owned(),
         subject: Some(message.topic().to_owned()),
         time_ms: origin.time_ms,
-        content_type: properties.content_type.map(str::to_owned),
+        // MQTT takes any text there; what is no media type is none to whoever gets the event, either.
+        content_type: properties.content_type.filter(|text| cloudevents::is_media_type(text)).map(str::to_owned),
         attributes,
         attempt: 1,
         data: message.payload().to_vec(),
-    }
+        ..Event::default()
+    };
+    event.came_by(Gate::Mqtt, delivery.user.as_deref().unwrap_or_default());
+    event
 }
 
 /// A client's name may hold anything; a source is a URI reference.
@@ -105,8 +109,12 @@ mod tests {
     use std::sync::Arc;
 
     fn delivery(user: Vec<(&str, &str)>) -> Delivery {
+        delivery_of(user, "text/plain")
+    }
+
+    fn delivery_of(user: Vec<(&str, &str)>, content_type: &str) -> Delivery {
         let mut lasting = Vec::new();
-        let properties = PublishProperties { content_type: Some("text/plain"), user, ..PublishProperties::default() };
+        let properties = PublishProperties { content_type: Some(content_type), user, ..PublishProperties::default() };
         lasting_properties(&mut lasting, &properties);
         let view =
             View { topic: "meter/7", payload: b"20", lasting: &lasting, qos: Qos::AtLeastOnce, expires_ms: None };
@@ -128,6 +136,20 @@ mod tests {
             assert_eq!(event.attribute(name), Some(value), "{name}");
         }
         assert_eq!(to_event(&delivery(vec![("id", "mine")]), Origin { id: "n1", time_ms: 7 }).id, "mine");
+    }
+
+    #[test]
+    fn a_content_type_that_is_no_media_type_is_none() {
+        for (said, expected) in [
+            ("application/json; charset=utf-8", Some("application/json; charset=utf-8")),
+            ("not a media type", None),
+            ("json", None),
+            ("", None),
+            ("text/\u{e9}", None),
+        ] {
+            let event = to_event(&delivery_of(Vec::new(), said), Origin { id: "n1", time_ms: 7 });
+            assert_eq!(event.content_type.as_deref(), expected, "{said:?}");
+        }
     }
 
     #[test]

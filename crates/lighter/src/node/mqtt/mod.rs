@@ -10,9 +10,11 @@ mod sink;
 pub use config::{Config, MqttArgs};
 pub use sink::MqttSinks;
 
+use crate::node::audit::Audit;
 use crate::node::events::Events;
+use budget::Budget;
 use gate_http::Certificates;
-use gate_mqtt::broker::{Counts, View};
+use gate_mqtt::broker::{Counts, SessionInfo, View};
 use gate_mqtt::{Bridge, BridgeCounts, Gate, Listener, Qos, Refused};
 use node::GateNode;
 use problem::Problem;
@@ -39,9 +41,11 @@ impl Mqtt {
         config: &Config,
         certificates: Option<&Certificates>,
         events: &Arc<Events>,
+        audit: &Arc<Audit>,
         seed: u64,
+        budget: &Arc<Budget>,
     ) -> Result<Arc<Self>, Problem> {
-        let node = GateNode::new(events.clone(), seed);
+        let node = GateNode::new(events.clone(), audit.clone(), seed);
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
         for (address, certificates) in [(config.listen, None), (config.tls_listen, certificates)] {
@@ -53,7 +57,7 @@ impl Mqtt {
         let mut following = None;
         let gate = match listeners.is_empty() {
             true => None,
-            false => Some(Gate::start(listeners, config.limits.clone(), config.users()?, node.clone())?),
+            false => Some(Gate::start(listeners, config.limits.clone(), config.users()?, node.clone(), budget)?),
         };
         let bridge = match &config.bridge {
             None => None,
@@ -81,6 +85,16 @@ impl Mqtt {
     /// Numbers for the metrics.
     pub fn counts(&self) -> (Option<Counts>, Option<BridgeCounts>) {
         (self.gate.as_ref().map(Gate::counts), self.bridge.as_ref().map(Bridge::counts))
+    }
+
+    /// All sessions of the broker.
+    pub fn sessions(&self) -> Vec<SessionInfo> {
+        self.gate.as_ref().map(Gate::sessions).unwrap_or_default()
+    }
+
+    /// Ends a session of the broker. Says whether there was one.
+    pub fn end_session(&self, user: Option<&str>, client: &str) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.end_session(user, client))
     }
 
     /// Tells clients and closes their connections; sessions stay.

@@ -1,29 +1,29 @@
 //! The node as the MQTT gate sees it: its records and the events of functions commit together.
 
 use super::event::{Origin, to_event};
+use crate::node::audit::{Audit, Door};
 use crate::node::events::{Events, set_trace, sources_of};
 use crate::node::functions::Table;
 use crate::node::{clock, records};
 use gate_mqtt::broker::Filters;
 use gate_mqtt::{Changes, Delivery, Node, Refused};
 use parking_lot::RwLock;
-use problem::{Code, Problem};
-use state::{CommitError, Push, StoreError, Ticket};
+use problem::Problem;
+use state::{CommitError, Push, StoreError, Transaction};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Table of the node's records that holds what the gate keeps.
 const TABLE: &str = "mqtt";
-
-/// Tries of a commit that others disturb, by pushing events of the same id.
-const TRIES: u32 = 5;
 
 /// What the gate asks of the node.
 pub struct GateNode {
     events: Arc<Events>,
     wanted: RwLock<Arc<Wanted>>,
+    audit: Arc<Audit>,
     ids: Ids,
 }
 
@@ -59,8 +59,9 @@ struct Ids {
 }
 
 impl GateNode {
-    pub fn new(events: Arc<Events>, seed: u64) -> Arc<Self> {
-        Arc::new(Self { wanted: RwLock::default(), ids: Ids { run: seed, next: AtomicU64::new(0) }, events })
+    pub fn new(events: Arc<Events>, audit: Arc<Audit>, seed: u64) -> Arc<Self> {
+        let ids = Ids { run: seed, next: AtomicU64::new(0) };
+        Arc::new(Self { wanted: RwLock::default(), audit, ids, events })
     }
 
     /// As of this moment: what was deployed before a message came gets it, for the message is confirmed.
@@ -75,25 +76,20 @@ impl GateNode {
         now
     }
 
-    fn try_commit(&self, changes: &Changes, wanted: &Wanted) -> Result<Ticket, Failed> {
-        let now_ms = clock::unix_ms(SystemTime::now());
-        let mut transaction = self.events.state().begin();
+    fn write(&self, transaction: &mut Transaction, changes: &Changes, wanted: &Wanted) -> Result<(), Failed> {
+        let now_ms = clock::now_ms();
         for (key, value) in &changes.records {
             transaction.record(TABLE, key, value.clone()).map_err(Failed::of_store)?;
         }
         for delivery in &changes.events {
-            self.push(&mut transaction, delivery, wanted, now_ms)?;
+            self.push(transaction, delivery, wanted, now_ms)?;
         }
-        transaction.commit().map_err(|error| match error {
-            CommitError::Conflict => Failed::Again,
-            CommitError::QueueFull(_) => Failed::Refused(Refused::QueueFull(error.into())),
-            other => Failed::Refused(Refused::Unavailable(other.into())),
-        })
+        Ok(())
     }
 
     fn push(
         &self,
-        transaction: &mut state::Transaction,
+        transaction: &mut Transaction,
         delivery: &Delivery,
         wanted: &Wanted,
         now_ms: u64,
@@ -107,28 +103,34 @@ impl GateNode {
         for number in numbers {
             let queue = &wanted.queues[number as usize];
             let mut event = event.clone();
-            self.events.check(queue, &event).map_err(|problem| Failed::Refused(Refused::QueueFull(problem)))?;
+            self.events.check(queue, &event).map_err(|problem| Failed(Refused::QueueFull(problem)))?;
             if let Some(trace) = self.events.trace_push(queue, &event, None) {
                 set_trace(&mut event, &trace);
             }
             let push = Push { event, delay: Duration::ZERO, ttl: None };
-            transaction.push(queue, push, now_ms).map_err(Failed::of_store)?;
+            transaction.push(queue, &push, now_ms).map_err(Failed::of_store)?;
         }
         Ok(())
     }
 }
 
-enum Failed {
-    /// Another commit came between.
-    Again,
-    Refused(Refused),
-}
+struct Failed(Refused);
 
 impl Failed {
     fn of_store(error: StoreError) -> Self {
         let is_full = matches!(error, StoreError::QueueFull(_));
         let problem = Problem::from(error);
-        Self::Refused(if is_full { Refused::QueueFull(problem) } else { Refused::Unavailable(problem) })
+        Self(if is_full { Refused::QueueFull(problem) } else { Refused::Unavailable(problem) })
+    }
+}
+
+impl From<CommitError> for Failed {
+    fn from(error: CommitError) -> Self {
+        Self(match error {
+            // Events of the same id are pushed all the time.
+            CommitError::Conflict | CommitError::QueueFull(_) => Refused::QueueFull(error.into()),
+            other => Refused::Unavailable(other.into()),
+        })
     }
 }
 
@@ -140,19 +142,16 @@ impl Node for GateNode {
 
     fn commit(&self, changes: &Changes) -> Result<u64, Refused> {
         let wanted = self.wanted();
-        for _ in 0..TRIES {
-            match self.try_commit(changes, &wanted) {
-                Ok(ticket) => return Ok(ticket.number()),
-                Err(Failed::Refused(refused)) => return Err(refused),
-                Err(Failed::Again) => {}
-            }
-        }
-        let problem = Problem::new(Code::Conflict, "events of the same id are pushed all the time");
-        Err(Refused::QueueFull(problem))
+        let written = self.events.state().transact(|transaction| self.write(transaction, changes, &wanted));
+        written.map(|((), ticket)| ticket.number()).map_err(|Failed(refused)| refused)
     }
 
     async fn durable(&self, number: u64) -> Result<u64, Problem> {
         self.events.state().durable_number(number).await
+    }
+
+    fn failed_login(&self, peer: IpAddr, user: Option<&Arc<str>>) {
+        self.audit.failed_login(Door::Mqtt, peer, user, clock::now_ms());
     }
 
     fn restore(&self, take: &mut dyn FnMut(&str, &[u8])) -> Result<(), Problem> {

@@ -1,4 +1,4 @@
-//! Whom webhooks trust: the public certificate authorities, and those of a file.
+//! Which certificates webhooks trust: those of the public authorities, and those of a file.
 
 use problem::{Code, Problem};
 use rustls::crypto::ring;

@@ -1,7 +1,7 @@
 //! Webhooks: each event of a queue is one HTTP request to its receiver.
 //!
-//! Secrets are read for each request, so that a new value counts at once, and never stand in an error: what a client
-//! library says may name the host, which may be a secret.
+//! Secrets are read for each request, so that a new value counts at once, and never appear in an error: the text of a
+//! client library may name the host, which may be a secret.
 
 use super::super::access::Secrets;
 use super::super::clock;
@@ -17,7 +17,7 @@ use manifest::{Name, Retry, Sink, Webhook};
 use problem::{Code, Problem};
 use state::{Leased, State};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Bytes of a reply's body that are read, so that its connection can be used again; with more it is closed.
 const REPLY_BYTES_MAX: usize = 64 << 10;
@@ -110,7 +110,7 @@ impl Receiver {
         // What the body says matters to nobody; read to its end, the connection can be used again.
         let body = Limited::new(body, REPLY_BYTES_MAX).collect();
         tokio::time::timeout(BODY_TIME_MAX, body).await.ok();
-        verdict::of_reply(head.status, &head.headers, clock::unix_ms(SystemTime::now()))
+        verdict::of_reply(head.status, &head.headers, clock::now_ms())
     }
 }
 

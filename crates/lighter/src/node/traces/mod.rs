@@ -1,7 +1,7 @@
 //! Traces: one span for every recorded call, with children for queue, start and run, sent by OTLP over HTTP.
 //!
-//! Only with `--otlp`; without it calls do not come here at all. Spans wait in a bounded queue and are sent in batches by
-//! a thread of their own; when the receiver is slow, spans are dropped and calls are not held up.
+//! Only with `--otlp`; without it calls do not come here at all. Spans wait in a bounded queue and are sent in batches
+//! by a thread of their own; when the receiver is slow, spans are dropped and calls are not held up.
 
 mod context;
 mod exporter;

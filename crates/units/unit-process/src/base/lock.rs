@@ -100,24 +100,29 @@ fn joined(text: &str) -> Vec<(usize, String)> {
 fn requirement(line: &str) -> Result<(String, String), String> {
     let (wanted, hashes) = line.find(" --").map_or((line, ""), |at| line.split_at(at));
     let (package, marker) = match wanted.split_once(';') {
-        Some((package, marker)) => (package, Some(marker.trim())),
+        Some((package, marker)) => (package, Some(marker.trim_matches(' '))),
         None => (wanted, None),
     };
     let Some((name, version)) = package.split_once("==") else {
         return Err(format!("{:?} is not name==version", package.trim()));
     };
-    let (name, version) = (name.trim(), version.trim());
+    let (name, version) = (name.trim_matches(' '), version.trim_matches(' '));
     let (plain, extras) = match name.split_once('[') {
-        Some((plain, extras)) => (plain.trim(), extras.strip_suffix(']').unwrap_or("?").split(',').collect()),
+        Some((plain, extras)) => {
+            let extras = extras.strip_suffix(']').unwrap_or("?").split(',').map(|extra| extra.trim_matches(' '));
+            (plain.trim_matches(' '), extras.collect())
+        }
         None => (name, Vec::new()),
     };
-    if !is_name(plain) || !extras.iter().all(|extra| is_name(extra.trim())) {
+    if !is_name(plain) || !extras.iter().all(|extra| is_name(extra)) {
         return Err(format!("{name:?} is no name of a package"));
     }
     if version.is_empty() || !version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".+-_!".contains(&byte)) {
         return Err(format!("{version:?} is no version"));
     }
-    let mut whole = format!("{name}=={version}");
+    // Made of what was understood, and not of what was read: pip may see the end of a line where we see a space.
+    let extras = if extras.is_empty() { String::new() } else { format!("[{}]", extras.join(",")) };
+    let mut whole = format!("{plain}{extras}=={version}");
     if let Some(marker) = marker {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b" ._'\"()<>=!~-".contains(&byte);
         // pip takes any word with a leading dash for an option.
@@ -127,7 +132,7 @@ fn requirement(line: &str) -> Result<(String, String), String> {
         write!(whole, " ; {marker}").expect("a string takes all");
     }
     let mut count = 0;
-    for option in hashes.split_whitespace() {
+    for option in hashes.split(' ').filter(|option| !option.is_empty()) {
         let hash = option.strip_prefix("--hash=").and_then(|hash| hash.split_once(':'));
         let is_hash = hash.is_some_and(|(algorithm, digits)| {
             HASHES.contains(&(algorithm, digits.len())) && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
@@ -171,7 +176,7 @@ mod tests {
             lock.text(),
             format!(
                 "numpy==2.3.5 {HASH}\nSciPy==1.14.1 {HASH} {HASH}\ntorch==2.3.0+cpu {HASH}\n\
-                 uvicorn[standard, x]==0.30.0 ; python_version >= \"3.10\" and sys_platform != 'win32' {HASH}\n"
+                 uvicorn[standard,x]==0.30.0 ; python_version >= \"3.10\" and sys_platform != 'win32' {HASH}\n"
             )
         );
         assert_eq!(Lock::read(lock.text().as_bytes()).unwrap(), lock);
@@ -201,6 +206,15 @@ mod tests {
             "evil==1 ; x -r other.txt HASH",
             "evil[a==1 HASH",
             "ev\u{2028}il==1 HASH",
+            // Finding R29: what Unicode calls a space, pip may call the end of a line.
+            "six[a,\u{b}bb]==1 HASH",
+            "six[\u{c}a]==1 HASH",
+            "six \u{1c}==1 HASH",
+            "six==\u{85}1 HASH",
+            "six\u{a0}[a]==1 HASH",
+            "six==1 ;\u{b}x == 'y' HASH",
+            "six==1 HASH\u{2028}--hash=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+            "six==1 HASH\r--no-binary :all:",
             "evil==1 HASH \\\n--no-binary :all:",
             "evil==1 HASH # it goes on \\\n--no-binary :all:",
         ] {

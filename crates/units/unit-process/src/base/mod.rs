@@ -7,7 +7,7 @@
 //!     root/              empty: jails mount their own root over it
 //! ```
 //! A base is named by what it is made of, so the same lock file is installed once. It is made beside its place and then
-//! renamed: a base that is there is whole. Of lock files that nobody has asked for lately the bases go.
+//! renamed: a base with its name is complete. Bases of lock files that were not used lately are removed.
 
 mod lock;
 mod python;
@@ -150,8 +150,8 @@ impl Bases {
         Some(base)
     }
 
-    /// Removes the bases of lock files that were not asked for the longest, over [`DERIVED_MAX`]. One that a function holds
-    /// stays; a function that has lost its base while it was idle gets it made again.
+    /// Removes the bases of lock files that were not asked for the longest, over [`DERIVED_MAX`]. One that a function
+    /// holds stays; a function that has lost its base while it was idle gets it made again.
     fn tidy(&self) {
         let plain = self.key(None);
         let mut known = self.known.lock();

@@ -87,8 +87,8 @@ pub fn make(folder: &Path, interpreter: Option<&Path>, sdk: &Path) -> Result<Des
     Ok(finished(Description { speed, ..description }, began))
 }
 
-/// Makes the base of a lock file, in an empty folder, beside the plain one. Nothing that it names is run here: one line of
-/// a package's `.pth` file would run whenever an interpreter looks for packages.
+/// Makes the base of a lock file, in an empty folder, beside the plain one. Nothing that it names is run here: one line
+/// of a package's `.pth` file would run whenever an interpreter looks for packages.
 pub fn derive(
     folder: &Path,
     interpreter: Option<&Path>,
@@ -261,6 +261,8 @@ fn watched(command: &mut Command, what: &str, folder: Option<&Path>) -> Result<O
     let failed = |error: io::Error| unavailable(format!("{what}: {error}"));
     // Virtual environments of whoever started the node are no business of its bases.
     command.env_remove("PYTHONHOME").env_remove("PYTHONPATH").env_remove("VIRTUAL_ENV");
+    // Nor are tokens, which are for this program and for the SDK on a device.
+    command.env_remove("LIGHTER_TOKEN").env_remove("LIGHTERAGE_TOKENS").env_remove("LIGHTERAGE_TOKENS_FILE");
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| unavailable(format!("{what}: {:?}: {error}", command.get_program())))?;
     let stdout = reader(child.stdout.take().expect("piped"));

@@ -8,18 +8,22 @@ use std::path::{Path, PathBuf};
 pub enum Controller {
     Memory,
     Processes,
+    /// Counts CPU time.
     Cpu,
+    /// Shares the processors out. Without groups, processes are weighed one by one; or, where the kernel groups them by
+    /// sessions (autogroups), by the sessions that a unit chooses to begin, whatever their priorities are.
+    Share,
 }
 
 impl Controller {
-    pub const ALL: [Controller; 3] = [Controller::Memory, Controller::Processes, Controller::Cpu];
+    pub const ALL: [Controller; 4] = [Controller::Memory, Controller::Processes, Controller::Cpu, Controller::Share];
 
     /// The kernel's word for it in version 2.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             Self::Processes => "pids",
-            Self::Cpu => "cpu",
+            Self::Cpu | Self::Share => "cpu",
         }
     }
 

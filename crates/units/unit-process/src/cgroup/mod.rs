@@ -7,12 +7,13 @@
 //!         zygote
 //!         unit-17                 one for each child: memory, processes, CPU
 //! ```
-//! Each of the three controllers is used where it is: in the one hierarchy of version 2, or in its own of version 1, as
-//! on systems that have both. A node holds a lock on its group; what one that was killed left behind is removed when the
-//! next one starts, of whatever data folder.
+//! Each of the controllers is used where it is: in the one hierarchy of version 2, or in its own of version 1, as
+//! on systems that have both. A node holds a lock on its group; what one that was killed left behind is removed when
+//! the next one starts, of whatever data folder.
 
 mod find;
 
+use crate::descriptors as fd;
 use crate::jail::{Missing, Protection};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -31,6 +32,12 @@ pub const NAME_PREFIX: &str = "lighter-";
 /// How often, and for how long, an emptied group is tried to be removed: its processes take a moment to end.
 const REMOVE_TRIES: u32 = 400;
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);
+
+/// Share of the processors of a unit, and of one that lets others go first, where a group has 100 that nobody weighed.
+const WEIGHT: u64 = 100;
+const WEIGHT_LESS: u64 = 10;
+/// What that is in version 1, where it is 1,024.
+const SHARES_AT_100: u64 = 1_024;
 
 /// Bytes of what the kernel counts that are looked at; the total comes first.
 const COUNTER_BYTES_MAX: usize = 512;
@@ -65,22 +72,30 @@ impl Groups {
             remove_tree(&own.folder.join(name));
             let Ok(others) = fs::read_dir(&own.folder) else { continue };
             let others = others.flatten().map(|other| other.path());
-            others.filter(|other| is_abandoned(other)).for_each(|other| remove_tree(&other));
+            others.filter(|other| is_abandoned(other)).for_each(|other| _ = remove_tree(&other));
         }
     }
 
     /// Opens the group of this data folder, empty, and says what the system refuses.
-    pub fn open(name: &str) -> (Self, Vec<Missing>) {
-        let (mut places, mut locks, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-        for controller in Controller::ALL {
-            match find::own_group(controller).and_then(|own| Place::make(controller, own, name)) {
-                Ok(place) => {
-                    locks.extend(lock(&place.folder));
-                    places.push(place);
+    /// All units together get no more than `memory_bytes_max`.
+    pub fn open(name: &str, memory_bytes_max: u64) -> (Self, Vec<Missing>) {
+        let (mut places, mut missing) = (Vec::new(), Vec::new());
+        // Before any is made: in version 2 the controllers share the group, from which this process may have to move,
+        // and what one was handed down would go with the group.
+        let own = Controller::ALL.map(|controller| (controller, find::own_group(controller)));
+        let left: BTreeSet<_> = own.iter().flat_map(|(_, own)| own).map(|own| own.folder.join(name)).collect();
+        left.iter().for_each(|folder| _ = remove_tree(folder));
+        for (controller, own) in own {
+            let made = own.and_then(|own| Place::make(controller, own, name));
+            match made.and_then(|place| place.bound_memory(memory_bytes_max).map(|()| place)) {
+                Ok(place) => places.push(place),
+                Err(error) => {
+                    let said = |protection| Missing { protection, why: error.to_string() };
+                    missing.extend(controller.protection().map(said));
                 }
-                Err(error) => missing.push(Missing { protection: controller.protection(), why: error.to_string() }),
             }
         }
+        let locks = folders(&places).iter().filter_map(|folder| lock(folder)).collect();
         (Self { places, _locks: locks }, missing)
     }
 
@@ -90,6 +105,13 @@ impl Groups {
         Ok(Family { places })
     }
 
+    /// Memory of all units together, with the files they keep in it; none where the kernel does not count it.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        let place = self.places.iter().find(|place| place.controller == Controller::Memory)?;
+        let name = if place.is_second_version { "memory.current" } else { "memory.usage_in_bytes" };
+        place.read(name)?.trim().parse().ok()
+    }
+
     pub fn has(&self, controller: Controller) -> bool {
         self.places.iter().any(|place| place.controller == controller)
     }
@@ -97,16 +119,18 @@ impl Groups {
 
 impl Drop for Groups {
     fn drop(&mut self) {
-        folders(&self.places).iter().for_each(|folder| remove_tree(folder));
+        folders(&self.places).iter().for_each(|folder| _ = remove_tree(folder));
     }
 }
 
 impl Controller {
-    const fn protection(self) -> Protection {
+    /// What is missing without it; nothing where priorities do the most of it too.
+    const fn protection(self) -> Option<Protection> {
         match self {
-            Self::Memory => Protection::MemoryLimit,
-            Self::Processes => Protection::ProcessLimit,
-            Self::Cpu => Protection::CpuCount,
+            Self::Memory => Some(Protection::MemoryLimit),
+            Self::Processes => Some(Protection::ProcessLimit),
+            Self::Cpu => Some(Protection::CpuCount),
+            Self::Share => None,
         }
     }
 }
@@ -114,7 +138,6 @@ impl Controller {
 impl Place {
     fn make(controller: Controller, own: find::Own, name: &str) -> io::Result<Self> {
         let folder = own.folder.join(name);
-        remove_tree(&folder);
         if own.is_second_version {
             find::hand_down(&own.folder, controller, name)?;
         }
@@ -148,20 +171,44 @@ impl Place {
     fn bound(&self, bounds: &Bounds) -> io::Result<()> {
         let write = |name: &str, value: u64| fs::write(self.folder.join(name), value.to_string());
         match (self.controller, self.is_second_version) {
-            (Controller::Memory, false) => {
-                write("memory.limit_in_bytes", bounds.memory_bytes)?;
-                // Memory and swap together; not every kernel counts swap.
-                write("memory.memsw.limit_in_bytes", bounds.memory_bytes).ok();
-                Ok(())
-            }
-            (Controller::Memory, true) => {
-                write("memory.max", bounds.memory_bytes)?;
-                write("memory.swap.max", 0).ok();
-                fs::write(self.folder.join("memory.oom.group"), "1").ok();
+            (Controller::Memory, is_second_version) => {
+                self.bound_memory(bounds.memory_bytes)?;
+                if is_second_version {
+                    write("memory.oom.group", 1).ok();
+                }
                 Ok(())
             }
             (Controller::Processes, _) => write("pids.max", bounds.processes),
-            (Controller::Cpu, _) => Ok(()),
+            (Controller::Cpu | Controller::Share, _) => Ok(()),
+        }
+    }
+
+    /// Memory of it and all below it. Less than there is in use is refused (version 1), or ends what uses it (version
+    /// 2).
+    fn bound_memory(&self, bytes: u64) -> io::Result<()> {
+        let write = |name: &str, value: u64| fs::write(self.folder.join(name), value.to_string());
+        match (self.controller, self.is_second_version) {
+            (Controller::Memory, false) => {
+                // Memory and swap together, which must not be less than memory alone: before if it grows, after if it
+                // shrinks. Not every kernel counts swap.
+                write("memory.memsw.limit_in_bytes", bytes).ok();
+                write("memory.limit_in_bytes", bytes)?;
+                write("memory.memsw.limit_in_bytes", bytes).ok();
+            }
+            (Controller::Memory, true) => {
+                write("memory.max", bytes)?;
+                write("memory.swap.max", 0).ok();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Its share of the processors among those beside it.
+    fn weigh(&self, weight: u64) -> io::Result<()> {
+        match self.is_second_version {
+            true => fs::write(self.folder.join("cpu.weight"), weight.to_string()),
+            false => fs::write(self.folder.join("cpu.shares"), (weight * SHARES_AT_100 / 100).to_string()),
         }
     }
 
@@ -186,6 +233,19 @@ pub struct Family {
 }
 
 impl Family {
+    /// Bounds the memory of all members together, those that are gone and left some among them.
+    ///
+    /// # Errors
+    /// More is in use, and cannot be freed.
+    pub fn bound_memory(&self, bytes: u64) -> io::Result<()> {
+        self.places.iter().try_for_each(|place| place.bound_memory(bytes))
+    }
+
+    /// As [`Group::weigh`], against those of other functions.
+    pub fn weigh(&self, is_less: bool) {
+        weigh(&self.places, is_less);
+    }
+
     /// A group for one member.
     pub fn member(&self, name: &str, bounds: &Bounds) -> io::Result<Group> {
         let places = self.places.iter().map(|place| place.below(name, false)).collect::<io::Result<Vec<_>>>()?;
@@ -197,15 +257,13 @@ impl Family {
 
 impl Drop for Family {
     fn drop(&mut self) {
-        let folders = folders(&self.places);
-        if !folders.is_empty() {
-            // Its processes end when their process 1 does, which may take a moment.
-            thread::spawn(move || folders.iter().for_each(|folder| remove_tree(folder)));
-        }
+        remove_later(&self.places);
     }
 }
 
-/// The group of one process and all it starts. Dropping it kills them and removes it.
+/// The group of one process and all it starts. Dropping it kills them and removes it, a moment later. What makes,
+/// enters, kills or ends a group takes locks that the kernel may hold for milliseconds: it is not for threads that
+/// serve everybody.
 #[derive(Debug)]
 pub struct Group {
     places: Vec<Place>,
@@ -214,9 +272,28 @@ pub struct Group {
 }
 
 impl Group {
-    /// Moves a process here. May take milliseconds: the kernel waits for every processor.
+    /// Moves a process here, which must be a child of this process that was not reaped: else its number may be
+    /// another's. May take milliseconds: the kernel waits for every processor.
     pub fn add(&self, process: u32) -> io::Result<()> {
         folders(&self.places).iter().try_for_each(|folder| fs::write(folder.join("cgroup.procs"), process.to_string()))
+    }
+
+    /// What the number of a process is written to so that it is moved here, by whoever knows whose number it is.
+    pub fn entrances(&self) -> io::Result<Vec<File>> {
+        let open = |folder: &PathBuf| File::options().write(true).open(folder.join("cgroup.procs"));
+        folders(&self.places).iter().map(open).collect()
+    }
+
+    /// Bounds the number of its processes anew.
+    pub fn bound_processes(&self, processes: u64) -> io::Result<()> {
+        let write = |place: &Place| fs::write(place.folder.join("pids.max"), processes.to_string());
+        self.place(Controller::Processes).map_or(Ok(()), write)
+    }
+
+    /// Gives all of its processes less of the processors than others have, or as much; false where only priorities do
+    /// that.
+    pub fn weigh(&self, is_less: bool) -> bool {
+        weigh(&self.places, is_less)
     }
 
     /// CPU time of all that is or was in it; none without the controller.
@@ -255,6 +332,13 @@ impl Group {
         first.iter().for_each(|place| kill(&place.folder, place.is_second_version));
     }
 
+    /// Removes it, which succeeds once none of its processes is left: whether that is certain.
+    pub fn end(mut self) -> bool {
+        let places = std::mem::take(&mut self.places);
+        let folders = folders(&places);
+        !folders.is_empty() && folders.iter().map(|folder| remove_tree(folder)).fold(true, |all, one| all && one)
+    }
+
     fn place(&self, controller: Controller) -> Option<&Place> {
         self.places.iter().find(|place| place.controller == controller)
     }
@@ -262,8 +346,21 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        folders(&self.places).iter().for_each(|folder| remove_tree(folder));
+        remove_later(&self.places);
     }
+}
+
+/// Removes them where nobody waits: their processes take a moment to end.
+fn remove_later(places: &[Place]) {
+    let folders = folders(places);
+    if !folders.is_empty() {
+        thread::spawn(move || folders.iter().for_each(|folder| _ = remove_tree(folder)));
+    }
+}
+
+fn weigh(places: &[Place], is_less: bool) -> bool {
+    let weight = if is_less { WEIGHT_LESS } else { WEIGHT };
+    places.iter().find(|place| place.controller == Controller::Share).is_some_and(|place| place.weigh(weight).is_ok())
 }
 
 /// A file of a group that is read for every call, and therefore opened once.
@@ -289,11 +386,28 @@ fn kill(folder: &Path, can_at_once: bool) {
     if can_at_once && fs::write(folder.join("cgroup.kill"), "1").is_ok() {
         return;
     }
-    for process in fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default().lines() {
-        if let Some(fd) = process.parse().ok().and_then(|process| crate::descriptors::pidfd(process).ok()) {
-            crate::descriptors::kill(&fd);
+    let processes = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    for process in processes.lines().filter_map(|process| process.parse().ok()) {
+        let Ok(pidfd) = fd::pidfd(process) else { continue };
+        let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
+        // The number may be another's by now. If what is open still lives, it had the number when its groups were read.
+        if is_in(&groups, folder) && !fd::has_ended(&pidfd) {
+            fd::kill(&pidfd);
         }
     }
+}
+
+/// Whether these groups of a process, as the kernel lists them, are this one or below it, in any hierarchy. Compared
+/// are the names from the node's own group on, which say whose they are.
+fn is_in(groups: &str, folder: &Path) -> bool {
+    let own = |path: &Path| {
+        let names: Vec<_> = path.iter().map(ToOwned::to_owned).collect();
+        let at = names.iter().rposition(|name| name.as_encoded_bytes().starts_with(NAME_PREFIX.as_bytes()))?;
+        Some(names[at..].to_vec())
+    };
+    let Some(wanted) = own(folder) else { return false };
+    let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    paths.filter_map(|path| own(Path::new(path))).any(|names| names.starts_with(&wanted))
 }
 
 /// The lock on a group, if nobody has it.
@@ -318,10 +432,11 @@ fn is_empty(folder: &Path) -> bool {
 }
 
 /// Kills what is in a group and below, and removes it. A group that stays is removed at the next start.
-fn remove_tree(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
+/// Says whether it is gone.
+fn remove_tree(folder: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return !folder.exists() };
     let below = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    below.for_each(|entry| remove_tree(&entry.path()));
+    below.for_each(|entry| _ = remove_tree(&entry.path()));
     for turn in 0..REMOVE_TRIES {
         match fs::remove_dir(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -330,10 +445,11 @@ fn remove_tree(folder: &Path) {
                     thread::sleep(REMOVE_PAUSE);
                 }
             }
-            _ => return,
+            _ => return true,
         }
     }
     tracing::warn!(target: "lighter::jails", group = %folder.display(), "a control group could not be removed");
+    false
 }
 
 #[cfg(test)]
@@ -344,6 +460,30 @@ mod tests {
     fn numbers_are_found_by_their_keys() {
         let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
         assert_eq!((entry(text, "oom_kill"), entry(text, "max")), (Some(3), None));
+    }
+
+    /// Finding R10: a number in a list of processes may belong to another process when it is used.
+    #[test]
+    fn a_process_is_in_a_group_only_if_the_kernel_says_so_of_it() {
+        let folder = Path::new("/sys/fs/cgroup/memory/app/lighter-00ff/zygote-2/unit-17");
+        let line = |path: &str| format!("4:memory:{path}\n3:cpuset:/\n");
+        for path in [
+            "/app/lighter-00ff/zygote-2/unit-17",
+            "/lighter-00ff/zygote-2/unit-17",
+            "/../lighter-00ff/zygote-2/unit-17/x",
+        ] {
+            assert!(is_in(&line(path), folder), "{path}");
+        }
+        for path in [
+            "/",
+            "/app",
+            "/app/lighter-00ff/zygote-2",
+            "/app/lighter-00ff/zygote-2/unit-170",
+            "/app/lighter-01ff/zygote-2/unit-17",
+        ] {
+            assert!(!is_in(&line(path), folder), "{path}");
+        }
+        assert!(!is_in("4:memory:/anywhere\n", Path::new("/sys/fs/cgroup/anywhere")));
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! What runs inside: process 1 of the new namespaces builds the walls around itself and becomes the interpreter.
+//! What runs inside: process 1 of the new namespaces builds the walls, and its only child becomes the interpreter.
 //!
-//! Descriptors: 0 the control socket, 1 and 2 pipes of the log, 3 the bundle. Nothing else is open.
+//! Descriptors: 0 the control socket, 1 and 2 pipes of the log, 3 the bundle, 4 the keeper's socket. Nothing else is
+//! open.
 
-use super::{MESSAGE_BYTES_MAX, Missing, Protection, Report, Settings, files, mounts, rights, syscalls};
+use super::{MESSAGE_BYTES_MAX, Missing, Protection, Report, Settings, files, keeper, mounts, rights, syscalls};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -42,16 +43,21 @@ fn build(control: &Control) -> Result<(), Failed> {
     let settings: Settings = control.hear()?;
     let mut missing = Vec::new();
     let code = read_code()?;
+    rights::give_up_names()?;
     mounts::build(&settings, &code)?;
+    drop(code);
     if let Some(user) = settings.outer_user {
         missing.extend(enter_user_namespace(control, user)?);
     }
     rights::drop_all(settings.processes)?;
     let program = exec_arguments(&settings);
+    keeper::part()?;
     if let Err(error) = files::restrict() {
         missing.push(Missing { protection: Protection::Landlock, why: error });
     }
     control.say(&Report::Stands { missing });
+    // The node looks who it is while it can be nobody else.
+    control.hear::<()>()?;
     syscalls::restrict().map_err(|why| Failed { step: "system call filter".into(), why })?;
     if settings.probe {
         return Ok(());

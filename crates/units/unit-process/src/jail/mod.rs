@@ -1,17 +1,19 @@
 //! The jail: what the node tells it, what it tells the node, and which walls may be missing.
 //!
 //! The node starts its own program again as process 1 of new namespaces (`spawn.rs`). That process reads
-//! [`Settings`] from the control socket, builds the walls one after the other (`inside.rs`), says which ones the
-//! system refused, and becomes the interpreter.
+//! [`Settings`] from the control socket and builds the walls one after the other (`inside.rs`). Then it parts in two:
+//! its child says which walls the system refused and becomes the interpreter, process 1 itself keeps the jail
+//! (`keeper.rs`).
 //!
 //! ```text
-//!   node ── Settings ──▶ jail: mounts ─▶ user ─▶ capabilities ─▶ limits ─▶ Landlock ─▶ seccomp ─▶ interpreter
-//!    ▲                     │      │ "map"            │ Report
-//!    └─────────────────────┴──────┴──────────────────┘
+//!   node ── Settings ──▶ jail: names ─▶ mounts ─▶ user ─▶ capabilities ─▶ limits ─▶ keeper
+//!    ▲                            "map" │                                              └▶ Landlock ─▶ seccomp ─▶ interpreter
+//!    └──────────────────────────────────┴───────────────────────────────────────────────────┘ Report
 //! ```
 
 pub mod files;
 mod inside;
+pub mod keeper;
 mod mounts;
 pub mod rights;
 pub mod syscalls;
@@ -42,6 +44,8 @@ pub struct Settings {
     /// Scratch folders, and bytes of each.
     pub slots: u32,
     pub scratch_bytes: u64,
+    /// Processes and threads while the function is loaded.
+    pub loading_processes: u64,
     /// Processes of the whole jail, as far as its user is its own.
     pub processes: u64,
     /// The user the jail changes to, where the node is root and may choose one nobody else has.

@@ -1,4 +1,5 @@
-//! The jail's own root: a small read-only tmpfs with what it may read bound into it, and scratch folders of a fixed size.
+//! The jail's own root: a small read-only tmpfs with what it may read bound into it, and scratch folders of a fixed
+//! size.
 
 use super::inside::Failed;
 use super::{Bind, CODE, SCRATCH, Settings, USER};

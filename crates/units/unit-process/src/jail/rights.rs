@@ -5,8 +5,11 @@ use std::io;
 
 /// Highest number a capability can have.
 const CAPABILITY_MAX: libc::c_ulong = 63;
+/// Open files of one process. To open one more fails.
 const FILES_MAX: u64 = 256;
 const STACK_BYTES: u64 = 8 << 20;
+/// First in line when memory runs out.
+const OOM_SCORE: &str = "1000";
 
 pub fn unshare_user() -> io::Result<()> {
     // SAFETY: the process has one thread; nothing of it depends on which user namespace it is in.
@@ -25,13 +28,28 @@ pub fn become_user(user: u32) -> io::Result<()> {
     }
 }
 
+/// A host name, a root of the control groups and a place in line for memory that say nothing of this machine. To be
+/// called while there are capabilities, and before `/proc` is another one.
+pub fn give_up_names() -> Result<(), Failed> {
+    // SAFETY: plain numbers and texts of the lengths that are said; the process has one thread.
+    #[expect(unsafe_code, reason = "no safe call names a host")]
+    unsafe {
+        check(libc::sethostname(c"unit".as_ptr(), 4)).map_err(Failed::at("host name"))?;
+        check(libc::setdomainname(c"".as_ptr(), 0)).map_err(Failed::at("domain name"))?;
+        // A kernel without them has no `/proc` for jails either.
+        libc::unshare(libc::CLONE_NEWCGROUP);
+    }
+    // When memory runs out, the kernel is to end units and not the node. More than a system allows, it refuses.
+    std::fs::write("/proc/self/oom_score_adj", OOM_SCORE).ok();
+    Ok(())
+}
+
 /// No privilege, no way to get one, a session of its own, and bounded.
 pub fn drop_all(processes: u64) -> Result<(), Failed> {
     let step = |name: &str, done: io::Result<()>| done.map_err(Failed::at(name));
     // SAFETY: plain numbers; the texts and structures are valid for the calls.
     #[expect(unsafe_code, reason = "giving up privileges")]
     unsafe {
-        check(libc::sethostname(c"unit".as_ptr(), 4)).map_err(Failed::at("host name")).ok();
         for capability in 0..=CAPABILITY_MAX {
             // Fails for numbers this kernel does not have, and where the right to drop is gone already.
             libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0);
@@ -40,7 +58,8 @@ pub fn drop_all(processes: u64) -> Result<(), Failed> {
         let none = [Data::default(); 2];
         step("capabilities", check_long(libc::syscall(libc::SYS_capset, &raw mut header, none.as_ptr())))?;
         step("no new privileges", check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)))?;
-        // The node's death is the jail's; a change of user has forgotten it.
+        // The node's death is the jail's; a change of user has forgotten it. What was missed between is found by the
+        // keeper.
         step("death with the node", check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0)))?;
         libc::umask(0o077);
         libc::setsid();

@@ -23,19 +23,70 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
 /// Requests of `ioctl` on ordinary descriptors; those of terminals that only look.
 const IOCTLS: [u64; 6] = [0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451];
 
-/// What `prctl` may be asked: names, death signals, seccomp and no-new-privileges (which only tighten), memory names.
-const PRCTLS: [libc::c_int; 10] = [
+/// What `prctl` may be asked: names, seccomp and no-new-privileges (which only tighten), memory names. Neither whose
+/// death is told, nor who may look into it.
+const PRCTLS: [libc::c_int; 8] = [
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
-    libc::PR_SET_PDEATHSIG,
     libc::PR_GET_PDEATHSIG,
     libc::PR_GET_DUMPABLE,
-    libc::PR_SET_DUMPABLE,
     libc::PR_SET_NO_NEW_PRIVS,
     libc::PR_GET_NO_NEW_PRIVS,
     libc::PR_SET_SECCOMP,
     libc::PR_SET_VMA,
 ];
+
+/// What `fcntl` may be asked: copies and flags of a descriptor, locks, the room of a pipe. No signals to other
+/// processes (`F_SETOWN`), no leases and notices, by which one process hears of another.
+const FCNTLS: [libc::c_int; 15] = [
+    libc::F_DUPFD,
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_SETFL,
+    libc::F_GETLK,
+    libc::F_SETLK,
+    libc::F_SETLKW,
+    libc::F_OFD_GETLK,
+    libc::F_OFD_SETLK,
+    libc::F_OFD_SETLKW,
+    libc::F_SETPIPE_SZ,
+    libc::F_GETPIPE_SZ,
+    libc::F_GET_SEALS,
+];
+
+/// Options of sockets that may be asked for: what a socket is, and its room. None says who is at the other end.
+const SOCKET_OPTIONS: [libc::c_int; 12] = [
+    libc::SO_TYPE,
+    libc::SO_DOMAIN,
+    libc::SO_PROTOCOL,
+    libc::SO_ERROR,
+    libc::SO_ACCEPTCONN,
+    libc::SO_SNDBUF,
+    libc::SO_RCVBUF,
+    libc::SO_RCVLOWAT,
+    libc::SO_RCVTIMEO,
+    libc::SO_SNDTIMEO,
+    // The same with wider numbers.
+    66,
+    67,
+];
+
+/// Those that may be set: room and times. No filters, no descriptors of who sent it.
+const SOCKET_OPTIONS_SET: [libc::c_int; 7] =
+    [libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_RCVLOWAT, libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, 66, 67];
+
+/// Flags with which messages may be sent and received: nothing urgent (`MSG_OOB`), which the kernel keeps beside the
+/// stream.
+const MESSAGE_FLAGS: libc::c_int = libc::MSG_PEEK
+    | libc::MSG_TRUNC
+    | libc::MSG_DONTWAIT
+    | libc::MSG_EOR
+    | libc::MSG_WAITALL
+    | libc::MSG_NOSIGNAL
+    | libc::MSG_MORE
+    | libc::MSG_CMSG_CLOEXEC;
 
 /// Allowed whatever their arguments.
 const ALLOWED: &[i64] = &[
@@ -63,7 +114,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_getcwd,
     libc::SYS_chdir,
     libc::SYS_fchdir,
-    libc::SYS_fcntl,
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_pipe2,
@@ -141,11 +191,9 @@ const ALLOWED: &[i64] = &[
     libc::SYS_setrlimit,
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
     libc::SYS_sched_getparam,
     libc::SYS_sched_getscheduler,
     libc::SYS_getpriority,
-    libc::SYS_setpriority,
     libc::SYS_getcpu,
     libc::SYS_restart_syscall,
     // signals: how far they reach is Landlock's and the child's own filter's
@@ -179,13 +227,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_getitimer,
     libc::SYS_getrandom,
     // the sockets it has; it can make none but pairs
-    libc::SYS_recvfrom,
-    libc::SYS_sendto,
-    libc::SYS_recvmsg,
-    libc::SYS_sendmsg,
     libc::SYS_shutdown,
-    libc::SYS_getsockopt,
-    libc::SYS_setsockopt,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
     // walls of its own: they can only be higher
@@ -251,17 +293,40 @@ fn programs() -> Result<[BpfProgram; 2], String> {
 fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     let any = ALLOWED.iter().chain(ALLOWED_OLD).chain(&[libc::SYS_clone3]);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = any.map(|call| (*call, Vec::new())).collect();
-    let is = |argument, comparison, value| {
-        let condition = Condition::new(argument, Width::Dword, comparison, value).map_err(|error| error.to_string())?;
-        SeccompRule::new(vec![condition]).map_err(|error| error.to_string())
+    let all = |conditions: &[(u8, Is, u64)]| {
+        let one = |(argument, comparison, value): &(u8, Is, u64)| {
+            Condition::new(*argument, Width::Dword, comparison.clone(), *value).map_err(|error| error.to_string())
+        };
+        let conditions = conditions.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+        SeccompRule::new(conditions).map_err(|error| error.to_string())
     };
+    let is = |argument, comparison, value| all(&[(argument, comparison, value)]);
+    let one_of = |argument, values: &[libc::c_int]| {
+        values.iter().map(|value| is(argument, Is::Eq, *value as u64)).collect::<Result<Vec<_>, _>>()
+    };
+    let options = |values: &[libc::c_int]| {
+        let option = |value: &libc::c_int| all(&[(1, Is::Eq, libc::SOL_SOCKET as u64), (2, Is::Eq, *value as u64)]);
+        values.iter().map(option).collect::<Result<Vec<_>, String>>()
+    };
+    let no_other_flags =
+        |argument| Ok::<_, String>(vec![is(argument, Is::MaskedEq(u64::from(!(MESSAGE_FLAGS as u32))), 0)?]);
     rules.insert(libc::SYS_clone, vec![is(0, Is::MaskedEq(NAMESPACES), 0)?]);
     rules.insert(libc::SYS_socketpair, vec![is(0, Is::Eq, libc::AF_UNIX as u64)?]);
     rules.insert(libc::SYS_prlimit64, vec![is(0, Is::Eq, 0)?]);
     let ioctls = IOCTLS.iter().map(|request| is(1, Is::Eq, *request));
     rules.insert(libc::SYS_ioctl, ioctls.collect::<Result<_, _>>()?);
-    let prctls = PRCTLS.iter().map(|option| is(0, Is::Eq, *option as u64));
-    rules.insert(libc::SYS_prctl, prctls.collect::<Result<_, _>>()?);
+    rules.insert(libc::SYS_prctl, one_of(0, &PRCTLS)?);
+    rules.insert(libc::SYS_fcntl, one_of(1, &FCNTLS)?);
+    // Its own priority and processors, and nobody else's: 0 means whoever calls.
+    rules.insert(libc::SYS_setpriority, vec![all(&[(0, Is::Eq, libc::PRIO_PROCESS as u64), (1, Is::Eq, 0)])?]);
+    rules.insert(libc::SYS_sched_setaffinity, vec![is(0, Is::Eq, 0)?]);
+    rules.insert(libc::SYS_getsockopt, options(&SOCKET_OPTIONS)?);
+    rules.insert(libc::SYS_setsockopt, options(&SOCKET_OPTIONS_SET)?);
+    for (call, flags) in
+        [(libc::SYS_sendto, 3), (libc::SYS_recvfrom, 3), (libc::SYS_sendmsg, 2), (libc::SYS_recvmsg, 2)]
+    {
+        rules.insert(call, no_other_flags(flags)?);
+    }
     Ok(rules)
 }
 

@@ -228,10 +228,77 @@ def left_behind():
     return "held"
 
 
+def zygote():
+    """What is set of another process holds for all later calls, if that process is the one they are forked from."""
+    parent = os.getppid()
+    os.setpriority(os.PRIO_PROCESS, 0, 1)
+    os.sched_setaffinity(0, os.sched_getaffinity(0))
+    answers = []
+    for process in (1, parent, os.getpid(), os.getpid() + 1):
+        answers.append(refused(lambda process=process: os.setpriority(os.PRIO_PROCESS, process, 5)))
+        answers.append(refused(lambda process=process: os.sched_setaffinity(process, {0})))
+        answers.append(refused(lambda process=process: os.setpriority(os.PRIO_PGRP, process, 5)))
+    answers.append(refused(lambda: os.setpriority(os.PRIO_PGRP, 0, 5)))
+    answers.append(refused(lambda: os.setpriority(os.PRIO_USER, 0, 5)))
+    answers.append(refused(lambda: os.setpriority(os.PRIO_USER, os.getuid(), 5)))
+    scheduler, param, ioprio = (144, 142, 251) if X86 else (119, 118, 30)
+    answers += [refused(lambda number=number: call(number, parent, 0, 0)) for number in (scheduler, param, ioprio)]
+    answers.append("held" if os.getpriority(os.PRIO_PROCESS, parent) <= 0 else "ESCAPED: the zygote was slowed down")
+    return "; ".join(answers)
+
+
+def sockets():
+    """Of the socket to the host: who is at its other end, filters, urgent data."""
+    host, pair = socket.socket(fileno=os.dup(0)), socket.socketpair()
+    answers = []
+    for end in (host, pair[0]):
+        # SO_PEERCRED, SO_PEERSEC, SO_PEERGROUPS, SO_PEERPIDFD, SO_GET_FILTER, SO_COOKIE, SO_NETNS_COOKIE
+        for option in (17, 31, 59, 77, 26, 57, 71):
+            answers.append(refused(lambda end=end, option=option: end.getsockopt(socket.SOL_SOCKET, option, 64)))
+        # SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_LOCK_FILTER, SO_PASSCRED, SO_PASSSEC, SO_PASSPIDFD, SO_PRIORITY, SO_MARK, SO_BUSY_POLL
+        for option in (26, 50, 44, 16, 34, 76, 12, 36, 46, 82, 83):
+            answers.append(refused(lambda end=end, option=option: end.setsockopt(socket.SOL_SOCKET, option, bytes(16))))
+        answers.append(refused(lambda end=end: end.setsockopt(41, 26, 1)))
+        answers.append(refused(lambda end=end: end.getsockopt(6, 11, 64)))
+        answers.append(refused(lambda end=end: end.send(b"x", socket.MSG_OOB)))
+        answers.append(refused(lambda end=end: end.sendmsg([b"x"], [], socket.MSG_OOB | socket.MSG_DONTWAIT)))
+        answers.append(refused(lambda end=end: end.recv(1, socket.MSG_OOB | socket.MSG_DONTWAIT)))
+        answers.append(refused(lambda end=end: end.recvmsg(1, 0, 0x2000 | socket.MSG_DONTWAIT)))
+        answers.append(refused(lambda end=end: end.send(b"x", 0x4000000)))
+    pair[0].send(b"works", socket.MSG_NOSIGNAL)
+    answers.append("held" if pair[1].recv(9, socket.MSG_PEEK) == b"works" else "ESCAPED: nothing")
+    return "; ".join(answers)
+
+
+def owners():
+    """Signals that the kernel sends for a descriptor, to whoever it was told to."""
+    import fcntl
+
+    ends, parent = socket.socketpair(), os.getppid()
+    # F_SETOWN, F_SETSIG, F_SETLEASE, F_NOTIFY, F_SETOWN_EX
+    tries = [(8, parent), (8, 1), (10, signal.SIGKILL), (1024, 0), (1026, 1), (15, bytes(8))]
+    answers = [refused(lambda what=what, value=value: fcntl.fcntl(ends[0], what, value)) for what, value in tries]
+    # PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_PTRACER, PR_SET_CHILD_SUBREAPER, PR_SET_MM, PR_SET_TIMERSLACK, PR_SCHED_CORE
+    for option in (1, 4, 0x59616D61, 36, 35, 29, 62, 47, 24, 28):
+        answers.append(refused(lambda option=option: LIBC.prctl(option, 0, 0, 0, 0) and call(157 if X86 else 167, option, 0, 0, 0, 0)))
+    return "; ".join(answers)
+
+
+def names():
+    """Nothing here says which machine this is, or where the node keeps its data."""
+    host = os.uname()
+    answers = ["held" if host.nodename == "unit" != os.environ["HOST_NAME"] else f"ESCAPED: {host}"]
+    if os.path.exists("/proc/self/cgroup"):
+        with open("/proc/self/cgroup", encoding="ascii") as groups:
+            text = groups.read()
+        answers.append(f"ESCAPED: {text}" if "lighter" in text or "zygote" in text else "held")
+    return "; ".join(answers)
+
+
 ALL = {
     name: globals()[name]
     for name in (
         "others signals trace files neighbours network mounts kernel privileges descriptors fork_bomb thread_bomb scratch "
-        "scratch_is_empty programs left_behind"
+        "scratch_is_empty programs left_behind zygote sockets owners names"
     ).split()
 }

@@ -1,8 +1,10 @@
 //! Process units in their jails: the checks of all kinds, attempts to escape, and what is left afterwards: nothing.
 //!
 //! No usual test harness: the jail is this program, started again with the word `jail`. Where the system cannot make
-//! jails, or has no Python, everything here is skipped, and what is missing is said.
+//! jails, or has no Python, everything here is skipped, and a line says what is missing.
 
+mod killed;
+mod leavings;
 mod stage;
 
 use problem::Code;
@@ -17,8 +19,21 @@ type Test = for<'a> fn(&'a Stage) -> Running<'a>;
 const ALL: &[(&str, Test)] = &[
     ("the_process_class_passes_every_check", |stage| Box::pin(the_process_class_passes_every_check(stage))),
     ("no_attempt_to_escape_succeeds", |stage| Box::pin(no_attempt_to_escape_succeeds(stage))),
+    ("no_jail_outlives_its_node", |stage| Box::pin(killed::no_jail_outlives_its_node(stage))),
     ("bombs_end_with_their_unit", |stage| Box::pin(bombs_end_with_their_unit(stage))),
+    ("who_works_long_gives_way_whatever_sessions_it_begins", |stage| {
+        Box::pin(who_works_long_gives_way_whatever_sessions_it_begins(stage))
+    }),
     ("scratch_is_bounded_private_and_emptied", |stage| Box::pin(scratch_is_bounded_private_and_emptied(stage))),
+    ("what_a_call_leaves_is_found_by_none", |stage| Box::pin(leavings::what_a_call_leaves_is_found_by_none(stage))),
+    ("one_call_cannot_end_the_others", |stage| Box::pin(leavings::one_call_cannot_end_the_others(stage))),
+    ("a_zygote_that_empties_nothing_is_ended", |stage| {
+        Box::pin(leavings::a_zygote_that_empties_nothing_is_ended(stage))
+    }),
+    ("memory_of_ended_calls_is_bounded", |stage| Box::pin(leavings::memory_of_ended_calls_is_bounded(stage))),
+    ("loading_is_bounded_and_not_repeated_at_once", |stage| {
+        Box::pin(leavings::loading_is_bounded_and_not_repeated_at_once(stage))
+    }),
     ("a_gigabyte_of_output_is_swallowed", |stage| Box::pin(a_gigabyte_of_output_is_swallowed(stage))),
     ("what_a_unit_says_is_not_trusted", |stage| Box::pin(what_a_unit_says_is_not_trusted(stage))),
     ("a_large_reply_arrives_whole_lent_or_sent", |stage| Box::pin(a_large_reply_arrives_whole_lent_or_sent(stage))),
@@ -26,6 +41,15 @@ const ALL: &[(&str, Test)] = &[
     ("what_works_beside_its_calls_is_ended", |stage| Box::pin(what_works_beside_its_calls_is_ended(stage))),
     ("what_says_what_nobody_waits_for_is_ended", |stage| Box::pin(what_says_what_nobody_waits_for_is_ended(stage))),
     ("what_prints_for_ever_waits_and_goes_on", |stage| Box::pin(what_prints_for_ever_waits_and_goes_on(stage))),
+    ("a_buffer_is_named_once_and_grants_are_asked_first", |stage| {
+        Box::pin(a_buffer_is_named_once_and_grants_are_asked_first(stage))
+    }),
+    ("loading_lets_others_go_first_and_calls_do_not", |stage| {
+        Box::pin(loading_lets_others_go_first_and_calls_do_not(stage))
+    }),
+    ("what_ends_at_its_first_fork_is_loaded_less_and_less", |stage| {
+        Box::pin(what_ends_at_its_first_fork_is_loaded_less_and_less(stage))
+    }),
     ("idle_functions_hold_no_process", |stage| Box::pin(idle_functions_hold_no_process(stage))),
     ("a_bundle_is_the_one_of_the_sdk", |stage| Box::pin(a_bundle_is_the_one_of_the_sdk(stage))),
 ];
@@ -34,6 +58,9 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words.first().is_some_and(|word| word == "jail") {
         return unit_process::jail::main();
+    }
+    if words.first().is_some_and(|word| word == "node") {
+        return killed::be_a_node(&words[1..]);
     }
     let filter = words.iter().find(|word| !word.starts_with('-'));
     let wanted = ALL.iter().filter(|(name, _)| filter.is_none_or(|filter| name.contains(filter.as_str())));
@@ -81,6 +108,8 @@ async fn the_process_class_passes_every_check(stage: &Stage) {
 async fn no_attempt_to_escape_succeeds(stage: &Stage) {
     let attack = stage.attack(|function| {
         function.environment.insert("HOST_PROCESS".to_owned(), std::process::id().to_string());
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+        function.environment.insert("HOST_NAME".to_owned(), name.trim().to_owned());
     });
     for name in [
         "others",
@@ -94,6 +123,10 @@ async fn no_attempt_to_escape_succeeds(stage: &Stage) {
         "privileges",
         "descriptors",
         "programs",
+        "zygote",
+        "sockets",
+        "owners",
+        "names",
     ] {
         let answer = attack.call(&format!("escape {name}")).await.unwrap_or_else(|problem| panic!("{name}: {problem}"));
         assert!(!answer.contains("ESCAPED") && answer.contains("held"), "{name}: {answer}");
@@ -112,6 +145,25 @@ async fn bombs_end_with_their_unit(stage: &Stage) {
         stage::wait_until("their processes end", || stage::processes_below() <= before + 2).await;
     }
     assert_eq!(attack.call("remember").await.unwrap(), "1");
+}
+
+/// Priorities were all that slowed a unit down in version 1 of control groups. They mean nothing between sessions where
+/// the kernel weighs those: with sixteen units that began their own, the node had a seventeenth of each processor.
+async fn who_works_long_gives_way_whatever_sessions_it_begins(stage: &Stage) {
+    let source = "import os\n\ndef handle(event):\n    os.fork() or os.setsid()\n    while True:\n        pass\n";
+    let busy = stage.function(source, |function| {
+        function.limits.cpu_ms = 100_000;
+        function.limits.time_ms = 100_000;
+    });
+    if stage.weights().is_none() {
+        return println!("this system has no groups that weigh processes");
+    }
+    let gives_way =
+        stage::wait_until("it gives way", || stage.weights().is_some_and(|all| all.iter().any(|one| *one < 11)));
+    tokio::select! {
+        answer = busy.call("") => panic!("it ended: {answer:?}"),
+        () = gives_way => {}
+    }
 }
 
 async fn scratch_is_bounded_private_and_emptied(stage: &Stage) {
@@ -160,6 +212,32 @@ async fn what_a_unit_says_is_not_trusted(stage: &Stage) {
 }
 
 /// As large as what a unit lends instead of sending it, and as what it sends when it is used again.
+/// Finding R3: the node copied a buffer as often as it was named, 300 times 16 MiB, and asked for the grant afterwards.
+async fn a_buffer_is_named_once_and_grants_are_asked_first(stage: &Stage) {
+    const SOURCE: &str = "from lighterage import frame\nfrom lighterage.unit import queue\n\
+        kept = frame.Writer._buffer\n\
+        def once(writer, found): return 0 if writer.buffers else kept(writer, found)\n\
+        def handle(event):\n  word = event.data.decode()\n\
+        \x20 events = [{**queue.outgoing(b''), 'data': frame.Buffer(memoryview(bytes(1 << 20)))}] * 2\n\
+        \x20 if word == 'twice': frame.Writer._buffer = once\n\
+        \x20 if word == 'nonsense': events = [7]\n\
+        \x20 try: queue.push_all('nowhere', events)\n\
+        \x20 except Exception as error: return str(error)\n\
+        \x20 return 'pushed'";
+    let function = stage.function(SOURCE, |_| {});
+    for word in ["", "nonsense"] {
+        let said = function.call(word).await.unwrap();
+        assert!(said.contains("no grant covers"), "{word}: {said}");
+    }
+    let problem = function.call("twice").await.unwrap_err();
+    assert_eq!(problem.code, Code::UnitGarbled, "{problem}");
+    assert!(problem.detail.contains("named a buffer twice"), "{problem}");
+    // With the grant the events are looked at, and make no sense.
+    let granted = stage
+        .function(SOURCE, |function| function.grants.push = vec!["nowhere".to_owned().try_into().expect("a name")]);
+    assert_eq!(granted.call("nonsense").await.unwrap_err().code, Code::UnitGarbled);
+}
+
 async fn a_large_reply_arrives_whole_lent_or_sent(stage: &Stage) {
     const SOURCE: &str = "def handle(event):\n  return event.data * 1_000_000";
     for reuse_calls in [1, 100] {
@@ -259,6 +337,36 @@ async fn what_prints_for_ever_waits_and_goes_on(stage: &Stage) {
     assert!(stage::cpu_ticks() - before < 150, "{} ticks of 10 ms in 3 s", stage::cpu_ticks() - before);
     function.prepared.sweep(Instant::now(), false);
     assert_eq!(function.log().matches("error").count(), 0, "{}", function.log());
+}
+
+/// Finding R12: what a module started while it was loaded ran beside the node at the node's own priority.
+async fn loading_lets_others_go_first_and_calls_do_not(stage: &Stage) {
+    const SOURCE: &str = "import os, threading\nbegan = os.getpriority(os.PRIO_PROCESS, 0)\nseen = []\n\
+        def beside(): seen.append(os.getpriority(os.PRIO_PROCESS, 0))\n\
+        thread = threading.Thread(target=beside)\nthread.start()\nthread.join()\n\
+        def handle(event): return f'{began} {seen[0]} {os.getpriority(os.PRIO_PROCESS, 0)}'";
+    let said = stage.function(SOURCE, |_| {}).call("").await.unwrap();
+    // Without the right to give priority back none is taken.
+    let expected = if stage::can_raise_priority() { "10 10 0" } else { "0 0 0" };
+    assert_eq!(said, expected);
+}
+
+/// Each call loaded it again, at once.
+async fn what_ends_at_its_first_fork_is_loaded_less_and_less(stage: &Stage) {
+    let function =
+        stage.function("import os\nprint('loaded')\nos.fork = lambda: os._exit(3)\ndef handle(event): pass", |_| {});
+    let began = Instant::now();
+    let mut calls = 0;
+    while began.elapsed() < Duration::from_millis(2_500) {
+        function.call("").await.unwrap_err();
+        calls += 1;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // At once, after a second, and perhaps after two more.
+    let loads = function.log().matches("loaded").count();
+    assert!((1..=3).contains(&loads) && calls > 20, "{loads} loads in {calls} calls");
+    let problem = function.call("").await.unwrap_err();
+    assert_eq!(problem.code, Code::StartFailed, "{problem}");
 }
 
 async fn idle_functions_hold_no_process(stage: &Stage) {

@@ -42,8 +42,19 @@ impl Stage {
     /// What this system lacks.
     pub async fn open() -> Result<Self, String> {
         // Beside the build, and not below a temporary folder: installing numpy takes longer than all tests.
-        let bases = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bases");
-        let config = Config { folder: bases.clone(), python: None, allow_weaker: true, jail: vec!["jail".into()] };
+        Self::open_at(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bases"), None).await
+    }
+
+    /// # Errors
+    /// What this system lacks.
+    pub async fn open_at(bases: PathBuf, python: Option<PathBuf>) -> Result<Self, String> {
+        let config = Config {
+            folder: bases.clone(),
+            python,
+            allow_weaker: true,
+            units_bytes_max: 8 << 30,
+            jail: vec!["jail".into()],
+        };
         let kind = ProcessKind::new(config).map_err(|problem| problem.to_string())?;
         let missing = kind.missing().await.map_err(|problem| problem.to_string())?;
         for missing in &missing {
@@ -95,9 +106,42 @@ impl Stage {
             secrets: Arc::default(),
             state: State::open(&folder.join("state"), Options::default()).expect("a store"),
             log: log.clone(),
+            budget: budget::Budget::unbounded(),
         };
         let file = File::open(&path).expect("just written");
         Running { prepared: self.kind.load(Artefact { path, file }, deployed).expect("it loads"), log }
+    }
+
+    /// Memory of all units, where the kernel counts it.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        let read = |folder: PathBuf| {
+            let of = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok();
+            of("memory.usage_in_bytes").or_else(|| of("memory.current"))
+        };
+        control_groups(&self.bases).into_iter().find_map(read)
+    }
+
+    /// The weights of all units on the processors, where a group has 100 that nobody weighed; none where the kernel has
+    /// no groups for that.
+    pub fn weights(&self) -> Option<Vec<u64>> {
+        let weight = |folder: &Path| {
+            let of = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+            of("cpu.weight").or_else(|| of("cpu.shares").map(|shares| shares * 100 / 1_024))
+        };
+        let groups = control_groups(&self.bases);
+        groups.iter().find(|group| weight(group).is_some()).map(|group| {
+            let below = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+            below(group)
+                .flat_map(|family| below(&family).collect::<Vec<_>>())
+                .filter_map(|unit| weight(&unit))
+                .collect()
+        })
+    }
+
+    /// An interpreter that has numpy.
+    pub fn python(&self) -> PathBuf {
+        let bases = fs::read_dir(&self.bases).expect("bases").flatten();
+        bases.map(|entry| entry.path().join("venv/bin/python")).find(|python| python.exists()).expect("a base")
     }
 
     /// The bundle the Python SDK makes.
@@ -108,9 +152,7 @@ impl Stage {
              about = {{'format': 1, 'entry': 'app:handle', 'contract': 'call', 'python': '3.11', 'requires': ['numpy==2.1.0']}}; \
              sys.stdout.buffer.write(pack(about, files))"
         );
-        let base =
-            fs::read_dir(&self.bases).expect("bases").flatten().map(|entry| entry.path().join("venv/bin/python"));
-        let python = base.into_iter().find(|python| python.exists()).expect("a base");
+        let python = self.python();
         let files = files.iter().map(|(name, text)| format!("[{name:?}, {text:?}]")).collect::<Vec<_>>().join(", ");
         let output = Command::new(python).args(["-I", "-c", &script, &format!("[{files}]")]).output().expect("python");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -184,8 +226,29 @@ pub fn cpu_ticks() -> u64 {
     rest.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
 }
 
+/// Whether this process may give a priority back that it has taken.
+pub fn can_raise_priority() -> bool {
+    let renice = |priority: &str| {
+        let command = format!("renice -n {priority} -p $$ > /dev/null 2>&1");
+        format!("{command} || exit 1; ")
+    };
+    let script = renice("1") + &renice("0") + "[ \"$(ps -o ni= -p $$ | tr -d ' ')\" = 0 ]";
+    Command::new("sh").args(["-c", &script]).status().is_ok_and(|status| status.success())
+}
+
+/// Whether a process is there and has not ended.
+pub fn runs(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
 /// How many processes this one has started, directly or not, that have not ended.
 pub fn processes_below() -> usize {
+    processes_of(std::process::id()).len()
+}
+
+/// Those that a process has started, directly or not, that have not ended.
+pub fn processes_of(above_all: u32) -> Vec<u32> {
     let parents: BTreeMap<u32, u32> = fs::read_dir("/proc")
         .expect("/proc")
         .flatten()
@@ -202,14 +265,14 @@ pub fn processes_below() -> usize {
     let is_below = |process: &u32| {
         let mut above = parents.get(process);
         while let Some(parent) = above {
-            if *parent == std::process::id() {
+            if *parent == above_all {
                 return true;
             }
             above = parents.get(parent);
         }
         false
     };
-    parents.keys().filter(|process| is_below(process)).count()
+    parents.keys().copied().filter(is_below).collect()
 }
 
 /// Folders of control groups below those of this data folder.

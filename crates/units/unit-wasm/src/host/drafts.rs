@@ -1,5 +1,5 @@
-//! `wasi:keyvalue` and `wasi:config` in the drafts that components for other hosts import: the same store by other types,
-//! the same values by other versions.
+//! `wasi:keyvalue` and `wasi:config` in the drafts that components for other hosts import: the same store by other
+//! types, the same values by other versions.
 
 use crate::bindings::drafts::wasi::keyvalue::{atomics, batch, store};
 use crate::bindings::wasi::config::store as config;
@@ -18,6 +18,13 @@ pub struct Cas {
     bucket: String,
     key: String,
     value: Option<Vec<u8>>,
+}
+
+impl Cas {
+    /// Bytes it holds.
+    pub fn held_bytes(&self) -> u64 {
+        (self.bucket.len() + self.key.len() + self.value.as_ref().map_or(0, Vec::len)) as u64
+    }
 }
 
 type Outcome<T> = wasmtime::Result<Result<T, Error>>;
@@ -112,7 +119,10 @@ impl atomics::HostCas for UnitState {
 impl UnitState {
     fn cas(&mut self, bucket: String, key: String) -> Outcome<Resource<Cas>> {
         match self.operate(|transaction| transaction.get(&bucket, &key)) {
-            Ok(value) => Ok(Ok(self.table.push(Cas { bucket, key, value })?)),
+            Ok(value) => {
+                self.noted_bytes(value.as_ref().map_or(0, Vec::len)).map_err(wasmtime::Error::new)?;
+                Ok(Ok(self.table.push(Cas { bucket, key, value })?))
+            }
             Err(error) => Ok(Err(error.into())),
         }
     }
@@ -121,11 +131,7 @@ impl UnitState {
 impl batch::Host for UnitState {
     fn get_many(&mut self, bucket: Resource<Bucket>, keys: Vec<String>) -> Outcome<Vec<(String, Option<Vec<u8>>)>> {
         let name = self.bucket(&bucket)?;
-        let values = bounded(keys.len()).and_then(|()| {
-            self.operate(|transaction| {
-                keys.into_iter().map(|key| Ok((key.clone(), transaction.get(&name, &key)?))).collect()
-            })
-        });
+        let values = bounded(keys.len()).and_then(|()| self.fetch_all(&name, keys));
         Ok(values.map_err(Error::from))
     }
 

@@ -1,7 +1,7 @@
 //! The moment a `wasi:http` unit sets the head of its reply: what it did until then is committed.
 //!
-//! Here, and not where the head is sent, so that what the unit reads from then on is what it has written, and so that a
-//! unit whose work conflicted with another's does not go on.
+//! The commit is here, and not where the head is sent, so that the unit's later reads see what it has written, and so
+//! that a unit that conflicted with another one does not go on.
 
 use crate::unit_state::UnitState;
 use problem::Problem;
@@ -64,7 +64,10 @@ impl UnitState {
         }
         let Some(transaction) = self.handling.take().filter(|_| is_response) else { return Ok(()) };
         match transaction.commit() {
-            Ok(ticket) => self.meter.wrote(ticket),
+            Ok(ticket) => {
+                self.handling.committed(ticket);
+                self.meter.wrote(ticket);
+            }
             Err(CommitError::Conflict) => return Err(wasmtime::Error::new(Conflicted)),
             Err(error) => return Err(wasmtime::Error::new(Problem::from(error))),
         }

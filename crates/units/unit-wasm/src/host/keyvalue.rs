@@ -22,12 +22,20 @@ pub struct Bucket {
 
 type Outcome<T> = wasmtime::Result<Result<T, Error>>;
 
+impl Bucket {
+    /// Bytes it holds.
+    pub fn held_bytes(&self) -> u64 {
+        (self.name.len() + self.pages.iter().map(|page| page.len() + size_of::<String>()).sum::<usize>()) as u64
+    }
+}
+
 impl UnitState {
     pub fn bucket(&self, bucket: &Resource<Bucket>) -> wasmtime::Result<String> {
         Ok(self.table.get(bucket)?.name.clone())
     }
 
     pub fn operate<T>(&mut self, operate: impl FnOnce(&mut Transaction) -> Result<T, StoreError>) -> Result<T, Error> {
+        self.noted();
         operate(self.transaction()).map_err(|error| Error::Other(error.to_string()))
     }
 }
@@ -112,9 +120,8 @@ impl batch::Host for UnitState {
     fn get_many(&mut self, bucket: Resource<Bucket>, keys: Vec<String>) -> Outcome<Vec<Option<(String, Vec<u8>)>>> {
         let name = self.bucket(&bucket)?;
         Ok(bounded(keys.len()).and_then(|()| {
-            self.operate(|transaction| {
-                keys.iter().map(|key| Ok(transaction.get(&name, key)?.map(|value| (key.clone(), value)))).collect()
-            })
+            let values = self.fetch_all(&name, keys)?.into_iter();
+            Ok(values.map(|(key, value)| value.map(|value| (key, value))).collect())
         }))
     }
 
@@ -131,6 +138,21 @@ impl batch::Host for UnitState {
         let name = self.bucket(&bucket)?;
         Ok(bounded(keys.len())
             .and_then(|()| self.operate(|transaction| keys.iter().try_for_each(|key| transaction.delete(&name, key)))))
+    }
+}
+
+impl UnitState {
+    /// The values of many keys. Together they may be more than there is room for: that is found out one by one.
+    pub fn fetch_all(&mut self, bucket: &str, keys: Vec<String>) -> Result<Vec<(String, Option<Vec<u8>>)>, Error> {
+        let mut bytes = 0;
+        let mut values = Vec::with_capacity(keys.len());
+        for key in keys {
+            let value = self.operate(|transaction| transaction.get(bucket, &key))?;
+            bytes += value.as_ref().map_or(0, Vec::len) as u64;
+            self.limiter.host_adds(bytes).map_err(|problem| Error::Other(problem.detail.into()))?;
+            values.push((key, value));
+        }
+        Ok(values)
     }
 }
 

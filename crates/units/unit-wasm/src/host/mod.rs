@@ -8,6 +8,7 @@ mod plain;
 pub mod queue;
 mod spin;
 mod store;
+mod texts;
 pub mod wasi;
 
 use crate::bindings::drafts::{fermyon, wasi as other_drafts};
@@ -75,6 +76,7 @@ pub fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<UnitState>> 
     wasi::add_io_to_linker(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     head::add_to_linker(&mut linker)?;
+    texts::add_to_linker(&mut linker)?;
     type Own = HasSelf<UnitState>;
     lighter::unit::types::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     lighter::unit::store::add_to_linker::<_, Own>(&mut linker, |state| state)?;

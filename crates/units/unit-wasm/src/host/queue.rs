@@ -28,16 +28,24 @@ impl contract::Host for UnitState {
 
 impl UnitState {
     fn push(&mut self, queue: &str, event: contract::Outgoing) -> Result<(), types::Error> {
-        let origin = origin(&self.deployed.name, &self.cause);
+        let leased = self.handling.leased();
+        let named = leased.as_ref().map(|leased| (leased.event.id_giver(), leased.event.id.as_str()));
+        let named = named.as_ref().map(|(giver, id)| (&**giver, *id));
+        let origin = origin(&self.deployed.name, &self.cause, named);
         self.handling.push(queue, outgoing(event), &origin).map_err(Into::into)
     }
 }
 
-fn origin<'a>(name: &'a Name, cause: &'a Cause) -> Origin<'a> {
+/// `named`: the id of the queued event that is handled, and who gave it.
+fn origin<'a>(name: &'a Name, cause: &'a Cause, named: Option<(&'a str, &'a str)>) -> Origin<'a> {
+    let new = |giver, id, attribute: &dyn Fn(&str) -> Option<&'a str>| {
+        let (giver, id) = named.unwrap_or((giver, id));
+        Origin::new(name, giver, id, attribute)
+    };
     match cause {
-        Cause::None => Origin::new(name, "", "", |_| None),
-        Cause::Event(event) => Origin::new(name, &event.source, &event.id, |wanted| attribute(event, wanted)),
-        Cause::Request { id, headers } => Origin::new(name, "", id, |wanted| header(headers, wanted)),
+        Cause::None => new("", "", &|_| None),
+        Cause::Event(event) => new(&event.source, &event.id, &|wanted| attribute(event, wanted)),
+        Cause::Request { id, headers } => new("", id, &|wanted| header(headers, wanted)),
     }
 }
 

@@ -55,6 +55,9 @@ impl key_value::HostStore for UnitState {
                 Ok(page) => page,
                 Err(error) => return Ok(Err(error.into())),
             };
+            if let Err(problem) = self.noted_bytes(page.entries.iter().map(|entry| entry.key.len()).sum()) {
+                return Ok(Err(Error::Other(problem.detail.into())));
+            }
             keys.extend(page.entries.into_iter().map(|entry| entry.key));
             after = page.next;
             if after.is_none() {

@@ -34,8 +34,14 @@ pub fn context(deployed: &Deployed, output: &Arc<Output>) -> WasiCtx {
 pub fn add_io_to_linker(linker: &mut Linker<UnitState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     error::add_to_linker::<_, Table>(linker, |state| &mut state.table)?;
-    poll::add_to_linker::<_, Table>(linker, |state| &mut state.table)?;
-    streams::add_to_linker::<_, Table>(linker, |state| &mut state.table)?;
+    poll::add_to_linker::<_, Table>(linker, |state| {
+        state.waits();
+        &mut state.table
+    })?;
+    streams::add_to_linker::<_, Table>(linker, |state| {
+        state.noted();
+        &mut state.table
+    })?;
     linker.allow_shadowing(false);
     Ok(())
 }

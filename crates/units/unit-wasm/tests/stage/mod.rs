@@ -1,6 +1,7 @@
 //! Where the tests of `wasi:http` functions play: one function of a prebuilt image, with a store and a log.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
+use budget::Budget;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
@@ -53,6 +54,26 @@ pub fn stage(name: &str, change: impl FnOnce(&mut Function)) -> Stage {
 
 /// A stage for an image that is not among the prebuilt ones as it is.
 pub fn stage_of(name: &str, image: &[u8], change: impl FnOnce(&mut Function)) -> Stage {
+    stage_in(Arc::new(state::RealDisk), name, image, &Budget::unbounded(), change)
+}
+
+/// A stage whose state is on this disk.
+pub fn stage_on(disk: Arc<dyn state::Disk>, name: &str, image: &[u8], change: impl FnOnce(&mut Function)) -> Stage {
+    stage_in(disk, name, image, &Budget::unbounded(), change)
+}
+
+/// A stage whose node has no more memory than this.
+pub fn stage_within(name: &str, image: &[u8], budget: &Arc<Budget>, change: impl FnOnce(&mut Function)) -> Stage {
+    stage_in(Arc::new(state::RealDisk), name, image, budget, change)
+}
+
+fn stage_in(
+    disk: Arc<dyn state::Disk>,
+    name: &str,
+    image: &[u8],
+    budget: &Arc<Budget>,
+    change: impl FnOnce(&mut Function),
+) -> Stage {
     let folder = tempfile::tempdir().unwrap();
     let kind = WasmKind::new(Config { units_max: 20 }).unwrap();
     let shape = kind.check(image).unwrap();
@@ -61,7 +82,8 @@ pub fn stage_of(name: &str, image: &[u8], change: impl FnOnce(&mut Function)) ->
     let mut function = Function::new(name);
     change(&mut function);
     let log = Arc::new(Lines::default());
-    let state = state::State::open(&folder.path().join("state"), state::Options::default()).unwrap();
+    let state =
+        state::State::open(&folder.path().join("state"), state::Options { disk, ..Default::default() }).unwrap();
     let deployed = Deployed {
         name: Name::try_from("function".to_owned()).unwrap(),
         version: 1,
@@ -70,6 +92,7 @@ pub fn stage_of(name: &str, image: &[u8], change: impl FnOnce(&mut Function)) ->
         secrets: Arc::default(),
         state: state.clone(),
         log: log.clone(),
+        budget: budget.clone(),
     };
     let prepared = kind.load(Artefact { file: File::open(&path).unwrap(), path }, deployed).unwrap();
     Stage { prepared, state, log, ended: Watcher::default(), _folder: folder }

@@ -31,7 +31,7 @@ async fn push(state: &State, queue: &str, data: &str) {
     let attributes = vec![("traceparent".to_owned(), "00-7-7-01".to_owned())];
     let event = Event { id: data.into(), source: "/check".into(), data: data.into(), attributes, ..Event::default() };
     let mut transaction = state.begin();
-    transaction.push(queue, Push { event, delay: Duration::ZERO, ttl: None }, NOW_MS).expect("there is room");
+    transaction.push(queue, &Push { event, delay: Duration::ZERO, ttl: None }, NOW_MS).expect("there is room");
     state.durable(transaction.commit().expect("it commits")).await.expect("it is durable");
 }
 

@@ -10,6 +10,6 @@ them over. `docs/how-it-decides.md` has the formulas and their sources.
 """
 
 from .engine import Choice, Decision, Engine, Policy, alone
-from .model import LOCAL, Energy, Prediction, Stages, Term
+from .model import LOCAL, Energy, Prediction, Question, Stages, Term
 
-__all__ = ["LOCAL", "Choice", "Decision", "Energy", "Engine", "Policy", "Prediction", "Stages", "Term", "alone"]
+__all__ = ["LOCAL", "Choice", "Decision", "Energy", "Engine", "Policy", "Prediction", "Question", "Stages", "Term", "alone"]

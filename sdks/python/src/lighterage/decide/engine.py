@@ -9,18 +9,16 @@ beginning where nobody can tell the better one (a race), else when it is late: o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from .estimate import STEP_SIGMAS
-from .model import LOCAL, Energy, Place, Prediction, Stages, Work, predict_local, predict_remote
+from .model import LOCAL, Energy, Place, Prediction, Question, Stages, Work, predict_local, predict_remote
 from .race import Races, saving
 
 #: Functions whose estimates are kept; the one not used for longest goes.
 WORKS_MAX: Final = 1_000
-_NO_WAITS: Final[Mapping[str, float]] = {}
 #: Calls of which an alternative may be tried before its budget is earned.
 FREE_TRIES: Final = 2
 #: Such a try may be expected to cost this part of the best place's time more.
@@ -184,47 +182,20 @@ class Engine:
         self._works[function] = found
         return found
 
-    def predict(
-        self,
-        function: str,
-        size: float,
-        bytes_up: float,
-        places: Iterable[str],
-        now: float,
-        waits: Mapping[str, float] = _NO_WAITS,
-        is_disturbed: bool = False,
-    ) -> tuple[Prediction, ...]:
-        """What the call would take here and at each of these places; `waits` are seconds that a place needs before."""
-        work, energy = self.work(function), self.policy.energy
-        remote = [
-            predict_remote(work, name, self.place(name), size, bytes_up, now, energy, waits.get(name, 0.0)) for name in places
-        ]
-        return (predict_local(work, size, energy, DISTURBED if is_disturbed else 1.0), *remote)
+    def predict(self, question: Question) -> tuple[Prediction, ...]:
+        """What the call would take here and at each of its places."""
+        work, energy = self.work(question.function), self.policy.energy
+        remote = [predict_remote(work, name, self.place(name), question, energy) for name in question.places]
+        return (predict_local(work, question.size, energy, DISTURBED if question.is_disturbed else 1.0), *remote)
 
-    def decide(
-        self,
-        function: str,
-        size: float,
-        bytes_up: float,
-        places: Iterable[str],
-        now: float,
-        deadline: float | None = None,
-        may_run_here: bool = True,
-        waits: Mapping[str, float] = _NO_WAITS,
-        may_race: bool = False,
-        is_disturbed: bool = False,
-    ) -> Decision:
-        """Chooses among this machine and `places`.
-
-        `size` is what the function's work grows with, `bytes_up` what its arguments take on the wire, `deadline` in seconds
-        from now, `waits` the seconds that a place needs before; `may_race` says that the call may run at two places at once,
-        `is_disturbed` that something still runs here that an earlier call has left.
-        """
-        predictions = self.predict(function, size, bytes_up, places, now, waits, is_disturbed)
-        open_ = predictions if may_run_here else predictions[1:]
+    def decide(self, question: Question) -> Decision:
+        """Chooses among this machine and the question's places."""
+        function, size, deadline = question.function, question.size, question.deadline
+        predictions = self.predict(question)
+        open_ = predictions if question.may_run_here else predictions[1:]
         if len(open_) == 1:
             return Decision(open_[0].place, Choice.ONLY, predictions)
-        may_race = may_race and may_run_here
+        may_race = question.may_race and question.may_run_here
         best = min(open_, key=self._cost)
         choice = Choice.BEST
         if deadline is not None and best.p95 > deadline:
@@ -241,7 +212,7 @@ class Engine:
                 best, choice = self._keep(function, size, open_, best)
         if not may_race:
             return Decision(best.place, choice, predictions)
-        return self._beside(function, best, choice, predictions, is_disturbed)
+        return self._beside(function, best, choice, predictions, question.is_disturbed)
 
     def observe_local(
         self, function: str, size: float, seconds: float, decision: Decision | None = None, is_disturbed: bool = False
@@ -272,6 +243,7 @@ class Engine:
         size: float,
         stages: Stages,
         now: float,
+        *,
         decision: Decision | None = None,
         is_disturbed: bool = False,
     ) -> None:
@@ -307,10 +279,9 @@ class Engine:
         else:
             work.local.start(size, work.run_here(size).beyond(seconds))
 
-    def observe_remote_longer(
-        self, function: str, name: str, size: float, prediction: Prediction, seconds: float, now: float
-    ) -> None:
-        """A call at this place was given up after `seconds`, in which nothing else ran here."""
+    def observe_remote_longer(self, function: str, size: float, prediction: Prediction, seconds: float, now: float) -> None:
+        """A call at the place of this prediction was given up after `seconds`, in which nothing else ran here."""
+        name = prediction.place
         work, place = self.work(function), self.place(name)
         curve = work.curve_of(name, place, size)
         run = work.run_there(name, place, size, now)
@@ -344,9 +315,7 @@ class Engine:
         if not is_held or work.held >= HELD_MIN:
             work.holds = is_held
 
-    def observe_raced(
-        self, function: str, decision: Decision, winner: str, there_seconds: float, extra_seconds: float
-    ) -> None:
+    def observe_raced(self, function: str, decision: Decision, winner: str, there_seconds: float, extra_seconds: float) -> None:
         """A call ran at two places: so long on the node; the half that lost took so much of this machine's processor."""
         self._races.raced(extra_seconds)
         work = self.work(function)

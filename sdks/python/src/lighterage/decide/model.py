@@ -10,7 +10,7 @@ factor, known roughly from both benchmarks before the first call, and may be slo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -91,6 +91,7 @@ class Prediction:
         names: tuple[str, ...],
         stages: tuple[Guess, ...],
         energy: Energy,
+        *,
         wait: float = 0.0,
         late: float = 1.0,
     ) -> None:
@@ -278,13 +279,34 @@ def _shared(curve: Curve, others: Iterable[Curve], size: float) -> Guess:
     return own
 
 
+@dataclass(slots=True)
+class Question:
+    """What is known of a call before it is decided where it runs."""
+
+    function: str
+    #: What the function's work grows with, and what its arguments take on the wire.
+    size: float
+    bytes_up: float
+    #: Where it may run, beside here.
+    places: Sequence[str]
+    now: float
+    #: Seconds from now.
+    deadline: float | None = None
+    may_run_here: bool = True
+    #: Seconds that a place needs before.
+    waits: Mapping[str, float] = field(default_factory=dict)
+    #: Whether it may run at two places at once.
+    may_race: bool = False
+    #: Whether something still runs here that an earlier call has left.
+    is_disturbed: bool = False
+
+
 def predict_local(work: Work, size: float, energy: Energy, late: float = 1.0) -> Prediction:
     return Prediction(LOCAL, _LOCAL_NAMES, (work.run_here(size),), energy, late=late)
 
 
-def predict_remote(
-    work: Work, name: str, place: Place, size: float, bytes_up: float, now: float, energy: Energy, wait: float = 0.0
-) -> Prediction:
+def predict_remote(work: Work, name: str, place: Place, question: Question, energy: Energy) -> Prediction:
+    size, bytes_up, now, wait = question.size, question.bytes_up, question.now, question.waits.get(name, 0.0)
     up_log = math.log(max(bytes_up, 1.0)) if not work.bytes_up.count else work.bytes_up.guess(bytes_up).log
     back = work.bytes_back(size, bytes_up)
     up_rate, down_rate = place.up_rate.guess(now), place.down_rate.guess(now)
@@ -299,7 +321,7 @@ def predict_remote(
         work.decode.guess(back.middle),
     )
     late = place.late(now)
-    prediction = Prediction(name, _REMOTE_NAMES, stages, energy, wait, late)
+    prediction = Prediction(name, _REMOTE_NAMES, stages, energy, wait=wait, late=late)
     at_best = math.exp(min(run.log, work.run_usually(name, size), work.run_here(size).log - math.log(place.speed)))
     prediction.best_case = (prediction.seconds - wait) / late - run.mean + at_best + wait
     return prediction

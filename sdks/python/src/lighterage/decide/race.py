@@ -7,9 +7,10 @@ planned races are for the calls whose better place is most in doubt, and at most
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from .model import Prediction
+if TYPE_CHECKING:
+    from .model import Prediction
 
 #: Races that may be saved up.
 SAVED_MAX: Final = 4.0

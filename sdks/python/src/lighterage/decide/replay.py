@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 
 from .client import NODE, Client, Ran
 from .engine import Decision, Engine, alone
-from .model import LOCAL, Stages
+from .model import LOCAL, Question, Stages
 
 #: Two places whose times differ by less than this part are equally right.
 BAND: Final = 0.1
@@ -253,7 +253,7 @@ class EngineChooser:
             self._probed_at = now
             self.engine.place(NODE).observe_probe(point.probe, now)
         decision = self._decision = self.engine.decide(
-            point.function, point.size, point.bytes_up, (NODE,), now, may_race=self._races, is_disturbed=is_disturbed
+            Question(point.function, point.size, point.bytes_up, (NODE,), now, may_race=self._races, is_disturbed=is_disturbed)
         )
         return decision.place, None if decision.rival is None else decision.rival_after
 
@@ -266,7 +266,7 @@ class EngineChooser:
             engine.observe_result(point.function, point.size, stages.bytes_down)
         else:
             assert ran.there is not None
-            engine.observe_remote(point.function, NODE, point.size, stages, now, decision, ran.is_doubled)
+            engine.observe_remote(point.function, NODE, point.size, stages, now, decision=decision, is_disturbed=ran.is_doubled)
         if decision.rival is not None:
             engine.helper_seconds = self._helper
             if decision.place == LOCAL and point.local > decision.rival_after:
@@ -287,7 +287,7 @@ class EngineChooser:
             engine.place(NODE).observe_transfer((sent, left), None, now)
         else:
             there = next(prediction for prediction in decision.predictions if prediction.place != LOCAL)
-            engine.observe_remote_longer(point.function, NODE, point.size, there, alone(ran.there, ran.here), now)
+            engine.observe_remote_longer(point.function, point.size, there, alone(ran.there, ran.here), now)
 
 
 class Always:
@@ -415,6 +415,7 @@ def synthetic(
     seed: int,
     rates: Sequence[float],
     calls: int = 300,
+    *,
     loads: Sequence[float] = (1.0,),
     faster: float = 8.0,
     noise: float = 0.05,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..frame import Buffer, Frame, FrameError
+from ..travel.frame import Buffer, Frame, FrameError
 from . import link
 
 #: Bytes of one call to `random.bytes`.
@@ -203,7 +203,19 @@ class _Queue:
         ttl_ms: int | None = None,
     ) -> None:
         """Pushes an event. The host adds id, source and time."""
-        _ask("queue.push", queue, outgoing(data, type, subject, content_type, attributes, delay_ms, ttl_ms))
+        _ask(
+            "queue.push",
+            queue,
+            outgoing(
+                data,
+                type=type,
+                subject=subject,
+                content_type=content_type,
+                attributes=attributes,
+                delay_ms=delay_ms,
+                ttl_ms=ttl_ms,
+            ),
+        )
 
     def push_all(self, queue: str, events: Sequence[dict[str, Any]]) -> None:
         """Pushes events in this order; each is what `outgoing` makes."""
@@ -222,6 +234,7 @@ class _Queue:
 
 def outgoing(
     data: bytes | str = b"",
+    *,
     type: str = "event",
     subject: str | None = None,
     content_type: str | None = None,

@@ -1,8 +1,8 @@
 """Frames between a unit and its host, one after another on one socket.
 
-    host ── call ──▶ unit            the work
-    unit ── call ──▶ host ── reply ──▶ unit    what it asks meanwhile
-    unit ── reply or failure ──▶ host          the work's end
+host ── call ──▶ unit            the work
+unit ── call ──▶ host ── reply ──▶ unit    what it asks meanwhile
+unit ── reply or failure ──▶ host          the work's end
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from .. import frame
-from ..frame import Buffer, Frame, Limits, Piece
+from ..travel import frame
+from ..travel.frame import Buffer, Frame, Limits, Piece
 
 #: Frames up to this size are received at one go, in memory that is there before the call.
 SMALL_BYTES: Final = 64 << 10

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import calls, frame, here
-from ..frame import Buffer, Frame
-from ..travel import Classes
+from .. import here
+from ..travel import calls, frame
+from ..travel.classes import Classes
+from ..travel.frame import Buffer, Frame
 from .api import Event, Failure, event_in
 from .link import REPLY_META, HostGone, Link, aligned
 

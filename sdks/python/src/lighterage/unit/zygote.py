@@ -2,8 +2,9 @@
 
     node ── "fork SLOT READ" + socket, stdout, stderr ──▶ zygote ── fork ──▶ child: confined, says it is ready, waits for work
     node ◀── "ready" · "failed KIND\\nWHY" · "exited SLOT STATUS" ── zygote
+    node ── "empty SLOT ALONE" ──▶ zygote ── removes what the child has left ──▶ "emptied SLOT" ──▶ node, which looks for itself
 
-It is process 1 of its jail: what a child leaves behind becomes its child, and is killed.
+The processes that a child leaves behind become its children, and are killed.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ import gc
 import json
 import os
 import select
-import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
+import time
 import traceback
 from pathlib import Path
 from typing import Any, Final
 
-from .. import frame
+from ..travel import frame
 from .confine import Walls, limit_memory
 from .link import SMALL_BYTES, Link, aligned, set_current
 from .work import Work, blame
@@ -38,6 +40,12 @@ SCRATCH: Final = "/scratch"
 REHEARSALS: Final = 20
 
 _MESSAGE_BYTES: Final = 4_096
+#: How often a folder is looked into again, when something goes on putting things there; and what is left of children.
+_EMPTY_TURNS_MAX: Final = 20_000
+_ORPHAN_TURNS_MAX: Final = 20
+_ORPHAN_PAUSE: Final = 0.005
+_OPEN: Final = 0o700
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Zygote:
@@ -73,8 +81,11 @@ class Zygote:
             message, descriptors = self._receive()
             if not message:
                 os._exit(0)
-            _, slot, reads = message.split()
-            self._fork(int(slot), descriptors, reads == b"1")
+            verb, slot, flag = message.split()
+            if verb == b"fork":
+                self._fork(int(slot), descriptors, reads=flag == b"1")
+            else:
+                self._empty(int(slot), alone=flag == b"1")
 
     def _receive(self) -> tuple[bytes, list[int]]:
         room = socket.CMSG_SPACE(3 * array.array("i").itemsize)
@@ -143,34 +154,84 @@ class Zygote:
             if slot is None:
                 continue
             ended = True
-            empty(f"{SCRATCH}/{slot}")
             self._control.send(f"exited {slot} {status}".encode())
         if ended:
             self._kill_orphans()
 
-    def _kill_orphans(self) -> None:
-        """Processes that ended children have started and left: they are children of process 1 now."""
+    def _empty(self, slot: int, alone: bool) -> None:
+        """Removes what the child of this slot has left. What cannot be removed the node finds, and gives up the slot.
+
+        Alone: no control group has ended what the child had started. One that forks faster than it is found may go on.
+        """
+        word = "emptied" if not alone or self._without_orphans() else "kept"
+        with contextlib.suppress(OSError):
+            empty(f"{SCRATCH}/{slot}")
+        self._control.send(f"{word} {slot}".encode())
+
+    def _without_orphans(self) -> bool:
+        """Kills what ended children have left, and says whether it is gone."""
+        for _ in range(_ORPHAN_TURNS_MAX):
+            if self._kill_orphans() == 0:
+                return True
+            time.sleep(_ORPHAN_PAUSE)
+            self._reap()
+        return False
+
+    def _kill_orphans(self) -> int:
+        """Processes that ended children have started and left: they are children of this process now."""
+        found = 0
         for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
             if name.isdigit() and int(name) not in self._children and int(name) != os.getpid() and _parent(name) == os.getpid():
-                os.kill(int(name), signal.SIGKILL)
+                found += 1
+                with contextlib.suppress(OSError):
+                    os.kill(int(name), signal.SIGKILL)
+        return found
 
 
 def _parent(process: str) -> int:
     try:
-        with open(f"/proc/{process}/stat", "rb") as stat:
-            return int(stat.read().rpartition(b")")[2].split()[1])
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 0
 
 
 def empty(folder: str) -> None:
-    """Removes what a child left in its scratch folder."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
+    """Removes what a child left in its scratch folder, and what it left on the folder itself.
+
+    What is in a folder is brought up before the folder is removed: no path is long, however deep they lie, and no more than
+    two are open. What may not be entered is opened first; it all belongs to the same user.
+    """
+    os.chmod(folder, _OPEN)
+    root = os.open(folder, _FOLDER)
+    try:
+        for _ in range(_EMPTY_TURNS_MAX):
+            names = os.listdir(root)
+            if not names:
+                break
+            for name in names:
+                _remove(root, name)
+        os.utime(root, ns=(0, 0))
+    finally:
+        os.close(root)
+
+
+def _remove(root: int, name: str) -> None:
+    if not stat.S_ISDIR(os.stat(name, dir_fd=root, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=root)
+        return
+    os.chmod(name, _OPEN, dir_fd=root)
+    folder = os.open(name, _FOLDER, dir_fd=root)
+    try:
+        for inner in os.listdir(folder):
+            if stat.S_ISDIR(os.stat(inner, dir_fd=folder, follow_symlinks=False).st_mode):
+                os.chmod(inner, _OPEN, dir_fd=folder)
+                os.rename(inner, os.urandom(16).hex(), src_dir_fd=folder, dst_dir_fd=root)
             else:
-                os.unlink(entry.path)
+                os.unlink(inner, dir_fd=folder)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=root)
 
 
 def _seed() -> None:

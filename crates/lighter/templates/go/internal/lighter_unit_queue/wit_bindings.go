@@ -27,8 +27,9 @@ type Event = lighter_unit_types.Event
 type Error = lighter_unit_types.Error
 
 // An event to be pushed. The host adds the rest: `id`, the same when the handling is run again; `source`, which
-// is `/function/` and the function's name; `time-ms`; and `traceparent` of the event being handled, unless
-// `attributes` has one.
+// is `/function/` and the function's name; `time-ms`; the attribute `gate`; and `traceparent` of the event being
+// handled, unless `attributes` has one. Attributes that only gates set (`gate`, `resultid`, and names that begin with
+// `http` or `mqtt`) are left out.
 type Outgoing struct {
 	// What kind of thing happened, for instance `co2.high`.
 	Type string

@@ -33,7 +33,9 @@ type Event struct {
 	// Media type of `data`.
 	ContentType witTypes.Option[string]
 	// Extension attributes. From the HTTP gate: `httpmethod`, `httppath`, `httpquery`, `httphost`, and each
-	// request header as `http-<name>`. `traceparent` when the event is part of a trace.
+	// request header as `http-<name>`. `traceparent` when the event is part of a trace. `gate` says how the event
+	// came into the node: `http`, `mqtt`, `api`, `timer` or `function`; the node alone writes it, and it is not
+	// there where the node does not know.
 	Attributes []witTypes.Tuple2[string, string]
 	// 1 for the first try, more after a retry or a rerun.
 	Attempt uint32

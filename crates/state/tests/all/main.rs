@@ -1,0 +1,16 @@
+//! What the state promises, each promise in a file of its own. One program, because linking takes longer than most of
+//! them.
+
+mod answers;
+mod buckets;
+mod common;
+mod damage;
+mod damaged_tables;
+mod durability;
+mod model;
+mod plain_queue;
+mod queue_load;
+mod queue_model;
+mod queues;
+mod transactions;
+mod transfer;

@@ -1,0 +1,216 @@
+//! The form of this repository's sources. What a test names is to be made smaller, clearer or true; the short lists of
+//! exceptions say why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use tidy::{files_named, functions, words_defined};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+const FILE_LINES_MAX: usize = 550;
+const FUNCTION_LINES_MAX: usize = 70;
+const LINE_CHARS_MAX: usize = 120;
+const PARAMETERS_MAX: usize = 7;
+
+/// Others' code, and code that others' tools make.
+const NOT_OURS: [&str; 2] = ["third-party/", "/templates/"];
+/// The hash of these stands in binaries of ours that are committed, or the numbers of their lines do.
+const HASHED: [&str; 6] = ["kernel/", "crates/board-link/", "crates/event/", "crates/frame/", "guests/", "examples/"];
+
+/// Every path that git knows.
+fn paths() -> Vec<String> {
+    let output = Command::new("git").args(["-C", ROOT, "ls-files"]).output().expect("git runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let listed = String::from_utf8(output.stdout).expect("paths are UTF-8");
+    listed.lines().map(str::to_owned).collect()
+}
+
+/// Our Rust, as path and text.
+fn sources() -> Vec<(String, String)> {
+    let ours = |path: &String| path.ends_with(".rs") && !NOT_OURS.iter().any(|other| path.contains(other));
+    let read = |path: String| Some((fs::read_to_string(Path::new(ROOT).join(&path)).ok()?, path));
+    paths().into_iter().filter(ours).filter_map(read).map(|(text, path)| (path, text)).collect()
+}
+
+fn is_test(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("tests.rs")
+}
+
+fn none(found: &[String]) {
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn files_are_short() {
+    let long = sources().into_iter().filter_map(|(path, text)| {
+        let lines = text.lines().count();
+        (lines > FILE_LINES_MAX).then(|| format!("{path}: {lines} lines, {FILE_LINES_MAX} at most"))
+    });
+    none(&long.collect::<Vec<_>>());
+}
+
+#[test]
+fn functions_are_short() {
+    let mut long = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| !is_test(path)) {
+        for one in functions(&text).into_iter().filter(|one| one.lines > FUNCTION_LINES_MAX) {
+            long.push(format!(
+                "{path}:{}: {} has {} lines, {FUNCTION_LINES_MAX} at most",
+                one.line, one.name, one.lines
+            ));
+        }
+    }
+    none(&long);
+}
+
+#[test]
+fn functions_have_few_parameters() {
+    let mut many = Vec::new();
+    for (path, text) in sources() {
+        for one in functions(&text).into_iter().filter(|one| one.parameters > PARAMETERS_MAX) {
+            many.push(format!(
+                "{path}:{}: {} has {} parameters, {PARAMETERS_MAX} at most",
+                one.line, one.name, one.parameters
+            ));
+        }
+    }
+    none(&many);
+}
+
+/// rustfmt keeps code to this width, and leaves comments and long texts as they are. Pictures and tables may be wider.
+#[test]
+fn comments_are_narrow() {
+    let mut long = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| !HASHED.iter().any(|hashed| path.starts_with(hashed)))
+    {
+        long.extend(wide_comments(&text).into_iter().map(|(line, comment)| format!("{path}:{line}: {comment}")));
+    }
+    none(&long);
+}
+
+fn wide_comments(text: &str) -> Vec<(usize, &str)> {
+    let mut is_picture = false;
+    let comments = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"));
+    let wide = comments.filter(|(_, line)| {
+        let words = line.trim_start().trim_start_matches(['/', '!']).trim_start();
+        is_picture ^= words.starts_with("```");
+        !is_picture && !words.starts_with('|') && line.chars().count() > LINE_CHARS_MAX
+    });
+    wide.map(|(at, line)| (at + 1, line)).collect()
+}
+
+#[test]
+fn files_named_in_comments_exist() {
+    let known: BTreeSet<String> =
+        paths().into_iter().filter_map(|path| path.rsplit('/').next().map(str::to_owned)).collect();
+    // What functions of users and tools of others call their files.
+    let others =
+        ["lighter.toml", "node.toml", "NAME.toml", "Cargo.toml", "pyproject.toml", "data.py", "lib.py", "secret.py"];
+    let mut missing = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| !path.starts_with("crates/tidy/")) {
+        for (line, named) in files_named(&text) {
+            let name = named.rsplit('/').next().unwrap_or_default();
+            let is_pattern = name.contains(['{', '*']);
+            if !is_pattern && !known.contains(name) && !others.contains(&name) {
+                missing.push(format!("{path}:{line}: there is no {named}"));
+            }
+        }
+    }
+    none(&missing);
+}
+
+#[test]
+fn a_word_of_the_glossary_is_defined_once() {
+    let glossary = fs::read_to_string(Path::new(ROOT).join("GLOSSARY.md")).unwrap();
+    let mut first = BTreeMap::new();
+    let mut twice = Vec::new();
+    for (line, word) in words_defined(&glossary) {
+        if let Some(before) = first.insert(word.clone(), line) {
+            twice.push(format!("GLOSSARY.md:{line}: {word} is defined in line {before}"));
+        }
+    }
+    none(&twice);
+}
+
+/// ARCHITECTURE.md draws which of our crates builds on which: a line each, floor by floor.
+#[test]
+fn the_drawn_crates_are_those_that_are_there() {
+    const BEGINS: &str = "<!-- crates: written by `LIGHTER_UPDATE=1 cargo test -p tidy` -->\n```text\n";
+    let path = Path::new(ROOT).join("ARCHITECTURE.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, after) = text.split_once(BEGINS).expect("ARCHITECTURE.md has a place for the drawing");
+    let (drawn, after) = after.split_once("```").expect("the drawing ends");
+    let drawing = drawing(&crates());
+    if std::env::var_os("LIGHTER_UPDATE").is_some() {
+        fs::write(&path, [before, BEGINS, &drawing, "```", after].concat()).unwrap();
+        return;
+    }
+    assert_eq!(drawn, drawing, "run LIGHTER_UPDATE=1 cargo test -p tidy");
+}
+
+/// Our crates of the node, and those of ours that each builds on.
+fn crates() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
+        .arg(Path::new(ROOT).join("Cargo.toml"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let is_drawn = |package: &&serde_json::Value| {
+        let path = package["manifest_path"].as_str().unwrap();
+        path.contains("/crates/") && !path.contains("/crates/tidy/")
+    };
+    let name = |value: &serde_json::Value| value["name"].as_str().unwrap().to_owned();
+    let ours: BTreeSet<String> = packages.iter().filter(is_drawn).map(name).collect();
+    let uses = |package: &serde_json::Value| {
+        let all = package["dependencies"].as_array().unwrap().iter();
+        all.filter(|one| one["kind"].is_null()).map(name).filter(|one| ours.contains(one)).collect()
+    };
+    packages.iter().filter(is_drawn).map(|package| (name(package), uses(package))).collect()
+}
+
+/// Floors from the ground up; on each, every crate with those it stands on directly. What a crate reaches through
+/// another is not said again.
+fn drawing(crates: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let mut floors: BTreeMap<&str, usize> = BTreeMap::new();
+    while floors.len() < crates.len() {
+        let known = floors.clone();
+        for (name, uses) in crates.iter().filter(|(name, _)| !known.contains_key(name.as_str())) {
+            let below: Option<Vec<usize>> = uses.iter().map(|one| known.get(one.as_str()).copied()).collect();
+            if let Some(below) = below {
+                floors.insert(name, below.into_iter().max().map_or(0, |highest| highest + 1));
+            }
+        }
+        assert!(floors.len() > known.len(), "crates that build on each other");
+    }
+    let highest = floors.values().copied().max().unwrap_or_default();
+    let mut drawn = String::new();
+    for floor in (0..=highest).rev() {
+        for (name, _) in floors.iter().filter(|(_, on)| **on == floor) {
+            let uses = direct(crates, name);
+            let arrow = if uses.is_empty() { String::new() } else { format!(" ─▶ {}", uses.join(" ")) };
+            let line = format!("{floor}  {name:<13}{arrow}");
+            drawn += line.trim_end();
+            drawn.push('\n');
+        }
+    }
+    drawn
+}
+
+/// What a crate uses and reaches through none of the others it uses.
+fn direct<'a>(crates: &'a BTreeMap<String, BTreeSet<String>>, name: &str) -> Vec<&'a str> {
+    let uses = &crates[name];
+    let reached: BTreeSet<&String> = uses.iter().flat_map(|one| all_below(crates, one)).collect();
+    uses.iter().filter(|one| !reached.contains(one)).map(String::as_str).collect()
+}
+
+fn all_below<'a>(crates: &'a BTreeMap<String, BTreeSet<String>>, name: &str) -> BTreeSet<&'a String> {
+    let mut below: BTreeSet<&String> = crates[name].iter().collect();
+    let further: Vec<_> = crates[name].iter().flat_map(|one| all_below(crates, one)).collect();
+    below.extend(further);
+    below
+}

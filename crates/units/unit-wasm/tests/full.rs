@@ -1,0 +1,83 @@
+//! Units that hold all the host lets them hold: the process stays within the node's budget.
+//!
+//! One unit with 20,000 sets of full header fields took 2.4 GB of the node, with no grant and a limit of 64 MiB.
+
+mod stage;
+
+use budget::{Budget, Purpose};
+use problem::Code;
+use stage::{empty, image, stage_within};
+use std::fs;
+use std::time::{Duration, Instant};
+
+const BUDGET_BYTES: u64 = 256 << 20;
+const UNITS: usize = 12;
+
+/// Bytes of this process that are in RAM.
+fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+const HTTP: [&str; 4] = ["/full/fields", "/full/requests", "/full/bodies", "/full/mixed"];
+const STORE: [&str; 5] = ["/full/values", "/full/swaps", "/full/buckets", "/full/pollables", "/full/store"];
+
+// One test, for its figure is the whole process's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_resources_of_every_kind_stay_within_the_budget() {
+    let of = |name: &'static str, paths: &'static [&'static str]| paths.iter().map(move |path| (name, path));
+    for (name, path) in of("attack-http.wasm", &HTTP).chain(of("drafts-http.wasm", &STORE)) {
+        let image = image(name);
+        let budget = Budget::new(BUDGET_BYTES);
+        let stage = stage_within(name, &image, &budget, |function| {
+            function.limits.concurrency = 100;
+            function.grants.stores = vec!["default".to_owned()];
+        });
+        // The compiler's own memory is not what is looked at.
+        let before = resident_bytes();
+        let calls: Vec<_> = (0..UNITS)
+            .map(|_| {
+                let request = http::Request::get(format!("http://localhost{path}")).body(empty()).unwrap();
+                let call = stage.prepared.clone().call(unit::Call {
+                    request_id: "test".into(),
+                    work: unit::Work::Http(request),
+                    deadline: Instant::now() + Duration::from_secs(8),
+                    watch: Box::new(stage.ended.clone()),
+                    lease: None,
+                });
+                tokio::spawn(async move { call.await.map(drop).unwrap_err() })
+            })
+            .collect();
+        let (mut most, mut held) = (before, 0);
+        while !calls.iter().all(tokio::task::JoinHandle::is_finished) {
+            most = most.max(resident_bytes());
+            held = held.max(budget.used_bytes(Purpose::HostCalls));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let mut why = String::new();
+        for call in calls {
+            let problem = call.await.unwrap();
+            // All it may have, more than that, or all the handles there are.
+            let ends = [Code::TimeExceeded, Code::MemoryExceeded, Code::MemoryFull, Code::UnitTrapped];
+            assert!(ends.contains(&problem.code), "{path}: {problem}");
+            why = problem.to_string();
+        }
+        let grown = most - before;
+        println!("{path}: {} MiB more in RAM, {} MiB counted for host calls; {why}", grown >> 20, held >> 20);
+        assert!(grown < BUDGET_BYTES, "{path}: {grown} bytes more than before");
+        assert!(held > 0, "{path}: what the host keeps is counted");
+        stage.is_empty().await;
+        assert_eq!(budget.total_bytes(), 0, "{path}: all is given back");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn units_find_no_room_in_a_node_that_has_none() {
+    let image = image("hello-http.wasm");
+    let budget = Budget::new(1 << 20);
+    let stage = stage_within("hello-http.wasm", &image, &budget, |_| {});
+    assert_eq!(stage.fails("/", Duration::from_secs(5)).await, Code::MemoryFull);
+    assert!(budget.refused_count(Purpose::Units) > 0);
+    assert_eq!(budget.total_bytes(), 0);
+}

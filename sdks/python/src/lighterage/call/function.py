@@ -1,0 +1,222 @@
+"""A function that is offloaded: its code as nodes get it, which of them take it, and how its arrays are packed for each.
+
+Which node a call goes to, and what to do when it fails, is not decided here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakSet
+
+from ..errors import DoesNotTravel, LighterageError, NodeRefused, VersionsDiffer
+from ..places import runtime
+from ..timers import background
+from ..travel import calls, codecs
+from ..travel.kept import Keeper, Known
+from ..travel.pack import ZLIB, ZSTD, Packer, methods
+from .call import Call
+from .measure import sizes
+
+if TYPE_CHECKING:
+    from ..code.code import Code, Component
+    from ..places.node import Node
+    from ..places.runtime import Runtime
+    from ..places.wire import Cancel
+    from .options import Options
+
+#: The attribute by which what decorates a function says which one it is.
+BOUND: Final = "__lighterage_bound__"
+#: Seconds that transfers may add to the limit on a call's time, and bytes a second that are expected at the least.
+SLACK_SECONDS: Final = 10.0
+SLOWEST_BYTES_PER_SECOND: Final = 20_000.0
+#: Bytes a second above which no packing pays.
+FAST_NETWORK: Final = 400e6
+#: Seconds for which it is settled whether packing may pay.
+PACKING_SECONDS: Final = 0.1
+#: A line of a lock file that installs zstandard, whatever the machine: after a `;` there would be a condition.
+_LOCKS_ZSTD: Final = re.compile(r"^zstandard\s*==[^;\n]*$", re.IGNORECASE | re.MULTILINE)
+
+
+class OffloadWarning(UserWarning):
+    """A function cannot run on nodes and runs here."""
+
+
+class Bound(NamedTuple):
+    """A function, and what its arguments begin with."""
+
+    function: Function
+    first: tuple[Any, ...]
+
+
+class Function:
+    """Safe for threads."""
+
+    def __init__(self, plain: Callable[..., Any], options: Options) -> None:
+        self.plain = plain
+        self.name = f"{plain.__module__}:{plain.__qualname__}"
+        self.options = options
+        self.is_async = inspect.iscoroutinefunction(plain)
+        #: Why the function can run here only.
+        self.stays: DoesNotTravel | None = None
+        #: Nodes that do not take it.
+        self.refuses: WeakSet[Node] = WeakSet()
+        #: When a call of it was last learnt from.
+        self.learnt_at = 0.0
+        self._code: Code | Component | None = None
+        self._preparing: set[str] = set()
+        #: By node: until when the answer holds, and how arrays are packed.
+        self._packings: dict[str, tuple[float, calls.Packing | None]] = {}
+        #: By node: the arrays that its units are taken to have.
+        self._known: dict[str, Known] = {}
+        self._lock = threading.Lock()
+
+    # Calls of it
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], cancel: Cancel | None = None) -> Call:
+        """A call with these arguments."""
+        return Call(self, runtime.current, args, kwargs, *self.sizes(args, kwargs), cancel)
+
+    def sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[float, int]:
+        """What the work of a call grows with, and the bytes of its arguments."""
+        size, bytes_up = sizes(args, kwargs)
+        return (size if self.options.size is None else max(float(self.options.size(*args, **kwargs)), 1.0)), bytes_up
+
+    def places(self, nodes: list[Node]) -> list[Node]:
+        """Where calls may go: to nodes, or for a component whose units are boards to these."""
+        if self.options.component is None:
+            return nodes
+        name, now = self.options.component, time.monotonic()
+        return [place for node in nodes for place in node.places(name) if not place.is_away(now)]
+
+    @property
+    def may_race(self) -> bool:
+        """Whether a call may run at two places at once."""
+        options = self.options
+        return options.pure and options.race and options.fallback and not self.is_async
+
+    def time_limit(self, bytes_up: int) -> float:
+        return self.options.limits.seconds + SLACK_SECONDS + bytes_up / SLOWEST_BYTES_PER_SECOND
+
+    # Its code
+
+    def is_ready(self, node: Node) -> bool:
+        """Whether the function is on the node."""
+        return self._code is not None and node.is_ready(self._code.name)
+
+    def made(self) -> Code | Component:
+        """The function's code as it is now, or the component in its place.
+
+        Raises DoesNotTravel.
+        """
+        from ..code.code import Component
+
+        made = self._code
+        if self.options.component is not None and made is None:
+            made = self._code = Component(self.options.component, self.options.limits)
+        if made is not None and (isinstance(made, Component) or made.bundle.is_current()):
+            return made
+        with self._lock:
+            if self.stays is not None:
+                raise self.stays
+            from ..code.make import make
+
+            try:
+                options = self.options
+                made = self._code = make(self.plain, options.limits, options.lock, options.any_version, options.keep)
+            except DoesNotTravel as error:
+                self.stays = error
+                if options.fallback:
+                    _warn(f"{self.name} runs here only: {error}")
+                raise
+        return made
+
+    def prepare_later(self, node: Node) -> None:
+        """Puts the function on a node in the background."""
+        made = self._code
+        if self.stays is not None or node in self.refuses or (made is not None and node.is_ready(made.name)):
+            return
+        with self._lock:
+            if node.name in self._preparing:
+                return
+            self._preparing.add(node.name)
+
+        def prepare() -> None:
+            try:
+                runtime.current.prepare(node, self.made())
+            except VersionsDiffer as error:
+                self.stay(node, error)
+            except NodeRefused:
+                self.refuses.add(node)
+            except ConnectionError:
+                runtime.current.failed(node)
+            except LighterageError:
+                return
+            finally:
+                self._preparing.discard(node.name)
+
+        background(prepare)
+
+    def stay(self, node: Node, error: LighterageError) -> None:
+        if node not in self.refuses:
+            self.refuses.add(node)
+            _warn(f"{self.name} does not run on {node.name}: {error}")
+
+    def refusal(self, node: Node) -> LighterageError | None:
+        return None if self._code is None else node.refusal(self._code.name)
+
+    # Its arrays
+
+    def keeper(self, current: Runtime, node: Node) -> Keeper | None:
+        if not self.options.keep or self.options.codec != codecs.FRAME:
+            return None
+        known = self._known.get(node.name)
+        if known is None:
+            known = self._known[node.name] = Known()
+        packing = self.packing(current, node)
+        return Keeper(known, packing.up if packing is not None else None)
+
+    def packing(self, current: Runtime, node: Node) -> calls.Packing | None:
+        """How arrays may be packed on the way to a node and back."""
+        if self.options.compress is False:
+            return None
+        now = time.monotonic()
+        until, packing = self._packings.get(node.name, (0.0, None))
+        if now >= until:
+            packing = self._judge_packing(current, node, now)
+            self._packings[node.name] = (now + PACKING_SECONDS, packing)
+        return packing
+
+    def _judge_packing(self, current: Runtime, node: Node, now: float) -> calls.Packing | None:
+        up = down = None
+        if self.options.compress is None:
+            with current.lock:
+                place = current.engine.place(node.name)
+                up, down = place.up_rate.guess(now).middle, place.down_rate.guess(now).middle
+            if min(up, down) > FAST_NETWORK:
+                return None
+        return calls.Packing(Packer(up, self._unpacks(node)), Packer(down, methods()))
+
+    def _unpacks(self, node: Node) -> tuple[str, ...]:
+        """The ways of packing arrays that the function's units know: by what the node has, or by what the lock file names."""
+        if self.options.lock is None:
+            return node.unpacks
+        return (ZLIB, ZSTD) if _LOCKS_ZSTD.search(self.options.lock) else (ZLIB,)
+
+    def forget_kept(self, node: Node) -> None:
+        """A unit of the node does not have what it was taken to have."""
+        self._known[node.name].forget()
+
+
+def _warn(text: str) -> None:
+    """Warns of the line that called into this package."""
+    level, caller = 2, sys._getframe(1)
+    while caller.f_back is not None and caller.f_globals.get("__name__", "").startswith("lighterage."):
+        level, caller = level + 1, caller.f_back
+    warnings.warn(text, OffloadWarning, stacklevel=level)
