@@ -139,8 +139,8 @@ impl Session {
 
     /// Whether one more message may be on its way. A number is not used again while one of the same identifier is.
     ///
-    /// The message may be older than all that is on its way: it waits again after a lost connection, and a later one was
-    /// received meanwhile.
+    /// The message may be older than all that is on its way: it waits again after a lost connection, and a later one
+    /// was received meanwhile.
     pub fn has_window(&self, window: usize, sequence: u64) -> bool {
         let oldest =
             self.flights.front().map(|flight| flight.sequence).into_iter().chain(self.released.first().copied()).min();
