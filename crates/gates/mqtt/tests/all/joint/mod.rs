@@ -13,23 +13,19 @@
 //! and of QoS 1 with an id of its own, has had its effect in each stage exactly once, each other at least once; the
 //! same of what the poster was told twice at once; and the world has heard of each by one id.
 //!
-//! `LIGHTER_SEEDS=100000 cargo test --release -p gate-mqtt --test joint` runs more seeds, `LIGHTER_SEED=7` one of them.
+//! `LIGHTER_SEEDS=100000 cargo test --release -p gate-mqtt --test all joint` runs more seeds, `LIGHTER_SEED=7` one of
+//! them.
 
-#[path = "../common/client.rs"]
-mod client;
-#[path = "../../../../state/tests/all/common/mod.rs"]
-mod common;
-#[path = "../../../../state/tests/power_cut/disk.rs"]
-mod disk;
 mod hands;
 mod intake;
 mod poster;
 mod sink;
 mod stage;
 
+use crate::client::{Client, Link, Random, qos_of};
+use crate::common;
+use crate::disk::{Cut, Disk};
 use budget::Budget;
-use client::{Client, Link, Random, qos_of};
-use disk::{Cut, Disk};
 use gate_mqtt::broker::{Broker, Now};
 use gate_mqtt::{Identity, Limits, Node, Qos, Users, Version};
 use hands::Hands;

@@ -1,9 +1,9 @@
 //! A webhook at the end: it tells the world, which forgets nothing, and acks in a commit of its own.
 
-use crate::OUT;
+use super::OUT;
+use super::hands::Hands;
+use super::poster::is_durable;
 use crate::client::{Random, message_of};
-use crate::hands::Hands;
-use crate::poster::is_durable;
 use state::{Clock, CommitError, State};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,11 +3,8 @@
 //! The folders are written from `cases/mod.rs`: `LIGHTER_UPDATE=1 cargo test -p frame`. The README beside them
 //! explains the notation.
 
-mod cases;
-mod notation;
-mod raw;
-
-use cases::{Case, Meaning};
+use crate::cases::{self, Case, Meaning};
+use crate::notation;
 use frame::{Checksum, Frame, Kind, Limits, RecordError, Value, event_body, read_event, read_failure};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;

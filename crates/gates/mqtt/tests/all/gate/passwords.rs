@@ -1,6 +1,6 @@
 //! Passwords that are wrong, many at a time: who has the right one comes in, and what is hashed is bounded.
 
-use crate::support::*;
+use super::support::*;
 use gate_mqtt::codec::{Connect, Packet, Reason, Version, encode};
 use gate_mqtt::{Limits, User, Users, hash_password};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! TLS with the certificates of the HTTP gate, and users.
 
-use crate::support::*;
+use super::support::*;
 use gate_mqtt::codec::{Connect, Qos, Reason, Version, Will};
 use gate_mqtt::{Certificates, Limits, User, Users, hash_password};
 use rumqttc::v5::mqttbytes::QoS;

@@ -1,6 +1,6 @@
 //! Confirmed means durable.
 
-use crate::support::*;
+use super::support::*;
 use gate_mqtt::Limits;
 use gate_mqtt::codec::encode::Ack;
 use gate_mqtt::codec::{Reason, Version};

@@ -2,14 +2,11 @@
 //!
 //! One seed decides everything: which bytes arrive when, who disconnects, when the broker dies and how much of what was
 //! not yet durable survives. Afterwards everybody comes back, and then: what was confirmed has arrived; with QoS 2
-//! exactly once, at functions and at subscribers. `SEEDS=100000 cargo test --release -p gate-mqtt --test simulation`
-//! runs more seeds, `SEED=7` one of them.
+//! exactly once, at functions and at subscribers. `SEEDS=100000 cargo test --release -p gate-mqtt --test all
+//! simulation` runs more seeds, `SEED=7` one of them.
 
-#[path = "common/client.rs"]
-mod client;
-
+use crate::client::{Client, Link, Random, message_of, qos_of};
 use budget::Budget;
-use client::{Client, Link, Random, message_of, qos_of};
 use gate_mqtt::broker::{Broker, Now};
 use gate_mqtt::codec::Qos;
 use gate_mqtt::{Changes, Identity, Limits, Node, Refused, Users};

@@ -1,7 +1,7 @@
 //! The node between broker and state: records of the broker and events of functions commit together, as in the real
 //! node.
 
-use crate::hands::Hands;
+use super::hands::Hands;
 use event::Event;
 use gate_mqtt::{Changes, Delivery, Node, Refused};
 use problem::{Code, Problem};

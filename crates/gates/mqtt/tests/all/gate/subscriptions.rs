@@ -1,6 +1,6 @@
 //! Who gets what.
 
-use crate::support::*;
+use super::support::*;
 use gate_mqtt::codec::encode::{self, Ack, lasting_properties};
 use gate_mqtt::codec::{Connect, PublishProperties, Qos, Reason, SubscribeEntry, SubscriptionOptions, Version};
 

@@ -1,6 +1,6 @@
 //! Wills: what is published for a client that is lost.
 
-use crate::support::*;
+use super::support::*;
 use gate_mqtt::codec::{Connect, PublishProperties, Qos, Reason, Version, Will, encode};
 
 fn will(delay_s: u32) -> Option<Will<'static>> {

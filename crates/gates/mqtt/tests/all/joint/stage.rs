@@ -3,8 +3,8 @@
 //! A handling is one transaction: it counts the message in the stage's bucket, pushes it on to the next queue, and
 //! acks.
 
+use super::hands::Hands;
 use crate::client::{Random, message_of};
-use crate::hands::Hands;
 use orchestrator::{Observation, Policy};
 use state::{Clock, CommitError, Failed, Leased, Push, State, StoreError, Transaction};
 use std::time::Duration;

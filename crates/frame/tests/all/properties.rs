@@ -1,11 +1,8 @@
 //! Claims about every frame, tried on generated ones: round trip, truncation, bit flips, hostile metas.
 
-mod generate;
-mod raw;
-
+use crate::generate::{Random, random_event, random_frame};
+use crate::raw::Raw;
 use frame::{Checksum, DecodeError, Frame, Limits, decode_event, encode_event, failure_body, read_failure};
-use generate::{Random, random_event, random_frame};
-use raw::Raw;
 
 const SEEDS: u64 = 300;
 

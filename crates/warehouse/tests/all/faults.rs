@@ -1,8 +1,6 @@
 //! Crashes at every step, full and failing disks.
 
-mod faulty;
-
-use faulty::{FaultyDisk, Plan};
+use crate::faulty::{FaultyDisk, Plan};
 use problem::{Code, Problem};
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -129,7 +127,7 @@ fn a_disk_that_is_really_full_is_named_and_reads_go_on() {
     let output = Command::new("sh")
         .args(["-c", script, "sh"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "on_a_small_disk", "--ignored", "--nocapture"])
+        .args(["--exact", "faults::on_a_small_disk", "--ignored", "--nocapture"])
         .env("SMALL_DISK", folder.path())
         .output()
         .unwrap();

@@ -1,6 +1,6 @@
 //! Sessions: what outlives a connection and what does not, who takes over whom.
 
-use crate::support::*;
+use super::support::*;
 use gate_mqtt::codec::encode::{self, Ack};
 use gate_mqtt::codec::{Connect, Reason, Version};
 

@@ -1,6 +1,6 @@
 //! Clients that send what they must not: each ends its own connection, and nobody else's.
 
-use crate::support::*;
+use super::support::*;
 use budget::{Budget, Purpose};
 use gate_mqtt::codec::encode::{self, Ack};
 use gate_mqtt::codec::{Connect, Reason, Version};

@@ -1,6 +1,6 @@
 //! Users beside each other: what one may have of the broker, whose a session is, and what is left when rights are cut.
 
-use crate::support::*;
+use super::support::*;
 use gate_mqtt::codec::encode::{self, Ack};
 use gate_mqtt::codec::{Connack, Connect, PublishProperties, Qos, Reason, Version, Will};
 use gate_mqtt::{Limits, User, Users, hash_password};

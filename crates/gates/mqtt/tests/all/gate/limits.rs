@@ -1,6 +1,6 @@
 //! A limit on everything, and what happens there.
 
-use crate::support::*;
+use super::support::*;
 use gate_mqtt::codec::encode::{self, Ack};
 use gate_mqtt::codec::{Connect, Qos, Reason, SubscriptionOptions, Version};
 use gate_mqtt::{Limits, WhenFull};

@@ -1,7 +1,7 @@
 //! A client of the API that loses patience: it sends each event twice at once and believes the second answer.
 
-use crate::FIRST;
-use crate::hands::Hands;
+use super::FIRST;
+use super::hands::Hands;
 use event::Event;
 use state::{Clock, Push, State, Ticket};
 use std::collections::{BTreeSet, VecDeque};

@@ -1,6 +1,6 @@
 //! Clients that are not ours: rumqttc, in both versions of MQTT.
 
-use crate::support::*;
+use super::support::*;
 use rumqttc::{AsyncClient, Event, MqttOptions, Packet, QoS, v5};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The bridge, with a second gate as the outside broker.
 
-use crate::support::*;
+use super::support::*;
 use gate_mqtt::broker::View;
 use gate_mqtt::codec::Version;
 use gate_mqtt::{Bridge, BridgeConfig, Gate, Limits, Listener, Qos, Users};
