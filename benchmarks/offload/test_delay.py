@@ -51,4 +51,4 @@ def test_a_packet_is_late_each_way_by_as_much_as_was_asked_for():
             testbed.delay(0)
             assert round_trip() < 0.6, "and the bare cable again"
     except Unable as problem:
-        pytest.skip(str(problem))
+        pytest.skip(f"namespaces: a longer cable: {problem}")

@@ -24,14 +24,14 @@ SHARE = 0.2
 @pytest.fixture(scope="module")
 def machines():
     if not PROGRAM.exists():
-        pytest.skip(f"{PROGRAM} is not built")
+        pytest.skip(f"node: {PROGRAM} is not built")
     try:
         with Bed(SHARE) as testbed:
             testbed.rate(100)
             with Machines(testbed, str(PROGRAM)) as made:
                 yield made
     except Unable as problem:
-        pytest.skip(str(problem))
+        pytest.skip(f"namespaces: the testbed: {problem}")
     left = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     assert testbed.client not in left and testbed.node not in left and testbed.link not in left
 

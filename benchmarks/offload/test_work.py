@@ -29,7 +29,7 @@ def test_the_work_is_what_it_says():
 
 
 def test_a_face_is_found_in_the_portrait():
-    pytest.importorskip("skimage")
+    pytest.importorskip("skimage", reason="python-packages: a face in a picture")
     (picture,) = work.arguments("faces", 240)
     assert picture.shape == (240, 240) and picture.dtype == np.uint8
     assert called("faces", 240) >= 1

@@ -134,6 +134,46 @@ fn a_word_of_the_glossary_is_defined_once() {
     none(&twice);
 }
 
+#[test]
+fn a_skipped_test_names_a_need_that_is_judged() {
+    let table = fs::read_to_string(Path::new(ROOT).join("tools/skips")).unwrap();
+    let needs = needs(&table);
+    assert!(needs.contains("kvm") && needs.contains("lesser-jail"), "{needs:?}");
+    let mut wrong = Vec::new();
+    for path in paths().into_iter().filter(|path| skips(path)) {
+        let text = fs::read_to_string(Path::new(ROOT).join(&path)).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            let Some((_, said)) = SKIPPING.iter().find_map(|begins| line.split_once(begins)) else { continue };
+            let need = said.trim_start_matches([' ', 'f', '"']).split_once(": ").map_or("", |(need, _)| need);
+            // What is put in at run time is not known here.
+            if !said.starts_with(['{', '$']) && !needs.contains(need) {
+                wrong.push(format!("{path}:{}: no need that tools/skips knows: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    none(&wrong);
+}
+
+/// Where what a test needed and did not have is said: in Rust and in scripts, and in Python.
+const SKIPPING: [&str; 4] = ["\"skipped: ", "pytest.skip(", "reason=\"", "lacking = \""];
+
+fn skips(path: &str) -> bool {
+    let is_script = path.starts_with("tools/check-");
+    let is_python = path.ends_with(".py") && path.contains("/test");
+    (is_script || is_python || path.ends_with(".rs"))
+        && !path.starts_with("crates/tidy/")
+        && !path.contains("third-party")
+}
+
+/// The words of the table `could`.
+fn needs(table: &str) -> BTreeSet<&str> {
+    let (_, table) = table.split_once("\ncould() {").expect("there is a table");
+    let (table, _) = table.split_once("\n}").expect("it ends");
+    let patterns =
+        table.lines().filter_map(|line| line.strip_prefix("        ")?.split_once(") ").map(|(words, _)| words));
+    patterns.flat_map(|words| words.split(" | ")).collect()
+}
+
 /// ARCHITECTURE.md draws which of our crates builds on which: a line each, floor by floor.
 #[test]
 fn the_drawn_crates_are_those_that_are_there() {

@@ -60,8 +60,10 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path):
-    if not PROGRAM.exists() or not shutil.which("qemu-system-aarch64"):
-        pytest.skip("the node is not built, or QEMU is not installed")
+    if not PROGRAM.exists():
+        pytest.skip(f"node: {PROGRAM} is not built")
+    if not shutil.which("qemu-system-aarch64"):
+        pytest.skip("qemu: boards as places: qemu-system-aarch64 is not installed")
     made = Place(tmp_path)
     yield made
     made.stop()

@@ -81,7 +81,7 @@ def test_the_remote_traceback_is_the_cause_and_begins_in_the_function():
     assert "in function" in text and "/lighterage/" not in text and text.endswith("ValueError: no")
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="notes came with Python 3.11")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="other-python: notes came with Python 3.11")
 def test_notes_travel():
     error = ValueError("no")
     error.add_note("a note")
@@ -178,7 +178,7 @@ def test_odd_text_travels_as_it_is():
     assert raises(ValueError(odd)).args == (odd,)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="groups of exceptions are new in Python 3.11")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="other-python: groups of exceptions are new in Python 3.11")
 def test_groups_of_exceptions_arrive_as_themselves():
     ExceptionGroup, BaseExceptionGroup = builtins.ExceptionGroup, builtins.BaseExceptionGroup  # noqa: N806
     inner = ExceptionGroup("inner", [MoodError("grim", 3), KeyError("k")])
@@ -248,7 +248,7 @@ def test_bytes_that_are_no_call_run_nothing():
 @pytest.mark.parametrize("codec", ["json", "raw", "ujson"])
 def test_a_codec_carries_arrays_and_what_json_can_say(codec):
     if codec == "ujson":
-        pytest.importorskip("ujson")
+        pytest.importorskip("ujson", reason="python-packages: the codec ujson")
     arrays = [np.arange(6.0).reshape(2, 3), np.arange(3, dtype=np.int32), np.zeros((0, 2)), np.float32([1.5])]
     back = call(lambda values, *, name: [name, values, {"mean": values[0] / 3}], arrays, codec=codec, name="é")
     assert back[0] == "é"

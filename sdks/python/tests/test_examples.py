@@ -55,8 +55,8 @@ def test_the_notebook_runs(node, client, monkeypatch):
 
 
 def test_the_notebook_runs_in_a_kernel(node, tmp_path):
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
-    pytest.importorskip("ipykernel")
+    lacking = "python-packages: the notebook"
+    nbformat, nbclient, _ = (pytest.importorskip(name, reason=lacking) for name in ("nbformat", "nbclient", "ipykernel"))
     notebook = nbformat.read(EXAMPLES / "offloading.ipynb", as_version=4)
     notebook.cells.append(nbformat.v4.new_code_cell("assert energy.remote(signal) == energy.local(signal)"))
     environment = {**os.environ, "PYTHONPATH": SOURCE, "LIGHTERAGE_NODES": node.url, "LIGHTER_TOKEN": node.token}

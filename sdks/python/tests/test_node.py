@@ -65,7 +65,7 @@ class RealNode:
 @pytest.fixture(scope="module", autouse=True)
 def _built():
     if not PROGRAM.exists():
-        pytest.skip(f"{PROGRAM} is not built")
+        pytest.skip(f"node: {PROGRAM} is not built")
 
 
 @pytest.fixture(scope="module")
@@ -166,9 +166,9 @@ def test_arrays_are_packed_with_zlib_where_one_side_has_nothing_else(real, packe
 
 
 def test_arrays_are_packed_with_zstd_where_both_sides_have_it(real, packed, monkeypatch):
-    library = pytest.importorskip("zstandard")
+    library = pytest.importorskip("zstandard", reason="python-packages: arrays packed with zstd")
     if "zstandard" not in real.known.python:
-        pytest.skip("the node's Python has no zstandard")
+        pytest.skip("python-packages: the node's Python has no zstandard")
     array = np.arange(100_000.0)
     monkeypatch.setattr(pack, "_library", library)
     assert (work.double.with_options(compress=True).remote(array) == 2 * array).all()
@@ -535,7 +535,7 @@ def test_a_handler_sends_http_where_it_was_granted_and_nowhere_else(real):
 
 def test_a_node_beyond_this_machine_is_spoken_to_in_tls(tmp_path):
     if not shutil.which("openssl"):
-        pytest.skip("openssl is not installed: no certificate can be made")
+        pytest.skip("openssl: openssl is not installed: no certificate can be made")
     for name in ("node", "other"):
         command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
         command += ["-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]

@@ -163,8 +163,10 @@ int gettimeofday(struct timeval *out, void *zone) {
 
 @pytest.mark.parametrize("skew", [YEARS, -YEARS])
 def test_a_node_whose_clock_is_years_off_serves_as_any_other(tmp_path, skew):
-    if not PROGRAM.exists() or not shutil.which("cc"):
-        pytest.skip(f"{PROGRAM} is not built, or there is no C compiler to make its clock wrong")
+    if not PROGRAM.exists():
+        pytest.skip(f"node: {PROGRAM} is not built")
+    if not shutil.which("cc"):
+        pytest.skip("cc: there is no C compiler to make a node's clock wrong")
     (tmp_path / "shim.c").write_text(SHIM)
     shim = tmp_path / "shim.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", shim, tmp_path / "shim.c"], check=True)

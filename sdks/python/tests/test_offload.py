@@ -61,7 +61,7 @@ def test_methods_travel_with_their_object(client):
 @pytest.mark.parametrize("name", ["above", "below"])
 def test_class_methods_travel_with_their_class(client, name):
     if name == "below" and sys.version_info >= (3, 13):
-        pytest.skip("classmethod hides what stands below it from Python 3.13 on")
+        pytest.skip("other-python: classmethod hides what stands below it from Python 3.13 on")
     for kind, factor in ((work_classes.Unit, 2.0), (work_classes.Larger, 20.0)):
         method = getattr(kind, name)
         assert method(3.0)[:2] == method.local(3.0)[:2] == (kind.__name__, 3 * factor)

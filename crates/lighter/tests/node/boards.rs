@@ -36,7 +36,7 @@ impl Drop for Board {
 fn is_installed(program: &str) -> bool {
     let there = std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|folder| folder.join(program).is_file());
     if !there {
-        println!("SKIPPED: {program} is not installed: boards of its kind are not tested");
+        println!("skipped: qemu: boards on a node: {program} is not installed");
     }
     there
 }

@@ -199,7 +199,7 @@ fn logs_are_followed_as_they_are_written() {
 #[test]
 fn top_draws_the_functions_until_q_is_pressed() {
     if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        println!("SKIPPED: script, which makes a terminal, is not installed");
+        println!("skipped: script: `lighter top` in a terminal");
         return;
     }
     let node = Node::start();
@@ -413,7 +413,7 @@ fn dev_takes_its_build_along_when_it_is_ended() {
 #[test]
 fn a_call_of_a_component_is_debugged_with_source_lines() {
     if Command::new("gdb").arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("SKIPPED: gdb is not installed");
+        println!("skipped: gdb: a call of a component in the debugger");
         return;
     }
     let node = Node::start();

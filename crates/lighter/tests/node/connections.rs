@@ -23,7 +23,7 @@ fn enough_descriptors() -> bool {
     let mut limit = getrlimit(Resource::Nofile);
     let needed = CONNECTIONS + OTHERS;
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
-        println!("SKIPPED: a process may have {:?} descriptors at most, {needed} are needed", limit.maximum);
+        println!("skipped: descriptors: {needed} of them for idle connections: {:?} at most", limit.maximum);
         return false;
     }
     limit.current = limit.current.map(|current| current.max(needed));

@@ -127,7 +127,7 @@ fn metrics_say(node: &Node, lines: &[&str]) {
 #[test]
 fn a_full_disk_stops_writes_and_nothing_else_and_loses_nothing() {
     let Some(disk) = SmallDisk::mount() else {
-        println!("skipped: this user can mount no file system of a fixed size");
+        println!("skipped: mount: a full disk: no file system of a fixed size can be mounted");
         return;
     };
     let node = disk.start();
@@ -180,7 +180,7 @@ fn a_disk_that_fails_stops_writes_until_the_node_is_started_again() {
     let pid = Pid::from_raw(node.pid().try_into().unwrap());
     let unlimited = prlimit(pid, Resource::Fsize, Rlimit { current: Some(1), maximum: None });
     let Ok(unlimited) = unlimited else {
-        println!("skipped: this user may not limit another process");
+        println!("skipped: root: a disk that fails: this user may not limit another process");
         return;
     };
     // Once the second one was told 201: a duplicate pushes nothing, and waited for nothing.

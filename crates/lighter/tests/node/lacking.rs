@@ -21,7 +21,7 @@ fn rootless(folder: &Path) -> Option<Node> {
         return Some(Node::start_in(&data, &[]));
     }
     if Command::new("setpriv").arg("--version").output().is_err() {
-        println!("SKIPPED: as root, without setpriv: no node can be started without rights");
+        println!("skipped: setpriv: a node without rights, as root");
         return None;
     }
     // It may not look into the folders of the one who builds.
@@ -43,7 +43,7 @@ fn a_jail_with_fewer_walls_is_refused_before_a_base_is_made() {
     let Some(node) = rootless(folder.path()) else { return };
     let missing = node.api("GET", "/v1/node", &[]).json()["missing_protections"].clone();
     if missing.as_array().unwrap().is_empty() {
-        println!("SKIPPED: this user's jails lack nothing");
+        println!("skipped: lesser-jail: a jail with fewer walls: this user's jails lack nothing");
         return;
     }
     let image = node.upload_bytes(&bundle(Contract::Event, "", "def work(event): return 'here'"));
@@ -75,7 +75,7 @@ fn without_rights_on_kvm_a_microvm_function_is_refused_and_the_rest_runs() {
             match Node::try_start_by(&mut command, &data, &[]) {
                 Ok(node) => node,
                 Err(said) => {
-                    println!("SKIPPED: no mount namespace can be made here: {said}");
+                    println!("skipped: mount: a node without rights on KVM: {said}");
                     return;
                 }
             }

@@ -16,7 +16,7 @@ fn start() -> Option<Node> {
     match last["problem"]["code"].as_str() {
         None => Some(node),
         Some("L6010") => {
-            println!("skipped: {}", last["problem"]["detail"]);
+            println!("skipped: kvm: microvm functions on a node: {}", last["problem"]["detail"]);
             None
         }
         Some(_) => panic!("{last}"),
@@ -143,7 +143,7 @@ fn crashes_and_limits_are_those_of_every_class_and_neighbours_do_not_notice() {
 fn has_gdb() -> bool {
     let has = Command::new("gdb").arg("--version").output().is_ok();
     if !has {
-        println!("skipped: there is no gdb");
+        println!("skipped: gdb: the debugger of microvm functions");
     }
     has
 }

@@ -17,7 +17,7 @@ use unit_process::{Config, ProcessKind};
 /// A node with an interpreter that has numpy; none where there is no such thing, or no jail.
 fn start() -> Option<Node> {
     let Some(python) = python() else {
-        println!("skipped: there is no Python with numpy, and none could be made");
+        println!("skipped: python-packages: process functions on a node: there is no Python with numpy");
         return None;
     };
     let node = Node::start_with(&["--allow-weaker-jail", "--python", &python.display().to_string()]);
@@ -26,7 +26,7 @@ fn start() -> Option<Node> {
     match missing.iter().find(|missing| missing["protection"] == "jail") {
         None => Some(node),
         Some(missing) => {
-            println!("skipped: {}", missing["why"]);
+            println!("skipped: jail: process functions on a node: {}", missing["why"]);
             None
         }
     }
@@ -144,7 +144,7 @@ fn a_call_that_starts_too_many_processes_is_counted_under_that_limit() {
     let Some(node) = start() else { return };
     let info = node.api("GET", "/v1/node", &[]).json();
     if info["missing_protections"].as_array().unwrap().iter().any(|missing| missing["protection"] == "process-limit") {
-        println!("skipped: the processes of a unit are not counted on this machine");
+        println!("skipped: process-limit: a call that starts too many processes");
         return;
     }
     let source = "import os, time\ndef work(event):\n  while os.fork(): pass\n  time.sleep(50)";
@@ -250,7 +250,7 @@ fn memory_of_process_units_is_in_the_metrics() {
         Some((value("lighter_memory_bytes")?, value("lighter_memory_bytes_max")?))
     };
     let Some((before, bytes_max)) = read() else {
-        return println!("skipped: the kernel counts no memory of control groups here");
+        return println!("skipped: memory-groups: the memory of process units in the metrics");
     };
     assert!(before > 0 && bytes_max > before, "{before} of {bytes_max}");
     let most = std::thread::scope(|scope| {

@@ -43,7 +43,7 @@ async fn every_fault_on_raspi3b_is_reported_and_ends_in_a_restart() {
 
 async fn check(machine: Machine, registers: &str) {
     if machine.find().is_none() {
-        println!("SKIPPED: {} is not installed: faults on {} are not tested", machine.program(), machine.as_str());
+        println!("skipped: qemu: faults on {}: {} is not installed", machine.as_str(), machine.program());
         return;
     }
     for (fault, report) in FAULTS {

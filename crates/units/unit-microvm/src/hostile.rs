@@ -28,7 +28,7 @@ fn hello() -> Option<(&'static MicrovmKind, &'static [u8])> {
         let _inside = runtime.enter();
         let kind = MicrovmKind::new().unwrap();
         if let Err(problem) = kind.available() {
-            println!("SKIPPED: {problem}: hostile guests are not tested on this machine");
+            println!("skipped: kvm: hostile guests of microvm units: {problem}");
             return None;
         }
         let artefact = kind.link(HELLO).unwrap().0;

@@ -20,8 +20,8 @@ fn is_possible() -> bool {
     let kvm = MicrovmKind::new().unwrap().available();
     let gdb = Command::new("gdb").arg("--version").output();
     match (&kvm, &gdb) {
-        (Err(problem), _) => println!("SKIPPED: {problem}"),
-        (_, Err(error)) => println!("SKIPPED: there is no gdb: {error}"),
+        (Err(problem), _) => println!("skipped: kvm: the debugger of microvm units: {problem}"),
+        (_, Err(error)) => println!("skipped: gdb: the debugger of microvm units: {error}"),
         _ => {}
     }
     kvm.is_ok() && gdb.is_ok()

@@ -7,7 +7,7 @@ use unit_microvm::MicrovmKind;
 async fn the_microvm_class_passes_every_check() {
     let kind = MicrovmKind::new().unwrap();
     if let Err(problem) = kind.available() {
-        println!("SKIPPED: {problem}: the microvm class is not tested on this machine");
+        println!("skipped: kvm: the checks of the microvm class: {problem}");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -49,7 +49,7 @@ impl Board {
     /// None: this machine has no QEMU for it, which is said.
     pub async fn start(machine: Machine, settings: Settings) -> Option<Self> {
         if machine.find().is_none() {
-            println!("SKIPPED: {} is not installed: the board {} is not tested", machine.program(), machine.as_str());
+            println!("skipped: qemu: the board {}: {} is not installed", machine.as_str(), machine.program());
             return None;
         }
         let finder = Finder::listen(0).await.unwrap();

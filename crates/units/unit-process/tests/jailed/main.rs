@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         let stage = match Stage::open().await {
             Ok(stage) => stage,
             Err(why) => {
-                println!("skipped, process units cannot run here: {why}");
+                println!("skipped: {why}");
                 return 0;
             }
         };

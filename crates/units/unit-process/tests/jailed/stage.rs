@@ -39,14 +39,14 @@ impl Guests {
 
 impl Stage {
     /// # Errors
-    /// What this system lacks.
+    /// What this system lacks: the need, as `tools/skips` calls it, and more words.
     pub async fn open() -> Result<Self, String> {
         // Beside the build, and not below a temporary folder: installing numpy takes longer than all tests.
         Self::open_at(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bases"), None).await
     }
 
     /// # Errors
-    /// What this system lacks.
+    /// What this system lacks: the need, as `tools/skips` calls it, and more words.
     pub async fn open_at(bases: PathBuf, python: Option<PathBuf>) -> Result<Self, String> {
         let config = Config {
             folder: bases.clone(),
@@ -55,12 +55,12 @@ impl Stage {
             units_bytes_max: 8 << 30,
             jail: vec!["jail".into()],
         };
-        let kind = ProcessKind::new(config).map_err(|problem| problem.to_string())?;
-        let missing = kind.missing().await.map_err(|problem| problem.to_string())?;
+        let kind = ProcessKind::new(config).map_err(|problem| format!("jail: process units: {problem}"))?;
+        let missing = kind.missing().await.map_err(|problem| format!("jail: process units: {problem}"))?;
         for missing in &missing {
             println!("this system refuses {}: {}", missing.protection.as_str(), missing.why);
         }
-        kind.make_base().map_err(|problem| problem.to_string())?;
+        kind.make_base().map_err(|problem| format!("python-packages: process units: {problem}"))?;
         let bases = bases.canonicalize().map_err(|error| error.to_string())?;
         Ok(Self { kind, folder: tempfile::tempdir().expect("a folder"), bases, number: AtomicU32::new(0) })
     }
