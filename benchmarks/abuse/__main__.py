@@ -10,7 +10,6 @@ import contextlib
 import json
 import math
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -26,6 +25,8 @@ import attacks
 import durability
 import machine
 import probes
+import shared.figures
+import shared.machine
 from attacks import compiling, mqtt
 from node import Dead, Node
 
@@ -251,20 +252,7 @@ class Run:
         widths = [max(len(row[column]) for row in [heads, *self.rows]) for column in range(len(heads))]
         for row in [heads, *self.rows]:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        missed = 0
-        for name, (_, bar) in BARS.items():
-            value = self.figures[name]
-            verdict = "not measured" if value is None else "ok" if value <= bar else "MISSED"
-            missed += verdict == "MISSED"
-            shown = "-" if value is None else f"{value:.2f}"
-            print(f"{name:32} {shown:>10}  <= {bar}  {verdict}")
-        print(json.dumps({name: _plain(value) for name, value in self.figures.items()}))
-        return 1 if missed else 0
-
-
-def _plain(value: float | None) -> float | None:
-    """A number that JSON has."""
-    return None if value is None or not math.isfinite(value) else round(value, 3)
+        return 1 if shared.figures.report(BARS, self.figures) else 0
 
 
 def main() -> int:
@@ -285,7 +273,7 @@ def main() -> int:
     known = {*attacks.all_attacks(), attacks.EVERYTHING}
     if unknown := set(names) - known:
         parser.error(f"there is no part {', '.join(sorted(unknown))}; there are: promises, {', '.join(sorted(known))}")
-    print(f"Machine: {platform.processor() or platform.machine()}, {os.cpu_count()} processors, Linux {platform.release()}")
+    print(shared.machine.words())
     with tempfile.TemporaryDirectory(prefix="lighter-abuse-") as folder:
         run = Run(chosen, Path(folder))
         if names or not chosen.part:

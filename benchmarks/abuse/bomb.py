@@ -19,7 +19,7 @@ def make(good: Path, depth: int, locals_count: int) -> bytes:
     for number, body in _sections(data):
         if number == CORE_MODULE and is_first:
             body, is_first = _with_bomb(body, depth, locals_count), False
-        out += bytes([number]) + _leb(len(body)) + body
+        out += bytes([number]) + leb(len(body)) + body
     return bytes(out)
 
 
@@ -30,30 +30,30 @@ def _with_bomb(module: bytes, depth: int, locals_count: int) -> bytes:
         if number == TYPES:
             type_index, body = _appended(body, b"\x60\x00\x00")
         elif number == FUNCTIONS:
-            _, body = _appended(body, _leb(type_index))
+            _, body = _appended(body, leb(type_index))
         elif number == CODE:
             function = _function(depth, locals_count)
-            _, body = _appended(body, _leb(len(function)) + function)
-        out += bytes([number]) + _leb(len(body)) + body
+            _, body = _appended(body, leb(len(function)) + function)
+        out += bytes([number]) + leb(len(body)) + body
     return bytes(out)
 
 
 def _function(depth: int, locals_count: int) -> bytes:
     """Loops in loops; each turn moves every local, so that all of them live everywhere."""
-    code = bytearray(b"\x01" + _leb(locals_count) + b"\x7f")
+    code = bytearray(b"\x01" + leb(locals_count) + b"\x7f")
     code += b"\x03\x40" * depth
     for number in range(locals_count):
         # local[n] = local[n + 1] + local[n]
-        code += b"\x20" + _leb((number + 1) % locals_count) + b"\x20" + _leb(number) + b"\x6a\x21" + _leb(number)
+        code += b"\x20" + leb((number + 1) % locals_count) + b"\x20" + leb(number) + b"\x6a\x21" + leb(number)
     for level in range(depth):
-        code += b"\x20" + _leb(level % locals_count) + b"\x0d\x00\x0b"
+        code += b"\x20" + leb(level % locals_count) + b"\x0d\x00\x0b"
     return bytes(code + b"\x0b")
 
 
 def _appended(section: bytes, item: bytes) -> tuple[int, bytes]:
     """How many items a vector had, and the vector with one more."""
     count, at = _read_leb(section, 0)
-    return count, _leb(count + 1) + section[at:] + item
+    return count, leb(count + 1) + section[at:] + item
 
 
 def _sections(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -65,7 +65,8 @@ def _sections(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += size
 
 
-def _leb(number: int) -> bytes:
+def leb(number: int) -> bytes:
+    """Seven bits a byte, the lowest first, as WebAssembly and HPACK write numbers."""
     out = bytearray()
     while number >= 128:
         out.append(number % 128 + 128)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from machine import Group
+from shared.machine import free_port
 
 #: Seconds that a node may take until it answers.
 READY_SECONDS: Final = 30.0
@@ -204,13 +205,6 @@ class Node:
             return 0
         line = next((line for line in status.splitlines() if line.startswith("VmRSS:")), "VmRSS: 0 kB")
         return int(line.split()[1]) << 10
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return int(made.getsockname()[1])
 
 
 def connect(address: tuple[str, int], seconds: float = 5.0) -> socket.socket:

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,8 @@ import numpy as np
 
 import functions
 import peers
+import shared.figures
+import shared.machine
 
 #: Bytes of the array that goes there and back.
 ARRAY_BYTES: Final = 8_000_000
@@ -184,7 +185,7 @@ def main() -> int:
     if chosen.round:
         one_round(chosen.round, chosen)
         return 0
-    print(f"Machine: {platform.processor() or platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}")
+    print(f"{shared.machine.words()}, numpy {np.__version__}")
     began = time.monotonic()
     standings = {name: Standing(name) for name in CONTESTANTS}
     figures: dict[str, float | None] = dict.fromkeys(BARS)
@@ -209,14 +210,7 @@ def main() -> int:
         figures.update({name: statistics.median(one[name] for one in units) for name in units[0]})
     report(standings, figures)
     print(f"\nbench: done after {time.monotonic() - began:.0f} s\n")
-    for name, (relation, bar) in BARS.items():
-        value = figures[name]
-        if value is None:
-            print(f"{name:24} {'-':>10}  {relation} {bar:<6g} not measured")
-            continue
-        is_met = value <= bar if relation == "<=" else value >= bar
-        print(f"{name:24} {value:10.4g}  {relation} {bar:<6g} {'met' if is_met else 'MISSED'}")
-    print(json.dumps({name: None if value is None else float(f"{value:.4g}") for name, value in figures.items()}))
+    shared.figures.report(BARS, figures)
     return 0
 
 

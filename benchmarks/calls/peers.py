@@ -23,6 +23,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from shared.machine import free_port
+
 HERE: Final = Path(__file__).parent
 READY_SECONDS: Final = 90.0
 
@@ -70,11 +72,6 @@ def _end(process: subprocess.Popen[Any]) -> None:
         process.wait()
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
-
-
 def _await_port(port: int) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while True:
@@ -96,7 +93,7 @@ class Lighterage:
 
         self._folder = tempfile.TemporaryDirectory(prefix="lighter-calls-")
         data = Path(self._folder.name)
-        ports = [_free_port(), _free_port()]
+        ports = [free_port(), free_port()]
         self._server = _server(
             *(lighter, "up", "--data", str(data), "--http", f"127.0.0.1:{ports[0]}", "--api", f"127.0.0.1:{ports[1]}"),
             *("--python", sys.executable),
@@ -136,7 +133,7 @@ class HttpPickle:
     name = "HTTP+pickle"
 
     def __init__(self) -> None:
-        port = _free_port()
+        port = free_port()
         self._server = _server(sys.executable, str(HERE / "servers.py"), "http", str(port))
         _await_port(port)
         self._connection = HTTPConnection("127.0.0.1", port)
@@ -169,7 +166,7 @@ class Rpyc:
     def __init__(self) -> None:
         import rpyc
 
-        port = _free_port()
+        port = free_port()
         self._server = _server(sys.executable, str(HERE / "servers.py"), "rpyc", str(port))
         _await_port(port)
         self._connection = rpyc.connect("127.0.0.1", port, config={"allow_pickle": True, "sync_request_timeout": 120})
@@ -198,7 +195,7 @@ class Dask:
     def __init__(self) -> None:
         from dask.distributed import Client
 
-        scheduler, self._folder = _free_port(), tempfile.mkdtemp(prefix="dask-")
+        scheduler, self._folder = free_port(), tempfile.mkdtemp(prefix="dask-")
         program = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", str(scheduler), "--no-dashboard"]
         environment = {**os.environ, "PYTHONPATH": str(HERE)}
         self._scheduler = _server(*program, "--host", "127.0.0.1", env=environment)
@@ -239,7 +236,7 @@ class RayClient:
         import ray
 
         self._ray = ray
-        ports = [_free_port(), _free_port()]
+        ports = [free_port(), free_port()]
         program = [str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--port", str(ports[0])]
         program += ["--ray-client-server-port", str(ports[1]), "--num-cpus", "1", "--include-dashboard", "false"]
         environment = {**os.environ, "PYTHONPATH": str(HERE), "RAY_USAGE_STATS_ENABLED": "0"}
@@ -277,7 +274,7 @@ class RawTcp:
     name = "raw TCP"
 
     def __init__(self) -> None:
-        port = _free_port()
+        port = free_port()
         self._server = _server(sys.executable, str(HERE / "servers.py"), "tcp", str(port))
         _await_port(port)
         self._socket = socket.create_connection(("127.0.0.1", port))

