@@ -9,7 +9,9 @@
 
 #[path = "../../guests/md5/src/md5.rs"]
 mod md5;
+mod modules;
 
+use modules::MODULES;
 use std::ffi::{c_int, c_long, c_ulong};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -28,18 +30,6 @@ const SET_ADDRESS: c_ulong = 0x8916;
 const SET_MASK: c_ulong = 0x891c;
 const SET_FLAGS: c_ulong = 0x8914;
 const UP_AND_RUNNING: u16 = 0x41;
-
-/// Each needs those before it.
-const MODULES: [&str; 8] = [
-    "virtio_ring",
-    "virtio",
-    "virtio_pci_legacy_dev",
-    "virtio_pci_modern_dev",
-    "virtio_pci",
-    "failover",
-    "net_failover",
-    "virtio_net",
-];
 
 fn main() -> io::Result<()> {
     if let Some(rounds) = std::env::args().nth(1) {

@@ -1,7 +1,10 @@
 //! `bench kernel`: what a microvm unit costs, beside the other classes and a container.
 //!
-//! The classes run in this process, called as the node calls them, without HTTP and dispatcher around them.
+//! Calls go through a running node. What happens inside of one, a machine's boot or a unit's first instruction, no
+//! client can see: there the class runs in this process, and so do the sessions of boards.
 
+mod board;
+mod called;
 mod compute;
 mod linux_starts;
 mod live;
@@ -11,17 +14,7 @@ mod steps;
 mod versus;
 
 use crate::report::{Bar, Promise};
-use crate::run::{self, Bench, Options, Part};
-use anyhow::Context as _;
-use event::Event;
-use manifest::{Function, Name};
-use problem::Problem;
-use state::State;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use unit::{Artefact, Call, Content, Contract, Deployed, Ended, LogLine, LogSink, Prepared, UnitKind, Watch, Work};
-use unit_microvm::MicrovmKind;
-use unit_wasm::WasmKind;
+use crate::run::{self, Options, Part};
 
 const PROMISES: [Promise; 17] = [
     Promise {
@@ -37,18 +30,18 @@ const PROMISES: [Promise; 17] = [
     Promise {
         name: "microvm_fresh_call_p50_ms",
         bar: Bar::AtMost(1.0),
-        says: "a call to a fresh unit, request to reply",
+        says: "a call to a fresh unit through a node, request to reply",
     },
     Promise { name: "microvm_fresh_call_p99_ms", bar: Bar::AtMost(4.0), says: "the same" },
     Promise {
         name: "microvm_warm_call_p50_ms",
         bar: Bar::AtMost(0.2),
-        says: "calls to a unit that is used again, one after another",
+        says: "calls through a node to a unit that is used again, one after another",
     },
     Promise {
         name: "microvm_compute_vs_wasm",
         bar: Bar::AtLeast(0.95),
-        says: "time of the wasm class / time in the guest, the worst of three kernels",
+        says: "calls through a node: time of the wasm class / time in the guest, the worst of three kernels",
     },
     Promise { name: "microvm_private_mb", bar: Bar::AtMost(2.0), says: "memory that one more live hello unit takes" },
     Promise { name: "microvm_500_units_mb", bar: Bar::AtMost(1_500.0), says: "memory that 500 live units take" },
@@ -76,7 +69,7 @@ const PROMISES: [Promise; 17] = [
     Promise {
         name: "md5_cpu_vs_process",
         bar: Bar::AtLeast(0.8),
-        says: "MD5 on the processor: CPU time of a Linux process / of a microvm unit, the worst row",
+        says: "MD5 on the processor, through a node: CPU time of a Linux process / of a microvm unit, the worst row",
     },
     Promise {
         name: "virt_beacon_ms",
@@ -126,68 +119,4 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 /// A runtime as the node's.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
-}
-
-/// The two classes that run components.
-fn kinds() -> anyhow::Result<[Arc<dyn UnitKind>; 2]> {
-    let microvm = MicrovmKind::new()?;
-    microvm.available()?;
-    let wasm = WasmKind::new(unit_wasm::Config { units_max: 100 })?;
-    Ok([Arc::new(wasm), Arc::new(microvm)])
-}
-
-/// A function of one class, deployed on nothing.
-fn prepare(
-    bench: &Bench,
-    kind: &dyn UnitKind,
-    guest: &str,
-    change: impl FnOnce(&mut Function),
-) -> anyhow::Result<Arc<dyn Prepared>> {
-    let number = Instant::now();
-    let folder = bench
-        .folder(&format!("{}-{guest}-{:?}", kind.isolation().as_str(), number).replace([' ', '{', '}', ':', ','], ""));
-    std::fs::create_dir_all(&folder)?;
-    let path = folder.join("artefact");
-    std::fs::write(&path, kind.compile(&bench.guest(guest)?)?)?;
-    let mut function = Function::new("function");
-    change(&mut function);
-    let deployed = Deployed {
-        name: Name::try_from("function".to_owned()).map_err(|error| anyhow::anyhow!("{error:?}"))?,
-        version: 1,
-        function: Arc::new(function),
-        contract: Contract::Unit,
-        secrets: Arc::default(),
-        state: State::open(&folder.join("state"), state::Options::default())?,
-        log: Arc::new(Nobody),
-        budget: budget::Budget::unbounded(),
-    };
-    let file = std::fs::File::open(&path)?;
-    Ok(kind.load(Artefact { path, file }, deployed)?)
-}
-
-/// One call; how long it took, and the reply.
-async fn call(prepared: &Arc<dyn Prepared>, data: &str) -> anyhow::Result<(Duration, String)> {
-    let event = Event { kind: "bench".into(), data: data.into(), attempt: 1, ..Event::default() };
-    let began = Instant::now();
-    let call = Call {
-        request_id: "bench".into(),
-        work: Work::Event(event),
-        deadline: began + Duration::from_secs(120),
-        watch: Box::new(Nobody),
-        lease: None,
-    };
-    let reply = prepared.clone().call(call).await.map_err(|problem: Problem| anyhow::anyhow!("{problem}"))?;
-    let took = began.elapsed();
-    let Content::Bytes(bytes) = reply.content else { anyhow::bail!("a reply that is no bytes") };
-    Ok((took, String::from_utf8(bytes.to_vec()).context("a reply that is no text")?))
-}
-
-struct Nobody;
-
-impl LogSink for Nobody {
-    fn write(&self, _: LogLine<'_>) {}
-}
-
-impl Watch for Nobody {
-    fn ended(self: Box<Self>, _: Ended) {}
 }

@@ -4,36 +4,27 @@
 //! clouds on the board `q35`: on `microvm`, where our kernel is, it finds either no clock (with ACPI) or no card
 //! (without).
 
+#[path = "../../linux/modules.rs"]
+mod modules;
+
+use super::board::{self, Prepared};
 use crate::run::Bench;
-use anyhow::{Context as _, bail, ensure};
-use board_link::{Destination, Goal, Hash, Image, Keys, Policy, Settings, hash, seal_payload};
-use event::Event;
-use frame::{Checksum, Frame, Kind, Limits, Value};
-use kernel_code::{Features, Target};
+use anyhow::{Context as _, bail};
+use board_link::{Hash, Settings, hash};
+use modules::MODULES;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use unit_metal::finder::Finder;
-use unit_metal::qemu::{HOST_SEEN, Machine, free_port};
-use unit_metal::session::{Said, Session, Work};
+use unit_metal::qemu::{Machine, free_port};
+use unit_metal::session::Session;
 
 const ECHO_PORT: u16 = 7;
 const WORK_PORT: u16 = 9_000;
 const BOOT_MAX: Duration = Duration::from_secs(60);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Each needs those before it.
-const MODULES: [&str; 8] = [
-    "virtio_ring",
-    "virtio",
-    "virtio_pci_legacy_dev",
-    "virtio_pci_modern_dev",
-    "virtio_pci",
-    "failover",
-    "net_failover",
-    "virtio_net",
-];
 
 /// A child that ends with its value.
 struct Qemu(Child);
@@ -188,39 +179,17 @@ pub struct Board {
 
 impl Board {
     pub async fn start(bench: &Bench, guest: &str) -> anyhow::Result<Self> {
-        let (node, signer, seed) = (Keys::from_seed(&[1; 32]), Keys::from_seed(&[2; 32]), [7; 32]);
         let finder = Finder::listen(0).await?;
         let (link, echo) = (free_port()?, free_port()?);
-        let settings = Settings {
-            name: "bench".to_owned(),
-            seed,
-            link_port_seen: link,
-            beacon_pause_ms: 500,
-            beacon_to: vec![Destination { address: HOST_SEEN, port: finder.port() }],
-            nodes: vec![node.channel_public()],
-            signers: vec![signer.id().0],
-            echo_port: ECHO_PORT,
-            ..Settings::default()
-        };
-        let image = Image::read(unit_metal::kernel(Machine::Microvm))
-            .map_err(|fault| anyhow::anyhow!("the kernel's image: {fault}"))?;
-        let kernel = image.kernel();
-        let file = bench.work().join("board");
-        let image = image.with(&settings).map_err(|fault| anyhow::anyhow!("the kernel's image: {fault}"))?;
-        fs::write(&file, image.elf())?;
-        let forwards =
-            [format!("tcp:127.0.0.1:{link}-:{}", settings.link_port), format!("udp:127.0.0.1:{echo}-:{ECHO_PORT}")];
+        let settings = Settings { beacon_pause_ms: 500, echo_port: ECHO_PORT, ..Settings::default() };
+        let link_port = settings.link_port;
+        let board = Prepared::new(bench, Machine::Microvm, &finder, link, settings)?;
+        let forwards = [format!("tcp:127.0.0.1:{link}-:{link_port}"), format!("udp:127.0.0.1:{echo}-:{ECHO_PORT}")];
         let line = ["-device", "virtio-rng-device"];
-        let qemu = Qemu::start("microvm", "virtio-net-device,netdev=n0", &forwards, &[&*file], &line)?;
-        let id = Keys::from_seed(&seed).id();
-        let heard = tokio::time::timeout(BOOT_MAX, finder.wait(&id, |_| true));
-        let beacon = heard.await.context("no beacon of the board")?.beacon;
-        let policy = Policy { kernels: vec![kernel], accepts_software_root: true };
-        let goal = Goal { board: beacon.board, channel_key: beacon.channel_key, boot: beacon.boot, policy };
-        let mut session = Session::open("bench", ([127, 0, 0, 1], link).into(), &node, goal).await?;
-        let target = Target::X86_64(Features::default());
-        let compiled = kernel_code::compile(&bench.guest(guest)?, target)?;
-        let payload = seal_payload(&compiled, &board_link::format_of(target.as_str()), &signer);
+        let qemu = Qemu::start("microvm", "virtio-net-device,netdev=n0", &forwards, &[&*board.file], &line)?;
+        let goal = board.heard(&finder).await?;
+        let mut session = board.session(goal).await?;
+        let payload = board::payload(&bench.guest(guest)?, Machine::Microvm)?;
         let code = hash(&payload);
         session.bring(code, &payload).await?;
         Ok(Self { echo: Echo::to(echo)?, session, code, number: 0, _qemu: qemu })
@@ -229,23 +198,7 @@ impl Board {
     /// A call of the function for so many rounds: code is linked, run and dropped again.
     pub async fn md5(&mut self, rounds: u64) -> anyhow::Result<Run> {
         self.number += 1;
-        let event = Event { kind: "bench".into(), attempt: 1, data: rounds.to_string().into(), ..Event::default() };
-        let body = frame::event_body(&event).map_err(|error| anyhow::anyhow!("{error}"))?;
-        let limits = Limits::default();
-        let frame = Frame { kind: Kind::Call, id: 1, body }.encode(Checksum::Front, &limits);
-        let event = frame.map_err(|error| anyhow::anyhow!("{error}"))?.to_vec();
-        let (id, code) = (self.number, self.code);
-        let began = Instant::now();
-        let run_max = Duration::from_secs(60);
-        let work = Work { id, code, may: 0, run_max, memory_bytes_max: 64 << 20, now_ms: 1_700_000_000_000, event };
-        self.session.call(work).await?;
-        let Said::Replied { frame, .. } = self.session.said(id).await? else { bail!("the board asks for something") };
-        let took = began.elapsed();
-        let reply = Frame::decode(&frame, &limits).map_err(|error| anyhow::anyhow!("{error}"))?;
-        ensure!(reply.kind == Kind::Reply, "the board's function failed: {:?}", reply.body);
-        match reply.body {
-            Value::Buffer(data) | Value::Bytes(data) => Run::read(took, data),
-            other => bail!("another reply: {other:?}"),
-        }
+        let answer = board::call(&mut self.session, self.code, self.number, &rounds.to_string()).await?;
+        Run::read(answer.took, &answer.data)
     }
 }

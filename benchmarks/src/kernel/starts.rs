@@ -1,6 +1,7 @@
 //! How long a unit takes to be there, and to answer.
 
-use super::{call, kinds, linux_starts, prepare, runtime};
+use super::called::{CLASSES, Called};
+use super::{linux_starts, runtime};
 use crate::report::{Figures, Table, number, quantile};
 use crate::run::Bench;
 use anyhow::{Context as _, ensure};
@@ -11,17 +12,15 @@ use unit_microvm::{KERNEL, MicrovmKind};
 
 /// Between two calls: the machine of the one before is made anew meanwhile.
 const PAUSE: Duration = Duration::from_millis(5);
+/// A unit serves all calls of a series.
+const REUSE: &str = "units.reuse_calls = 1_000_000";
 
 pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     images(figures);
     let runtime = runtime()?;
     runtime.block_on(async {
-        let columns = ["", "p50 ms", "p90", "p99", "max"];
-        let mut table = Table::new("One unit, hello", &columns);
-        let mut row = |name: String, times: &[f64]| {
-            let cells = [0.5, 0.9, 0.99, 1.0].map(|share| number(quantile(times, share)));
-            table.row([name].into_iter().chain(cells));
-        };
+        let mut table = Table::new("One unit, hello, without a node", &COLUMNS);
+        let mut row = |name: String, times: &[f64]| table.row([name].into_iter().chain(spread(times)));
         let (artefact, boots, links) = link(bench)?;
         figures.set("kernel_boot_ms", quantile(&boots, 0.5));
         row("microvm: kernel boot, no snapshot".into(), &boots);
@@ -36,28 +35,46 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
             };
             figures.set(name, quantile(&starts, 0.5));
         }
-        for kind in kinds()? {
-            let class = kind.isolation().as_str();
-            let fresh = prepare(bench, &*kind, "hello", |_| {})?;
-            let times = calls(bench, &fresh, PAUSE).await?;
-            row(format!("{class}: call of a fresh unit"), &times);
-            let warm = prepare(bench, &*kind, "hello", |function| function.units.reuse_calls = 1_000_000)?;
-            let rested = calls(bench, &warm, PAUSE).await?;
-            row(format!("{class}: call of a warm unit, one every 5 ms"), &rested);
-            // Nobody's processor has fallen asleep: the difference is what waking two of them takes.
-            let again = calls(bench, &warm, Duration::ZERO).await?;
-            row(format!("{class}: call of a warm unit, one after another"), &again);
-            if class == "microvm" {
-                figures.set("microvm_fresh_call_p50_ms", quantile(&times, 0.5));
-                figures.set("microvm_fresh_call_p99_ms", quantile(&times, 0.99));
-                figures.set("microvm_warm_call_p50_ms", quantile(&again, 0.5));
-            }
-        }
         table.print();
         anyhow::Ok(())
     })?;
+    through_a_node(bench, figures)?;
     crate::node::container(bench, figures).context("crun")?;
     linux_starts::measure(bench).context("Linux in QEMU microvm")
+}
+
+const COLUMNS: [&str; 5] = ["", "p50 ms", "p90", "p99", "max"];
+
+fn spread(times: &[f64]) -> [String; 4] {
+    [0.5, 0.9, 0.99, 1.0].map(|share| number(quantile(times, share)))
+}
+
+/// What a client sees: from the request to the reply.
+fn through_a_node(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    let of = |class: &str| {
+        let isolation = format!("isolation = \"{class}\"");
+        [(format!("{class}-fresh"), isolation.clone()), (format!("{class}-warm"), format!("{isolation}\n{REUSE}"))]
+    };
+    let mut node = Called::start(bench, "hello", &CLASSES.map(of).concat())?;
+    let mut table = Table::new("Calls of hello through a node, over one connection", &COLUMNS);
+    let mut row = |name: String, times: &[f64]| table.row([name].into_iter().chain(spread(times)));
+    for class in CLASSES {
+        let (fresh, warm) = (format!("{class}-fresh"), format!("{class}-warm"));
+        let times = calls(bench, &mut node, &fresh, PAUSE)?;
+        row(format!("{class}: call of a fresh unit"), &times);
+        let rested = calls(bench, &mut node, &warm, PAUSE)?;
+        row(format!("{class}: call of a warm unit, one every 5 ms"), &rested);
+        // Nobody's processor has fallen asleep: the difference is what waking two of them takes.
+        let again = calls(bench, &mut node, &warm, Duration::ZERO)?;
+        row(format!("{class}: call of a warm unit, one after another"), &again);
+        if class == "microvm" {
+            figures.set("microvm_fresh_call_p50_ms", quantile(&times, 0.5));
+            figures.set("microvm_fresh_call_p99_ms", quantile(&times, 0.99));
+            figures.set("microvm_warm_call_p50_ms", quantile(&again, 0.5));
+        }
+    }
+    table.print();
+    Ok(())
 }
 
 /// Every kernel there is; the largest counts.
@@ -109,21 +126,16 @@ async fn starts(bench: &Bench, artefact: &[u8], source: Source) -> anyhow::Resul
 }
 
 /// Milliseconds of calls with a pause between them.
-async fn calls(
-    bench: &Bench,
-    prepared: &std::sync::Arc<dyn unit::Prepared>,
-    pause: Duration,
-) -> anyhow::Result<Vec<f64>> {
-    prepared.clone().try_start().await?;
+fn calls(bench: &Bench, node: &mut Called, function: &str, pause: Duration) -> anyhow::Result<Vec<f64>> {
     let mut times = Vec::new();
     for turn in 0..bench.pick(500, 5_000) + 20 {
-        let (took, reply) = call(prepared, "world").await?;
+        let (took, reply) = node.call(function, "world")?;
         ensure!(reply.trim() == "hello, world", "another reply: {reply}");
         if turn >= 20 {
             times.push(ms(took));
         }
         if !pause.is_zero() {
-            tokio::time::sleep(pause).await;
+            std::thread::sleep(pause);
         }
     }
     Ok(times)

@@ -4,21 +4,15 @@
 //! call runs what QEMU has not translated yet. The code of a step is the machine code of the crates that do it, as the
 //! linker laid it into the image (`kernel/prebuilt/NAME.code`).
 
+use super::board::{self, Answer, Prepared};
 use super::runtime;
 use crate::report::{Figures, Table, number, quantile};
 use crate::run::Bench;
-use anyhow::{Context as _, bail, ensure};
-use board_link::{Destination, Goal, Image, Keys, Policy, Settings, Stages, hash, seal_payload};
-use event::Event;
-use frame::{Checksum, Frame, Kind, Limits};
-use kernel_code::{Features, Target};
-use std::fs;
+use anyhow::{Context as _, ensure};
+use board_link::{Settings, hash};
 use std::time::{Duration, Instant};
 use unit_metal::finder::Finder;
-use unit_metal::qemu::{self, HOST_SEEN, Machine, free_port};
-use unit_metal::session::{Said, Session, Work};
-
-const BEACON_MAX: Duration = Duration::from_secs(60);
+use unit_metal::qemu::{self, Machine, free_port};
 
 /// A board, and which code of its image is how large.
 const BOARDS: [(Machine, &str); 2] = [
@@ -97,13 +91,7 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
         for (machine, code) in BOARDS {
             ensure!(machine.find().is_some(), "{} is not installed", machine.program());
             let component = bench.guest("hello")?;
-            let target = match machine {
-                Machine::Microvm => Target::X86_64(Features::default()),
-                Machine::Virt | Machine::Raspi3b => Target::Aarch64,
-            };
-            let signer = Keys::from_seed(&[2; 32]);
-            let compiled = kernel_code::compile(&component, target)?;
-            let payload = seal_payload(&compiled, &board_link::format_of(target.as_str()), &signer);
+            let payload = board::payload(&component, machine)?;
             let mut steps = Steps::default();
             let began = Instant::now();
             for _ in 0..bench.pick(5, 25) {
@@ -150,81 +138,49 @@ const SECOND: [&str; 4] = [
 ];
 
 async fn run(bench: &Bench, machine: Machine, payload: &[u8], steps: &mut Steps) -> anyhow::Result<()> {
-    let (node, signer, seed) = (Keys::from_seed(&[1; 32]), Keys::from_seed(&[2; 32]), [7; 32]);
     let finder = Finder::listen(0).await?;
     let link = free_port()?;
-    let settings = Settings {
-        name: "bench".to_owned(),
-        seed,
-        link_port_seen: link,
-        beacon_pause_ms: 200,
-        beacon_to: vec![Destination { address: HOST_SEEN, port: finder.port() }],
-        nodes: vec![node.channel_public()],
-        signers: vec![signer.id().0],
-        ..Settings::default()
-    };
-    let image = Image::read(unit_metal::kernel(machine)).map_err(|fault| anyhow::anyhow!("{fault}"))?;
-    let kernel = image.kernel();
-    let file = bench.work().join("board");
-    fs::write(&file, image.with(&settings).map_err(|fault| anyhow::anyhow!("{fault}"))?.elf())?;
+    let settings = Settings { beacon_pause_ms: 200, ..Settings::default() };
+    let board_port = settings.link_port;
+    let board = Prepared::new(bench, machine, &finder, link, settings)?;
     let start = qemu::Start {
         machine,
-        image: &file,
+        image: &board.file,
         memory_mb: 256,
         link_port: link,
-        board_port: settings.link_port,
+        board_port,
         console: None,
         kvm: false,
         slip: None,
         wire: None,
     };
     let began = Instant::now();
-    let mut board = qemu::start(&start)?;
-    let id = Keys::from_seed(&seed).id();
-    let heard = tokio::time::timeout(BEACON_MAX, finder.wait(&id, |_| true)).await;
-    let beacon = heard.context("no beacon of the board")?.beacon;
+    let mut qemu = qemu::start(&start)?;
+    let goal = board.heard(&finder).await?;
     steps.add(FOUND, began.elapsed());
 
     let began = Instant::now();
-    let policy = Policy { kernels: vec![kernel], accepts_software_root: true };
-    let goal = Goal { board: beacon.board, channel_key: beacon.channel_key, boot: beacon.boot, policy };
-    let mut session = Session::open("bench", ([127, 0, 0, 1], link).into(), &node, goal).await?;
+    let mut session = board.session(goal).await?;
     steps.add("attested, channel open: connection, handshake, evidence", began.elapsed());
     let brought = Instant::now();
     let code = hash(payload);
     session.bring(code, payload).await?;
     steps.add("code brought and kept", brought.elapsed());
-    let first = call(&mut session, code, 1).await?;
+    let first = board::call(&mut session, code, 1, "world").await?;
     steps.add(ALL, began.elapsed());
-    add_call(steps, first, FIRST);
-    let second = call(&mut session, code, 2).await?;
-    add_call(steps, second, SECOND);
+    add_call(steps, &first, FIRST);
+    let second = board::call(&mut session, code, 2, "world").await?;
+    add_call(steps, &second, SECOND);
     session.end().await;
-    board.kill().await?;
+    qemu.kill().await?;
     Ok(())
 }
 
-fn add_call(steps: &mut Steps, (took, stages): (Duration, Stages), names: [&'static str; 4]) {
+fn add_call(steps: &mut Steps, answer: &Answer, names: [&'static str; 4]) {
+    let stages = &answer.stages;
     let stages = [stages.link_us, stages.run_us, stages.unlink_us].map(|us| Duration::from_micros(us.into()));
-    steps.add(names[0], took.saturating_sub(stages.iter().sum()));
+    steps.add(names[0], answer.took.saturating_sub(stages.iter().sum()));
     names[1..].iter().zip(stages).for_each(|(name, took)| steps.add(name, took));
-}
-
-async fn call(session: &mut Session, code: board_link::Hash, id: u64) -> anyhow::Result<(Duration, Stages)> {
-    let event = Event { kind: "bench".into(), attempt: 1, data: b"world".to_vec(), ..Event::default() };
-    let body = frame::event_body(&event).map_err(|error| anyhow::anyhow!("{error}"))?;
-    let limits = Limits::default();
-    let frame = Frame { kind: Kind::Call, id: 1, body }.encode(Checksum::Front, &limits);
-    let event = frame.map_err(|error| anyhow::anyhow!("{error}"))?.to_vec();
-    let run_max = Duration::from_secs(30);
-    let began = Instant::now();
-    let work = Work { id, code, may: 0, run_max, memory_bytes_max: 64 << 20, now_ms: 1_700_000_000_000, event };
-    session.call(work).await?;
-    let Said::Replied { stages, frame } = session.said(id).await? else { bail!("the board asks for something") };
-    let took = began.elapsed();
-    let reply = Frame::decode(&frame, &limits).map_err(|error| anyhow::anyhow!("{error}"))?;
-    ensure!(reply.kind == Kind::Reply, "the board's function failed: {:?}", reply.body);
-    Ok((took, stages))
 }
 
 /// What stands in `NAME.code`: bytes and the crate they are of, a line each.

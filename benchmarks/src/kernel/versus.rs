@@ -1,16 +1,16 @@
 //! The same work on our kernel and on Linux: a chain of MD5 digests, and datagrams that come back.
 //!
-//! First in the same QEMU, where every instruction is emulated, then on the processor itself: a microvm unit beside a
-//! Linux process. The time is from the request to the answer, as the one who asks sees it: on Linux a process is
-//! started for it, on our kernel the function is linked and dropped again. CPU time is what the program says its chain
-//! took; where nobody else uses the machine, our kernel's clock is one of CPU time.
+//! First on the processor itself: a microvm unit, called through a node, beside a Linux process; then in the same QEMU,
+//! where every instruction is emulated. The time is from the request to the answer, as the one who asks sees it: on
+//! Linux a process is started for it, on our kernel the function is linked and dropped again. CPU time is what the
+//! program says its chain took; where nobody else uses the machine, our kernel's clock is one of CPU time.
 
+use super::called::Called;
 use super::machines::{Board, Linux, Run};
-use super::{call, kinds, prepare, runtime};
+use super::runtime;
 use crate::report::{Figures, Table, number, quantile};
 use crate::run::Bench;
-use anyhow::{Context as _, ensure};
-use manifest::Isolation;
+use anyhow::ensure;
 use std::process::Command;
 use std::time::Instant;
 
@@ -18,8 +18,8 @@ use std::time::Instant;
 const DATAGRAMS: [usize; 3] = [64, 512, 1_400];
 
 pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+    on_the_processor(bench, figures)?;
     runtime()?.block_on(async {
-        on_the_processor(bench, figures).await?;
         let linux = Linux::start(bench)?;
         let mut board = Board::start(bench, "md5").await?;
         let mut rows = Rows::new("MD5 in QEMU, emulated: our board and Linux, medians", "board", "Linux");
@@ -47,26 +47,20 @@ fn turns(bench: &Bench, rounds: u64) -> usize {
     if rounds >= 100_000 { bench.pick(3, 7) } else { bench.pick(9, 41) }
 }
 
-async fn on_the_processor(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
+fn on_the_processor(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let program = bench.peers.program("linux")?.join("init");
-    let kinds = kinds()?;
-    let microvm = kinds.iter().find(|kind| kind.isolation() == Isolation::Microvm).context("no microvm class")?;
-    let change = |function: &mut manifest::Function| {
-        function.limits.cpu_ms = 60_000;
-        function.limits.time_ms = 60_000;
-    };
-    let unit = prepare(bench, &**microvm, "md5", change)?;
-    unit.clone().try_start().await?;
+    let lines = "isolation = \"microvm\"\nlimits.cpu_ms = 60_000\nlimits.time_ms = 60_000";
+    let mut node = Called::start(bench, "md5", &[("md5".to_owned(), lines.to_owned())])?;
     let mut rows = Rows::new("MD5 on the processor: a microvm unit and a Linux process, medians", "unit", "process");
     for rounds in [1_u64, 1_000, 10_000, 100_000, 1_000_000] {
         for _ in 0..turns(bench, rounds) {
-            let (took, reply) = call(&unit, &rounds.to_string()).await?;
+            let (took, reply) = node.call("md5", &rounds.to_string())?;
             let ours = Run::read(took, reply.as_bytes())?;
             let began = Instant::now();
             let output = Command::new(&program).arg(rounds.to_string()).output()?;
             let theirs = Run::read(began.elapsed(), &output.stdout)?;
             rows.add(rounds, ours, theirs)?;
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            std::thread::sleep(std::time::Duration::from_millis(5));
         }
     }
     let (cpu, time) = rows.print();
