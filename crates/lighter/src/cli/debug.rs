@@ -24,8 +24,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
+use unit::{LogLine, LogSink};
 
 #[derive(Debug, Args)]
 pub struct Debug {
@@ -319,6 +321,15 @@ fn leave_interrupts_to_the_debugger() -> io::Result<()> {
     })
 }
 
+/// Logs to standard error.
+struct Standard;
+
+impl LogSink for Standard {
+    fn write(&self, line: LogLine<'_>) {
+        eprintln!("{} {}", line.level.as_str(), line.message);
+    }
+}
+
 impl DebugRun {
     pub fn run(&self, session: &Session) -> Result {
         let data = self.data.read(session.out)?;
@@ -344,13 +355,30 @@ impl DebugRun {
         if let Some(symbols) = &self.symbols {
             return Ok(in_microvm(&self.image, function, event, symbols)?);
         }
-        session.out.raw(&unit_wasm::debug::run(&self.image, function, event, self.stop_when_loaded)?)
+        let prepare = || unit_wasm::debug::prepare(&self.image, function, self.stop_when_loaded, Arc::new(Standard));
+        session.out.raw(&handling::once(prepare, event)?)
     }
 }
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn in_microvm(image: &Path, function: Function, event: Event, symbols: &Path) -> std::result::Result<(), Problem> {
-    unit_microvm::debug::run(image, function, event, symbols, (io::stdin(), io::stdout()))
+    let mut gdb = None;
+    let reply = handling::once(
+        || {
+            let talk = (io::stdin(), io::stdout());
+            let (prepared, other_end) =
+                unit_microvm::debug::prepare(image, function, symbols, Arc::new(Standard), talk)?;
+            gdb = Some(other_end);
+            Ok(prepared)
+        },
+        event,
+    );
+    // How the call itself ends is for gdb to hear.
+    match gdb {
+        Some(gdb) => gdb.ended(reply),
+        None => drop(reply?),
+    }
+    Ok(())
 }
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]

@@ -1,8 +1,8 @@
 //! One call, from the door of its function to its reply: the path the gate and the API share.
 //!
 //! ```text
-//!   work ──▶ admission ──▶ ready? ──▶ Prepared::call ──▶ reply
-//!             waits, refuses   loads on the first call      └─▶ CallWatch: counters, trace, place given back
+//!   work ──▶ admission ──▶ ready? ──▶ Handler::handle ──▶ reply
+//!             waits, refuses   loads on the first call      └─▶ Running: results, counters, trace, place given back
 //! ```
 //! This path is hot: everything it needs hangs off [`Live`], nothing is looked up by name, and atomics count what
 //! happens to the call.
@@ -14,13 +14,14 @@ use super::results;
 use super::timing::{SERVER_TIMING, server_timing};
 use super::traces::{CallEnd, CallSpan, Traces};
 use dispatch::Permit;
+use handling::{Call, Caller, Content, Ended, WholeReply, Work};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue};
 use problem::Problem;
 use state::{Leased, Transaction};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Call, Content, Contract, Ended, Watch, WholeReply, Work};
+use unit::Contract;
 
 /// A call on its way.
 pub struct Incoming {
@@ -99,9 +100,9 @@ impl Incoming {
         let leased = lease.clone();
         let judged =
             self.live.contract == Contract::WasiHttp && lease.as_ref().is_some_and(|lease| !is_request(&lease.event));
-        let watch = Box::new(CallWatch { call: self, queue, load, judged, leased, _permit: permit, heard: false });
-        let called = ready.prepared.call(Call { request_id, work, deadline, watch, lease }).await;
-        let reply = called.map_err(|problem| {
+        let running = Running { call: self, queue, load, judged, leased, _permit: permit, heard: false };
+        let call = Call { request_id, work, deadline, lease };
+        let reply = loader.handler.handle(ready.prepared, call, running).await.map_err(|problem| {
             let times = Times { queue, start: load, run: could_run.elapsed(), ..Times::default() };
             Failed { problem, began: true, retry_after_s: None, times: Some(times.into()) }
         })?;
@@ -133,8 +134,8 @@ impl Incoming {
     }
 }
 
-/// Counts a call when it has ended, and holds its place among the running ones until then.
-struct CallWatch {
+/// A call that runs: keeps what became of it, counts it when it has ended, and holds its place until then.
+struct Running {
     call: Incoming,
     queue: Duration,
     /// Making the function ready, which only its first call waits for; counts as starting.
@@ -146,7 +147,7 @@ struct CallWatch {
     heard: bool,
 }
 
-impl Watch for CallWatch {
+impl Caller for Running {
     fn commits(&mut self, transaction: &mut Transaction, reply: &WholeReply) -> Result<(), Problem> {
         if let WholeReply::Http(reply) = reply
             && self.judged
@@ -159,7 +160,7 @@ impl Watch for CallWatch {
         }
     }
 
-    fn ended(mut self: Box<Self>, ended: Ended) {
+    fn ended(mut self, ended: Ended) {
         self.heard = true;
         let Ended { result, timing, cpu, memory_bytes, reruns } = ended;
         self.call.live.identity.counters.reruns(reruns);
@@ -172,7 +173,7 @@ impl Watch for CallWatch {
     }
 }
 
-impl Drop for CallWatch {
+impl Drop for Running {
     fn drop(&mut self) {
         if !self.heard {
             self.call.live.identity.counters.gone();

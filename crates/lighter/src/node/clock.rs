@@ -1,4 +1,4 @@
-//! The clock of the node, in milliseconds. `state` and `unit-host`, which lie below, have one of their own each.
+//! The clock of the node, in milliseconds. `state` and `handling`, which lie below, have one of their own each.
 
 use std::time::{Duration, SystemTime};
 

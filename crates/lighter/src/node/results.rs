@@ -14,6 +14,7 @@
 use bytes::Bytes;
 use event::Event;
 use gate_http::problem_reply;
+use handling::WholeReply;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use manifest::Name;
@@ -22,7 +23,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use state::{BucketConfig, State, StoreError, Ticket, Transaction, VALUE_BYTES_MAX};
 use std::time::Duration;
-use unit::WholeReply;
 
 /// Buckets of the node's own: this and the function's name. Results by id.
 const BUCKETS: &str = ".results.";

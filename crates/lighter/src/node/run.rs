@@ -312,7 +312,7 @@ async fn warm_up(node: Arc<Node>) {
     let Some(entry) = table.entries().next() else { return };
     // What is wrong with it is told by its first call.
     if let Ok(ready) = node.functions.loader.ready(&entry.live, Instant::now()).await {
-        ready.prepared.try_start().await.ok();
+        node.functions.loader.handler.try_start(&ready.prepared).await.ok();
     }
 }
 

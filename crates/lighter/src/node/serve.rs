@@ -8,6 +8,7 @@ use super::{Node, clock, event, events, traces};
 use crate::api::types::REQUEST_ID;
 use ::event::Gate;
 use bytes::Bytes;
+use handling::{Content, Work};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body as HttpBody;
@@ -17,7 +18,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Instant, SystemTime};
-use unit::{Body, Content, Contract, LimitedBody, Work};
+use unit::{Body, Contract, LimitedBody};
 
 pub const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static(REQUEST_ID);
 

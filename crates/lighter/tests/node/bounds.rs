@@ -7,13 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where bounds are looked for: what a node runs. Tests and programs that try it out are none of it.
-const FOLDERS: [(&str, &str); 9] = [
+const FOLDERS: [(&str, &str); 11] = [
     ("The node", "crates/lighter/src/node"),
     ("The API", "crates/lighter/src/api"),
     ("The HTTP gate", "crates/gates/http/src"),
     ("The MQTT gate", "crates/gates/mqtt/src"),
     ("Timers", "crates/gates/timer/src"),
-    ("Units of every class, and their host", "crates/units/unit-host/src"),
+    ("A handling, and what units ask of it", "crates/handling/src"),
+    ("Outgoing requests", "crates/egress/src"),
+    ("Units of every class", "crates/units/unit/src"),
     ("`wasm`", "crates/units/unit-wasm/src"),
     ("`process`", "crates/units/unit-process/src"),
     ("`microvm`", "crates/units/unit-microvm/src"),

@@ -1,69 +1,68 @@
 //! One attempt to handle an event, for kinds whose units are on the other side of a wire.
 
-use crate::calls::Host;
-use crate::http::{Client, Requests};
-use crate::{Handled, Handling, Meter, Output, rerun};
+use crate::Meter;
+use crate::calls::Answers;
 use budget::Purpose;
-use bytes::Bytes;
 use event::Event;
-use http_body_util::Full;
-use problem::{Code, Problem};
-use state::Leased;
+use futures_util::future::BoxFuture;
+use problem::Problem;
 use std::future::Future;
 use std::sync::Arc;
-use unit::{Call, Deployed, Reply, Work};
+use std::task::{Context, Poll};
+use unit::{Deployed, Given, Host, Output, Running, Spent, Work};
 
 pub struct Attempt {
     pub request_id: Arc<str>,
     pub event: Arc<Event>,
-    pub lease: Option<Arc<Leased>>,
+    pub host: Arc<dyn Host>,
     pub meter: Arc<Meter>,
 }
 
 impl Attempt {
-    /// The host's side of it, for the unit of this number.
-    pub fn host(&self, deployed: &Arc<Deployed>, client: &Client<Full<Bytes>>, unit: u64) -> Host {
+    /// What answers the unit of this number.
+    pub fn answers(&self, deployed: &Deployed, unit: u64) -> Answers {
         let log_bytes = deployed.function.limits.log_bytes;
         let output = Output::new(deployed.log.clone(), unit, self.request_id.clone(), log_bytes);
-        let mut handling = Handling::new(deployed.clone());
-        handling.begin(self.lease.clone());
-        let mut requests = Requests::new(client.clone(), deployed.clone(), self.request_id.clone());
-        requests.set_trace(|name| self.event.attribute(name));
-        Host {
-            deployed: deployed.clone(),
-            handling,
-            requests,
+        Answers {
+            host: self.host.clone(),
             output: Arc::new(output),
-            event: self.event.clone(),
-            deadline: self.meter.deadline,
+            budget: deployed.budget.clone(),
             held: deployed.budget.share(Purpose::HostCalls),
         }
     }
 }
 
-/// Hands the call's event to `attempt`, again with a higher attempt number after each conflict.
+/// The attempt as `work` does it.
 ///
-/// # Errors
-/// As [`rerun::call`]; [`Code::Internal`] for work that is no event.
-pub async fn handle<F>(deployed: &Deployed, call: Call, mut attempt: impl FnMut(Attempt) -> F) -> Result<Reply, Problem>
+/// # Panics
+/// The attempt is at a request.
+pub fn run<F>(attempt: unit::Attempt, work: impl FnOnce(Attempt) -> F) -> Box<dyn Running>
 where
-    F: Future<Output = Result<Handled, Problem>>,
+    F: Future<Output = Result<Given, Problem>> + Send + 'static,
 {
-    let Call { request_id, work, deadline, watch, lease } = call;
-    let Work::Event(event) = work else {
-        let detail = format!("this work is not for a {} unit", deployed.function.isolation.as_str());
-        return Err(Problem::new(Code::Internal, detail));
-    };
-    let first = event.attempt;
-    let mut event = Arc::new(event);
-    let one = |reruns: u32| {
-        if reruns > 0 {
-            Arc::<Event>::make_mut(&mut event).attempt = first + reruns;
-        }
-        let meter = Arc::new(Meter::new(deadline));
-        let (request_id, event, lease) = (request_id.clone(), event.clone(), lease.clone());
-        let attempt = attempt(Attempt { request_id, event, lease, meter: meter.clone() });
-        async move { (attempt.await, meter) }
-    };
-    rerun::call(&deployed.state, lease.as_deref(), watch, one).await
+    let unit::Attempt { request_id, work: given, deadline, host } = attempt;
+    let Work::Event(event) = given else { unreachable!("these functions take events") };
+    let (event, meter) = (Arc::new(event), Arc::new(Meter::new(deadline)));
+    let work = work(Attempt { request_id, event: event.clone(), host, meter: meter.clone() });
+    Box::new(Wired { work: Box::pin(work), event: Some(event), meter })
+}
+
+struct Wired {
+    work: BoxFuture<'static, Result<Given, Problem>>,
+    event: Option<Arc<Event>>,
+    meter: Arc<Meter>,
+}
+
+impl Running for Wired {
+    fn poll_given(&mut self, cx: &mut Context<'_>) -> Poll<Result<Given, Problem>> {
+        self.work.as_mut().poll(cx)
+    }
+
+    fn spent(&self) -> Spent {
+        self.meter.spent()
+    }
+
+    fn give_back(&mut self) -> Option<Event> {
+        self.event.take().map(Arc::unwrap_or_clone)
+    }
 }

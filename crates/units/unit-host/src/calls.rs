@@ -3,28 +3,23 @@
 //! For kinds whose units are on the other side of a wire. A question is a frame of the kind `call` with `{op, args}`;
 //! its answer one of the kind `reply` or `failure`.
 
-use crate::http::{Outbound, Requests};
-use crate::{Handling, Output, Refusal};
-use budget::Share;
+use budget::{Budget, Share};
 use bytes::Bytes;
-use event::{Event, Failure};
+use event::Failure;
 use frame::{Checksum, Frame, Kind, Limits, Value};
-use http_body_util::Full;
 use problem::Code;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use unit::{Deployed, Level, Origin, Outgoing, Stages, Stream};
+use std::time::Duration;
+use unit::{Host, Level, Outbound, Outgoing, Output, Place, Refusal, Stages};
 
-/// The host's side of one handling.
-pub struct Host {
-    pub deployed: Arc<Deployed>,
-    pub handling: Handling,
-    pub requests: Requests<Full<Bytes>>,
+/// Answers what one unit asks during one attempt.
+pub struct Answers {
+    pub host: Arc<dyn Host>,
     pub output: Arc<Output>,
-    pub event: Arc<Event>,
-    pub deadline: Instant,
+    /// The node's memory.
+    pub budget: Arc<Budget>,
     /// The last answer, in the node's budget: a unit may be slow to read it.
     pub held: Share,
 }
@@ -35,7 +30,7 @@ pub struct Nonsense(pub String);
 
 type Answered = Result<Vec<u8>, Refusal>;
 
-impl Host {
+impl Answers {
     /// The frame that answers the question with this id; none for what is not answered.
     pub async fn answer(&mut self, id: u64, body: &Value<'_>) -> Result<Option<Vec<u8>>, Nonsense> {
         let nonsense = |why: &str| Nonsense(format!("the unit asked its host for something, and {why}"));
@@ -45,7 +40,7 @@ impl Host {
         let mut arguments = Arguments(arguments.iter());
         if *verb == "log.write" {
             let (level, message) = (arguments.text()?, arguments.text()?);
-            self.output.write(level_of(level)?, Stream::Log, message);
+            self.host.log(&self.output, level_of(level)?, message);
             return Ok(None);
         }
         let answered = match *verb {
@@ -53,13 +48,12 @@ impl Host {
             "queue.push" | "queue.push-all" | "queue.pop" => self.queue(id, verb, &mut arguments)?,
             "config.get" => {
                 let name = arguments.text()?;
-                let value = crate::value(&self.deployed, name);
-                Ok(reply(id, value.map_or(Value::Null, |value| Value::Str(value))))
+                Ok(reply(id, self.host.config(name).map_or(Value::Null, Value::Str)))
             }
             "random.bytes" => {
                 let count = arguments.integer()?;
                 let count = u32::try_from(count).map_err(|_| Nonsense(format!("random.bytes: {count} bytes")))?;
-                let bytes = crate::random(count).map_err(Refusal::Unavailable);
+                let bytes = self.host.random(count).map_err(Refusal::Unavailable);
                 bytes.map(|bytes| reply(id, bytes_value(&bytes)))
             }
             _ => self.store(id, verb, &mut arguments)?,
@@ -70,31 +64,31 @@ impl Host {
         Ok(Some(held.map_or_else(|full| refused(id, &full.into()), |()| answer)))
     }
 
-    fn store(&mut self, id: u64, verb: &str, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {
+    fn store(&self, id: u64, verb: &str, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {
         let Some(verb) = verb.strip_prefix("store.") else {
             return Err(Nonsense(format!("there is no verb {verb:?}")));
         };
         let bucket = arguments.text()?;
         let key = arguments.text()?;
-        let (handling, done) = (&mut self.handling, |()| reply(id, Value::Null));
+        let (host, done) = (&self.host, |()| reply(id, Value::Null));
         Ok(match verb {
-            "get" => handling.get(bucket, key).map(|value| reply(id, maybe(value.as_deref()))),
-            "set" => handling.set(bucket, key, arguments.bytes()?.to_vec()).map(done),
+            "get" => host.get(bucket, key).map(|value| reply(id, maybe(value.as_deref()))),
+            "set" => host.set(bucket, key, arguments.bytes()?.to_vec()).map(done),
             "set-with-ttl" => {
                 let (value, ttl) = (arguments.bytes()?.to_vec(), arguments.milliseconds()?);
-                handling.set_with_ttl(bucket, key, value, ttl).map(done)
+                host.set_with_ttl(bucket, key, value, ttl).map(done)
             }
-            "delete" => handling.delete(bucket, key).map(done),
-            "increment" => handling.increment(bucket, key, arguments.integer()?).map(|sum| reply(id, Value::I64(sum))),
+            "delete" => host.delete(bucket, key).map(done),
+            "increment" => host.increment(bucket, key, arguments.integer()?).map(|sum| reply(id, Value::I64(sum))),
             "compare-and-set" => {
                 let (expected, value) = (arguments.maybe_bytes()?, arguments.maybe_bytes()?);
-                let did = handling.compare_and_set(bucket, key, expected, value.map(<[u8]>::to_vec));
+                let did = host.compare_and_set(bucket, key, expected, value.map(<[u8]>::to_vec));
                 did.map(|did| reply(id, Value::Bool(did)))
             }
             "list" => {
                 let (after, limit) = (arguments.maybe_text()?, arguments.integer()?);
                 let limit = u32::try_from(limit).map_err(|_| Nonsense(format!("store.list: a limit of {limit}")))?;
-                handling.list(bucket, key, after, limit).map(|page| {
+                host.list(bucket, key, after, limit).map(|page| {
                     let entries = page.entries.iter();
                     let entries = entries
                         .map(|entry| Value::List(vec![Value::Str(&entry.key), bytes_value(&entry.value)]))
@@ -107,10 +101,10 @@ impl Host {
         })
     }
 
-    fn queue(&mut self, id: u64, verb: &str, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {
+    fn queue(&self, id: u64, verb: &str, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {
         let queue = arguments.text()?;
         if verb == "queue.pop" {
-            let popped = self.handling.pop(queue, self.deadline);
+            let popped = self.host.pop(queue);
             return Ok(popped.map(|event| match &event {
                 None => reply(id, Value::Null),
                 Some(event) => frame::event_body(event)
@@ -121,22 +115,19 @@ impl Host {
             ("queue.push-all", Value::List(events)) => events.as_slice(),
             (_, event) => std::slice::from_ref(event),
         };
-        let Host { deployed, handling, event: handled, .. } = self;
-        if let Err(refusal) = handling.may_push(queue) {
+        if let Err(refusal) = self.host.may_push(queue) {
             return Ok(Err(refusal));
         }
-        let giver = handled.id_giver();
-        let origin = Origin::new(&deployed.name, &giver, &handled.id, |name| handled.attribute(name));
         // One after the other: a copy is made of an event when there is room for the one before it.
         for event in events {
-            if let Err(refusal) = handling.push(queue, outgoing(event)?, &origin) {
+            if let Err(refusal) = self.host.push(queue, outgoing(event)?) {
                 return Ok(Err(refusal));
             }
         }
         Ok(Ok(reply(id, Value::Null)))
     }
 
-    async fn send(&mut self, id: u64, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {
+    async fn send(&self, id: u64, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {
         let request = arguments.next()?;
         let fields = Fields { map: request, what: "http.send" };
         let request = Outbound {
@@ -146,9 +137,7 @@ impl Host {
             body: fields.bytes("body")?,
             timeout: fields.maybe_milliseconds("timeout-ms")?,
         };
-        let call = self.handling.key(&self.requests.request_id, self.deadline);
-        self.requests.cause = self.handling.cause();
-        let response = self.requests.send(request, &call, self.deadline, Full::new).await;
+        let response = self.host.send(request).await;
         Ok(response.map(|response| {
             let headers = response.headers.iter();
             let headers = headers.map(|(name, value)| Value::List(vec![Value::Str(name), Value::Str(value)])).collect();
@@ -378,14 +367,6 @@ impl Found {
     pub fn said(self, frame: Bytes) -> Said {
         Said::Reply { data: frame.slice(self.data), stages: self.stages, raised: self.raised }
     }
-}
-
-/// A place in a unit's code.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    pub function: String,
-    /// Bytes into the image.
-    pub offset: Option<u64>,
 }
 
 impl Said {

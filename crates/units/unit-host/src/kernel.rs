@@ -3,7 +3,7 @@
 //!
 //! Nothing a unit says is believed. The caller gives the bound on its size, because it knows what was bounded before.
 
-use crate::calls::{Host, Nonsense, Said};
+use crate::calls::{Answers, Nonsense, Said};
 use budget::Purpose;
 use bytes::Bytes;
 use event::Event;
@@ -49,13 +49,13 @@ pub fn work(event: &Event, limits: &Limits) -> Result<Vec<u8>, Problem> {
 ///
 /// # Errors
 /// The question makes no sense; [`Code::MemoryFull`].
-pub async fn answer(host: &mut Host, verb: Verb, request: &[u8], limits: &Limits) -> Result<Vec<u8>, Problem> {
-    let _read = host.deployed.budget.take(Purpose::HostCalls, request.len() as u64)?;
+pub async fn answer(answers: &mut Answers, verb: Verb, request: &[u8], limits: &Limits) -> Result<Vec<u8>, Problem> {
+    let _read = answers.budget.take(Purpose::HostCalls, request.len() as u64)?;
     let frame = Frame::decode(request, limits).map_err(|error| garbled(&error.to_string()))?;
     if frame.kind != Kind::Call || frame.body.get("op") != Some(&Value::Str(verb.op())) {
         return Err(garbled("it asked for one thing under the number of another"));
     }
-    match host.answer(frame.id, &frame.body).await {
+    match answers.answer(frame.id, &frame.body).await {
         Ok(Some(answer)) => Ok(answer),
         Ok(None) => Err(garbled("it asked for what is not answered")),
         Err(nonsense) => Err(garbled(&nonsense.0)),

@@ -1,11 +1,10 @@
 //! What one attempt uses, as a host on the other side of a wire sees it.
 
-use crate::{Spending, Spent};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use unit::{Stages, Timing};
+use unit::{Spent, Stages, Timing};
 
 pub struct Meter {
     /// When the attempt began.
@@ -51,10 +50,9 @@ impl Meter {
     pub fn time_exceeded(&self) -> Problem {
         time_exceeded(self.began, self.deadline)
     }
-}
 
-impl Spending for Meter {
-    fn spent(&self) -> Spent {
+    /// What was used until now.
+    pub fn spent(&self) -> Spent {
         let total = self.began.elapsed();
         let start = self.start.lock().unwrap_or(total);
         let timing = Timing { start, run: total.saturating_sub(start), stages: *self.stages.lock() };

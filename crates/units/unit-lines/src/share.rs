@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit_host::calls::Place;
+use unit::Place;
 
 /// CPU time a function may take at once.
 const ALLOWANCE: Duration = Duration::from_millis(200);

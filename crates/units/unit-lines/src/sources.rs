@@ -8,8 +8,7 @@ use gimli::{EndianSlice, LittleEndian, SectionId};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::Range;
-use unit_host::calls::Place;
-use unit_host::cut;
+use unit::{Place, cut};
 use wasmparser::{Parser, Payload};
 
 /// Debug information of one core module that is read for a trap.

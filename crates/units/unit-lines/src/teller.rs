@@ -10,9 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use unit::Level;
-use unit_host::Output;
-use unit_host::calls::Place;
+use unit::{Level, Output, Place};
 
 /// Traps that wait for the thread. One more is told without lines.
 const WAITING_MAX: usize = 64;

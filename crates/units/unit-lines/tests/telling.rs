@@ -3,9 +3,7 @@
 use gimli::write::{Address, AttributeValue, Dwarf, EndianVec, LineProgram, LineString, Sections, Unit};
 use gimli::{Encoding, Format, LineEncoding, LittleEndian};
 use std::sync::{Arc, Mutex};
-use unit::{LogLine, LogSink};
-use unit_host::Output;
-use unit_host::calls::Place;
+use unit::{LogLine, LogSink, Output, Place};
 use unit_lines::{Image, Share, Teller, worth_keeping};
 
 #[derive(Default)]

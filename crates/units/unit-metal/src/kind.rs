@@ -5,8 +5,6 @@ use crate::finder::{Finder, SILENT_AFTER};
 use crate::prepared::PreparedMetal;
 use crate::session::Session;
 use board_link::{Boot, Goal, Sighting, format_of, hash, seal_payload};
-use bytes::Bytes;
-use http_body_util::Full;
 use kernel_code::{Features, Target};
 use manifest::Isolation;
 use parking_lot::Mutex;
@@ -20,7 +18,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use unit::{Artefact, Deployed, Prepared, Shape, UnitKind};
-use unit_host::http::Client;
 
 /// What code is made for. Boards say which of them they run.
 pub const TARGETS: [Target; 2] = [Target::Aarch64, Target::X86_64(Features { bmi1: false, bmi2: false, lzcnt: false })];
@@ -38,7 +35,6 @@ pub struct Shared {
     boards: Mutex<BTreeMap<String, Arc<Board>>>,
     /// A board has become free.
     pub freed: Notify,
-    pub client: Client<Full<Bytes>>,
     number: AtomicU64,
     fingerprint: String,
 }
@@ -96,7 +92,6 @@ impl MetalKind {
             finder: OnceLock::new(),
             boards: Mutex::default(),
             freed: Notify::new(),
-            client: unit_host::egress::Clients::new(),
             number: AtomicU64::new(0),
             fingerprint,
         };

@@ -18,10 +18,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout_at;
-use unit::{Call, Deployed, Level, Prepared, Reply, Stream, UnitStatus};
-use unit_host::calls::{Host, Said};
+use unit::{Deployed, Given, Host, Level, Prepared, Running, Stream, UnitStatus, check_reply};
+use unit_host::calls::{Answers, Said};
 use unit_host::kernel::{self, WORK};
-use unit_host::{Attempt, Handled, Roster, check_reply};
+use unit_host::{Attempt, Roster};
 
 /// Boards one call is tried on, when they go away one after the other.
 const TRIES_MAX: usize = 3;
@@ -53,10 +53,10 @@ impl PreparedMetal {
         Self { shared, deployed, payloads, roster: Arc::default() }
     }
 
-    async fn attempt(&self, one: Attempt) -> Result<Handled, Problem> {
+    async fn on_boards(&self, one: Attempt) -> Result<Given, Problem> {
         let mut lost = Lost::default();
         loop {
-            let failed = match self.attempt_once(&one, &mut lost).await {
+            let failed = match self.on_one(&one, &mut lost).await {
                 Err(problem) if problem.code == Code::BoardLost => problem,
                 outcome => return outcome,
             };
@@ -68,11 +68,12 @@ impl PreparedMetal {
                 return Err(failed);
             }
             tracing::info!(function = %self.deployed.name, "trying elsewhere: {}", failed.detail);
+            one.host.undo();
             lost.problem = Some(failed);
         }
     }
 
-    async fn attempt_once(&self, one: &Attempt, lost: &mut Lost) -> Result<Handled, Problem> {
+    async fn on_one(&self, one: &Attempt, lost: &mut Lost) -> Result<Given, Problem> {
         let wanted = one.event.attribute(BOARD_ATTRIBUTE);
         let waiting = self.free_board(wanted, lost);
         // The place is held to the end of the call: a board does one thing at a time.
@@ -117,7 +118,7 @@ impl PreparedMetal {
         one: &Attempt,
         candidate: &Candidate,
         kept: Option<Session>,
-    ) -> Result<(Result<Handled, Problem>, Session), Problem> {
+    ) -> Result<(Result<Given, Problem>, Session), Problem> {
         let payload = payload_for(&self.payloads, &candidate.seen.beacon.formats)
             .ok_or_else(|| Problem::new(Code::BoardMissing, "the board does not run this code"))?;
         let mut session = match kept {
@@ -131,28 +132,24 @@ impl PreparedMetal {
         one.meter.started();
         let number = self.shared.next_number();
         let _entry = Roster::enter(&self.roster, number, one.request_id.clone());
-        let mut host = one.host(&self.deployed, &self.shared.client, number);
-        let output = host.output.clone();
+        let mut answers = one.answers(&self.deployed, number);
+        let output = answers.output.clone();
         // A board that starts again forgets its sessions, and does not always get to say so.
         let said = tokio::select! {
-            said = self.converse(one, &mut session, payload, &mut host) => said,
+            said = self.converse(one, &mut session, payload, &mut answers) => said,
             () = self.shared.restarted(candidate) => {
                 Err(Problem::new(Code::BoardLost, format!("the board {} started again", candidate.entry.name)))
             }
         };
-        let transaction = host.handling.end();
         let outcome = match said {
             Ok((Said::Reply { data, .. }, stages)) => {
                 one.meter.used_cpu(Duration::from_micros(stages.run_us.into()));
                 one.meter.used_memory(stages.memory_bytes);
-                check_reply(data.len() as u64, &self.deployed.function.limits)
-                    .map(|()| Handled { reply: Ok(data), transaction })
+                check_reply(data.len() as u64, &self.deployed.function.limits).map(|()| Given::Reply(data))
             }
-            Ok((Said::Failed(failure), _)) => {
-                Ok(Handled { reply: Err(unit_host::said(failure, &output)), transaction })
-            }
+            Ok((Said::Failed(failure), _)) => Ok(Given::Failure(unit::said(failure, &output))),
             Ok((Said::Crashed { code, why, frames }, _)) => {
-                let why = unit_host::cut(&why, 4_000).to_owned();
+                let why = unit::cut(&why, 4_000).to_owned();
                 let problem = Problem::new(code, format!("{}: {why}", code.title()));
                 output.note(Level::Error, &problem.detail);
                 for frame in frames {
@@ -181,7 +178,7 @@ impl PreparedMetal {
         one: &Attempt,
         session: &mut Session,
         payload: &Payload,
-        host: &mut Host,
+        answers: &mut Answers,
     ) -> Result<(Said, Stages), Problem> {
         let event = kernel::work(&one.event, &generous())?;
         let work = BoardWork {
@@ -190,19 +187,19 @@ impl PreparedMetal {
             may: kernel::policy(&self.deployed.function.grants).0,
             run_max: one.meter.deadline.saturating_duration_since(Instant::now()),
             memory_bytes_max: self.deployed.function.limits.memory_bytes,
-            now_ms: unit_host::unix_ms(),
+            now_ms: one.host.now_ms(),
             event,
         };
         session.call(work).await?;
         loop {
             match session.said(WORK).await? {
                 BoardSaid::Line { level, line } => {
-                    host.output.write(kernel::level(level.into()), Stream::Log, &line);
+                    answers.output.write(kernel::level(level.into()), Stream::Log, &line);
                 }
                 BoardSaid::Asks { number, frame } => {
                     let none = || kernel::garbled("there is no host call of this number");
                     let verb = Verb::of(number).ok_or_else(none)?;
-                    let answer = kernel::answer(host, verb, &frame, &generous()).await?;
+                    let answer = kernel::answer(answers, verb, &frame, &generous()).await?;
                     session.answer(answer).await?;
                 }
                 BoardSaid::Replied { stages, frame } => return Ok((kernel::said(frame, &generous())?, stages)),
@@ -237,19 +234,17 @@ impl Drop for Busy {
 }
 
 impl Prepared for PreparedMetal {
+    fn deployed(&self) -> &Arc<Deployed> {
+        &self.deployed
+    }
+
     /// Nothing is started: the boards are there or not, and that may be different when the first call comes.
-    fn try_start(self: Arc<Self>) -> BoxFuture<'static, Result<Duration, Problem>> {
+    fn try_start(self: Arc<Self>, _: Arc<dyn Host>) -> BoxFuture<'static, Result<Duration, Problem>> {
         Box::pin(async { Ok(Duration::ZERO) })
     }
 
-    fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>> {
-        Box::pin(async move {
-            unit_host::handle(&self.deployed, call, |one| {
-                let prepared = self.clone();
-                async move { prepared.attempt(one).await }
-            })
-            .await
-        })
+    fn attempt(self: Arc<Self>, one: unit::Attempt) -> Box<dyn Running> {
+        unit_host::run(one, |one| async move { self.on_boards(one).await })
     }
 
     fn units(&self) -> Vec<UnitStatus> {

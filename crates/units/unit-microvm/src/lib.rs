@@ -5,7 +5,7 @@
 //!         ──compile─▶ machine code, linked into the kernel ─▶ a snapshot        (link.rs, snapshot.rs)
 //!         ──load────▶ the snapshot in a file without a name                     (prepared.rs)
 //!   call  ──▶ tender: a thread with one machine, its memory a copy-on-write map (tender.rs, vm.rs, memory.rs)
-//!         ──▶ exits, each a question that is checked before it is answered      (exits.rs, handling.rs)
+//!         ──▶ exits, each a question that is checked before it is answered      (exits.rs, attempt.rs)
 //! ```
 //! The guest runs in ring 3 from its first instruction, on page tables it cannot reach: code is never writable, data
 //! never executable. Between guest and node stand the processor, KVM's smallest surface (port writes), and a thread
@@ -14,6 +14,7 @@
 // Elsewhere there is no such class yet, and this crate is empty.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod attempt;
 mod core_dump;
 pub mod debug;
 mod debugger;
@@ -21,7 +22,6 @@ mod elf;
 mod exits;
 mod gdb;
 mod guest;
-mod handling;
 #[cfg(test)]
 mod hostile;
 mod link;
@@ -41,9 +41,7 @@ mod written;
 
 pub use link::Times;
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http_body_util::Full;
 use kernel_code::{Features, Target};
 use kvm_ioctls::Kvm;
 use manifest::Isolation;
@@ -56,7 +54,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use stock::Stock;
 use unit::{Artefact, Compiler, Deployed, Prepared, Shape, UnitKind};
-use unit_host::http::Client;
 use unit_lines::Teller;
 
 /// The kernel: `kernel/boards/tender`, as `kernel/build` made it.
@@ -77,7 +74,6 @@ pub struct Shared {
     /// Machines that are nobody's, as long as some function is loaded.
     stock: Mutex<Weak<Stock>>,
     fingerprint: String,
-    client: Client<Full<Bytes>>,
     teller: Teller,
     number: AtomicU64,
 }
@@ -101,9 +97,8 @@ impl MicrovmKind {
         let fingerprint = format!("{code}-{kernel}-{}", kernel_abi::VERSION);
         let teller = Teller::start()
             .map_err(|error| Problem::new(Code::Internal, format!("starting the thread for source lines: {error}")))?;
-        let (client, number) = (unit_host::egress::Clients::new(), AtomicU64::new(0));
-        let stock = Mutex::default();
-        Ok(Self { shared: Arc::new(Shared { kvm, target, stock, fingerprint, client, teller, number }) })
+        let (stock, number) = (Mutex::default(), AtomicU64::new(0));
+        Ok(Self { shared: Arc::new(Shared { kvm, target, stock, fingerprint, teller, number }) })
     }
 
     /// Whether microvms can run here.

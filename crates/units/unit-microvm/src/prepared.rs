@@ -1,15 +1,13 @@
 //! A function ready to run: its snapshot, machines that wait for a call, and calls that wait for a machine.
 
 use crate::Shared;
+use crate::attempt::attempt;
 use crate::debugger::Session;
-use crate::handling::attempt;
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
 use crate::tender::{Recipe, Tender};
 use budget::Purpose;
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http_body_util::Full;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::VecDeque;
@@ -18,11 +16,9 @@ use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use unit::{Artefact, Call, Deployed, Prepared, Reply, UnitStatus};
-use unit_host::calls::Place;
-use unit_host::http::Client;
+use unit::{Artefact, Attempt, Deployed, Host, Output, Place, Prepared, Running, UnitStatus};
 use unit_host::pool::Pool;
-use unit_host::{Entry, Output, Roster, kernel};
+use unit_host::{Entry, Roster, kernel};
 use unit_lines::{Image, Share};
 
 /// Machines that wait for a call, at most.
@@ -77,14 +73,6 @@ impl PreparedMicrovm {
     /// Lets a debugger look into the first unit that is given an event.
     pub fn debug(&self, session: Session) {
         *self.recipe.debugger.lock() = Some(session);
-    }
-
-    pub fn deployed(&self) -> &Arc<Deployed> {
-        &self.deployed
-    }
-
-    pub fn client(&self) -> &Client<Full<Bytes>> {
-        &self.shared.client
     }
 
     /// Tells the log of the way to a trap, with source lines if the component was kept for them.
@@ -248,7 +236,11 @@ fn failed(error: &io::Error) -> Problem {
 }
 
 impl Prepared for PreparedMicrovm {
-    fn try_start(self: Arc<Self>) -> BoxFuture<'static, Result<Duration, Problem>> {
+    fn deployed(&self) -> &Arc<Deployed> {
+        &self.deployed
+    }
+
+    fn try_start(self: Arc<Self>, _: Arc<dyn Host>) -> BoxFuture<'static, Result<Duration, Problem>> {
         Box::pin(async move {
             let began = Instant::now();
             let (tender, entry) = self.machine(&"deploy".into()).await?;
@@ -261,8 +253,8 @@ impl Prepared for PreparedMicrovm {
         })
     }
 
-    fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>> {
-        Box::pin(async move { unit_host::handle(self.deployed(), call, |one| attempt(self.clone(), one)).await })
+    fn attempt(self: Arc<Self>, one: Attempt) -> Box<dyn Running> {
+        unit_host::run(one, |one| attempt(self, one))
     }
 
     fn units(&self) -> Vec<UnitStatus> {

@@ -9,10 +9,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::thread;
+use unit::{LogLine, LogSink};
 use unit_microvm::{MicrovmKind, debug};
 
 const ATTACK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../guests/prebuilt/attack.wasm");
+
+struct Silent;
+
+impl LogSink for Silent {
+    fn write(&self, _: LogLine<'_>) {}
+}
 
 fn is_possible() -> bool {
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -56,7 +64,17 @@ fn session(data: &str, commands: &[&str]) -> String {
             // Written to as a file: behind its filter the tender sends nothing by sockets.
             let out = File::from(OwnedFd::from(stream.try_clone().unwrap()));
             let line = (stream, out);
-            debug::run(Path::new(ATTACK), Function::new("debug"), event, &symbols, line).unwrap();
+            let mut gdb = None;
+            let reply = handling::once(
+                || {
+                    let (image, function) = (Path::new(ATTACK), Function::new("debug"));
+                    let (prepared, other_end) = debug::prepare(image, function, &symbols, Arc::new(Silent), line)?;
+                    gdb = Some(other_end);
+                    Ok(prepared)
+                },
+                event,
+            );
+            gdb.unwrap().ended(reply);
         });
         let said = gdb(&all);
         std::fs::copy(&symbols, "/tmp/syms").unwrap();

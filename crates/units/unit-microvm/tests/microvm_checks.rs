@@ -1,6 +1,6 @@
 //! The checks of all kinds, on real components in real machines.
 
-use unit::checks::{self, Images};
+use checks::Images;
 use unit_microvm::MicrovmKind;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -17,6 +17,8 @@ async fn the_microvm_class_passes_every_check() {
         attack: include_bytes!("../../../../guests/prebuilt/attack.wasm"),
         attack_source: "lib.rs:",
         dumps: true,
+        lacks: &[],
+        settles: &checks::settled,
     };
     checks::run(&kind, &images, folder.path()).await;
 }

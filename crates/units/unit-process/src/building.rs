@@ -206,7 +206,7 @@ pub fn settings(shared: &Shared, recipe: &Recipe, slots: u32) -> Settings {
         std::iter::once(SDK.to_owned()).chain(base.description.paths.iter().map(|path| text(path))).collect();
     let paths = serde_json::to_string(&paths).expect("texts");
     let script = format!("import sys; sys.path[:0] = {paths}; from lighterage.unit.zygote import main; main()");
-    let loading_processes = PROCESSES + u64::from(limits.processes) + u64::from(crate::handling::cores());
+    let loading_processes = PROCESSES + u64::from(limits.processes) + u64::from(crate::attempt::cores());
     let memory_bytes = (!shared.counts_memory()).then_some(limits.memory_bytes);
     let told = json!({
         "contract": about.contract.as_str(),

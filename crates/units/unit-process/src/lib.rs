@@ -7,19 +7,19 @@
 //!   first call ──▶ zygote: a jail, the function loaded in it        (zygote.rs, spawn.rs, jail/, cgroup/)
 //!                ──▶ now and then: what it uses beside its calls        (allowance.rs)
 //!   each call  ──▶ child: forked ahead of need, used once           (child.rs)
-//!              ──▶ frames on one socket, limits watched, output logged   (handling.rs, wire.rs, lent.rs, pump.rs)
+//!              ──▶ frames on one socket, limits watched, output logged   (attempt.rs, wire.rs, lent.rs, pump.rs)
 //! ```
 //! What a unit can reach is its own scratch folder, the read-only base, and what its host answers on the socket; the
 //! answers ask the function's grants first, and are the same for every kind of unit (`unit-host`).
 
 mod allowance;
+mod attempt;
 mod base;
 mod building;
 pub mod bundle;
 mod cgroup;
 mod child;
 mod descriptors;
-mod handling;
 pub mod jail;
 mod keeper;
 mod lent;
@@ -37,10 +37,8 @@ mod zygote;
 pub use base::Lock;
 use base::{Base, Bases};
 use bundle::Bundle;
-use bytes::Bytes;
 use cgroup::Groups;
 use futures_util::future::BoxFuture;
-use http_body_util::Full;
 use jail::Missing;
 pub use lent::Places;
 use manifest::Isolation;
@@ -55,7 +53,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
 use unit::{Artefact, Contract, Deployed, Prepared, Shape, UnitKind};
-use unit_host::http::Client;
 use users::Users;
 
 /// What a node chooses.
@@ -91,7 +88,6 @@ pub struct Shared {
     /// All that it refuses, once a jail was built.
     missing: OnceCell<Vec<Missing>>,
     allow_weaker: bool,
-    client: Client<Full<Bytes>>,
     number: AtomicU64,
 }
 
@@ -125,7 +121,6 @@ impl ProcessKind {
             groups: OnceLock::new(),
             missing: OnceCell::new(),
             allow_weaker,
-            client: unit_host::egress::Clients::new(),
             number: AtomicU64::new(0),
         };
         Ok(Self { shared: Arc::new(shared), fingerprint: base::fingerprint().into() })

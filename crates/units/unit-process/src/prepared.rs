@@ -1,21 +1,18 @@
 //! A function ready to run: its zygote, its children, and calls that wait for one.
 
 use crate::Shared;
+use crate::attempt::attempt;
 use crate::cgroup::{Bounds, Controller};
 use crate::child::Child;
-use crate::handling::attempt;
 use crate::zygote::{Recipe, SPARES_MAX, Zygote};
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http_body_util::Full;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
-use unit::{Call, Deployed, Prepared, Reply, UnitStatus};
-use unit_host::http::Client;
+use unit::{Attempt, Deployed, Host, Prepared, Running, UnitStatus};
 use unit_host::pool::Pool;
 use unit_host::{Entry, Roster};
 
@@ -46,14 +43,6 @@ impl PreparedProcess {
             failed: Mutex::default(),
             roster: Arc::default(),
         })
-    }
-
-    pub fn deployed(&self) -> &Arc<Deployed> {
-        &self.recipe.deployed
-    }
-
-    pub fn client(&self) -> &Client<Full<Bytes>> {
-        &self.shared.client
     }
 
     /// Whether the kernel bounds the memory of each unit.
@@ -243,7 +232,11 @@ impl Failed {
 }
 
 impl Prepared for PreparedProcess {
-    fn try_start(self: Arc<Self>) -> BoxFuture<'static, Result<Duration, Problem>> {
+    fn deployed(&self) -> &Arc<Deployed> {
+        &self.recipe.deployed
+    }
+
+    fn try_start(self: Arc<Self>, _: Arc<dyn Host>) -> BoxFuture<'static, Result<Duration, Problem>> {
         Box::pin(async move {
             let began = Instant::now();
             let (child, entry) = self.take(&"deploy".into()).await?;
@@ -256,8 +249,8 @@ impl Prepared for PreparedProcess {
         })
     }
 
-    fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>> {
-        Box::pin(async move { unit_host::handle(self.deployed(), call, |one| attempt(self.clone(), one)).await })
+    fn attempt(self: Arc<Self>, one: Attempt) -> Box<dyn Running> {
+        unit_host::run(one, |one| attempt(self, one))
     }
 
     fn units(&self) -> Vec<UnitStatus> {

@@ -10,8 +10,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::sleep;
-use unit::Stream;
-use unit_host::Output;
+use unit::{Output, Stream};
 
 const ROOM_BYTES: usize = 16 << 10;
 /// Reads of a zygote's output at once: while a function is loaded it may say much. After that there is a pause before

@@ -33,8 +33,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::spawn_blocking;
-use unit::{Deployed, Level};
-use unit_host::Output;
+use unit::{Deployed, Level, Output};
 
 /// How long a function may take to be loaded.
 const START_TIME_MAX: Duration = Duration::from_secs(30);
@@ -439,8 +438,7 @@ async fn listen(control: &AsyncFd<OwnedFd>, group: &Group) -> Result<(), Problem
         None if message.is_empty() => "its process ended",
         None => "its process said what makes no sense",
     };
-    let problem =
-        Problem::new(Code::StartFailed, format!("the function cannot be loaded: {}", unit_host::cut(why, 2_000)));
+    let problem = Problem::new(Code::StartFailed, format!("the function cannot be loaded: {}", unit::cut(why, 2_000)));
     Err(problem.with_hint("`lighter logs` has the traceback"))
 }
 

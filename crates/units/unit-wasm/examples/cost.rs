@@ -2,12 +2,13 @@
 //!
 //! Prints percentiles of start and run in microseconds, and calls a second, for fresh units on one thread.
 
+use handling::{Call, Content, Handler, Work};
 use http_body_util::{BodyExt, Empty};
 use manifest::{Function, Name};
 use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Artefact, Body, Call, Content, Contract, Deployed, Ended, LogLine, LogSink, UnitKind, Watch, Work};
+use unit::{Artefact, Body, Contract, Deployed, LogLine, LogSink, UnitKind};
 
 struct Silent;
 
@@ -15,10 +16,6 @@ impl LogSink for Silent {
     fn write(&self, line: LogLine<'_>) {
         eprintln!("{} {}", line.level.as_str(), line.message);
     }
-}
-
-impl Watch for Silent {
-    fn ended(self: Box<Self>, _: Ended) {}
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -43,10 +40,10 @@ async fn main() -> anyhow::Result<()> {
         function: Arc::new(function),
         contract: shape.contract,
         secrets: Arc::default(),
-        state: state::State::open(&folder.path().join("state"), state::Options::default())?,
         log: Arc::new(Silent),
         budget: budget::Budget::unbounded(),
     };
+    let handler = Handler::new(state::State::open(&folder.path().join("state"), state::Options::default())?);
     let began = Instant::now();
     let prepared = kind.load(Artefact { file: File::open(&path)?, path }, deployed)?;
     println!("load {:.1?}", began.elapsed());
@@ -64,8 +61,8 @@ async fn main() -> anyhow::Result<()> {
             }
         };
         let deadline = call_began + Duration::from_secs(10);
-        let call = Call { request_id: "r".into(), work, deadline, watch: Box::new(Silent), lease: None };
-        let reply = prepared.clone().call(call).await?;
+        let call = Call { request_id: "r".into(), work, deadline, lease: None };
+        let reply = handler.handle(prepared.clone(), call, ()).await?;
         if let Content::Http(response) = reply.content {
             response.into_body().collect().await?;
         }

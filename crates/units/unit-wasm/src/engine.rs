@@ -106,7 +106,7 @@ impl Engine {
         let ticker = Ticker::start(wasmtime.clone(), stall.clone());
         let teller = Teller::start().map_err(|error| starting_threads(&error))?;
         let fingerprint = format!("{:016x}", hasher.finish());
-        let client = unit_host::egress::Clients::new();
+        let client = egress::Clients::new();
         let target = format!("{TARGET}{reservation_bytes}");
         Ok(Self { wasmtime, linker, fingerprint, target, client, teller, stall, spare, threads, ticker })
     }

@@ -3,9 +3,7 @@
 use crate::bindings::types::Failure;
 use crate::meter::Meter;
 use problem::{Code, Problem};
-use unit::Level;
-use unit_host::Output;
-use unit_host::calls::Place;
+use unit::{Level, Output, Place};
 use wasmtime::{Error, FrameInfo, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
@@ -57,5 +55,5 @@ pub fn said(failure: Failure, output: &Output) -> Problem {
         Failure::Retry(why) => event::Failure::Retry(why),
         Failure::Fatal(why) => event::Failure::Fatal(why),
     };
-    unit_host::said(failure, output)
+    unit::said(failure, output)
 }

@@ -4,27 +4,25 @@
 //!   image ──check──▶ exports, imports          (check.rs, no compiling)
 //!         ──compile─▶ artefact                 (native code, kept by the warehouse)
 //!         ──load────▶ linked, ready            (prepared.rs: a file map and an import table)
-//!   call  ──▶ unit: store + instance from a pool of memory slots (slots.rs, unit_state.rs)
+//!   attempt ▶ unit: store + instance from a pool of memory slots (slots.rs, unit_state.rs)
 //!         ──▶ run, metered in ticks of 1 ms; a hog moves to threads of least priority (run.rs, meter.rs)
-//!         ──▶ reply, head first; a whole body goes out in one piece (reply.rs)
+//!         ──▶ what it gives: a reply, or the head of one and a body whose polls run it on (attempt.rs)
 //! ```
 //! What a unit can reach is what `host/` gives it: the contract's imports and the WASI interfaces beside them, all of
 //! them asking the function's grants first.
 
 mod artefact;
+mod attempt;
 mod bindings;
 mod check;
 pub mod debug;
 mod engine;
 mod failure;
-mod handling;
 mod holdings;
 mod host;
 mod limiter;
 mod meter;
 mod prepared;
-mod reply;
-mod request;
 mod run;
 mod slots;
 mod stall;

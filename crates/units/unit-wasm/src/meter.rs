@@ -4,9 +4,9 @@ use crate::engine::TICK;
 use parking_lot::Mutex;
 use problem::Code;
 use rustix::time::{ClockId, clock_gettime};
-use state::Ticket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use unit::{Spent, Timing};
 use unit_lines::Told;
 
 pub struct Meter {
@@ -31,14 +31,10 @@ pub struct Meter {
     pub memory_bytes: AtomicU64,
     /// The limit that was hit, as its code; 0 for none.
     exceeded: AtomicU64,
-    /// The unit has sent something to another host that a second unit would send again.
-    pub sent: AtomicBool,
     /// Nanoseconds the work took; 0 while it goes on.
     ended_ns: AtomicU64,
     /// The way to the trap it ended with, on its way to the log.
     telling: Mutex<Option<Told>>,
-    /// What was committed when the head of the reply was set; the head waits until it is durable.
-    written: Mutex<Option<Ticket>>,
 }
 
 impl Meter {
@@ -53,12 +49,10 @@ impl Meter {
             hog: AtomicBool::new(false),
             moved: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            sent: AtomicBool::new(false),
             memory_bytes: AtomicU64::new(0),
             exceeded: AtomicU64::new(0),
             ended_ns: AtomicU64::new(0),
             telling: Mutex::new(None),
-            written: Mutex::new(None),
         }
     }
 
@@ -150,12 +144,12 @@ impl Meter {
         Code::ALL.iter().copied().find(|code| *code as u64 == number)
     }
 
-    pub fn wrote(&self, ticket: Ticket) {
-        *self.written.lock() = Some(ticket);
-    }
-
-    pub fn take_written(&self) -> Option<Ticket> {
-        self.written.lock().take()
+    /// What was used until now, or until the work ended.
+    pub fn spent(&self) -> Spent {
+        let total = self.total();
+        let start = self.start().unwrap_or(total);
+        let timing = Timing { start, run: total.saturating_sub(start), stages: None };
+        Spent { timing, cpu: self.cpu(), memory_bytes: self.memory_bytes.load(Relaxed) }
     }
 }
 

@@ -1,13 +1,12 @@
 //! A function ready to run: starts units, hands them work, keeps some for reuse when the manifest says so.
 
 use crate::artefact::KeptImage;
+use crate::attempt;
 use crate::bindings::EverythingPre;
 use crate::engine::Engine;
 use crate::failure;
-use crate::handling;
 use crate::holdings::{CALL_BYTES_MAX, HANDLES_MAX};
 use crate::meter::Meter;
-use crate::reply::HttpCall;
 use crate::run::{Run, Weight, time_exceeded};
 use crate::slots::{Own, Slots, Taken};
 use crate::unit_state::UnitState;
@@ -19,8 +18,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use unit::{Artefact, Call, Contract, Deployed, Ended, Prepared, Reply, Timing, UnitStatus, Work};
-use unit_host::{Entry, Output, Roster};
+use unit::{Artefact, Attempt, Contract, Deployed, Host, Output, Prepared, Running, UnitStatus};
+use unit_host::{Entry, Roster};
 use unit_lines::Share;
 use wasmtime::component::Component;
 use wasmtime::{Store, StoreContextMut, UpdateDeadline};
@@ -114,10 +113,10 @@ impl PreparedWasm {
         }))
     }
 
-    pub async fn start(&self, meter: &Arc<Meter>, request_id: &Arc<str>) -> Result<Unit, Problem> {
+    pub async fn start(&self, meter: &Arc<Meter>, request_id: &Arc<str>, host: Arc<dyn Host>) -> Result<Unit, Problem> {
         let kept = self.kept.lock().pop();
         if let Some(mut unit) = kept {
-            unit.store.data_mut().next_call(meter.clone(), request_id.clone());
+            unit.store.data_mut().next_call(meter.clone(), request_id.clone(), host);
             unit.store.set_epoch_deadline(1);
             unit.entry.serves(Some(request_id.clone()));
             meter.started();
@@ -127,7 +126,7 @@ impl PreparedWasm {
         let number = UNITS.fetch_add(1, Relaxed) + 1;
         let limits = &self.deployed.function.limits;
         let output = Output::new(self.deployed.log.clone(), number, request_id.clone(), limits.log_bytes);
-        let state = UnitState::new(self.deployed.clone(), self.engine.client.clone(), meter.clone(), output)?;
+        let state = UnitState::new(self.deployed.clone(), self.engine.client.clone(), meter.clone(), output, host)?;
         let mut store = Store::new(&self.engine.wasmtime, state);
         store.set_max_component_handles(HANDLES_MAX);
         store.set_hostcall_fuel(call_bytes(limits));
@@ -173,7 +172,7 @@ impl PreparedWasm {
     /// Keeps the unit for the next call, or stops it.
     pub fn put_back(&self, mut unit: Unit) {
         unit.calls += 1;
-        unit.store.data().output.end_call();
+        unit.store.data_mut().end_call();
         let units = &self.deployed.function.units;
         if unit.calls < units.reuse_calls {
             unit.since = Instant::now();
@@ -184,17 +183,6 @@ impl PreparedWasm {
             }
         }
     }
-}
-
-pub fn ended_with(result: Result<(), Problem>, meter: &Meter, reruns: u32) -> Ended {
-    let memory_bytes = meter.memory_bytes.load(Relaxed);
-    Ended { result, timing: timing(meter), cpu: meter.cpu(), memory_bytes, reruns }
-}
-
-pub fn timing(meter: &Meter) -> Timing {
-    let total = meter.total();
-    let start = meter.start().unwrap_or(total);
-    Timing { start, run: total.saturating_sub(start), stages: None }
 }
 
 /// Bytes a unit may hand to the host in one call: those of the largest reply it may give, and those of what it may
@@ -230,29 +218,22 @@ fn tick(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<UpdateD
 }
 
 impl Prepared for PreparedWasm {
-    fn try_start(self: Arc<Self>) -> BoxFuture<'static, Result<Duration, Problem>> {
+    fn deployed(&self) -> &Arc<Deployed> {
+        &self.deployed
+    }
+
+    fn try_start(self: Arc<Self>, host: Arc<dyn Host>) -> BoxFuture<'static, Result<Duration, Problem>> {
         Box::pin(async move {
             let meter = Arc::new(Meter::new(Instant::now() + self.deployed.function.limits.time()));
             let (engine, weight, on) = (self.engine.clone(), self.weight.clone(), meter.clone());
-            let work = async move { self.start(&on, &"deploy".into()).await.map(drop) };
+            let work = async move { self.start(&on, &"deploy".into(), host).await.map(drop) };
             Run::new(engine, weight, meter.clone(), Box::pin(work)).await?;
             Ok(meter.start().unwrap_or_default())
         })
     }
 
-    fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>> {
-        let Call { request_id, work, deadline, watch, lease } = call;
-        match (self.deployed.contract, work) {
-            (Contract::Unit, Work::Event(event)) => {
-                Box::pin(handling::call(self, request_id, deadline, watch, event, lease))
-            }
-            (Contract::WasiHttp, Work::Http(request)) => {
-                Box::pin(HttpCall { prepared: self, request_id, deadline, lease }.run(watch, request))
-            }
-            (contract, _) => Box::pin(async move {
-                Err(Problem::new(Code::Internal, format!("this work is not for a {} function", contract.as_str())))
-            }),
-        }
+    fn attempt(self: Arc<Self>, attempt: Attempt) -> Box<dyn Running> {
+        attempt::begin(self, attempt)
     }
 
     fn units(&self) -> Vec<UnitStatus> {

@@ -1,17 +1,12 @@
 //! What a unit's store holds: the host's side of one running unit.
 
-use crate::bindings::types;
 use crate::holdings::{FIELDS_BYTES_MAX, Holdings, RESOURCES_MAX};
 use crate::host;
-use crate::host::head::HeadState;
 use crate::limiter::Limiter;
 use crate::meter::Meter;
-use http::HeaderMap;
 use problem::Problem;
-use state::Transaction;
 use std::sync::Arc;
-use unit::Deployed;
-use unit_host::{Handling, Output};
+use unit::{Deployed, Host, Output};
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
@@ -23,10 +18,10 @@ pub struct UnitState {
     pub output: Arc<Output>,
     pub table: ResourceTable,
     pub http: host::http::Hooks,
-    /// What the handling has done to store and queues.
-    pub handling: Handling,
-    pub cause: Cause,
-    pub head: HeadState,
+    /// Whom it asks; none while it waits for its next call.
+    host: Option<Arc<dyn Host>>,
+    /// It has set the head of its reply.
+    pub has_head: bool,
     holdings: Holdings,
     wasi_http: WasiHttpCtx,
     /// Made at first use: seeding its random generators is dearer than many a whole call.
@@ -41,27 +36,27 @@ impl UnitState {
         client: host::http::Client,
         meter: Arc<Meter>,
         output: Output,
+        host: Arc<dyn Host>,
     ) -> Result<Self, Problem> {
         let limits = &deployed.function.limits;
         let limiter = Limiter::new(meter.clone(), limits, &deployed.budget)?;
         let holdings = Holdings::new(limits);
         let output = Arc::new(output);
         let chunk_bytes = holdings.chunk_bytes;
-        let http = host::http::Hooks::new(client, deployed.clone(), meter.clone(), output.clone(), chunk_bytes);
+        let http = host::http::Hooks::new(client, host.clone(), meter.clone(), output.clone(), chunk_bytes);
         let mut table = ResourceTable::new();
         table.set_max_capacity(RESOURCES_MAX);
         let mut wasi_http = WasiHttpCtx::new();
         wasi_http.set_field_size_limit(FIELDS_BYTES_MAX);
         Ok(Self {
-            handling: Handling::new(deployed.clone()),
             deployed,
             meter,
             limiter,
             output,
             table,
             http,
-            cause: Cause::None,
-            head: HeadState::Awaited,
+            host: Some(host),
+            has_head: false,
             holdings,
             wasi_http,
             wasi: None,
@@ -111,37 +106,34 @@ impl UnitState {
     /// A unit for which the host keeps too much gets no more handles, and ends at the next tick if it does not before.
     fn count(&mut self) {
         let held = self.holdings.count(&mut self.table);
-        if self.limiter.host_holds(held, self.handling.held_bytes()).is_err() {
+        let held_bytes = self.host.as_ref().map_or(0, |host| host.held_bytes());
+        if self.limiter.host_holds(held, held_bytes).is_err() {
             self.table.set_max_capacity(0);
         }
     }
 
+    /// # Panics
+    /// The unit waits for its next call.
+    pub fn host(&self) -> &Arc<dyn Host> {
+        self.host.as_ref().expect("a unit works for somebody")
+    }
+
     /// Makes a unit kept for reuse ready for its next call.
-    pub fn next_call(&mut self, meter: Arc<Meter>, request_id: Arc<str>) {
+    pub fn next_call(&mut self, meter: Arc<Meter>, request_id: Arc<str>, host: Arc<dyn Host>) {
         self.limiter.meter = meter.clone();
-        self.http.next_call(meter.clone(), request_id.clone());
+        self.http.next_call(meter.clone(), host.clone());
         self.meter = meter;
-        self.end_handling();
+        self.host = Some(host);
+        self.has_head = false;
         self.output.next_call(request_id, self.deployed.function.limits.log_bytes);
     }
 
-    /// The handling's transaction.
-    pub fn transaction(&mut self) -> &mut Transaction {
-        self.handling.transaction()
+    /// The call has ended: what its host keeps is not held until the next one.
+    pub fn end_call(&mut self) {
+        self.output.end_call();
+        self.http.end_call();
+        self.host = None;
     }
-
-    /// Takes what the handling did, and forgets what it was about.
-    pub fn end_handling(&mut self) -> Option<Transaction> {
-        self.cause = Cause::None;
-        self.handling.end()
-    }
-}
-
-/// What the unit is at work on.
-pub enum Cause {
-    None,
-    Event(Arc<types::Event>),
-    Request { id: Arc<str>, headers: HeaderMap },
 }
 
 impl WasiView for UnitState {
@@ -154,8 +146,6 @@ impl WasiView for UnitState {
 
 impl WasiHttpView for UnitState {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
-        // What is asked for next may be to send a request.
-        self.http.requests.cause = self.handling.cause();
         self.noted();
         WasiHttpCtxView { hooks: &mut self.http, table: &mut self.table, ctx: &mut self.wasi_http }
     }

@@ -6,13 +6,13 @@
 mod stage;
 
 use event::Event;
+use handling::{Call, Work};
 use problem::Code;
 use stage::{Stage, image, stage_of};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use unit::{Call, Work};
 
 /// Threads that want every core of the machine for themselves, three for each.
 struct Busy {
@@ -41,9 +41,9 @@ impl Drop for Busy {
 
 async fn call(stage: &Stage, data: &str) -> Code {
     let event = Event { data: data.into(), attempt: 1, ..Event::default() };
-    let (deadline, watch) = (Instant::now() + Duration::from_secs(60), Box::new(stage.ended.clone()));
-    let call = Call { request_id: "test".into(), work: Work::Event(event), deadline, watch, lease: None };
-    stage.prepared.clone().call(call).await.err().expect("it does not reply").code
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let call = Call { request_id: "test".into(), work: Work::Event(event), deadline, lease: None };
+    stage.handler.handle(stage.prepared.clone(), call, stage.ended.clone()).await.err().expect("it does not reply").code
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,6 @@
 //! The checks of all kinds, on real components.
 
-use unit::checks::{self, Images};
+use checks::Images;
 use unit_wasm::{Config, WasmKind};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -13,6 +13,8 @@ async fn the_wasm_class_passes_every_check() {
         attack: include_bytes!("../../../../guests/prebuilt/attack.wasm"),
         attack_source: "lib.rs:",
         dumps: true,
+        lacks: &[],
+        settles: &checks::settled,
     };
     checks::run(&kind, &images, folder.path()).await;
 }

@@ -84,7 +84,7 @@ async fn a_request_goes_out_once_its_event_and_what_was_read_are_durable() {
             set(&stage, "a");
         }
         let request = Request::post(format!("http://localhost/append/a?to={host}")).body(full("x")).unwrap();
-        let mut waits = Box::pin(stage.call(request, LONG, Box::new(stage.ended.clone()), lease));
+        let mut waits = Box::pin(stage.call(request, LONG, stage.ended.clone(), lease));
         assert!(timeout(LOOK, &mut waits).await.is_err());
         assert_eq!(asked.load(Ordering::SeqCst), 0, "leased: {leased}");
         disk.set_shut(false);

@@ -5,7 +5,9 @@
 mod stage;
 
 use budget::{Budget, Purpose};
-use problem::Code;
+use handling::{Call, Content, Reply, Work};
+use http_body_util::BodyExt;
+use problem::{Code, Problem};
 use stage::{empty, image, stage_within};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -23,6 +25,19 @@ fn resident_bytes() -> u64 {
 const HTTP: [&str; 4] = ["/full/fields", "/full/requests", "/full/bodies", "/full/mixed"];
 const STORE: [&str; 5] = ["/full/values", "/full/swaps", "/full/buckets", "/full/pollables", "/full/store"];
 
+/// Why a unit ended. One that found no room in the node for what it writes is told so, and may say so.
+async fn ended_by(handled: Result<Reply, Problem>) -> Problem {
+    let response = match handled.map(|reply| reply.content) {
+        Err(problem) => return problem,
+        Ok(Content::Http(response)) => response,
+        Ok(Content::Bytes(_)) => panic!("a wasi:http function replies with a response"),
+    };
+    let said = response.into_body().collect().await.unwrap().to_bytes();
+    let said = String::from_utf8(said.to_vec()).unwrap();
+    assert!(said.contains("host_calls do not fit"), "{said}");
+    Problem::new(Code::MemoryFull, said)
+}
+
 // One test, for its figure is the whole process's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_resources_of_every_kind_stay_within_the_budget() {
@@ -39,14 +54,10 @@ async fn full_resources_of_every_kind_stay_within_the_budget() {
         let calls: Vec<_> = (0..UNITS)
             .map(|_| {
                 let request = http::Request::get(format!("http://localhost{path}")).body(empty()).unwrap();
-                let call = stage.prepared.clone().call(unit::Call {
-                    request_id: "test".into(),
-                    work: unit::Work::Http(request),
-                    deadline: Instant::now() + Duration::from_secs(8),
-                    watch: Box::new(stage.ended.clone()),
-                    lease: None,
-                });
-                tokio::spawn(async move { call.await.map(drop).unwrap_err() })
+                let (handler, prepared, ended) = (stage.handler.clone(), stage.prepared.clone(), stage.ended.clone());
+                let deadline = Instant::now() + Duration::from_secs(8);
+                let call = Call { request_id: "test".into(), work: Work::Http(request), deadline, lease: None };
+                tokio::spawn(async move { ended_by(handler.handle(prepared, call, ended).await).await })
             })
             .collect();
         let (mut most, mut held) = (before, 0);

@@ -259,6 +259,6 @@ fn images_that_do_not_fit_are_refused_before_they_are_compiled() {
 async fn a_start_that_traps_or_loops_is_found_at_deploy() {
     for (name, code) in [("start-trap.wasm", Code::UnitTrapped), ("start-loop.wasm", Code::CpuExceeded)] {
         let stage = stage(name, |function| function.limits.cpu_ms = 50);
-        assert_eq!(stage.prepared.clone().try_start().await.unwrap_err().code, code, "{name}");
+        assert_eq!(stage.handler.try_start(&stage.prepared).await.unwrap_err().code, code, "{name}");
     }
 }

@@ -4,6 +4,7 @@
 mod stage;
 
 use bytes::Bytes;
+use handling::{Caller, Ended, WholeReply};
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -14,7 +15,7 @@ use state::{Leased, Part, Push, QueueConfig, Transaction};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use unit::{Body, BodyError, Ended, Watch, WholeReply};
+use unit::{Body, BodyError};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -155,7 +156,7 @@ struct Keeper {
     disturbs: Option<state::State>,
 }
 
-impl Watch for Keeper {
+impl Caller for Keeper {
     fn commits(&mut self, transaction: &mut Transaction, reply: &WholeReply) -> Result<(), Problem> {
         let WholeReply::Http(reply) = reply else { panic!("a wasi:http function replies with a response") };
         transaction.set("default", "reply", format!("{} {:?}", reply.status(), reply.body()).into_bytes()).unwrap();
@@ -167,8 +168,8 @@ impl Watch for Keeper {
         Ok(())
     }
 
-    fn ended(self: Box<Self>, ended: Ended) {
-        Box::new(self.ended).ended(ended);
+    fn ended(self, ended: Ended) {
+        self.ended.ended(ended);
     }
 }
 
@@ -182,7 +183,7 @@ async fn leased_work_is_acked_with_its_whole_reply() {
     let queue = stage.state.queue("in").unwrap();
     let leased: Arc<Leased> = Arc::new(queue.lease(1, 1_000_000, 1).unwrap().remove(0));
 
-    let keeper = || Box::new(Keeper { ended: stage.ended.clone(), disturbs: None });
+    let keeper = || Keeper { ended: stage.ended.clone(), disturbs: None };
     let request = || Request::post("http://localhost/late/b?trap=1").body(full("x")).unwrap();
     let problem = stage.call(request(), LONG, keeper(), Some(leased.clone())).await.unwrap_err();
     assert_eq!(problem.code, Code::UnitTrapped);
@@ -193,7 +194,7 @@ async fn leased_work_is_acked_with_its_whole_reply() {
     );
     assert_eq!(queue.counts().leased, 1);
 
-    let keeper = Box::new(Keeper { ended: stage.ended.clone(), disturbs: Some(stage.state.clone()) });
+    let keeper = Keeper { ended: stage.ended.clone(), disturbs: Some(stage.state.clone()) };
     let request = Request::post("http://localhost/append/a").body(full("mine")).unwrap();
     let response = stage.call(request, LONG, keeper, Some(leased)).await.unwrap();
     assert_eq!(text(response).await, "other mine");

@@ -30,7 +30,7 @@ async fn components_of_three_other_toolchains_run_as_they_are() {
     for (name, reuse_calls) in [("hello-js.wasm.xz", 1), ("hello-py.wasm.xz", 2), ("hello-go.wasm.xz", 2)] {
         println!("{name}");
         let stage = stage_of(name, &unpacked(name), |function| function.units.reuse_calls = reuse_calls);
-        stage.prepared.clone().try_start().await.unwrap();
+        stage.handler.try_start(&stage.prepared).await.unwrap();
         let first = stage.greeting().await;
         assert!(first.0 == 200 && first.1.starts_with("hello from ") && first.1.ends_with("you\n"), "{first:?}");
         for _ in 1..reuse_calls {

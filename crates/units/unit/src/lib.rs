@@ -1,33 +1,39 @@
-//! The plug point of isolation classes: what a kind of unit must do, and the checks that hold it to that.
+//! The plug point of isolation classes: what a kind of unit must do, and what a unit may ask of its host.
 //!
 //! ```text
 //!   image ──check──▶ Shape          cheap: is it one of ours, what does it export and import
 //!         ──compile─▶ artefact      costly: once per image and engine, kept by the warehouse
 //!         ──load────▶ Prepared      microseconds to milliseconds: ready to start units
-//!                        └─call───▶ Reply    start a unit, hand it the work, stop it
+//!                        └─attempt─▶ Running ──▶ Given     start a unit, hand it the work, stop it: once
+//!                                       └─ asks ─▶ Host    store, queues, log, http, clock, random, config
 //! ```
+//! A kind knows no lease, no rerun, no ack and no disk: `crates/handling` stands above it, begins the transaction, and
+//! decides what becomes of an attempt.
+//!
 //! Rules for all kinds: fresh memory for each call by default; deadline and limits bind even in a loop, a start
 //! function or a host call; output is captured as log lines; a crash is a typed problem; nothing a unit does harms the
-//! node or another unit.
+//! node or another unit. `crates/units/checks` holds every kind to them.
 #![forbid(unsafe_code)]
 
 mod body;
-pub mod checks;
 pub mod component;
+mod host;
+mod incoming;
 mod log;
-mod outgoing;
+mod output;
+mod running;
 
 pub use body::{Body, BodyError, LimitedBody};
-pub use log::{Level, LogLine, LogSink, Stream};
-pub use outgoing::{DELAY_MAX, Origin, Outgoing};
+pub use host::{Departure, Entry, Host, Inbound, Outbound, Outgoing, Page, Reach, Refusal, bucket_denied};
+pub use incoming::{Incoming, RequestBody};
+pub use log::{Level, LogLine, LogSink, Place, Stream};
+pub use output::{Output, cut};
+pub use running::{Attempt, Given, Running, Spent, Stages, Timing, Work, check_reply, said};
 
 use budget::Budget;
-use bytes::Bytes;
-use event::Event;
 use futures_util::future::BoxFuture;
 use manifest::{Function, Isolation, Name};
 use problem::Problem;
-use state::{Leased, State, Transaction};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
@@ -86,28 +92,19 @@ pub type Compiler<'a> = dyn FnMut(&str, &[u8]) -> Result<Vec<u8>, Problem> + Sen
 
 /// A function ready to start units. Dropping it lets calls that run end, and frees what it held.
 pub trait Prepared: Send + Sync {
-    /// Starts a unit and stops it again; returns how long the start took. Called once at deploy.
-    fn try_start(self: Arc<Self>) -> BoxFuture<'static, Result<Duration, Problem>>;
+    /// The function it was made of.
+    fn deployed(&self) -> &Arc<Deployed>;
 
-    /// Starts a unit (or takes one kept for reuse), hands it the work and waits for the reply's head.
+    /// Starts a unit and stops it again; returns how long the start took. Called once at deploy. What a start function
+    /// asks for, it asks of `host`; nothing of that is kept.
+    fn try_start(self: Arc<Self>, host: Arc<dyn Host>) -> BoxFuture<'static, Result<Duration, Problem>>;
+
+    /// Takes a unit, starting one or using one again, and hands it the work. Nothing happens before the result is
+    /// polled.
     ///
-    /// `call.watch` hears how it ended: at once for a whole reply, later for a reply that streams. A dropped future, or
-    /// a dropped reply body, stops the unit.
-    ///
-    /// What the function wrote and pushed is committed and durable before this returns a reply. With a lease it is
-    /// committed together with the ack of the event, and durable a little later: the caller was promised neither. Only
-    /// what a `wasi:http` function does after it has set the head of a reply comes later.
-    ///
-    /// # Errors
-    /// Everything of this call is undone; the event of a lease is still leased, except with `LeaseLost`.
-    /// - L3xxx: a limit.
-    /// - L5xxx: the store. [`Code::Conflict`](problem::Code::Conflict): so many reruns in a row conflicted with others.
-    ///   [`Code::DiskFailed`](problem::Code::DiskFailed): it may or may not be undone.
-    /// - `UnitInvalid`, `UnitRetry`, `UnitFatal`: the handler said so. Other L6xxx: it trapped, or its reply is not
-    ///   one.
-    /// - `QueueFull`: a queue it pushed to had no room when it was committed. Like `UnitRetry`.
-    /// - `LeaseLost`: the lease had ended. Another handling has the event, or will.
-    fn call(self: Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, Problem>>;
+    /// # Panics
+    /// The work is not of the function's contract.
+    fn attempt(self: Arc<Self>, attempt: Attempt) -> Box<dyn Running>;
 
     /// The units that exist now.
     fn units(&self) -> Vec<UnitStatus>;
@@ -164,93 +161,17 @@ pub struct Deployed {
     pub contract: Contract,
     /// Values of the secrets it is granted.
     pub secrets: Arc<BTreeMap<String, String>>,
-    pub state: State,
     pub log: Arc<dyn LogSink>,
     /// The node's memory: what a unit, or its host on its behalf, is to keep is asked for there first.
     pub budget: Arc<Budget>,
 }
 
-/// One call.
-pub struct Call {
-    /// Printable ASCII, at most 64 bytes: stands in logs and replies.
-    pub request_id: Arc<str>,
-    pub work: Work,
-    /// When the call's wall time ends.
-    pub deadline: Instant,
-    pub watch: Box<dyn Watch>,
-    /// Where the work comes from, if it comes from a queue: acked in the transaction of the handling that succeeds.
-    pub lease: Option<Arc<Leased>>,
-}
-
-pub enum Work {
-    Event(Event),
-    Http(http::Request<Body>),
-}
-
-/// Hears how a call ended. Dropped without a word when the caller went away. Holds what the call occupies, such as its
-/// place among the running ones.
-pub trait Watch: Send {
-    /// Called for leased work that succeeded, before it is committed; once more for each rerun. What is written to
-    /// `transaction` here becomes durable with the handling, as the reply to one who asks for it later.
-    ///
-    /// # Errors
-    /// Undo the handling; the call fails with this problem.
-    fn commits(&mut self, transaction: &mut Transaction, reply: &WholeReply) -> Result<(), Problem> {
-        let _ = (transaction, reply);
-        Ok(())
+impl Deployed {
+    /// Whether a call of the function may write anything, and so conflict with others.
+    pub fn may_write(&self) -> bool {
+        let grants = &self.function.grants;
+        !(grants.stores.is_empty() && grants.push.is_empty() && grants.pop.is_empty())
     }
-
-    fn ended(self: Box<Self>, ended: Ended);
-}
-
-/// A reply that has ended.
-pub enum WholeReply {
-    /// What a handler returned.
-    Bytes(Bytes),
-    Http(http::Response<Bytes>),
-}
-
-#[derive(Debug)]
-pub struct Ended {
-    pub result: Result<(), Problem>,
-    pub timing: Timing,
-    pub cpu: Duration,
-    /// Linear memory at the end.
-    pub memory_bytes: u64,
-    /// Handlings that were begun again because others had changed what they had read. The times are those of the last.
-    pub reruns: u32,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Timing {
-    /// From the start of the call to a unit that can take it.
-    pub start: Duration,
-    /// In the unit: until the reply was whole, or until its head was there for a reply that streams.
-    pub run: Duration,
-    /// What a unit says of its own part of the run.
-    pub stages: Option<Stages>,
-}
-
-/// Where a unit's own time went, as it says itself.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stages {
-    /// Reading the arguments.
-    pub decode: Duration,
-    /// The function itself.
-    pub run: Duration,
-    /// Writing the result.
-    pub encode: Duration,
-}
-
-pub struct Reply {
-    pub timing: Timing,
-    pub content: Content,
-}
-
-pub enum Content {
-    /// What a handler returned.
-    Bytes(Bytes),
-    Http(http::Response<Body>),
 }
 
 /// A unit that exists now.

@@ -68,3 +68,11 @@ pub trait LogSink: Send + Sync {
         let _ = bytes;
     }
 }
+
+/// A place in a unit's code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub function: String,
+    /// Bytes into the image.
+    pub offset: Option<u64>,
+}

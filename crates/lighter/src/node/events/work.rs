@@ -8,11 +8,12 @@
 use crate::node::traces;
 use bytes::Bytes;
 use event::{Event, Gate};
+use handling::Work;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use problem::{Code, Problem};
-use unit::{Body, Contract, Work};
+use unit::{Body, Contract};
 
 /// Type of an event that was made of a request.
 const HTTP_REQUEST: &str = "http.request";

@@ -8,6 +8,7 @@ use super::live::Live;
 use super::loader::{Loaded, blocking};
 use super::{Change, Functions, PartChange, Table, hash};
 use crate::api::types::{DeployStep, LogLine};
+use handling::Handler;
 use manifest::{Function, Manifest, Name};
 use problem::{Code, Problem};
 use std::sync::Arc;
@@ -213,7 +214,7 @@ impl Functions {
         let live = Live::new(identity, history.current(), image);
         let started = async {
             let loaded = self.loader.load(&live).await?;
-            let took = start_once(&loaded).await?;
+            let took = start_once(&self.loader.handler, &loaded).await?;
             Ok((loaded, took))
         };
         let (loaded, took) = started.await.map_err(|problem| about(self.with_last_words(&live, problem)))?;
@@ -246,8 +247,8 @@ impl Functions {
 
 /// # Errors
 /// [`Code::StartFailed`] when the unit traps; a limit keeps its own code.
-pub async fn start_once(loaded: &Loaded) -> Result<Duration, Problem> {
-    loaded.prepared.clone().try_start().await.map_err(|problem| match problem.code {
+pub async fn start_once(handler: &Handler, loaded: &Loaded) -> Result<Duration, Problem> {
+    handler.try_start(&loaded.prepared).await.map_err(|problem| match problem.code {
         Code::UnitTrapped | Code::UnitExited => Problem::new(Code::StartFailed, problem.detail),
         _ => problem,
     })

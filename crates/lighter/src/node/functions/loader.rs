@@ -13,6 +13,7 @@ use crate::node::compiler::{self, Compilers, For};
 use crate::node::metrics::Histogram;
 use crate::node::registry::{Kind, Kinds};
 use budget::Budget;
+use handling::Handler;
 use manifest::{Function, Isolation};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
@@ -28,6 +29,7 @@ pub struct Loader {
     pub kinds: Kinds,
     pub warehouse: Warehouse,
     pub state: State,
+    pub handler: Handler,
     budget: Arc<Budget>,
     pub secrets: Secrets,
     loaded_max: usize,
@@ -77,6 +79,7 @@ impl Loader {
             secrets: Secrets::new(&state),
             kinds,
             warehouse,
+            handler: Handler::new(state.clone()),
             state,
             budget,
             loaded_max,
@@ -222,7 +225,6 @@ impl Loader {
             function: live.function.clone(),
             contract: live.contract,
             secrets: Arc::new(self.secrets.granted(&live.function)?),
-            state: self.state.clone(),
             log: live.identity.log.sink(live.version),
             budget: self.budget.clone(),
         })

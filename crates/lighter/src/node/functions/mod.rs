@@ -134,7 +134,7 @@ impl Functions {
         self.loader.secrets.check_granted(name, function)?;
         let live = Live::new(entry.live.identity.clone(), history.current(), hash(function)?);
         let loaded = self.loader.load(&live).await?;
-        deploy::start_once(&loaded).await?;
+        deploy::start_once(&self.loader.handler, &loaded).await?;
         self.loader.keep(&live, loaded);
         let (from, to) = (entry.live.version, live.version);
         self.commit(vec![Change::Put { live, history }]).await?;

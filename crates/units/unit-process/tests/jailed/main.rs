@@ -11,7 +11,6 @@ use problem::Code;
 use stage::Stage;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use unit::checks;
 
 type Running<'a> = std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>;
 type Test = for<'a> fn(&'a Stage) -> Running<'a>;

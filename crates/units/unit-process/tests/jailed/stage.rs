@@ -1,7 +1,9 @@
 //! Where the tests play: a kind with a base that is kept between runs, functions of Python source, and a look at what
 //! is left of them.
 
+use checks::Images;
 use event::Event;
+use handling::{Call, Content, Handler, Work};
 use manifest::{Function, Name};
 use problem::Problem;
 use state::{Options, State};
@@ -13,8 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use unit::checks::Images;
-use unit::{Artefact, Call, Content, Deployed, Ended, LogLine, LogSink, Prepared, UnitKind, Watch, Work};
+use unit::{Artefact, Deployed, LogLine, LogSink, Prepared, UnitKind};
 use unit_process::{Config, ProcessKind, bundle};
 
 const GUESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guests");
@@ -33,7 +34,15 @@ pub struct Guests([Vec<u8>; 3]);
 impl Guests {
     pub fn borrowed(&self) -> Images<'_> {
         let [hello, counter, attack] = &self.0;
-        Images { hello, counter, attack, attack_source: "attack.py\", line", dumps: false }
+        Images {
+            hello,
+            counter,
+            attack,
+            attack_source: "attack.py\", line",
+            dumps: false,
+            lacks: &[],
+            settles: &checks::settled,
+        }
     }
 }
 
@@ -104,12 +113,13 @@ impl Stage {
             function: Arc::new(function),
             contract: shape.contract,
             secrets: Arc::default(),
-            state: State::open(&folder.join("state"), Options::default()).expect("a store"),
             log: log.clone(),
             budget: budget::Budget::unbounded(),
         };
         let file = File::open(&path).expect("just written");
-        Running { prepared: self.kind.load(Artefact { path, file }, deployed).expect("it loads"), log }
+        let prepared = self.kind.load(Artefact { path, file }, deployed).expect("it loads");
+        let state = State::open(&folder.join("state"), Options::default()).expect("a store");
+        Running { prepared, handler: Handler::new(state), log }
     }
 
     /// Memory of all units, where the kernel counts it.
@@ -173,6 +183,7 @@ fn bundle_of(name: &str, modules: &[&str]) -> Vec<u8> {
 /// A function ready to run, and its log.
 pub struct Running {
     pub prepared: Arc<dyn Prepared>,
+    pub handler: Handler,
     log: Arc<Lines>,
 }
 
@@ -181,9 +192,8 @@ impl Running {
         let event = Event { data: data.into(), attempt: 1, ..Event::default() };
         // Its limits end a call that goes on; this is for a machine that is busy with other things.
         let deadline = Instant::now() + Duration::from_secs(300);
-        let call =
-            Call { request_id: "test".into(), work: Work::Event(event), deadline, watch: Box::new(Deaf), lease: None };
-        let reply = self.prepared.clone().call(call).await?;
+        let call = Call { request_id: "test".into(), work: Work::Event(event), deadline, lease: None };
+        let reply = self.handler.handle(self.prepared.clone(), call, ()).await?;
         match reply.content {
             Content::Bytes(bytes) => Ok(String::from_utf8(bytes.into()).expect("text")),
             Content::Http(_) => panic!("a handler replies with bytes"),
@@ -202,12 +212,6 @@ impl LogSink for Lines {
     fn write(&self, line: LogLine<'_>) {
         self.0.lock().expect("not poisoned").push(line.message.to_owned());
     }
-}
-
-struct Deaf;
-
-impl Watch for Deaf {
-    fn ended(self: Box<Self>, _: Ended) {}
 }
 
 /// Waits for what must come; what does not come within a while never will.

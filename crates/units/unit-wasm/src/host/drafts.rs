@@ -64,13 +64,10 @@ impl store::HostBucket for UnitState {
 
     fn list_keys(&mut self, bucket: Resource<Bucket>, cursor: Option<String>) -> Outcome<store::KeyResponse> {
         let name = self.bucket(&bucket)?;
-        Ok(self
-            .operate(|transaction| transaction.list(&name, "", cursor.as_deref(), PAGE_KEYS))
-            .map_err(Error::from)
-            .map(|page| {
-                let keys = page.entries.into_iter().map(|entry| entry.key).collect();
-                store::KeyResponse { keys, cursor: page.next }
-            }))
+        Ok(self.operate(|host| host.list(&name, "", cursor.as_deref(), PAGE_KEYS)).map_err(Error::from).map(|page| {
+            let keys = page.entries.into_iter().map(|entry| entry.key).collect();
+            store::KeyResponse { keys, cursor: page.next }
+        }))
     }
 
     fn drop(&mut self, bucket: Resource<Bucket>) -> wasmtime::Result<()> {
@@ -81,13 +78,12 @@ impl store::HostBucket for UnitState {
 impl atomics::Host for UnitState {
     fn increment(&mut self, bucket: Resource<Bucket>, key: String, delta: i64) -> Outcome<i64> {
         let name = self.bucket(&bucket)?;
-        Ok(self.operate(|transaction| transaction.increment(&name, &key, delta)).map_err(Error::from))
+        Ok(self.operate(|host| host.increment(&name, &key, delta)).map_err(Error::from))
     }
 
     fn swap(&mut self, cas: Resource<Cas>, value: Vec<u8>) -> wasmtime::Result<Result<(), CasError>> {
         let Cas { bucket, key, value: before } = self.table.delete(cas)?;
-        let swapped =
-            self.operate(|transaction| transaction.compare_and_set(&bucket, &key, before.as_deref(), Some(value)));
+        let swapped = self.operate(|host| host.compare_and_set(&bucket, &key, before.as_deref(), Some(value)));
         Ok(match swapped {
             Ok(true) => Ok(()),
             // Only this unit itself can have written since: what others write makes the whole call conflict.
@@ -118,7 +114,7 @@ impl atomics::HostCas for UnitState {
 
 impl UnitState {
     fn cas(&mut self, bucket: String, key: String) -> Outcome<Resource<Cas>> {
-        match self.operate(|transaction| transaction.get(&bucket, &key)) {
+        match self.operate(|host| host.get(&bucket, &key)) {
             Ok(value) => {
                 self.noted_bytes(value.as_ref().map_or(0, Vec::len)).map_err(wasmtime::Error::new)?;
                 Ok(Ok(self.table.push(Cas { bucket, key, value })?))

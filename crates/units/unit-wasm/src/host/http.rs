@@ -5,31 +5,31 @@ use crate::bindings::types;
 use crate::meter::Meter;
 use crate::unit_state::UnitState;
 use bytes::Bytes;
+use egress::{Clients, Unsent, time_left};
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Sleep;
-use unit::{Deployed, Level};
-use unit_host::Output;
-use unit_host::egress::Unsent;
-use unit_host::http::{Outbound, Requests, time_left};
+use unit::{Departure, Host, Level, Outbound, Output};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 /// What a response that nobody reads may take: the window of its stream.
-pub const WINDOW_BYTES: u64 = unit_host::egress::WINDOW_BYTES as u64;
+pub const WINDOW_BYTES: u64 = egress::WINDOW_BYTES as u64;
 
-pub type Client = unit_host::http::Client<WasiBody>;
+/// Shared: every unit holds one, and most send nothing.
+pub type Client = Arc<Clients<WasiBody>>;
 
 /// One unit's outgoing requests.
 pub struct Hooks {
-    pub requests: Requests<WasiBody>,
+    client: Client,
+    /// None while the unit waits for its next call.
+    host: Option<Arc<dyn Host>>,
     meter: Arc<Meter>,
     output: Arc<Output>,
     /// The log has been told which grant is missing: once is enough of a unit that asks in a loop.
@@ -41,18 +41,21 @@ pub struct Hooks {
 impl Hooks {
     pub fn new(
         client: Client,
-        deployed: Arc<Deployed>,
+        host: Arc<dyn Host>,
         meter: Arc<Meter>,
         output: Arc<Output>,
         chunk_bytes: usize,
     ) -> Self {
-        let requests = Requests::new(client, deployed, output.request_id());
-        Self { requests, meter, output, denied: false, chunk_bytes }
+        Self { client, host: Some(host), meter, output, denied: false, chunk_bytes }
     }
 
-    pub fn next_call(&mut self, meter: Arc<Meter>, request_id: Arc<str>) {
+    pub fn next_call(&mut self, meter: Arc<Meter>, host: Arc<dyn Host>) {
         self.meter = meter;
-        self.requests.next_call(request_id);
+        self.host = Some(host);
+    }
+
+    pub fn end_call(&mut self) {
+        self.host = None;
     }
 }
 
@@ -63,24 +66,24 @@ impl WasiHttpHooks for Hooks {
 
     fn send_request(
         &mut self,
-        mut request: Request<WasiBody>,
+        request: Request<WasiBody>,
         options: Option<RequestOptions>,
         _processed: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<
         dyn Future<Output = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>>
             + Send,
     > {
-        let reach = match self.requests.granted(request.uri()) {
-            Ok(reach) => reach,
+        let (mut head, body) = request.into_parts();
+        let host = self.host.as_ref().expect("a unit works for somebody");
+        let Departure { reach, caused } = match host.departs(&head.uri, &mut head.headers) {
+            Ok(departure) => departure,
             Err(why) => {
                 // The guest is told no more than that, whatever it makes of it.
                 self.note_denied(&why);
                 return Box::new(async { Err(Error::HttpRequestDenied) });
             }
         };
-        self.meter.sent.store(true, SeqCst);
-        self.requests.trace.add_to(request.headers_mut());
-        let (client, caused) = (self.requests.client.clone(), self.requests.caused());
+        let (client, request) = (self.client.clone(), Request::from_parts(head, body));
         let RequestOptions { connect_timeout, first_byte_timeout, between_bytes_timeout } = options.unwrap_or_default();
         // The time for the first byte begins when there is a connection.
         let wait = first_byte_timeout.map(|wait| wait.saturating_add(connect_timeout.unwrap_or_default()));
@@ -165,11 +168,8 @@ impl contract::Host for UnitState {
         let contract::Request { method, url, headers, body, timeout_ms } = request;
         let timeout = timeout_ms.map(|ms| Duration::from_millis(ms.into()));
         let request = Outbound { method, url, headers, body, timeout };
-        let deadline = self.http.meter.deadline;
-        let whole = |bytes: Bytes| Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
-        let call = self.handling.key(&self.http.requests.request_id, deadline);
-        self.http.requests.cause = self.handling.cause();
-        let response = self.http.requests.send(request, &call, deadline, whole).await;
+        let host = self.host().clone();
+        let response = host.send(request).await;
         Ok(response
             .map(|response| contract::Response {
                 status: response.status,

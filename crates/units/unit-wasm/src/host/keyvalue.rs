@@ -2,9 +2,8 @@
 
 use crate::bindings::wasi::keyvalue::{atomics, batch, store};
 use crate::unit_state::UnitState;
-use state::{StoreError, Transaction};
 use store::Error;
-use unit_host::bucket_denied;
+use unit::{Host, Refusal, bucket_denied};
 use wasmtime::component::Resource;
 
 /// Keys of one page of `list-keys`.
@@ -34,9 +33,9 @@ impl UnitState {
         Ok(self.table.get(bucket)?.name.clone())
     }
 
-    pub fn operate<T>(&mut self, operate: impl FnOnce(&mut Transaction) -> Result<T, StoreError>) -> Result<T, Error> {
+    pub fn operate<T>(&mut self, operate: impl FnOnce(&dyn Host) -> Result<T, Refusal>) -> Result<T, Error> {
         self.noted();
-        operate(self.transaction()).map_err(|error| Error::Other(error.to_string()))
+        operate(&**self.host()).map_err(|refusal| Error::Other(refusal.why()))
     }
 }
 
@@ -47,7 +46,7 @@ impl store::Host for UnitState {
             true => self.deployed.function.grants.stores.first().cloned().unwrap_or_default(),
             false => identifier,
         };
-        if !self.handling.is_granted(&name) {
+        if !self.deployed.function.grants.stores.contains(&name) {
             self.output.note(unit::Level::Warn, &bucket_denied(&name));
             return Ok(Err(Error::AccessDenied));
         }
@@ -58,22 +57,22 @@ impl store::Host for UnitState {
 impl store::HostBucket for UnitState {
     fn get(&mut self, bucket: Resource<Bucket>, key: String) -> Outcome<Option<Vec<u8>>> {
         let name = self.bucket(&bucket)?;
-        Ok(self.operate(|transaction| transaction.get(&name, &key)))
+        Ok(self.operate(|host| host.get(&name, &key)))
     }
 
     fn set(&mut self, bucket: Resource<Bucket>, key: String, value: Vec<u8>) -> Outcome<()> {
         let name = self.bucket(&bucket)?;
-        Ok(self.operate(|transaction| transaction.set(&name, &key, value.clone())))
+        Ok(self.operate(|host| host.set(&name, &key, value)))
     }
 
     fn delete(&mut self, bucket: Resource<Bucket>, key: String) -> Outcome<()> {
         let name = self.bucket(&bucket)?;
-        Ok(self.operate(|transaction| transaction.delete(&name, &key)))
+        Ok(self.operate(|host| host.delete(&name, &key)))
     }
 
     fn exists(&mut self, bucket: Resource<Bucket>, key: String) -> Outcome<bool> {
         let name = self.bucket(&bucket)?;
-        Ok(self.operate(|transaction| Ok(transaction.get(&name, &key)?.is_some())))
+        Ok(self.operate(|host| Ok(host.get(&name, &key)?.is_some())))
     }
 
     fn list_keys(&mut self, bucket: Resource<Bucket>, cursor: Option<u64>) -> Outcome<store::KeyResponse> {
@@ -86,7 +85,7 @@ impl store::HostBucket for UnitState {
                 None => return Ok(Err(Error::Other(format!("there is no cursor {cursor} of this bucket")))),
             },
         };
-        let page = match self.operate(|transaction| transaction.list(&name, "", after.as_deref(), PAGE_KEYS)) {
+        let page = match self.operate(|host| host.list(&name, "", after.as_deref(), PAGE_KEYS)) {
             Ok(page) => page,
             Err(error) => return Ok(Err(error)),
         };
@@ -111,7 +110,7 @@ impl atomics::Host for UnitState {
         let Ok(delta) = i64::try_from(delta) else {
             return Ok(Err(Error::Other(format!("increment by {delta}: the limit is {}", i64::MAX))));
         };
-        let sum = self.operate(|transaction| transaction.increment(&name, &key, delta));
+        let sum = self.operate(|host| host.increment(&name, &key, delta));
         Ok(sum.and_then(|sum| u64::try_from(sum).map_err(|_| Error::Other(format!("the sum {sum} is negative")))))
     }
 }
@@ -128,16 +127,14 @@ impl batch::Host for UnitState {
     fn set_many(&mut self, bucket: Resource<Bucket>, entries: Vec<(String, Vec<u8>)>) -> Outcome<()> {
         let name = self.bucket(&bucket)?;
         Ok(bounded(entries.len()).and_then(|()| {
-            self.operate(|transaction| {
-                entries.iter().try_for_each(|(key, value)| transaction.set(&name, key, value.clone()))
-            })
+            self.operate(|host| entries.into_iter().try_for_each(|(key, value)| host.set(&name, &key, value)))
         }))
     }
 
     fn delete_many(&mut self, bucket: Resource<Bucket>, keys: Vec<String>) -> Outcome<()> {
         let name = self.bucket(&bucket)?;
         Ok(bounded(keys.len())
-            .and_then(|()| self.operate(|transaction| keys.iter().try_for_each(|key| transaction.delete(&name, key)))))
+            .and_then(|()| self.operate(|host| keys.iter().try_for_each(|key| host.delete(&name, key)))))
     }
 }
 
@@ -147,7 +144,7 @@ impl UnitState {
         let mut bytes = 0;
         let mut values = Vec::with_capacity(keys.len());
         for key in keys {
-            let value = self.operate(|transaction| transaction.get(bucket, &key))?;
+            let value = self.operate(|host| host.get(bucket, &key))?;
             bytes += value.as_ref().map_or(0, Vec::len) as u64;
             self.limiter.host_adds(bytes).map_err(|problem| Error::Other(problem.detail.into()))?;
             values.push((key, value));

@@ -3,13 +3,7 @@
 use crate::bindings::lighter::unit::{clock, config, log, random, types};
 use crate::bindings::wasi::{config::store as wasi_config, logging::logging as wasi_logging};
 use crate::unit_state::UnitState;
-use std::sync::LazyLock;
-use std::time::Instant;
-use unit::{Level, Stream};
-use unit_host::{unix_ms, value, values};
-
-/// Where the monotonic clock starts.
-static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+use unit::Level;
 
 impl types::Host for UnitState {}
 
@@ -22,7 +16,7 @@ impl log::Host for UnitState {
             log::Level::Warn => Level::Warn,
             log::Level::Error => Level::Error,
         };
-        self.output.write(level, Stream::Log, &message);
+        self.host().log(&self.output, level, &message);
         Ok(())
     }
 }
@@ -37,8 +31,8 @@ impl wasi_logging::Host for UnitState {
             wasi_logging::Level::Error | wasi_logging::Level::Critical => Level::Error,
         };
         match context.is_empty() {
-            true => self.output.write(level, Stream::Log, &message),
-            false => self.output.write(level, Stream::Log, &format!("{context}: {message}")),
+            true => self.host().log(&self.output, level, &message),
+            false => self.host().log(&self.output, level, &format!("{context}: {message}")),
         }
         Ok(())
     }
@@ -46,32 +40,32 @@ impl wasi_logging::Host for UnitState {
 
 impl clock::Host for UnitState {
     fn now_ms(&mut self) -> wasmtime::Result<u64> {
-        Ok(unix_ms())
+        Ok(self.host().now_ms())
     }
 
     fn monotonic_ns(&mut self) -> wasmtime::Result<u64> {
-        Ok(u64::try_from(ORIGIN.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Ok(self.host().monotonic_ns())
     }
 }
 
 impl random::Host for UnitState {
     fn bytes(&mut self, count: u32) -> wasmtime::Result<Vec<u8>> {
-        unit_host::random(count).map_err(wasmtime::Error::msg)
+        self.host().random(count).map_err(wasmtime::Error::msg)
     }
 }
 
 impl config::Host for UnitState {
     fn get(&mut self, name: String) -> wasmtime::Result<Option<String>> {
-        Ok(value(&self.deployed, &name).cloned())
+        Ok(self.host().config(&name).map(str::to_owned))
     }
 }
 
 impl wasi_config::Host for UnitState {
     fn get(&mut self, name: String) -> wasmtime::Result<Result<Option<String>, wasi_config::Error>> {
-        Ok(Ok(value(&self.deployed, &name).cloned()))
+        Ok(Ok(self.host().config(&name).map(str::to_owned)))
     }
 
     fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, wasi_config::Error>> {
-        Ok(Ok(values(&self.deployed)))
+        Ok(Ok(self.host().configs()))
     }
 }

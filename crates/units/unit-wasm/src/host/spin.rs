@@ -5,7 +5,6 @@ use crate::bindings::wasi::keyvalue::store as first;
 use crate::host::keyvalue::{Bucket, PAGE_KEYS};
 use crate::unit_state::UnitState;
 use key_value::Error;
-use unit_host::value;
 use wasmtime::component::Resource;
 
 /// Pages that `get-keys` reads, which has no pages of its own.
@@ -50,7 +49,7 @@ impl key_value::HostStore for UnitState {
         let name = self.bucket(&store)?;
         let (mut keys, mut after) = (Vec::new(), None);
         for _ in 0..PAGES_MAX {
-            let page = self.operate(|transaction| transaction.list(&name, "", after.as_deref(), PAGE_KEYS));
+            let page = self.operate(|host| host.list(&name, "", after.as_deref(), PAGE_KEYS));
             let page = match page {
                 Ok(page) => page,
                 Err(error) => return Ok(Err(error.into())),
@@ -76,6 +75,6 @@ impl key_value::HostStore for UnitState {
 impl variables::Host for UnitState {
     fn get(&mut self, name: String) -> wasmtime::Result<Result<String, variables::Error>> {
         let undefined = || variables::Error::Undefined(format!("no {name:?} in config, and no such secret is granted"));
-        Ok(value(&self.deployed, &name).cloned().ok_or_else(undefined))
+        Ok(self.host().config(&name).map(str::to_owned).ok_or_else(undefined))
     }
 }

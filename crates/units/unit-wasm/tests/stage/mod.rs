@@ -3,6 +3,7 @@
 
 use budget::Budget;
 use bytes::Bytes;
+use handling::{Call, Caller, Content, Ended, Handler, Work};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use manifest::{Function, Name};
@@ -13,14 +14,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use unit::{
-    Artefact, Body, BodyError, Call, Content, Deployed, Ended, LogLine, LogSink, Prepared, UnitKind, Watch, Work,
-};
+use unit::{Artefact, Body, BodyError, Deployed, LogLine, LogSink, Prepared, UnitKind};
 use unit_wasm::{Config, WasmKind};
 
 pub struct Stage {
     pub prepared: Arc<dyn Prepared>,
     pub state: state::State,
+    pub handler: Handler,
     pub log: Arc<Lines>,
     pub ended: Watcher,
     _folder: TempDir,
@@ -38,8 +38,8 @@ impl LogSink for Lines {
 #[derive(Clone, Default)]
 pub struct Watcher(pub Arc<Mutex<Option<Ended>>>);
 
-impl Watch for Watcher {
-    fn ended(self: Box<Self>, ended: Ended) {
+impl Caller for Watcher {
+    fn ended(self, ended: Ended) {
         *self.0.lock().unwrap() = Some(ended);
     }
 }
@@ -90,12 +90,12 @@ fn stage_in(
         function: Arc::new(function),
         contract: shape.contract,
         secrets: Arc::default(),
-        state: state.clone(),
         log: log.clone(),
         budget: budget.clone(),
     };
     let prepared = kind.load(Artefact { file: File::open(&path).unwrap(), path }, deployed).unwrap();
-    Stage { prepared, state, log, ended: Watcher::default(), _folder: folder }
+    let handler = Handler::new(state.clone());
+    Stage { prepared, state, handler, log, ended: Watcher::default(), _folder: folder }
 }
 
 pub fn empty() -> Body {
@@ -108,19 +108,19 @@ pub fn full(text: &str) -> Body {
 
 impl Stage {
     pub async fn send(&self, request: Request<Body>, time: Duration) -> Result<Response<Body>, Problem> {
-        self.call(request, time, Box::new(self.ended.clone()), None).await
+        self.call(request, time, self.ended.clone(), None).await
     }
 
     pub async fn call(
         &self,
         request: Request<Body>,
         time: Duration,
-        watch: Box<dyn Watch>,
+        caller: impl Caller,
         lease: Option<Arc<Leased>>,
     ) -> Result<Response<Body>, Problem> {
         let deadline = Instant::now() + time;
-        let call = Call { request_id: "test".into(), work: Work::Http(request), deadline, watch, lease };
-        match self.prepared.clone().call(call).await?.content {
+        let call = Call { request_id: "test".into(), work: Work::Http(request), deadline, lease };
+        match self.handler.handle(self.prepared.clone(), call, caller).await?.content {
             Content::Http(response) => Ok(response),
             Content::Bytes(_) => panic!("a wasi:http function replies with a response"),
         }

@@ -1,8 +1,8 @@
 //! What one unit says, cut into lines and bounded, on its way to the function's log.
 
+use crate::{Level, LogLine, LogSink, Stream};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use unit::{Level, LogLine, LogSink, Stream};
 
 pub struct Output {
     sink: Arc<dyn LogSink>,

@@ -1,25 +1,19 @@
-//! Outgoing HTTP: one client with kept connections, asked for a grant first.
+//! Outgoing HTTP: one client with kept connections, after a grant was found.
 
-use crate::Refusal;
-use crate::egress::{Clients, Reach, Unsent, is_inner, must_be_named};
-use ::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use budget::{Purpose, Share};
 use bytes::Bytes;
+use egress::{Clients, Unsent, is_inner, must_be_named, time_left};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use http_body::Body;
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use manifest::HostGrant;
 use problem::Problem;
-use state::Ticket;
-use std::error::Error;
 use std::fmt;
+use std::future::Future;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use unit::Deployed;
-
-/// How long a unit waits for a host to answer, if it does not say.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+use std::time::Instant;
+use unit::{Deployed, Inbound, Outbound, Reach, Refusal};
 
 /// Bytes of a response that is read whole.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
@@ -36,30 +30,6 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Shared: every unit holds one, and most send nothing.
-pub type Client<B> = Arc<Clients<B>>;
-
-/// A whole request, as the contract has it.
-#[derive(Debug, Clone, Default)]
-pub struct Outbound {
-    pub method: String,
-    /// Absolute, `http` or `https`.
-    pub url: String,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
-    pub timeout: Option<Duration>,
-}
-
-/// A whole response.
-#[derive(Debug)]
-pub struct Inbound {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
-    /// The same in the node's budget.
-    pub held: Share,
-}
-
 /// The trace a call belongs to, as its outgoing requests carry it on: what a receiver does is then a child of the call.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
@@ -68,10 +38,10 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// `attribute` finds the attributes of the event, or the headers of the request.
-    pub fn new<'a>(attribute: impl Fn(&str) -> Option<&'a str>) -> Self {
-        let value = |name: HeaderName| attribute(name.as_str()).and_then(|value| HeaderValue::from_str(value).ok());
-        Self { parent: value(TRACEPARENT), state: value(TRACESTATE) }
+    /// What cannot be a header is none.
+    pub fn new(parent: Option<&str>, state: Option<&str>) -> Self {
+        let value = |value: Option<&str>| value.and_then(|value| HeaderValue::from_str(value).ok());
+        Self { parent: value(parent), state: value(state) }
     }
 
     /// The function's own trace, if it sets one, is kept whole.
@@ -83,103 +53,61 @@ impl Trace {
     }
 }
 
-/// One unit's outgoing requests.
-pub struct Requests<B> {
-    pub client: Client<B>,
-    pub deployed: Arc<Deployed>,
-    pub request_id: Arc<str>,
+/// How far a grant lets a request go; if none covers its host, says which one would.
+///
+/// # Errors
+/// What to add to the manifest.
+pub fn reach(grants: &[HostGrant], uri: &Uri) -> Result<Reach, String> {
+    let host = uri.host().unwrap_or_default();
+    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
+    let mut covering = grants.iter().filter(|grant| grant.covers(host, port)).peekable();
+    if covering.peek().is_none() {
+        return Err(format!("no grant covers {host}:{port}; add it to grants.hosts of the function"));
+    }
+    if covering.any(HostGrant::is_named) {
+        return Ok(Reach::Named);
+    }
+    // An address in the request is connected to as it stands; names are asked when they are addresses.
+    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Ok(address) if is_inner(address) => Err(must_be_named(address)),
+        _ => Ok(Reach::Outer),
+    }
+}
+
+/// A request on its way, which is sent and answered whole.
+pub struct Sending<'a> {
+    pub client: &'a Clients<Full<Bytes>>,
+    pub deployed: &'a Deployed,
     pub trace: Trace,
-    /// What has to be durable before anything is sent: [`Handling::cause`](crate::Handling::cause).
-    pub cause: Ticket,
-    sent: u32,
+    /// What tells it from every other request of the node.
+    pub key: String,
+    pub deadline: Instant,
 }
 
-impl<B> Requests<B> {
-    pub fn new(client: Client<B>, deployed: Arc<Deployed>, request_id: Arc<str>) -> Self {
-        Self { client, deployed, request_id, trace: Trace::default(), cause: Ticket::NOTHING_WRITTEN, sent: 0 }
-    }
-
-    pub fn next_call(&mut self, request_id: Arc<str>) {
-        self.request_id = request_id;
-        self.trace = Trace::default();
-        self.cause = Ticket::NOTHING_WRITTEN;
-        self.sent = 0;
-    }
-
-    /// Says which trace the call belongs to; `attribute` as in [`Trace::new`].
-    pub fn set_trace<'a>(&mut self, attribute: impl Fn(&str) -> Option<&'a str>) {
-        // Most functions may send nothing.
-        if !self.deployed.function.grants.hosts.is_empty() {
-            self.trace = Trace::new(attribute);
-        }
-    }
-
-    /// Waits until what the request rests on is durable: what a power cut undoes must not have been told.
-    pub fn caused(&self) -> impl Future<Output = Result<(), Problem>> + Send + 'static {
-        let (state, cause) = (self.deployed.state.clone(), self.cause);
-        async move { state.durable(cause).await }
-    }
-
-    /// How far a grant lets the request go; if none covers its host, says which one would.
-    ///
-    /// # Errors
-    /// What to add to the manifest.
-    pub fn granted(&self, uri: &Uri) -> Result<Reach, String> {
-        let host = uri.host().unwrap_or_default();
-        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
-        let mut covering =
-            self.deployed.function.grants.hosts.iter().filter(|grant| grant.covers(host, port)).peekable();
-        if covering.peek().is_none() {
-            return Err(format!("no grant covers {host}:{port}; add it to grants.hosts of the function"));
-        }
-        if covering.any(HostGrant::is_named) {
-            return Ok(Reach::Named);
-        }
-        // An address in the request is connected to as it stands; names are asked when they are addresses.
-        match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-            Ok(address) if is_inner(address) => Err(must_be_named(address)),
-            _ => Ok(Reach::Outer),
-        }
-    }
-}
-
-/// How long to wait for an answer, within the time of the call.
-pub fn time_left(wanted: Option<Duration>, deadline: Instant) -> Duration {
-    wanted.unwrap_or(ANSWER_TIMEOUT).min(deadline.saturating_duration_since(Instant::now()))
-}
-
-impl<B> Requests<B>
-where
-    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
-{
-    /// Sends a request and reads its response whole. `call` is that of [`Handling::key`](crate::Handling::key); `body`
-    /// makes the client's kind of body.
+impl Sending<'_> {
+    /// Sends the request once `caused` is ready, and reads its response.
     ///
     /// # Errors
     /// It is no request, no grant covers it, or there was no answer.
     pub async fn send(
-        &mut self,
+        self,
         request: Outbound,
-        call: &str,
-        deadline: Instant,
-        body: impl FnOnce(Bytes) -> B,
+        caused: impl Future<Output = Result<(), Problem>>,
     ) -> Result<Inbound, Refusal> {
-        let timeout = time_left(request.timeout, deadline);
-        self.sent += 1;
+        let timeout = time_left(request.timeout, self.deadline);
         if let Some(header) = own_header(&request) {
             return Err(Refusal::Invalid(format!("http.send: the header {header} follows from the request")));
         }
-        let key = format!("{call}-{}", self.sent);
         let request =
-            build(request, key, &self.trace, body).map_err(|error| Refusal::Invalid(format!("http.send: {error}")))?;
+            build(request, self.key, &self.trace).map_err(|error| Refusal::Invalid(format!("http.send: {error}")))?;
         if !matches!(request.uri().scheme_str(), Some("http" | "https")) {
             return Err(Refusal::Invalid(format!("http.send: {} is not an absolute http or https URL", request.uri())));
         }
-        let reach = self.granted(request.uri()).map_err(Refusal::Denied)?;
+        let reach = reach(&self.deployed.function.grants.hosts, request.uri()).map_err(Refusal::Denied)?;
         let host = request.uri().host().unwrap_or_default().to_owned();
         let unavailable = |why: String| Refusal::Unavailable(format!("http.send to {host}: {why}"));
         let exchange = async {
-            self.caused().await.map_err(|problem| Refusal::Unavailable(problem.detail.into_owned()))?;
+            caused.await.map_err(|problem| Refusal::Unavailable(problem.detail.into_owned()))?;
             let response = self.client.request(reach, None, request).await.map_err(|unsent| match unsent {
                 Unsent::Inner(address) => Refusal::Denied(must_be_named(address)),
                 unsent => unavailable(unsent.to_string()),
@@ -226,12 +154,7 @@ fn own_header(request: &Outbound) -> Option<&str> {
     names.into_iter().find(is_own).map(|(name, _)| name)
 }
 
-fn build<B>(
-    request: Outbound,
-    key: String,
-    trace: &Trace,
-    body: impl FnOnce(Bytes) -> B,
-) -> Result<Request<B>, ::http::Error> {
+fn build(request: Outbound, key: String, trace: &Trace) -> Result<Request<Full<Bytes>>, http::Error> {
     let mut built = Request::builder().method(request.method.as_str()).uri(request.url);
     let mut has_key = false;
     for (name, value) in &request.headers {
@@ -241,7 +164,7 @@ fn build<B>(
     if !has_key {
         built = built.header(IDEMPOTENCY_KEY, key);
     }
-    let mut built = built.body(body(Bytes::from(request.body)))?;
+    let mut built = built.body(Full::new(Bytes::from(request.body)))?;
     trace.add_to(built.headers_mut());
     Ok(built)
 }
@@ -249,6 +172,7 @@ fn build<B>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outgoing::TRACE;
 
     #[test]
     fn a_function_sets_no_header_that_grants_and_connections_depend_on() {
@@ -271,10 +195,12 @@ mod tests {
     #[test]
     fn a_request_belongs_to_the_trace_of_its_call_unless_the_function_sets_another() {
         let sent = |trace: &[(&str, &'static str)], own: &[(&str, &str)]| {
-            let trace = Trace::new(|wanted| trace.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value));
+            let [parent, state] =
+                TRACE.map(|wanted| trace.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value));
+            let trace = Trace::new(parent, state);
             let headers = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             let request = Outbound { method: "GET".into(), url: "http://x/".into(), headers, ..Outbound::default() };
-            let built = build(request, "key".into(), &trace, |_| ()).unwrap();
+            let built = build(request, "key".into(), &trace).unwrap();
             [TRACEPARENT, TRACESTATE].map(|name| {
                 let values: Vec<_> =
                     built.headers().get_all(name).iter().map(|value| value.to_str().unwrap()).collect();

@@ -7,6 +7,7 @@
 //! ```
 //! There are two clients, because connections are kept: a connection that one function was allowed to open must not
 //! serve another function that is not allowed to.
+#![forbid(unsafe_code)]
 
 use http::{Request, Response, Uri};
 use http_body::Body;
@@ -24,11 +25,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::vec;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tower_service::Service;
+use unit::Reach;
 
 /// Bytes that a host may send before they are read: the window of an HTTP/2 stream, the buffer of an HTTP/1 connection.
 pub const WINDOW_BYTES: u32 = 256 << 10;
@@ -36,6 +38,8 @@ pub const WINDOW_BYTES: u32 = 256 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 /// Bytes of a response's header fields. A response with more fails.
 const HEADERS_BYTES_MAX: u32 = 64 << 10;
+/// How long a unit waits for a host to answer, if it does not say.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a connection is kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(30);
 
@@ -46,15 +50,6 @@ const METADATA: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
 ];
-
-/// How far a request may go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// To any address: a grant names the host, by name or by address.
-    Named,
-    /// To addresses that are not [inner](is_inner) ones.
-    Outer,
-}
 
 /// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +80,11 @@ impl fmt::Display for Unsent {
 }
 
 impl Error for Unsent {}
+
+/// How long to wait for an answer, within the time of the call.
+pub fn time_left(wanted: Option<Duration>, deadline: Instant) -> Duration {
+    wanted.unwrap_or(ANSWER_TIMEOUT).min(deadline.saturating_duration_since(Instant::now()))
+}
 
 /// What to say of an address that a wildcard does not cover.
 pub fn must_be_named(address: IpAddr) -> String {

@@ -10,10 +10,10 @@ use crate::prepared::PreparedProcess;
 use crate::wire::{self, Broken};
 use crate::{descriptors as fd, lent, pump, turn};
 use budget::Purpose;
+use event::Event;
 use frame::{Kind, Limits, Value};
 use manifest::Limits as FunctionLimits;
 use problem::{Code, Problem};
-use state::Transaction;
 use std::future::poll_fn;
 use std::num::NonZeroUsize;
 use std::pin::pin;
@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
-use unit::{Contract, Level, Stream};
-use unit_host::calls::{Found, Host, Nonsense, Said};
-use unit_host::{Attempt, Handled, Meter, Output, check_reply};
+use unit::{Contract, Deployed, Given, Level, Output, Prepared, Stream, check_reply};
+use unit_host::calls::{Answers, Found, Nonsense, Said};
+use unit_host::{Attempt, Meter};
 
 /// Id of the frame with the work; those of questions are the unit's own.
 const WORK: u64 = 1;
@@ -39,15 +39,15 @@ const FIRST_CPU: Duration = Duration::from_millis(10);
 /// Its pause where it also watches memory.
 const WATCH_MEMORY: Duration = Duration::from_millis(10);
 
-pub async fn attempt(prepared: Arc<PreparedProcess>, attempt: Attempt) -> Result<Handled, Problem> {
+pub async fn attempt(prepared: Arc<PreparedProcess>, attempt: Attempt) -> Result<Given, Problem> {
     let meter = &*attempt.meter;
     let taken = tokio::time::timeout_at(meter.deadline.into(), prepared.take(&attempt.request_id)).await;
     let (mut child, entry) = taken.map_err(|_| meter.time_exceeded())??;
     meter.started();
-    let mut host = attempt.host(prepared.deployed(), prepared.client(), child.number);
-    let output = host.output.clone();
+    let mut answers = attempt.answers(prepared.deployed(), child.number);
+    let output = answers.output.clone();
     let used = Used { before: child.life.cpu(), for_it_ns: AtomicU64::new(0) };
-    let outcome = run(&mut child, &mut host, meter, &used, prepared.counts_memory()).await;
+    let outcome = run(&mut child, &mut answers, &prepared, &attempt, &used).await;
     meter.used_cpu(used.cpu(&child.life));
     meter.used_memory(child.life.group().memory_peak_bytes().unwrap_or_else(|| child.life.resident_bytes()));
     let outcome = match outcome {
@@ -62,7 +62,7 @@ pub async fn attempt(prepared: Arc<PreparedProcess>, attempt: Attempt) -> Result
     pump::rest(&mut child.stdout, &output, Stream::Stdout);
     pump::rest(&mut child.stderr, &output, Stream::Stderr);
     output.end_call();
-    let transaction = host.handling.end();
+    drop(answers);
     let said = match outcome {
         Ok(said) => said,
         Err(problem) => {
@@ -76,14 +76,13 @@ pub async fn attempt(prepared: Arc<PreparedProcess>, attempt: Attempt) -> Result
         Said::Reply { data, stages, raised } => {
             check_reply(data.len() as u64, &prepared.deployed().function.limits)?;
             meter.staged(stages);
-            let mut transaction = transaction;
             if raised {
                 // What a function did before it raised is undone, as a handler's that fails.
-                transaction.iter_mut().for_each(Transaction::undo);
+                attempt.host.undo();
             }
-            Ok(Handled { reply: Ok(data), transaction })
+            Ok(Given::Reply(data))
         }
-        Said::Failed(failure) => Ok(Handled { reply: Err(unit_host::said(failure, &output)), transaction }),
+        Said::Failed(failure) => Ok(Given::Failure(unit::said(failure, &output))),
         Said::Crashed { .. } => unreachable!("made a problem above"),
     }
 }
@@ -134,20 +133,20 @@ impl From<Nonsense> for Ending {
 
 async fn run(
     child: &mut Child,
-    host: &mut Host,
-    meter: &Meter,
+    answers: &mut Answers,
+    prepared: &PreparedProcess,
+    attempt: &Attempt,
     used: &Used,
-    is_memory_counted: bool,
 ) -> Result<Said, Ending> {
-    let output = host.output.clone();
-    let limits = host.deployed.function.limits.clone();
+    let (output, deployed) = (answers.output.clone(), prepared.deployed());
+    let limits = &deployed.function.limits;
     let Child { stream, reader, stdout, stderr, life, .. } = child;
     tokio::select! {
         biased;
-        said = used.charged(converse(stream, reader, life, host, &limits)) => said,
+        said = used.charged(converse(stream, reader, life, answers, (deployed, &attempt.event))) => said,
         never = used.charged(pump::forever(stdout, &output, Stream::Stdout)) => match never {},
         never = used.charged(pump::forever(stderr, &output, Stream::Stderr)) => match never {},
-        problem = watch(life, meter, &limits, used, is_memory_counted) => Err(Ending::Problem(problem)),
+        problem = watch(life, &attempt.meter, limits, used, prepared.counts_memory()) => Err(Ending::Problem(problem)),
     }
 }
 
@@ -155,21 +154,21 @@ async fn converse(
     stream: &mut tokio::net::UnixStream,
     reader: &mut wire::Reader,
     life: &Life,
-    host: &mut Host,
-    limits: &FunctionLimits,
+    answers: &mut Answers,
+    (deployed, event): (&Deployed, &Event),
 ) -> Result<Said, Ending> {
-    let event = host.event.clone();
-    let body = match host.deployed.contract {
+    let limits = &deployed.function.limits;
+    let body = match deployed.contract {
         // A function with arguments is told nothing but these.
         Contract::Call => Value::Map(vec![("data", Value::Buffer(&event.data))]),
-        _ => frame::event_body(&event).map_err(|error| Broken::Garbled(error.to_string()))?,
+        _ => frame::event_body(event).map_err(|error| Broken::Garbled(error.to_string()))?,
     };
     let out =
         Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() };
     wire::send(stream, Kind::Call, WORK, body, &out).await?;
     let total_bytes_max = limits.body_bytes.saturating_add(FRAME_BYTES);
     let within = Limits { total_bytes_max, ..Limits::default() };
-    let mut room = host.deployed.budget.share(Purpose::HostCalls);
+    let mut room = deployed.budget.share(Purpose::HostCalls);
     loop {
         let bytes = match reader.next(stream, &within, &mut room).await {
             Err(Broken::TooLarge { kind: Some(Kind::Reply), bytes, .. }) => {
@@ -177,7 +176,7 @@ async fn converse(
             }
             bytes => bytes?,
         };
-        match turn::aside(turn::bytes_to_read(bytes, &within), heard(bytes, &within, host)).await? {
+        match turn::aside(turn::bytes_to_read(bytes, &within), heard(bytes, &within, answers)).await? {
             Heard::Question(None) => {}
             Heard::Question(Some(answer)) => wire::send_bytes(stream, &answer).await?,
             Heard::Reply(found) => return Ok(found.said(reader.take())),
@@ -205,10 +204,10 @@ enum Heard {
 }
 
 /// Reads a frame, and answers it if it is a question.
-async fn heard(bytes: &[u8], within: &Limits, host: &mut Host) -> Result<Heard, Ending> {
+async fn heard(bytes: &[u8], within: &Limits, answers: &mut Answers) -> Result<Heard, Ending> {
     let frame = wire::decode(bytes, within)?;
     Ok(match (frame.kind, frame.id) {
-        (Kind::Call, id) => Heard::Question(host.answer(id, &frame.body).await?),
+        (Kind::Call, id) => Heard::Question(answers.answer(id, &frame.body).await?),
         (Kind::Reply, WORK) => Heard::Reply(Said::reply(&frame.body, bytes)?),
         (Kind::Reply, LENT) => Heard::Lent(lent::Places::read(&frame.body)?),
         (Kind::Failure, WORK) => Heard::Failure(Said::failure(&frame.body)?),
@@ -284,7 +283,7 @@ fn crashed(child: &Child, code: Code, why: String, output: &Output) -> Problem {
         Code::UnitTrapped if group.processes_exceeded() => {
             Problem::new(Code::ProcessesExceeded, format!("the unit was refused another process or thread: {why}"))
         }
-        code => Problem::new(code, format!("{}: {}", code.title(), unit_host::cut(&why, 4_000))),
+        code => Problem::new(code, format!("{}: {}", code.title(), unit::cut(&why, 4_000))),
     };
     output.note(Level::Error, &problem.detail);
     problem

@@ -1,8 +1,8 @@
 //! What every kind of unit must do with queues: pushes, pops and acks are part of the handling, or did not happen.
 
-use super::{Stage, Watcher, call, is};
-use crate::{Call, Content, Ended, Prepared, Watch, WholeReply, Work};
+use super::{LONG, Ready, Stage, Watcher, is, text};
 use event::Event;
+use handling::{Call, Caller, Ended, WholeReply, Work};
 use manifest::{Function, Name};
 use problem::{Code, Problem};
 use state::{Leased, Part, Push, Queue, QueueConfig, State, Transaction};
@@ -48,37 +48,29 @@ struct Disturbed {
     meanwhile: Meanwhile,
 }
 
-impl Watch for Disturbed {
+impl Caller for Disturbed {
     fn commits(&mut self, transaction: &mut Transaction, _: &WholeReply) -> Result<(), Problem> {
         (self.meanwhile)(transaction);
         Ok(())
     }
 
-    fn ended(self: Box<Self>, ended: Ended) {
-        Box::new(self.ended).ended(ended);
+    fn ended(self, ended: Ended) {
+        self.ended.ended(ended);
     }
 }
 
 /// Handles what was leased. Says how it ended, and after how many reruns.
-async fn handle(
-    prepared: &Arc<dyn Prepared>,
-    leased: &Arc<Leased>,
-    meanwhile: Meanwhile,
-) -> (Result<String, Problem>, u32) {
+async fn handle(ready: &Ready, leased: &Arc<Leased>, meanwhile: Meanwhile) -> (Result<String, Problem>, u32) {
     let ended = Watcher::default();
     let call = Call {
         request_id: "check".into(),
         work: Work::Event(leased.event.clone()),
-        deadline: Instant::now() + Duration::from_secs(60),
-        watch: Box::new(Disturbed { ended: ended.clone(), meanwhile }),
+        deadline: Instant::now() + LONG,
         lease: Some(leased.clone()),
     };
-    let result = prepared.clone().call(call).await.map(|reply| match reply.content {
-        Content::Bytes(bytes) => String::from_utf8(bytes.into()).expect("text"),
-        Content::Http(_) => panic!("a lighter:unit function replies with bytes"),
-    });
-    let ended = ended.0.lock().expect("not poisoned").take().expect("the watch hears of the end");
-    assert_eq!(ended.result.is_ok(), result.is_ok(), "the watch and the caller hear the same");
+    let result = ready.handle(call, Disturbed { ended: ended.clone(), meanwhile }).await.map(text);
+    let ended = ended.0.lock().expect("not poisoned").take().expect("the caller hears of the end");
+    assert_eq!(ended.result.is_ok(), result.is_ok(), "both ways of hearing of it say the same");
     (result, ended.reruns)
 }
 
@@ -100,7 +92,7 @@ fn stored(stage: &Stage<'_>, key: &str) -> Option<String> {
 pub async fn pushing_and_popping_need_a_grant(stage: &Stage<'_>) {
     let attack = stage.attack(|function| function.grants.stores = vec!["attack".into()]);
     for (word, grant) in [("push", "grants.push"), ("pop", "grants.pop")] {
-        let problem = call(&attack, word).await.unwrap_err();
+        let problem = attack.call(word).await.unwrap_err();
         assert_eq!(problem.code, Code::UnitFatal);
         assert!(problem.detail.contains(grant) && problem.detail.contains(OUT), "{problem}");
     }
@@ -128,11 +120,13 @@ pub async fn what_is_pushed_says_where_it_comes_from(stage: &Stage<'_>) {
 
 pub async fn a_failure_undoes_pushes(stage: &Stage<'_>) {
     let attack = stage.attack(granted);
-    is(call(&attack, "push-then-trap 3").await, Code::UnitTrapped);
-    is(call(&attack, "push-then-retry 3").await, Code::UnitRetry);
-    is(call(&attack, "push-big 9000000").await, Code::UnitFatal);
+    is(attack.call("push-then-trap 3").await, Code::UnitTrapped);
+    is(attack.call("push-then-retry 3").await, Code::UnitRetry);
     assert_eq!((ready(stage, OUT), stored(stage, "key")), (Vec::new(), None));
-    assert_eq!(call(&attack, "push 3").await.unwrap(), "pushed");
+    assert_eq!(attack.call("push 3").await.unwrap(), "pushed");
+    assert_eq!(ready(stage, OUT), ["1", "2", "3"]);
+    // Last, as it is slow on a board, which says nothing meanwhile.
+    is(attack.call("push-big 9000000").await, Code::UnitFatal);
     assert_eq!(ready(stage, OUT), ["1", "2", "3"]);
 }
 
@@ -237,23 +231,23 @@ pub async fn reruns_are_bounded(stage: &Stage<'_>) {
 
 pub async fn what_was_popped_comes_back_on_failure(stage: &Stage<'_>) {
     let attack = stage.attack(granted);
-    assert_eq!(call(&attack, "pop").await.unwrap(), "nothing");
+    assert_eq!(attack.call("pop").await.unwrap(), "nothing");
     push(&stage.state, OUT, "one").await;
-    is(call(&attack, "pop-then-trap").await, Code::UnitTrapped);
+    is(attack.call("pop-then-trap").await, Code::UnitTrapped);
     assert_eq!(ready(stage, OUT), ["one"]);
-    assert_eq!(call(&attack, "pop").await.unwrap(), "one");
-    assert_eq!(call(&attack, "pop").await.unwrap(), "nothing");
+    assert_eq!(attack.call("pop").await.unwrap(), "one");
+    assert_eq!(attack.call("pop").await.unwrap(), "nothing");
 }
 
 pub async fn a_full_queue_refuses(stage: &Stage<'_>) {
     let attack = stage.attack(granted);
     queue(stage, OUT).configure(QueueConfig { events_max: 2, ..QueueConfig::default() });
-    assert_eq!(call(&attack, "push 2").await.unwrap(), "pushed");
-    let problem = call(&attack, "push 1").await.unwrap_err();
+    assert_eq!(attack.call("push 2").await.unwrap(), "pushed");
+    let problem = attack.call("push 1").await.unwrap_err();
     assert_eq!(problem.code, Code::UnitRetry, "the handler was told, and asks to be tried again: {problem}");
     // What one handling alone would push too much is found when it commits.
     queue(stage, OUT).configure(QueueConfig { events_max: 4, ..QueueConfig::default() });
-    is(call(&attack, "push 3").await, Code::QueueFull);
+    is(attack.call("push 3").await, Code::QueueFull);
     assert_eq!(queue(stage, OUT).counts().ready, 2, "all or nothing");
 }
 

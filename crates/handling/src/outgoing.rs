@@ -1,57 +1,31 @@
-//! From what a handler pushes to the event that is pushed. The same for every kind of unit.
+//! From what a handler pushes to the event that is pushed.
 
+use crate::host::Named;
 use event::{ATTRIBUTES_MAX, Event, Gate};
 use manifest::Name;
 use sha2::{Digest, Sha256};
 use state::Push;
 use std::fmt::Write;
 use std::time::Duration;
+use unit::Outgoing;
 
 /// The longest an event can be made to wait: a year.
 pub const DELAY_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// Attributes by which the events of one trace are found, as the W3C names them.
-const TRACE: [&str; 2] = ["traceparent", "tracestate"];
+pub const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
 /// Bytes of a hash that make an id.
 const ID_BYTES: usize = 16;
 
-/// An event as a handler pushes it: without what the host adds.
-#[derive(Debug, Clone, Default)]
-pub struct Outgoing {
-    pub kind: String,
-    pub subject: Option<String>,
-    pub content_type: Option<String>,
-    pub attributes: Vec<(String, String)>,
-    pub data: Vec<u8>,
-    /// At most [`DELAY_MAX`].
-    pub delay: Duration,
-    pub ttl: Option<Duration>,
-}
-
-/// What is known of the work in whose handling events are pushed.
+/// In whose handling events are pushed.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
     pub function: &'a Name,
-    /// Who gave the id of the event that is handled, and the id; of a request, nothing and its request id.
-    pub id_giver: &'a str,
-    pub id: &'a str,
-    pub traceparent: Option<&'a str>,
-    pub tracestate: Option<&'a str>,
+    pub named: &'a Named,
 }
 
-impl<'a> Origin<'a> {
-    /// `attribute` finds the attributes of the event, or the headers of the request.
-    pub fn new(
-        function: &'a Name,
-        id_giver: &'a str,
-        id: &'a str,
-        attribute: impl Fn(&str) -> Option<&'a str>,
-    ) -> Self {
-        let [traceparent, tracestate] = TRACE.map(attribute);
-        Self { function, id_giver, id, traceparent, tracestate }
-    }
-
+impl Origin<'_> {
     /// The push number `number` (from 1) of the handling, to `queue`.
     ///
     /// # Errors
@@ -65,8 +39,8 @@ impl<'a> Origin<'a> {
         // The handler's own trace, if it sets one, is kept whole.
         if !attributes.iter().any(|(name, _)| name == TRACE[0]) {
             attributes.retain(|(name, _)| name != TRACE[1]);
-            let trace = TRACE.into_iter().zip([self.traceparent, self.tracestate]);
-            attributes.extend(trace.filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))));
+            let trace = TRACE.into_iter().zip([&self.named.traceparent, &self.named.tracestate]);
+            attributes.extend(trace.filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))));
         }
         let mut event = Event {
             id: self.id(number, queue),
@@ -88,7 +62,7 @@ impl<'a> Origin<'a> {
     /// often it is pushed. A hash: the ids of events that cause each other for ever do not grow.
     fn id(&self, number: u32, queue: &str) -> String {
         let mut hash = Sha256::new();
-        for part in [self.id_giver, self.id, queue] {
+        for part in [&self.named.id_giver, &self.named.id, queue] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -135,9 +109,8 @@ mod tests {
 
     fn push(handled: &Event, number: u32, outgoing: Outgoing) -> Result<Push, String> {
         let function = Name::try_from("here".to_owned()).unwrap();
-        let giver = handled.id_giver();
-        let origin = Origin::new(&function, &giver, &handled.id, |name| handled.attribute(name));
-        origin.push(number, "next", outgoing, 5)
+        let named = Named::of(&handled.id_giver(), &handled.id, |name| handled.attribute(name));
+        Origin { function: &function, named: &named }.push(number, "next", outgoing, 5)
     }
 
     #[test]

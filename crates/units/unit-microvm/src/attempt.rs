@@ -11,9 +11,9 @@ use frame::Limits;
 use problem::{Code, Problem};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Level, Stream};
-use unit_host::calls::{Host, Place, Said};
-use unit_host::{Attempt, Handled, Meter, Output, check_reply, kernel};
+use unit::{Given, Level, Output, Place, Prepared, Stream, check_reply};
+use unit_host::calls::{Answers, Said};
+use unit_host::{Attempt, Meter, kernel};
 
 /// Shortest and longest pause of the watchdog.
 const WATCH_MIN: Duration = Duration::from_millis(1);
@@ -22,19 +22,17 @@ const WATCH_MAX: Duration = Duration::from_secs(1);
 const FIRST_CPU: Duration = Duration::from_millis(10);
 const NICE: i32 = 10;
 
-pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result<Handled, Problem> {
+pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result<Given, Problem> {
     let meter = &*attempt.meter;
     let taken = tokio::time::timeout_at(meter.deadline.into(), prepared.take(&attempt.request_id)).await;
     let (mut tender, entry) = taken.map_err(|_| meter.time_exceeded())??;
     meter.started();
-    let deployed = prepared.deployed();
-    let limits = deployed.function.limits.clone();
-    let mut host = attempt.host(deployed, prepared.client(), tender.number);
-    let output = host.output.clone();
+    let mut answers = attempt.answers(prepared.deployed(), tender.number);
+    let output = answers.output.clone();
     // A future that is dropped here drops the tender: the machine is stopped and ended.
-    let outcome = run(&prepared, &mut tender, &mut host, meter, &limits).await;
+    let outcome = run(&prepared, &mut tender, &mut answers, &attempt).await;
     meter.used_cpu(tender.cpu());
-    let transaction = host.handling.end();
+    drop(answers);
     let outcome = match outcome {
         Ok(Said::Crashed { code, why, frames }) => {
             if prepared.deployed().function.units.dump
@@ -56,10 +54,10 @@ pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result
             prepared.put_back(tender, entry);
             match said {
                 Said::Reply { data, .. } => {
-                    check_reply(data.len() as u64, &limits)?;
-                    Ok(Handled { reply: Ok(data), transaction })
+                    check_reply(data.len() as u64, &prepared.deployed().function.limits)?;
+                    Ok(Given::Reply(data))
                 }
-                Said::Failed(failure) => Ok(Handled { reply: Err(unit_host::said(failure, &output)), transaction }),
+                Said::Failed(failure) => Ok(Given::Failure(unit::said(failure, &output))),
                 Said::Crashed { .. } => unreachable!("made a problem above"),
             }
         }
@@ -77,18 +75,18 @@ pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result
 async fn run(
     prepared: &PreparedMicrovm,
     tender: &mut Tender,
-    host: &mut Host,
-    meter: &Meter,
-    limits: &manifest::Limits,
+    answers: &mut Answers,
+    attempt: &Attempt,
 ) -> Result<Said, Problem> {
+    let (meter, limits) = (&*attempt.meter, &prepared.deployed().function.limits);
     let out =
         Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() };
-    tender.begin(kernel::work(&host.event, &out)?);
+    tender.begin(kernel::work(&attempt.event, &out)?);
     let clock = tender.clock();
     let mut is_behind = false;
     let outcome = tokio::select! {
         biased;
-        said = converse(prepared, tender, host, meter, limits) => said,
+        said = converse(prepared, tender, answers, meter) => said,
         problem = watch(&clock, meter, limits, &mut is_behind) => Err(problem),
     };
     if is_behind {
@@ -101,37 +99,36 @@ async fn run(
 async fn converse(
     prepared: &PreparedMicrovm,
     tender: &mut Tender,
-    host: &mut Host,
+    answers: &mut Answers,
     meter: &Meter,
-    limits: &manifest::Limits,
 ) -> Result<Said, Problem> {
     loop {
         let Told { lines, what } = tender.told().await;
         for (level, text) in lines {
-            host.output.write(kernel::level(level), Stream::Log, &String::from_utf8_lossy(&text));
+            answers.output.write(kernel::level(level), Stream::Log, &String::from_utf8_lossy(&text));
         }
         match what {
             What::Lines => {}
             What::Asks { verb, request } => {
                 // Its number was allowed, and its bytes were bounded, by the tender.
                 let asked = Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 16 << 20, ..Limits::default() };
-                let answer = kernel::answer(host, verb, &request, &asked).await?;
+                let answer = kernel::answer(answers, verb, &request, &asked).await?;
                 tender.answer(answer);
             }
             What::Replied { reply, memory_bytes } => {
                 // The unit's own word, which is only shown.
-                meter.used_memory(memory_bytes.min(limits.memory_bytes));
+                meter.used_memory(memory_bytes.min(prepared.deployed().function.limits.memory_bytes));
                 return kernel::said(reply, &Limits { total_bytes_max: u64::MAX >> 1, ..Limits::default() });
             }
             What::Panicked(why) if why.contains("memory allocation") => {
                 return Err(Problem::new(Code::MemoryExceeded, format!("the unit ran out of memory: {why}")));
             }
             What::Panicked(why) => {
-                let why = unit_host::cut(&why, 4_000);
+                let why = unit::cut(&why, 4_000);
                 return Err(Problem::new(Code::UnitTrapped, format!("the unit's kernel gave up: {why}")));
             }
             What::Faulted(crash) => {
-                host.output.note(Level::Error, &registers(&crash.registers.words()));
+                answers.output.note(Level::Error, &registers(&crash.registers.words()));
                 if let Some(dump) = crash.dump {
                     prepared.keep_dump(dump);
                 }
@@ -175,7 +172,7 @@ fn crashed(
     frames: Vec<Place>,
     output: &Arc<Output>,
 ) -> (Problem, Option<unit_lines::Told>) {
-    let why = unit_host::cut(why, 4_000);
+    let why = unit::cut(why, 4_000);
     let problem = Problem::new(code, format!("{}: {why}", code.title()));
     output.note(Level::Error, &problem.detail);
     let told = (!frames.is_empty()).then(|| prepared.tell(frames, output));

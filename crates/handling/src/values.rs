@@ -1,14 +1,15 @@
 //! The small things a unit reads: values by name, random bytes, the time.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use unit::Deployed;
 
 /// Bytes of one call to `random`.
 const RANDOM_BYTES_MAX: u32 = 65_536;
 
 /// A value of `config`, or a granted secret.
-pub fn value<'a>(deployed: &'a Deployed, name: &str) -> Option<&'a String> {
-    deployed.function.config.get(name).or_else(|| deployed.secrets.get(name))
+pub fn value<'a>(deployed: &'a Deployed, name: &str) -> Option<&'a str> {
+    deployed.function.config.get(name).or_else(|| deployed.secrets.get(name)).map(String::as_str)
 }
 
 /// All of them.
@@ -32,4 +33,10 @@ pub fn random(count: u32) -> Result<Vec<u8>, String> {
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Nanoseconds since a moment of this process.
+pub fn monotonic_ns() -> u64 {
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    u64::try_from(ORIGIN.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,0 +1,272 @@
+//! The reply of a `wasi:http` unit, once its head may be sent: small bodies go out whole, and while a larger one
+//! streams its unit is kept running.
+//!
+//! ```text
+//!   head ──▶ frames that are there already ──▶ all of it?  yes ─▶ one piece, with its length
+//!                                                         no  ─▶ streams: each poll of the body runs the unit on,
+//!                                                                so a slow reader slows the unit
+//! ```
+//! A unit that goes on after its body is whole (early reply) runs on by itself until its deadline. A caller that goes
+//! away before stops the unit.
+
+use crate::host::Handling;
+use crate::rerun::tell;
+use crate::{Caller, Content, Handler, Reply};
+use budget::Share;
+use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
+use http::Response;
+use http::response::Parts;
+use http_body::{Body as HttpBody, Frame};
+use http_body_util::{BodyExt, Full};
+use problem::{Code, Problem};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use unit::{Body, BodyError, Running};
+
+/// Bytes of a body that are gathered before its head is sent.
+const WHOLE_BYTES_MAX: usize = 64 << 10;
+
+pub fn full(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// Runs the unit to its end and gathers the body; `held` has room for it.
+pub async fn whole(running: &mut dyn Running, bytes_max: u64, held: &mut Share) -> Result<Bytes, Problem> {
+    let mut bytes = BytesMut::new();
+    let mut body_ended = false;
+    poll_fn(|cx| {
+        let ended = running.poll_end(cx);
+        while !body_ended {
+            match running.poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => bytes.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new())),
+                Poll::Ready(Some(Err(problem))) => return Poll::Ready(Err(problem)),
+                Poll::Ready(None) => body_ended = true,
+                Poll::Pending => break,
+            }
+            if bytes.len() as u64 > bytes_max {
+                let detail = format!("the reply has more than {bytes_max} bytes, the limit is limits.body_bytes");
+                return Poll::Ready(Err(Problem::new(Code::ReplyTooLarge, detail)));
+            }
+            if let Err(full) = held.hold(bytes.len() as u64) {
+                return Poll::Ready(Err(full.into()));
+            }
+        }
+        match ended {
+            Poll::Ready(Err(problem)) => Poll::Ready(Err(problem)),
+            Poll::Ready(Ok(())) if body_ended => Poll::Ready(Ok(())),
+            _ => Poll::Pending,
+        }
+    })
+    .await?;
+    Ok(bytes.freeze())
+}
+
+/// Sends what there is of the reply, and lets the unit go on behind it.
+pub async fn send<C: Caller>(tail: Tail<C>, head: Parts, is_head: bool) -> Result<Reply, Problem> {
+    let mut body = Streaming { tail, ready: VecDeque::new(), has_ended: false };
+    let whole = poll_fn(|cx| Poll::Ready(body.gather(cx))).await;
+    let timing = body.tail.running.as_ref().map(|running| running.spent().timing).unwrap_or_default();
+    let body = match whole {
+        Err(problem) => return Err(body.tail.fail(problem)),
+        Ok(true) => {
+            let bytes = join(&mut body.ready);
+            body.tail.run_on();
+            full(bytes)
+        }
+        Ok(false) if is_head => {
+            tokio::spawn(async move { while body.frame().await.is_some() {} });
+            full(Bytes::new())
+        }
+        Ok(false) => body.boxed_unsync(),
+    };
+    Ok(Reply { timing, content: Content::Http(Response::from_parts(head, body)) })
+}
+
+fn join(frames: &mut VecDeque<Frame<Bytes>>) -> Bytes {
+    let mut data = frames.drain(..).filter_map(|frame| frame.into_data().ok());
+    let first = data.next().unwrap_or_default();
+    let mut rest = data.peekable();
+    if rest.peek().is_none() {
+        return first;
+    }
+    let mut joined = BytesMut::from(first);
+    rest.for_each(|more| joined.extend_from_slice(&more));
+    joined.freeze()
+}
+
+/// The unit behind a reply whose head may be sent, and who is to hear of its end.
+pub struct Tail<C: Caller> {
+    handler: Handler,
+    /// None once it was stopped, or goes on elsewhere.
+    running: Option<Box<dyn Running>>,
+    host: Arc<Handling>,
+    /// What was committed up to this number is durable.
+    before: u64,
+    /// Waits for what was committed after the head.
+    durable: Option<BoxFuture<'static, Result<(), Problem>>>,
+    /// How it ended, once it has.
+    ended: Option<Result<(), Problem>>,
+    /// None once it has heard of the end.
+    caller: Option<C>,
+    reruns: u32,
+}
+
+impl<C: Caller> Tail<C> {
+    pub fn new(
+        handler: &Handler,
+        running: Box<dyn Running>,
+        host: Arc<Handling>,
+        before: u64,
+        caller: C,
+        reruns: u32,
+    ) -> Self {
+        let (handler, running, caller) = (handler.clone(), Some(running), Some(caller));
+        Self { handler, running, host, before, durable: None, ended: None, caller, reruns }
+    }
+
+    /// Runs the unit on. Ready with how it ended, once it has and what it did is durable; the caller has heard of it.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Problem>> {
+        if let Some(ended) = &self.ended {
+            return Poll::Ready(ended.clone());
+        }
+        let Some(running) = &mut self.running else { return Poll::Ready(Ok(())) };
+        let result = match std::task::ready!(running.poll_end(cx)) {
+            Ok(()) => std::task::ready!(self.poll_durable(cx)),
+            Err(problem) => Err(problem),
+        };
+        self.tell(result.clone());
+        Poll::Ready(result)
+    }
+
+    fn poll_durable(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Problem>> {
+        let committed = self.host.committed();
+        if committed == self.before {
+            return Poll::Ready(Ok(()));
+        }
+        let state = &self.handler.state;
+        let durable = self.durable.get_or_insert_with(|| {
+            let state = state.clone();
+            Box::pin(async move { state.durable_number(committed).await.map(drop) })
+        });
+        durable.as_mut().poll(cx)
+    }
+
+    fn tell(&mut self, result: Result<(), Problem>) {
+        self.ended = Some(result.clone());
+        if let (Some(caller), Some(running)) = (self.caller.take(), &self.running) {
+            tell(caller, result, running.spent(), self.reruns);
+        }
+    }
+
+    /// Stops the unit and reports why.
+    fn fail(&mut self, problem: Problem) -> Problem {
+        self.host.give_up();
+        self.tell(Err(problem.clone()));
+        self.running = None;
+        problem
+    }
+
+    /// Lets a unit whose reply is whole go on by itself, if it does.
+    fn run_on(&mut self) {
+        let Some(caller) = self.caller.take() else { return };
+        let (handler, running, host) = (self.handler.clone(), self.running.take(), self.host.clone());
+        let (before, durable, reruns) = (self.before, self.durable.take(), self.reruns);
+        let mut tail = Self { handler, running, host, before, durable, ended: None, caller: Some(caller), reruns };
+        tokio::spawn(async move { poll_fn(|cx| tail.poll_end(cx)).await });
+    }
+}
+
+impl<C: Caller> Drop for Tail<C> {
+    fn drop(&mut self) {
+        // The caller has gone: the unit is stopped before its end.
+        if self.caller.is_some() {
+            self.host.give_up();
+        }
+    }
+}
+
+/// A reply's body that runs its unit.
+struct Streaming<C: Caller> {
+    tail: Tail<C>,
+    ready: VecDeque<Frame<Bytes>>,
+    has_ended: bool,
+}
+
+impl<C: Caller> Streaming<C> {
+    /// Takes what is there without waiting. True if that is the whole body, without trailers.
+    fn gather(&mut self, cx: &mut Context<'_>) -> Result<bool, Problem> {
+        let mut bytes = 0;
+        while bytes <= WHOLE_BYTES_MAX {
+            match self.next(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    bytes += frame.data_ref().map_or(0, Bytes::len);
+                    let is_trailers = frame.is_trailers();
+                    self.ready.push_back(frame);
+                    if is_trailers {
+                        return Ok(false);
+                    }
+                }
+                Poll::Ready(Some(Err(problem))) => return Err(problem),
+                Poll::Ready(None) => return Ok(true),
+                Poll::Pending => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Problem>>> {
+        // Whoever waits for the unit's end hears of it, however far the body is.
+        let ended = self.tail.poll_end(cx);
+        let Some(running) = self.tail.running.as_mut().filter(|_| !self.has_ended) else { return Poll::Ready(None) };
+        let polled = running.poll_frame(cx);
+        match (&polled, ended) {
+            // What was done after the head is not durable: a body that rests on it is not whole.
+            (Poll::Ready(None), Poll::Ready(Err(problem))) => return Poll::Ready(Some(Err(problem))),
+            (Poll::Ready(None), _) => self.has_ended = true,
+            _ => {}
+        }
+        polled
+    }
+}
+
+impl<C: Caller + Unpin> HttpBody for Streaming<C> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(frame) = self.ready.pop_front() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        match std::task::ready!(self.next(cx)) {
+            Some(Ok(frame)) => Poll::Ready(Some(Ok(frame))),
+            Some(Err(problem)) => {
+                self.has_ended = true;
+                let problem = self.tail.fail(problem);
+                Poll::Ready(Some(Err(BodyError::Unit(problem))))
+            }
+            None => {
+                self.tail.run_on();
+                Poll::Ready(None)
+            }
+        }
+    }
+}
+
+impl<C: Caller> Drop for Streaming<C> {
+    /// A reader that has all the bytes it was promised drops the body without asking for its end.
+    fn drop(&mut self) {
+        if self.tail.caller.is_none() || !self.ready.is_empty() {
+            return;
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        let at_end = self.has_ended
+            || self.tail.running.as_mut().is_some_and(|one| matches!(one.poll_frame(&mut cx), Poll::Ready(None)));
+        if at_end {
+            self.tail.run_on();
+        }
+    }
+}
