@@ -1,16 +1,36 @@
 //! The units of one function: spares made ahead of need, those kept for reuse, and who waits for one.
 //!
+//! ```text
+//!   take ──▶ a kept one? ─▶ a spare? ─▶ wait for the next one that is made
+//!   keep ◀── used again · returned ◀── gone        missing ──▶ the kind makes so many ──▶ came
+//!   sweep ──▶ those that wait for too long
+//! ```
 //! What is to be made now is a pure decision on plain numbers. Making one is the kind's own: forking a process,
-//! starting a machine.
+//! starting a machine. There is one lock, and it is held for the bookkeeping alone: units are made, looked at and
+//! dropped outside of it.
 
-use crate::Entry;
-use problem::Problem;
+use crate::{Entry, Roster};
+use parking_lot::Mutex;
+use problem::{Code, Problem};
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use unit::UnitStatus;
 
 /// Spares that are always there while a function is in use.
 const SPARES_MIN: u32 = 2;
+
+/// A unit that can wait for its call.
+pub trait Spare: Send {
+    /// Its number in logs and in the roster.
+    fn number(&self) -> u64;
+
+    /// Whether it can still take a call. Asked of one that has waited.
+    fn is_there(&mut self) -> bool {
+        true
+    }
+}
 
 /// How many units there are and are wanted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,35 +61,221 @@ impl Counts {
         }
         needed.max((self.waiting + spares).saturating_sub(have))
     }
+
+    /// Whether one that could be made anew at once would find its place.
+    fn has_room(&self, spares_max: u32) -> bool {
+        self.spares + self.coming < self.peak.clamp(SPARES_MIN, spares_max) + self.waiting
+    }
 }
 
 /// The units of one function that are at nobody's service, and the calls without one.
 pub struct Pool<T> {
-    pub spares: VecDeque<T>,
-    /// Waiting to be used again, the most recently used last.
-    pub kept: Vec<(T, Entry)>,
-    pub waiting: VecDeque<oneshot::Sender<Result<T, Problem>>>,
-    pub coming: u32,
-    pub busy: u32,
-    pub peak: u32,
-    pub used: Option<Instant>,
+    shelf: Mutex<Shelf<T>>,
+    roster: Arc<Roster>,
+    /// A unit is used for a single call.
+    are_fresh: bool,
+    spares_max: u32,
+    kept_max: usize,
 }
 
-impl<T> Default for Pool<T> {
-    fn default() -> Self {
+struct Shelf<T> {
+    spares: VecDeque<T>,
+    /// Waiting to be used again, the most recently used last.
+    kept: Vec<Kept<T>>,
+    waiting: VecDeque<oneshot::Sender<Result<T, Problem>>>,
+    coming: u32,
+    busy: u32,
+    peak: u32,
+    used: Option<Instant>,
+}
+
+struct Kept<T> {
+    unit: T,
+    entry: Entry,
+    since: Instant,
+}
+
+/// A unit for a call.
+pub enum Taken<T> {
+    /// It has served calls before.
+    Again(T, Entry),
+    Fresh(T, Entry),
+    Later(oneshot::Receiver<Result<T, Problem>>),
+}
+
+impl<T: Spare> Pool<T> {
+    /// `reuse_calls`: how many calls a unit serves. `spares_max`: how many fresh ones wait, `kept_max`: how many used.
+    pub fn new(reuse_calls: u32, spares_max: u32, kept_max: usize) -> Self {
         let (spares, kept, waiting) = Default::default();
-        Self { spares, kept, waiting, coming: 0, busy: 0, peak: 0, used: None }
+        let shelf = Shelf { spares, kept, waiting, coming: 0, busy: 0, peak: 0, used: None };
+        let roster = Arc::default();
+        Self { shelf: Mutex::new(shelf), roster, are_fresh: reuse_calls == 1, spares_max, kept_max }
+    }
+
+    /// The units that exist now, but for spares.
+    pub fn units(&self) -> Vec<UnitStatus> {
+        self.roster.units()
+    }
+
+    /// A place in the roster for a unit that begins its first call.
+    pub fn enter(&self, number: u64, request_id: &Arc<str>) -> Entry {
+        Roster::enter(&self.roster, number, request_id.clone())
+    }
+
+    /// A unit that is used again, if one waits for that.
+    pub fn again(&self, request_id: &Arc<str>) -> Option<(T, Entry)> {
+        loop {
+            let Kept { mut unit, entry, .. } = self.shelf.lock().kept.pop()?;
+            if unit.is_there() {
+                entry.serves(Some(request_id.clone()));
+                return Some((unit, entry));
+            }
+        }
+    }
+
+    /// A unit for one call: one kept for reuse, a spare, or the next one that is made. The kind then makes what is
+    /// [missing](Self::missing).
+    pub fn take(&self, request_id: &Arc<str>) -> Taken<T> {
+        if let Some((unit, entry)) = self.again(request_id) {
+            self.shelf.lock().begins();
+            return Taken::Again(unit, entry);
+        }
+        loop {
+            let spare = {
+                let mut shelf = self.shelf.lock();
+                let spare = shelf.spares.pop_front();
+                if spare.is_none() {
+                    let (sender, receiver) = oneshot::channel();
+                    shelf.used = Some(Instant::now());
+                    shelf.waiting.push_back(sender);
+                    return Taken::Later(receiver);
+                }
+                spare
+            };
+            if let Some(mut unit) = spare
+                && unit.is_there()
+            {
+                self.shelf.lock().begins();
+                let entry = self.enter(unit.number(), request_id);
+                return Taken::Fresh(unit, entry);
+            }
+        }
+    }
+
+    /// Waits for one that is made, if none was there.
+    ///
+    /// # Errors
+    /// There can be none.
+    pub async fn wait(&self, taken: Taken<T>, request_id: &Arc<str>) -> Result<(T, Entry), Problem> {
+        let waits = match taken {
+            Taken::Again(unit, entry) | Taken::Fresh(unit, entry) => return Ok((unit, entry)),
+            Taken::Later(waits) => waits,
+        };
+        let unit = waits.await.map_err(|_| Problem::new(Code::Internal, "nobody makes a unit any more"))??;
+        self.shelf.lock().begins();
+        let entry = self.enter(unit.number(), request_id);
+        Ok((unit, entry))
+    }
+
+    /// Keeps a unit for its next call; ends it where enough are kept.
+    pub fn keep(&self, unit: T, entry: Entry) {
+        entry.serves(None);
+        let kept = Kept { unit, entry, since: Instant::now() };
+        let mut shelf = self.shelf.lock();
+        if shelf.kept.len() < self.kept_max {
+            shelf.kept.push(kept);
+            return;
+        }
+        drop(shelf);
+        drop(kept);
+    }
+
+    /// A call has no unit any more.
+    pub fn returned(&self) {
+        let mut shelf = self.shelf.lock();
+        shelf.busy = shelf.busy.saturating_sub(1);
+    }
+
+    /// A unit that nobody has used, after all: it is the next call's.
+    pub fn give_back(&self, unit: T) {
+        let mut shelf = self.shelf.lock();
+        shelf.busy = shelf.busy.saturating_sub(1);
+        shelf.spares.push_front(unit);
+    }
+
+    /// How many units to begin making now; each of them [comes](Self::came), or does not.
+    pub fn missing(&self, in_call: bool) -> u32 {
+        let mut shelf = self.shelf.lock();
+        shelf.waiting.retain(|waiting| !waiting.is_closed());
+        let missing = shelf.counts(self.are_fresh).to_make(in_call, self.spares_max);
+        shelf.coming += missing;
+        missing
+    }
+
+    /// Whether a unit that is made anew now is wanted; then it is on its way.
+    pub fn wants_one(&self) -> bool {
+        let mut shelf = self.shelf.lock();
+        let is_wanted = shelf.counts(self.are_fresh).has_room(self.spares_max);
+        shelf.coming += u32::from(is_wanted);
+        is_wanted
+    }
+
+    /// One that was on its way is there, and goes to the call that waits longest, or is a spare. Or it cannot be made:
+    /// every call that waits is told why. None: it got lost.
+    pub fn came(&self, made: Option<Result<T, Problem>>) {
+        let mut shelf = self.shelf.lock();
+        shelf.coming = shelf.coming.saturating_sub(1);
+        match made {
+            Some(Ok(unit)) => shelf.give(unit),
+            Some(Err(problem)) => {
+                let waiting = std::mem::take(&mut shelf.waiting);
+                drop(shelf);
+                waiting.into_iter().for_each(|waiting| _ = waiting.send(Err(problem.clone())));
+            }
+            None => {}
+        }
+    }
+
+    /// Ends units that have waited for longer than `kept_idle`, and all spares if no call came for `spares_idle`; with
+    /// `all`, whatever waits. Says whether the spares went.
+    pub fn sweep(&self, now: Instant, all: bool, kept_idle: Duration, spares_idle: Duration) -> bool {
+        let mut shelf = self.shelf.lock();
+        shelf.peak = shelf.busy;
+        let since_use = shelf.used.map(|used| now.saturating_duration_since(used));
+        let is_idle = all || (shelf.busy == 0 && since_use.is_none_or(|since| since > spares_idle));
+        let (stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut shelf.kept)
+            .into_iter()
+            .partition(|kept| !all && now.saturating_duration_since(kept.since) < kept_idle);
+        shelf.kept = stay;
+        let spares = if is_idle { std::mem::take(&mut shelf.spares) } else { VecDeque::new() };
+        drop(shelf);
+        drop((go, spares));
+        is_idle
+    }
+
+    /// Lets go of units that can take no call any more.
+    pub fn forget_gone(&self) {
+        let (mut spares, mut kept) = {
+            let mut shelf = self.shelf.lock();
+            (std::mem::take(&mut shelf.spares), std::mem::take(&mut shelf.kept))
+        };
+        spares.retain_mut(Spare::is_there);
+        kept.retain_mut(|kept| kept.unit.is_there());
+        let mut shelf = self.shelf.lock();
+        shelf.spares.extend(spares);
+        shelf.kept.extend(kept);
     }
 }
 
-impl<T> Pool<T> {
-    /// One of them goes to work.
-    pub fn begins(&mut self) {
+impl<T> Shelf<T> {
+    /// A unit goes to work.
+    fn begins(&mut self) {
+        self.used = Some(Instant::now());
         self.busy += 1;
         self.peak = self.peak.max(self.busy);
     }
 
-    pub fn counts(&self, are_fresh: bool) -> Counts {
+    fn counts(&self, are_fresh: bool) -> Counts {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Counts {
             spares: number(self.spares.len()),
@@ -81,8 +287,8 @@ impl<T> Pool<T> {
         }
     }
 
-    /// A unit that was made goes to the call that waits longest, or is a spare.
-    pub fn give(&mut self, mut unit: T) {
+    /// To the call that waits longest and still waits, or else to the spares.
+    fn give(&mut self, mut unit: T) {
         while let Some(waiting) = self.waiting.pop_front() {
             match waiting.send(Ok(unit)) {
                 Ok(()) => return,
@@ -91,12 +297,6 @@ impl<T> Pool<T> {
             }
         }
         self.spares.push_back(unit);
-    }
-
-    /// None can be made: every call that waits is told why.
-    pub fn refuse(&mut self, problem: &Problem) {
-        let waiting = std::mem::take(&mut self.waiting);
-        waiting.into_iter().for_each(|waiting| _ = waiting.send(Err(problem.clone())));
     }
 }
 
@@ -124,19 +324,67 @@ mod tests {
         assert_eq!(Counts { peak: 20, ..counts() }.to_make(false, 8), 8);
     }
 
+    struct Unit {
+        number: u64,
+        is_there: bool,
+    }
+
+    impl Spare for Unit {
+        fn number(&self) -> u64 {
+            self.number
+        }
+
+        fn is_there(&mut self) -> bool {
+            self.is_there
+        }
+    }
+
+    fn unit(number: u64) -> Option<Result<Unit, Problem>> {
+        Some(Ok(Unit { number, is_there: true }))
+    }
+
+    fn numbers(pool: &Pool<Unit>) -> Vec<u64> {
+        pool.shelf.lock().spares.iter().map(|unit| unit.number).collect()
+    }
+
     #[test]
     fn a_unit_goes_to_the_call_that_waits_longest_and_still_waits() {
-        let mut pool = Pool::default();
-        let (gone, _) = oneshot::channel();
-        let (first, mut first_waits) = oneshot::channel();
-        let (second, mut second_waits) = oneshot::channel();
-        pool.waiting.extend([gone, first, second]);
-        pool.give(1);
-        assert_eq!(first_waits.try_recv().unwrap().unwrap(), 1);
-        pool.refuse(&Problem::new(problem::Code::NodeFull, "no room"));
-        assert_eq!(second_waits.try_recv().unwrap().unwrap_err().code, problem::Code::NodeFull);
-        pool.give(2);
-        assert_eq!((pool.spares.len(), pool.counts(true).waiting), (1, 0));
+        let (pool, id) = (Pool::new(1, 8, 8), "r".into());
+        let waits = |pool: &Pool<Unit>| match pool.take(&id) {
+            Taken::Later(waits) => waits,
+            Taken::Again(..) | Taken::Fresh(..) => panic!("there is none"),
+        };
+        drop(waits(&pool));
+        let (mut first, mut second) = (waits(&pool), waits(&pool));
+        assert_eq!(pool.missing(true), 4, "for those who still wait, and spares");
+        pool.came(unit(1));
+        assert_eq!(first.try_recv().unwrap().unwrap().number, 1);
+        pool.came(Some(Err(Problem::new(Code::NodeFull, "no room"))));
+        assert_eq!(second.try_recv().unwrap().err().unwrap().code, Code::NodeFull);
+        pool.came(unit(2));
+        pool.came(None);
+        assert_eq!((numbers(&pool), pool.missing(true)), (vec![2], 0));
+    }
+
+    #[test]
+    fn what_waits_is_used_in_its_order_and_what_is_gone_is_not() {
+        let (pool, id) = (Pool::new(2, 8, 1), Arc::<str>::from("r"));
+        (1..=3).for_each(|number| pool.came(unit(number)));
+        pool.shelf.lock().spares[0].is_there = false;
+        let Taken::Fresh(used, entry) = pool.take(&id) else { panic!("a spare waits") };
+        assert_eq!((used.number, pool.units().len()), (2, 1));
+        pool.keep(used, entry);
+        pool.returned();
+        assert!(matches!(pool.take(&id), Taken::Again(Unit { number: 2, .. }, _)));
+        // Kept for a while, spares as long as calls come.
+        let Taken::Fresh(used, entry) = pool.take(&id) else { panic!("a spare waits") };
+        pool.keep(used, entry);
+        (0..2).for_each(|_| pool.returned());
+        let (now, minute) = (Instant::now(), Duration::from_secs(60));
+        assert!(!pool.sweep(now, false, minute, minute) && pool.units().len() == 1);
+        assert!(!pool.sweep(now + minute, false, minute / 2, minute * 2) && pool.units().is_empty());
+        pool.came(unit(4));
+        assert!(pool.sweep(now + minute * 3, false, minute, minute) && numbers(&pool).is_empty());
     }
 
     #[test]

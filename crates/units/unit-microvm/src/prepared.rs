@@ -10,15 +10,13 @@ use budget::Purpose;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 use unit::{Artefact, Attempt, Deployed, Host, Output, Place, Prepared, Running, UnitStatus};
-use unit_host::pool::Pool;
-use unit_host::{Entry, Roster, kernel};
+use unit_host::pool::{Pool, Spare, Taken};
+use unit_host::{Entry, kernel};
 use unit_lines::{Image, Share};
 
 /// Machines that wait for a call, at most.
@@ -35,8 +33,7 @@ pub struct PreparedMicrovm {
     artefact: Mutex<File>,
     /// Its share of the thread that reads that.
     share: Arc<Share>,
-    pool: Mutex<Pool<Tender>>,
-    roster: Arc<Roster>,
+    pool: Pool<Tender>,
     dump: Mutex<Option<Arc<Vec<u8>>>>,
 }
 
@@ -57,6 +54,7 @@ impl PreparedMicrovm {
             dump: function.units.dump,
             debugger: Mutex::default(),
         };
+        let pool = Pool::new(function.units.reuse_calls, SPARES_MAX, function.limits.concurrency as usize);
         Ok(Arc::new(Self {
             shared: shared.clone(),
             deployed: Arc::new(deployed),
@@ -64,8 +62,7 @@ impl PreparedMicrovm {
             stock: shared.stock()?,
             artefact: Mutex::new(file),
             share: Arc::default(),
-            pool: Mutex::default(),
-            roster: Arc::default(),
+            pool,
             dump: Mutex::default(),
         }))
     }
@@ -85,10 +82,6 @@ impl PreparedMicrovm {
         self.shared.teller.tell(Some(image), places, &self.share, output)
     }
 
-    fn is_fresh(&self) -> bool {
-        self.deployed.function.units.reuse_calls == 1
-    }
-
     /// A machine for one call: one kept for reuse, a spare, or the next one that is made.
     ///
     /// # Errors
@@ -102,57 +95,23 @@ impl PreparedMicrovm {
     }
 
     async fn machine(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Tender, Entry), Problem> {
-        let waited = {
-            let mut pool = self.pool.lock();
-            pool.used = Some(Instant::now());
-            if let Some((tender, entry)) = pool.kept.pop() {
-                pool.begins();
-                entry.serves(Some(request_id.clone()));
-                return Ok((tender, entry));
-            }
-            if let Some(tender) = pool.spares.pop_front() {
-                pool.begins();
-                drop(pool);
-                self.top_up(true);
-                return Ok(self.entered(tender, request_id));
-            }
-            let (sender, receiver) = oneshot::channel();
-            pool.waiting.push_back(sender);
-            receiver
-        };
-        self.top_up(true);
-        let gone = |_| Problem::new(Code::Internal, "nobody makes a machine any more");
-        let tender = waited.await.map_err(gone)??;
-        self.pool.lock().begins();
-        Ok(self.entered(tender, request_id))
-    }
-
-    fn entered(&self, tender: Tender, request_id: &Arc<str>) -> (Tender, Entry) {
-        let entry = Roster::enter(&self.roster, tender.number, request_id.clone());
-        (tender, entry)
+        let taken = self.pool.take(request_id);
+        if !matches!(taken, Taken::Again(..)) {
+            self.top_up(true);
+        }
+        self.pool.wait(taken, request_id).await
     }
 
     /// After a call that went well: keeps the unit for its next call, or makes a fresh one in its machine.
     pub fn put_back(self: &Arc<Self>, mut tender: Tender, entry: Entry) {
         if tender.events < self.deployed.function.units.reuse_calls {
-            tender.since = Instant::now();
-            entry.serves(None);
-            let mut pool = self.pool.lock();
-            pool.kept.push((tender, entry));
-            drop(pool);
+            self.pool.keep(tender, entry);
             self.returned();
             return;
         }
         drop(entry);
         tender.room = None;
-        let is_wanted = {
-            let mut pool = self.pool.lock();
-            let counts = pool.counts(self.is_fresh());
-            let is_wanted = counts.spares + counts.coming < counts.peak.clamp(2, SPARES_MAX) + counts.waiting;
-            pool.coming += u32::from(is_wanted);
-            is_wanted
-        };
-        if is_wanted {
+        if self.pool.wants_one() {
             let came = Came(Some(self.clone()));
             tender.renew(self.shared.next_number(), move |tender| came.with(Ok(tender)));
         } else {
@@ -163,10 +122,7 @@ impl PreparedMicrovm {
 
     /// A call has no machine any more.
     pub fn returned(self: &Arc<Self>) {
-        {
-            let mut pool = self.pool.lock();
-            pool.busy = pool.busy.saturating_sub(1);
-        }
+        self.pool.returned();
         self.top_up(false);
         self.stock.fill();
     }
@@ -175,32 +131,11 @@ impl PreparedMicrovm {
         *self.dump.lock() = Some(Arc::new(dump));
     }
 
-    /// Begins to make what is missing. Whoever makes one may fail at once and say so: nothing is locked meanwhile.
+    /// Begins to make what is missing. Whoever makes one may fail at once and say so.
     fn top_up(self: &Arc<Self>, in_call: bool) {
-        let missing = {
-            let mut pool = self.pool.lock();
-            pool.waiting.retain(|waiting| !waiting.is_closed());
-            let missing = pool.counts(self.is_fresh()).to_make(in_call, SPARES_MAX);
-            pool.coming += missing;
-            missing
-        };
-        for _ in 0..missing {
+        for _ in 0..self.pool.missing(in_call) {
             let came = Came(Some(self.clone()));
             self.stock.start(self.recipe.clone(), self.shared.next_number(), move |made| came.with(made));
-        }
-    }
-
-    /// A machine is ready, or could not be made: whoever waits longest hears of it.
-    fn came(self: &Arc<Self>, made: Option<io::Result<Tender>>) {
-        let mut pool = self.pool.lock();
-        pool.coming = pool.coming.saturating_sub(1);
-        match made {
-            Some(Ok(tender)) => pool.give(tender),
-            Some(Err(error)) => pool.refuse(&failed(&error)),
-            None => {
-                drop(pool);
-                self.top_up(false);
-            }
         }
     }
 }
@@ -211,7 +146,7 @@ struct Came(Option<Arc<PreparedMicrovm>>);
 impl Came {
     fn with(mut self, made: io::Result<Tender>) {
         if let Some(prepared) = self.0.take() {
-            prepared.came(Some(made));
+            prepared.pool.came(Some(made.map_err(|error| failed(&error))));
         }
     }
 }
@@ -219,8 +154,15 @@ impl Came {
 impl Drop for Came {
     fn drop(&mut self) {
         if let Some(prepared) = self.0.take() {
-            prepared.came(None);
+            prepared.pool.came(None);
+            prepared.top_up(false);
         }
+    }
+}
+
+impl Spare for Tender {
+    fn number(&self) -> u64 {
+        self.number
     }
 }
 
@@ -247,8 +189,9 @@ impl Prepared for PreparedMicrovm {
             let took = began.elapsed();
             // Nobody has used it: it is the first call's.
             drop(entry);
-            self.pool.lock().spares.push_front(tender);
-            self.returned();
+            self.pool.give_back(tender);
+            self.top_up(false);
+            self.stock.fill();
             Ok(took)
         })
     }
@@ -258,7 +201,7 @@ impl Prepared for PreparedMicrovm {
     }
 
     fn units(&self) -> Vec<UnitStatus> {
-        self.roster.units()
+        self.pool.units()
     }
 
     fn dump(&self) -> Option<Arc<Vec<u8>>> {
@@ -267,16 +210,7 @@ impl Prepared for PreparedMicrovm {
 
     fn sweep(&self, now: Instant, all: bool) {
         let idle = Duration::from_millis(self.deployed.function.units.reuse_idle_ms);
-        let mut pool = self.pool.lock();
-        pool.peak = pool.busy;
-        let is_idle = pool.busy == 0 && pool.used.is_none_or(|used| now.saturating_duration_since(used) > SPARES_IDLE);
-        let (stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut pool.kept)
-            .into_iter()
-            .partition(|(tender, _)| !all && now.saturating_duration_since(tender.since) < idle);
-        pool.kept = stay;
-        let spares = if all || is_idle { std::mem::take(&mut pool.spares) } else { VecDeque::new() };
-        drop(pool);
-        drop((go, spares));
+        self.pool.sweep(now, all, idle, SPARES_IDLE);
         self.stock.sweep(now, SPARES_IDLE);
     }
 }

@@ -20,7 +20,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// Messages on their way from a guest that talks faster than it is heard.
@@ -120,7 +120,6 @@ pub struct Tender {
     pub memory_bytes: u64,
     /// Events it was given since its memory was laid out.
     pub events: u32,
-    pub since: Instant,
     /// The memory its unit may come to, in the node's budget.
     pub room: Option<budget::Share>,
     is_behind: bool,
@@ -132,10 +131,8 @@ impl Tender {
         let (ask, asked) = channel();
         let (tell, told) = mpsc::channel(TOLD_MAX);
         let shared = Arc::new(Shared::default());
-        let since = Instant::now();
         let (number, events, is_behind) = (0, 0, false);
-        let tender =
-            Self { ask, told, shared: shared.clone(), number, memory_bytes, events, since, room: None, is_behind };
+        let tender = Self { ask, told, shared: shared.clone(), number, memory_bytes, events, room: None, is_behind };
         // Whichever side fails calls it, and only one can.
         let done = Arc::new(Mutex::new(Some((done, tender))));
         let finish = done.clone();
@@ -237,12 +234,9 @@ impl Tender {
     }
 
     /// Asks, and hands itself to `done` when that has happened.
-    fn then(mut self, ask: impl FnOnce(Done) -> Ask, done: impl FnOnce(io::Result<Tender>) + Send + 'static) {
+    fn then(self, ask: impl FnOnce(Done) -> Ask, done: impl FnOnce(io::Result<Tender>) + Send + 'static) {
         let sender = self.ask.clone();
-        let happened = move |result: io::Result<()>| {
-            self.since = Instant::now();
-            done(result.map(|()| self));
-        };
+        let happened = move |result: io::Result<()>| done(result.map(|()| self));
         sender.send(ask(Box::new(happened))).ok();
     }
 }

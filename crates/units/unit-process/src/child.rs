@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
@@ -39,7 +39,6 @@ pub struct Child {
     pub life: Life,
     /// Calls it has served.
     pub calls: u32,
-    pub since: Instant,
 }
 
 /// A child's process and what the kernel counts of it. Dropping it kills the child and cleans up after it.
@@ -147,7 +146,6 @@ impl Child {
             stderr: receiver(stderr)?,
             life: Life { process, is_back: AtomicBool::new(false), left: Some(left) },
             calls: 0,
-            since: Instant::now(),
         })
     }
 }

@@ -8,13 +8,12 @@ use crate::zygote::{Recipe, SPARES_MAX, Zygote};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex as AsyncMutex, oneshot};
+use tokio::sync::Mutex as AsyncMutex;
 use unit::{Attempt, Deployed, Host, Prepared, Running, UnitStatus};
-use unit_host::pool::Pool;
-use unit_host::{Entry, Roster};
+use unit_host::Entry;
+use unit_host::pool::{Pool, Spare, Taken};
 
 /// How long a zygote stays without a call.
 const ZYGOTE_IDLE: Duration = Duration::from_secs(120);
@@ -26,23 +25,17 @@ const LOAD_PAUSE_MAX: Duration = Duration::from_secs(60);
 pub struct PreparedProcess {
     shared: Arc<Shared>,
     recipe: Recipe,
-    pool: Mutex<Pool<Child>>,
+    pool: Pool<Child>,
     /// Held while the zygote is started.
     zygote: AsyncMutex<Option<Arc<Zygote>>>,
     failed: Mutex<Failed>,
-    roster: Arc<Roster>,
 }
 
 impl PreparedProcess {
     pub fn new(shared: Arc<Shared>, recipe: Recipe) -> Arc<Self> {
-        Arc::new(Self {
-            shared,
-            recipe,
-            pool: Mutex::default(),
-            zygote: AsyncMutex::default(),
-            failed: Mutex::default(),
-            roster: Arc::default(),
-        })
+        let function = &recipe.deployed.function;
+        let pool = Pool::new(function.units.reuse_calls, SPARES_MAX, function.limits.concurrency as usize);
+        Arc::new(Self { shared, recipe, pool, zygote: AsyncMutex::default(), failed: Mutex::default() })
     }
 
     /// Whether the kernel bounds the memory of each unit.
@@ -50,57 +43,25 @@ impl PreparedProcess {
         self.shared.counts_memory()
     }
 
-    fn is_fresh(&self) -> bool {
-        self.deployed().function.units.reuse_calls == 1
-    }
-
     /// A child for one call: one kept for reuse, a spare, or the next one that is forked.
     ///
     /// # Errors
     /// There can be none.
     pub async fn take(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Child, Entry), Problem> {
-        let waited = {
-            let mut pool = self.pool.lock();
-            pool.used = Some(Instant::now());
-            while let Some((mut child, entry)) = pool.kept.pop() {
-                if child.life.is_there() {
-                    child.life.step_back(false);
-                    pool.begins();
-                    entry.serves(Some(request_id.clone()));
-                    return Ok((child, entry));
-                }
-            }
-            while let Some(mut child) = pool.spares.pop_front() {
-                if child.life.is_there() {
-                    pool.begins();
-                    self.top_up(&mut pool, true);
-                    return Ok(self.entered(child, request_id));
-                }
-            }
-            let (sender, receiver) = oneshot::channel();
-            pool.waiting.push_back(sender);
-            self.top_up(&mut pool, true);
-            receiver
-        };
-        let gone = |_| Problem::new(Code::Internal, "nobody forks a unit any more");
-        let child = waited.await.map_err(gone)??;
-        self.pool.lock().begins();
-        Ok(self.entered(child, request_id))
-    }
-
-    fn entered(&self, child: Child, request_id: &Arc<str>) -> (Child, Entry) {
-        let entry = Roster::enter(&self.roster, child.number, request_id.clone());
-        (child, entry)
+        let taken = self.pool.take(request_id);
+        if let Taken::Again(child, entry) = taken {
+            child.life.step_back(false);
+            return Ok((child, entry));
+        }
+        self.top_up(true);
+        self.pool.wait(taken, request_id).await
     }
 
     /// Keeps the child for its next call, or ends it.
     pub fn put_back(self: &Arc<Self>, mut child: Child, entry: Entry) {
         child.calls += 1;
         if child.calls < self.deployed().function.units.reuse_calls {
-            child.since = Instant::now();
-            entry.serves(None);
-            let mut pool = self.pool.lock();
-            pool.kept.push((child, entry));
+            self.pool.keep(child, entry);
         } else {
             drop(entry);
             // Ending it takes a dozen system calls, for which nobody who waits for the reply should wait.
@@ -111,42 +72,17 @@ impl PreparedProcess {
 
     /// A call has no child any more.
     pub fn returned(self: &Arc<Self>) {
-        let mut pool = self.pool.lock();
-        pool.busy = pool.busy.saturating_sub(1);
-        self.top_up(&mut pool, false);
+        self.pool.returned();
+        self.top_up(false);
     }
 
-    /// Lets go of children whose zygote is no more, and of what they hold.
-    fn forget_dead(&self) {
-        let (mut spares, mut kept) = {
-            let mut pool = self.pool.lock();
-            (std::mem::take(&mut pool.spares), std::mem::take(&mut pool.kept))
-        };
-        spares.retain_mut(|child| child.life.is_there());
-        kept.retain_mut(|(child, _)| child.life.is_there());
-        let mut pool = self.pool.lock();
-        pool.spares.extend(spares);
-        pool.kept.extend(kept);
-    }
-
-    fn top_up(self: &Arc<Self>, pool: &mut Pool<Child>, in_call: bool) {
-        pool.waiting.retain(|waiting| !waiting.is_closed());
-        let counts = pool.counts(self.is_fresh());
-        for _ in 0..counts.to_make(in_call, SPARES_MAX) {
-            pool.coming += 1;
+    fn top_up(self: &Arc<Self>, in_call: bool) {
+        for _ in 0..self.pool.missing(in_call) {
             let prepared = self.clone();
-            tokio::spawn(async move { prepared.fork_one().await });
-        }
-    }
-
-    /// Forks a child and gives it to whoever waits longest, or keeps it as a spare.
-    async fn fork_one(self: Arc<Self>) {
-        let forked = self.fork().await;
-        let mut pool = self.pool.lock();
-        pool.coming -= 1;
-        match forked {
-            Ok(child) => pool.give(child),
-            Err(problem) => pool.refuse(&problem),
+            tokio::spawn(async move {
+                let forked = prepared.fork().await;
+                prepared.pool.came(Some(forked));
+            });
         }
     }
 
@@ -231,6 +167,16 @@ impl Failed {
     }
 }
 
+impl Spare for Child {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn is_there(&mut self) -> bool {
+        self.life.is_there()
+    }
+}
+
 impl Prepared for PreparedProcess {
     fn deployed(&self) -> &Arc<Deployed> {
         &self.recipe.deployed
@@ -243,8 +189,8 @@ impl Prepared for PreparedProcess {
             let took = began.elapsed();
             // Nobody has used it: it is the first call's.
             drop(entry);
-            self.pool.lock().spares.push_front(child);
-            self.returned();
+            self.pool.give_back(child);
+            self.top_up(false);
             Ok(took)
         })
     }
@@ -254,7 +200,7 @@ impl Prepared for PreparedProcess {
     }
 
     fn units(&self) -> Vec<UnitStatus> {
-        self.roster.units()
+        self.pool.units()
     }
 
     /// A process leaves its traceback in the log, and no dump.
@@ -264,25 +210,15 @@ impl Prepared for PreparedProcess {
 
     fn sweep(&self, now: Instant, all: bool) {
         let idle = Duration::from_millis(self.deployed().function.units.reuse_idle_ms);
-        let mut pool = self.pool.lock();
-        pool.peak = pool.busy;
-        let is_idle = pool.busy == 0 && pool.used.is_none_or(|used| now.saturating_duration_since(used) > ZYGOTE_IDLE);
-        let (stay, mut go): (Vec<_>, Vec<_>) = std::mem::take(&mut pool.kept)
-            .into_iter()
-            .partition(|(child, _)| !all && now.saturating_duration_since(child.since) < idle);
-        pool.kept = stay;
-        let spares = if all || is_idle { std::mem::take(&mut pool.spares) } else { VecDeque::new() };
-        drop(pool);
-        go.clear();
-        drop(spares);
+        let is_idle = self.pool.sweep(now, all, idle, ZYGOTE_IDLE);
         // One that is just being started is looked at the next time.
         let Ok(mut place) = self.zygote.try_lock() else { return };
         if let Some(zygote) = &*place {
             zygote.look(now);
-            if all || is_idle || zygote.is_dead() {
+            if is_idle || zygote.is_dead() {
                 *place = None;
                 drop(place);
-                self.forget_dead();
+                self.pool.forget_gone();
             }
         }
     }

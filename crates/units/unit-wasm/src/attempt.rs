@@ -62,18 +62,18 @@ impl PreparedWasm {
         event: Arc<types::Event>,
         host: Arc<dyn Host>,
     ) -> Result<Given, Problem> {
-        let mut unit = self.start(&meter, &request_id, host).await?;
+        let (entry, mut unit) = self.start(&meter, &request_id, host).await?;
         let Instance::Unit(instance) = &unit.instance else { unreachable!("the guest's contract is lighter:unit") };
         let result = instance.lighter_unit_handler().call_handle(&mut unit.store, &event).await;
         match result {
             Ok(Ok(reply)) => {
-                self.put_back(unit);
+                self.put_back(entry, unit);
                 check_reply(reply.len() as u64, &self.deployed.function.limits)?;
                 Ok(Given::Reply(reply.into()))
             }
             Ok(Err(said)) => {
                 let problem = failure::said(said, &unit.store.data().output);
-                self.put_back(unit);
+                self.put_back(entry, unit);
                 Ok(Given::Failure(problem))
             }
             Err(error) => {
@@ -93,7 +93,7 @@ impl PreparedWasm {
         head: oneshot::Sender<Head>,
         host: Arc<dyn Host>,
     ) -> Result<(), Problem> {
-        let mut unit = self.start(&meter, &request_id, host).await?;
+        let (entry, mut unit) = self.start(&meter, &request_id, host).await?;
         let Instance::WasiHttp(instance) = &unit.instance else { unreachable!("the guest's contract is wasi:http") };
         let scheme = match request.uri().scheme_str() {
             Some("https") => Scheme::Https,
@@ -124,7 +124,7 @@ impl PreparedWasm {
             let detail = &problem.detail;
             state.output.note(Level::Error, &format!("what was done after the head of the reply is undone: {detail}"));
         }
-        self.put_back(unit);
+        self.put_back(entry, unit);
         committed
     }
 }

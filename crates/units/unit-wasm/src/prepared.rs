@@ -19,7 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use unit::{Artefact, Attempt, Contract, Deployed, Host, Output, Prepared, Running, UnitStatus};
-use unit_host::{Entry, Roster};
+use unit_host::Entry;
+use unit_host::pool::{Pool, Spare};
 use unit_lines::Share;
 use wasmtime::component::Component;
 use wasmtime::{Store, StoreContextMut, UpdateDeadline};
@@ -36,9 +37,8 @@ pub struct PreparedWasm {
     /// What its units need of the pool beyond what every unit has, and what they have of that.
     slots: Option<Slots>,
     own: Arc<Own>,
-    /// Units waiting to be used again, the most recently used last.
-    kept: Mutex<Vec<Unit>>,
-    roster: Arc<Roster>,
+    /// Units waiting to be used again; none is made ahead.
+    pool: Pool<Unit>,
     dump: Mutex<Option<Arc<Vec<u8>>>>,
     /// What traps are told with, and this function's share of the thread that does.
     image: Option<KeptImage>,
@@ -61,9 +61,14 @@ pub struct Unit {
     /// Given back when its store is gone.
     _slots: Option<Taken>,
     pub instance: Instance,
+    number: u64,
     calls: u32,
-    since: Instant,
-    entry: Entry,
+}
+
+impl Spare for Unit {
+    fn number(&self) -> u64 {
+        self.number
+    }
 }
 
 impl PreparedWasm {
@@ -98,6 +103,8 @@ impl PreparedWasm {
         let guest = link().map_err(|error: wasmtime::Error| {
             Problem::new(Code::ImportUnknown, format!("the component cannot be linked: {error:#}"))
         })?;
+        let function = &deployed.function;
+        let pool = Pool::new(function.units.reuse_calls, 0, function.limits.concurrency as usize);
         Ok(Arc::new(Self {
             engine,
             deployed: Arc::new(deployed),
@@ -105,22 +112,24 @@ impl PreparedWasm {
             guest,
             slots: Slots::of(component),
             own: Arc::default(),
-            kept: Mutex::default(),
-            roster: Arc::default(),
+            pool,
             dump: Mutex::default(),
             image,
             share: Arc::default(),
         }))
     }
 
-    pub async fn start(&self, meter: &Arc<Meter>, request_id: &Arc<str>, host: Arc<dyn Host>) -> Result<Unit, Problem> {
-        let kept = self.kept.lock().pop();
-        if let Some(mut unit) = kept {
+    pub async fn start(
+        &self,
+        meter: &Arc<Meter>,
+        request_id: &Arc<str>,
+        host: Arc<dyn Host>,
+    ) -> Result<(Entry, Unit), Problem> {
+        if let Some((mut unit, entry)) = self.pool.again(request_id) {
             unit.store.data_mut().next_call(meter.clone(), request_id.clone(), host);
             unit.store.set_epoch_deadline(1);
-            unit.entry.serves(Some(request_id.clone()));
             meter.started();
-            return Ok(unit);
+            return Ok((entry, unit));
         }
         let slots = self.slots.map(|slots| self.engine.spare.take(&self.own, slots)).transpose()?;
         let number = UNITS.fetch_add(1, Relaxed) + 1;
@@ -133,7 +142,7 @@ impl PreparedWasm {
         store.limiter(|state| &mut state.limiter);
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(tick);
-        let entry = Roster::enter(&self.roster, number, request_id.clone());
+        let entry = self.pool.enter(number, request_id);
         let instance = match &self.guest {
             Guest::Unit(pre) => pre.instantiate_async(&mut store).await.map(Instance::Unit),
             Guest::WasiHttp(pre) => pre.instantiate_async(&mut store).await.map(Instance::WasiHttp),
@@ -143,7 +152,7 @@ impl PreparedWasm {
             Err(error) => return Err(self.failed(&error, &mut store).await),
         };
         meter.started();
-        Ok(Unit { store, _slots: slots, instance, calls: 0, since: meter.began, entry })
+        Ok((entry, Unit { store, _slots: slots, instance, number, calls: 0 }))
     }
 
     /// Names the failure, has the way there told, and keeps a core dump if the manifest asks for one.
@@ -170,17 +179,11 @@ impl PreparedWasm {
     }
 
     /// Keeps the unit for the next call, or stops it.
-    pub fn put_back(&self, mut unit: Unit) {
+    pub fn put_back(&self, entry: Entry, mut unit: Unit) {
         unit.calls += 1;
         unit.store.data_mut().end_call();
-        let units = &self.deployed.function.units;
-        if unit.calls < units.reuse_calls {
-            unit.since = Instant::now();
-            unit.entry.serves(None);
-            let mut kept = self.kept.lock();
-            if kept.len() < self.deployed.function.limits.concurrency as usize {
-                kept.push(unit);
-            }
+        if unit.calls < self.deployed.function.units.reuse_calls {
+            self.pool.keep(unit, entry);
         }
     }
 }
@@ -237,7 +240,7 @@ impl Prepared for PreparedWasm {
     }
 
     fn units(&self) -> Vec<UnitStatus> {
-        self.roster.units()
+        self.pool.units()
     }
 
     fn dump(&self) -> Option<Arc<Vec<u8>>> {
@@ -246,12 +249,6 @@ impl Prepared for PreparedWasm {
 
     fn sweep(&self, now: Instant, all: bool) {
         let idle = Duration::from_millis(self.deployed.function.units.reuse_idle_ms);
-        let mut kept = self.kept.lock();
-        let (stay, go) = std::mem::take(&mut *kept)
-            .into_iter()
-            .partition(|unit| !all && now.saturating_duration_since(unit.since) < idle);
-        *kept = stay;
-        drop(kept);
-        drop::<Vec<Unit>>(go);
+        self.pool.sweep(now, all, idle, idle);
     }
 }
