@@ -9,7 +9,7 @@ use super::types::{
     ReplayRequest, Scope, TokenInfo,
 };
 use crate::node::body::Collected;
-use crate::node::events::{refuse_forged, set_trace};
+use crate::node::events::refuse_forged;
 use crate::node::{Node, TRACEPARENT, clock};
 use axum::Extension;
 use axum::body::Body;
@@ -158,13 +158,10 @@ async fn push_to(
             refuse_forged(event)?;
         }
         event.came_by(Gate::Api, &token.name);
-        if let Some(trace) = node.events.trace_push(queue, event, traceparent) {
-            set_trace(event, &trace);
-        }
     }
     let ids = events.iter().map(|event| event.id.clone()).collect();
     let pushes = events.into_iter().map(|event| Push { event, delay, ttl }).collect();
-    let pushed = node.events.push(queue, pushes).await?;
+    let pushed = node.events.push(queue, pushes, traceparent).await?;
     let duplicates = pushed.iter().filter(|pushed| **pushed == Pushed::Duplicate).count() as u64;
     Ok((StatusCode::CREATED, axum::Json(PushReply { queue: queue.to_owned(), ids, duplicates })))
 }

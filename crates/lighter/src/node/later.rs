@@ -113,13 +113,17 @@ async fn push(node: &Node, target: &Target, head: &Parts, events: Vec<Event>) ->
         let id = if remembers { node.result_ids.of(function.as_str(), &event) } else { random_id()? };
         event.attributes.push((results::ATTRIBUTE.to_owned(), id.clone()));
         ids.push(id);
-        pushes.push((queue.clone(), Push { event, delay: Duration::ZERO, ttl: None }));
+        pushes.push(Push { event, delay: Duration::ZERO, ttl: None });
     }
     let (_, ticket) = node
         .events
-        .push_with(&pushes, |transaction, pushed| {
-            let new = ids.iter().zip(pushed).filter(|(_, pushed)| **pushed == Pushed::Accepted);
-            new.into_iter().try_for_each(|(id, _)| Ok(results::expect(transaction, function, id)?))
+        .commit(|into| {
+            for (id, push) in ids.iter().zip(&mut pushes) {
+                if into.push(&queue, push, None)? == Pushed::Accepted {
+                    results::expect(into.transaction(), function, id)?;
+                }
+            }
+            Ok::<_, Problem>(())
         })
         // The only bucket that is written to.
         .map_err(|problem| if problem.code == Code::BucketFull { results::full(function) } else { problem })?;

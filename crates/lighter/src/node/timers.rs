@@ -166,14 +166,17 @@ impl Running {
     fn push(&self, events: &Events, due: &Due, count: usize) -> Result<Ticket, Problem> {
         let push = |tick: &Tick| {
             let event = tick.event(&self.function, &self.timer);
-            (self.queue.clone(), Push { event, delay: Duration::ZERO, ttl: None })
+            Push { event, delay: Duration::ZERO, ttl: None }
         };
-        let pushes: Vec<_> = due.ticks[..count].iter().map(push).collect();
+        let mut pushes: Vec<_> = due.ticks[..count].iter().map(push).collect();
         let (key, record) = (key(&self.function, &self.timer), due.progress_after(count).to_record());
-        let pushed = events.push_with(&pushes, |transaction, _| {
-            transaction.record(PROGRESS, &key, Some(record.clone())).map_err(Problem::from)
+        let pushed = events.commit(|into| {
+            for push in &mut pushes {
+                into.push(&self.queue, push, None)?;
+            }
+            into.transaction().record(PROGRESS, &key, Some(record.clone())).map_err(Problem::from)
         });
-        pushed.map(|(_, ticket)| ticket)
+        pushed.map(|((), ticket)| ticket)
     }
 
     fn say_missed(&self, ticks: &[Tick]) {

@@ -2,14 +2,14 @@
 
 use super::event::{Origin, to_event};
 use crate::node::audit::{Audit, Door};
-use crate::node::events::{Events, set_trace, sources_of};
+use crate::node::events::{Events, PushError, Pushes, sources_of};
 use crate::node::functions::Table;
 use crate::node::{clock, records};
 use gate_mqtt::broker::Filters;
 use gate_mqtt::{Changes, Delivery, Node, Refused};
 use parking_lot::RwLock;
 use problem::Problem;
-use state::{CommitError, Push, StoreError, Transaction};
+use state::{CommitError, Push, StoreError};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,39 +76,26 @@ impl GateNode {
         now
     }
 
-    fn write(&self, transaction: &mut Transaction, changes: &Changes, wanted: &Wanted) -> Result<(), Failed> {
-        let now_ms = clock::now_ms();
+    fn write(&self, into: &mut Pushes<'_>, changes: &Changes, wanted: &Wanted) -> Result<(), Failed> {
         for (key, value) in &changes.records {
-            transaction.record(TABLE, key, value.clone()).map_err(Failed::of_store)?;
+            into.transaction().record(TABLE, key, value.clone()).map_err(Failed::of_store)?;
         }
         for delivery in &changes.events {
-            self.push(transaction, delivery, wanted, now_ms)?;
+            self.push(into, delivery, wanted)?;
         }
         Ok(())
     }
 
-    fn push(
-        &self,
-        transaction: &mut Transaction,
-        delivery: &Delivery,
-        wanted: &Wanted,
-        now_ms: u64,
-    ) -> Result<(), Failed> {
+    fn push(&self, into: &mut Pushes<'_>, delivery: &Delivery, wanted: &Wanted) -> Result<(), Failed> {
         let numbers = wanted.filters.matches(delivery.message.topic());
         if numbers.is_empty() {
             return Ok(());
         }
         let id = format!("{:016x}{:08x}", self.ids.run, self.ids.next.fetch_add(1, Ordering::Relaxed));
-        let event = to_event(delivery, Origin { id: &id, time_ms: now_ms });
+        let event = to_event(delivery, Origin { id: &id, time_ms: clock::now_ms() });
         for number in numbers {
-            let queue = &wanted.queues[number as usize];
-            let mut event = event.clone();
-            self.events.check(queue, &event).map_err(|problem| Failed(Refused::QueueFull(problem)))?;
-            if let Some(trace) = self.events.trace_push(queue, &event, None) {
-                set_trace(&mut event, &trace);
-            }
-            let push = Push { event, delay: Duration::ZERO, ttl: None };
-            transaction.push(queue, &push, now_ms).map_err(Failed::of_store)?;
+            let mut push = Push { event: event.clone(), delay: Duration::ZERO, ttl: None };
+            into.push(&wanted.queues[number as usize], &mut push, None)?;
         }
         Ok(())
     }
@@ -121,6 +108,15 @@ impl Failed {
         let is_full = matches!(error, StoreError::QueueFull(_));
         let problem = Problem::from(error);
         Self(if is_full { Refused::QueueFull(problem) } else { Refused::Unavailable(problem) })
+    }
+}
+
+impl From<PushError> for Failed {
+    fn from(error: PushError) -> Self {
+        match error {
+            PushError::Refused(problem) => Self(Refused::QueueFull(problem)),
+            PushError::Store(error) => Self::of_store(error),
+        }
     }
 }
 
@@ -142,7 +138,7 @@ impl Node for GateNode {
 
     fn commit(&self, changes: &Changes) -> Result<u64, Refused> {
         let wanted = self.wanted();
-        let written = self.events.state().transact(|transaction| self.write(transaction, changes, &wanted));
+        let written = self.events.commit(|into| self.write(into, changes, &wanted));
         written.map(|((), ticket)| ticket.number()).map_err(|Failed(refused)| refused)
     }
 
