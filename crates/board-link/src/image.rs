@@ -1,6 +1,7 @@
 //! Images of boards: an ELF file, what its kernel's hash is taken of, and the block its settings go into.
 
 use crate::{Hash, SETTINGS_BYTES, Settings, SettingsFault, find_settings, hash_of_two};
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
@@ -78,16 +79,15 @@ impl Image {
     /// [`ImageFault::Scattered`].
     pub fn flat(&self) -> Result<Vec<u8>, ImageFault> {
         let start = self.segments.iter().map(|one| one.address).min().unwrap_or_default();
-        let mut flat = Vec::new();
+        let from = |segment: &Segment| segment.address - start;
+        if self.segments.iter().any(|one| from(one) > FLAT_BYTES_MAX) {
+            return Err(ImageFault::Scattered);
+        }
+        // In one piece: what grows from one segment to the next is held twice meanwhile. At most 64 MiB and a segment.
+        let end = self.segments.iter().map(|one| from(one) as usize + one.bytes.len()).max();
+        let mut flat = vec![0; end.unwrap_or_default()];
         for segment in &self.segments {
-            let from = segment.address - start;
-            if from > FLAT_BYTES_MAX {
-                return Err(ImageFault::Scattered);
-            }
-            // At most 64 MiB.
-            let from = from as usize;
-            flat.resize(flat.len().max(from + segment.bytes.len()), 0);
-            flat[from..from + segment.bytes.len()].copy_from_slice(&self.elf[segment.bytes.clone()]);
+            flat[from(segment) as usize..][..segment.bytes.len()].copy_from_slice(&self.elf[segment.bytes.clone()]);
         }
         Ok(flat)
     }
