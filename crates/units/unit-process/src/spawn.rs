@@ -20,6 +20,9 @@ const NAMESPACES: libc::c_int =
 /// Descriptors of a jail are first moved beyond those they become.
 const OUT_OF_THE_WAY: RawFd = 16;
 
+/// The child's stack: it calls the system, not much else.
+const STACK_BYTES: usize = 64 << 10;
+
 /// What a jail is born with: the control socket, the pipes of its output, the bundle, and the socket of its keeper.
 pub struct Inherited {
     pub control: OwnedFd,
@@ -95,44 +98,57 @@ fn out_of_the_way(fd: impl AsFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Forks into new namespaces; the child becomes this program with `arguments`.
+/// What the child needs to become a jail.
+struct Becoming<'a> {
+    fds: &'a [RawFd],
+    arguments: &'a [*const libc::c_char],
+    environment: &'a [*const libc::c_char],
+    keep_rights: bool,
+}
+
+/// Starts a child in new namespaces, which becomes this program with `arguments`.
+///
+/// The child uses this process's memory until then, and this thread waits for that: a copy of a node's memory would
+/// take milliseconds, during which no thread of it could map or touch a page.
 fn clone(flags: libc::c_int, fds: &[OwnedFd], arguments: &[CString]) -> io::Result<(u32, OwnedFd)> {
     let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|argument| argument.as_ptr()).collect();
     pointers.push(std::ptr::null());
-    let environment = [std::ptr::null::<libc::c_char>()];
     let fds: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let becoming = Becoming {
+        fds: &fds,
+        arguments: &pointers,
+        environment: &[std::ptr::null()],
+        keep_rights: flags & libc::CLONE_NEWUSER != 0,
+    };
+    let mut stack = vec![0_u128; STACK_BYTES / size_of::<u128>()];
     let mut pidfd: libc::c_int = -1;
-    let flags = flags | libc::CLONE_PIDFD | libc::SIGCHLD;
-    // SAFETY: without CLONE_VM this is a fork. The child, a copy with one thread, uses nothing that another thread may
-    // have held: only system calls on memory that was made before, until it becomes another program.
-    #[expect(unsafe_code, reason = "no safe call forks into namespaces")]
+    let flags = flags | libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+    // SAFETY: the child has a stack of its own, aligned as any system wants it, and the kernel stops this thread until
+    // it has become another program or ended: what it is shown lives that long and nobody else changes it. It makes
+    // system calls only. Its signal handlers and descriptors are copies.
+    #[expect(unsafe_code, reason = "no safe call starts a process in namespaces")]
     unsafe {
-        let process = libc::syscall(libc::SYS_clone, flags, 0, &raw mut pidfd, 0, 0);
-        if process == 0 {
-            become_jail(&fds, &pointers, &environment, flags & libc::CLONE_NEWUSER != 0);
-        }
+        let top = stack.as_mut_ptr().add(stack.len()).cast();
+        let shown = (&raw const becoming).cast_mut().cast();
+        let process = libc::clone(become_jail, top, flags, shown, &raw mut pidfd);
         let process = u32::try_from(process).map_err(|_| io::Error::last_os_error())?;
         Ok((process, OwnedFd::from_raw_fd(pidfd)))
     }
 }
 
-/// # Safety
-/// To be called in a forked child alone.
-#[expect(unsafe_code, reason = "between fork and exec")]
-unsafe fn become_jail(
-    fds: &[RawFd],
-    arguments: &[*const libc::c_char],
-    environment: &[*const libc::c_char],
-    keep_rights: bool,
-) -> ! {
-    // SAFETY: system calls only, on lists that end with a null pointer and were made before the fork.
+/// Does not return: ends the process if it cannot become another program.
+extern "C" fn become_jail(becoming: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: the parent has made it and waits. From here on there are system calls only, on lists that end with a null
+    // pointer.
+    #[expect(unsafe_code, reason = "between clone and exec")]
     unsafe {
+        let Becoming { fds, arguments, environment, keep_rights } = &*becoming.cast::<Becoming<'_>>();
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        if keep_rights {
+        if *keep_rights {
             // In the new user namespace it may do everything, as nobody; becoming another program would end that.
             rights::keep_for_building();
         }

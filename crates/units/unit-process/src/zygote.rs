@@ -172,7 +172,10 @@ impl Zygote {
         jail.group.bound_processes(jail.processes + u64::from(slots)).map_err(broken("bounding a zygote"))?;
         let base_bytes = BASE_BYTES.saturating_add(deployed.function.limits.scratch_bytes);
         let memory = FamilyMemory::new(base_bytes, deployed.function.limits.memory_bytes);
-        jail.family.bound_memory(memory.bytes()).map_err(broken("bounding a zygote"))?;
+        let (family, bytes) = (jail.family, memory.bytes());
+        let bounded = spawn_blocking(move || family.bound_memory(bytes).map(|()| family)).await;
+        let family = bounded.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let family = family.map_err(broken("bounding a zygote"))?;
         let ends = Arc::new(Ends {
             waiting: Mutex::default(),
             emptying: Mutex::default(),
@@ -188,7 +191,7 @@ impl Zygote {
         let allowance = Mutex::new(Allowance::new(Instant::now(), cpu(&group, &process)));
         Ok(Arc::new(Self {
             control,
-            family: jail.family,
+            family,
             namespace: jail.namespace,
             keeper: jail.keeper,
             process,

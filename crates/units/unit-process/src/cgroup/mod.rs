@@ -11,6 +11,7 @@
 //! on systems that have both. A node holds a lock on its group; what one that was killed left behind is removed when
 //! the next one starts, of whatever data folder.
 
+mod files;
 mod find;
 
 use crate::descriptors as fd;
@@ -18,12 +19,11 @@ use crate::jail::{Missing, Protection};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
+use files::{Files, Share, Usage};
 pub use find::Controller;
 
 /// What the name of a node's group begins with; the rest is made of its data folder, in hexadecimal digits.
@@ -32,15 +32,6 @@ pub const NAME_PREFIX: &str = "lighter-";
 /// How often, and for how long, an emptied group is tried to be removed: its processes take a moment to end.
 const REMOVE_TRIES: u32 = 400;
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);
-
-/// Share of the processors of a unit, and of one that lets others go first, where a group has 100 that nobody weighed.
-const WEIGHT: u64 = 100;
-const WEIGHT_LESS: u64 = 10;
-/// What that is in version 1, where it is 1,024.
-const SHARES_AT_100: u64 = 1_024;
-
-/// Bytes of what the kernel counts that are looked at; the total comes first.
-const COUNTER_BYTES_MAX: usize = 512;
 
 /// Where one controller's groups are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +45,7 @@ struct Place {
 #[derive(Debug, Default)]
 pub struct Groups {
     places: Vec<Place>,
+    usage: Option<Usage>,
     /// Says to other nodes that the groups are in use.
     _locks: Vec<File>,
 }
@@ -95,21 +87,20 @@ impl Groups {
                 }
             }
         }
+        Share::open(&places).iter().for_each(|share| _ = share.weigh_all());
         let locks = folders(&places).iter().filter_map(|folder| lock(folder)).collect();
-        (Self { places, _locks: locks }, missing)
+        (Self { usage: Usage::open(&places), places, _locks: locks }, missing)
     }
 
     /// A group for a zygote and its children.
     pub fn family(&self, name: &str) -> io::Result<Family> {
-        let places = self.places.iter().map(|place| place.below(name, true)).collect::<io::Result<_>>()?;
-        Ok(Family { places })
+        let places: Vec<_> = self.places.iter().map(|place| place.below(name, true)).collect::<io::Result<_>>()?;
+        Ok(Family { share: Share::open(&places), places })
     }
 
     /// Memory of all units together, with the files they keep in it; none where the kernel does not count it.
     pub fn memory_bytes(&self) -> Option<u64> {
-        let place = self.places.iter().find(|place| place.controller == Controller::Memory)?;
-        let name = if place.is_second_version { "memory.current" } else { "memory.usage_in_bytes" };
-        place.read(name)?.trim().parse().ok()
+        self.usage.as_ref()?.bytes()
     }
 
     pub fn has(&self, controller: Controller) -> bool {
@@ -203,33 +194,13 @@ impl Place {
         }
         Ok(())
     }
-
-    /// Its share of the processors among those beside it.
-    fn weigh(&self, weight: u64) -> io::Result<()> {
-        match self.is_second_version {
-            true => fs::write(self.folder.join("cpu.weight"), weight.to_string()),
-            false => fs::write(self.folder.join("cpu.shares"), (weight * SHARES_AT_100 / 100).to_string()),
-        }
-    }
-
-    fn read(&self, name: &str) -> Option<String> {
-        fs::read_to_string(self.folder.join(name)).ok()
-    }
-
-    /// The number after `key` in a file of lines `key number`.
-    fn entry(&self, name: &str, key: &str) -> Option<u64> {
-        entry(&self.read(name)?, key)
-    }
-}
-
-fn entry(text: &str, key: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 /// The group of a zygote and its children. Dropping it kills what is in it and removes it.
 #[derive(Debug)]
 pub struct Family {
     places: Vec<Place>,
+    share: Option<Share>,
 }
 
 impl Family {
@@ -243,14 +214,15 @@ impl Family {
 
     /// As [`Group::weigh`], against those of other functions.
     pub fn weigh(&self, is_less: bool) {
-        weigh(&self.places, is_less);
+        self.share.iter().for_each(|share| _ = share.weigh(is_less));
     }
 
     /// A group for one member.
     pub fn member(&self, name: &str, bounds: &Bounds) -> io::Result<Group> {
         let places = self.places.iter().map(|place| place.below(name, false)).collect::<io::Result<Vec<_>>>()?;
-        let group = Group { places, cpu: Counter::default(), memory: Counter::default() };
+        let mut group = Group { places, files: Files::default() };
         group.places.iter().try_for_each(|place| place.bound(bounds))?;
+        group.files = Files::open(&group.places);
         Ok(group)
     }
 }
@@ -267,8 +239,7 @@ impl Drop for Family {
 #[derive(Debug)]
 pub struct Group {
     places: Vec<Place>,
-    cpu: Counter,
-    memory: Counter,
+    files: Files,
 }
 
 impl Group {
@@ -286,44 +257,33 @@ impl Group {
 
     /// Bounds the number of its processes anew.
     pub fn bound_processes(&self, processes: u64) -> io::Result<()> {
-        let write = |place: &Place| fs::write(place.folder.join("pids.max"), processes.to_string());
-        self.place(Controller::Processes).map_or(Ok(()), write)
+        self.files.bound_processes(processes)
     }
 
     /// Gives all of its processes less of the processors than others have, or as much; false where only priorities do
     /// that.
     pub fn weigh(&self, is_less: bool) -> bool {
-        weigh(&self.places, is_less)
+        self.files.weigh(is_less)
     }
 
     /// CPU time of all that is or was in it; none without the controller.
     pub fn cpu(&self) -> Option<Duration> {
-        let place = self.place(Controller::Cpu)?;
-        if place.is_second_version {
-            let text = self.cpu.read(place, "cpu.stat")?;
-            return entry(&text, "usage_usec").map(Duration::from_micros);
-        }
-        self.cpu.read(place, "cpuacct.usage")?.trim().parse().ok().map(Duration::from_nanos)
+        self.files.cpu()
     }
 
     /// The most memory it had at once.
     pub fn memory_peak_bytes(&self) -> Option<u64> {
-        let place = self.place(Controller::Memory)?;
-        let name = if place.is_second_version { "memory.peak" } else { "memory.max_usage_in_bytes" };
-        self.memory.read(place, name)?.trim().parse().ok()
+        self.files.memory_peak_bytes()
     }
 
     /// Whether something in it was killed for its memory.
     pub fn memory_exceeded(&self) -> bool {
-        let file = |place: &Place| if place.is_second_version { "memory.events" } else { "memory.oom_control" };
-        self.place(Controller::Memory)
-            .is_some_and(|place| place.entry(file(place), "oom_kill").is_some_and(|kills| kills > 0))
+        self.files.memory_kills() > 0
     }
 
     /// Whether a process was refused for their number.
     pub fn processes_exceeded(&self) -> bool {
-        self.place(Controller::Processes)
-            .is_some_and(|place| place.entry("pids.events", "max").is_some_and(|times| times > 0))
+        self.files.process_refusals() > 0
     }
 
     /// Its processes are the same in every hierarchy: one is enough.
@@ -338,10 +298,6 @@ impl Group {
         let folders = folders(&places);
         !folders.is_empty() && folders.iter().map(|folder| remove_tree(folder)).fold(true, |all, one| all && one)
     }
-
-    fn place(&self, controller: Controller) -> Option<&Place> {
-        self.places.iter().find(|place| place.controller == controller)
-    }
 }
 
 impl Drop for Group {
@@ -355,24 +311,6 @@ fn remove_later(places: &[Place]) {
     let folders = folders(places);
     if !folders.is_empty() {
         thread::spawn(move || folders.iter().for_each(|folder| _ = remove_tree(folder)));
-    }
-}
-
-fn weigh(places: &[Place], is_less: bool) -> bool {
-    let weight = if is_less { WEIGHT_LESS } else { WEIGHT };
-    places.iter().find(|place| place.controller == Controller::Share).is_some_and(|place| place.weigh(weight).is_ok())
-}
-
-/// A file of a group that is read for every call, and therefore opened once.
-#[derive(Debug, Default)]
-struct Counter(OnceLock<Option<File>>);
-
-impl Counter {
-    fn read(&self, place: &Place, name: &str) -> Option<String> {
-        let file = self.0.get_or_init(|| File::open(place.folder.join(name)).ok()).as_ref()?;
-        let mut room = [0; COUNTER_BYTES_MAX];
-        let got = file.read_at(&mut room, 0).ok()?;
-        Some(String::from_utf8_lossy(&room[..got]).into_owned())
     }
 }
 
@@ -455,12 +393,6 @@ fn remove_tree(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_found_by_their_keys() {
-        let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n";
-        assert_eq!((entry(text, "oom_kill"), entry(text, "max")), (Some(3), None));
-    }
 
     /// Finding R10: a number in a list of processes may belong to another process when it is used.
     #[test]
