@@ -377,6 +377,8 @@ fn remove_tree(folder: &Path) -> bool {
     below.for_each(|entry| _ = remove_tree(&entry.path()));
     for turn in 0..REMOVE_TRIES {
         match fs::remove_dir(folder) {
+            // Another user's: no patience helps, and whoever starts a node would wait for it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return false,
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 kill(folder, true);
                 if turn > 0 {
