@@ -1,10 +1,8 @@
 //! The program `lighter`: a node, and the command line that talks to one.
 #![forbid(unsafe_code)]
 
-mod api;
-mod cli;
-mod identity;
-mod node;
+mod files;
+mod run;
 
 use std::process::ExitCode;
 
@@ -12,5 +10,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    cli::main()
+    cli::main(|config, ready| run::run(config, ready))
 }

@@ -233,7 +233,7 @@ fn drawing(crates: &BTreeMap<String, BTreeSet<String>>) -> String {
         for (name, _) in floors.iter().filter(|(_, on)| **on == floor) {
             let uses = direct(crates, name);
             let arrow = if uses.is_empty() { String::new() } else { format!(" ─▶ {}", uses.join(" ")) };
-            let line = format!("{floor}  {name:<13}{arrow}");
+            let line = format!("{floor}  {name:<16}{arrow}");
             drawn += line.trim_end();
             drawn.push('\n');
         }

@@ -7,9 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where bounds are looked for: what a node runs. Tests and programs that try it out are none of it.
-const FOLDERS: [(&str, &str); 11] = [
-    ("The node", "crates/lighter/src/node"),
-    ("The API", "crates/lighter/src/api"),
+const FOLDERS: [(&str, &str); 12] = [
+    ("The node", "crates/node/src"),
+    ("Its life", "crates/lighter/src"),
+    ("The API", "crates/api/src"),
     ("The HTTP gate", "crates/gates/http/src"),
     ("The MQTT gate", "crates/gates/mqtt/src"),
     ("Timers", "crates/gates/timer/src"),

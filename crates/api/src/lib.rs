@@ -1,0 +1,134 @@
+//! The node's API: the command line, SDKs and dashboards deploy, call and observe with it. `docs/api.md` describes it.
+//!
+//! ```text
+//!   request ──▶ guard (Host, Origin) ──▶ token and scope ──▶ a handler here ──▶ the node
+//!                                                                 └─ Problem ──▶ application/problem+json
+//! ```
+//! Each handler names the scope it needs in its signature, and has an attribute from which both its route and its entry
+//! in the OpenAPI document are made. So the document cannot differ from what is served.
+#![forbid(unsafe_code)]
+
+mod audit;
+mod boards;
+mod call;
+mod functions;
+mod handler;
+mod health;
+mod identity;
+mod images;
+mod logs;
+mod mqtt;
+mod openapi;
+mod pace;
+mod queues;
+mod reply;
+mod scope;
+mod secrets;
+mod store;
+mod tokens;
+
+pub use handler::Api;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing;
+use node::{Guard, Node};
+use problem::{Code, Problem};
+use reply::Refused;
+use std::sync::Arc;
+
+/// Lists every endpoint once, and makes of the list both the router and the OpenAPI document.
+macro_rules! endpoints {
+    ($($method:ident $path:literal $($handler:ident)::+;)*) => {
+        fn endpoints() -> Router<Arc<Node>> {
+            Router::new()$(.route($path, routing::$method($($handler)::+)))*
+        }
+
+        #[cfg(test)]
+        const ENDPOINTS: &[(&str, &str)] = &[$((stringify!($method), $path),)*];
+
+        #[derive(utoipa::OpenApi)]
+        #[openapi(paths($($($handler)::+),*))]
+        struct Paths;
+    };
+}
+
+endpoints! {
+    get "/healthz" health::healthz;
+    get "/readyz" health::readyz;
+    get "/metrics" health::metrics;
+    get "/v1/identity" identity::prove;
+    get "/v1/node" health::node;
+    get "/v1/units" health::units;
+    get "/v1/stats" health::stats;
+    post "/v1/stop" health::stop;
+    get "/v1/openapi.json" openapi::document;
+    get "/v1/manifest.schema.json" openapi::manifest_schema;
+    get "/v1/boards" boards::list;
+    get "/v1/functions" functions::list;
+    get "/v1/functions/{name}" functions::get;
+    delete "/v1/functions/{name}" functions::remove;
+    post "/v1/functions/{name}/rollback" functions::rollback;
+    post "/v1/functions/{name}/call" call::call;
+    get "/v1/functions/{name}/logs" logs::logs;
+    get "/v1/functions/{name}/dump" functions::dump;
+    post "/v1/functions/{name}/events" queues::push_to_function;
+    get "/v1/deployments" functions::deployed;
+    post "/v1/deployments" functions::deploy;
+    get "/v1/queues" queues::list;
+    post "/v1/pause" queues::pause;
+    post "/v1/resume" queues::resume;
+    get "/v1/queues/{name}" queues::get;
+    delete "/v1/queues/{name}" queues::remove;
+    post "/v1/queues/{name}/events" queues::push;
+    get "/v1/queues/{name}/events" queues::peek;
+    delete "/v1/queues/{name}/events" queues::purge;
+    post "/v1/queues/{name}/replay" queues::replay;
+    delete "/v1/sinks/{name}" queues::remove_sink;
+    get "/v1/mqtt/sessions" mqtt::list;
+    delete "/v1/mqtt/sessions" mqtt::remove;
+    get "/v1/buckets" store::buckets;
+    get "/v1/buckets/{bucket}/keys" store::list;
+    get "/v1/buckets/{bucket}/value" store::get;
+    put "/v1/buckets/{bucket}/value" store::set;
+    delete "/v1/buckets/{bucket}/value" store::delete;
+    post "/v1/buckets/{bucket}/delete" store::delete_many;
+    get "/v1/buckets/{bucket}/export" store::export;
+    post "/v1/buckets/{bucket}/import" store::import;
+    head "/v1/images/{sha256}" images::head;
+    get "/v1/images/{sha256}" images::get;
+    put "/v1/images/{sha256}" images::put;
+    get "/v1/audit" audit::list;
+    get "/v1/tokens" tokens::list;
+    post "/v1/tokens" tokens::create;
+    delete "/v1/tokens/{name}" tokens::remove;
+    get "/v1/secrets" secrets::list;
+    put "/v1/secrets/{name}" secrets::put;
+    delete "/v1/secrets/{name}" secrets::remove;
+}
+
+/// Serves the API of one node. A request carries its [`api_types::RequestId`].
+pub fn router(node: Arc<Node>, guard: Guard) -> Router {
+    endpoints()
+        .fallback(async |request: Request| {
+            let detail = format!("the API has no {} {}", request.method(), request.uri().path());
+            Refused::from(Problem::new(Code::ApiUnknown, detail))
+        })
+        .method_not_allowed_fallback(async |request: Request| {
+            let detail = format!("{} does not take {}", request.uri().path(), request.method());
+            Refused::from(Problem::new(Code::MethodNotAllowed, detail))
+        })
+        .layer(from_fn_with_state(Arc::new(guard), keep_out))
+        .with_state(node)
+}
+
+/// Nothing is looked at before this.
+async fn keep_out(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
+    match guard.check(request.headers(), authority.as_deref()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => reply::problem(&problem),
+    }
+}

@@ -1,0 +1,271 @@
+//! Which node a command talks to, and with which token.
+//!
+//! ```text
+//! address   --node  ▸ LIGHTER_NODE ▸ api in DATA/node.json
+//! token     --token-file ▸ LIGHTER_TOKEN ▸ DATA/token, sent only to the node that wrote it and proves to know it
+//! DATA      --data ▸ LIGHTER_DATA ▸ $XDG_DATA_HOME/lighter ▸ ~/.local/share/lighter
+//! ```
+
+use super::stop::{Result, Stop};
+use api_types::identity::Identity;
+use problem::{Code, Problem};
+use serde::Deserialize;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Bytes of a token file; a larger one is not a token.
+const TOKEN_BYTES_MAX: u64 = 4_096;
+
+/// Variables by which a user gives tokens to this program and to the SDK.
+const TOKEN_VARIABLES: [&str; 3] = ["LIGHTER_TOKEN", "LIGHTERAGE_TOKENS", "LIGHTERAGE_TOKENS_FILE"];
+
+/// A node to talk to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Place {
+    /// `http://127.0.0.1:8701`, without a slash at the end.
+    pub url: String,
+    pub token: Option<String>,
+    /// Whether the address is this machine's own.
+    pub is_local: bool,
+    /// What the other side has to prove before it gets the token: it is that of a data folder.
+    pub identity: Option<Identity>,
+}
+
+/// What the user said about it.
+#[derive(Debug, Default)]
+pub struct Wishes<'a> {
+    pub node: Option<&'a str>,
+    pub token_file: Option<&'a Path>,
+    pub token: Option<String>,
+    pub data: Option<&'a Path>,
+}
+
+/// What a node writes into its data folder when it starts.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+pub struct Known {
+    /// Where its API is.
+    pub api: String,
+    /// The UDP port beacons of boards come to; none if it does not listen for them.
+    #[serde(default)]
+    pub beacons: Option<u16>,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// A program that somebody else chose, as a manifest does its build command, gets no token by its environment.
+pub fn keep_tokens_from(command: &mut Command) {
+    TOKEN_VARIABLES.into_iter().for_each(|variable| {
+        command.env_remove(variable);
+    });
+}
+
+/// Finds the node.
+///
+/// # Errors
+/// No address is known, it is not an address, or a token would travel unencrypted.
+pub fn find(wishes: &Wishes<'_>) -> Result<Place> {
+    let folder = data_folder(wishes.data);
+    let known = folder.as_deref().ok().and_then(known_node).map(|known| known.api);
+    let url = match (wishes.node, &known) {
+        (Some(url), _) => url.trim_end_matches('/').to_owned(),
+        (None, Some(url)) => url.clone(),
+        (None, None) => return Err(no_node(&folder?)),
+    };
+    let (secure, host) = parts(&url)?;
+    let is_local = is_this_machine(&host);
+    let mut identity = None;
+    let token = match (wishes.token_file, &wishes.token) {
+        (Some(file), _) => Some(read_token(file).map_err(|error| Stop::named("--token-file", file, &error))?),
+        (None, Some(token)) => Some(token.trim().to_owned()),
+        // The token of a node here is nobody else's business.
+        (None, None) if known.as_ref() == Some(&url) => {
+            let file = folder?.join("token");
+            match read_token(&file) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                read => {
+                    let token = read.map_err(|error| Stop::file(&file, &error))?;
+                    identity = Some(Identity::new(&token, &url));
+                    Some(token)
+                }
+            }
+        }
+        (None, None) => None,
+    };
+    if token.is_some() && !secure && !is_local {
+        let detail = format!("the token would travel unencrypted to {url}");
+        return Err(Problem::new(Code::Usage, detail).with_hint("use https, or an SSH tunnel to 127.0.0.1").into());
+    }
+    Ok(Place { url, token, is_local, identity })
+}
+
+/// Where the node of this user keeps its data.
+pub fn data_folder(wish: Option<&Path>) -> Result<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    wish.map(Path::to_path_buf)
+        .or_else(|| variable("LIGHTER_DATA"))
+        .or_else(|| variable("XDG_DATA_HOME").map(|folder| folder.join("lighter")))
+        .or_else(|| variable("HOME").map(|folder| folder.join(".local/share/lighter")))
+        .ok_or_else(|| Stop::new(Code::Usage, "neither --data nor HOME says where the data folder is"))
+}
+
+/// The node that was started with this folder.
+pub fn known_node(folder: &Path) -> Option<Known> {
+    let text = fs::read(folder.join("node.json")).ok()?;
+    let mut known: Known = serde_json::from_slice(&text).ok()?;
+    known.api.truncate(known.api.trim_end_matches('/').len());
+    Some(known)
+}
+
+/// Whether a process of this machine is this program, as far as its name says, and has not ended; one that only waits
+/// to be reaped has. A number that a node wrote down may be another's by now, or of another container.
+pub fn is_node(pid: u32) -> bool {
+    let stat = |process: &str| fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // A number, the name in brackets, which may hold anything, the state.
+    let parts = |stat: &str| {
+        let (head, rest) = stat.rsplit_once(") ")?;
+        Some((head.split_once(" (")?.1.to_owned(), rest.chars().next()?))
+    };
+    match (parts(&stat(&pid.to_string())), parts(&stat("self"))) {
+        (Some((name, state)), Some((own_name, _))) => name == own_name && !matches!(state, 'Z' | 'X'),
+        _ => false,
+    }
+}
+
+fn no_node(folder: &Path) -> Stop {
+    let holder = fs::read_to_string(folder.join("lock")).unwrap_or_default().trim().parse();
+    let folder = folder.display();
+    match holder.ok().filter(|pid| is_node(*pid)) {
+        Some(pid) => {
+            let detail = format!("process {pid} has the data folder {folder}, and does not say where it listens");
+            let problem = Problem::new(Code::NodeUnreachable, detail);
+            problem.with_hint("it starts or stops: try again in a moment, or name its address with --node").into()
+        }
+        None => Stop::new(Code::NodeUnreachable, format!("no node has been started with the data folder {folder}")),
+    }
+}
+
+fn read_token(file: &Path) -> io::Result<String> {
+    if fs::metadata(file)?.len() > TOKEN_BYTES_MAX {
+        return Err(io::Error::other(format!("a token has at most {TOKEN_BYTES_MAX} bytes")));
+    }
+    Ok(fs::read_to_string(file)?.trim().to_owned())
+}
+
+/// Whether the address is encrypted, and its host.
+fn parts(url: &str) -> Result<(bool, String)> {
+    let bad = || {
+        let problem = Problem::new(Code::Usage, format!("{url:?} is not the address of a node"));
+        Stop::from(problem.with_hint("write it like http://127.0.0.1:8701 or https://node.example.org:8701"))
+    };
+    let address: http::Uri = url.parse().map_err(|_| bad())?;
+    let host = address.host().filter(|host| !host.is_empty()).ok_or_else(bad)?.to_owned();
+    if address.path_and_query().is_some_and(|path| path != "/") || url.contains('@') {
+        return Err(bad());
+    }
+    match address.scheme_str() {
+        Some("https") => Ok((true, host)),
+        Some("http") => Ok((false, host)),
+        _ => Err(bad()),
+    }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder_with_node() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("node.json"), r#"{"api":"http://127.0.0.1:8701","pid":7}"#).unwrap();
+        fs::write(folder.path().join("token"), "lt_secret\n").unwrap();
+        folder
+    }
+
+    fn code(result: Result<Place>) -> Code {
+        match result {
+            Err(Stop::Problem(problem)) => problem.code,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_node_of_the_data_folder_is_found_with_its_token() {
+        let folder = folder_with_node();
+        let place = find(&Wishes { data: Some(folder.path()), ..Wishes::default() }).unwrap();
+        assert_eq!(place.url, "http://127.0.0.1:8701");
+        assert_eq!(place.token.as_deref(), Some("lt_secret"));
+        assert_eq!(place.identity, Some(Identity::new("lt_secret", "http://127.0.0.1:8701")));
+    }
+
+    #[test]
+    fn the_port_of_beacons_is_what_the_node_says() {
+        let folder = folder_with_node();
+        assert_eq!(known_node(folder.path()).unwrap().beacons, None, "written by one that does not listen");
+        let said = r#"{"api":"http://127.0.0.1:8701/","beacons":7400,"pid":7}"#;
+        fs::write(folder.path().join("node.json"), said).unwrap();
+        let known = Known { api: "http://127.0.0.1:8701".into(), beacons: Some(7_400), pid: 7 };
+        assert_eq!(known_node(folder.path()), Some(known));
+        assert_eq!(known_node(tempfile::tempdir().unwrap().path()), None);
+    }
+
+    #[test]
+    fn a_node_is_this_program_until_it_has_ended_reaped_or_not() {
+        assert!(is_node(std::process::id()));
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        while is_node(other.id()) {
+            std::thread::yield_now();
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+        let list = std::process::Command::new(std::env::current_exe().unwrap())
+            .arg("--list")
+            .stdout(std::process::Stdio::null())
+            .spawn();
+        let mut child = list.unwrap();
+        while is_node(child.id()) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!is_node(child.id()));
+    }
+
+    #[test]
+    fn the_token_of_the_data_folder_goes_to_no_other_node() {
+        let folder = folder_with_node();
+        for other in ["https://example.org", "http://127.0.0.1:9"] {
+            let place = find(&Wishes { node: Some(other), data: Some(folder.path()), ..Wishes::default() }).unwrap();
+            assert_eq!(place.token, None, "{other}");
+        }
+        let same = Wishes { node: Some("http://127.0.0.1:8701/"), data: Some(folder.path()), ..Wishes::default() };
+        assert!(find(&same).unwrap().token.is_some());
+    }
+
+    #[test]
+    fn a_token_never_travels_unencrypted_beyond_this_machine() {
+        let folder = folder_with_node();
+        let with =
+            |node| Wishes { node: Some(node), token: Some("t".into()), data: Some(folder.path()), ..Wishes::default() };
+        assert_eq!(code(find(&with("http://example.org"))), Code::Usage);
+        for good in ["https://example.org", "http://localhost:1", "http://[::1]:1", "http://127.9.9.9"] {
+            assert_eq!(find(&with(good)).unwrap().token.as_deref(), Some("t"), "{good}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_before_anything_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        for bad in ["", "8701", "ftp://x", "http://", "http://x/path", "http://user:pass@x", "127.0.0.1:8701"] {
+            let wishes = Wishes { node: Some(bad), data: Some(folder.path()), ..Wishes::default() };
+            assert_eq!(code(find(&wishes)), Code::Usage, "{bad:?}");
+        }
+        let nothing = Wishes { data: Some(folder.path()), ..Wishes::default() };
+        assert_eq!(code(find(&nothing)), Code::NodeUnreachable);
+    }
+}

@@ -1,0 +1,276 @@
+//! Keeps a shell for every queue that is handled, as deployments come and go; ends workflows; drains.
+
+use super::function::FunctionConsumer;
+use super::shell::{Cast, Shell};
+use super::{Events, agenda, sources_of};
+use crate::clock;
+use crate::functions::{Ended, Handler, Table};
+use manifest::{Function, Name, Policy as PolicyWord, Queue, Units, WhenFull};
+use orchestrator::{Latency, LatencyConfig, Policy, Triggers, TriggersConfig};
+use parking_lot::Mutex;
+use problem::Problem;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// Workflows that wait to be ended. One that finds no room says so again.
+const OVERFLOWS_MAX: usize = 64;
+
+/// The queues that are handled, and those whose last handlings run.
+#[derive(Default)]
+pub struct Shells {
+    by_queue: Mutex<BTreeMap<Name, Handled>>,
+    retired: Mutex<Vec<Arc<Shell>>>,
+}
+
+struct Handled {
+    shell: Arc<Shell>,
+    role: Role,
+}
+
+/// What a shell was given last: while it is the same, nothing has to be done.
+#[derive(PartialEq)]
+struct Role {
+    handler: Name,
+    /// The address of the version or sink, held by the consumer.
+    what: usize,
+    queue: Queue,
+    in_cycle: bool,
+    has_ended: bool,
+}
+
+impl Events {
+    /// Keeps up with what is deployed until the future is dropped, which drops what is being handled: those events are
+    /// ready again.
+    pub async fn run(self: Arc<Self>) {
+        let mut tables = self.functions.watch();
+        let (overflowed, mut overflows) = mpsc::channel(OVERFLOWS_MAX);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(agenda::run(self.state.clone(), self.agenda.clone()));
+        loop {
+            let table = tables.borrow_and_update().clone();
+            self.follow_sources(&table);
+            self.follow_handlers(&table, &overflowed, &mut tasks);
+            while tasks.try_join_next().is_some() {}
+            tokio::select! {
+                changed = tables.changed() => if changed.is_err() { return },
+                queue = overflows.recv() => {
+                    if let Some(queue) = queue {
+                        self.end_workflow(&queue).await;
+                    }
+                }
+            }
+        }
+    }
+
+    fn follow_sources(&self, table: &Table) {
+        let sources = sources_of(table);
+        self.sources.send_if_modified(|known| {
+            let is_new = **known != sources;
+            if is_new {
+                *known = Arc::new(sources);
+            }
+            is_new
+        });
+    }
+
+    fn follow_handlers(&self, table: &Table, overflowed: &mpsc::Sender<Arc<str>>, tasks: &mut JoinSet<()>) {
+        let mut shells = self.shells.by_queue.lock();
+        let gone: Vec<Name> = shells.keys().filter(|queue| !table.handlers().contains_key(*queue)).cloned().collect();
+        for queue in gone {
+            let Handled { shell, .. } = shells.remove(&queue).expect("it was just there");
+            shell.retire();
+            let mut retired = self.shells.retired.lock();
+            retired.retain(|shell| shell.is_working());
+            retired.push(shell);
+        }
+        for (queue, handler) in table.handlers() {
+            let role = Role::new(table, queue, handler);
+            if shells.get(queue).is_some_and(|handled| handled.role == role) {
+                continue;
+            }
+            let cast = match self.cast(handler, &role) {
+                Ok(cast) => cast,
+                Err(problem) => {
+                    tracing::error!(%queue, "nobody handles it: {} {}", problem.code, problem.detail);
+                    continue;
+                }
+            };
+            match shells.get_mut(queue) {
+                Some(handled) => {
+                    handled.shell.replace(cast);
+                    handled.role = role;
+                }
+                None => match self.state.queue(queue.as_str()) {
+                    Ok(opened) => {
+                        let (state, seed) = (self.state.clone(), self.seeds.next());
+                        let agenda = self.agenda.clone();
+                        let running = self.running.clone();
+                        let shell = Shell::new(opened, state, cast, agenda, running, overflowed.clone(), seed);
+                        shell.pause(self.pauses.is_paused(queue.as_str()));
+                        tasks.spawn(shell.clone().run());
+                        shells.insert(queue.clone(), Handled { shell, role });
+                    }
+                    Err(problem) => tracing::error!(%queue, "cannot be opened: {} {}", problem.code, problem.detail),
+                },
+            }
+        }
+    }
+
+    fn cast(&self, handler: &Handler, role: &Role) -> Result<Cast, Problem> {
+        let dead_to = role.queue.dead_to.clone();
+        match handler {
+            Handler::Function(live) => {
+                let consumer = FunctionConsumer {
+                    live: live.clone(),
+                    loader: self.functions.loader.clone(),
+                    traces: self.traces.clone(),
+                    in_cycle: role.in_cycle,
+                };
+                let policy = policy(&live.function.units, role);
+                Ok(Cast { consumer: Arc::new(consumer), policy, dead_to })
+            }
+            Handler::Sink(name, sink) => {
+                let consumer = self.functions.sinks.get(name, sink)?.open(name, sink);
+                let units = Units { maximum: consumer.workers_max(), ..Units::default() };
+                let policy = policy(&units, role);
+                Ok(Cast { consumer, policy, dead_to })
+            }
+        }
+    }
+
+    /// Pauses or resumes queues, or all if none are named. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Code::QueueUnknown`](problem::Code::QueueUnknown): nothing changed; those of the state.
+    pub async fn pause(&self, paused: bool, queues: &[String]) -> Result<(), Problem> {
+        queues.iter().try_for_each(|queue| self.queue(queue).map(drop))?;
+        self.pauses.set(paused, queues).await?;
+        for (queue, handled) in &*self.shells.by_queue.lock() {
+            handled.shell.pause(self.pauses.is_paused(queue.as_str()));
+        }
+        Ok(())
+    }
+
+    /// The shell of a handled queue, for figures.
+    pub fn shell(&self, queue: &str) -> Option<Arc<Shell>> {
+        self.shells.by_queue.lock().get(queue).map(|handled| handled.shell.clone())
+    }
+
+    /// Leases nothing more, and waits until what is being handled has ended, but no longer than `at_most`. Says how
+    /// many are left; their events are ready again once [`Events::run`] is dropped.
+    pub async fn drain(&self, at_most: Duration) -> usize {
+        let shells: Vec<Arc<Shell>> = {
+            let by_queue = self.shells.by_queue.lock();
+            let retired = self.shells.retired.lock();
+            by_queue.values().map(|handled| handled.shell.clone()).chain(retired.iter().cloned()).collect()
+        };
+        shells.iter().for_each(|shell| shell.retire());
+        let ended = async {
+            for shell in &shells {
+                shell.ended().await;
+            }
+        };
+        tokio::time::timeout(at_most, ended).await.ok();
+        shells.iter().filter(|shell| shell.is_working()).count()
+    }
+
+    /// Everything that is joined to this queue by pushes handles nothing more until it is deployed again.
+    async fn end_workflow(&self, queue: &str) {
+        let table = self.functions.table();
+        let Some(handler) = table.handlers().get(queue) else { return };
+        let reason = format!("queue {queue:?} was full while {:?} had all its units at work", handler.name().as_str());
+        let names = joined(&table, handler.name());
+        tracing::error!(queue, workflow = ?names, "the workflow ends: {reason}");
+        for name in &names {
+            if let Ok(entry) = table.get(name.as_str()) {
+                let note = format!("the workflow ends: {reason}; deploy it again to go on");
+                entry.live.identity.log.node(unit::Level::Error, entry.live.version, &note);
+            }
+        }
+        let ended = Ended { reason, at_ms: clock::now_ms() };
+        if let Err(problem) = self.functions.end_workflow(names, ended).await {
+            tracing::error!(queue, "the workflow could not be ended: {} {}", problem.code, problem.detail);
+        }
+    }
+}
+
+impl Role {
+    fn new(table: &Table, queue: &Name, handler: &Handler) -> Self {
+        let what = match handler {
+            Handler::Function(live) => Arc::as_ptr(live) as usize,
+            Handler::Sink(_, sink) => Arc::as_ptr(sink) as usize,
+        };
+        Self {
+            handler: handler.name().clone(),
+            what,
+            queue: table.parts().queues.get(queue).map(|part| (*part.what).clone()).unwrap_or_default(),
+            in_cycle: is_in_cycle(table, queue),
+            has_ended: table.parts().ended.contains_key(handler.name()),
+        }
+    }
+}
+
+fn policy(units: &Units, role: &Role) -> Box<dyn Policy> {
+    let maximum = if role.has_ended { 0 } else { units.maximum };
+    let ends_workflow = role.queue.when_full == WhenFull::End;
+    match units.policy {
+        PolicyWord::Latency => {
+            Box::new(Latency::new(LatencyConfig { maximum, target: units.target.duration(), ends_workflow }))
+        }
+        PolicyWord::Triggers => {
+            let (threshold, grace) = (units.threshold, units.grace.duration());
+            Box::new(Triggers::new(TriggersConfig { maximum, threshold, grace, ends_workflow }))
+        }
+    }
+}
+
+/// The queues that events of this one may lead to: its handler pushes to them, or what cannot be handled goes there.
+fn pushes<'a>(table: &'a Table, queue: &Name) -> impl Iterator<Item = &'a Name> {
+    let pushed = match table.handlers().get(queue) {
+        Some(Handler::Function(live)) => pushed_by(table, live.name().as_str()),
+        _ => &[],
+    };
+    pushed.iter().chain(table.parts().queues.get(queue).and_then(|part| part.what.dead_to.as_ref()))
+}
+
+fn pushed_by<'a>(table: &'a Table, function: &str) -> &'a [Name] {
+    table.entry(function).map_or(&[], |entry| &entry.live.function.grants.push)
+}
+
+/// Whether an event of this queue may lead to another one in it.
+fn is_in_cycle(table: &Table, queue: &Name) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut ahead: Vec<&Name> = pushes(table, queue).collect();
+    while let Some(next) = ahead.pop() {
+        if next == queue {
+            return true;
+        }
+        if seen.insert(next) {
+            ahead.extend(pushes(table, next));
+        }
+    }
+    false
+}
+
+/// The functions and sinks of the workflow this one belongs to: all that is joined by pushes, in either direction.
+fn joined(table: &Table, handler: &Name) -> BTreeSet<Name> {
+    let handlers = table.handlers();
+    let mut joined = BTreeSet::from([handler.clone()]);
+    let mut ahead = vec![handler.clone()];
+    while let Some(name) = ahead.pop() {
+        let after = pushed_by(table, name.as_str()).iter().filter_map(|queue| handlers.get(queue)).map(Handler::name);
+        let handled = handlers.iter().filter(|(_, handler)| *handler.name() == name).map(|(queue, _)| queue);
+        let handled: Vec<&Name> = handled.collect();
+        let pushes_to = |function: &Function| handled.iter().any(|queue| function.grants.push.contains(queue));
+        let before = table.entries().filter(|entry| pushes_to(&entry.live.function)).map(|entry| entry.live.name());
+        for next in after.chain(before) {
+            if joined.insert(next.clone()) {
+                ahead.push(next.clone());
+            }
+        }
+    }
+    joined
+}

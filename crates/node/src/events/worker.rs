@@ -1,0 +1,289 @@
+//! A worker: takes one event after the other, hands it to the consumer, and settles the outcome. It ends when the queue
+//! is empty, when it is told to, and when the queue must rest.
+
+use super::consumer::{Consumer, Outcome};
+use super::failure::{self, ms};
+use super::running::{Slot, Suspect};
+use super::shell::Shell;
+use crate::clock;
+use problem::{Code, Problem};
+use state::{CommitError, Failed, Leased, Push, Ticket, Transaction};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// A lease lasts this much longer than the handling may take.
+const LEASE_MARGIN: Duration = Duration::from_secs(5);
+
+/// How long an event that is not durable yet is held for a sink. Beyond, it goes back to its place and the queue rests.
+const DURABLE_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Attributes of an event that went on to the queue for what cannot be handled: where it was, and why.
+const DEAD_QUEUE: &str = "deadqueue";
+const DEAD_REASON: &str = "deadreason";
+const REASON_CHARACTERS_MAX: usize = 512;
+
+/// Counted as a worker of the shell until it is dropped.
+pub struct Worker {
+    shell: Arc<Shell>,
+    /// Where it writes down what it handles.
+    slot: Option<Slot>,
+}
+
+impl Worker {
+    pub fn new(shell: Arc<Shell>) -> Self {
+        shell.numbers.workers.fetch_add(1, Relaxed);
+        let slot = shell.running.slot();
+        Self { shell, slot }
+    }
+
+    pub async fn run(self) {
+        while self.shell.may_lease() {
+            let consumer = self.shell.consumer();
+            let Some(leased) = self.lease(&*consumer) else { return };
+            match self.shell.running.suspect(&leased.leased()) {
+                None => self.handle(consumer, leased).await,
+                Some(suspect) => self.blame(&*consumer, leased, suspect).await,
+            }
+            // A queue that is never empty must not keep the thread from others.
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    fn lease(&self, consumer: &dyn Consumer) -> Option<Held> {
+        let shell = &self.shell;
+        let now_ms = clock::now_ms();
+        let until_ms = now_ms.saturating_add(ms(consumer.time_max() + LEASE_MARGIN));
+        match shell.queue.lease(now_ms, until_ms, 1) {
+            Ok(mut leased) => leased.pop().map(|leased| Held { shell: shell.clone(), leased: Some(Arc::new(leased)) }),
+            Err(problem) => {
+                tracing::error!(queue = %shell.name, "cannot lease: {} {}", problem.code, problem.detail);
+                shell.rest(None);
+                None
+            }
+        }
+    }
+
+    async fn handle(&self, consumer: Arc<dyn Consumer>, held: Held) {
+        let shell = &self.shell;
+        let leased = held.leased();
+        if let Some(slot) = &self.slot {
+            slot.take(&leased);
+        }
+        let began = Instant::now();
+        let _busy = Busy::new(shell, began);
+        let time_max = consumer.time_max() + LEASE_MARGIN / 2;
+        let outcome = match self.may_be_told(&*consumer, &leased).await {
+            Err(problem) => Outcome::Postponed { problem, after: None },
+            Ok(()) => tokio::time::timeout(time_max, consumer.clone().handle(leased)).await.unwrap_or_else(|_| {
+                let detail = format!("the handling took longer than {} ms", time_max.as_millis());
+                Outcome::Retry { problem: Problem::new(Code::TimeExceeded, detail), after: None }
+            }),
+        };
+        let _nobody_waits = shell.settle(&*consumer, held, outcome, began.elapsed());
+    }
+
+    /// What leaves the node cannot be taken back, so it waits for the disk; the rule is at [`state::Ticket`].
+    async fn may_be_told(&self, consumer: &dyn Consumer, leased: &Leased) -> Result<(), Problem> {
+        if !consumer.is_outward() {
+            return Ok(());
+        }
+        let state = &self.shell.state;
+        let late = || Problem::new(Code::StateBusy, "the disk has not confirmed the event yet");
+        tokio::time::timeout(DURABLE_WAIT_MAX, state.durable(leased.ticket)).await.map_err(|_| late())??;
+        state.takes_writes()
+    }
+
+    /// The node ended in the middle of this event: that was a try, which nobody could write down. It stays a suspect
+    /// until the disk has what becomes of it.
+    async fn blame(&self, consumer: &dyn Consumer, mut held: Held, suspect: Suspect) {
+        let Suspect { attempt, slot } = suspect;
+        held.tried(attempt);
+        let detail = "the node ended while it handled the event";
+        tracing::warn!(queue = %self.shell.name, event = %held.leased().event.id, attempt, "{detail}");
+        let outcome = Outcome::Retry { problem: Problem::new(Code::NodeEnded, detail), after: None };
+        let ticket = self.shell.settle(consumer, held, outcome, Duration::ZERO);
+        // If the disk fails, nothing more is leased either.
+        self.shell.state.durable(ticket).await.ok();
+        drop(slot);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.shell.numbers.workers.fetch_sub(1, Relaxed);
+        self.shell.wake();
+    }
+}
+
+/// A leased event; released when it is dropped without having been settled.
+pub struct Held {
+    shell: Arc<Shell>,
+    leased: Option<Arc<Leased>>,
+}
+
+impl Held {
+    fn leased(&self) -> Arc<Leased> {
+        self.leased.clone().expect("it is held until it is settled")
+    }
+
+    fn settled(mut self) {
+        self.leased = None;
+    }
+
+    /// Which try it was, where a restart has forgotten some.
+    fn tried(&mut self, attempt: u32) {
+        let leased = Arc::make_mut(self.leased.as_mut().expect("it is held until it is settled"));
+        leased.event.attempt = leased.event.attempt.max(attempt);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(leased) = self.leased.take() {
+            self.shell.queue.release(leased.lease);
+        }
+    }
+}
+
+/// Counted as busy until it is dropped.
+struct Busy<'a>(&'a Shell);
+
+impl<'a> Busy<'a> {
+    fn new(shell: &'a Shell, now: Instant) -> Self {
+        shell.numbers.busy.fetch_add(1, Relaxed);
+        shell.numbers.last_lease_us.fetch_max(shell.us(now), Relaxed);
+        Self(shell)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.numbers.busy.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Shell {
+    /// Writes down what became of an event. Nobody has to wait for the disk: what is lost with a power cut is done
+    /// again.
+    fn settle(&self, consumer: &dyn Consumer, held: Held, outcome: Outcome, took: Duration) -> Ticket {
+        let leased = held.leased();
+        let numbers = &self.numbers;
+        let mut why = None;
+        let failed = match outcome {
+            Outcome::Acked => {
+                numbers.handled.fetch_add(1, Relaxed);
+                self.handled(took);
+                held.settled();
+                return Ticket::NOTHING_WRITTEN;
+            }
+            Outcome::Done => None,
+            Outcome::Lost => {
+                numbers.lost.fetch_add(1, Relaxed);
+                held.settled();
+                return Ticket::NOTHING_WRITTEN;
+            }
+            Outcome::Postponed { problem, after } => {
+                numbers.postponed.fetch_add(1, Relaxed);
+                tracing::debug!(queue = %self.name, event = %leased.event.id, "postponed: {} {}", problem.code, problem.detail);
+                self.rest(after);
+                return Ticket::NOTHING_WRITTEN;
+            }
+            Outcome::Retry { problem, after } => {
+                let (attempt, now_ms) = (leased.event.attempt, clock::now_ms());
+                let step = failure::next_step(consumer.retry(), attempt, &problem, after, now_ms, self.random());
+                why = Some(problem);
+                Some(step)
+            }
+            Outcome::Dead(problem) => {
+                let reason = format!("{}: {}", problem.code, problem.detail);
+                why = Some(problem);
+                Some(Failed::Dead { reason })
+            }
+        };
+        let ticket = match self.write(consumer, &leased, failed.as_ref(), why.as_ref()) {
+            Ok(ticket) => ticket,
+            Err(CommitError::LeaseLost) => {
+                numbers.lost.fetch_add(1, Relaxed);
+                held.settled();
+                return Ticket::NOTHING_WRITTEN;
+            }
+            Err(error) => {
+                let problem = Problem::from(error);
+                tracing::error!(queue = %self.name, "cannot write what became of an event: {} {}", problem.code, problem.detail);
+                // It is tried again as if this try had not been.
+                self.rest(None);
+                return Ticket::NOTHING_WRITTEN;
+            }
+        };
+        held.settled();
+        // Not before: of what cannot be written each try makes the queue rest longer.
+        self.handled(took);
+        match failed {
+            None => _ = numbers.handled.fetch_add(1, Relaxed),
+            Some(Failed::Retry { at_ms, reason }) => {
+                self.agenda.add(&self.name, Duration::from_millis(at_ms.saturating_sub(clock::now_ms())));
+                numbers.retried.fetch_add(1, Relaxed);
+                tracing::debug!(queue = %self.name, event = %leased.event.id, attempt = leased.event.attempt, "tried again later: {reason}");
+            }
+            Some(Failed::Dead { reason }) => {
+                numbers.died.fetch_add(1, Relaxed);
+                tracing::warn!(queue = %self.name, event = %leased.event.id, "a dead letter: {reason}");
+                consumer.died(&leased, &reason);
+            }
+        }
+        ticket
+    }
+
+    /// Without `failed` the event was handled; else `why` is its problem.
+    fn write(
+        &self,
+        consumer: &dyn Consumer,
+        leased: &Leased,
+        failed: Option<&Failed>,
+        why: Option<&Problem>,
+    ) -> Result<Ticket, CommitError> {
+        let ends = |transaction: &mut Transaction| match (failed, why) {
+            (Some(Failed::Dead { .. }), Some(why)) => consumer.dies(transaction, leased, why),
+            _ => Ok(()),
+        };
+        if let (Some(Failed::Dead { reason }), Some(dead_to)) = (failed, self.dead_to()) {
+            match self.send_on(leased, reason, dead_to.as_str(), ends) {
+                Ok(ticket) => return Ok(ticket),
+                Err(problem) if problem.code == Code::LeaseLost => return Err(CommitError::LeaseLost),
+                // Rather a dead letter here than an event that is nowhere.
+                Err(problem) => {
+                    tracing::warn!(queue = %self.name, "cannot send on to {dead_to}: {} {}", problem.code, problem.detail);
+                }
+            }
+        }
+        let mut transaction = self.state.begin();
+        ends(&mut transaction).map_err(CommitError::Unavailable)?;
+        match failed {
+            None => transaction.ack(leased),
+            Some(failed) => transaction.fail(leased, failed.clone()),
+        }
+        transaction.commit()
+    }
+
+    /// Acks an event that cannot be handled and pushes it to the queue for those, with where it was and why: both or
+    /// neither.
+    fn send_on(
+        &self,
+        leased: &Leased,
+        reason: &str,
+        dead_to: &str,
+        ends: impl Fn(&mut Transaction) -> Result<(), Problem>,
+    ) -> Result<Ticket, Problem> {
+        let mut event = leased.event.clone();
+        event.attempt = 1;
+        event.attributes.retain(|(name, _)| name != DEAD_QUEUE && name != DEAD_REASON);
+        let reason: String = reason.chars().take(REASON_CHARACTERS_MAX).collect();
+        event.attributes.extend([(DEAD_QUEUE.into(), self.name.as_ref().into()), (DEAD_REASON.into(), reason)]);
+        let mut transaction = self.state.begin();
+        ends(&mut transaction)?;
+        transaction.ack(leased);
+        transaction.push(dead_to, &Push { event, delay: Duration::ZERO, ttl: None }, clock::now_ms())?;
+        Ok(transaction.commit()?)
+    }
+}

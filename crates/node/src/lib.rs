@@ -1,0 +1,131 @@
+//! The node: functions that answer, within their limits, those who may call them.
+//!
+//! In reading order:
+//! - [`config`]: what it was told · `open`: what is kept on disk, opened
+//! - [`gate`]: where requests come in · `serve`, `event`, `body`: a request made into work · [`call`]: the hot path
+//! - [`events`]: the door for events, and who handles them
+//! - [`mqtt`]: the MQTT gate · [`functions`]: what is deployed, made ready, swapped · [`registry`]: the kinds of units
+//! - [`access`]: tokens, secrets, the guard · [`log`], [`metrics`], [`traces`]: what can be seen of it all
+//!
+//! Its life (start, serve, drain, end) is the program's, `lighter`; its API is `api`.
+#![forbid(unsafe_code)]
+
+mod access;
+mod asker;
+pub mod audit;
+pub mod body;
+mod call;
+pub mod clock;
+pub mod compiler;
+pub mod config;
+mod describe;
+mod event;
+pub mod events;
+mod functions;
+pub mod gate;
+mod ids;
+mod later;
+mod log;
+mod memory;
+pub mod metrics;
+pub mod mqtt;
+mod open;
+mod records;
+mod registry;
+mod results;
+mod serve;
+mod sinks;
+pub mod starts;
+pub mod timers;
+mod timing;
+mod traces;
+
+pub use access::{Guard, SECRET_BYTES_MAX};
+pub use call::{Failed, Incoming};
+pub use event::hide_token;
+pub use functions::{Claim, Steps, blocking};
+pub use log::{FOLLOWERS_MAX, Follower};
+pub use open::Opening;
+pub use serve::{ReplyBody, Wanted, reply_to_event, serve};
+pub use traces::HEADER as TRACEPARENT;
+
+use access::Access;
+use api_types::identity::Identity;
+use audit::Audit;
+use body::BodyRoom;
+use budget::Budget;
+use config::Config;
+use events::Events;
+use functions::Functions;
+use log::Logs;
+use metrics::Counters;
+use mqtt::Mqtt;
+use results::ResultIds;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use tokio::sync::watch;
+use traces::Traces;
+
+/// Everything a request may need, shared by the gate and the API.
+pub struct Node {
+    pub config: Config,
+    pub functions: Arc<Functions>,
+    pub events: Arc<Events>,
+    pub access: Access,
+    pub audit: Arc<Audit>,
+    pub logs: Arc<Logs>,
+    pub traces: Option<Arc<Traces>>,
+    /// What the node may hold for others, of all that follows here and of units.
+    pub budget: Arc<Budget>,
+    pub bodies: Arc<BodyRoom>,
+    pub result_ids: ResultIds,
+    /// Requests of the gate that reached no function.
+    pub strays: Counters,
+    pub started: Instant,
+    /// Runs before this one that ended soon and badly, one after the other.
+    pub short_runs: u32,
+    /// The MQTT gate, once it has started; none without one.
+    pub mqtt: OnceLock<Arc<Mqtt>>,
+    gate_url: OnceLock<String>,
+    /// Once the API listens.
+    identity: OnceLock<Identity>,
+    stopping: watch::Sender<bool>,
+}
+
+impl Node {
+    /// Asks the node to end.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    /// Address of the gate, as `http://127.0.0.1:8700`; empty before it listens.
+    pub fn gate_url(&self) -> &str {
+        self.gate_url.get().map_or("", String::as_str)
+    }
+
+    /// The answer to who asks whether this is the node of its data folder.
+    pub fn proof(&self, nonce: &str) -> String {
+        self.identity.get().map_or_else(String::new, |identity| identity.proof(nonce))
+    }
+
+    /// Says where the gate listens, once it does.
+    pub fn set_gate_url(&self, url: String) {
+        self.gate_url.set(url).ok();
+    }
+
+    /// Says how the node proves who it is, once its API listens.
+    pub fn set_identity(&self, identity: Identity) {
+        self.identity.set(identity).ok();
+    }
+
+    /// Returns when somebody has asked the node to end.
+    pub async fn stop_wanted(&self) {
+        let mut stopping = self.stopping.subscribe();
+        // The sender lives as long as the node.
+        stopping.wait_for(|stopping| *stopping).await.ok();
+    }
+}
