@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, Method, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::response::Response;
 use event::{Event, Gate};
 use manifest::Isolation;
@@ -60,11 +60,7 @@ pub async fn call(
     let arrived = Instant::now();
     who.token.may_call(&name)?;
     let live = node.functions.get(&name)?.live;
-    let isolation = live.function.isolation;
-    if request.headers().contains_key(unit_metal::BOARD_HEADER) && isolation != Isolation::Metal {
-        let detail = format!("a board is named, but {name} has isolation = {:?}", isolation.as_str());
-        return Err(Problem::new(Code::ApiRequest, detail).into());
-    }
+    check_headers(&node, &name, live.function.isolation, request.headers())?;
     let wish = of_query(wish)?;
     let reply_type = live.function.http.first().and_then(|trigger| trigger.reply_type.as_deref());
     let reply_type = reply_type.and_then(|kind| HeaderValue::from_str(kind).ok());
@@ -96,6 +92,18 @@ pub async fn call(
         ReplyBody::Whole(bytes) => Body::from(bytes),
         streaming => Body::new(streaming),
     }))
+}
+
+/// Refuses a header that means something to another class than the function's.
+fn check_headers(node: &Node, name: &str, isolation: Isolation, headers: &HeaderMap) -> Result<(), Problem> {
+    let others = node.functions.loader.kinds.iter().filter(|kind| kind.units.isolation() != isolation);
+    match others.filter_map(|kind| kind.class.header()).find(|header| headers.contains_key(header.name)) {
+        None => Ok(()),
+        Some(header) => {
+            let detail = format!("{} is named, but {name} has isolation = {:?}", header.names, isolation.as_str());
+            Err(Problem::new(Code::ApiRequest, detail))
+        }
+    }
 }
 
 /// Gives the request the method and path it should be seen with.

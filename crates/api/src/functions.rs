@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use manifest::{Isolation, Manifest, Name};
+use manifest::{Manifest, Name};
 use node::{Claim, Node, Steps, clock};
 use problem::{Code, Problem};
 use std::convert::Infallible;
@@ -96,12 +96,10 @@ pub async fn dump(
     let Some(dump) = live.prepared().and_then(|prepared| prepared.dump()) else {
         let problem = Problem::new(Code::DumpMissing, format!("function {name:?} has no core dump"));
         let isolation = live.function.isolation;
-        let hint = match isolation {
-            Isolation::Process | Isolation::Metal => {
-                format!("the class {} leaves none: the log has what the function wrote", isolation.as_str())
-            }
-            _ if live.function.units.dump => "no unit trapped since it was deployed or loaded".to_owned(),
-            _ => "set units.dump = true".to_owned(),
+        let hint = match node.functions.loader.kinds.get(isolation)?.class.leaves_dumps() {
+            false => format!("the class {} leaves none: the log has what the function wrote", isolation.as_str()),
+            true if live.function.units.dump => "no unit trapped since it was deployed or loaded".to_owned(),
+            true => "set units.dump = true".to_owned(),
         };
         return Err(problem.with_hint(hint).into());
     };

@@ -9,7 +9,6 @@
 #![forbid(unsafe_code)]
 
 mod audit;
-mod boards;
 mod call;
 mod functions;
 mod handler;
@@ -28,16 +27,20 @@ mod store;
 mod tokens;
 
 pub use handler::Api;
+pub use openapi::whole as document;
+pub use reply::{Answer, Refused};
+pub use scope::MayCall;
 
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing;
+use axum::{Extension, Router};
 use node::{Guard, Node};
+use openapi::Described;
 use problem::{Code, Problem};
-use reply::Refused;
 use std::sync::Arc;
+use utoipa::openapi::OpenApi;
 
 /// Lists every endpoint once, and makes of the list both the router and the OpenAPI document.
 macro_rules! endpoints {
@@ -66,7 +69,6 @@ endpoints! {
     post "/v1/stop" health::stop;
     get "/v1/openapi.json" openapi::document;
     get "/v1/manifest.schema.json" openapi::manifest_schema;
-    get "/v1/boards" boards::list;
     get "/v1/functions" functions::list;
     get "/v1/functions/{name}" functions::get;
     delete "/v1/functions/{name}" functions::remove;
@@ -109,9 +111,17 @@ endpoints! {
     delete "/v1/secrets/{name}" secrets::remove;
 }
 
-/// Serves the API of one node. A request carries its [`api_types::RequestId`].
-pub fn router(node: Arc<Node>, guard: Guard) -> Router {
-    endpoints()
+/// What an isolation class adds to the API.
+pub struct Routes {
+    pub router: Router<Arc<Node>>,
+    pub document: fn() -> OpenApi,
+}
+
+/// Serves the API of one node, with what its classes add. A request carries its [`api_types::RequestId`].
+pub fn router(node: Arc<Node>, guard: Guard, added: Vec<Routes>) -> Router {
+    let described = Described::new(added.iter().map(|routes| routes.document).collect());
+    let routes = added.into_iter().fold(endpoints(), |all, routes| all.merge(routes.router));
+    routes
         .fallback(async |request: Request| {
             let detail = format!("the API has no {} {}", request.method(), request.uri().path());
             Refused::from(Problem::new(Code::ApiUnknown, detail))
@@ -120,6 +130,7 @@ pub fn router(node: Arc<Node>, guard: Guard) -> Router {
             let detail = format!("{} does not take {}", request.uri().path(), request.method());
             Refused::from(Problem::new(Code::MethodNotAllowed, detail))
         })
+        .layer(Extension(described))
         .layer(from_fn_with_state(Arc::new(guard), keep_out))
         .with_state(node)
 }

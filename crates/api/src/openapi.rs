@@ -1,8 +1,11 @@
 //! The API describes itself: the OpenAPI document, and the JSON Schema of manifests.
 
 use api_types::DeployStep;
-use axum::Json;
-use std::sync::LazyLock;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::{Extension, Json};
+use bytes::Bytes;
+use std::sync::{Arc, LazyLock};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Components, OpenApi, SecurityRequirement};
 
@@ -30,16 +33,28 @@ fn head() -> OpenApi {
     document
 }
 
-static DOCUMENT: LazyLock<serde_json::Value> = LazyLock::new(|| {
+/// The document of the API with what is added to it.
+pub fn whole(added: &[fn() -> OpenApi]) -> serde_json::Value {
     let mut document = head();
     document.merge(<super::Paths as utoipa::OpenApi>::openapi());
+    added.iter().for_each(|add| document.merge(add()));
     serde_json::to_value(document).expect("an OpenAPI document can be JSON")
-});
+}
+
+/// The document, made once somebody asks for it.
+#[derive(Clone)]
+pub struct Described(Arc<LazyLock<Bytes, Box<dyn FnOnce() -> Bytes + Send>>>);
+
+impl Described {
+    pub fn new(added: Vec<fn() -> OpenApi>) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(move || whole(&added).to_string().into()))))
+    }
+}
 
 /// This document.
 #[utoipa::path(get, path = "/v1/openapi.json", tag = "node", security(()), responses((status = 200, body = Object)))]
-pub async fn document() -> Json<&'static serde_json::Value> {
-    Json(&*DOCUMENT)
+pub async fn document(Extension(described): Extension<Described>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], LazyLock::force(&described.0).clone())
 }
 
 /// The JSON Schema of `lighter.toml`.
@@ -52,21 +67,10 @@ pub async fn manifest_schema() -> Json<serde_json::Value> {
 mod tests {
     use super::*;
 
-    const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contracts/api.json");
-
-    #[test]
-    fn the_contract_describes_what_is_served() {
-        let written = serde_json::to_string_pretty(&*DOCUMENT).unwrap() + "\n";
-        if std::env::var_os("LIGHTER_UPDATE").is_some() {
-            std::fs::write(FILE, &written).unwrap();
-        }
-        let kept = std::fs::read_to_string(FILE).unwrap_or_default();
-        assert_eq!(kept, written, "run LIGHTER_UPDATE=1 cargo test -p lighter");
-    }
-
     #[test]
     fn what_is_served_is_what_is_described() {
-        let paths = DOCUMENT["paths"].as_object().unwrap();
+        let document = whole(&[]);
+        let paths = document["paths"].as_object().unwrap();
         let described = paths.iter().flat_map(|(path, methods)| {
             methods.as_object().unwrap().keys().map(move |method| (method.as_str(), path.as_str()))
         });
@@ -80,7 +84,7 @@ mod tests {
     #[test]
     fn every_path_but_the_open_ones_needs_a_token() {
         let open = ["/healthz", "/readyz", "/v1/identity", "/v1/openapi.json", "/v1/manifest.schema.json"];
-        for (path, operations) in DOCUMENT["paths"].as_object().unwrap() {
+        for (path, operations) in whole(&[])["paths"].as_object().unwrap() {
             for (method, operation) in operations.as_object().unwrap() {
                 assert_eq!(operation.get("security").is_some(), open.contains(&path.as_str()), "{method} {path}");
             }

@@ -1,70 +1,46 @@
-//! `lighter build`: run each function's build command, check the image, make a component of a core module. The bundle
-//! of a process function is made from its files whenever it is needed, and checked here.
+//! `lighter build`: run each function's build command, check the image, make a component of a core module. An image
+//! that a class makes of a function's files is made whenever it is needed, and checked here.
 
 use super::images::{self, Project};
 use super::output::Output;
 use super::stop::{Result, Stop};
 use super::table::Table;
 use super::{Session, locate, words};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use problem::{Code, Problem};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
-use unit_metal::qemu::Machine;
 
 #[derive(Debug, Args)]
 pub struct Build {
     /// Folder with lighter.toml, or the manifest itself
     #[arg(default_value = ".", hide_default_value = true)]
     dir: PathBuf,
-    /// Also compile portable functions for a board, signed by the node of this data folder; may be repeated
-    #[arg(long, value_name = "TARGET")]
-    target: Vec<Target>,
-}
-
-/// What boards run.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Target {
-    #[value(name = "aarch64-unknown-none")]
-    Aarch64,
-    #[value(name = "x86_64-unknown-none")]
-    X86_64,
-    /// Bytecode for any board
-    Pulley64,
-}
-
-/// Code for a board.
-#[derive(Debug, Serialize)]
-struct Payload {
-    function: String,
-    target: &'static str,
-    payload: PathBuf,
-    payload_bytes: u64,
-    /// Of the component it was made from, and of the kernel that runs it.
-    image_bytes: u64,
-    kernel_bytes: Option<u64>,
 }
 
 /// One function built.
 #[derive(Debug, Serialize)]
 pub struct Built {
-    function: String,
-    image: PathBuf,
-    image_bytes: u64,
+    pub function: String,
+    pub image: PathBuf,
+    pub image_bytes: u64,
     /// The image was a core module and is a component now.
     converted: bool,
 }
 
 impl Build {
-    pub fn run(&self, session: &Session) -> Result {
-        let project = images::project(&self.dir)?;
+    /// The project it names, and its functions built.
+    pub fn built(&self, session: &Session) -> Result<(Project, Vec<Built>)> {
+        let project = images::project(&self.dir, &session.brought.images)?;
         let built = build(&project, session.out)?;
-        if !self.target.is_empty() {
-            return self.payloads(session, &project, &built);
-        }
+        Ok((project, built))
+    }
+
+    pub fn run(&self, session: &Session) -> Result {
+        let (_, built) = self.built(session)?;
         if session.out.json {
             return session.out.json(&built);
         }
@@ -74,73 +50,6 @@ impl Build {
         }
         session.out.table(&table)
     }
-}
-
-impl Build {
-    fn payloads(&self, session: &Session, project: &Project, built: &[Built]) -> Result {
-        let folder = locate::data_folder(session.global.data.as_deref())?.join("boards");
-        let enrolled = super::flash::enrolled(&folder)?;
-        let mut payloads = Vec::new();
-        for built in built {
-            let portable = project.manifest.function.iter().find(|(name, _)| name.as_str() == built.function);
-            if portable.is_some_and(|(_, function)| function.isolation == manifest::Isolation::Process) {
-                session.out.say(format!("{}: a process function is for nodes alone", built.function));
-                continue;
-            }
-            let Some((name, function)) = portable else { continue };
-            let image = images::image(project, name, function)?.bytes;
-            kernel_code::shape(&image)?;
-            for target in &self.target {
-                let target = target.code();
-                let bytes = unit_metal::payload(&enrolled, &image, target)?;
-                let payload = built.image.with_extension(format!("{}.payload", target.as_str()));
-                images::replace(&payload, &bytes)?;
-                payloads.push(Payload {
-                    function: built.function.clone(),
-                    target: target.as_str(),
-                    payload,
-                    payload_bytes: bytes.len() as u64,
-                    image_bytes: built.image_bytes,
-                    kernel_bytes: kernel_bytes(target),
-                });
-            }
-        }
-        if session.out.json {
-            return session.out.json(&payloads);
-        }
-        let mut table = Table::new(&["FUNCTION", "TARGET", ">COMPONENT", ">PAYLOAD", ">KERNEL", "FILE"]);
-        for one in &payloads {
-            table.row([
-                one.function.clone(),
-                one.target.to_owned(),
-                words::bytes(one.image_bytes),
-                words::bytes(one.payload_bytes),
-                one.kernel_bytes.map_or_else(|| "-".to_owned(), words::bytes),
-                one.payload.display().to_string(),
-            ]);
-        }
-        session.out.table(&table)
-    }
-}
-
-impl Target {
-    fn code(self) -> kernel_code::Target {
-        match self {
-            Self::Aarch64 => kernel_code::Target::Aarch64,
-            Self::X86_64 => kernel_code::Target::X86_64(kernel_code::Features::default()),
-            Self::Pulley64 => kernel_code::Target::Pulley64,
-        }
-    }
-}
-
-/// Of the kernel that comes with this program for such boards.
-fn kernel_bytes(target: kernel_code::Target) -> Option<u64> {
-    let machine = match target {
-        kernel_code::Target::Aarch64 => Machine::Virt,
-        kernel_code::Target::X86_64(_) => Machine::Microvm,
-        kernel_code::Target::Pulley64 => return None,
-    };
-    Some(unit_metal::kernel(machine).len() as u64)
 }
 
 /// Builds every function of a project; a command that several share runs once.
@@ -221,7 +130,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let text = format!("[function.f]\nimage = \"f.wasm\"\nbuild = {build:?}\n");
         std::fs::write(folder.path().join("lighter.toml"), text).unwrap();
-        match super::build(&images::project(folder.path()).unwrap(), Output::new(false, true)) {
+        match super::build(
+            &images::project(folder.path(), &crate::Images::default()).unwrap(),
+            Output::new(false, true),
+        ) {
             Err(Stop::Problem(problem)) => problem,
             other => panic!("{other:?}"),
         }
@@ -243,7 +155,9 @@ mod tests {
         let line = "echo once >> count; printf '\\0asm\\r\\0\\01\\0' > f.wasm";
         let function = |name: &str| format!("[function.{name}]\nimage = \"f.wasm\"\nbuild = {line:?}\n");
         std::fs::write(folder.path().join("lighter.toml"), function("a") + &function("b")).unwrap();
-        let built = super::build(&images::project(folder.path()).unwrap(), Output::new(false, true)).unwrap();
+        let built =
+            super::build(&images::project(folder.path(), &crate::Images::default()).unwrap(), Output::new(false, true))
+                .unwrap();
         assert_eq!(built.len(), 2);
         assert_eq!(std::fs::read_to_string(folder.path().join("count")).unwrap(), "once\n");
     }

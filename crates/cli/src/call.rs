@@ -118,7 +118,7 @@ impl Call {
             request = request.header(CONTENT_TYPE, kind);
         }
         if let Some(board) = &self.on {
-            request = request.header(unit_metal::BOARD_HEADER, board);
+            request = request.header(manifest::BOARD_HEADER, board);
         }
         let progress = out.progress();
         progress.step(format!("calling {}", self.name));

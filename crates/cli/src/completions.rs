@@ -13,7 +13,7 @@ pub struct Completions {
 impl Completions {
     pub fn run(&self, session: &Session) -> Result {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut help::command(), "lighter", &mut script);
+        clap_complete::generate(self.shell, &mut help::command(&session.brought), "lighter", &mut script);
         session.out.raw(&script)
     }
 }
@@ -26,7 +26,7 @@ mod tests {
     fn every_shell_learns_every_command() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut help::command(), "lighter", &mut script);
+            clap_complete::generate(shell, &mut help::command(&crate::Brought::default()), "lighter", &mut script);
             let script = String::from_utf8(script).unwrap();
             for name in ["deploy", "rollback", "completions"] {
                 assert!(script.contains(name), "{shell} does not know {name}");

@@ -7,7 +7,7 @@ use super::stop::Result;
 use super::{Session, build, flow, ls, words};
 use api_types::{DeployStep, FunctionInfo};
 use clap::Args;
-use manifest::{Function, Isolation, Manifest, Name};
+use manifest::{Function, Manifest, Name};
 use problem::{Code, Problem};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub struct Deploy {
 
 impl Deploy {
     pub fn run(&self, session: &Session) -> Result {
-        let project = images::project(&self.dir)?;
+        let project = images::project(&self.dir, &session.brought.images)?;
         flow::warn_of(session, &project);
         let client = session.client()?;
         if self.build {
@@ -121,7 +121,7 @@ fn send(project: &Project, client: &Client, hash: &str, upload: &Upload, progres
         format!("sending the image of {} ({} of {})", upload.name, words::bytes(sent as u64), words::bytes(size as u64))
     };
     progress.step(text(0));
-    let kind = if upload.function.isolation == Isolation::Wasm { "application/wasm" } else { "application/x-tar" };
+    let kind = project.images.of(upload.function.isolation).map_or("application/wasm", |makes| makes.media_type());
     let sent = Cell::new(0);
     let mut reader =
         Counted { left: &bytes, heard: |count| progress.update(text(sent.replace(sent.get() + count) + count)) };
@@ -206,7 +206,7 @@ mod tests {
         std::fs::write(folder.path().join("f.wasm"), b"\0asm\x0d\0\x01\0").unwrap();
         let text = "[function.a]\nimage = \"f.wasm\"\nbuild = \"true\"\n[function.b]\nimage = \"./f.wasm\"\n";
         std::fs::write(folder.path().join("lighter.toml"), text).unwrap();
-        let project = images::project(folder.path()).unwrap();
+        let project = images::project(folder.path(), &crate::Images::default()).unwrap();
         let (manifest, images) = hashed(&project, &Progress::new(true, false)).unwrap();
         assert_eq!(images.len(), 1);
         let hash = images.keys().next().unwrap();

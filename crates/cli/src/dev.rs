@@ -46,7 +46,7 @@ impl Dev {
     /// Returns only with an error: the user ends it with Ctrl-C, a service manager with SIGTERM.
     pub fn run(&self, session: &Session) -> Result {
         let client = session.client()?;
-        images::project(&self.dir)?;
+        images::project(&self.dir, &session.brought.images)?;
         let folder = self.folder();
         let (sender, wakes) = sync_channel(1);
         let mut watched = Watched::new(sender.clone())?;
@@ -55,7 +55,7 @@ impl Dev {
         end_with_the_build().map_err(|error| Stop::new(Code::Internal, format!("signals cannot be heard: {error}")))?;
         let (mut at_once, mut outputs) = (0, Vec::new());
         loop {
-            outputs = self.outputs().unwrap_or(outputs);
+            outputs = self.outputs(session).unwrap_or(outputs);
             let before = snapshot(&folder, &outputs)?;
             watched.watch(&before)?;
             self.attempt(session, &client, &names)?;
@@ -86,16 +86,16 @@ impl Dev {
 
     /// Images are what a build makes, not what it is made of. While the manifest is broken, nobody knows which they
     /// are.
-    fn outputs(&self) -> Option<Vec<PathBuf>> {
-        let project = images::project(&self.dir).ok()?;
+    fn outputs(&self, session: &Session) -> Option<Vec<PathBuf>> {
+        let project = images::project(&self.dir, &session.brought.images).ok()?;
         let images = project.manifest.function.values().map(|function| self.folder().join(&function.image));
-        Some(images.filter(|path| !super::bundle::is_source(path)).collect())
+        Some(images.filter(|path| !project.images.is_source(path)).collect())
     }
 
     /// Builds and deploys once. What is wrong with the function is shown; only a closed pipe ends it all.
     fn attempt(&self, session: &Session, client: &Client, names: &Names) -> Result {
         let since = Instant::now();
-        let deployed = images::project(&self.dir).and_then(|project| {
+        let deployed = images::project(&self.dir, &session.brought.images).and_then(|project| {
             let known = project.manifest.function.keys().map(ToString::to_string);
             *names.lock().unwrap_or_else(PoisonError::into_inner) = known.collect();
             build::build(&project, session.out)?;

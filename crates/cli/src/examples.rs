@@ -1,8 +1,7 @@
 //! Commands as they are typed, for the `--help` of each.
 
 /// By command; a test reads each line as the program would.
-pub const EXAMPLES: &[(&str, &[&str])] = &[
-    ("up", &["lighter up", "lighter up --http 127.0.0.1:8080 --mqtt 127.0.0.1:1883", "lighter up --config node.toml"]),
+pub const OWN: &[(&str, &[&str])] = &[
     ("down", &["lighter down"]),
     ("new", &["lighter new hello", "lighter new hello --lang python"]),
     ("build", &["lighter build hello", "lighter build hello --target aarch64-unknown-none"]),
@@ -24,20 +23,14 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("queue", &["lighter queue ls", "lighter queue dead readings", "lighter queue replay readings"]),
     ("store", &["lighter store ls counters", "lighter store export counters > counters.jsonl"]),
     ("logs", &["lighter logs hello --follow", "lighter logs --tail 20"]),
-    ("boards", &["lighter boards"]),
-    ("boot", &["lighter boot --board virt", "lighter boot --board microvm --name shed --kvm"]),
-    ("flash", &["lighter flash --board raspi3b --name shed --to /media/card"]),
     ("stats", &["lighter stats", "lighter stats hello"]),
     ("top", &["lighter top", "lighter top --count 3 --json"]),
     ("dump", &["lighter dump hello", "lighter dump hello --output - | wasm-tools print -"]),
-    ("salvage", &["lighter salvage rescued", "lighter salvage --data /var/lib/lighter /media/usb/rescued"]),
-    ("debug", &["lighter debug hello --data world --break hello/src/lib.rs:7", "lighter debug hello --batch"]),
     ("dev", &["lighter dev hello"]),
     ("token", &["lighter token create ci --scope deploy --expires 30d", "lighter token ls", "lighter token rm ci"]),
     ("secret", &["lighter secret set SMTP_PASSWORD", "lighter secret ls", "lighter secret rm SMTP_PASSWORD"]),
     ("mqtt", &["lighter mqtt sessions ls", "lighter mqtt sessions rm meter-7 --user meter"]),
     ("audit", &["lighter audit", "lighter audit -n 1000 --json"]),
-    ("mqtt-password", &["lighter mqtt-password"]),
     ("schema", &["lighter schema > lighter.schema.json"]),
     ("errors", &["lighter errors L2001", "lighter errors"]),
     (
@@ -52,7 +45,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
 ];
 
 /// What stands below the options of a command; nothing for those that people do not type.
-pub fn of(command: &str) -> Option<String> {
-    let (_, lines) = EXAMPLES.iter().find(|(name, _)| *name == command)?;
+pub fn of(examples: &[(&str, &[&str])], command: &str) -> Option<String> {
+    let (_, lines) = examples.iter().find(|(name, lines)| *name == command && !lines.is_empty())?;
     Some(format!("Examples:\n  {}", lines.join("\n  ")))
 }

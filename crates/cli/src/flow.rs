@@ -47,7 +47,7 @@ impl Flow {
     pub fn run(&self, session: &Session) -> Result {
         let (manifest, counts) = match self.live {
             true => live(session)?,
-            false => (images::project(&self.dir)?.manifest, BTreeMap::new()),
+            false => (images::project(&self.dir, &session.brought.images)?.manifest, BTreeMap::new()),
         };
         let graph = Graph::of(&manifest);
         let warnings = graph.check(&manifest).warnings;

@@ -1,11 +1,11 @@
 //! A folder's manifest, and the images it names.
 
-use super::bundle::bundle;
+use super::brought::Images;
 use super::component::component;
 use super::folder::{Folder, Found, Missed};
 use super::stop::{Result, Stop};
 use super::words;
-use manifest::{Function, Isolation, Manifest, Name};
+use manifest::{Function, Manifest, Name};
 use problem::{Code, Problem};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -20,10 +20,12 @@ pub const IMAGE_BYTES_MAX: u64 = 1 << 30;
 pub struct Project {
     pub folder: PathBuf,
     pub manifest: Manifest,
+    /// What makes images that are no components.
+    pub images: Images,
 }
 
 /// Reads the manifest in `place`, or the file `place` itself.
-pub fn project(place: &Path) -> Result<Project> {
+pub fn project(place: &Path, images: &Images) -> Result<Project> {
     let (folder, file) = match place.is_dir() {
         true if place == Path::new(".") => (PathBuf::new(), PathBuf::from(manifest::FILE_NAME)),
         true => (place.to_path_buf(), place.join(manifest::FILE_NAME)),
@@ -35,7 +37,7 @@ pub fn project(place: &Path) -> Result<Project> {
         let problem = Problem::new(Code::ManifestValue, format!("{} has no function", file.display()));
         return Err(problem.with_hint("begin one with a line like [function.hello]").into());
     }
-    Ok(Project { folder, manifest })
+    Ok(Project { folder, manifest, images: images.clone() })
 }
 
 /// The text of a manifest. One that was found in a folder may be no link out of it; one that was named may be any file.
@@ -115,7 +117,7 @@ pub struct Image {
     pub converted: bool,
 }
 
-/// Reads the image of a function, making a component of a core module and a bundle of Python files.
+/// Reads the image of a function, making a component of a core module, or what its class makes of its files.
 pub fn image(project: &Project, name: &Name, function: &Function) -> Result<Image> {
     let path = project.image_path(function);
     let about = |problem: Problem| Problem {
@@ -127,11 +129,11 @@ pub fn image(project: &Project, name: &Name, function: &Function) -> Result<Imag
         folder.find(&inner).map(|_| (folder, inner))
     };
     let (folder, inner) = read().map_err(|missed| match missed.is_not_found() {
-        true => missing(name, function, &path).into(),
+        true => missing(project, name, function).into(),
         false => Stop::from(missed).about(name),
     })?;
-    if function.isolation == Isolation::Process {
-        let bytes = bundle(&folder, &inner, function).map_err(|stop| match stop {
+    if let Some(makes) = project.images.of(function.isolation) {
+        let bytes = makes.image(&folder, &inner, function).map_err(|stop| match stop {
             Stop::Problem(problem) => about(problem).into(),
             other => other,
         })?;
@@ -150,13 +152,13 @@ pub fn image(project: &Project, name: &Name, function: &Function) -> Result<Imag
     }
 }
 
-fn missing(name: &Name, function: &Function, path: &Path) -> Problem {
-    let detail = format!("function {:?}: there is no {}", name.as_str(), path.display());
+fn missing(project: &Project, name: &Name, function: &Function) -> Problem {
+    let detail = format!("function {:?}: there is no {}", name.as_str(), project.image_path(function).display());
     let problem = Problem::new(Code::ImageMissing, detail);
-    match (&function.build, function.isolation) {
+    match (&function.build, project.images.of(function.isolation)) {
         (Some(_), _) => problem,
-        (None, Isolation::Process) => problem.with_hint("`image` names a Python file, or a folder of them"),
-        (None, _) => problem.with_hint(format!(
+        (None, Some(makes)) => problem.with_hint(makes.hint()),
+        (None, None) => problem.with_hint(format!(
             "put the image there, or say what makes it: build = \"COMMAND\" in [function.{}]",
             name.as_str()
         )),
@@ -208,6 +210,10 @@ fn located(file: &Path, problem: Problem) -> Problem {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    fn project(place: &Path) -> Result<Project> {
+        super::project(place, &Images::default())
+    }
 
     fn code<T>(result: Result<T>) -> Code {
         match result {

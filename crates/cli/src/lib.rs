@@ -1,4 +1,5 @@
-//! The command line. Every command is a file here; what concerns a running node goes through its API.
+//! The command line. Every command is a file here; what concerns a running node goes through its API. A command that
+//! needs more than that is brought by the program: see [`Brought`].
 //!
 //! ```text
 //! words ──clap──▶ Command ──run──▶ client ──HTTP──▶ node      data on stdout, talk on stderr
@@ -8,34 +9,29 @@
 #![forbid(unsafe_code)]
 
 mod audit;
-mod boards;
-mod boot;
-mod build;
-mod bundle;
-mod call;
-mod client;
+mod brought;
+pub mod build;
+pub mod call;
+pub mod client;
 mod completions;
 mod component;
-mod debug;
 mod deploy;
 mod dev;
 mod down;
 mod dump;
 mod errors;
-mod examples;
-mod flash;
+pub mod examples;
 mod flow;
-mod folder;
-mod help;
-mod images;
-mod locate;
+pub mod folder;
+pub mod help;
+pub mod images;
+pub mod locate;
 mod logs;
 mod ls;
 mod mqtt;
-mod mqtt_password;
-mod nearest;
+pub mod nearest;
 mod new;
-mod output;
+pub mod output;
 mod progress;
 mod prompt;
 mod prove;
@@ -44,32 +40,30 @@ mod push;
 mod queue;
 mod rm;
 mod rollback;
-mod salvage;
 mod schema;
-mod secret;
+pub mod secret;
 mod stats;
-mod stop;
+pub mod stop;
 mod store;
-mod table;
+pub mod table;
 mod template;
 mod token;
 mod top;
-mod up;
 mod usage;
 mod version;
 mod watch;
-mod words;
+pub mod words;
 
-use clap::{Args, FromArgMatches, Parser, Subcommand};
+pub use brought::{Brought, Extra, ExtraOption, Images, MakesImages, Run, read};
+
+use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand};
 use client::Client;
 use locate::{Place, Wishes};
 use output::Output;
+use problem::Code;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use stop::{Result, Stop};
-
-/// The hidden command by which this program becomes a jail of process units.
-pub const JAIL: &str = "jail";
 
 /// Runs functions on this machine, safely apart from each other
 #[derive(Debug, Parser)]
@@ -77,13 +71,11 @@ pub const JAIL: &str = "jail";
 struct Cli {
     #[command(flatten, next_help_heading = "Options of every command")]
     global: Global,
-    #[command(subcommand)]
-    command: Command,
 }
 
 /// Options of every command.
 #[derive(Debug, Args)]
-struct Global {
+pub struct Global {
     /// Node's API [default: LIGHTER_NODE, or the data folder's]
     #[arg(long, global = true, value_name = "URL")]
     node: Option<String>,
@@ -98,7 +90,7 @@ struct Global {
     /// The user's own is $XDG_DATA_HOME/lighter, or ~/.local/share/lighter. In `call`, `push` and `debug` the option is
     /// --data-folder, because their --data is the data of the event.
     #[arg(long, global = true, value_name = "DIR", alias = "data-folder")]
-    data: Option<PathBuf>,
+    pub data: Option<PathBuf>,
     /// Print JSON: one document, or one on each line for streams
     #[arg(long, global = true)]
     json: bool,
@@ -109,7 +101,7 @@ struct Global {
 
 /// `--data` means the event's data in some commands; these take the folder as `--data-folder`.
 #[derive(Debug, Args)]
-struct DataFolder {
+pub struct DataFolder {
     /// Data folder of the node [default: LIGHTER_DATA, else ~/.local/share/lighter]
     #[arg(id = "data", long = "data-folder", value_name = "DIR")]
     _folder: Option<PathBuf>,
@@ -117,8 +109,6 @@ struct DataFolder {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start a node here, until Ctrl-C or `lighter down`
-    Up(Box<up::Up>),
     /// Stop the node after its running calls have ended
     Down,
     /// Begin a function from a template
@@ -149,25 +139,12 @@ enum Command {
     Store(store::Store),
     /// Print what functions wrote
     Logs(logs::Logs),
-    /// List the boards, and whether they are trusted
-    Boards,
-    /// Start a board in QEMU, to try it out
-    Boot(boot::Boot),
-    /// Write a board's image, or the files for its SD card
-    Flash(flash::Flash),
     /// Print how often, how fast and with which errors functions ran
     Stats(stats::Stats),
     /// Watch functions live
     Top(top::Top),
     /// Fetch the core dump of the last unit that trapped
     Dump(dump::Dump),
-    /// Copy what can be read out of a damaged data folder
-    Salvage(salvage::Salvage),
-    /// Run one call under gdb or lldb
-    Debug(debug::Debug),
-    /// Run one call in this process, for a debugger to watch
-    #[command(hide = true)]
-    DebugRun(debug::DebugRun),
     /// Build and deploy again whenever a source changes
     Dev(dev::Dev),
     /// Make, list and remove tokens
@@ -181,8 +158,6 @@ enum Command {
     Mqtt(mqtt::Mqtt),
     /// Print who did what on the node, and who failed to log in
     Audit(audit::Audit),
-    /// Hash the password of an MQTT user, for node.toml
-    MqttPassword,
     /// Print the JSON Schema of lighter.toml
     Schema,
     /// Explain an error code, or list all
@@ -193,27 +168,16 @@ enum Command {
     Version,
 }
 
-/// Runs a node until it is stopped; the second is told where it listens.
-pub type Start =
-    fn(node::config::Config, Box<dyn FnOnce(&serde_json::Value)>) -> std::result::Result<(), problem::Problem>;
-
 /// Reads the command line, does what it says, and returns the exit code.
-pub fn main(start: Start) -> ExitCode {
-    // A jail has no use for the rest of the command line, and starts in every function's first call.
-    if std::env::args().nth(1).is_some_and(|command| command == JAIL) {
-        return unit_process::jail::main();
-    }
-    if std::env::args().nth(1).is_some_and(|command| command == node::compiler::child::COMMAND) {
-        return node::compiler::child::main();
-    }
-    let read = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match read {
-        Ok(cli) => cli,
+pub fn main(brought: Brought) -> ExitCode {
+    let read = help::command(&brought).try_get_matches();
+    let (matches, global) = match read.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?.global, matches))) {
+        Ok((global, matches)) => (matches, global),
         Err(error) => return usage::end(&error),
     };
-    let out = Output::new(cli.global.json, cli.global.quiet);
-    let session = Session { out, global: cli.global, start };
-    match run(&session, cli.command) {
+    let out = Output::new(global.json, global.quiet);
+    let session = Session { out, global, brought };
+    match dispatch(&session, &matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
             if let Stop::Problem(problem) = &stop {
@@ -224,19 +188,34 @@ pub fn main(start: Start) -> ExitCode {
     }
 }
 
+fn dispatch(session: &Session, matches: &ArgMatches) -> Result {
+    let (name, own) = matches.subcommand().expect("clap asks for a command");
+    if let Some(extra) = session.brought.commands.iter().find(|extra| extra.name == name) {
+        return extra.run(own, session);
+    }
+    let mut options = session.brought.options.iter().filter(|option| option.command == name);
+    if let Some(done) = options.find_map(|option| (option.run)(own, session)) {
+        return done;
+    }
+    let command = Command::from_arg_matches(matches);
+    run(session, command.map_err(|error| Stop::new(Code::Usage, error.to_string()))?)
+}
+
 /// What every command is given.
-struct Session {
-    out: Output,
-    global: Global,
-    start: Start,
+pub struct Session {
+    pub out: Output,
+    pub global: Global,
+    pub brought: Brought,
 }
 
 impl Session {
-    fn client(&self) -> Result<Client> {
+    /// Talks to the node.
+    pub fn client(&self) -> Result<Client> {
         Client::new(self.place()?, self.global.ca_cert.as_deref(), self.out)
     }
 
-    fn place(&self) -> Result<Place> {
+    /// Where the node is.
+    pub fn place(&self) -> Result<Place> {
         let node = std::env::var("LIGHTER_NODE").ok().filter(|node| !node.trim().is_empty());
         locate::find(&Wishes {
             node: self.global.node.as_deref().or(node.as_deref()),
@@ -249,7 +228,6 @@ impl Session {
 
 fn run(session: &Session, command: Command) -> Result {
     match command {
-        Command::Up(up) => up.run(session),
         Command::Down => down::run(session),
         Command::New(new) => new.run(session),
         Command::Build(build) => build.run(session),
@@ -264,21 +242,14 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Queue(queue) => queue.run(session),
         Command::Store(store) => store.run(session),
         Command::Logs(logs) => logs.run(session),
-        Command::Boards => boards::run(session),
-        Command::Boot(boot) => boot.run(session),
-        Command::Flash(flash) => flash.run(session),
         Command::Stats(stats) => stats.run(session),
         Command::Top(top) => top.run(session),
         Command::Dump(dump) => dump.run(session),
-        Command::Salvage(salvage) => salvage.run(session),
-        Command::Debug(debug) => debug.run(session),
-        Command::DebugRun(debug_run) => debug_run.run(session),
         Command::Dev(dev) => dev.run(session),
         Command::Token(token) => token.run(session),
         Command::Secret(secret) => secret.run(session),
         Command::Mqtt(mqtt) => mqtt.run(session),
         Command::Audit(audit) => audit.run(session),
-        Command::MqttPassword => mqtt_password::run(session),
         Command::Schema => schema::run(session),
         Command::Errors(errors) => errors.run(session),
         Command::Completions(completions) => completions.run(session),

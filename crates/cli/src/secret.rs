@@ -74,7 +74,7 @@ fn check(name: &str) -> Result {
 }
 
 /// Reads a value from standard input, or asks for it. `hint` says how to give one.
-pub(super) fn value(name: &str, hint: &'static str) -> Result<Vec<u8>> {
+pub fn value(name: &str, hint: &'static str) -> Result<Vec<u8>> {
     if io::stdin().is_terminal() {
         return Ok(prompt::hidden(&format!("value of {name} (not shown): "))?.into_bytes());
     }

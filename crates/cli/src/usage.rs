@@ -38,7 +38,9 @@ mod tests {
 
     #[test]
     fn a_slip_in_a_command_names_the_nearest_and_what_is_missing_is_named() {
-        let said = |line: &[&str]| super::super::help::command().try_get_matches_from(line).unwrap_err();
+        let said = |line: &[&str]| {
+            super::super::help::command(&crate::Brought::default()).try_get_matches_from(line).unwrap_err()
+        };
         let slip = problem(&said(&["lighter", "deplyo"]).render().to_string());
         assert_eq!((slip.code, &*slip.detail), (Code::Usage, "unrecognized subcommand 'deplyo'"));
         assert!(slip.hint.contains("'deploy'"), "{slip}");

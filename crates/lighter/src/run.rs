@@ -1,7 +1,8 @@
 //! The life of a node: open, restore, listen, say so, wait, drain, end.
 
+use crate::classes;
 use crate::files::{self, Shares};
-use api::Api;
+use api::{Api, Routes};
 use api_types::identity::Identity;
 use api_types::{Scope, TokenRequest};
 use gate_http::{Certificates, Gate, Listener};
@@ -72,9 +73,10 @@ async fn live(config: Config, shares: Shares, started: Instant, ready: impl FnOn
     let mut signals = Signals::new()?;
     make_folder(&config.data)?;
     let mqtt_sinks = Arc::new(MqttSinks::new(config.mqtt.is_some()));
-    let opening = Opening { files_kept: shares.state, jail: cli::JAIL, mqtt_sinks: mqtt_sinks.clone(), started };
+    let (classes, routes) = classes::open(&config)?;
+    let opening = Opening { files_kept: shares.state, classes, mqtt_sinks: mqtt_sinks.clone(), started };
     let node = Node::open(config, opening).await?;
-    let doors = Doors::open(&node, shares, &mqtt_sinks).await?;
+    let doors = Doors::open(&node, shares, &mqtt_sinks, routes).await?;
     // Where the command line finds this node, and what the next run should know of this one.
     let place = json!({ "api": doors.api_url, "gate": doors.gate_url, "mqtt": doors.mqtt,
         "beacons": node.config.beacon_port, "pid": std::process::id(),
@@ -119,7 +121,12 @@ struct Doors {
 }
 
 impl Doors {
-    async fn open(node: &Arc<Node>, shares: Shares, mqtt_sinks: &MqttSinks) -> Result<Self, Problem> {
+    async fn open(
+        node: &Arc<Node>,
+        shares: Shares,
+        mqtt_sinks: &MqttSinks,
+        routes: Vec<Routes>,
+    ) -> Result<Self, Problem> {
         let certificates = node.config.tls.as_ref().map(load).transpose()?;
         let gate_listener = Listener::bind(node.config.http, certificates.clone())?;
         let api_listener = Listener::bind(node.config.api, node.config.api_tls().and(certificates.clone()))?;
@@ -132,7 +139,7 @@ impl Doors {
         // Before the API answers that the node is ready. Whoever asks sooner waits in the listen backlog.
         start_mqtt(node, certificates.as_deref(), mqtt_sinks)?;
         let guard = Guard::new(api_listener.address(), node.config.api_names.clone());
-        let router = api::router(node.clone(), guard);
+        let router = api::router(node.clone(), guard, routes);
         let config = gate_http::Config { budget: node.budget.clone(), ..gate_http::Config::default() };
         // Peers of the API are not bounded one by one: who holds a place without using it gives way to whoever comes.
         let api_config = gate_http::Config {

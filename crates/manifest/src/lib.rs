@@ -25,6 +25,9 @@ mod queue;
 mod sink;
 mod trigger;
 
+/// Header of a call that names the board for it; of functions whose isolation is `metal`.
+pub const BOARD_HEADER: &str = "lighter-board";
+
 pub use bucket::Bucket;
 pub use duration::Span;
 pub use function::{Base, Errors, Function, Grants, HostGrant, Isolation, Limits, Policy, Units, is_secret_name};

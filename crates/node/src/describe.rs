@@ -5,8 +5,7 @@ use super::functions::{Entry, Handler, Table};
 use super::metrics::usage;
 use super::{Node, clock};
 use api_types::{
-    BucketInfo, FunctionInfo, FunctionStats, HandlerInfo, MissingProtection, NodeInfo, PythonInfo, QueueInfo,
-    QueuedStats, UnitInfo, VersionInfo,
+    BucketInfo, FunctionInfo, FunctionStats, HandlerInfo, NodeInfo, QueueInfo, QueuedStats, UnitInfo, VersionInfo,
 };
 use manifest::Function;
 use problem::Problem;
@@ -17,27 +16,9 @@ use std::time::Instant;
 impl Node {
     /// Waits for what has to be tried out first, such as which protections this system refuses.
     pub async fn info(&self) -> NodeInfo {
-        let process = &self.functions.loader.kinds.process;
-        let missing_protections = match process.missing().await {
-            Ok(missing) => missing
-                .into_iter()
-                .map(|missing| MissingProtection {
-                    protection: missing.protection.as_str().to_owned(),
-                    why: missing.why,
-                })
-                .collect(),
-            Err(problem) => vec![MissingProtection { protection: "jail".to_owned(), why: problem.detail.into_owned() }],
-        };
-        let python = process.python().map(|python| PythonInfo {
-            version: python.version,
-            implementation: python.implementation,
-            numpy: python.numpy,
-            packages: python.packages,
-            speed: python.speed,
-        });
-        NodeInfo {
-            python,
-            missing_protections,
+        let mut info = NodeInfo {
+            python: None,
+            missing_protections: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             gate: self.gate_url().to_owned(),
             queues_paused: self.events.pauses.reason(),
@@ -51,7 +32,11 @@ impl Node {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             architecture: std::env::consts::ARCH.to_owned(),
             engine: self.functions.loader.kinds.fingerprints(),
+        };
+        for kind in self.functions.loader.kinds.iter() {
+            kind.class.describe(&mut info).await;
         }
+        info
     }
 
     pub fn describe(&self, entry: &Entry) -> FunctionInfo {

@@ -4,7 +4,8 @@
 //! - [`config`]: what it was told · `open`: what is kept on disk, opened
 //! - [`gate`]: where requests come in · `serve`, `event`, `body`: a request made into work · [`call`]: the hot path
 //! - [`events`]: the door for events, and who handles them
-//! - [`mqtt`]: the MQTT gate · [`functions`]: what is deployed, made ready, swapped · [`registry`]: the kinds of units
+//! - [`mqtt`]: the MQTT gate · [`functions`]: what is deployed, made ready, swapped
+//! - [`Class`]: what an isolation class brings · [`registry`]: the classes there are
 //! - [`access`]: tokens, secrets, the guard · [`log`], [`metrics`], [`traces`]: what can be seen of it all
 //!
 //! Its life (start, serve, drain, end) is the program's, `lighter`; its API is `api`.
@@ -15,6 +16,7 @@ mod asker;
 pub mod audit;
 pub mod body;
 mod call;
+mod class;
 pub mod clock;
 pub mod compiler;
 pub mod config;
@@ -42,6 +44,7 @@ mod traces;
 
 pub use access::{Guard, SECRET_BYTES_MAX};
 pub use call::{Failed, Incoming};
+pub use class::{Class, Header, Memory};
 pub use event::hide_token;
 pub use functions::{Claim, Steps, blocking};
 pub use log::{FOLLOWERS_MAX, Follower};

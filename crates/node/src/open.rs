@@ -1,6 +1,5 @@
 //! Opens all that a node keeps on disk.
 
-use crate::Node;
 use crate::access::Access;
 use crate::audit::Audit;
 use crate::body::BodyRoom;
@@ -17,6 +16,7 @@ use crate::results::ResultIds;
 use crate::sinks::Webhooks;
 use crate::starts::Starts;
 use crate::traces::Traces;
+use crate::{Class, Node};
 use budget::Budget;
 use problem::{Code, Problem};
 use state::State;
@@ -29,8 +29,8 @@ use warehouse::Warehouse;
 pub struct Opening {
     /// Tables of the state that are kept open for reading.
     pub files_kept: usize,
-    /// The hidden command by which this program becomes a jail.
-    pub jail: &'static str,
+    /// The isolation classes it offers.
+    pub classes: Vec<Arc<dyn Class>>,
     pub mqtt_sinks: Arc<MqttSinks>,
     pub started: Instant,
 }
@@ -39,7 +39,7 @@ impl Node {
     /// # Errors
     /// Something of it cannot be opened; nothing was changed but in the data folder.
     pub async fn open(config: Config, opening: Opening) -> Result<Arc<Self>, Problem> {
-        let Opening { files_kept, jail, mqtt_sinks, started } = opening;
+        let Opening { files_kept, classes, mqtt_sinks, started } = opening;
         let budget = Budget::new(config.memory_bytes_max);
         let state = State::open(&config.data, state::Options { files_kept, ..state::Options::default() })?;
         state.set_sync_every(config.sync_every);
@@ -49,11 +49,9 @@ impl Node {
             artefacts_bytes_max: config.warehouse_bytes_max / 2,
         };
         let warehouse = Warehouse::open(&config.data.join("warehouse"), limits)?;
-        let kinds = Kinds::open(&config, jail, &warehouse)?;
-        if let Some(port) = config.beacon_port {
-            kinds.metal.listen(port).await.map_err(|error| {
-                Problem::new(Code::ListenFailed, format!("beacons on UDP port {port} cannot be heard: {error}"))
-            })?;
+        let kinds = Kinds::open(classes, &warehouse)?;
+        for kind in kinds.iter() {
+            kind.class.start().await?;
         }
         let access = Access::open(&state)?;
         let audit = Audit::open(&config.data)?;

@@ -213,6 +213,50 @@ fn crates() -> BTreeMap<String, BTreeSet<String>> {
     packages.iter().filter(is_drawn).map(|package| (name(package), uses(package))).collect()
 }
 
+/// The command line talks to a node over HTTP and has no way around it; and what an isolation class brings, its file in
+/// `crates/lighter/src/classes` brings.
+#[test]
+fn walls_stand_between_the_command_line_the_node_and_the_classes() {
+    let crates = crates();
+    let mut through = Vec::new();
+    for (name, walled_off) in
+        [("cli", &["node", "api", "state", "lighter"][..]), ("api", &["cli"]), ("node", &["api", "cli"])]
+    {
+        let reached = all_below(&crates, name);
+        let is_through = |one: &&String| walled_off.contains(&one.as_str()) || is_class(one);
+        through.extend(reached.into_iter().filter(is_through).map(|one| format!("{name} reaches {one}")));
+    }
+    none(&through);
+}
+
+/// The crates of classes; what they share is nobody's own.
+fn is_class(name: &str) -> bool {
+    ["unit-wasm", "unit-process", "unit-microvm", "unit-metal"].contains(&name)
+}
+
+/// A new class is a line in `crates/lighter/src/classes/mod.rs`, and nothing in these crates asks which it is.
+#[test]
+fn no_class_is_named_where_all_are_served() {
+    const SERVE_ALL: [&str; 4] = ["crates/api-types/src/", "crates/node/src/", "crates/api/src/", "crates/cli/src/"];
+    const CLASSES: [&str; 4] = ["wasm", "process", "microvm", "metal"];
+    let names_one = |line: &&str| {
+        let is_comment = line.trim_start().starts_with("//");
+        let is_named = |class: &str| {
+            let (first, rest) = class.split_at(1);
+            let word = format!("Isolation::{}{rest}", first.to_uppercase());
+            line.contains(&word) || line.contains(&format!("\"{class}\"")) || line.contains(&format!("unit_{class}"))
+        };
+        !is_comment && CLASSES.iter().any(|class| is_named(class))
+    };
+    let mut named = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| SERVE_ALL.iter().any(|one| path.starts_with(one))) {
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let of_this = if is_test(&path) { "" } else { code };
+        named.extend(of_this.lines().filter(names_one).map(|line| format!("{path}: {}", line.trim())));
+    }
+    none(&named);
+}
+
 /// Floors from the ground up; on each, every crate with those it stands on directly. What a crate reaches through
 /// another is not said again.
 fn drawing(crates: &BTreeMap<String, BTreeSet<String>>) -> String {

@@ -5,7 +5,6 @@
 //! other programs. Somebody who takes it over can still choose the code it returns, which the node runs; nothing else
 //! is in reach.
 
-use kernel_code::Target;
 use problem::{Code, Problem};
 use rustix::process::{Resource, Rlimit, Signal, nice, set_parent_process_death_signal, setrlimit};
 use seccompiler::{
@@ -64,10 +63,21 @@ const ALLOWED: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
-pub fn main() -> ExitCode {
+/// Makes the code of an image for one target.
+pub type Compile = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, Problem>>;
+
+/// The compiler for a target, made by the class whose word for the target it is; none if it is another's.
+pub type Maker = fn(&str) -> Option<Result<Compile, Problem>>;
+
+/// Does what the command line asks of it, with the compiler that one of these makes.
+pub fn main(makers: impl IntoIterator<Item = Maker>) -> ExitCode {
     let mut arguments = std::env::args().skip(2);
     let (target, cpu_seconds) = (arguments.next(), arguments.next().and_then(|seconds| seconds.parse().ok()));
-    match target.zip(cpu_seconds).ok_or_else(not_for_people).and_then(|(target, seconds)| compile(&target, seconds)) {
+    match target
+        .zip(cpu_seconds)
+        .ok_or_else(not_for_people)
+        .and_then(|(target, seconds)| compile(makers, &target, seconds))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             writeln!(io::stderr(), "{}", problem.detail).ok();
@@ -80,39 +90,27 @@ fn not_for_people() -> Problem {
     Problem::new(Code::Internal, "the node runs this to compile an image; `lighter deploy` is what you want")
 }
 
-fn compile(target: &str, cpu_seconds: u64) -> Result<(), Problem> {
+fn compile(makers: impl IntoIterator<Item = Maker>, target: &str, cpu_seconds: u64) -> Result<(), Problem> {
     let failed = |what: &str, error: &dyn std::fmt::Display| Problem::new(Code::Internal, format!("{what}: {error}"));
     step_back(cpu_seconds).map_err(|error| failed("stepping back", &error))?;
     let mut image = Vec::new();
     io::stdin().lock().read_to_end(&mut image).map_err(|error| failed("reading the image", &error))?;
-    let compiler = Compiler::for_target(target)?;
+    let compile = compiler(makers, target)?;
     if let Err(error) = shut_in() {
         // Some systems have no filters. The node logs what is said here.
         writeln!(io::stderr(), "the compiler runs without a filter of system calls: {error}").ok();
     }
-    let code = compiler.compile(&image)?;
+    let code = compile(&image)?;
     io::stdout().lock().write_all(&code).map_err(|error| failed("writing the code", &error))
 }
 
-enum Compiler {
-    Wasm(unit_wasm::Compiler),
-    Kernel(Target),
-}
-
-impl Compiler {
-    fn for_target(word: &str) -> Result<Self, Problem> {
-        match Target::from_word(word) {
-            Some(target) => Ok(Self::Kernel(target)),
-            None => Ok(Self::Wasm(unit_wasm::Compiler::for_target(word)?)),
-        }
-    }
-
-    fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem> {
-        match self {
-            Self::Wasm(compiler) => compiler.compile(image),
-            Self::Kernel(target) => kernel_code::compile(image, *target),
-        }
-    }
+/// The compiler for a target.
+///
+/// # Errors
+/// None of them has one.
+pub fn compiler(makers: impl IntoIterator<Item = Maker>, target: &str) -> Result<Compile, Problem> {
+    let made = makers.into_iter().find_map(|make| make(target));
+    made.unwrap_or_else(|| Err(Problem::new(Code::Internal, format!("there is no target {target:?}"))))
 }
 
 /// Behind everybody who wants a core, before everybody when memory runs out, and gone with the node. Threads inherit
@@ -177,13 +175,5 @@ mod tests {
             assert_eq!(sum.join().unwrap(), 8 << 20);
         });
         shut_in.join().unwrap();
-    }
-
-    #[test]
-    fn words_name_their_targets() {
-        for target in [Target::Aarch64, Target::Pulley64] {
-            assert_eq!(Target::from_word(&target.word()), Some(target));
-        }
-        assert_eq!(Compiler::for_target("wasm-what").err().map(|problem| problem.code), Some(Code::Internal));
     }
 }

@@ -5,7 +5,7 @@ use super::queues::queues;
 use super::text::Text;
 use super::{Counters, usage};
 use crate::functions::Entry;
-use crate::{Node, clock};
+use crate::{Memory, Node, clock};
 use budget::Purpose;
 use problem::Code;
 
@@ -160,22 +160,20 @@ fn parts(text: &mut Text, node: &Node, functions: usize) {
         .sample(&[], u8::from(state.stopped));
 }
 
-/// Process units are counted by the kernel, in a control group of their own, and not by the budget.
-const PROCESS_UNITS: &[(&str, &str)] = &[("for", "process_units")];
-
+/// Some classes have the kernel count their units, in a control group of their own: these are not in the budget.
 fn memory(text: &mut Text, node: &Node) {
-    let (budget, process) = (&node.budget, &node.functions.loader.kinds.process);
+    let budget = &node.budget;
+    let counted: Vec<Memory> = node.functions.loader.kinds.iter().filter_map(|kind| kind.class.memory()).collect();
     text.gauge("lighter_memory_bytes", "Memory the node holds for others, by what it is for.");
     for purpose in Purpose::ALL {
         text.sample(&[("for", purpose.word())], budget.used_bytes(purpose));
     }
-    let of_processes = process.memory_bytes();
-    of_processes.into_iter().for_each(|bytes| _ = text.sample(PROCESS_UNITS, bytes));
+    counted.iter().for_each(|units| _ = text.sample(&[("for", units.word)], units.bytes));
     text.gauge("lighter_memory_bytes_max", "The most it may hold, of each and of all.");
     for purpose in Purpose::ALL {
         text.sample(&[("for", purpose.word())], budget.part_bytes(purpose));
     }
-    of_processes.into_iter().for_each(|_| _ = text.sample(PROCESS_UNITS, process.memory_bytes_max()));
+    counted.iter().for_each(|units| _ = text.sample(&[("for", units.word)], units.bytes_max));
     text.sample(&[("for", "all")], budget.bytes_max());
     text.counter("lighter_memory_refused_total", "What was refused because the memory for it was used up.");
     for purpose in Purpose::ALL {

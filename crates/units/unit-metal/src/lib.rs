@@ -19,7 +19,6 @@ pub mod session;
 pub mod whole;
 
 pub use kind::{Described, MetalKind, TARGETS, payload};
-pub use prepared::BOARD_HEADER;
 
 /// The kernel that comes with this program for such a board, as `kernel/build` made it.
 pub fn kernel(machine: qemu::Machine) -> Vec<u8> {

@@ -25,8 +25,7 @@ use unit_host::{Attempt, Roster};
 
 /// Boards one call is tried on, when they go away one after the other.
 const TRIES_MAX: usize = 3;
-/// By which a caller names the board it wants: as a header of the request it becomes this attribute of the event.
-pub const BOARD_HEADER: &str = "lighter-board";
+/// By which a caller names the board it wants: the header [`manifest::BOARD_HEADER`] as an attribute of the event.
 const BOARD_ATTRIBUTE: &str = "http-lighter-board";
 /// Nothing is looked at more rarely while a call waits for a board.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

@@ -2,8 +2,8 @@
 //!
 //! The image of a process function is a Python file, a folder of them, or a bundle that something else made.
 
-use super::folder::{Folder, Found, Missed};
-use super::stop::{Result, Stop};
+use cli::folder::{Folder, Found, Missed};
+use cli::stop::{Result, Stop};
 use manifest::Function;
 use problem::{Code, Problem};
 use std::collections::BTreeMap;

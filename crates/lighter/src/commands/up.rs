@@ -1,8 +1,9 @@
 //! `lighter up`: start a node here. The one command that does not go through the API.
 
-use super::Session;
-use super::stop::Result;
+use crate::run;
 use clap::Args;
+use cli::stop::Result;
+use cli::{Run, Session};
 use serde_json::Value;
 
 #[derive(Debug, Args)]
@@ -11,17 +12,17 @@ pub struct Up {
     args: node::config::UpArgs,
 }
 
-impl Up {
+impl Run for Up {
     /// Returns when the node has been stopped.
-    pub fn run(self, session: &Session) -> Result {
+    fn run(self, session: &Session) -> Result {
         let config = node::config::Config::new(self.args)?;
         let out = session.out;
-        let ready = move |place: &Value| {
+        let ready = |place: &Value| {
             if out.json {
                 // A node serves, even if nobody reads where.
                 out.json(place).ok();
             }
         };
-        Ok((session.start)(config, Box::new(ready))?)
+        Ok(run::run(config, ready)?)
     }
 }

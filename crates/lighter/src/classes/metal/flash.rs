@@ -1,9 +1,9 @@
 //! `lighter flash`: an image for a board, or the files for its SD card, enrolled with the node of this data folder.
 
-use super::stop::{Result, Stop};
-use super::{Session, locate, words};
 use board_link::{Image, ImageFault};
 use clap::{Args, ValueEnum};
+use cli::stop::{Result, Stop};
+use cli::{Run, Session, locate, words};
 use problem::{Code, Problem};
 use serde::Serialize;
 use std::fs;
@@ -64,10 +64,10 @@ impl Board {
     }
 }
 
-impl Flash {
+impl Run for Flash {
     /// Each file is written beside its place, made durable and renamed; the one that makes the others count comes last.
     /// So a card holds the old or the new, whenever the power goes.
-    pub fn run(&self, session: &Session) -> Result {
+    fn run(self, session: &Session) -> Result {
         let folder = locate::data_folder(session.global.data.as_deref())?.join("boards");
         let network = self.network()?;
         let image = kernel(self.board, self.kernel.as_deref())?;
@@ -104,7 +104,9 @@ impl Flash {
         }
         Ok(())
     }
+}
 
+impl Flash {
     fn network(&self) -> Result<board_link::Network> {
         let Some(text) = &self.address else {
             return match self.board {

@@ -1,9 +1,9 @@
 //! `lighter boot`: a board in QEMU, enrolled with the node of this data folder, until Ctrl-C.
 
 use super::flash::{Board, enrolled, kernel, unusable};
-use super::stop::{Result, Stop};
-use super::{Session, locate};
 use clap::Args;
+use cli::stop::{Result, Stop};
+use cli::{Run, Session, locate};
 use problem::{Code, Problem};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -39,9 +39,9 @@ pub struct Boot {
     kernel: Option<PathBuf>,
 }
 
-impl Boot {
+impl Run for Boot {
     /// Returns when the machine has ended.
-    pub fn run(&self, session: &Session) -> Result {
+    fn run(self, session: &Session) -> Result {
         let machine = self.board.machine();
         let data = locate::data_folder(session.global.data.as_deref())?;
         let beacon_port = self.beacon_port.or_else(|| locate::known_node(&data)?.beacons);

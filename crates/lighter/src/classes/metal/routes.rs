@@ -1,17 +1,25 @@
 //! Boards: which there are, and whether the node trusts them.
 
-use super::reply::Answer;
-use super::scope::MayCall;
+use api::{Answer, MayCall};
 use api_types::BoardInfo;
-use axum::Json;
-use axum::extract::State;
+use axum::routing::get;
+use axum::{Extension, Json, Router};
 use node::Node;
 use std::sync::Arc;
+use unit_metal::MetalKind;
+
+#[derive(utoipa::OpenApi)]
+#[openapi(paths(list))]
+pub struct Document;
+
+pub fn router(metal: MetalKind) -> Router<Arc<Node>> {
+    Router::new().route("/v1/boards", get(list)).layer(Extension(metal))
+}
 
 /// The boards that are enrolled or were heard. Those not yet attested since they started are attested now.
 #[utoipa::path(get, path = "/v1/boards", tag = "node", responses((status = 200, body = Vec<BoardInfo>)))]
-pub async fn list(_: MayCall, State(node): State<Arc<Node>>) -> Answer<Json<Vec<BoardInfo>>> {
-    let described = node.functions.loader.kinds.metal.describe().await?;
+async fn list(_: MayCall, Extension(metal): Extension<MetalKind>) -> Answer<Json<Vec<BoardInfo>>> {
+    let described = metal.describe().await?;
     Ok(Json(described.into_iter().map(board_info).collect()))
 }
 

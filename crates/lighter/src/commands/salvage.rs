@@ -8,10 +8,10 @@
 //! OUT/doubtful/…                   the same again, where newer states may be lost
 //! ```
 
-use super::Session;
-use super::locate::data_folder;
-use super::stop::{Result, Stop};
 use clap::Args;
+use cli::locate::data_folder;
+use cli::stop::{Result, Stop};
+use cli::{Run, Session};
 use problem::{Code, Problem};
 use serde_json::{Value, json};
 use state::Part;
@@ -69,8 +69,8 @@ impl Files {
     }
 }
 
-impl Salvage {
-    pub fn run(&self, session: &Session) -> Result {
+impl Run for Salvage {
+    fn run(self, session: &Session) -> Result {
         let (out, data) = (session.out, data_folder(session.global.data.as_deref())?);
         let failed = |error: io::Error| Stop::file(&self.out, &error);
         if self.out.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {

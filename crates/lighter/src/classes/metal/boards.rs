@@ -1,12 +1,22 @@
 //! `lighter boards`: the boards there are, and whether the node trusts them.
 
-use super::stop::Result;
-use super::table::Table;
-use super::{Session, locate, words};
 use api_types::BoardInfo;
+use clap::Args;
+use cli::stop::Result;
+use cli::table::Table;
+use cli::{Run, Session, locate, words};
 use std::time::Duration;
 
-pub fn run(session: &Session) -> Result {
+#[derive(Debug, Args)]
+pub struct Boards {}
+
+impl Run for Boards {
+    fn run(self, session: &Session) -> Result {
+        list(session)
+    }
+}
+
+fn list(session: &Session) -> Result {
     let boards: Vec<BoardInfo> = session.client()?.get("/v1/boards")?;
     if session.out.json {
         return session.out.json(&boards);

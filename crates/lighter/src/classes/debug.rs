@@ -10,12 +10,12 @@
 //! A microvm function runs in its machine, and gdb talks to its tender: `target remote | lighter debug-run …`. The call
 //! stands still before its first instruction.
 
-use super::call::{Data, guessed_type};
-use super::nearest::{explain, function_path};
-use super::stop::{FAILED, Result, Stop};
-use super::{DataFolder, Session, images, locate};
 use api_types::FunctionInfo;
 use clap::Args;
+use cli::call::{Data, guessed_type};
+use cli::nearest::{explain, function_path};
+use cli::stop::{FAILED, Result, Stop};
+use cli::{Brought, DataFolder, Extra, Run, Session, images, locate};
 use event::Event;
 use manifest::{Function, Isolation};
 use problem::{Code, Problem};
@@ -77,8 +77,20 @@ pub struct DebugRun {
     _folder: DataFolder,
 }
 
-impl Debug {
-    pub fn run(&self, session: &Session) -> Result {
+/// Adds the two commands.
+pub fn bring(brought: &mut Brought) {
+    brought.commands.push(Extra::new::<Debug>(
+        "debug",
+        "Run one call under gdb or lldb",
+        Some("salvage"),
+        &["lighter debug hello --data world --break hello/src/lib.rs:7", "lighter debug hello --batch"],
+    ));
+    let about = "Run one call in this process, for a debugger to watch";
+    brought.commands.push(Extra::new::<DebugRun>("debug-run", about, None, &[]));
+}
+
+impl Run for Debug {
+    fn run(self, session: &Session) -> Result {
         check_all(&self.breakpoints)?;
         if session.out.json {
             let problem = Problem::new(Code::Usage, "a debugger talks to people and prints no JSON");
@@ -141,7 +153,9 @@ impl Debug {
         let program = if is_remote { &[] } else { &*line };
         start(debugger, &debugger.arguments(&script, self.batch, program))
     }
+}
 
+impl Debug {
     fn debugger(&self, is_remote: bool) -> Result<Debugger> {
         let wanted: &[Debugger] = match (self.gdb, self.lldb) {
             (_, true) if is_remote => {
@@ -330,8 +344,8 @@ impl LogSink for Standard {
     }
 }
 
-impl DebugRun {
-    pub fn run(&self, session: &Session) -> Result {
+impl Run for DebugRun {
+    fn run(self, session: &Session) -> Result {
         let data = self.data.read(session.out)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let event = Event {

@@ -1,0 +1,84 @@
+//! `metal`: components on boards, which run our kernel and nothing else.
+
+mod boards;
+mod boot;
+mod flash;
+mod payload;
+mod routes;
+
+use super::{Class, Opened, kernel};
+use cli::{Brought, Extra};
+use futures_util::future::{BoxFuture, FutureExt};
+use node::Header;
+use node::config::Config;
+use problem::{Code, Problem};
+use std::sync::Arc;
+use unit::UnitKind;
+use unit_metal::MetalKind;
+
+pub const CLASS: Class = Class {
+    open,
+    command_line: Some(bring),
+    document: Some(<routes::Document as utoipa::OpenApi>::openapi),
+    compiler: Some(kernel::compiler),
+    program: None,
+};
+
+struct Metal {
+    kind: MetalKind,
+    /// The UDP port beacons come to; none: no boards.
+    beacon_port: Option<u16>,
+}
+
+fn open(config: &Config) -> Result<Opened, Problem> {
+    let kind = MetalKind::new(&config.data.join("boards"))?;
+    let class = Metal { kind: kind.clone(), beacon_port: config.beacon_port };
+    Ok(Opened { router: Some(routes::router(kind)), ..Opened::new(class) })
+}
+
+impl node::Class for Metal {
+    fn units(&self) -> Arc<dyn UnitKind> {
+        Arc::new(self.kind.clone())
+    }
+
+    fn start(&self) -> BoxFuture<'_, Result<(), Problem>> {
+        async move {
+            let Some(port) = self.beacon_port else { return Ok(()) };
+            self.kind.listen(port).await.map_err(|error| {
+                Problem::new(Code::ListenFailed, format!("beacons on UDP port {port} cannot be heard: {error}"))
+            })
+        }
+        .boxed()
+    }
+
+    fn header(&self) -> Option<Header> {
+        Some(Header { name: manifest::BOARD_HEADER, names: "a board" })
+    }
+
+    fn leaves_dumps(&self) -> bool {
+        false
+    }
+}
+
+fn bring(brought: &mut Brought) {
+    brought.groups.push("Boards  boards   that were heard    boot      one in QEMU     flash   a card");
+    brought.options.push(payload::OPTION);
+    brought.commands.push(Extra::new::<boards::Boards>(
+        "boards",
+        "List the boards, and whether they are trusted",
+        Some("logs"),
+        &["lighter boards"],
+    ));
+    brought.commands.push(Extra::new::<boot::Boot>(
+        "boot",
+        "Start a board in QEMU, to try it out",
+        Some("boards"),
+        &["lighter boot --board virt", "lighter boot --board microvm --name shed --kvm"],
+    ));
+    brought.commands.push(Extra::new::<flash::Flash>(
+        "flash",
+        "Write a board's image, or the files for its SD card",
+        Some("boot"),
+        &["lighter flash --board raspi3b --name shed --to /media/card"],
+    ));
+}

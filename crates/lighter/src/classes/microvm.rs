@@ -1,0 +1,23 @@
+//! `microvm`: components on our kernel, each in a machine of its own.
+
+use super::{Class, Opened, kernel};
+use node::config::Config;
+use problem::Problem;
+use std::sync::Arc;
+use unit::UnitKind;
+use unit_microvm::MicrovmKind;
+
+pub const CLASS: Class =
+    Class { open, command_line: None, document: None, compiler: Some(kernel::compiler), program: None };
+
+struct Microvm(Arc<MicrovmKind>);
+
+fn open(_: &Config) -> Result<Opened, Problem> {
+    Ok(Opened::new(Microvm(Arc::new(MicrovmKind::new()?))))
+}
+
+impl node::Class for Microvm {
+    fn units(&self) -> Arc<dyn UnitKind> {
+        self.0.clone()
+    }
+}

@@ -1,0 +1,33 @@
+//! `wasm`: components in the node's own process.
+
+use super::{Class, Opened, debug};
+use node::compiler::child::Compile;
+use node::config::Config;
+use problem::Problem;
+use std::sync::Arc;
+use unit::UnitKind;
+use unit_wasm::{Compiler, WasmKind};
+
+/// How the words for its targets begin.
+const TARGETS: &str = "wasm-";
+
+pub const CLASS: Class =
+    Class { open, command_line: Some(debug::bring), document: None, compiler: Some(compiler), program: None };
+
+struct Wasm(Arc<WasmKind>);
+
+fn open(config: &Config) -> Result<Opened, Problem> {
+    let kind = WasmKind::new(unit_wasm::Config { units_max: config.units_max })?;
+    Ok(Opened::new(Wasm(Arc::new(kind))))
+}
+
+impl node::Class for Wasm {
+    fn units(&self) -> Arc<dyn UnitKind> {
+        self.0.clone()
+    }
+}
+
+fn compiler(word: &str) -> Option<Result<Compile, Problem>> {
+    let compile = |compiler: Compiler| Box::new(move |image: &[u8]| compiler.compile(image)) as Compile;
+    word.starts_with(TARGETS).then(|| Compiler::for_target(word).map(compile))
+}

@@ -1,0 +1,36 @@
+//! The commands that need more than a node's API: they start a node, open its data folder, or know what a gate knows.
+
+mod mqtt_password;
+mod salvage;
+mod up;
+
+use crate::classes;
+use cli::{Brought, Extra};
+
+/// All that the program brings to the command line, its classes' part with it.
+pub fn brought() -> Brought {
+    let mut brought = Brought::default();
+    brought.commands.push(Extra::new::<up::Up>(
+        "up",
+        "Start a node here, until Ctrl-C or `lighter down`",
+        None,
+        &["lighter up", "lighter up --http 127.0.0.1:8080 --mqtt 127.0.0.1:1883", "lighter up --config node.toml"],
+    ));
+    brought.commands.push(Extra::new::<salvage::Salvage>(
+        "salvage",
+        "Copy what can be read out of a damaged data folder",
+        Some("dump"),
+        &["lighter salvage rescued", "lighter salvage --data /var/lib/lighter /media/usb/rescued"],
+    ));
+    brought.commands.push(Extra::new::<mqtt_password::MqttPassword>(
+        "mqtt-password",
+        "Hash the password of an MQTT user, for node.toml",
+        Some("audit"),
+        &["lighter mqtt-password"],
+    ));
+    classes::bring(&mut brought);
+    brought
+}
+
+#[cfg(test)]
+mod tests;
