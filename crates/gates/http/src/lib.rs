@@ -32,16 +32,13 @@ mod reply;
 mod room;
 pub mod routes;
 mod service;
-mod tls;
-mod usher;
 mod watch;
 
 pub use body::{BodyError, RequestBody};
 pub use config::Config;
 pub use gate::{Drained, Gate, Listener};
+pub use gate_connections::Certificates;
 pub use host::request_host;
 pub use reply::{Handled, ReplyBody, problem_reply};
 pub use routes::{Refusal, Route, RouteTable};
 pub use service::{Arrival, Handler, Peer, Trust};
-pub use tls::Certificates;
-pub use usher::Usher;

@@ -9,7 +9,7 @@ use crate::passwords::Passwords;
 use crate::peers::{Peer, PeerPlace, Peers};
 use crate::users::Users;
 use budget::{Budget, Purpose};
-use gate_http::{Certificates, Usher};
+use gate_connections::{Certificates, Usher};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::net::{IpAddr, SocketAddr};

@@ -26,7 +26,7 @@ mod users;
 pub use bridge::{Bridge, BridgeConfig, BridgeCounts, Secure};
 pub use codec::{Qos, Version};
 pub use gate::{Gate, Listener};
-pub use gate_http::Certificates;
+pub use gate_connections::Certificates;
 pub use limits::{Limits, PACKET_BYTES_CEILING, SESSIONS_CEILING, TOPIC_BYTES_MAX, WhenFull};
 pub use node::{Changes, Delivery, Node, Refused};
 pub use users::{Identity, User, Users, hash_password};

@@ -7,10 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where bounds are looked for: what a node runs. Tests and programs that try it out are none of it.
-const FOLDERS: [(&str, &str); 12] = [
+const FOLDERS: [(&str, &str); 13] = [
     ("The node", "crates/node/src"),
     ("Its life", "crates/lighter/src"),
     ("The API", "crates/api/src"),
+    ("Connections of gates", "crates/gates/connections/src"),
     ("The HTTP gate", "crates/gates/http/src"),
     ("The MQTT gate", "crates/gates/mqtt/src"),
     ("Timers", "crates/gates/timer/src"),

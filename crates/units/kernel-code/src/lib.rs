@@ -7,9 +7,8 @@
 //! The settings here and those of `kernel/core/src/glue.rs` must be the same: the kernel refuses code with other
 //! settings when it loads it.
 
+use component::{Contract, Outermost, Shape};
 use problem::{Code, Problem};
-use unit::component::Outermost;
-use unit::{Contract, Shape};
 use wasmtime::{Config, Engine};
 
 /// A machine to compile for.

@@ -1,8 +1,8 @@
 //! What an image is, read from its outermost section headers without compiling it.
 
 use crate::host::OFFERED;
+use component::Outermost;
 use problem::{Code, Problem};
-use unit::component::Outermost;
 use unit::{Contract, Shape};
 
 pub fn shape(image: &[u8]) -> Result<Shape, Problem> {

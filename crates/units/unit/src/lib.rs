@@ -16,7 +16,6 @@
 #![forbid(unsafe_code)]
 
 mod body;
-pub mod component;
 mod host;
 mod incoming;
 mod log;
@@ -24,6 +23,7 @@ mod output;
 mod running;
 
 pub use body::{Body, BodyError, LimitedBody};
+pub use component::{Contract, Shape};
 pub use host::{Departure, Entry, Host, Inbound, Outbound, Outgoing, Page, Reach, Refusal, bucket_denied};
 pub use incoming::{Incoming, RequestBody};
 pub use log::{Level, LogLine, LogSink, Place, Stream};
@@ -114,35 +114,6 @@ pub trait Prepared: Send + Sync {
 
     /// Stops units kept for reuse. Called when the function is replaced and now and then to find idle ones.
     fn sweep(&self, now: Instant, all: bool);
-}
-
-/// The contract a component exports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Contract {
-    /// `lighter:unit/handler`: takes [`Work::Event`].
-    Unit,
-    /// `wasi:http/incoming-handler`: takes [`Work::Http`].
-    WasiHttp,
-    /// A function with arguments, which travel as a frame: takes [`Work::Event`] whose data it is.
-    Call,
-}
-
-impl Contract {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unit => "lighter:unit",
-            Self::WasiHttp => "wasi:http",
-            Self::Call => "lighter:call",
-        }
-    }
-}
-
-/// What an image is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shape {
-    pub contract: Contract,
-    /// Interfaces it imports, with versions.
-    pub imports: Vec<String>,
 }
 
 /// A compiled image, verified by the warehouse.

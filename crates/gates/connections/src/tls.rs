@@ -79,12 +79,13 @@ impl Certificates {
         Arc::new(config)
     }
 
-    pub(crate) fn server_config(&self) -> Arc<ServerConfig> {
+    /// For TLS 1.2 and 1.3, HTTP/1.1 and HTTP/2.
+    pub fn server_config(&self) -> Arc<ServerConfig> {
         self.config.clone()
     }
 
     /// Reads the files again whenever they change. Runs until it is aborted.
-    pub(crate) async fn keep_fresh(self: Arc<Self>) {
+    pub async fn keep_fresh(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             let this = self.clone();
