@@ -206,7 +206,7 @@ async fn outgoing_requests_need_a_grant() {
 /// Finding P3: a guest that asked for 300 ms to connect hung until its own time was up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_timeouts_of_an_outgoing_request_are_kept() {
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     // Its queue is full, and nobody accepts: the next one hears nothing.
     let full = tokio::net::TcpSocket::new_v4().unwrap();
     full.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -225,6 +225,8 @@ async fn the_timeouts_of_an_outgoing_request_are_kept() {
         while let Ok((mut stream, _)) = slow.accept().await {
             // The second one gets a head and a byte; nobody gets more.
             if held.len() == 1 {
+                // To a client that has not asked, an answer is an error.
+                assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
                 stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\np").await.unwrap();
             }
             held.push(stream);
