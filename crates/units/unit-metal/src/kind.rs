@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use unit::{Artefact, Deployed, Prepared, Shape, UnitKind};
 
@@ -46,7 +46,21 @@ pub struct Board {
     pub session: Arc<AsyncMutex<Option<(Boot, Session)>>>,
     /// Calls that run or wait for it.
     pub busy: AtomicU32,
+    /// When it last said something in a call. It sends no beacons meanwhile.
+    spoke: Mutex<Option<Instant>>,
     last: Mutex<Option<(Boot, Result<(), Problem>)>>,
+}
+
+impl Board {
+    /// It said something in a call of this node's.
+    pub fn spoke(&self) {
+        *self.spoke.lock() = Some(Instant::now());
+    }
+
+    /// Whether a call of this node's explains why no beacon comes.
+    fn is_at_work(&self) -> bool {
+        self.busy.load(Relaxed) > 0 || self.spoke.lock().is_some_and(|spoke| spoke.elapsed() < SILENT_AFTER)
+    }
 }
 
 /// A board that may take a call now.
@@ -119,8 +133,7 @@ impl MetalKind {
         for entry in &entries {
             let seen = shared.seen(entry);
             let (mut state, mut detail) = ("silent", None);
-            if let Some((sighting, _)) = seen.as_ref().filter(|(_, ago)| *ago < SILENT_AFTER) {
-                let candidate = shared.candidate(entry.clone(), sighting.clone());
+            if let Some(candidate) = shared.candidate(entry) {
                 (state, detail) = match shared.attested(&candidate).await {
                     Some(Ok(())) => ("attested", None),
                     Some(Err(problem)) if problem.code == Code::BoardDistrusted => {
@@ -170,10 +183,10 @@ impl Shared {
         let mut is_silent = true;
         let mut candidates: Vec<Candidate> = Vec::new();
         for entry in entries.into_iter().filter(|entry| wanted.is_none_or(|wanted| entry.name == wanted)) {
-            let Some((seen, _)) = self.seen(&entry).filter(|(_, ago)| *ago < SILENT_AFTER) else { continue };
+            let Some(candidate) = self.candidate(&entry) else { continue };
             is_silent = false;
-            if payload_for(payloads, &seen.beacon.formats).is_some() {
-                candidates.push(self.candidate(entry, seen));
+            if payload_for(payloads, &candidate.seen.beacon.formats).is_some() {
+                candidates.push(candidate);
             }
         }
         // What the node itself has given them counts more than what they say of others.
@@ -249,9 +262,11 @@ impl Shared {
         self.finder.get()?.seen(&entry.id)
     }
 
-    fn candidate(&self, entry: Entry, seen: Sighting<SocketAddr>) -> Candidate {
+    /// A board that is there: its beacon was heard lately, or it works for this node.
+    fn candidate(&self, entry: &Entry) -> Option<Candidate> {
+        let (seen, ago) = self.seen(entry)?;
         let board = self.boards.lock().entry(entry.name.clone()).or_default().clone();
-        Candidate { entry, seen, board }
+        (ago < SILENT_AFTER || board.is_at_work()).then(|| Candidate { entry: entry.clone(), seen, board })
     }
 }
 

@@ -135,7 +135,7 @@ impl PreparedMetal {
         let output = answers.output.clone();
         // A board that starts again forgets its sessions, and does not always get to say so.
         let said = tokio::select! {
-            said = self.converse(one, &mut session, payload, &mut answers) => said,
+            said = self.converse(one, candidate, &mut session, payload, &mut answers) => said,
             () = self.shared.restarted(candidate) => {
                 Err(Problem::new(Code::BoardLost, format!("the board {} started again", candidate.entry.name)))
             }
@@ -175,6 +175,7 @@ impl PreparedMetal {
     async fn converse(
         &self,
         one: &Attempt,
+        candidate: &Candidate,
         session: &mut Session,
         payload: &Payload,
         answers: &mut Answers,
@@ -191,7 +192,9 @@ impl PreparedMetal {
         };
         session.call(work).await?;
         loop {
-            match session.said(WORK).await? {
+            let said = session.said(WORK).await?;
+            candidate.board.spoke();
+            match said {
                 BoardSaid::Line { level, line } => {
                     answers.output.write(kernel::level(level.into()), Stream::Log, &line);
                 }
