@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   take ──▶ a kept one? ─▶ a spare? ─▶ wait for the next one that is made
-//!   keep ◀── used again · returned ◀── gone        missing ──▶ the kind makes so many ──▶ came
+//!   keep ◀── used again                             missing ──▶ the kind makes so many ──▶ came
 //!   sweep ──▶ those that wait for too long
 //! ```
+//! Who is at work is what the roster says: a call that is given up in its middle gives its place back by itself.
+//!
 //! What is to be made now is a pure decision on plain numbers. Making one is the kind's own: forking a process,
 //! starting a machine. There is one lock, and it is held for the bookkeeping alone: units are made, looked at and
 //! dropped outside of it.
@@ -84,7 +86,6 @@ struct Shelf<T> {
     kept: Vec<Kept<T>>,
     waiting: VecDeque<oneshot::Sender<Result<T, Problem>>>,
     coming: u32,
-    busy: u32,
     peak: u32,
     used: Option<Instant>,
 }
@@ -107,7 +108,7 @@ impl<T: Spare> Pool<T> {
     /// `reuse_calls`: how many calls a unit serves. `spares_max`: how many fresh ones wait, `kept_max`: how many used.
     pub fn new(reuse_calls: u32, spares_max: u32, kept_max: usize) -> Self {
         let (spares, kept, waiting) = Default::default();
-        let shelf = Shelf { spares, kept, waiting, coming: 0, busy: 0, peak: 0, used: None };
+        let shelf = Shelf { spares, kept, waiting, coming: 0, peak: 0, used: None };
         let roster = Arc::default();
         Self { shelf: Mutex::new(shelf), roster, are_fresh: reuse_calls == 1, spares_max, kept_max }
     }
@@ -137,7 +138,7 @@ impl<T: Spare> Pool<T> {
     /// [missing](Self::missing).
     pub fn take(&self, request_id: &Arc<str>) -> Taken<T> {
         if let Some((unit, entry)) = self.again(request_id) {
-            self.shelf.lock().begins();
+            self.begins();
             return Taken::Again(unit, entry);
         }
         loop {
@@ -155,8 +156,8 @@ impl<T: Spare> Pool<T> {
             if let Some(mut unit) = spare
                 && unit.is_there()
             {
-                self.shelf.lock().begins();
                 let entry = self.enter(unit.number(), request_id);
+                self.begins();
                 return Taken::Fresh(unit, entry);
             }
         }
@@ -172,8 +173,8 @@ impl<T: Spare> Pool<T> {
             Taken::Later(waits) => waits,
         };
         let unit = waits.await.map_err(|_| Problem::new(Code::Internal, "nobody makes a unit any more"))??;
-        self.shelf.lock().begins();
         let entry = self.enter(unit.number(), request_id);
+        self.begins();
         Ok((unit, entry))
     }
 
@@ -190,24 +191,24 @@ impl<T: Spare> Pool<T> {
         drop(kept);
     }
 
-    /// A call has no unit any more.
-    pub fn returned(&self) {
-        let mut shelf = self.shelf.lock();
-        shelf.busy = shelf.busy.saturating_sub(1);
-    }
-
     /// A unit that nobody has used, after all: it is the next call's.
     pub fn give_back(&self, unit: T) {
+        self.shelf.lock().spares.push_front(unit);
+    }
+
+    /// A unit has gone to work.
+    fn begins(&self) {
+        let busy = self.roster.busy();
         let mut shelf = self.shelf.lock();
-        shelf.busy = shelf.busy.saturating_sub(1);
-        shelf.spares.push_front(unit);
+        shelf.used = Some(Instant::now());
+        shelf.peak = shelf.peak.max(busy);
     }
 
     /// How many units to begin making now; each of them [comes](Self::came), or does not.
     pub fn missing(&self, in_call: bool) -> u32 {
         let mut shelf = self.shelf.lock();
         shelf.waiting.retain(|waiting| !waiting.is_closed());
-        let missing = shelf.counts(self.are_fresh).to_make(in_call, self.spares_max);
+        let missing = shelf.counts(self.roster.busy(), self.are_fresh).to_make(in_call, self.spares_max);
         shelf.coming += missing;
         missing
     }
@@ -215,7 +216,7 @@ impl<T: Spare> Pool<T> {
     /// Whether a unit that is made anew now is wanted; then it is on its way.
     pub fn wants_one(&self) -> bool {
         let mut shelf = self.shelf.lock();
-        let is_wanted = shelf.counts(self.are_fresh).has_room(self.spares_max);
+        let is_wanted = shelf.counts(self.roster.busy(), self.are_fresh).has_room(self.spares_max);
         shelf.coming += u32::from(is_wanted);
         is_wanted
     }
@@ -239,10 +240,11 @@ impl<T: Spare> Pool<T> {
     /// Ends units that have waited for longer than `kept_idle`, and all spares if no call came for `spares_idle`; with
     /// `all`, whatever waits. Says whether the spares went.
     pub fn sweep(&self, now: Instant, all: bool, kept_idle: Duration, spares_idle: Duration) -> bool {
+        let busy = self.roster.busy();
         let mut shelf = self.shelf.lock();
-        shelf.peak = shelf.busy;
+        shelf.peak = busy;
         let since_use = shelf.used.map(|used| now.saturating_duration_since(used));
-        let is_idle = all || (shelf.busy == 0 && since_use.is_none_or(|since| since > spares_idle));
+        let is_idle = all || (busy == 0 && since_use.is_none_or(|since| since > spares_idle));
         let (stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut shelf.kept)
             .into_iter()
             .partition(|kept| !all && now.saturating_duration_since(kept.since) < kept_idle);
@@ -268,19 +270,12 @@ impl<T: Spare> Pool<T> {
 }
 
 impl<T> Shelf<T> {
-    /// A unit goes to work.
-    fn begins(&mut self) {
-        self.used = Some(Instant::now());
-        self.busy += 1;
-        self.peak = self.peak.max(self.busy);
-    }
-
-    fn counts(&self, are_fresh: bool) -> Counts {
+    fn counts(&self, busy: u32, are_fresh: bool) -> Counts {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Counts {
             spares: number(self.spares.len()),
             coming: self.coming,
-            busy: self.busy,
+            busy,
             waiting: number(self.waiting.len()),
             peak: self.peak,
             are_fresh,
@@ -374,17 +369,30 @@ mod tests {
         let Taken::Fresh(used, entry) = pool.take(&id) else { panic!("a spare waits") };
         assert_eq!((used.number, pool.units().len()), (2, 1));
         pool.keep(used, entry);
-        pool.returned();
         assert!(matches!(pool.take(&id), Taken::Again(Unit { number: 2, .. }, _)));
         // Kept for a while, spares as long as calls come.
         let Taken::Fresh(used, entry) = pool.take(&id) else { panic!("a spare waits") };
         pool.keep(used, entry);
-        (0..2).for_each(|_| pool.returned());
         let (now, minute) = (Instant::now(), Duration::from_secs(60));
         assert!(!pool.sweep(now, false, minute, minute) && pool.units().len() == 1);
         assert!(!pool.sweep(now + minute, false, minute / 2, minute * 2) && pool.units().is_empty());
         pool.came(unit(4));
         assert!(pool.sweep(now + minute * 3, false, minute, minute) && numbers(&pool).is_empty());
+    }
+
+    /// A function whose callers had gone away was never idle again, and had as many spares as there may be.
+    #[test]
+    fn a_call_that_is_given_up_in_its_middle_is_at_work_no_more() {
+        let (pool, id) = (Pool::new(1, 8, 8), Arc::<str>::from("r"));
+        let minute = Duration::from_secs(60);
+        for number in 1..=3 {
+            pool.came(unit(number));
+            let Taken::Fresh(used, entry) = pool.take(&id) else { panic!("a spare waits") };
+            assert!(!pool.sweep(Instant::now() + minute * 2, false, minute, minute), "it is at work");
+            drop((used, entry));
+        }
+        assert_eq!((pool.roster.busy(), pool.missing(false)), (0, SPARES_MIN));
+        assert!(pool.sweep(Instant::now() + minute * 2, false, minute, minute));
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub struct Roster(Mutex<Slots>);
 struct Slots {
     units: Vec<Option<UnitStatus>>,
     free: Vec<usize>,
+    /// Those that serve a call.
+    busy: u32,
 }
 
 /// A unit's place in the roster, given back when the unit is dropped.
@@ -32,18 +34,27 @@ impl Roster {
             }
         };
         slots.units[slot] = Some(status);
+        slots.busy += 1;
         Entry { roster: roster.clone(), slot }
     }
 
     pub fn units(&self) -> Vec<UnitStatus> {
         self.0.lock().units.iter().flatten().cloned().collect()
     }
+
+    /// How many serve a call.
+    pub fn busy(&self) -> u32 {
+        self.0.lock().busy
+    }
 }
 
 impl Entry {
     /// Says which call it serves; none while it waits for its next one.
     pub fn serves(&self, request_id: Option<Arc<str>>) {
-        if let Some(status) = &mut self.roster.0.lock().units[self.slot] {
+        let slots = &mut *self.roster.0.lock();
+        if let Some(status) = &mut slots.units[self.slot] {
+            slots.busy -= u32::from(status.request_id.is_some());
+            slots.busy += u32::from(request_id.is_some());
             status.calls += u64::from(request_id.is_none());
             status.request_id = request_id;
         }
@@ -53,7 +64,8 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let mut slots = self.roster.0.lock();
-        slots.units[self.slot] = None;
+        let left = slots.units[self.slot].take();
+        slots.busy -= u32::from(left.is_some_and(|status| status.request_id.is_some()));
         slots.free.push(self.slot);
     }
 }

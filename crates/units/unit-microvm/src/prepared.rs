@@ -122,7 +122,6 @@ impl PreparedMicrovm {
 
     /// A call has no machine any more.
     pub fn returned(self: &Arc<Self>) {
-        self.pool.returned();
         self.top_up(false);
         self.stock.fill();
     }

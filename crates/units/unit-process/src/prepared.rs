@@ -72,7 +72,6 @@ impl PreparedProcess {
 
     /// A call has no child any more.
     pub fn returned(self: &Arc<Self>) {
-        self.pool.returned();
         self.top_up(false);
     }
 
