@@ -2,7 +2,10 @@
 //!
 //! Calls that run long are on threads of the idle class, which such a machine leaves next to nothing. A trap used to be
 //! told as L3001 there: its source lines were looked up on such a thread, in the call's own time.
+//!
+//! A program of its own, because it wants every core for itself.
 
+#[path = "all/stage/mod.rs"]
 mod stage;
 
 use event::Event;

@@ -1,7 +1,10 @@
 //! Units that hold all the host lets them hold: the process stays within the node's budget.
 //!
 //! One unit with 20,000 sets of full header fields took 2.4 GB of the node, with no grant and a limit of 64 MiB.
+//!
+//! A program of its own, because it measures the memory of its process.
 
+#[path = "all/stage/mod.rs"]
 mod stage;
 
 use budget::{Budget, Purpose};

@@ -1,8 +1,7 @@
 //! What one call of a `wasi:http` function does is one transaction until the head of its reply, and another one after
 //! it.
 
-mod stage;
-
+use super::stage::{Stage, Watcher, full, stage};
 use bytes::Bytes;
 use handling::{Caller, Ended, WholeReply};
 use http::{Request, Response};
@@ -10,7 +9,6 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use manifest::{HostGrant, Name};
 use problem::{Code, Problem};
-use stage::{Stage, Watcher, full, stage};
 use state::{Leased, Part, Push, QueueConfig, Transaction};
 use std::sync::Arc;
 use std::time::Duration;

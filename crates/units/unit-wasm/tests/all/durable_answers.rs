@@ -1,14 +1,10 @@
 //! What a function says, and what it sends to others, rests on what the disk has confirmed.
 
-#[path = "../../../state/tests/all/common/mod.rs"]
-mod common;
-mod stage;
-
-use common::GatedDisk;
+use super::common::GatedDisk;
+use super::stage::{Stage, full, image, stage_on};
 use http::Request;
 use http_body_util::BodyExt;
 use manifest::HostGrant;
-use stage::{Stage, full, image, stage_on};
 use state::{Leased, Push};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,6 @@
 //! The checks of all kinds, on real components.
 
-use checks::Images;
+use ::checks::Images;
 use unit_wasm::{Config, WasmKind};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -8,13 +8,13 @@ async fn the_wasm_class_passes_every_check() {
     let folder = tempfile::tempdir().unwrap();
     let kind = WasmKind::new(Config { units_max: 100 }).unwrap();
     let images = Images {
-        hello: include_bytes!("../../../../guests/prebuilt/hello.wasm"),
-        counter: include_bytes!("../../../../guests/prebuilt/counter.wasm"),
-        attack: include_bytes!("../../../../guests/prebuilt/attack.wasm"),
+        hello: include_bytes!("../../../../../guests/prebuilt/hello.wasm"),
+        counter: include_bytes!("../../../../../guests/prebuilt/counter.wasm"),
+        attack: include_bytes!("../../../../../guests/prebuilt/attack.wasm"),
         attack_source: "lib.rs:",
         dumps: true,
         lacks: &[],
-        settles: &checks::settled,
+        settles: &::checks::settled,
     };
-    checks::run(&kind, &images, folder.path()).await;
+    ::checks::run(&kind, &images, folder.path()).await;
 }

@@ -4,9 +4,7 @@
 //! The big ones: what they import beside `wasi:http`, how they start and what their runtimes keep from call to call is
 //! theirs. One test for all, since compiling them takes most of its time.
 
-mod stage;
-
-use stage::{Stage, image, stage_of};
+use super::stage::{Stage, image, stage_of};
 use std::io::Read;
 
 fn unpacked(name: &str) -> Vec<u8> {

@@ -1,14 +1,12 @@
 //! `wasi:http` components on the wasm class: streaming, trailers, early replies, the store, and every way to go wrong.
 
-mod stage;
-
+use super::stage::{empty, image, stage};
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use manifest::HostGrant;
 use problem::Code;
-use stage::{empty, image, stage};
 use std::time::Duration;
 use unit::{BodyError, UnitKind};
 use unit_wasm::{Config, WasmKind};
