@@ -190,16 +190,21 @@ fn the_drawn_crates_are_those_that_are_there() {
     assert_eq!(drawn, drawing, "run LIGHTER_UPDATE=1 cargo test -p tidy");
 }
 
-/// Our crates of the node, and those of ours that each builds on.
-fn crates() -> BTreeMap<String, BTreeSet<String>> {
+/// What cargo knows of each package of the workspace.
+fn packages() -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
         .arg(Path::new(ROOT).join("Cargo.toml"))
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
+    let mut metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_value(metadata["packages"].take()).unwrap()
+}
+
+/// Our crates of the node, and those of ours that each builds on.
+fn crates() -> BTreeMap<String, BTreeSet<String>> {
+    let packages = packages();
     let is_drawn = |package: &&serde_json::Value| {
         let path = package["manifest_path"].as_str().unwrap();
         path.contains("/crates/") && !path.contains("/crates/tidy/")
@@ -211,6 +216,33 @@ fn crates() -> BTreeMap<String, BTreeSet<String>> {
         all.filter(|one| one["kind"].is_null()).map(name).filter(|one| ours.contains(one)).collect()
     };
     packages.iter().filter(is_drawn).map(|package| (name(package), uses(package))).collect()
+}
+
+#[test]
+fn a_dependency_is_named_in_the_sources() {
+    // Only its features are wanted: the instruction sets that are compiled for.
+    const FOR_FEATURES: [(&str, &str); 1] = [("kernel-code", "cranelift-codegen")];
+    let root = fs::canonicalize(ROOT).unwrap();
+    let sources = sources();
+    let mut unnamed = Vec::new();
+    for package in packages() {
+        let name = package["name"].as_str().unwrap();
+        let folder = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+        let is_its_own = |path: &str| root.join(path).starts_with(folder);
+        let words: BTreeSet<&str> = sources
+            .iter()
+            .filter(|(path, _)| is_its_own(path))
+            .flat_map(|(_, text)| text.split(|one: char| !(one.is_alphanumeric() || one == '_')))
+            .collect();
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let word = dependency["name"].as_str().unwrap();
+            let named = dependency["rename"].as_str().unwrap_or(word).replace('-', "_");
+            if !words.contains(named.as_str()) && !FOR_FEATURES.contains(&(name, word)) {
+                unnamed.push(format!("{name}: no source names {word}"));
+            }
+        }
+    }
+    none(&unnamed);
 }
 
 /// The command line talks to a node over HTTP and has no way around it; and what an isolation class brings, its file in
