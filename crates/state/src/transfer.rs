@@ -30,7 +30,7 @@ use crate::envelope;
 use crate::error::{CommitError, StoreError};
 use crate::keys;
 use crate::page::read_failed;
-use crate::{Inner, State, TRIES_MAX};
+use crate::{Inner, State, Transaction};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use fjall::{Readable, Snapshot};
@@ -281,36 +281,27 @@ impl Import {
         Ok(())
     }
 
-    /// Writes the batch and waits until it is durable.
+    /// Writes the batch and waits until it is durable. A batch reads nothing, so it conflicts only when very much else
+    /// is written.
     async fn write(&mut self) -> Result<(), ImportError> {
-        // A batch reads nothing, so it conflicts only when very much else is written.
-        for _ in 0..TRIES_MAX {
-            let ticket = match self.commit() {
-                Ok(ticket) => ticket,
-                Err((_, CommitError::Conflict)) => continue,
-                Err((line, refused)) => return Err(self.error(line, refused.into())),
-            };
-            if let Err(problem) = self.state.durable(ticket).await {
-                return Err(self.error(self.durable.lines + 1, problem));
-            }
-            (self.batch_bytes, self.durable) = (0, self.read);
-            self.batch.clear();
-            return Ok(());
-        }
-        Err(self.error(self.durable.lines + 1, CommitError::Conflict.into()))
+        let next = self.durable.lines + 1;
+        let written = self.state.transact(|transaction| self.set(transaction));
+        let ((), ticket) = written.map_err(|Refused { line, why }| self.error(line.unwrap_or(next), why.into()))?;
+        self.state.durable(ticket).await.map_err(|problem| self.error(next, problem))?;
+        (self.batch_bytes, self.durable) = (0, self.read);
+        self.batch.clear();
+        Ok(())
     }
 
-    /// Commits the batch. After an error nothing of it is there; the line is the one that was refused.
-    fn commit(&self) -> Result<crate::Ticket, (u64, CommitError)> {
-        let mut transaction = self.state.begin();
+    fn set(&self, transaction: &mut Transaction) -> Result<(), Refused> {
         for Entry { line, key, value, ttl } in &self.batch {
             let set = match ttl {
                 None => transaction.set(&self.bucket, key, value.clone()),
                 Some(ttl) => transaction.set_with_ttl(&self.bucket, key, value.clone(), *ttl),
             };
-            set.map_err(|refused| (*line, refusal(refused)))?;
+            set.map_err(|why| Refused { line: Some(*line), why: refusal(why) })?;
         }
-        transaction.commit().map_err(|refused| (self.durable.lines + 1, refused))
+        Ok(())
     }
 
     fn refused(&self, what: &str) -> ImportError {
@@ -326,6 +317,19 @@ impl Import {
             imported: self.durable,
             problem: Problem::new(problem.code, detail),
         }
+    }
+}
+
+/// Why a batch was not written.
+struct Refused {
+    /// None: the whole batch was refused.
+    line: Option<u64>,
+    why: CommitError,
+}
+
+impl From<CommitError> for Refused {
+    fn from(why: CommitError) -> Self {
+        Self { line: None, why }
     }
 }
 

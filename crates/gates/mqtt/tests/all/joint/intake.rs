@@ -4,15 +4,14 @@
 use super::hands::Hands;
 use event::Event;
 use gate_mqtt::{Changes, Delivery, Node, Refused};
-use problem::{Code, Problem};
-use state::{Clock, CommitError, Push, State, StoreError};
+use problem::Problem;
+use state::{Clock, CommitError, Push, State, StoreError, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub const FIRST: &str = "first";
 const TABLE: &str = "mqtt";
-const TRIES: usize = 5;
 
 pub struct Intake {
     pub state: State,
@@ -35,8 +34,7 @@ impl Intake {
         }
     }
 
-    fn try_commit(&self, changes: &Changes) -> Result<u64, CommitError> {
-        let mut transaction = self.state.begin();
+    fn apply(&self, changes: &Changes, transaction: &mut Transaction) -> Result<(), CommitError> {
         for (key, value) in &changes.records {
             transaction.record(TABLE, key, value.clone()).expect("records are small");
         }
@@ -47,7 +45,7 @@ impl Intake {
                 pushed => drop(pushed.expect("the state works")),
             }
         }
-        transaction.commit().map(state::Ticket::number)
+        Ok(())
     }
 }
 
@@ -57,15 +55,11 @@ impl Node for Intake {
     }
 
     fn commit(&self, changes: &Changes) -> Result<u64, Refused> {
-        for _ in 0..TRIES {
-            match self.try_commit(changes) {
-                Ok(number) => return Ok(number),
-                Err(CommitError::Conflict) => {}
-                Err(full @ CommitError::QueueFull(_)) => return Err(Refused::QueueFull(full.into())),
-                Err(other) => return Err(Refused::Unavailable(other.into())),
-            }
+        match self.state.transact(|transaction| self.apply(changes, transaction)) {
+            Ok(((), ticket)) => Ok(ticket.number()),
+            Err(full @ (CommitError::Conflict | CommitError::QueueFull(_))) => Err(Refused::QueueFull(full.into())),
+            Err(other) => Err(Refused::Unavailable(other.into())),
         }
-        Err(Refused::QueueFull(Problem::new(Code::Conflict, "others push the same ids")))
     }
 
     async fn durable(&self, number: u64) -> Result<u64, Problem> {
