@@ -72,6 +72,7 @@ impl Node {
     pub fn describe_queue(&self, name: &str) -> Result<QueueInfo, Problem> {
         let table = self.functions.table();
         let counts = self.functions.loader.state.queue(name)?.counts();
+        let since_start = counts.since_start;
         let now_ms = clock::now_ms();
         Ok(QueueInfo {
             name: name.to_owned(),
@@ -84,15 +85,15 @@ impl Node {
             dead: counts.dead,
             bytes: counts.bytes,
             oldest_age_ms: counts.oldest_ms.map(|oldest_ms| now_ms.saturating_sub(oldest_ms)),
-            pushed: counts.pushed,
-            acked: counts.acked,
-            retried: counts.retried,
-            died: counts.died,
-            expired: counts.expired,
-            duplicates: counts.duplicates,
-            refused: counts.refused,
-            leases_ended: counts.leases_ended,
-            dropped: counts.dropped,
+            pushed: since_start.pushed,
+            acked: since_start.acked,
+            retried: since_start.retried,
+            died: since_start.died,
+            expired: since_start.expired,
+            duplicates: since_start.duplicates,
+            refused: since_start.refused,
+            leases_ended: since_start.leases_ended,
+            dropped: since_start.dropped,
             configuration: table.parts().queues.get(name).map(|part| (*part.what).clone()).unwrap_or_default(),
         })
     }

@@ -189,7 +189,7 @@ impl Shell {
         let workers = self.numbers.workers.load(Relaxed);
         let age_ms = counts.oldest_ms.map_or(0, |oldest_ms| clock::now_ms().saturating_sub(oldest_ms));
         let mut measured = self.measured.lock();
-        measured.arrivals.note(since, counts.pushed);
+        measured.arrivals.note(since, counts.since_start.pushed);
         let seen = Observation {
             ready: counts.ready,
             oldest_age: Duration::from_millis(age_ms),
@@ -197,7 +197,7 @@ impl Shell {
             // Those who have been told to end do not count, or they would be told again.
             workers: workers.saturating_sub(self.to_stop.load(Relaxed)),
             busy: self.numbers.busy.load(Relaxed).min(workers),
-            refused: counts.refused,
+            refused: counts.since_start.refused,
             service_time: measured.service_time.get(),
             arrival_rate: measured.arrivals.per_second(),
         };

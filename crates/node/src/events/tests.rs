@@ -157,7 +157,10 @@ async fn outcomes_become_acks_tries_and_dead_letters() {
     world.push(&["done", "once", "retry", "dead"]).await;
     world.drained().await;
     let counts = world.queue.counts();
-    assert_eq!((counts.acked, counts.retried, counts.died, counts.dead), (2, 3, 2, 2));
+    assert_eq!(
+        (counts.since_start.acked, counts.since_start.retried, counts.since_start.died, counts.dead),
+        (2, 3, 2, 2)
+    );
     assert_eq!(world.script.attempts("once"), [1, 2]);
     assert_eq!(world.script.attempts("retry"), [1, 2, 3]);
     assert_eq!(world.script.attempts("dead"), [1]);
@@ -169,7 +172,7 @@ async fn what_is_postponed_counts_no_try_and_keeps_its_place() {
     world.push(&["not-yet"]).await;
     world.drained().await;
     assert_eq!(world.script.attempts("not-yet"), [1, 1, 1]);
-    assert_eq!((world.queue.counts().acked, world.queue.counts().retried), (1, 0));
+    assert_eq!((world.queue.counts().since_start.acked, world.queue.counts().since_start.retried), (1, 0));
 }
 
 #[tokio::test]
@@ -177,7 +180,7 @@ async fn a_consumer_that_panics_loses_no_event() {
     let world = World::new();
     world.push(&["panic", "done", "done"]).await;
     world.drained().await;
-    assert_eq!(world.queue.counts().acked, 3);
+    assert_eq!(world.queue.counts().since_start.acked, 3);
     assert_eq!(world.script.count("panic"), 2);
 }
 
@@ -208,14 +211,14 @@ async fn a_replaced_consumer_gets_what_is_leased_from_then_on() {
 async fn a_retired_shell_lets_handlings_end_and_leases_nothing_more() {
     let mut world = World::new();
     world.push(&["done"; 200]).await;
-    while world.queue.counts().acked == 0 {
+    while world.queue.counts().since_start.acked == 0 {
         sleep(Duration::from_millis(1)).await;
     }
     world.shell.retire();
     timeout(PATIENCE, world.shell.ended()).await.unwrap();
     let counts = world.queue.counts();
     assert_eq!(counts.leased, 0);
-    assert_eq!(counts.acked + counts.ready, 200);
+    assert_eq!(counts.since_start.acked + counts.ready, 200);
     assert!(counts.ready > 0, "it was too fast for this test");
     world.tasks.shutdown().await;
 }

@@ -61,16 +61,17 @@ fn depths(text: &mut Text, seen: &[Seen]) {
 fn events(text: &mut Text, seen: &[Seen]) {
     text.counter("lighter_queue_events_total", "What became of events: pushed, acked, retried, died and so on.");
     for Seen { name, counts, .. } in seen {
+        let totals = counts.since_start;
         for (what, count) in [
-            ("pushed", counts.pushed),
-            ("acked", counts.acked),
-            ("retried", counts.retried),
-            ("died", counts.died),
-            ("expired", counts.expired),
-            ("duplicate", counts.duplicates),
-            ("refused", counts.refused),
-            ("lease_ended", counts.leases_ended),
-            ("dropped", counts.dropped),
+            ("pushed", totals.pushed),
+            ("acked", totals.acked),
+            ("retried", totals.retried),
+            ("died", totals.died),
+            ("expired", totals.expired),
+            ("duplicate", totals.duplicates),
+            ("refused", totals.refused),
+            ("lease_ended", totals.leases_ended),
+            ("dropped", totals.dropped),
         ] {
             if count > 0 {
                 text.sample(&[("queue", name), ("what", what)], count);

@@ -10,7 +10,7 @@
 
 use super::clock::Clock;
 use super::keys::{IdHash, Numbers};
-use super::{LeaseId, Part, QueueConfig};
+use super::{LeaseId, Part, QueueConfig, QueueTotals};
 use fjall::Slice;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,22 +85,6 @@ struct Key {
     waiting: BTreeSet<u64>,
 }
 
-/// Counted since the node started.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Totals {
-    pub pushed: u64,
-    pub acked: u64,
-    pub retried: u64,
-    pub died: u64,
-    pub expired: u64,
-    pub duplicates: u64,
-    pub refused: u64,
-    /// Dead letters that went because of the bound.
-    pub dropped: u64,
-    pub leases_ended: u64,
-    pub purged: u64,
-}
-
 /// An event that has just been leased, its bytes not yet read.
 pub struct Taken {
     pub lease: u64,
@@ -130,7 +114,7 @@ pub struct Core {
     /// Takes no more pushes: it is about to go.
     pub is_closed: bool,
     pub is_removed: bool,
-    pub totals: Totals,
+    pub totals: QueueTotals,
     /// Something became ready since it was last looked at.
     pub has_news: bool,
     /// Ready events from here on are on disk only.
@@ -170,7 +154,7 @@ impl Core {
             is_changed: false,
             is_closed: false,
             is_removed: false,
-            totals: Totals::default(),
+            totals: QueueTotals::default(),
             has_news: false,
             slots: BTreeMap::new(),
             bytes: 0,

@@ -123,7 +123,12 @@ pub struct QueueCounts {
     pub dead: u64,
     /// Since when the oldest ready event is ready. None also while it is on disk only: for a moment after a start.
     pub oldest_ms: Option<u64>,
-    /// Since the node started.
+    pub since_start: QueueTotals,
+}
+
+/// What became of a queue's events since the node started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueTotals {
     pub pushed: u64,
     pub acked: u64,
     pub retried: u64,
@@ -134,6 +139,7 @@ pub struct QueueCounts {
     pub leases_ended: u64,
     /// Dead letters that went because there were too many.
     pub dropped: u64,
+    pub purged: u64,
 }
 
 /// Which events of a queue to look at.
@@ -304,8 +310,7 @@ impl Queue {
 
     pub fn counts(&self) -> QueueCounts {
         let core = self.shared.core.lock();
-        let (numbers, totals) = (&core.numbers, &core.totals);
-        let (leased, held) = (core.leased_count(), core.held_count());
+        let (numbers, leased, held) = (&core.numbers, core.leased_count(), core.held_count());
         QueueCounts {
             ready: (numbers.ready - leased - held).saturating_sub(core.damaged_count()),
             delayed: numbers.delayed + held,
@@ -314,15 +319,7 @@ impl Queue {
             bytes: numbers.ready_bytes + numbers.delayed_bytes,
             dead: numbers.dead,
             oldest_ms: core.oldest_ms(),
-            pushed: totals.pushed,
-            acked: totals.acked,
-            retried: totals.retried,
-            died: totals.died,
-            expired: totals.expired,
-            duplicates: totals.duplicates,
-            refused: totals.refused,
-            leases_ended: totals.leases_ended,
-            dropped: totals.dropped,
+            since_start: core.totals,
         }
     }
 

@@ -146,7 +146,7 @@ pub async fn ack_writes_and_pushes_are_one(stage: &Stage<'_>) {
     assert_eq!(handle(&attack, &leased, before).await.0.unwrap(), "pushed");
     assert_eq!(*seen.lock().unwrap(), Some((None, 0, 1)), "before the commit nobody sees any of it");
     let counts = queue(stage, IN).counts();
-    assert_eq!((counts.ready, counts.leased, counts.acked), (0, 0, 1));
+    assert_eq!((counts.ready, counts.leased, counts.since_start.acked), (0, 0, 1));
     assert_eq!(ready(stage, OUT), ["1", "2"]);
     assert_eq!(
         (stored(stage, "key").as_deref(), stored(stage, "by the watch").as_deref()),
@@ -159,7 +159,7 @@ pub async fn a_handling_that_only_acks_commits(stage: &Stage<'_>) {
     let leased = lease(stage, "remember").await;
     assert_eq!(handle(&attack, &leased, undisturbed()).await, (Ok("1".into()), 0));
     let counts = queue(stage, IN).counts();
-    assert_eq!((counts.ready, counts.leased, counts.acked), (0, 0, 1));
+    assert_eq!((counts.ready, counts.leased, counts.since_start.acked), (0, 0, 1));
 }
 
 pub async fn a_failed_handling_keeps_its_lease(stage: &Stage<'_>) {
@@ -174,7 +174,7 @@ pub async fn a_failed_handling_keeps_its_lease(stage: &Stage<'_>) {
         let leased = lease(stage, data).await;
         is(handle(&attack, &leased, undisturbed()).await.0, code);
         let counts = queue(stage, IN).counts();
-        assert_eq!((counts.leased, counts.acked), (1, 0), "{data}: the event is whoever leased it");
+        assert_eq!((counts.leased, counts.since_start.acked), (1, 0), "{data}: the event is whoever leased it");
         let mut transaction = stage.state.begin();
         transaction.ack(&leased);
         stage.state.durable(transaction.commit().expect("the lease is still held")).await.expect("it is durable");
@@ -215,7 +215,7 @@ pub async fn a_conflict_runs_a_leased_event_again(stage: &Stage<'_>) {
     });
     assert_eq!(handle(&attack, &leased, meanwhile).await, (Ok("3".into()), 2));
     assert_eq!(stored(stage, "count").as_deref(), Some("3"));
-    assert_eq!(queue(stage, IN).counts().acked, 1);
+    assert_eq!(queue(stage, IN).counts().since_start.acked, 1);
 }
 
 pub async fn reruns_are_bounded(stage: &Stage<'_>) {
@@ -271,5 +271,5 @@ pub async fn events_at_once_are_each_handled_once(stage: &Stage<'_>) {
         }
     }
     assert_eq!(stored(stage, "count").as_deref(), Some("20"));
-    assert_eq!(queue(stage, IN).counts().acked, 20);
+    assert_eq!(queue(stage, IN).counts().since_start.acked, 20);
 }

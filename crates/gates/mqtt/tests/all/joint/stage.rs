@@ -91,7 +91,7 @@ impl Stage {
             last_lease: self.last_lease,
             workers: self.workers.len() as u32,
             busy: self.workers.iter().filter(|worker| worker.work.is_some()).count() as u32,
-            refused: counts.refused,
+            refused: counts.since_start.refused,
             service_time: self.mean.get(),
             arrival_rate: 0.0,
         };
