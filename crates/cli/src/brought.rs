@@ -31,8 +31,8 @@ pub struct Extra {
     pub after: Option<&'static str>,
     /// For its `--help`; none of a command that nobody types.
     pub examples: &'static [&'static str],
-    augment: fn(Command) -> Command,
-    run: fn(&ArgMatches, &Session) -> Result,
+    pub augment: fn(Command) -> Command,
+    pub run: fn(&ArgMatches, &Session) -> Result,
 }
 
 impl Extra {

@@ -1,6 +1,6 @@
 //! The life of a node: open, restore, listen, say so, wait, drain, end.
 
-use crate::classes;
+use crate::classes::{self, Configured};
 use crate::files::{self, Shares};
 use api::{Api, Routes};
 use api_types::identity::Identity;
@@ -44,7 +44,7 @@ const LOCAL_TOKEN: &str = "local";
 ///
 /// # Errors
 /// It could not start; nothing was changed but in its data folder.
-pub fn run(config: Config, ready: impl FnOnce(&Value)) -> Result<(), Problem> {
+pub fn run(config: Config, classes: Vec<Configured>, ready: impl FnOnce(&Value)) -> Result<(), Problem> {
     let started = Instant::now();
     start_log(&config)?;
     let mut config = config;
@@ -64,23 +64,29 @@ pub fn run(config: Config, ready: impl FnOnce(&Value)) -> Result<(), Problem> {
         .enable_all()
         .build()
         .map_err(|error| Problem::new(Code::Internal, format!("the runtime cannot start: {error}")))?;
-    let ended = runtime.block_on(live(config, shares, started, ready));
+    let ended = runtime.block_on(live(config, classes, shares, started, ready));
     runtime.shutdown_timeout(LAST_WORDS);
     ended
 }
 
-async fn live(config: Config, shares: Shares, started: Instant, ready: impl FnOnce(&Value)) -> Result<(), Problem> {
+async fn live(
+    config: Config,
+    classes: Vec<Configured>,
+    shares: Shares,
+    started: Instant,
+    ready: impl FnOnce(&Value),
+) -> Result<(), Problem> {
     let mut signals = Signals::new()?;
     make_folder(&config.data)?;
     let mqtt_sinks = Arc::new(MqttSinks::new(config.mqtt.is_some()));
-    let (classes, routes) = classes::open(&config)?;
-    let opening = Opening { files_kept: shares.state, classes, mqtt_sinks: mqtt_sinks.clone(), started };
+    let classes = classes::open(classes, &config)?;
+    let opening = Opening { files_kept: shares.state, classes: classes.all, mqtt_sinks: mqtt_sinks.clone(), started };
     let node = Node::open(config, opening).await?;
-    let doors = Doors::open(&node, shares, &mqtt_sinks, routes).await?;
+    let doors = Doors::open(&node, shares, &mqtt_sinks, classes.routes).await?;
     // Where the command line finds this node, and what the next run should know of this one.
-    let place = json!({ "api": doors.api_url, "gate": doors.gate_url, "mqtt": doors.mqtt,
-        "beacons": node.config.beacon_port, "pid": std::process::id(),
-        "short_runs": node.short_runs, "is_lasting": false });
+    let mut place = json!({ "api": doors.api_url, "gate": doors.gate_url, "mqtt": doors.mqtt,
+        "pid": std::process::id(), "short_runs": node.short_runs, "is_lasting": false });
+    classes.found.into_iter().for_each(|(name, value)| place[name] = value);
     replace_file(&node.config.data.join("node.json"), format!("{place}\n").as_bytes())?;
     let lasting = tokio::spawn(last(node.clone(), place.clone()));
     let helpers = [

@@ -1,32 +1,28 @@
-//! Options of `lighter up`, on the command line or in `node.toml`, and the checked result.
+//! The node's own options of `lighter up`, and the checked result. Everything is checked before anything starts.
 //!
-//! The same names in both (`--drain-seconds 5`, `drain_seconds = 5`); the command line wins. Everything is checked
-//! before anything starts.
+//! What concerns one isolation class alone, the class brings: see [`Options`].
 
 use super::memory;
 use super::mqtt::{self, MqttArgs};
+use super::options::Options;
 use super::sinks::Trust;
 use clap::{Args, ValueEnum};
-use manifest::nearest::nearest;
 use problem::{Code, Problem};
 use serde::Deserialize;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
-
-/// Bytes of a `node.toml`; a larger one is refused.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What the node's log holds by default: what the node does, and of the database below only what is wrong.
 const LOG: &str = "info,fjall=warn,lsm_tree=warn";
 
 const MIB: u64 = 1 << 20;
 
-/// Options of `lighter up`.
+/// The node's options of `lighter up`.
 #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct UpArgs {
     /// Folder for everything the node keeps [default: $XDG_DATA_HOME/lighter or ~/.local/share/lighter]
     #[arg(long, value_name = "DIR", env = "LIGHTER_DATA")]
@@ -59,19 +55,6 @@ pub struct UpArgs {
     /// Address of the MQTT broker, plain text; `[mqtt]` in the file says more [default: none]
     #[arg(long, value_name = "ADDRESS")]
     pub mqtt: Option<MqttArgs>,
-    /// Interpreter for process functions: one that has numpy is used as it is, another gets an environment of its own
-    /// [default: python3]
-    #[arg(long, value_name = "FILE")]
-    pub python: Option<PathBuf>,
-    /// Run process functions even where this system refuses some of their protections; `lighter version` names them
-    #[arg(long)]
-    pub allow_weaker_jail: bool,
-    /// Listen for the beacons of boards, and run functions of isolation = "metal" on those that are enrolled
-    #[arg(long)]
-    pub boards: bool,
-    /// UDP port that beacons come to [default: 7311]
-    #[arg(long, value_name = "PORT")]
-    pub beacon_port: Option<u16>,
     /// How many units exist at once [default: 1000]
     #[arg(long, value_name = "N")]
     pub units_max: Option<u32>,
@@ -159,10 +142,6 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     pub mqtt: Option<mqtt::Config>,
     pub webhook_trust: Trust,
-    pub python: Option<PathBuf>,
-    pub allow_weaker_jail: bool,
-    /// The UDP port beacons come to; none: no boards.
-    pub beacon_port: Option<u16>,
     pub units_max: u32,
     pub functions_loaded_max: usize,
     pub function_idle: Duration,
@@ -201,13 +180,11 @@ pub struct TraceTarget {
 }
 
 impl Config {
-    /// Joins command line, file and defaults, and checks the result.
+    /// Adds the defaults to what is asked for, and checks the result.
     ///
     /// # Errors
     /// [`Code::ConfigInvalid`] names the option and its bounds; [`Code::InsecureListen`].
     pub fn new(args: UpArgs) -> Result<Self, Problem> {
-        let file = args.config.as_deref().map(read).transpose()?.unwrap_or_default();
-        let args = args.or(file);
         let tls = match (args.tls_cert, args.tls_key) {
             (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
             (None, None) => None,
@@ -221,9 +198,6 @@ impl Config {
             mqtt: mqtt::Config::new(args.mqtt.unwrap_or_default(), tls.is_some(), args.insecure_listen)?,
             tls,
             webhook_trust: Trust::new(args.webhook_ca.as_deref())?,
-            python: args.python.map(interpreter).transpose()?,
-            allow_weaker_jail: args.allow_weaker_jail,
-            beacon_port: args.boards.then(|| args.beacon_port.unwrap_or(board_link::BEACON_PORT)),
             units_max: in_range("units_max", args.units_max, 1_000, 1..=100_000)?,
             functions_loaded_max: in_range("functions_loaded_max", args.functions_loaded_max, 1_000, 1..=100_000)?,
             function_idle: seconds("function_idle_seconds", args.function_idle_seconds, 900, 1..=86_400)?,
@@ -283,20 +257,7 @@ impl Config {
     }
 }
 
-/// A file that can be run; a name without a folder is looked for where programs are.
-fn interpreter(python: PathBuf) -> Result<PathBuf, Problem> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = match python.components().count() {
-        1 => std::env::split_paths(&path).any(|folder| folder.join(&python).is_file()),
-        _ => python.is_file(),
-    };
-    match is_there {
-        true => Ok(python),
-        false => Err(invalid(format!("python is {}, where there is no such program", python.display()))),
-    }
-}
-
-impl UpArgs {
+impl Options for UpArgs {
     fn or(self, file: Self) -> Self {
         Self {
             data: self.data.or(file.data),
@@ -312,10 +273,6 @@ impl UpArgs {
                 (line, file) => line.or(file),
             },
             insecure_listen: self.insecure_listen || file.insecure_listen,
-            python: self.python.or(file.python),
-            allow_weaker_jail: self.allow_weaker_jail || file.allow_weaker_jail,
-            boards: self.boards || file.boards,
-            beacon_port: self.beacon_port.or(file.beacon_port),
             units_max: self.units_max.or(file.units_max),
             functions_loaded_max: self.functions_loaded_max.or(file.functions_loaded_max),
             function_idle_seconds: self.function_idle_seconds.or(file.function_idle_seconds),
@@ -338,37 +295,6 @@ impl UpArgs {
             drain_seconds: self.drain_seconds.or(file.drain_seconds),
         }
     }
-}
-
-fn read(path: &Path) -> Result<UpArgs, Problem> {
-    let failed = |why: &dyn Display| invalid(format!("{}: {why}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| failed(&error))?.len();
-    if size > FILE_BYTES_MAX {
-        return Err(failed(&format!("has {size} bytes, the limit is {FILE_BYTES_MAX}")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
-    parse(&text)
-        .map_err(|problem| Problem { detail: format!("{}: {}", path.display(), problem.detail).into(), ..problem })
-}
-
-fn parse(text: &str) -> Result<UpArgs, Problem> {
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| invalid(located(text, &error)))?;
-    let command = UpArgs::augment_args(clap::Command::new("up"));
-    let known: Vec<&str> =
-        command.get_arguments().map(|arg| arg.get_id().as_str()).filter(|id| *id != "config").collect();
-    if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
-        let problem = invalid(format!("there is no key {key:?}"));
-        return Err(match nearest(key, known) {
-            Some(near) => problem.with_hint(format!("did you mean {near:?}?")),
-            None => problem.with_hint("`lighter up --help` lists the options"),
-        });
-    }
-    toml::from_str(text).map_err(|error| invalid(located(text, &error)))
-}
-
-fn located(text: &str, error: &toml::de::Error) -> String {
-    let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-    format!("line {line}: {}", error.message().trim_end_matches('.'))
 }
 
 /// # Errors
@@ -412,7 +338,12 @@ pub fn invalid(detail: impl Into<String>) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::File;
     use super::*;
+
+    fn parse(text: &str) -> Result<UpArgs, Problem> {
+        File::new(text.to_owned(), &UpArgs::augment_args(clap::Command::new("up")))?.options()
+    }
 
     fn args(text: &str) -> UpArgs {
         UpArgs { data: Some("data".into()), ..parse(text).unwrap() }
@@ -472,17 +403,6 @@ mod tests {
         ] {
             assert_eq!(refused(text).code, Code::ConfigInvalid, "{text}");
         }
-        assert!(refused("python = \"/nowhere/python3\"").detail.contains("/nowhere/python3"));
         assert_eq!(refused("units_max = 0").detail, "units_max is 0, it must be between 1 and 100000");
-    }
-
-    #[test]
-    fn every_option_can_stand_in_the_file() {
-        let command = UpArgs::augment_args(clap::Command::new("up"));
-        for arg in command.get_arguments().filter(|arg| arg.get_id() != "config") {
-            let key = arg.get_id().as_str();
-            let known = ["true", "1", "0.5", "\"text\"", "\"127.0.0.1:1\"", "[\"a\"]"];
-            assert!(known.iter().any(|value| parse(&format!("{key} = {value}")).is_ok()), "{key}");
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! The node: functions that answer, within their limits, those who may call them.
 //!
 //! In reading order:
-//! - [`config`]: what it was told · `open`: what is kept on disk, opened
+//! - [`options`], [`config`]: what it was told · `open`: what is kept on disk, opened
 //! - [`gate`]: where requests come in · `serve`, `event`, `body`: a request made into work · [`call`]: the hot path
 //! - [`events`]: the door for events, and who handles them
 //! - [`mqtt`]: the MQTT gate · [`functions`]: what is deployed, made ready, swapped
@@ -32,6 +32,7 @@ mod memory;
 pub mod metrics;
 pub mod mqtt;
 mod open;
+pub mod options;
 mod records;
 mod registry;
 mod results;

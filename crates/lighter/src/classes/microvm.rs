@@ -7,8 +7,14 @@ use std::sync::Arc;
 use unit::UnitKind;
 use unit_microvm::MicrovmKind;
 
-pub const CLASS: Class =
-    Class { open, command_line: None, document: None, compiler: Some(kernel::compiler), program: None };
+pub const CLASS: Class = Class {
+    options: None,
+    configure: |_| Ok(Box::new(open)),
+    command_line: None,
+    document: None,
+    compiler: Some(kernel::compiler),
+    program: None,
+};
 
 struct Microvm(Arc<MicrovmKind>);
 

@@ -1,8 +1,9 @@
 //! The one list of isolation classes: a new class is a file here and a line in [`CLASSES`].
 //!
 //! ```text
-//!               ┌─ open: units, what the node says of it, its part of the API
-//!   a class ────┼─ command_line: commands, options, how images are made
+//!               ┌─ options, configure: its options of `lighter up`, checked before anything starts
+//!               ├─ what that returns opens it: units, what the node says of it, its part of the API
+//!   a class ────┼─ command_line: commands, their options, how images are made
 //!               └─ compiler, program: what this program becomes when the node starts it for the class
 //! ```
 //! Nothing in `node`, `api` or `cli` knows one class from another but by what it brings.
@@ -17,11 +18,14 @@ mod wasm;
 
 use api::Routes;
 use axum::Router;
+use clap::Command;
 use cli::Brought;
 use node::Node;
 use node::compiler::child;
 use node::config::Config;
+use node::options::Asked;
 use problem::Problem;
+use serde_json::{Map, Value};
 use std::process::ExitCode;
 use std::sync::Arc;
 use utoipa::openapi::OpenApi;
@@ -37,8 +41,10 @@ const CLASSES: &[Class] = &[
 
 /// An isolation class, and all that it brings to the program.
 struct Class {
-    /// Opens it for a node.
-    open: fn(&Config) -> Result<Opened, Problem>,
+    /// Adds its options of `lighter up`.
+    options: Option<fn(Command) -> Command>,
+    /// Checks what is asked for, and says how to open it so.
+    configure: fn(&Asked<'_>) -> Result<Open, Problem>,
     /// Adds to the command line.
     command_line: Option<fn(&mut Brought)>,
     /// Describes the routes it adds to the API.
@@ -49,30 +55,62 @@ struct Class {
     program: Option<(&'static str, fn() -> ExitCode)>,
 }
 
+/// Opens a class for a node, as it was asked for.
+type Open = Box<dyn FnOnce(&Config) -> Result<Opened, Problem>>;
+
 /// A class as a node has it.
-pub struct Opened {
-    pub class: Arc<dyn node::Class>,
+struct Opened {
+    class: Arc<dyn node::Class>,
     router: Option<Router<Arc<Node>>>,
+    /// What `node.json` says of it.
+    found: Option<(&'static str, Value)>,
 }
 
 impl Opened {
     fn new(class: impl node::Class) -> Self {
-        Self { class: Arc::new(class), router: None }
+        Self { class: Arc::new(class), router: None, found: None }
     }
 }
 
-/// All classes of a node, and what they add to its API.
+/// A class of which all that is asked for has been checked.
+pub struct Configured {
+    open: Open,
+    document: Option<fn() -> OpenApi>,
+}
+
+/// All classes of a node, what they add to its API, and what `node.json` says of them.
+#[derive(Default)]
+pub struct Classes {
+    pub all: Vec<Arc<dyn node::Class>>,
+    pub routes: Vec<Routes>,
+    pub found: Map<String, Value>,
+}
+
+/// Adds to `lighter up` the options that are theirs.
+pub fn augment(command: Command) -> Command {
+    CLASSES.iter().filter_map(|class| class.options).fold(command, |command, add| add(command))
+}
+
+/// Checks what is asked of each class.
 ///
 /// # Errors
+/// [`Code::ConfigInvalid`](problem::Code::ConfigInvalid) names the option.
+pub fn configure(asked: &Asked<'_>) -> Result<Vec<Configured>, Problem> {
+    let configure = |class: &Class| Ok(Configured { open: (class.configure)(asked)?, document: class.document });
+    CLASSES.iter().map(configure).collect()
+}
+
+/// # Errors
 /// One of them cannot work on this machine.
-pub fn open(config: &Config) -> Result<(Vec<Arc<dyn node::Class>>, Vec<Routes>), Problem> {
-    let (mut classes, mut routes) = (Vec::new(), Vec::new());
-    for class in CLASSES {
-        let Opened { class: opened, router } = (class.open)(config)?;
-        classes.push(opened);
-        routes.extend(router.zip(class.document).map(|(router, document)| Routes { router, document }));
+pub fn open(configured: Vec<Configured>, config: &Config) -> Result<Classes, Problem> {
+    let mut classes = Classes::default();
+    for Configured { open, document } in configured {
+        let Opened { class, router, found } = open(config)?;
+        classes.all.push(class);
+        classes.routes.extend(router.zip(document).map(|(router, document)| Routes { router, document }));
+        classes.found.extend(found.map(|(name, value)| (name.to_owned(), value)));
     }
-    Ok((classes, routes))
+    Ok(classes)
 }
 
 /// Adds to the command line what is theirs.

@@ -11,8 +11,14 @@ use unit_wasm::{Compiler, WasmKind};
 /// How the words for its targets begin.
 const TARGETS: &str = "wasm-";
 
-pub const CLASS: Class =
-    Class { open, command_line: Some(debug::bring), document: None, compiler: Some(compiler), program: None };
+pub const CLASS: Class = Class {
+    options: None,
+    configure: |_| Ok(Box::new(open)),
+    command_line: Some(debug::bring),
+    document: None,
+    compiler: Some(compiler),
+    program: None,
+};
 
 struct Wasm(Arc<WasmKind>);
 

@@ -10,12 +10,7 @@ use cli::{Brought, Extra};
 /// All that the program brings to the command line, its classes' part with it.
 pub fn brought() -> Brought {
     let mut brought = Brought::default();
-    brought.commands.push(Extra::new::<up::Up>(
-        "up",
-        "Start a node here, until Ctrl-C or `lighter down`",
-        None,
-        &["lighter up", "lighter up --http 127.0.0.1:8080 --mqtt 127.0.0.1:1883", "lighter up --config node.toml"],
-    ));
+    brought.commands.push(up::COMMAND);
     brought.commands.push(Extra::new::<salvage::Salvage>(
         "salvage",
         "Copy what can be read out of a damaged data folder",

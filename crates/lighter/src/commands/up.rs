@@ -1,28 +1,78 @@
 //! `lighter up`: start a node here. The one command that does not go through the API.
 
-use crate::run;
-use clap::Args;
+use crate::{classes, run};
+use clap::{Arg, ArgMatches, Args, Command};
 use cli::stop::Result;
-use cli::{Run, Session};
+use cli::{Extra, Session};
+use node::config::{Config, UpArgs};
+use node::options::Asked;
 use serde_json::Value;
 
-#[derive(Debug, Args)]
-pub struct Up {
-    #[command(flatten)]
-    args: node::config::UpArgs,
+/// The node's first limit. What concerns a single class is listed before the limits.
+const FIRST_LIMIT: &str = "units_max";
+
+pub const COMMAND: Extra = Extra {
+    name: "up",
+    about: "Start a node here, until Ctrl-C or `lighter down`",
+    after: None,
+    examples: &[
+        "lighter up",
+        "lighter up --http 127.0.0.1:8080 --mqtt 127.0.0.1:1883",
+        "lighter up --config node.toml",
+    ],
+    augment,
+    run: up,
+};
+
+/// Adds the options of the node and those of the classes, in the order of the help.
+fn augment(command: Command) -> Command {
+    let mut options: Vec<Arg> = UpArgs::augment_args(Command::new("node")).get_arguments().cloned().collect();
+    let first_limit = options.iter().position(|option| option.get_id() == FIRST_LIMIT).expect("a node has limits");
+    let of_classes = classes::augment(Command::new("classes"));
+    options.splice(first_limit..first_limit, of_classes.get_arguments().cloned());
+    command.args(options.into_iter().enumerate().map(|(order, option)| option.display_order(order)))
 }
 
-impl Run for Up {
-    /// Returns when the node has been stopped.
-    fn run(self, session: &Session) -> Result {
-        let config = node::config::Config::new(self.args)?;
-        let out = session.out;
-        let ready = |place: &Value| {
-            if out.json {
-                // A node serves, even if nobody reads where.
-                out.json(place).ok();
-            }
-        };
-        Ok(run::run(config, ready)?)
+/// Returns when the node has been stopped.
+fn up(matches: &ArgMatches, session: &Session) -> Result {
+    let asked = Asked::new(matches, &augment(Command::new("up")))?;
+    let config = Config::new(asked.options()?)?;
+    let classes = classes::configure(&asked)?;
+    let out = session.out;
+    let ready = |place: &Value| {
+        if out.json {
+            // A node serves, even if nobody reads where.
+            out.json(place).ok();
+        }
+    };
+    Ok(run::run(config, classes, ready)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn is_read(file: &Path) -> bool {
+        let command = augment(Command::new("up"));
+        let line = command.clone().get_matches_from(["up".as_ref(), "--config".as_ref(), file.as_os_str()]);
+        let read = |asked: &Asked<'_>| asked.options::<UpArgs>().is_ok() && classes::configure(asked).is_ok();
+        Asked::new(&line, &command).is_ok_and(|asked| read(&asked))
+    }
+
+    #[test]
+    fn every_option_can_stand_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("node.toml");
+        for option in augment(Command::new("up")).get_arguments().filter(|option| option.get_id() != "config") {
+            let key = option.get_id().as_str();
+            let known = ["true", "1", "0.5", "\"text\"", "\"sh\"", "\"127.0.0.1:1\"", "[\"a\"]"];
+            let can_be = |value: &str| {
+                std::fs::write(&file, format!("{key} = {value}")).unwrap();
+                is_read(&file)
+            };
+            assert!(known.into_iter().any(can_be), "{key}");
+            assert!(!can_be("{ is = \"a table\" }"), "{key}");
+        }
     }
 }

@@ -6,23 +6,46 @@ mod flash;
 mod payload;
 mod routes;
 
-use super::{Class, Opened, kernel};
+use super::{Class, Open, Opened, kernel};
+use clap::Args;
 use cli::{Brought, Extra};
 use futures_util::future::{BoxFuture, FutureExt};
 use node::Header;
 use node::config::Config;
+use node::options::{Asked, Options};
 use problem::{Code, Problem};
+use serde::Deserialize;
+use serde_json::json;
 use std::sync::Arc;
 use unit::UnitKind;
 use unit_metal::MetalKind;
 
 pub const CLASS: Class = Class {
-    open,
+    options: Some(BoardOptions::augment_args),
+    configure,
     command_line: Some(bring),
     document: Some(<routes::Document as utoipa::OpenApi>::openapi),
     compiler: Some(kernel::compiler),
     program: None,
 };
+
+/// Its options of `lighter up`.
+#[derive(Debug, Default, Args, Deserialize)]
+#[serde(default)]
+struct BoardOptions {
+    /// Listen for the beacons of boards, and run functions of isolation = "metal" on those that are enrolled
+    #[arg(long)]
+    boards: bool,
+    /// UDP port that beacons come to [default: 7311]
+    #[arg(long, value_name = "PORT")]
+    beacon_port: Option<u16>,
+}
+
+impl Options for BoardOptions {
+    fn or(self, file: Self) -> Self {
+        Self { boards: self.boards || file.boards, beacon_port: self.beacon_port.or(file.beacon_port) }
+    }
+}
 
 struct Metal {
     kind: MetalKind,
@@ -30,10 +53,17 @@ struct Metal {
     beacon_port: Option<u16>,
 }
 
-fn open(config: &Config) -> Result<Opened, Problem> {
+fn configure(asked: &Asked<'_>) -> Result<Open, Problem> {
+    let BoardOptions { boards, beacon_port } = asked.options()?;
+    let beacon_port = boards.then(|| beacon_port.unwrap_or(board_link::BEACON_PORT));
+    Ok(Box::new(move |config| open(config, beacon_port)))
+}
+
+fn open(config: &Config, beacon_port: Option<u16>) -> Result<Opened, Problem> {
     let kind = MetalKind::new(&config.data.join("boards"))?;
-    let class = Metal { kind: kind.clone(), beacon_port: config.beacon_port };
-    Ok(Opened { router: Some(routes::router(kind)), ..Opened::new(class) })
+    let class = Metal { kind: kind.clone(), beacon_port };
+    let found = ("beacons", json!(beacon_port));
+    Ok(Opened { router: Some(routes::router(kind)), found: Some(found), ..Opened::new(class) })
 }
 
 impl node::Class for Metal {

@@ -2,17 +2,20 @@
 
 mod bundle;
 
-use super::{Class, Opened};
+use super::{Class, Open, Opened};
 use api_types::{MissingProtection, NodeInfo, PythonInfo};
+use clap::Args;
 use cli::folder::Folder;
 use cli::{Brought, MakesImages};
 use futures_util::future::{BoxFuture, FutureExt};
 use manifest::{Function, Isolation};
 use node::Memory;
-use node::config::Config;
+use node::config::{Config, invalid};
+use node::options::{Asked, Options};
 use problem::Problem;
+use serde::Deserialize;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use unit::UnitKind;
 use unit_process::ProcessKind;
@@ -21,20 +24,62 @@ use unit_process::ProcessKind;
 const JAIL: &str = "jail";
 
 pub const CLASS: Class = Class {
-    open,
+    options: Some(JailOptions::augment_args),
+    configure,
     command_line: Some(|brought: &mut Brought| brought.images.0.push((Isolation::Process, &Bundles))),
     document: None,
     compiler: None,
     program: Some((JAIL, unit_process::jail::main)),
 };
 
+/// Its options of `lighter up`.
+#[derive(Debug, Default, Args, Deserialize)]
+#[serde(default)]
+struct JailOptions {
+    /// Interpreter for process functions: one that has numpy is used as it is, another gets an environment of its own
+    /// [default: python3]
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
+    /// Run process functions even where this system refuses some of their protections; `lighter version` names them
+    #[arg(long)]
+    allow_weaker_jail: bool,
+}
+
+impl Options for JailOptions {
+    fn or(self, file: Self) -> Self {
+        Self {
+            python: self.python.or(file.python),
+            allow_weaker_jail: self.allow_weaker_jail || file.allow_weaker_jail,
+        }
+    }
+}
+
 struct Process(ProcessKind);
 
-fn open(config: &Config) -> Result<Opened, Problem> {
+fn configure(asked: &Asked<'_>) -> Result<Open, Problem> {
+    let JailOptions { python, allow_weaker_jail } = asked.options()?;
+    let python = python.map(interpreter).transpose()?;
+    Ok(Box::new(move |config| open(config, python, allow_weaker_jail)))
+}
+
+/// A file that can be run; a name without a folder is looked for where programs are.
+fn interpreter(python: PathBuf) -> Result<PathBuf, Problem> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = match python.components().count() {
+        1 => std::env::split_paths(&path).any(|folder| folder.join(&python).is_file()),
+        _ => python.is_file(),
+    };
+    match is_there {
+        true => Ok(python),
+        false => Err(invalid(format!("python is {}, where there is no such program", python.display()))),
+    }
+}
+
+fn open(config: &Config, python: Option<PathBuf>, allow_weaker: bool) -> Result<Opened, Problem> {
     let kind = ProcessKind::new(unit_process::Config {
         folder: config.data.join("bases"),
-        python: config.python.clone(),
-        allow_weaker: config.allow_weaker_jail,
+        python,
+        allow_weaker,
         units_bytes_max: budget::Purpose::Units.part_of(config.memory_bytes_max),
         jail: vec![JAIL.to_owned()],
     })?;
@@ -103,5 +148,19 @@ impl MakesImages for Bundles {
 
     fn media_type(&self) -> &'static str {
         "application/x-tar"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use problem::Code;
+
+    #[test]
+    fn an_interpreter_that_is_not_there_is_refused_by_its_name() {
+        let problem = interpreter("/nowhere/python3".into()).unwrap_err();
+        assert_eq!(problem.code, Code::ConfigInvalid);
+        assert!(problem.detail.contains("/nowhere/python3"), "{problem:?}");
+        assert!(interpreter("sh".into()).is_ok() && interpreter("no-such-program".into()).is_err());
     }
 }

@@ -1,0 +1,97 @@
+//! Options of `lighter up` as they are asked for: on the command line or in `node.toml`, by the same names.
+//!
+//! ```text
+//! --drain-seconds 5      ─┐
+//!                         ├─▶ Asked ─▶ the node's own options ─▶ Config
+//! drain_seconds = 5      ─┘       └──▶ those of each isolation class
+//! ```
+//! Each part of the program reads its own; the command line wins. A key that no part knows is an error.
+
+use super::config::invalid;
+use clap::{ArgMatches, Args, Command};
+use manifest::nearest::nearest;
+use problem::{Code, Problem};
+use serde::de::DeserializeOwned;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a `node.toml`; a larger one is refused.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The option that names the file, and so cannot stand in it.
+const FILE_OPTION: &str = "config";
+
+/// Options of one part of the program.
+pub trait Options: Args + Default + DeserializeOwned {
+    /// These; where they say nothing, those of the file.
+    #[must_use]
+    fn or(self, file: Self) -> Self;
+}
+
+/// All that is asked for.
+pub struct Asked<'a> {
+    line: &'a ArgMatches,
+    file: Option<(PathBuf, File)>,
+}
+
+impl<'a> Asked<'a> {
+    /// Reads the file that the command line names. `command` has all options that there are.
+    ///
+    /// # Errors
+    /// [`Code::ConfigInvalid`]: it cannot be read, is no TOML, or has a key that is no option.
+    pub fn new(line: &'a ArgMatches, command: &Command) -> Result<Self, Problem> {
+        let path = line.get_one::<PathBuf>(FILE_OPTION);
+        let file = path.map(|path| Ok::<_, Problem>((path.clone(), File::read(path, command)?))).transpose()?;
+        Ok(Self { line, file })
+    }
+
+    /// The options of one part.
+    ///
+    /// # Errors
+    /// [`Code::ConfigInvalid`]: a value in the file is of the wrong type.
+    pub fn options<T: Options>(&self) -> Result<T, Problem> {
+        let line = T::from_arg_matches(self.line).map_err(|error| Problem::new(Code::Usage, error.to_string()))?;
+        let file = self.file.as_ref().map(|(path, file)| file.options().map_err(|problem| in_file(path, problem)));
+        Ok(line.or(file.transpose()?.unwrap_or_default()))
+    }
+}
+
+/// The text of a file whose keys are known.
+pub(super) struct File(String);
+
+impl File {
+    fn read(path: &Path, command: &Command) -> Result<Self, Problem> {
+        let failed = |why: &dyn Display| invalid(format!("{}: {why}", path.display()));
+        let size = std::fs::metadata(path).map_err(|error| failed(&error))?.len();
+        if size > FILE_BYTES_MAX {
+            return Err(failed(&format!("has {size} bytes, the limit is {FILE_BYTES_MAX}")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+        Self::new(text, command).map_err(|problem| in_file(path, problem))
+    }
+
+    pub(super) fn new(text: String, command: &Command) -> Result<Self, Problem> {
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| invalid(located(&text, &error)))?;
+        let ids = command.get_arguments().map(|option| option.get_id().as_str());
+        let known: Vec<&str> = ids.filter(|id| *id != FILE_OPTION).collect();
+        let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(Self(text)) };
+        let problem = invalid(format!("there is no key {key:?}"));
+        Err(match nearest(key, known) {
+            Some(near) => problem.with_hint(format!("did you mean {near:?}?")),
+            None => problem.with_hint("`lighter up --help` lists the options"),
+        })
+    }
+
+    pub(super) fn options<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        toml::from_str(&self.0).map_err(|error| invalid(located(&self.0, &error)))
+    }
+}
+
+fn in_file(path: &Path, problem: Problem) -> Problem {
+    Problem { detail: format!("{}: {}", path.display(), problem.detail).into(), ..problem }
+}
+
+fn located(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    format!("line {line}: {}", error.message().trim_end_matches('.'))
+}
