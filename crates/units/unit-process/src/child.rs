@@ -101,10 +101,11 @@ impl Child {
         bounds: &Bounds,
     ) -> Result<Self, Problem> {
         let forked = Self::fork_now(shared, zygote, slot, exited, bounds);
-        let failed = |error: io::Error| Problem::new(Code::NodeFull, format!("no room for another unit: {error}"));
+        let has_served = zygote.has_served();
+        let not_begun = |error| not_begun(error, has_served);
         match tokio::time::timeout(FORK_TIME_MAX, forked).await {
-            Ok(forked) => forked.map_err(failed),
-            Err(_) => Err(failed(io::Error::new(io::ErrorKind::TimedOut, "a fork took too long"))),
+            Ok(forked) => forked.map_err(not_begun),
+            Err(_) => Err(not_begun(io::Error::new(io::ErrorKind::TimedOut, "a fork took too long"))),
         }
     }
 
@@ -227,6 +228,17 @@ impl Drop for Life {
                 tracing::warn!(target: "lighter::jails", slot, "a unit that was killed does not end; its slot is not used again");
             }
         });
+    }
+}
+
+/// Why a unit does not begin. Where none ever did, and it is not the machine that says no, it is the function.
+fn not_begun(error: io::Error, has_served: bool) -> Problem {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, InvalidData, TimedOut, UnexpectedEof};
+    match error.kind() {
+        BrokenPipe | ConnectionReset | InvalidData | TimedOut | UnexpectedEof if !has_served => {
+            Problem::new(Code::StartFailed, format!("the function was loaded, and no unit of it begins: {error}"))
+        }
+        _ => Problem::new(Code::NodeFull, format!("no room for another unit: {error}")),
     }
 }
 

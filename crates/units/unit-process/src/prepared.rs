@@ -103,13 +103,14 @@ impl PreparedProcess {
     async fn fork_of(&self, zygote: &Arc<Zygote>, bounds: &Bounds) -> Result<Child, Problem> {
         let was_first = !zygote.has_served();
         let forked = zygote.fork(&self.shared, bounds).await;
-        match &forked {
-            Ok(_) if was_first => self.failed.lock().note(Instant::now(), None),
-            Err(problem) if zygote.fails_first() => {
-                let detail = format!("the function was loaded, and no unit of it begins: {}", problem.detail);
-                self.failed.lock().note(Instant::now(), Some(&Problem::new(Code::StartFailed, detail)));
-            }
-            _ => {}
+        if forked.is_ok() && was_first {
+            self.failed.lock().note(Instant::now(), None);
+        }
+        if let Err(problem) = &forked
+            && problem.code == Code::StartFailed
+            && zygote.fails_first()
+        {
+            self.failed.lock().note(Instant::now(), Some(problem));
         }
         forked
     }
