@@ -68,7 +68,7 @@ pub struct Arrival<'a> {
 
 /// Why nothing of a parcel is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum NotTaken {
     /// It is for another household.
     Misdirected,
     Doubted(Doubt, Option<Box<Receipt>>),
@@ -103,9 +103,9 @@ impl Inbox {
         parcel: &Parcel<'a>,
         by: &str,
         home: Option<Home<'_>>,
-    ) -> Result<Arrival<'a>, Refusal> {
+    ) -> Result<Arrival<'a>, NotTaken> {
         if parcel.to != self.household {
-            return Err(Refusal::Misdirected);
+            return Err(NotTaken::Misdirected);
         }
         let known = self.senders.get(&parcel.from).copied();
         let is_over = known.is_some_and(|sender| parcel.epoch < sender.epoch);
@@ -118,10 +118,10 @@ impl Inbox {
                 Doubt::Forged => None,
             };
             let receipt = verdict.map(|verdict| Box::new(self.receipt(parcel, known, verdict)));
-            return Err(Refusal::Doubted(doubt, receipt));
+            return Err(NotTaken::Doubted(doubt, receipt));
         }
         if known.is_none() && self.senders.len() >= SENDERS_MAX {
-            return Err(Refusal::Crowded(Box::new(self.receipt(parcel, None, Verdict::Full))));
+            return Err(NotTaken::Crowded(Box::new(self.receipt(parcel, None, Verdict::Full))));
         }
         if let Some(sender) = self.senders.get_mut(&parcel.from) {
             sender.serial = parcel.serial;

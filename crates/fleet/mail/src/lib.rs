@@ -32,7 +32,7 @@ mod wire;
 
 pub use commits::Commit;
 pub use homes::{Doubt, Home};
-pub use inbox::{Arrival, Inbox, Lost, Refusal, SENDERS_MAX, Step};
+pub use inbox::{Arrival, Inbox, Lost, NotTaken, SENDERS_MAX, Step};
 pub use letter::{LETTER_BYTES_MAX, Letter, LetterError, QUEUE_BYTES_MAX};
 pub use mark::{Chain, Mark};
 pub use name::{Household, NAME_BYTES_MAX};

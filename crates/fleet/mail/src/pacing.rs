@@ -21,13 +21,13 @@ impl Default for Rate {
 
 /// A token bucket. What is sent may overdraw it once; then nothing goes until that is paid back.
 #[derive(Debug)]
-pub struct Bucket {
+pub struct TokenBucket {
     rate: Rate,
     level: i64,
     at: Duration,
 }
 
-impl Bucket {
+impl TokenBucket {
     pub fn new(rate: Rate) -> Self {
         Self { rate, level: clamped(rate.burst_bytes), at: Duration::ZERO }
     }
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_kept_and_a_burst_is_bounded() {
-        let mut bucket = Bucket::new(Rate { bytes_a_second: 1_000, burst_bytes: 500 });
+        let mut bucket = TokenBucket::new(Rate { bytes_a_second: 1_000, burst_bytes: 500 });
         let mut sent = 0;
         for ms in 0..10_000 {
             while bucket.is_open(Duration::from_millis(ms)) {
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_back_opens_nothing() {
-        let mut bucket = Bucket::new(Rate { bytes_a_second: 1_000, burst_bytes: 500 });
+        let mut bucket = TokenBucket::new(Rate { bytes_a_second: 1_000, burst_bytes: 500 });
         assert!(bucket.is_open(Duration::from_secs(10)));
         bucket.pay(1_000);
         assert!(!bucket.is_open(Duration::from_secs(5)) && !bucket.is_open(Duration::from_secs(10)));

@@ -14,7 +14,7 @@ mod send;
 mod stream;
 
 use crate::commits::{Commit, Commits};
-use crate::pacing::Bucket;
+use crate::pacing::TokenBucket;
 use crate::patience::Dice;
 use crate::records::{StreamRecord, write_letter};
 use crate::{Household, LETTER_BYTES_MAX, Rate, Unreadable, Write};
@@ -78,7 +78,7 @@ pub struct Outbox {
     busy: BTreeSet<Household>,
     counts: Counts,
     unsynced: Commits<Fact>,
-    bucket: Bucket,
+    bucket: TokenBucket,
     /// Whose turn it was last.
     turn: Option<Household>,
     /// The last message's number in this life.
@@ -146,7 +146,7 @@ impl Outbox {
             }
             streams.insert(to, stream);
         }
-        let bucket = Bucket::new(config.catch_up);
+        let bucket = TokenBucket::new(config.catch_up);
         let (unsynced, dice) = (Commits::default(), Dice::new(&nonce));
         Ok(Self { config, nonce, dice, streams, busy, counts, unsynced, bucket, turn: None, serial: 0, version: 0 })
     }

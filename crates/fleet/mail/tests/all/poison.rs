@@ -1,7 +1,7 @@
 //! What is wrong with mail is noticed, and nothing is dropped or taken in silence.
 
 use crate::support::{HOME, Memory, NODE, Receiver, Sender, household, letter, parcel, settle};
-use mail::{Bounds, Config, Doubt, Home, Message, Notice, PushError, Refusal, Verdict};
+use mail::{Bounds, Config, Doubt, Home, Message, NotTaken, Notice, PushError, Verdict};
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1);
@@ -49,18 +49,18 @@ fn only_the_home_may_speak_and_only_under_its_epoch() {
     sender.push("b", &["1"]);
     let bytes = sender.poll(NOW).expect("something is sent");
     let forged = receiver.refuses(&bytes, "another", Some(HOME));
-    assert_eq!(forged, Refusal::Doubted(Doubt::Forged, None), "a forger gets no answer");
+    assert_eq!(forged, NotTaken::Doubted(Doubt::Forged, None), "a forger gets no answer");
     for (home, doubt, verdict) in [
         (Some(Home { node: NODE, epoch: 2 }), Doubt::Over, Verdict::Over),
         (None, Doubt::Unknown, Verdict::Unknown),
         (Some(Home { node: NODE, epoch: 0 }), Doubt::Unknown, Verdict::Unknown),
     ] {
-        let Refusal::Doubted(found, Some(receipt)) = receiver.refuses(&bytes, NODE, home) else { panic!("{doubt:?}") };
+        let NotTaken::Doubted(found, Some(receipt)) = receiver.refuses(&bytes, NODE, home) else { panic!("{doubt:?}") };
         assert_eq!((found, receipt.verdict), (doubt, verdict));
     }
     let mut other = parcel(&bytes);
     other.to = household("c");
-    assert_eq!(receiver.refuses(&other.write(), NODE, Some(HOME)), Refusal::Misdirected);
+    assert_eq!(receiver.refuses(&other.write(), NODE, Some(HOME)), NotTaken::Misdirected);
     assert_eq!(receiver.got.len(), 0);
     // Once a later epoch was seen, what is known of homes may be old: the earlier epoch stays over.
     let later = Home { node: NODE, epoch: 2 };
@@ -68,7 +68,7 @@ fn only_the_home_may_speak_and_only_under_its_epoch() {
     newer.epoch = 2;
     let arrival = receiver.inbox.arrive(&newer, NODE, Some(later)).expect("it is believed");
     receiver.inbox.committed(&arrival, 1);
-    assert!(matches!(receiver.refuses(&bytes, NODE, Some(HOME)), Refusal::Doubted(Doubt::Over, Some(_))));
+    assert!(matches!(receiver.refuses(&bytes, NODE, Some(HOME)), NotTaken::Doubted(Doubt::Over, Some(_))));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_sender_learns_that_its_epoch_is_over() {
     sender.push("b", &["1"]);
     let bytes = sender.poll(NOW).expect("something is sent");
     let over = receiver.refuses(&bytes, NODE, Some(Home { node: NODE, epoch: 2 }));
-    let Refusal::Doubted(_, Some(receipt)) = over else { panic!("{over:?}") };
+    let NotTaken::Doubted(_, Some(receipt)) = over else { panic!("{over:?}") };
     assert_eq!(sender.hear(&receipt, NOW), Some(Notice::Over { to: household("b") }));
     assert_eq!(sender.outbox.counts().letters, 1);
 }

@@ -2,8 +2,8 @@
 
 use event::Event;
 use mail::{
-    Arrival, Commit, Config, Home, Household, Inbox, Letter, Message, Notice, Outbox, Parcel, Receipt, Records,
-    Refusal, Write, is_inbox, is_outbox,
+    Arrival, Commit, Config, Home, Household, Inbox, Letter, Message, NotTaken, Notice, Outbox, Parcel, Receipt,
+    Records, Write, is_inbox, is_outbox,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -122,7 +122,7 @@ impl Receiver {
         commit.and_then(|commit| self.inbox.durable(commit).pop()).or(answer)
     }
 
-    pub fn refuses(&mut self, bytes: &[u8], by: &str, home: Option<Home<'_>>) -> Refusal {
+    pub fn refuses(&mut self, bytes: &[u8], by: &str, home: Option<Home<'_>>) -> NotTaken {
         self.inbox.arrive(&parcel(bytes), by, home).expect_err("it is refused")
     }
 

@@ -6,8 +6,8 @@ use crate::disk::Disk;
 use crate::rng::Rng;
 use event::Event;
 use mail::{
-    Arrival, Bounds, Commit, Config, Home, Household, Inbox, Letter, Message, Notice, Outbox, Parcel, PushError, Rate,
-    Receipt, Records, Refusal, Sent, Verdict, Write, is_inbox, is_outbox,
+    Arrival, Bounds, Commit, Config, Home, Household, Inbox, Letter, Message, NotTaken, Notice, Outbox, Parcel,
+    PushError, Rate, Receipt, Records, Sent, Verdict, Write, is_inbox, is_outbox,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -245,11 +245,11 @@ impl Node {
         let life = life.as_mut().expect("the node is up");
         let arrival = match life.inbox.arrive(&parcel, by, Some(home)) {
             Ok(arrival) => arrival,
-            Err(Refusal::Doubted(_, Some(receipt)) | Refusal::Crowded(receipt)) => {
+            Err(NotTaken::Doubted(_, Some(receipt)) | NotTaken::Crowded(receipt)) => {
                 done.answers.push(receipt.write());
                 return Ok(done);
             }
-            Err(Refusal::Doubted(_, None) | Refusal::Misdirected) => return Ok(done),
+            Err(NotTaken::Doubted(_, None) | NotTaken::Misdirected) => return Ok(done),
         };
         let (mut writes, count) = queued(disk, from, &arrival, queue_max, plant);
         if plant == Plant::DuplicateTaken && arrival.steps.is_empty() {

@@ -1,0 +1,197 @@
+//! The choice for one call at one gate, and what is learned from how it went.
+
+use crate::NodeId;
+use crate::guess::Guess;
+use crate::level::Level;
+use crate::load::{Load, Report};
+use crate::truth::Truth;
+use crate::work::{Work, first};
+use std::collections::BTreeMap;
+
+/// Another node must be better than this one by this part of the time, and by so many seconds: a hop is work for two.
+const HYSTERESIS: f64 = 0.03;
+const HOP_MIN: f64 = 2e-4;
+/// Functions that are remembered. The one not used for longest goes.
+const WORKS_MAX: usize = 1_000;
+const ROUND_TRIP_FIRST: f64 = 2e-3;
+const RATE_FIRST: f64 = 12.5e6;
+/// A transfer of fewer bytes says little about the rate.
+const RATE_BYTES_MIN: u64 = 16_384;
+
+/// A call, before it is decided where it runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    pub function: &'a str,
+    pub bytes: u64,
+    /// Seconds that the fleet has measured on a node of speed 1; they count until this gate has measured its own.
+    pub usual: Option<f64>,
+    /// How busy this node is; none where the function may not run here.
+    pub here: Option<Truth>,
+    /// Who refused this call before.
+    pub refused: &'a [NodeId],
+}
+
+/// Where a call goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pick {
+    Here,
+    /// `expected`: the seconds of waiting that the receiver holds against the truth.
+    There {
+        node: NodeId,
+        expected: f64,
+    },
+    /// No node may run it.
+    Nowhere,
+}
+
+/// A node that may run the function, with its prediction in seconds: what `lighter fleet why` shows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate {
+    pub node: NodeId,
+    pub hop: f64,
+    pub transfer: f64,
+    pub wait: f64,
+    pub run: f64,
+}
+
+impl Candidate {
+    pub fn total(&self) -> f64 {
+        self.hop + self.transfer + self.wait + self.run
+    }
+}
+
+/// What is known of one node, whatever the function.
+#[derive(Debug, Clone)]
+struct Known {
+    round_trip: Level,
+    rate: Level,
+    load: Load,
+    places: u32,
+    speed: f64,
+}
+
+/// One gate's knowledge. Not for threads: its caller holds a lock.
+#[derive(Debug)]
+pub struct Choice {
+    me: NodeId,
+    speed: f64,
+    nodes: BTreeMap<NodeId, Known>,
+    works: BTreeMap<String, (Work, u64)>,
+    calls: u64,
+}
+
+impl Choice {
+    /// `speed` is this node's own, as its reports say it.
+    pub fn new(me: NodeId, speed: f64) -> Self {
+        Self { me, speed, nodes: BTreeMap::new(), works: BTreeMap::new(), calls: 0 }
+    }
+
+    /// A node reports how it is. `round_trip` in seconds, where it was measured.
+    pub fn hear(&mut self, node: NodeId, report: Report, round_trip: Option<f64>, now: f64) {
+        let known = self.nodes.entry(node).or_insert_with(|| Known {
+            round_trip: Level::new(ROUND_TRIP_FIRST, 1.0, 2e-3),
+            rate: Level::new(RATE_FIRST, 1.5, 2e-3),
+            load: Load::new(report.truth, now),
+            places: report.places,
+            speed: report.speed,
+        });
+        known.load.told(report.truth, now);
+        (known.places, known.speed) = (report.places, report.speed);
+        if let Some(round_trip) = round_trip {
+            known.round_trip.observe(round_trip, now, 0.0);
+        }
+    }
+
+    /// A node is gone, or has the function no longer.
+    pub fn forget(&mut self, node: NodeId) {
+        self.nodes.remove(&node);
+        for (work, _) in self.works.values_mut() {
+            work.forget(node);
+        }
+    }
+
+    /// What each of `nodes` would take; those nobody has heard of are left out.
+    pub fn predict(&self, call: &Asked<'_>, nodes: &[NodeId], now: f64) -> Vec<Candidate> {
+        let work = self.works.get(call.function).map(|(work, _)| work);
+        let usual = usual(work, call);
+        nodes.iter().filter_map(|node| self.candidate(*node, work, usual, call.bytes, now)).collect()
+    }
+
+    /// Chooses among this node and `nodes`, which have a copy of the function.
+    pub fn choose(&mut self, call: &Asked<'_>, nodes: &[NodeId], now: f64) -> Pick {
+        self.calls += 1;
+        let work = self.works.get(call.function).map(|(work, _)| work);
+        let usual = usual(work, call);
+        let best = nodes
+            .iter()
+            .filter(|node| **node != self.me && !call.refused.contains(node))
+            .filter_map(|node| self.candidate(*node, work, usual, call.bytes, now))
+            .min_by(|one, other| one.total().total_cmp(&other.total()));
+        let here = call.here.map(|truth| truth.wait() + self.run_on(work, usual, self.me, self.speed, now));
+        let Some(best) = best.filter(|best| here.is_none_or(|here| best.total() * (1.0 + HYSTERESIS) + HOP_MIN < here))
+        else {
+            return if here.is_some() { Pick::Here } else { Pick::Nowhere };
+        };
+        let known = self.nodes.get_mut(&best.node).expect("it was predicted");
+        known.load.sent(best.run, known.places);
+        Pick::There { node: best.node, expected: best.wait }
+    }
+
+    /// A node answered or refused: this is how busy it was.
+    pub fn told(&mut self, node: NodeId, truth: Truth, now: f64) {
+        if let Some(known) = self.nodes.get_mut(&node) {
+            known.load.told(truth, now);
+        }
+    }
+
+    /// How long a call was on its way, without waiting and running; and what its body took.
+    pub fn travelled(&mut self, node: NodeId, round_trip: f64, body: Option<(u64, f64)>, now: f64) {
+        let Some(known) = self.nodes.get_mut(&node) else { return };
+        known.round_trip.observe(round_trip, now, 0.0);
+        if let Some((bytes, seconds)) = body.filter(|(bytes, seconds)| *bytes >= RATE_BYTES_MIN && *seconds > 0.0) {
+            known.rate.observe(bytes as f64 / seconds, now, 0.0);
+        }
+    }
+
+    /// A call ran there (or here) for so many seconds.
+    pub fn ran(&mut self, node: NodeId, function: &str, bytes: u64, seconds: f64, now: f64) {
+        let speed = match self.nodes.get(&node) {
+            _ if node == self.me => self.speed,
+            Some(known) => known.speed,
+            None => return,
+        };
+        if !self.works.contains_key(function) && self.works.len() >= WORKS_MAX {
+            let oldest = self.works.iter().min_by_key(|(_, (_, used))| *used).map(|(name, _)| name.clone());
+            oldest.and_then(|oldest| self.works.remove(&oldest));
+        }
+        let (work, used) = self.works.entry(function.to_owned()).or_default();
+        work.ran(node, speed, bytes as f64, seconds, now);
+        *used = self.calls;
+    }
+
+    fn candidate(&self, node: NodeId, work: Option<&Work>, usual: Guess, bytes: u64, now: f64) -> Option<Candidate> {
+        let known = self.nodes.get(&node)?;
+        Some(Candidate {
+            node,
+            hop: known.round_trip.guess(now).mean(),
+            transfer: bytes as f64 / known.rate.guess(now).log.exp(),
+            wait: known.load.backlog(now).max(0.0),
+            run: self.run_on(work, usual, node, known.speed, now),
+        })
+    }
+
+    fn run_on(&self, work: Option<&Work>, usual: Guess, node: NodeId, speed: f64, now: f64) -> f64 {
+        match work {
+            Some(work) => work.on(usual, node, speed, now),
+            None => usual.mean() / speed,
+        }
+    }
+}
+
+/// What the call takes on a node of speed 1.
+fn usual(work: Option<&Work>, call: &Asked<'_>) -> Guess {
+    match work {
+        Some(work) => work.usual(call.bytes as f64),
+        None => first(call.usual),
+    }
+}
