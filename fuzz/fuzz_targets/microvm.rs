@@ -12,26 +12,26 @@ mod memory;
 #[path = "../../crates/units/unit-microvm/src/tables.rs"]
 mod tables;
 
-use exits::{Asked, Bounds, Place};
+use exits::{Asked, Bounds, GuestRange};
 use kernel_abi::exits::CallPage;
 use kernel_abi::{Policy, layout, ring};
 use lighter_fuzz::fuzz_target;
 
 const HEAP: std::ops::Range<u64> = 0x100_0000..0x500_0000;
 
-fn inside(place: Place, start: u64, end: u64) -> bool {
-    place.at >= start && place.at.checked_add(place.bytes as u64).is_some_and(|stop| stop <= end)
+fn inside(range: GuestRange, start: u64, end: u64) -> bool {
+    range.at >= start && range.at.checked_add(range.bytes as u64).is_some_and(|stop| stop <= end)
 }
 
-fn readable(place: Place) -> bool {
-    place.bytes == 0
-        || inside(place, HEAP.start, HEAP.end)
-        || inside(place, layout::STACK, layout::STACK + layout::STACK_BYTES)
-        || inside(place, layout::KERNEL, layout::KERNEL_END)
+fn readable(range: GuestRange) -> bool {
+    range.bytes == 0
+        || inside(range, HEAP.start, HEAP.end)
+        || inside(range, layout::STACK, layout::STACK + layout::STACK_BYTES)
+        || inside(range, layout::KERNEL, layout::KERNEL_END)
 }
 
-fn writable(place: Place) -> bool {
-    inside(place, HEAP.start, HEAP.end) || inside(place, layout::INBOX, layout::INBOX + layout::INBOX_BYTES)
+fn writable(range: GuestRange) -> bool {
+    inside(range, HEAP.start, HEAP.end) || inside(range, layout::INBOX, layout::INBOX + layout::INBOX_BYTES)
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -49,15 +49,15 @@ fuzz_target!(|data: &[u8]| {
     let bounds = Bounds { heap: HEAP, code: code.clone(), policy, bytes_max: 1 << 24 };
     let port = 0x500 + (word(0) % 8) as u16;
     match exits::check(port, &page, &bounds) {
-        Ok(Asked::Publish(place)) => {
-            assert!(inside(place, code.start, code.end) && place.at % layout::PAGE == 0);
+        Ok(Asked::Publish(range)) => {
+            assert!(inside(range, code.start, code.end) && range.at % layout::PAGE == 0);
         }
         Ok(Asked::Call { verb, request, answer }) => {
             assert!(readable(request) && writable(answer) && verb.is_none_or(|verb| policy.allows(verb)));
         }
         Ok(Asked::Fetch { answer }) => assert!(writable(answer)),
         Ok(Asked::Receive { reply, answer, .. }) => assert!(readable(reply) && writable(answer)),
-        Ok(Asked::Panic(place)) => assert!(readable(place)),
+        Ok(Asked::Panic(range)) => assert!(readable(range)),
         Ok(Asked::Ready | Asked::Log) | Err(_) => {}
     }
     // A log ring: lines are parts of it, and it ends.

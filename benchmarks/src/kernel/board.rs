@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unit_metal::finder::Finder;
 use unit_metal::qemu::{HOST_SEEN, Machine};
-use unit_metal::session::{Said, Session, Work};
+use unit_metal::session::{BoardSaid, BoardWork, Session};
 
 /// How long a board may take until it is heard.
 const BOOT_MAX: Duration = Duration::from_secs(60);
@@ -97,9 +97,9 @@ pub async fn call(session: &mut Session, code: Hash, id: u64, data: &str) -> any
     let event = frame.map_err(|error| anyhow::anyhow!("{error}"))?.to_vec();
     let run_max = Duration::from_secs(60);
     let began = Instant::now();
-    let work = Work { id, code, may: 0, run_max, memory_bytes_max: 64 << 20, now_ms: 1_700_000_000_000, event };
+    let work = BoardWork { id, code, may: 0, run_max, memory_bytes_max: 64 << 20, now_ms: 1_700_000_000_000, event };
     session.call(work).await?;
-    let Said::Replied { stages, frame } = session.said(id).await? else { bail!("the board asks for something") };
+    let BoardSaid::Replied { stages, frame } = session.said(id).await? else { bail!("the board asks for something") };
     let took = began.elapsed();
     let reply = Frame::decode(&frame, &limits).map_err(|error| anyhow::anyhow!("{error}"))?;
     ensure!(reply.kind == Kind::Reply, "the board's function failed: {:?}", reply.body);

@@ -18,11 +18,11 @@ use utoipa::openapi::{Components, OpenApi, SecurityRequirement};
     ),
     components(schemas(DeployStep))
 )]
-struct Head;
+struct Preamble;
 
 /// Everything but the paths.
 fn head() -> OpenApi {
-    let mut document = <Head as utoipa::OpenApi>::openapi();
+    let mut document = <Preamble as utoipa::OpenApi>::openapi();
     let token = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .description(Some("A token of `lighter token create`"))

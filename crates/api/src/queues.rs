@@ -263,7 +263,7 @@ pub async fn peek(
     }
     let part = kept(part.unwrap_or(QueuePart::Ready));
     let listed = node::blocking(move || queue.list(part, after, limit)).await?;
-    let next = listed.last().map(|last| last.place.to_string());
+    let next = listed.last().map(|last| last.position.to_string());
     Ok(axum::Json(EventPage { events: listed.into_iter().map(event_info).collect(), next }))
 }
 

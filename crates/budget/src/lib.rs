@@ -28,11 +28,11 @@ const RESERVE_PART: u64 = 16;
 pub struct Budget {
     bytes_max: u64,
     total: AtomicU64,
-    lines: [Line; Purpose::ALL.len()],
+    accounts: [Account; Purpose::ALL.len()],
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct Account {
     used: AtomicU64,
     refused: AtomicU64,
 }
@@ -59,7 +59,7 @@ pub struct Full {
 impl Budget {
     /// A budget of `bytes_max` bytes for everything together.
     pub fn new(bytes_max: u64) -> Arc<Self> {
-        Arc::new(Self { bytes_max, total: AtomicU64::new(0), lines: Default::default() })
+        Arc::new(Self { bytes_max, total: AtomicU64::new(0), accounts: Default::default() })
     }
 
     /// A budget that refuses nothing, for tests and tools that hold nothing for strangers.
@@ -78,12 +78,12 @@ impl Budget {
 
     /// Bytes that `purpose` holds.
     pub fn used_bytes(&self, purpose: Purpose) -> u64 {
-        self.line(purpose).used.load(Relaxed)
+        self.account(purpose).used.load(Relaxed)
     }
 
     /// How often `purpose` was refused since the start.
     pub fn refused_count(&self, purpose: Purpose) -> u64 {
-        self.line(purpose).refused.load(Relaxed)
+        self.account(purpose).refused.load(Relaxed)
     }
 
     /// The most that `purpose` may hold, however much is free.
@@ -106,28 +106,28 @@ impl Budget {
         Ok(share)
     }
 
-    fn line(&self, purpose: Purpose) -> &Line {
-        &self.lines[purpose as usize]
+    fn account(&self, purpose: Purpose) -> &Account {
+        &self.accounts[purpose as usize]
     }
 
     fn add(&self, purpose: Purpose, bytes: u64) -> Result<(), Full> {
-        let line = self.line(purpose);
+        let account = self.account(purpose);
         let all_max = match purpose {
             Purpose::Administration => self.bytes_max,
             _ => self.bytes_max - self.bytes_max / RESERVE_PART,
         };
-        add_below(&line.used, bytes, self.part_bytes(purpose))
+        add_below(&account.used, bytes, self.part_bytes(purpose))
             .and_then(|()| {
-                add_below(&self.total, bytes, all_max).inspect_err(|_| _ = line.used.fetch_sub(bytes, Relaxed))
+                add_below(&self.total, bytes, all_max).inspect_err(|_| _ = account.used.fetch_sub(bytes, Relaxed))
             })
             .map_err(|(used_bytes, bytes_max)| {
-                line.refused.fetch_add(1, Relaxed);
+                account.refused.fetch_add(1, Relaxed);
                 Full { purpose, asked_bytes: bytes, used_bytes, bytes_max }
             })
     }
 
     fn give_back(&self, purpose: Purpose, bytes: u64) {
-        self.line(purpose).used.fetch_sub(bytes, Relaxed);
+        self.account(purpose).used.fetch_sub(bytes, Relaxed);
         self.total.fetch_sub(bytes, Relaxed);
     }
 }
@@ -168,7 +168,7 @@ impl Share {
         let bytes_max = budget.part_bytes(purpose) / 4 * 3;
         let used_bytes = budget.used_bytes(purpose);
         if used_bytes.checked_add(bytes).is_none_or(|sum| sum > bytes_max) {
-            budget.line(purpose).refused.fetch_add(1, Relaxed);
+            budget.account(purpose).refused.fetch_add(1, Relaxed);
             return Err(Full { purpose, asked_bytes: bytes, used_bytes, bytes_max });
         }
         self.grow(bytes)

@@ -1,6 +1,6 @@
 //! The API from the outside: every word between a command and a node passes through here.
 
-use super::locate::Place;
+use super::locate::NodeAddress;
 use super::output::Output;
 use super::progress::Progress;
 use super::prove::{NotProven, Prove};
@@ -31,13 +31,13 @@ const LINE_BYTES_MAX: u64 = 16 << 20;
 /// A node's API.
 pub struct Client {
     agent: Agent,
-    place: Place,
+    address: NodeAddress,
     out: Output,
 }
 
 impl Client {
     /// `ca_cert`: a file of PEM certificates to trust instead of the public ones.
-    pub fn new(place: Place, ca_cert: Option<&Path>, out: Output) -> Result<Self> {
+    pub fn new(address: NodeAddress, ca_cert: Option<&Path>, out: Output) -> Result<Self> {
         let mut tls = TlsConfig::builder();
         if let Some(file) = ca_cert {
             tls = tls.root_certs(roots(file)?);
@@ -48,17 +48,17 @@ impl Client {
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .user_agent(concat!("lighter/", env!("CARGO_PKG_VERSION")))
             .tls_config(tls.build());
-        if place.is_local {
+        if address.is_local {
             config = config.proxy(None);
         }
-        let agent = match &place.identity {
+        let agent = match &address.identity {
             None => config.build().new_agent(),
             Some(identity) => {
                 let connector = DefaultConnector::default().chain(Prove(identity.clone()));
                 Agent::with_parts(config.build(), connector, DefaultResolver::default())
             }
         };
-        Ok(Self { agent, place, out })
+        Ok(Self { agent, address, out })
     }
 
     /// One that does not say that it waits: somebody else has the terminal.
@@ -68,11 +68,11 @@ impl Client {
     }
 
     fn waiting(&self) -> Option<Progress> {
-        self.out.waiting(format!("waiting for {}", self.place.url))
+        self.out.waiting(format!("waiting for {}", self.address.url))
     }
 
     pub fn url(&self) -> &str {
-        &self.place.url
+        &self.address.url
     }
 
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
@@ -106,8 +106,8 @@ impl Client {
 
     /// Begins a request with the token.
     pub fn request(&self, method: &str, path: &str) -> ureq::http::request::Builder {
-        let request = Request::builder().method(method).uri(format!("{}{path}", self.place.url));
-        match &self.place.token {
+        let request = Request::builder().method(method).uri(format!("{}{path}", self.address.url));
+        match &self.address.token {
             Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {token}")),
             None => request,
         }
@@ -126,7 +126,7 @@ impl Client {
         }
         let status = response.status();
         Err(self.problem_in(response)?.map(Stop::from).unwrap_or_else(|| {
-            let detail = format!("{} answered with status {status}, as a node would not", self.place.url);
+            let detail = format!("{} answered with status {status}, as a node would not", self.address.url);
             Stop::new(Code::NodeUnreachable, detail)
         }))
     }
@@ -140,7 +140,7 @@ impl Client {
         Ok(problem.map(|problem| match problem.code {
             Code::TokenMissing => problem.with_hint("give one with --token-file or LIGHTER_TOKEN"),
             Code::RouteUnknown => {
-                let detail = format!("{} is where functions are called; the API listens elsewhere", self.place.url);
+                let detail = format!("{} is where functions are called; the API listens elsewhere", self.address.url);
                 Problem::new(Code::NodeUnreachable, detail)
                     .with_hint("give the API's address with --node: port 8701 unless the node was told another")
             }
@@ -179,7 +179,7 @@ impl Client {
     }
 
     fn strange(&self, error: &serde_json::Error) -> Stop {
-        let detail = format!("what {} answered cannot be read: {error}", self.place.url);
+        let detail = format!("what {} answered cannot be read: {error}", self.address.url);
         Problem::new(Code::Unknown, detail)
             .with_hint(
                 "`lighter version` shows both versions; where they are the same, please report this with the answer",
@@ -188,16 +188,16 @@ impl Client {
     }
 
     pub fn broken(&self, error: &io::Error) -> Stop {
-        Stop::new(Code::NodeUnreachable, format!("the connection to {} broke: {error}", self.place.url))
+        Stop::new(Code::NodeUnreachable, format!("the connection to {} broke: {error}", self.address.url))
     }
 
     fn malformed(&self, error: &ureq::http::Error) -> Stop {
-        Stop::new(Code::Usage, format!("this cannot be sent to {}: {error}", self.place.url))
+        Stop::new(Code::Usage, format!("this cannot be sent to {}: {error}", self.address.url))
     }
 
     /// `sends`: whether the request has a body.
     fn unreachable(&self, error: &ureq::Error, sends: bool) -> Stop {
-        let url = &self.place.url;
+        let url = &self.address.url;
         let problem = |detail| Problem::new(Code::NodeUnreachable, detail);
         match error {
             ureq::Error::Io(error) if error.to_string().contains("certificate") => {
@@ -332,8 +332,8 @@ mod tests {
     #[test]
     fn an_unreachable_node_is_named_with_its_address() {
         // Port 9 of this machine: nobody listens there.
-        let place = Place { url: "http://127.0.0.1:9".into(), token: None, is_local: true, identity: None };
-        let client = Client::new(place, None, Output::new(false, true)).unwrap();
+        let address = NodeAddress { url: "http://127.0.0.1:9".into(), token: None, is_local: true, identity: None };
+        let client = Client::new(address, None, Output::new(false, true)).unwrap();
         let Err(Stop::Problem(problem)) = client.get::<String>("/v1/node") else { panic!("nobody should answer") };
         assert_eq!(problem.code, Code::NodeUnreachable);
         assert!(problem.detail.contains("http://127.0.0.1:9"), "{problem}");
@@ -342,7 +342,7 @@ mod tests {
     /// A node that gives one answer, whatever it is asked.
     fn node_that_answers(answer: &'static str) -> Client {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = Place {
+        let address = NodeAddress {
             url: format!("http://{}", listener.local_addr().unwrap()),
             token: None,
             is_local: true,
@@ -354,7 +354,7 @@ mod tests {
             let _ = stream.read(&mut request).unwrap();
             io::Write::write_all(&mut stream, answer.as_bytes()).unwrap();
         });
-        Client::new(place, None, Output::new(false, true)).unwrap()
+        Client::new(address, None, Output::new(false, true)).unwrap()
     }
 
     #[test]
@@ -370,7 +370,7 @@ mod tests {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let url = format!("http://{}", listener.local_addr().unwrap());
             let identity = Some(Identity::new("lighter_secret", &url));
-            let place = Place { url, token: Some("lighter_secret".into()), is_local: true, identity };
+            let address = NodeAddress { url, token: Some("lighter_secret".into()), is_local: true, identity };
             let heard = std::thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut heard = vec![0; 4_096];
@@ -381,7 +381,7 @@ mod tests {
                 stream.read_to_end(&mut heard).ok();
                 String::from_utf8(heard).unwrap()
             });
-            let client = Client::new(place, None, Output::new(false, true)).unwrap();
+            let client = Client::new(address, None, Output::new(false, true)).unwrap();
             let code = problem(client.get::<String>("/v1/node")).code;
             assert!(matches!(code, Code::NodeUnproven | Code::NodeUnreachable), "{code}");
             drop(client);

@@ -37,7 +37,7 @@ pub struct Folder {
 }
 
 /// What stands at a path.
-pub enum Found {
+pub enum AtPath {
     File(File),
     Folder(OwnedFd),
 }
@@ -79,8 +79,8 @@ impl Folder {
     /// The folder at `inner`, which is a boundary of its own from now on.
     pub fn below(&self, inner: &Path) -> Result<Self, Missed> {
         match self.find(inner)? {
-            Found::Folder(root) => Ok(Self { path: self.path.join(inner), real: self.real.join(inner), root }),
-            Found::File(_) => Err(self.failed(inner, Errno::NOTDIR)),
+            AtPath::Folder(root) => Ok(Self { path: self.path.join(inner), real: self.real.join(inner), root }),
+            AtPath::File(_) => Err(self.failed(inner, Errno::NOTDIR)),
         }
     }
 
@@ -91,7 +91,7 @@ impl Folder {
 
     /// What stands at `inner`. Anything but a file or a folder is refused without being opened for long: a pipe would
     /// wait.
-    pub fn find(&self, inner: &Path) -> Result<Found, Missed> {
+    pub fn find(&self, inner: &Path) -> Result<AtPath, Missed> {
         let mut walk = Walk { folder: self, whole: inner, passed: Vec::new(), links: 0 };
         walk.go(inner, (inner, inner))?;
         walk.open()
@@ -99,7 +99,7 @@ impl Folder {
 
     /// The bytes of the file at `inner`, if it has no more than `bytes_max`.
     pub fn read(&self, inner: &Path, bytes_max: u64) -> Result<Vec<u8>, Missed> {
-        let Found::File(file) = self.find(inner)? else { return Err(self.failed(inner, Errno::ISDIR)) };
+        let AtPath::File(file) = self.find(inner)? else { return Err(self.failed(inner, Errno::ISDIR)) };
         let failed = |error| Missed::Failed { path: self.named(inner), error };
         let size = file.metadata().map_err(failed)?.len();
         let mut bytes = Vec::new();
@@ -115,7 +115,7 @@ impl Folder {
 
     /// The names in the folder at `inner`, in order.
     pub fn names(&self, inner: &Path) -> Result<Vec<OsString>, Missed> {
-        let Found::Folder(folder) = self.find(inner)? else { return Err(self.failed(inner, Errno::NOTDIR)) };
+        let AtPath::Folder(folder) = self.find(inner)? else { return Err(self.failed(inner, Errno::NOTDIR)) };
         let failed = |error| self.failed(inner, error);
         let mut names = Vec::new();
         for entry in Dir::read_from(&folder).map_err(failed)? {
@@ -176,16 +176,16 @@ impl Walk<'_> {
         self.go(inner, (&link, &target))
     }
 
-    fn open(self) -> Result<Found, Missed> {
+    fn open(self) -> Result<AtPath, Missed> {
         let failed = |error| self.failed(error);
         let Some((name, last)) = self.passed.last() else {
             let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-            return Ok(Found::Folder(openat(&self.folder.root, ".", flags, Mode::empty()).map_err(failed)?));
+            return Ok(AtPath::Folder(openat(&self.folder.root, ".", flags, Mode::empty()).map_err(failed)?));
         };
         let kind = FileType::from_raw_mode(fstat(last).map_err(failed)?.st_mode);
         if kind == FileType::Directory {
             let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-            return Ok(Found::Folder(openat(last, ".", flags, Mode::empty()).map_err(failed)?));
+            return Ok(AtPath::Folder(openat(last, ".", flags, Mode::empty()).map_err(failed)?));
         }
         // By its name once more: whatever it has become, it is no link, and it does not make us wait.
         let above = self.passed.iter().rev().nth(1).map_or(self.folder.root.as_fd(), |(_, above)| above.as_fd());
@@ -200,7 +200,7 @@ impl Walk<'_> {
         if about.nlink() > 1 && about.uid() != owner {
             return Err(Missed::Foreign { file: self.folder.named(self.whole) });
         }
-        Ok(Found::File(file))
+        Ok(AtPath::File(file))
     }
 
     fn here(&self) -> BorrowedFd<'_> {

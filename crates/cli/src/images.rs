@@ -2,7 +2,7 @@
 
 use super::brought::Images;
 use super::component::component;
-use super::folder::{Folder, Found, Missed};
+use super::folder::{AtPath, Folder, Missed};
 use super::stop::{Result, Stop};
 use super::words;
 use manifest::{Function, Manifest, Name};
@@ -100,8 +100,8 @@ impl Project {
         }
         let top = Folder::open(&self.folder.join("../".repeat(above)))?;
         match top.find(&inner)? {
-            Found::Folder(_) => Ok((top.below(&inner)?, PathBuf::new())),
-            Found::File(_) => {
+            AtPath::Folder(_) => Ok((top.below(&inner)?, PathBuf::new())),
+            AtPath::File(_) => {
                 let name = inner.file_name().map(PathBuf::from).unwrap_or_default();
                 Ok((top.below(inner.parent().unwrap_or(Path::new("")))?, name))
             }

@@ -58,7 +58,7 @@ pub use brought::{Brought, Extra, ExtraOption, Images, MakesImages, Run, read};
 
 use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand};
 use client::Client;
-use locate::{Place, Wishes};
+use locate::{NodeAddress, Wishes};
 use output::Output;
 use problem::Code;
 use std::path::PathBuf;
@@ -211,11 +211,11 @@ pub struct Session {
 impl Session {
     /// Talks to the node.
     pub fn client(&self) -> Result<Client> {
-        Client::new(self.place()?, self.global.ca_cert.as_deref(), self.out)
+        Client::new(self.address()?, self.global.ca_cert.as_deref(), self.out)
     }
 
     /// Where the node is.
-    pub fn place(&self) -> Result<Place> {
+    pub fn address(&self) -> Result<NodeAddress> {
         let node = std::env::var("LIGHTER_NODE").ok().filter(|node| !node.trim().is_empty());
         locate::find(&Wishes {
             node: self.global.node.as_deref().or(node.as_deref()),

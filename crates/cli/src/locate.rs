@@ -24,7 +24,7 @@ const TOKEN_VARIABLES: [&str; 3] = ["LIGHTER_TOKEN", "LIGHTERAGE_TOKENS", "LIGHT
 
 /// A node to talk to.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct NodeAddress {
     /// `http://127.0.0.1:8701`, without a slash at the end.
     pub url: String,
     pub token: Option<String>,
@@ -66,7 +66,7 @@ pub fn keep_tokens_from(command: &mut Command) {
 ///
 /// # Errors
 /// No address is known, it is not an address, or a token would travel unencrypted.
-pub fn find(wishes: &Wishes<'_>) -> Result<Place> {
+pub fn find(wishes: &Wishes<'_>) -> Result<NodeAddress> {
     let folder = data_folder(wishes.data);
     let known = folder.as_deref().ok().and_then(known_node).map(|known| known.api);
     let url = match (wishes.node, &known) {
@@ -98,7 +98,7 @@ pub fn find(wishes: &Wishes<'_>) -> Result<Place> {
         let detail = format!("the token would travel unencrypted to {url}");
         return Err(Problem::new(Code::Usage, detail).with_hint("use https, or an SSH tunnel to 127.0.0.1").into());
     }
-    Ok(Place { url, token, is_local, identity })
+    Ok(NodeAddress { url, token, is_local, identity })
 }
 
 /// Where the node of this user keeps its data.
@@ -188,7 +188,7 @@ mod tests {
         folder
     }
 
-    fn code(result: Result<Place>) -> Code {
+    fn code(result: Result<NodeAddress>) -> Code {
         match result {
             Err(Stop::Problem(problem)) => problem.code,
             other => panic!("{other:?}"),
@@ -198,10 +198,10 @@ mod tests {
     #[test]
     fn the_node_of_the_data_folder_is_found_with_its_token() {
         let folder = folder_with_node();
-        let place = find(&Wishes { data: Some(folder.path()), ..Wishes::default() }).unwrap();
-        assert_eq!(place.url, "http://127.0.0.1:8701");
-        assert_eq!(place.token.as_deref(), Some("lt_secret"));
-        assert_eq!(place.identity, Some(Identity::new("lt_secret", "http://127.0.0.1:8701")));
+        let address = find(&Wishes { data: Some(folder.path()), ..Wishes::default() }).unwrap();
+        assert_eq!(address.url, "http://127.0.0.1:8701");
+        assert_eq!(address.token.as_deref(), Some("lt_secret"));
+        assert_eq!(address.identity, Some(Identity::new("lt_secret", "http://127.0.0.1:8701")));
     }
 
     #[test]
@@ -240,8 +240,8 @@ mod tests {
     fn the_token_of_the_data_folder_goes_to_no_other_node() {
         let folder = folder_with_node();
         for other in ["https://example.org", "http://127.0.0.1:9"] {
-            let place = find(&Wishes { node: Some(other), data: Some(folder.path()), ..Wishes::default() }).unwrap();
-            assert_eq!(place.token, None, "{other}");
+            let address = find(&Wishes { node: Some(other), data: Some(folder.path()), ..Wishes::default() }).unwrap();
+            assert_eq!(address.token, None, "{other}");
         }
         let same = Wishes { node: Some("http://127.0.0.1:8701/"), data: Some(folder.path()), ..Wishes::default() };
         assert!(find(&same).unwrap().token.is_some());

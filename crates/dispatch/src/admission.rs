@@ -3,7 +3,7 @@
 //! A place belongs to the holder of the [`Slot`], or to the [`Waiting`] it was handed to; each gives it back when it is
 //! dropped. So a caller may go away at any moment without losing a place.
 
-use crate::line::{Arrival, Counts, Limits, Line, Ticket};
+use crate::line::{Arrival, Counts, Limits, Ticket, WaitingLine};
 use crate::refusal::Refusal;
 use parking_lot::Mutex;
 use std::pin::pin;
@@ -41,7 +41,7 @@ pub struct Permit {
 
 #[derive(Debug)]
 struct Shared {
-    line: Mutex<Line<oneshot::Sender<()>>>,
+    line: Mutex<WaitingLine<oneshot::Sender<()>>>,
     /// Time in the line starts here.
     start: Instant,
     emptied: Notify,
@@ -62,7 +62,8 @@ struct Waiting {
     is_settled: bool,
 }
 
-enum Place {
+/// An [`Arrival`], with what gives its place back.
+enum Arrived {
     Runs(Slot),
     Waits(Waiting),
     Refused(Refusal),
@@ -102,22 +103,22 @@ impl Admission {
     /// # Errors
     /// Why it may not run. It never waits longer than [`Limits::wait_max`], for function and node together.
     pub async fn admit(&self, now: Instant) -> Result<Permit, Refusal> {
-        let (place, wait_max) = self.function.arrive(now);
+        let (arrived, wait_max) = self.function.arrive(now);
         let deadline = now + wait_max.min(WAIT_CEILING);
         let mut has_waited = false;
-        let function = match place {
-            Place::Runs(slot) => slot,
-            Place::Refused(refusal) => return Err(refusal),
-            Place::Waits(waiting) => {
+        let function = match arrived {
+            Arrived::Runs(slot) => slot,
+            Arrived::Refused(refusal) => return Err(refusal),
+            Arrived::Waits(waiting) => {
                 has_waited = true;
                 let slot = waiting.slot(deadline).await;
                 slot.ok_or_else(|| self.refuse(Refusal::WaitedTooLong { wait_max }))?
             }
         };
         let node = match self.node.arrive(now).0 {
-            Place::Runs(slot) => Some(slot),
-            Place::Refused(_) => None,
-            Place::Waits(waiting) => {
+            Arrived::Runs(slot) => Some(slot),
+            Arrived::Refused(_) => None,
+            Arrived::Waits(waiting) => {
                 has_waited = true;
                 waiting.slot(deadline).await
             }
@@ -174,11 +175,11 @@ impl Permit {
 
 impl Shared {
     fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self { line: Mutex::new(Line::new(limits)), start: Instant::now(), emptied: Notify::new() })
+        Arc::new(Self { line: Mutex::new(WaitingLine::new(limits)), start: Instant::now(), emptied: Notify::new() })
     }
 
     /// Also says how long one may wait here at this moment.
-    fn arrive(self: &Arc<Self>, now: Instant) -> (Place, Duration) {
+    fn arrive(self: &Arc<Self>, now: Instant) -> (Arrived, Duration) {
         let mut woken = None;
         let mut line = self.line.lock();
         let wait_max = line.limits().wait_max;
@@ -188,15 +189,15 @@ impl Shared {
             waker
         });
         drop(line);
-        let place = match (arrival, woken) {
+        let arrived = match (arrival, woken) {
             (Arrival::Waits(ticket), Some(woken)) => {
-                Place::Waits(Waiting { shared: self.clone(), ticket, woken, is_settled: false })
+                Arrived::Waits(Waiting { shared: self.clone(), ticket, woken, is_settled: false })
             }
-            (Arrival::Refused(refusal), _) => Place::Refused(refusal),
-            (Arrival::Runs, _) => Place::Runs(Slot { shared: self.clone() }),
+            (Arrival::Refused(refusal), _) => Arrived::Refused(refusal),
+            (Arrival::Runs, _) => Arrived::Runs(Slot { shared: self.clone() }),
             (Arrival::Waits(_), None) => unreachable!("who waits has a waker"),
         };
-        (place, wait_max)
+        (arrived, wait_max)
     }
 
     /// Gives a place back, to the next in line if there is one.

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!            rate?        a place?            a place on the node?
-//! admit ──▶ [bucket] ──▶ [Line: running | waiting …] ──▶ [Line of the node] ──▶ Permit ──drop──▶ the next in line
+//! admit ──▶ [bucket] ──▶ [line: running | waiting …] ──▶ [line of the node] ──▶ Permit ──drop──▶ the next in line
 //!              │ L3008       │ L3007, L3009                   │ L3010
 //! ```
-//! Every decision is made in [`Line`], which takes the time as a parameter and can be replayed. Around it [`Admission`]
-//! is a thin shell: a short lock, and a timer for waiting calls. A call that finds a place takes two locks and
-//! allocates nothing.
+//! Every decision is made in [`WaitingLine`], which takes the time as a parameter and can be replayed. Around it
+//! [`Admission`] is a thin shell: a short lock, and a timer for waiting calls. A call that finds a place takes two
+//! locks and allocates nothing.
 //!
 //! ```
 //! use dispatch::{Admission, Limits, Node};
@@ -34,5 +34,5 @@ mod refusal;
 
 pub use admission::{Admission, Node, Permit};
 pub use bucket::{Bucket, Rate};
-pub use line::{Arrival, Counts, Limits, Line, Ticket};
+pub use line::{Arrival, Counts, Limits, Ticket, WaitingLine};
 pub use refusal::Refusal;

@@ -23,7 +23,7 @@ pub struct Limits {
 
 /// One line. `W` is whatever wakes a waiter.
 #[derive(Debug)]
-pub struct Line<W> {
+pub struct WaitingLine<W> {
     limits: Limits,
     running: u32,
     /// In the order of arrival and thus of their tickets.
@@ -41,9 +41,10 @@ pub struct Ticket(u64);
 /// What became of a call that arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It runs. [`Line::leave`] has to be called when it is done.
+    /// It runs. [`WaitingLine::leave`] has to be called when it is done.
     Runs,
-    /// It waits until [`Line::leave`] or [`Line::set_limits`] returns its waker, or [`Line::withdraw`] is called.
+    /// It waits until [`WaitingLine::leave`] or [`WaitingLine::set_limits`] returns its waker, or
+    /// [`WaitingLine::withdraw`] is called.
     Waits(Ticket),
     Refused(Refusal),
 }
@@ -69,7 +70,7 @@ pub struct Counts {
     pub cancelled: u64,
 }
 
-impl<W> Line<W> {
+impl<W> WaitingLine<W> {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,

@@ -1,6 +1,6 @@
 //! The host of one attempt: every operation on store and queues goes into one transaction, after a grant was found.
 
-use crate::outgoing::{Origin, TRACE};
+use crate::outgoing::{PushedBy, TRACE};
 use crate::requests::{Trace, reach};
 use crate::values;
 use crate::{Handler, requests};
@@ -276,7 +276,7 @@ impl Host for Handling {
         let mut done = self.done.lock();
         let number = done.pushed + 1;
         let now_ms = values::unix_ms();
-        let origin = Origin { function: &self.deployed.name, named: &self.cause.named };
+        let origin = PushedBy { function: &self.deployed.name, named: &self.cause.named };
         let push = origin.push(number, queue, outgoing, now_ms).map_err(Refusal::Invalid)?;
         if let Some(lease) = self.cause.lease.as_ref().filter(|lease| *lease.queue == *queue) {
             // The event makes room for those that follow from it: a full queue that feeds itself goes on.

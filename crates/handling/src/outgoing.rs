@@ -20,12 +20,12 @@ const ID_BYTES: usize = 16;
 
 /// In whose handling events are pushed.
 #[derive(Debug, Clone, Copy)]
-pub struct Origin<'a> {
+pub struct PushedBy<'a> {
     pub function: &'a Name,
     pub named: &'a Named,
 }
 
-impl Origin<'_> {
+impl PushedBy<'_> {
     /// The push number `number` (from 1) of the handling, to `queue`.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ mod tests {
     fn push(handled: &Event, number: u32, outgoing: Outgoing) -> Result<Push, String> {
         let function = Name::try_from("here".to_owned()).unwrap();
         let named = Named::of(&handled.id_giver(), &handled.id, |name| handled.attribute(name));
-        Origin { function: &function, named: &named }.push(number, "next", outgoing, 5)
+        PushedBy { function: &function, named: &named }.push(number, "next", outgoing, 5)
     }
 
     #[test]

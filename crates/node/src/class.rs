@@ -25,7 +25,7 @@ pub trait Class: Send + Sync + 'static {
     }
 
     /// Memory of its units that the kernel counts, and not the budget.
-    fn memory(&self) -> Option<Memory> {
+    fn memory(&self) -> Option<ClassMemory> {
         None
     }
 
@@ -42,7 +42,7 @@ pub trait Class: Send + Sync + 'static {
 
 /// Memory of the units of one class.
 #[derive(Debug, Clone, Copy)]
-pub struct Memory {
+pub struct ClassMemory {
     /// The word for it in the metrics.
     pub word: &'static str,
     pub bytes: u64,

@@ -1,7 +1,7 @@
 //! What the API says about the node and its functions.
 
 use super::events::Numbers;
-use super::functions::{Entry, Handler, Table};
+use super::functions::{Handler, Table, TableEntry};
 use super::metrics::usage;
 use super::{Node, clock};
 use api_types::{
@@ -39,7 +39,7 @@ impl Node {
         info
     }
 
-    pub fn describe(&self, entry: &Entry) -> FunctionInfo {
+    pub fn describe(&self, entry: &TableEntry) -> FunctionInfo {
         let (live, counters) = (&entry.live, &entry.live.identity.counters);
         let versions = entry.history.versions.iter().map(|version| VersionInfo {
             version: version.version,

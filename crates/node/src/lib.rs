@@ -45,7 +45,7 @@ mod traces;
 
 pub use access::{Guard, SECRET_BYTES_MAX};
 pub use call::{Failed, Incoming};
-pub use class::{Class, Header, Memory};
+pub use class::{Class, ClassMemory, Header};
 pub use event::hide_token;
 pub use functions::{Claim, Steps, blocking};
 pub use log::{FOLLOWERS_MAX, Follower};

@@ -11,7 +11,7 @@
 
 use crate::clock::{Clock, Moment, OwnTime};
 use crate::damage;
-use crate::engine::Work;
+use crate::engine::Commit;
 use crate::envelope::{self, Header};
 use crate::error::{CommitError, StoreError, from_database};
 use crate::keys;
@@ -219,7 +219,7 @@ impl Inner {
 
     /// Writes the time down after the wall clock was set, so that the jump does not count as time off.
     fn write_time(&self) -> Result<(), CommitError> {
-        let work = Work {
+        let commit = Commit {
             space: Space::Buckets,
             writes: Writes::new(),
             bytes: 0,
@@ -228,7 +228,7 @@ impl Inner {
         };
         let mut books = Books::default();
         books.note_time(self.time.moment());
-        let _not_waited_for = self.commit(work, |_, _| Ok(books))?;
+        let _not_waited_for = self.commit(commit, |_, _| Ok(books))?;
         Ok(())
     }
 }

@@ -1,11 +1,11 @@
 //! How commits reach the database: decided one after the other, written many at once.
 //!
 //! ```text
-//! commit ─▶ [ head ] decide: conflict? lease lost? full? ─▶ pending ─┐ commits go on meanwhile
-//!                                                                    ▼
-//!                   snapshot or sync ─▶ [ applying ] pending ─▶ one batch ─▶ journal + memory
+//! commit ─▶ [ order ] decide: conflict? lease lost? full? ─▶ pending ─┐ commits go on meanwhile
+//!                                                                     ▼
+//!                   snapshot or sync ──▶ [ applying ] pending ─▶ one batch ─▶ journal + memory
 //! ```
-//! Locks are taken in this order: a queue's `disk`, `applying`, `head`, a queue's `core`. `head` and `core` are held
+//! Locks are taken in this order: a queue's `disk`, `applying`, `order`, a queue's `core`. `order` and `core` are held
 //! for microseconds and never while the disk is touched.
 
 use crate::books::Books;
@@ -16,7 +16,7 @@ use crate::group::Group;
 use crate::memory::Memory;
 use crate::oracle::{CommitNumber, Oracle};
 use crate::pending::{Pending, Space};
-use crate::queue::{self, Op, Shared};
+use crate::queue::{self, Op, QueueInner};
 use crate::recent::Recent;
 use crate::transaction::Writes;
 use fjall::{AbstractTree, Database, Keyspace, PersistMode, Slice, Snapshot};
@@ -36,11 +36,11 @@ const PENDING_BYTES_MAX: usize = 1 << 20;
 const LEAST_ROOM_BYTES: u64 = 16 << 20;
 
 /// What one commit does.
-pub struct Work {
+pub struct Commit {
     pub space: Space,
     pub writes: Writes,
     pub bytes: usize,
-    pub ops: Vec<(Arc<Shared>, Op)>,
+    pub ops: Vec<(Arc<QueueInner>, Op)>,
     /// Of the node, beside what it does in `space`.
     pub records: Records,
 }
@@ -50,14 +50,14 @@ pub type Records = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// Decided under one lock: commits have one order, and it is the order of the queues.
 #[derive(Default)]
-pub struct Head {
+pub struct CommitOrder {
     pub oracle: Oracle,
     pending: Pending,
 }
 
 /// Shared by all who commit and the thread that syncs.
 pub struct Engine {
-    pub head: Mutex<Head>,
+    pub order: Mutex<CommitOrder>,
     /// Held while a batch is written. Number of the last one, and the buffer of the next.
     applying: Mutex<(u64, Pending)>,
     /// Number of the batch that commits go into now.
@@ -99,7 +99,7 @@ impl Engine {
     pub fn new(opened: Opened, memory: Memory, folder: PathBuf, disk: Arc<dyn Disk>, reserve_bytes: u64) -> Self {
         let Opened { database, buckets, node, queues } = opened;
         Self {
-            head: Mutex::default(),
+            order: Mutex::default(),
             applying: Mutex::default(),
             collecting: AtomicU64::new(1),
             recent: Recent::new(),
@@ -122,16 +122,16 @@ impl Engine {
     /// letters than they may. `close` is called, under the lock, when it has happened.
     pub fn commit(
         &self,
-        work: Work,
+        commit: Commit,
         judge: impl FnOnce(&Oracle, &Writes) -> Result<Books, CommitError>,
         close: impl FnOnce(&Books),
-    ) -> Result<(u64, Vec<Arc<Shared>>), CommitError> {
-        self.admit(work.bytes as u64).map_err(CommitError::Unavailable)?;
-        let mut head = self.head.lock();
+    ) -> Result<(u64, Vec<Arc<QueueInner>>), CommitError> {
+        self.admit(commit.bytes as u64).map_err(CommitError::Unavailable)?;
+        let mut order = self.order.lock();
         // Looked at once more: many may have been admitted at the same moment.
         self.memory.check_room().map_err(CommitError::Unavailable)?;
-        let Head { oracle, pending } = &mut *head;
-        let Work { space, writes, ops, records, .. } = work;
+        let CommitOrder { oracle, pending } = &mut *order;
+        let Commit { space, writes, ops, records, .. } = commit;
         let books = judge(oracle, &writes).inspect_err(|error| {
             if matches!(error, CommitError::Conflict) {
                 self.conflicts.fetch_add(1, Ordering::Relaxed);
@@ -161,7 +161,7 @@ impl Engine {
             }
         }
         let is_much = pending.bytes() > PENDING_BYTES_MAX;
-        drop(head);
+        drop(order);
         applied.news.iter().for_each(|queue| queue.tell());
         self.commits.fetch_add(1, Ordering::Relaxed);
         if is_much {
@@ -189,13 +189,13 @@ impl Engine {
     /// The batch of the newest commit that can be seen anywhere.
     pub fn newest(&self) -> u64 {
         // Queues show a commit a moment before it is noted, both under this lock.
-        let _head = self.head.lock();
+        let _order = self.order.lock();
         self.recent.newest()
     }
 
     /// The batch of the last commit that noted this name; as [`Engine::newest`] for what a queue has shown.
     pub fn noted(&self, name: &[u8]) -> u64 {
-        let _head = self.head.lock();
+        let _order = self.order.lock();
         self.recent.wrote(name)
     }
 
@@ -208,16 +208,16 @@ impl Engine {
     }
 
     fn take(&self, locked: &mut (u64, Pending), begin: bool) -> (CommitNumber, u64) {
-        let mut head = self.head.lock();
-        let number = if begin { head.oracle.begin() } else { 0 };
-        self.swap(&mut head, locked);
+        let mut order = self.order.lock();
+        let number = if begin { order.oracle.begin() } else { 0 };
+        self.swap(&mut order, locked);
         (number, self.recent.newest())
     }
 
-    fn swap(&self, head: &mut Head, (_, buffer): &mut (u64, Pending)) {
-        if !head.pending.is_empty() {
-            queue::write_numbers(&mut head.pending);
-            std::mem::swap(&mut head.pending, buffer);
+    fn swap(&self, order: &mut CommitOrder, (_, buffer): &mut (u64, Pending)) {
+        if !order.pending.is_empty() {
+            queue::write_numbers(&mut order.pending);
+            std::mem::swap(&mut order.pending, buffer);
             self.collecting.fetch_add(1, Ordering::Relaxed);
         }
     }

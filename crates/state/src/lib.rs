@@ -81,7 +81,7 @@ pub use keys::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use ledger::{Bound, BucketConfig, BucketCounts, Full};
 pub use page::{Entry, LIMIT_MAX, PAGE_BYTES_MAX, Page};
 pub use queue::{
-    EVENT_BYTES_MAX, Failed, LeaseId, Leased, Listed, Part, Place, Push, Pushed, Queue, QueueConfig, QueueCounts,
+    EVENT_BYTES_MAX, Failed, LeaseId, Leased, Listed, Part, Position, Push, Pushed, Queue, QueueConfig, QueueCounts,
     QueueTotals,
 };
 pub use records::{Batch, Records};
@@ -91,7 +91,7 @@ pub use transfer::{Export, Import, ImportError, Imported};
 
 use books::Books;
 use clock::OwnTime;
-use engine::{Engine, Opened, Work};
+use engine::{Commit, Engine, Opened};
 use fjall::compaction::Leveled;
 use fjall::{Database, KeyspaceCreateOptions};
 use group::Syncer;
@@ -301,10 +301,10 @@ impl Inner {
     /// be noted about it. Says also which queues have more dead letters than they may.
     pub(crate) fn commit(
         &self,
-        work: Work,
+        commit: Commit,
         judge: impl FnOnce(&Oracle, &Writes) -> Result<Books, CommitError>,
-    ) -> Result<(Ticket, Vec<Arc<queue::Shared>>), CommitError> {
-        let (batch, over) = self.engine.commit(work, judge, |books| self.close(books))?;
+    ) -> Result<(Ticket, Vec<Arc<queue::QueueInner>>), CommitError> {
+        let (batch, over) = self.engine.commit(commit, judge, |books| self.close(books))?;
         self.syncer.as_ref().expect("it runs until the last clone is dropped").wake();
         Ok((Ticket(batch), over))
     }

@@ -4,7 +4,7 @@
 //! change is written once; and what one adds and another removes (an event pushed and acked in the same moment) never
 //! reaches the disk at all.
 
-use crate::queue::Shared;
+use crate::queue::QueueInner;
 use fjall::{Keyspace, OwnedWriteBatch, Slice};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct Pending {
     /// The number that the batch will have.
     pub batch: u64,
     /// Queues whose numbers have changed.
-    pub queues: Vec<Arc<Shared>>,
+    pub queues: Vec<Arc<QueueInner>>,
 }
 
 impl Pending {

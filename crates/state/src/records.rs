@@ -4,7 +4,7 @@
 //! that prepares a write blocks other such reads meanwhile.
 
 use crate::books::Books;
-use crate::engine::Work;
+use crate::engine::Commit;
 use crate::error::StoreError;
 use crate::keys::{self, VALUE_BYTES_MAX};
 use crate::page::{self, Page};
@@ -110,8 +110,8 @@ impl Batch {
             return Ok(());
         }
         let Self { writes, bytes } = self;
-        let work = Work { space: Space::Node, writes, bytes, ops: Vec::new(), records: Default::default() };
-        let (ticket, _) = inner.commit(work, |_, _| Ok(Books::default()))?;
+        let commit = Commit { space: Space::Node, writes, bytes, ops: Vec::new(), records: Default::default() };
+        let (ticket, _) = inner.commit(commit, |_, _| Ok(Books::default()))?;
         inner.engine.group.durable(ticket).await
     }
 }

@@ -40,7 +40,7 @@ pub fn of(engine: &Engine) -> Statistics {
         sync_time,
         sync_time_last,
         disk_bytes: bytes_below(&engine.folder, DEPTH_MAX),
-        transactions_open: engine.head.lock().oracle.open_count() as u64,
+        transactions_open: engine.order.lock().oracle.open_count() as u64,
         tables_damaged: engine.damaged_files().len() as u64,
         disk_full: engine.group.disk_full(),
         stopped: engine.group.stopped().is_some(),

@@ -5,7 +5,7 @@
 
 use crate::Inner;
 use crate::books::Books;
-use crate::engine::{self, Work};
+use crate::engine::{self, Commit};
 use crate::envelope::{self, Header};
 use crate::error::{CommitError, StoreError};
 use crate::group::Ticket;
@@ -14,7 +14,7 @@ use crate::ledger::Growth;
 use crate::oracle::{CommitNumber, ReadSet};
 use crate::page::{self, Overlay, Page};
 use crate::pending::Space;
-use crate::queue::{self, LeaseId, OwnOps, Shared};
+use crate::queue::{self, LeaseId, OwnOps, QueueInner};
 use fjall::{Readable, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub struct Transaction {
     /// What it does with queues.
     pub(crate) ops: OwnOps,
     /// Given back when it is dropped.
-    pub(crate) popped: Vec<(Arc<Shared>, LeaseId)>,
+    pub(crate) popped: Vec<(Arc<QueueInner>, LeaseId)>,
     began: Option<Began>,
     pub(crate) inner: Arc<Inner>,
 }
@@ -106,7 +106,7 @@ impl Transaction {
     pub(crate) fn watch_reads(&mut self) {
         let inner = &self.inner;
         self.began.get_or_insert_with(|| {
-            let number = inner.engine.head.lock().oracle.begin();
+            let number = inner.engine.order.lock().oracle.begin();
             Began { inner: Arc::clone(inner), number }
         });
     }
@@ -274,8 +274,8 @@ impl Transaction {
         let (writes, ops) = (std::mem::take(&mut self.writes), std::mem::take(&mut self.ops).into_list());
         let began = self.began.as_ref().map(|began| began.number);
         let records = std::mem::take(&mut self.records);
-        let work = Work { space: Space::Buckets, writes, bytes: self.write_bytes, ops, records };
-        let (ticket, over) = self.inner.commit(work, |oracle, writes| {
+        let commit = Commit { space: Space::Buckets, writes, bytes: self.write_bytes, ops, records };
+        let (ticket, over) = self.inner.commit(commit, |oracle, writes| {
             let Some(began) = began else { return Ok(Books::default()) };
             if oracle.has_conflict(began, &self.reads) {
                 return Err(CommitError::Conflict);
@@ -429,7 +429,7 @@ struct Began {
 
 impl Drop for Began {
     fn drop(&mut self) {
-        self.inner.engine.head.lock().oracle.end(self.number);
+        self.inner.engine.order.lock().oracle.end(self.number);
     }
 }
 

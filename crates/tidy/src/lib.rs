@@ -1,5 +1,5 @@
-//! Reads the form of sources: how long functions are, how many parameters they have, which files comments name. The
-//! claims about this repository are in `tests/tree.rs`.
+//! Reads the form of sources: how long functions are, how many parameters they have, which types they show to others,
+//! which files comments name. The claims about this repository are in `tests/tree.rs`.
 //!
 //! It reads text as rustfmt leaves it and knows no grammar: a function begins at its signature and ends at the first
 //! brace with the same indentation.
@@ -85,6 +85,21 @@ fn is_parameter(word: &str) -> bool {
     !name.is_empty() && name != "self" && !name.ends_with(" self") && !name.starts_with("self:")
 }
 
+/// Names of the types that a source shows beyond its own file, with the numbers of their lines.
+pub fn public_types(source: &str) -> Vec<(usize, String)> {
+    let defined = source.lines().enumerate().filter_map(|(at, line)| Some((at + 1, public_type(line.trim_start())?)));
+    defined.collect()
+}
+
+fn public_type(code: &str) -> Option<String> {
+    let (visibility, definition) = code.split_once(' ')?;
+    let is_public = matches!(visibility, "pub" | "pub(crate)" | "pub(super)");
+    let definition = definition.strip_prefix("unsafe ").unwrap_or(definition);
+    let (kind, name) = definition.split_once(' ')?;
+    let is_type = matches!(kind, "struct" | "enum" | "trait" | "type" | "union");
+    (is_public && is_type).then(|| name.chars().take_while(|one| one.is_alphanumeric() || *one == '_').collect())
+}
+
 /// Names of files that comments of a source name, with the numbers of their lines.
 pub fn files_named(source: &str) -> Vec<(usize, String)> {
     const ENDINGS: [&str; 5] = [".rs", ".py", ".md", ".wit", ".toml"];
@@ -135,6 +150,14 @@ fn last(
             functions(SOURCE).into_iter().map(|one| (one.name, one.line, one.lines, one.parameters)).collect();
         let expected = [("first", 2, 4, 2), ("inner", 4, 1, 1), ("last", 11, 5, 2)];
         assert_eq!(found, expected.map(|(name, line, lines, count)| (name.to_owned(), line, lines, count)));
+    }
+
+    #[test]
+    fn types_are_public_if_others_see_them() {
+        let source =
+            "struct Own;\npub struct First<T> {\n    pub(crate) enum Second {\npub fn none() {}\npub type T = u8;\n";
+        let expected = [(2, "First"), (3, "Second"), (5, "T")];
+        assert_eq!(public_types(source), expected.map(|(line, name)| (line, name.to_owned())));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use tidy::{files_named, functions, words_defined};
+use tidy::{files_named, functions, public_types, words_defined};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -13,6 +13,9 @@ const FILE_LINES_MAX: usize = 550;
 const FUNCTION_LINES_MAX: usize = 70;
 const LINE_CHARS_MAX: usize = 120;
 const PARAMETERS_MAX: usize = 7;
+/// Crates that may show a type of the same name. Two may each have their half of one thing, and a third may join them;
+/// with a fourth, a reader can no longer guess which one is meant.
+const CRATES_OF_A_NAME_MAX: usize = 3;
 
 /// Others' code, and code that others' tools make.
 const NOT_OURS: [&str; 2] = ["third-party/", "/templates/"];
@@ -132,6 +135,33 @@ fn a_word_of_the_glossary_is_defined_once() {
         }
     }
     none(&twice);
+}
+
+#[test]
+fn a_types_name_says_which_type_it_is() {
+    // Each of these means the same wherever it stands.
+    const SAME_EVERYWHERE: [(&str, &str); 6] = [
+        ("Config", "what its crate is set up with"),
+        ("Counts", "what its crate counts for metrics"),
+        ("Failed", "why the main thing its module does was not done"),
+        ("Gate", "where the outside world comes in"),
+        ("Limits", "what its crate lets others use"),
+        ("Reader", "reads the one format of its module"),
+    ];
+    let mut crates: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| path.starts_with("crates/") && !is_test(path)) {
+        let Some((name, _)) = path.split_once("/src/") else { continue };
+        for (_, named) in public_types(&text) {
+            crates.entry(named).or_default().insert(name.to_owned());
+        }
+    }
+    let is_common = |name: &str| SAME_EVERYWHERE.iter().any(|(common, _)| *common == name);
+    let many = crates.iter().filter(|(name, crates)| crates.len() > CRATES_OF_A_NAME_MAX && !is_common(name));
+    let said = many.map(|(name, crates)| format!("{name} is a type of {crates:?}, {CRATES_OF_A_NAME_MAX} at most"));
+    none(&said.collect::<Vec<_>>());
+    let is_rare = |name: &str| crates.get(name).is_none_or(|crates| crates.len() <= CRATES_OF_A_NAME_MAX);
+    let rare = SAME_EVERYWHERE.iter().filter(|(name, _)| is_rare(name));
+    none(&rare.map(|(name, _)| format!("{name} needs no exception any more")).collect::<Vec<_>>());
 }
 
 #[test]

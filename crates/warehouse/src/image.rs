@@ -1,7 +1,7 @@
 //! Images: received in chunks, hashed on the way, and hashed again whenever they are read.
 
 use crate::error::from_io;
-use crate::ledger::Entry;
+use crate::ledger::LedgerEntry;
 use crate::stamp::Stamp;
 use crate::{ImageHash, Inner, Warehouse, scan};
 use problem::{Code, Problem};
@@ -143,7 +143,7 @@ impl ImageWriter {
             inner.disk.rename(&self.path, &place).map_err(|error| from_io("rename", &self.path, &error))?;
             self.in_place = true;
             stock.images.release(std::mem::take(&mut self.reserved_bytes));
-            stock.images.insert(hash, Entry { bytes: self.bytes, used: now, detail: () });
+            stock.images.insert(hash, LedgerEntry { bytes: self.bytes, used: now, detail: () });
         }
         inner.sync_folder(folder)?;
         Ok(hash)

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 /// One section of the warehouse: the images, or the artefacts.
 #[derive(Debug)]
 pub(crate) struct Ledger<K, D> {
-    entries: HashMap<K, Entry<D>>,
+    entries: HashMap<K, LedgerEntry<D>>,
     /// Of all entries.
     stored_bytes: u64,
     /// Promised to writers that have not finished.
@@ -16,7 +16,7 @@ pub(crate) struct Ledger<K, D> {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Entry<D> {
+pub(crate) struct LedgerEntry<D> {
     pub bytes: u64,
     pub used: SystemTime,
     pub detail: D,
@@ -44,15 +44,15 @@ impl<K: Clone + Eq + Hash + Ord, D> Ledger<K, D> {
         Self { entries: HashMap::new(), stored_bytes: 0, reserved_bytes: 0, max_bytes }
     }
 
-    pub fn get(&self, key: &K) -> Option<&Entry<D>> {
+    pub fn get(&self, key: &K) -> Option<&LedgerEntry<D>> {
         self.entries.get(key)
     }
 
-    pub fn get_mut(&mut self, key: &K) -> Option<&mut Entry<D>> {
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut LedgerEntry<D>> {
         self.entries.get_mut(key)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &Entry<D>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &LedgerEntry<D>)> {
         self.entries.iter()
     }
 
@@ -61,14 +61,14 @@ impl<K: Clone + Eq + Hash + Ord, D> Ledger<K, D> {
     }
 
     /// Replaces the entry of the same key and returns it.
-    pub fn insert(&mut self, key: K, entry: Entry<D>) -> Option<Entry<D>> {
+    pub fn insert(&mut self, key: K, entry: LedgerEntry<D>) -> Option<LedgerEntry<D>> {
         self.stored_bytes += entry.bytes;
         let replaced = self.entries.insert(key, entry);
         self.stored_bytes -= replaced.as_ref().map_or(0, |entry| entry.bytes);
         replaced
     }
 
-    pub fn remove(&mut self, key: &K) -> Option<Entry<D>> {
+    pub fn remove(&mut self, key: &K) -> Option<LedgerEntry<D>> {
         let removed = self.entries.remove(key)?;
         self.stored_bytes -= removed.bytes;
         Some(removed)
@@ -120,7 +120,7 @@ mod tests {
         let mut ledger = Ledger::new(100);
         for (key, bytes, used) in entries {
             let used = SystemTime::UNIX_EPOCH + Duration::from_secs(*used);
-            ledger.insert(*key, Entry { bytes: *bytes, used, detail: () });
+            ledger.insert(*key, LedgerEntry { bytes: *bytes, used, detail: () });
         }
         ledger
     }
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(ledger.room_for(11, turn), room(&["a"], None));
         assert_eq!(ledger.room_for(51, turn), room(&["a"], Some(50)));
         ledger.release(50);
-        let replaced = ledger.insert("a", Entry { bytes: 100, used: SystemTime::UNIX_EPOCH, detail: () });
+        let replaced = ledger.insert("a", LedgerEntry { bytes: 100, used: SystemTime::UNIX_EPOCH, detail: () });
         assert_eq!((replaced.unwrap().bytes, ledger.bytes()), (40, 100));
         ledger.remove(&"a");
         assert_eq!(ledger.bytes(), 0);

@@ -44,7 +44,7 @@ pub use hash::{ImageHash, NotAHash};
 pub use image::ImageWriter;
 pub use shelf::{Artefact, Shelf};
 
-use crate::ledger::{Entry, Ledger, Turn};
+use crate::ledger::{Ledger, LedgerEntry, Turn};
 use parking_lot::Mutex;
 use problem::Problem;
 use std::collections::HashSet;
@@ -143,13 +143,13 @@ impl Warehouse {
         let found = scan::open(root)?;
         let mut images = Ledger::new(config.images_bytes_max);
         for file in found.images {
-            images.insert(file.name, Entry { bytes: file.bytes, used: file.used, detail: () });
+            images.insert(file.name, LedgerEntry { bytes: file.bytes, used: file.used, detail: () });
         }
         let mut artefacts = Ledger::new(config.artefacts_bytes_max);
         for file in found.artefacts {
             let key = ArtefactKey { shelf: file.name.shelf, image: file.name.image };
             let detail = shelf::Detail { hash: file.name.hash, checked: None, used_written: file.used };
-            artefacts.insert(key, Entry { bytes: file.bytes, used: file.used, detail });
+            artefacts.insert(key, LedgerEntry { bytes: file.bytes, used: file.used, detail });
         }
         let stock = Stock { images, artefacts, in_use: HashSet::new(), shelves: HashSet::new() };
         Ok(Self {

@@ -4,7 +4,7 @@
 //! known by device, inode, length and time of change, and no one but this crate writes here.
 
 use crate::error::from_io;
-use crate::ledger::Entry;
+use crate::ledger::LedgerEntry;
 use crate::stamp::Stamp;
 use crate::{ArtefactKey, ImageHash, Inner, USED_WRITTEN_EVERY, Warehouse, scan};
 use problem::{Code, Problem};
@@ -116,7 +116,7 @@ impl Shelf {
         let (incoming, file) = inner.create_incoming()?;
         let now = (inner.clock)();
         let written = self.write(file, &incoming, artefact, now).and_then(|detail| {
-            let entry = Entry { bytes: artefact.len() as u64, used: now, detail };
+            let entry = LedgerEntry { bytes: artefact.len() as u64, used: now, detail };
             self.put_in_place(image, entry, &incoming, reserved)
         });
         if written.is_err()
@@ -141,7 +141,7 @@ impl Shelf {
     fn put_in_place(
         &self,
         image: &ImageHash,
-        entry: Entry<Detail>,
+        entry: LedgerEntry<Detail>,
         incoming: &Path,
         mut reserved: Reserved<'_>,
     ) -> Result<(), Problem> {

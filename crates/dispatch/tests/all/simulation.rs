@@ -1,6 +1,6 @@
 //! Thousands of random steps on one line, compared with the plainest model of it. A failure names its seed.
 
-use dispatch::{Arrival, Limits, Line, Rate, Refusal, Ticket};
+use dispatch::{Arrival, Limits, Rate, Refusal, Ticket, WaitingLine};
 use std::time::Duration;
 
 const SEEDS: u64 = 200;
@@ -23,7 +23,7 @@ fn a_line_does_what_its_model_does() {
 struct World {
     random: Random,
     now: Duration,
-    line: Line<u64>,
+    line: WaitingLine<u64>,
     model: Model,
     next_call: u64,
 }
@@ -54,7 +54,7 @@ impl World {
             refused: [0; 3],
             is_draining: false,
         };
-        Self { random, now: Duration::ZERO, line: Line::new(limits), model, next_call: 0 }
+        Self { random, now: Duration::ZERO, line: WaitingLine::new(limits), model, next_call: 0 }
     }
 
     fn step(&mut self, seen: &mut [bool; 5]) {

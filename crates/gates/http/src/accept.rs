@@ -1,7 +1,7 @@
 //! Takes connections from a listener and runs each to its end.
 
 use crate::crowd::Member;
-use crate::gate::{Listener, Place, Shared};
+use crate::gate::{ConnectionPermit, GateInner, Listener};
 use crate::http1::guard::{Guard, Version};
 use crate::line::Line;
 use crate::service::{Connection, Handler, Peer, serve};
@@ -30,7 +30,7 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 pub const ACCEPTED_AT_ONCE: usize = 16;
 
 /// Runs until it is aborted.
-pub(crate) async fn accept<H: Handler>(listener: Listener, shared: Arc<Shared>, handler: Arc<H>) {
+pub(crate) async fn accept<H: Handler>(listener: Listener, shared: Arc<GateInner>, handler: Arc<H>) {
     let mut accepted = 0_usize;
     loop {
         accepted = accepted.wrapping_add(1);
@@ -48,11 +48,12 @@ pub(crate) async fn accept<H: Handler>(listener: Listener, shared: Arc<Shared>, 
                 // Who has as many as it may makes nobody give way.
                 let Some(entered) = shared.comes(address) else { continue };
                 // Only now, so that nobody gives way to a connection that does not come.
-                let Some((place, room)) = Shared::place(&shared, entered).await.taken(address, is_tls).await else {
+                let Some((permit, room)) = GateInner::permit(&shared, entered).await.taken(address, is_tls).await
+                else {
                     continue;
                 };
                 let line = Arc::new(Line::new(shared.next_number(), room));
-                let held = (place, shared.crowd.enter(&line));
+                let held = (permit, shared.crowd.enter(&line));
                 let number = line.number;
                 let peer = Peer { address, tls: is_tls };
                 let connection = Connection { handler: handler.clone(), line, shared: shared.clone(), peer };
@@ -77,7 +78,7 @@ async fn pause(error: &io::Error, address: SocketAddr) {
 }
 
 /// What a connection holds until its end.
-type Held = (Place, Member);
+type Held = (ConnectionPermit, Member);
 
 /// What is left of a connection that has ended, to be closed.
 type Left = Option<Box<dyn Send>>;
@@ -110,9 +111,9 @@ async fn run_tls<H: Handler>(stream: TcpStream, tls: Arc<Certificates>, connecti
 }
 
 /// Closes what is left of a connection. It gives way to nobody any more.
-fn show_out(shared: &Shared, left: Left, (place, member): Held) {
+fn show_out(shared: &GateInner, left: Left, (permit, member): Held) {
     drop(member);
-    shared.usher.shows_out((left, place));
+    shared.usher.shows_out((left, permit));
 }
 
 async fn run<S, H>(mut guard: Guard<S>, connection: Connection<H>, version: Option<Version>) -> Left

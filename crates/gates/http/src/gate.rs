@@ -88,7 +88,7 @@ impl Listener {
 /// A running gate. Dropping it cuts all connections.
 #[derive(Debug)]
 pub struct Gate {
-    shared: Arc<Shared>,
+    shared: Arc<GateInner>,
     accepting: Vec<JoinHandle<()>>,
     reloading: Vec<JoinHandle<()>>,
     ushering: JoinHandle<()>,
@@ -107,7 +107,7 @@ impl Gate {
         let random = getrandom::u64()
             .map_err(|error| Problem::new(Code::Internal, format!("the system gives no random bytes: {error}")))?;
         let (usher, ushering) = Usher::new();
-        let shared = Arc::new(Shared::new(config, Seed::new(random), usher));
+        let shared = Arc::new(GateInner::new(config, Seed::new(random), usher));
         let mut certificates: Vec<Arc<Certificates>> = Vec::new();
         for tls in listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
             if !certificates.iter().any(|known| Arc::ptr_eq(known, tls)) {
@@ -144,12 +144,12 @@ impl Gate {
         }
         self.shared.enter(DRAINING);
         let all = self.shared.config.connections_max;
-        if tokio::time::timeout(timeout, self.shared.places.acquire_many(all)).await.is_ok() {
+        if tokio::time::timeout(timeout, self.shared.permits.acquire_many(all)).await.is_ok() {
             return Drained { cut: 0 };
         }
         let cut = self.connections();
         self.shared.enter(ABORTING);
-        let _ = tokio::time::timeout(ABORT_TIMEOUT, self.shared.places.acquire_many(all)).await;
+        let _ = tokio::time::timeout(ABORT_TIMEOUT, self.shared.permits.acquire_many(all)).await;
         Drained { cut }
     }
 }
@@ -165,7 +165,7 @@ impl Drop for Gate {
 
 /// What all connections share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct GateInner {
     pub config: Config,
     pub http1: http1::Builder,
     pub http2: http2::Builder<TokioExecutor>,
@@ -173,7 +173,7 @@ pub(crate) struct Shared {
     /// Told when the phase changes.
     pub changed: Notify,
     phase: AtomicU8,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     pub crowd: Arc<Crowd>,
     pub usher: Usher,
     /// Connections that wait for a place, one a listener.
@@ -187,15 +187,15 @@ pub(crate) struct Shared {
 }
 
 /// The right to one connection.
-pub(crate) struct Place {
-    shared: Arc<Shared>,
+pub(crate) struct ConnectionPermit {
+    shared: Arc<GateInner>,
     entered: Entered,
     /// Whether the connection is there and counted.
     is_open: bool,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Shared {
+impl GateInner {
     fn new(mut config: Config, seed: Seed, usher: Usher) -> Self {
         // Nothing works with none, and looking at connections all the time works badly.
         config.connections_max = config.connections_max.max(1);
@@ -219,7 +219,7 @@ impl Shared {
             seed,
             changed: Notify::new(),
             phase: AtomicU8::new(RUNNING),
-            places: Arc::new(Semaphore::new(config.connections_max as usize)),
+            permits: Arc::new(Semaphore::new(config.connections_max as usize)),
             crowd: Arc::default(),
             usher,
             waiting: AtomicU32::new(0),
@@ -242,26 +242,26 @@ impl Shared {
     }
 
     /// Waits for the right to one more connection. Where there is none left, another connection gives way.
-    pub async fn place(shared: &Arc<Self>, entered: Entered) -> Place {
+    pub async fn permit(shared: &Arc<Self>, entered: Entered) -> ConnectionPermit {
         // It is left again, whatever ends the wait.
-        let mut place = Place { shared: shared.clone(), entered, is_open: false, permit: None };
-        let permit = match shared.places.clone().try_acquire_owned() {
+        let mut held = ConnectionPermit { shared: shared.clone(), entered, is_open: false, permit: None };
+        let permit = match shared.permits.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
                 shared.waiting.fetch_add(1, Ordering::Relaxed);
                 let permit = loop {
                     shared.crowd.give_way(GRACE);
-                    let acquired = shared.places.clone().acquire_owned();
+                    let acquired = shared.permits.clone().acquire_owned();
                     if let Ok(permit) = tokio::time::timeout(GIVE_WAY_EVERY, acquired).await {
-                        break permit.expect("places are never closed");
+                        break permit.expect("permits are never closed");
                     }
                 };
                 shared.waiting.fetch_sub(1, Ordering::Relaxed);
                 permit
             }
         };
-        place.permit = Some(permit);
-        place
+        held.permit = Some(permit);
+        held
     }
 
     /// Says why a connection was refused, or cut off: once a second, since there may be thousands.
@@ -294,7 +294,7 @@ impl Shared {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Counts the connection that took this place. None: the node has no memory left for it; the place is free again.
     /// At the API other connections give way for it first, as they do for a place.
     pub async fn taken(mut self, peer: SocketAddr, tls: bool) -> Option<(Self, Room)> {
@@ -318,7 +318,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.shared.peers.leave(&self.entered);
         if self.is_open {

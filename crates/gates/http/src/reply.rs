@@ -35,7 +35,7 @@ pub fn problem_reply(problem: &Problem) -> Response<Bytes> {
 /// The body of a reply on its way to the client.
 pub struct ReplyBody<B> {
     content: Content<B>,
-    work: Work,
+    in_progress: InProgress,
     access: Option<Box<Access>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Content<B> {
 }
 
 /// Says on the [`Line`] that the node is busy for it, and how a request ended.
-pub(crate) struct Work {
+pub(crate) struct InProgress {
     line: Arc<Line>,
     busy: bool,
     ended: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Work {
     head_bytes: u64,
 }
 
-impl Work {
+impl InProgress {
     pub(crate) fn begin(line: Arc<Line>, head_bytes: u64) -> Self {
         line.work_begins();
         Self { line, busy: true, ended: false, head_bytes }
@@ -79,7 +79,7 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for InProgress {
     fn drop(&mut self) {
         self.busy(false);
         if self.head_bytes > 0 {
@@ -92,9 +92,9 @@ impl Drop for Work {
 }
 
 impl<B: Body<Data = Bytes> + Unpin> ReplyBody<B> {
-    pub(crate) fn new(content: Content<B>, work: Work, access: Option<Box<Access>>) -> Self {
-        let mut body = Self { content, work, access };
-        body.work.busy(false);
+    pub(crate) fn new(content: Content<B>, in_progress: InProgress, access: Option<Box<Access>>) -> Self {
+        let mut body = Self { content, in_progress, access };
+        body.in_progress.busy(false);
         if body.is_end_stream() {
             body.end();
         }
@@ -114,7 +114,7 @@ impl<B: Body<Data = Bytes> + Unpin> ReplyBody<B> {
     }
 
     fn end(&mut self) {
-        self.work.end();
+        self.in_progress.end();
         if let Some(access) = &mut self.access {
             access.whole = true;
         }
@@ -134,7 +134,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ReplyBody<B> {
             Content::Node(body) => Pin::new(body).poll_frame(cx),
         };
         // While the reply waits for the client, the node is not busy; while the client waits for the node, it is.
-        self.work.busy(polled.is_pending());
+        self.in_progress.busy(polled.is_pending());
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if let (Some(access), Some(data)) = (&mut self.access, frame.data_ref()) {
@@ -146,7 +146,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ReplyBody<B> {
             }
             Poll::Ready(None) => self.end(),
             // The node broke the reply off: the client did not take it back.
-            Poll::Ready(Some(Err(_))) => self.work.end(),
+            Poll::Ready(Some(Err(_))) => self.in_progress.end(),
             Poll::Pending => {}
         }
         polled

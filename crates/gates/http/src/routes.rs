@@ -57,16 +57,16 @@ pub enum Refusal {
 
 #[derive(Debug, Default)]
 struct Paths {
-    exact: HashMap<Box<str>, Place>,
+    exact: HashMap<Box<str>, Endpoint>,
     /// `/files/*` by `/files`.
-    prefix: HashMap<Box<str>, Place>,
+    prefix: HashMap<Box<str>, Endpoint>,
     /// Bytes of the longest prefix.
     prefix_bytes_max: usize,
 }
 
 /// The routes that share host and path, each with its own methods.
 #[derive(Debug)]
-struct Place {
+struct Endpoint {
     routes: Vec<usize>,
     allow: HeaderValue,
 }
@@ -115,9 +115,9 @@ impl<T> RouteTable<T> {
     /// There is none, or not for this method.
     pub fn find(&self, host: Option<&str>, path: &str, method: &Method) -> Result<&Route<T>, Refusal> {
         let path = canonical(path).map_err(Refusal::Malformed)?;
-        let place = host.filter(|_| self.has_hosts()).and_then(|host| self.find_host(host, &path));
-        let place = place.or_else(|| self.any_host.find(&path)).ok_or(Refusal::NotFound)?;
-        self.choose(place, method)
+        let endpoint = host.filter(|_| self.has_hosts()).and_then(|host| self.find_host(host, &path));
+        let endpoint = endpoint.or_else(|| self.any_host.find(&path)).ok_or(Refusal::NotFound)?;
+        self.choose(endpoint, method)
     }
 
     pub fn routes(&self) -> &[Route<T>] {
@@ -128,29 +128,29 @@ impl<T> RouteTable<T> {
         !(self.hosts.is_empty() && self.hosts_below.is_empty())
     }
 
-    fn find_host(&self, host: &str, path: &str) -> Option<&Place> {
+    fn find_host(&self, host: &str, path: &str) -> Option<&Endpoint> {
         let host = host.strip_suffix('.').unwrap_or(host);
         let mut buffer = [0; HOST_BYTES_MAX];
         let lower = buffer.get_mut(..host.len())?;
         lower.copy_from_slice(host.as_bytes());
         lower.make_ascii_lowercase();
         let host = std::str::from_utf8(lower).ok()?;
-        if let Some(place) = self.hosts.get(host).and_then(|paths| paths.find(path)) {
-            return Some(place);
+        if let Some(endpoint) = self.hosts.get(host).and_then(|paths| paths.find(path)) {
+            return Some(endpoint);
         }
         let mut rest = host;
         while let Some((_, parent)) = rest.split_once('.') {
-            if let Some(place) = self.hosts_below.get(parent).and_then(|paths| paths.find(path)) {
-                return Some(place);
+            if let Some(endpoint) = self.hosts_below.get(parent).and_then(|paths| paths.find(path)) {
+                return Some(endpoint);
             }
             rest = parent;
         }
         None
     }
 
-    fn choose(&self, place: &Place, method: &Method) -> Result<&Route<T>, Refusal> {
+    fn choose(&self, endpoint: &Endpoint, method: &Method) -> Result<&Route<T>, Refusal> {
         let taking = |method: &Method| {
-            let routes = place.routes.iter().map(|index| &self.routes[*index]);
+            let routes = endpoint.routes.iter().map(|index| &self.routes[*index]);
             routes.into_iter().find(|route| route.methods.is_empty() || route.methods.contains(method))
         };
         if let Some(route) = taking(method) {
@@ -161,7 +161,7 @@ impl<T> RouteTable<T> {
         {
             return Ok(route);
         }
-        let allow = place.allow.clone();
+        let allow = endpoint.allow.clone();
         Err(if *method == Method::OPTIONS { Refusal::Options { allow } } else { Refusal::MethodNotAllowed { allow } })
     }
 }
@@ -194,18 +194,18 @@ impl<T> Route<T> {
 
 impl Paths {
     fn add<T>(&mut self, pattern: &str, index: usize, routes: &[Route<T>]) -> Result<(), Problem> {
-        let (places, path) = match pattern.strip_suffix("/*") {
+        let (endpoints, path) = match pattern.strip_suffix("/*") {
             Some(prefix) => {
                 self.prefix_bytes_max = self.prefix_bytes_max.max(prefix.len());
                 (&mut self.prefix, prefix)
             }
             None => (&mut self.exact, pattern),
         };
-        let place = places
+        let endpoint = endpoints
             .entry(path.into())
-            .or_insert_with(|| Place { routes: Vec::new(), allow: HeaderValue::from_static(ALL_METHODS) });
+            .or_insert_with(|| Endpoint { routes: Vec::new(), allow: HeaderValue::from_static(ALL_METHODS) });
         let route = &routes[index];
-        if let Some(other) = place.routes.iter().map(|index| &routes[*index]).find(|other| other.meets(route)) {
+        if let Some(other) = endpoint.routes.iter().map(|index| &routes[*index]).find(|other| other.meets(route)) {
             return Err(Problem::new(
                 Code::RouteTaken,
                 format!(
@@ -214,14 +214,14 @@ impl Paths {
                 ),
             ));
         }
-        place.routes.push(index);
-        place.allow = allow(place.routes.iter().flat_map(|index| &routes[*index].methods));
+        endpoint.routes.push(index);
+        endpoint.allow = allow(endpoint.routes.iter().flat_map(|index| &routes[*index].methods));
         Ok(())
     }
 
-    fn find(&self, path: &str) -> Option<&Place> {
-        if let Some(place) = self.exact.get(path) {
-            return Some(place);
+    fn find(&self, path: &str) -> Option<&Endpoint> {
+        if let Some(endpoint) = self.exact.get(path) {
+            return Some(endpoint);
         }
         if self.prefix.is_empty() {
             return None;
@@ -236,8 +236,8 @@ impl Paths {
             }
         }
         loop {
-            if let Some(place) = self.prefix.get(&path[..end]) {
-                return Some(place);
+            if let Some(endpoint) = self.prefix.get(&path[..end]) {
+                return Some(endpoint);
             }
             end = memchr::memrchr(b'/', &bytes[..end])?;
         }

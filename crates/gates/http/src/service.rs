@@ -2,10 +2,10 @@
 
 use crate::access::Access;
 use crate::body::{Arriving, RequestBody};
-use crate::gate::{STREAM_WINDOW_BYTES, Shared};
+use crate::gate::{GateInner, STREAM_WINDOW_BYTES};
 use crate::id::{self, REQUEST_ID};
 use crate::line::Line;
-use crate::reply::{Content, Handled, ReplyBody, Work, problem_reply};
+use crate::reply::{Content, Handled, InProgress, ReplyBody, problem_reply};
 use crate::room::{HTTP2_BODY_BYTES_MAX, SMALL_BYTES};
 use crate::{host, path};
 use bytes::Bytes;
@@ -67,7 +67,7 @@ pub struct Peer {
 pub(crate) struct Connection<H> {
     pub handler: Arc<H>,
     pub line: Arc<Line>,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<GateInner>,
     pub peer: Peer,
 }
 
@@ -99,7 +99,7 @@ enum Own {
 struct Admitted {
     next: Result<(Request<RequestBody>, Arrival), Own>,
     id_value: HeaderValue,
-    work: Work,
+    in_progress: InProgress,
     access: Option<Box<Access>>,
     /// hyper leaves the body of a HEAD reply away in HTTP/1 only.
     head_only: bool,
@@ -110,7 +110,7 @@ pub(crate) fn serve<H: Handler>(
     connection: Arc<Connection<H>>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<ReplyBody<H::Body>>, Infallible>> + Send {
-    let Admitted { next, id_value, work, mut access, head_only } = admit(&connection, request);
+    let Admitted { next, id_value, in_progress, mut access, head_only } = admit(&connection, request);
     async move {
         let response = match next {
             Ok((request, arrival)) => {
@@ -133,7 +133,7 @@ pub(crate) fn serve<H: Handler>(
         if let Some(access) = &mut access {
             access.status = response.status().as_u16();
         }
-        let mut response = response.map(|content| ReplyBody::new(content, work, access));
+        let mut response = response.map(|content| ReplyBody::new(content, in_progress, access));
         response.headers_mut().insert(REQUEST_ID, id_value);
         if head_only {
             response = strip_body(response);
@@ -166,7 +166,7 @@ fn admit<H>(connection: &Connection<H>, request: Request<Incoming>) -> Admitted 
             Err(own)
         }
     };
-    Admitted { next, id_value, work: Work::begin(line.clone(), head_bytes), access, head_only }
+    Admitted { next, id_value, in_progress: InProgress::begin(line.clone(), head_bytes), access, head_only }
 }
 
 /// Makes room for what is kept of the request while it is at work, beyond what its connection counts already.

@@ -4,7 +4,7 @@
 //! for it, it brought no request and it moved next to nothing; four quiet looks in a row end it. So a client that
 //! stops reading its reply is closed like one that stops asking, and a request costs no timer.
 
-use crate::gate::Shared;
+use crate::gate::GateInner;
 use crate::line::{Facts, Line};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -95,7 +95,7 @@ impl Looks {
 pub async fn watch<F: Future>(
     mut connection: Pin<&mut F>,
     line: &Line,
-    shared: &Shared,
+    shared: &GateInner,
     mut close: impl FnMut(Pin<&mut F>) -> bool,
 ) -> Option<F::Output> {
     let config = &shared.config;

@@ -1,8 +1,8 @@
 //! One client's connection, from the first byte to the last.
 
-use crate::broker::Refusal;
+use crate::broker::ConnectRefusal;
 use crate::codec::{self, Connect, Packet, Reason, Version};
-use crate::gate::{Place, Shared};
+use crate::gate::{ConnectionPermit, GateInner};
 use crate::line::{Line, Wrote};
 use crate::node::Node;
 use crate::passwords::Verdict;
@@ -47,8 +47,8 @@ pub(crate) async fn run_client<N: Node>(
     stream: TcpStream,
     peer: SocketAddr,
     tls: Option<TlsAcceptor>,
-    shared: Arc<Shared<N>>,
-    place: Place<N>,
+    shared: Arc<GateInner<N>>,
+    permit: ConnectionPermit<N>,
 ) {
     let mut ended = shared.ended();
     let left = tokio::select! {
@@ -60,13 +60,13 @@ pub(crate) async fn run_client<N: Node>(
         } => left,
         _ = ended.wait_for(|ended| *ended) => None,
     };
-    shared.usher.shows_out((left, place));
+    shared.usher.shows_out((left, permit));
 }
 
 /// What is left of a connection that has ended, to be closed.
 type Left = Option<Box<dyn Send>>;
 
-async fn run_plain<N: Node>(mut stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared<N>>) -> Left {
+async fn run_plain<N: Node>(mut stream: TcpStream, peer: SocketAddr, shared: &Arc<GateInner<N>>) -> Left {
     let hello = tokio::time::timeout(shared.limits.connect_timeout, hear(&mut stream, shared));
     let Hello { packet, rest, room } = match Box::pin(hello).await {
         Ok(Ok(heard)) => heard,
@@ -96,7 +96,7 @@ async fn run_plain<N: Node>(mut stream: TcpStream, peer: SocketAddr, shared: &Ar
     }
 }
 
-async fn run_tls<N: Node>(stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor, shared: &Arc<Shared<N>>) -> Left {
+async fn run_tls<N: Node>(stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor, shared: &Arc<GateInner<N>>) -> Left {
     let begin = async {
         let mut stream = tls.accept(stream).await.map_err(|_| Refused::Gone)?;
         match hear(&mut stream, shared).await {
@@ -134,7 +134,7 @@ async fn run_tls<N: Node>(stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor,
 
 /// Takes the connection from the broker however it ends.
 struct Leave<'a, N: Node> {
-    shared: &'a Arc<Shared<N>>,
+    shared: &'a Arc<GateInner<N>>,
     line: &'a Arc<Line>,
 }
 
@@ -153,7 +153,7 @@ struct Greeting {
 }
 
 enum Refused {
-    No(Refusal),
+    No(ConnectRefusal),
     /// Nothing to be said, or nobody to say it to.
     Gone,
 }
@@ -162,7 +162,7 @@ impl Refused {
     fn from_fault(fault: codec::Fault, bytes: &[u8]) -> Self {
         match (words(bytes), fault.reason) {
             (version @ Version::V5, reason) | (version, reason @ (Reason::VERSION | Reason::CLIENT_ID)) => {
-                Self::No(Refusal { version, reason })
+                Self::No(ConnectRefusal { version, reason })
             }
             _ => Self::Gone,
         }
@@ -195,7 +195,7 @@ struct Hello {
 }
 
 /// Reads the CONNECT.
-async fn hear<N: Node, S>(stream: &mut S, shared: &Arc<Shared<N>>) -> Result<Hello, Refused>
+async fn hear<N: Node, S>(stream: &mut S, shared: &Arc<GateInner<N>>) -> Result<Hello, Refused>
 where
     S: AsyncRead + Unpin,
 {
@@ -228,7 +228,7 @@ fn charge(room: &mut Share, buffer: &Vec<u8>) -> bool {
 
 /// Checks name and password of a CONNECT. The wait for that is bounded by itself, so it is no part of the connect
 /// timeout.
-async fn prove<N: Node>(packet: Vec<u8>, peer: SocketAddr, shared: &Arc<Shared<N>>) -> Result<Greeting, Refused> {
+async fn prove<N: Node>(packet: Vec<u8>, peer: SocketAddr, shared: &Arc<GateInner<N>>) -> Result<Greeting, Refused> {
     let assigned = assigned_name();
     let identity = {
         let connect = read_connect(&packet, shared.limits.packet_bytes_max)
@@ -236,7 +236,7 @@ async fn prove<N: Node>(packet: Vec<u8>, peer: SocketAddr, shared: &Arc<Shared<N
         let client = if connect.client_id.is_empty() { assigned.as_str() } else { connect.client_id };
         check(shared, &connect, client, peer)
             .await
-            .map_err(|reason| Refused::No(Refusal { version: connect.version, reason }))?
+            .map_err(|reason| Refused::No(ConnectRefusal { version: connect.version, reason }))?
     };
     Ok(Greeting { packet, identity: Arc::new(identity), assigned })
 }
@@ -250,7 +250,7 @@ fn read_connect(bytes: &[u8], bytes_max: usize) -> Result<Connect<'_>, codec::Fa
 }
 
 async fn check<N: Node>(
-    shared: &Arc<Shared<N>>,
+    shared: &Arc<GateInner<N>>,
     connect: &Connect<'_>,
     client: &str,
     peer: SocketAddr,
@@ -273,10 +273,10 @@ async fn check<N: Node>(
 }
 
 fn join<N: Node>(
-    shared: &Arc<Shared<N>>,
+    shared: &Arc<GateInner<N>>,
     socket: Option<Arc<TcpStream>>,
     greeting: &Greeting,
-) -> Result<Arc<Line>, Refusal> {
+) -> Result<Arc<Line>, ConnectRefusal> {
     let connect = read_connect(&greeting.packet, usize::MAX).expect("it was read before");
     shared.join(socket, |broker, now| broker.connect(now, &connect, greeting.identity.clone(), &greeting.assigned))
 }
@@ -310,7 +310,7 @@ where
 }
 
 /// What of `bytes` is left after the broker had them.
-fn feed<'a, N: Node>(shared: &Arc<Shared<N>>, line: &Line, bytes: &'a [u8]) -> (&'a [u8], bool) {
+fn feed<'a, N: Node>(shared: &Arc<GateInner<N>>, line: &Line, bytes: &'a [u8]) -> (&'a [u8], bool) {
     let (fed, may_read) = shared.with_line(line, |broker, now| {
         let fed = broker.feed(now, line.key, bytes);
         let may_read = broker.may_read(line.key);
@@ -322,7 +322,7 @@ fn feed<'a, N: Node>(shared: &Arc<Shared<N>>, line: &Line, bytes: &'a [u8]) -> (
 }
 
 /// Goes on with what was left until the broker takes more.
-async fn hold_up<N: Node>(shared: &Arc<Shared<N>>, line: &Line, kept: &mut Vec<u8>, mut may_read: bool) {
+async fn hold_up<N: Node>(shared: &Arc<GateInner<N>>, line: &Line, kept: &mut Vec<u8>, mut may_read: bool) {
     while !may_read {
         line.to_read.notified().await;
         let (rest, may) = feed(shared, line, kept);
@@ -335,7 +335,7 @@ async fn hold_up<N: Node>(shared: &Arc<Shared<N>>, line: &Line, kept: &mut Vec<u
     }
 }
 
-async fn read_plain<N: Node>(socket: &TcpStream, line: &Line, shared: &Arc<Shared<N>>, mut kept: Vec<u8>) {
+async fn read_plain<N: Node>(socket: &TcpStream, line: &Line, shared: &Arc<GateInner<N>>, mut kept: Vec<u8>) {
     if !kept.is_empty() {
         let (rest, may_read) = feed(shared, line, &kept);
         let done = kept.len() - rest.len();
@@ -376,7 +376,7 @@ async fn read_plain<N: Node>(socket: &TcpStream, line: &Line, shared: &Arc<Share
 }
 
 /// Writes what others could not, and ends when the connection is to end.
-async fn write_plain<N: Node>(socket: &TcpStream, line: &Arc<Line>, shared: &Arc<Shared<N>>) {
+async fn write_plain<N: Node>(socket: &TcpStream, line: &Arc<Line>, shared: &Arc<GateInner<N>>) {
     loop {
         line.to_write.notified().await;
         loop {
@@ -431,7 +431,7 @@ fn rustix_shutdown(socket: &TcpStream) -> io::Result<()> {
 async fn read_tls<N: Node>(
     mut reader: ReadHalf<TlsStream<TcpStream>>,
     line: &Line,
-    shared: &Arc<Shared<N>>,
+    shared: &Arc<GateInner<N>>,
     mut kept: Vec<u8>,
 ) {
     let mut room = shared.budget.share(Purpose::Connections);
@@ -451,7 +451,7 @@ async fn read_tls<N: Node>(
     }
 }
 
-async fn write_tls<N: Node>(mut writer: WriteHalf<TlsStream<TcpStream>>, line: &Arc<Line>, shared: &Arc<Shared<N>>) {
+async fn write_tls<N: Node>(mut writer: WriteHalf<TlsStream<TcpStream>>, line: &Arc<Line>, shared: &Arc<GateInner<N>>) {
     loop {
         let bytes = line.take();
         if !bytes.is_empty() {

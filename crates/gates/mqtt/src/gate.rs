@@ -6,7 +6,7 @@ use crate::limits::Limits;
 use crate::line::{Line, Wrote};
 use crate::node::{Node, Refused};
 use crate::passwords::Passwords;
-use crate::peers::{Peer, PeerPlace, Peers};
+use crate::peers::{Peer, PeerPermit, Peers};
 use crate::users::Users;
 use budget::{Budget, Purpose};
 use gate_connections::{Certificates, Usher};
@@ -72,12 +72,12 @@ impl Listener {
 
 /// A running gate. Dropping it cuts all connections.
 pub struct Gate<N: Node> {
-    shared: Arc<Shared<N>>,
+    shared: Arc<GateInner<N>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// What all connections share.
-pub(crate) struct Shared<N: Node> {
+pub(crate) struct GateInner<N: Node> {
     core: Mutex<Core<N>>,
     pub limits: Limits,
     pub users: Arc<Users>,
@@ -85,7 +85,7 @@ pub(crate) struct Shared<N: Node> {
     pub budget: Arc<Budget>,
     node: Arc<N>,
     started: Instant,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     peers: Arc<Peers>,
     open: AtomicU32,
     pub usher: Usher,
@@ -121,9 +121,9 @@ impl<N: Node> Gate<N> {
         check_hash_room(&users, budget)?;
         let broker = Broker::new(limits.clone(), node.clone(), &users, budget, now_since(started))?;
         let (usher, ushering) = Usher::new();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(GateInner {
             core: Mutex::new(Core { broker, lines: Vec::new(), dirty: Vec::new() }),
-            places: Arc::new(Semaphore::new(limits.connections_max.max(1))),
+            permits: Arc::new(Semaphore::new(limits.connections_max.max(1))),
             peers: Peers::new(limits.connections_per_address_max),
             limits,
             passwords: Passwords::new(users.clone(), budget.clone()),
@@ -194,7 +194,7 @@ impl<N: Node> Gate<N> {
         }
         self.shared.with(|broker, now| broker.shut_down(now));
         let all = u32::try_from(self.shared.limits.connections_max.max(1)).unwrap_or(u32::MAX);
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.shared.places.acquire_many(all)).await;
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.shared.permits.acquire_many(all)).await;
     }
 }
 
@@ -205,7 +205,7 @@ impl<N: Node> Drop for Gate<N> {
     }
 }
 
-impl<N: Node> Shared<N> {
+impl<N: Node> GateInner<N> {
     pub fn now(&self) -> Now {
         now_since(self.started)
     }
@@ -227,7 +227,7 @@ impl<N: Node> Shared<N> {
         let done = work(&mut core.broker, now);
         let mut ready = self.gather(&mut core);
         drop(core);
-        let own = ready.iter().position(|other| other.key == line.key).map(|place| ready.swap_remove(place));
+        let own = ready.iter().position(|other| other.key == line.key).map(|at| ready.swap_remove(at));
         if !ready.is_empty() {
             self.for_others.lock().append(&mut ready);
             self.to_others.notify_one();
@@ -257,12 +257,12 @@ impl<N: Node> Shared<N> {
         let now = self.now();
         let connected = connect(&mut core.broker, now);
         let line = connected.map(|key| {
-            let place = key as usize;
-            if core.lines.len() <= place {
-                core.lines.resize(place + 1, None);
+            let at = key as usize;
+            if core.lines.len() <= at {
+                core.lines.resize(at + 1, None);
             }
             let line = Arc::new(Line::new(key, socket));
-            core.lines[place] = Some(line.clone());
+            core.lines[at] = Some(line.clone());
             line
         });
         let ready = self.gather(&mut core);
@@ -312,8 +312,8 @@ impl<N: Node> Shared<N> {
 
     /// Writes what was gathered: directly where the socket takes it, else by the connection's own task.
     fn send(self: &Arc<Self>, ready: impl IntoIterator<Item = Arc<Line>>) {
-        for (place, line) in ready.into_iter().enumerate() {
-            if place >= DIRECT_WRITES_MAX || line.socket.is_none() {
+        for (at, line) in ready.into_iter().enumerate() {
+            if at >= DIRECT_WRITES_MAX || line.socket.is_none() {
                 line.to_write.notify_one();
             } else {
                 self.flush(&line);
@@ -376,13 +376,13 @@ fn now_since(started: Instant) -> Now {
 }
 
 /// The right to one connection.
-pub(crate) struct Place<N: Node> {
-    shared: Arc<Shared<N>>,
+pub(crate) struct ConnectionPermit<N: Node> {
+    shared: Arc<GateInner<N>>,
     _permit: OwnedSemaphorePermit,
-    _of_peer: PeerPlace,
+    _of_peer: PeerPermit,
 }
 
-impl<N: Node> Drop for Place<N> {
+impl<N: Node> Drop for ConnectionPermit<N> {
     fn drop(&mut self) {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -392,14 +392,14 @@ impl<N: Node> Drop for Place<N> {
 const ACCEPTED_AT_ONCE: usize = 16;
 
 /// Runs until it is aborted.
-async fn accept<N: Node>(listener: Listener, shared: Arc<Shared<N>>) {
+async fn accept<N: Node>(listener: Listener, shared: Arc<GateInner<N>>) {
     let mut accepted = 0_usize;
     loop {
         accepted = accepted.wrapping_add(1);
         if accepted.is_multiple_of(ACCEPTED_AT_ONCE) {
             tokio::task::yield_now().await;
         }
-        let permit = shared.places.clone().acquire_owned().await.expect("places are never closed");
+        let permit = shared.permits.clone().acquire_owned().await.expect("permits are never closed");
         match listener.socket.accept().await {
             Ok((stream, address)) => {
                 let Some(of_peer) = shared.peers.enter(Peer::of(address.ip())) else {
@@ -412,8 +412,8 @@ async fn accept<N: Node>(listener: Listener, shared: Arc<Shared<N>>) {
                     continue;
                 }
                 shared.open.fetch_add(1, Ordering::Relaxed);
-                let place = Place { shared: shared.clone(), _permit: permit, _of_peer: of_peer };
-                tokio::spawn(run_client(stream, address, listener.tls.clone(), shared.clone(), place));
+                let of_connection = ConnectionPermit { shared: shared.clone(), _permit: permit, _of_peer: of_peer };
+                tokio::spawn(run_client(stream, address, listener.tls.clone(), shared.clone(), of_connection));
             }
             Err(error) => {
                 tracing::error!(%error, address = %listener.address, "cannot accept an MQTT connection");
@@ -423,7 +423,7 @@ async fn accept<N: Node>(listener: Listener, shared: Arc<Shared<N>>) {
     }
 }
 
-async fn tick<N: Node>(shared: Arc<Shared<N>>) {
+async fn tick<N: Node>(shared: Arc<GateInner<N>>) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -434,7 +434,7 @@ async fn tick<N: Node>(shared: Arc<Shared<N>>) {
 
 /// Writes what connections have for each other, after all that can run has run: what several publish for one subscriber
 /// goes out in one write.
-async fn write_to_others<N: Node>(shared: Arc<Shared<N>>) {
+async fn write_to_others<N: Node>(shared: Arc<GateInner<N>>) {
     loop {
         shared.to_others.notified().await;
         tokio::task::yield_now().await;
@@ -444,7 +444,7 @@ async fn write_to_others<N: Node>(shared: Arc<Shared<N>>) {
 }
 
 /// Waits for the disk in everyone's stead.
-async fn watch_disk<N: Node>(shared: Arc<Shared<N>>) {
+async fn watch_disk<N: Node>(shared: Arc<GateInner<N>>) {
     loop {
         let wanted = shared.core.lock().broker.waits_for();
         let Some(ticket) = wanted else {

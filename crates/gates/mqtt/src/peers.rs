@@ -28,7 +28,7 @@ pub(crate) struct Peers {
 }
 
 /// The right of one address to one connection.
-pub(crate) struct PeerPlace {
+pub(crate) struct PeerPermit {
     peers: Arc<Peers>,
     peer: Peer,
 }
@@ -39,18 +39,18 @@ impl Peers {
     }
 
     /// None if the address has as many as it may.
-    pub fn enter(self: &Arc<Self>, peer: Peer) -> Option<PeerPlace> {
+    pub fn enter(self: &Arc<Self>, peer: Peer) -> Option<PeerPermit> {
         let mut open = self.open.lock();
         let count = open.entry(peer).or_default();
         if *count >= self.each_max {
             return None;
         }
         *count += 1;
-        Some(PeerPlace { peers: self.clone(), peer })
+        Some(PeerPermit { peers: self.clone(), peer })
     }
 }
 
-impl Drop for PeerPlace {
+impl Drop for PeerPermit {
     fn drop(&mut self) {
         let mut open = self.peers.open.lock();
         if let Some(count) = open.get_mut(&self.peer) {
@@ -82,9 +82,9 @@ mod tests {
     #[test]
     fn each_address_has_its_places_and_gives_them_back() {
         let peers = Peers::new(2);
-        let places = [peers.enter(peer("10.0.0.1")).unwrap(), peers.enter(peer("10.0.0.1")).unwrap()];
+        let permits = [peers.enter(peer("10.0.0.1")).unwrap(), peers.enter(peer("10.0.0.1")).unwrap()];
         assert!(peers.enter(peer("10.0.0.1")).is_none() && peers.enter(peer("10.0.0.2")).is_some());
-        drop(places);
+        drop(permits);
         assert!(peers.enter(peer("10.0.0.1")).is_some());
         assert!(peers.open.lock().is_empty());
     }

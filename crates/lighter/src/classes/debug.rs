@@ -27,7 +27,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
-use unit::{LogLine, LogSink};
+use unit::{LogLine, LogWriter};
 
 #[derive(Debug, Args)]
 pub struct Debug {
@@ -338,7 +338,7 @@ fn leave_interrupts_to_the_debugger() -> io::Result<()> {
 /// Logs to standard error.
 struct Standard;
 
-impl LogSink for Standard {
+impl LogWriter for Standard {
     fn write(&self, line: LogLine<'_>) {
         eprintln!("{} {}", line.level.as_str(), line.message);
     }

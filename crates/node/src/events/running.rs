@@ -39,7 +39,7 @@ pub struct Running {
     has_failed: AtomicBool,
     /// How many of `suspects` there are, to be read without a lock.
     suspected: AtomicUsize,
-    suspects: Mutex<HashMap<Place, Suspect>>,
+    suspects: Mutex<HashMap<EventPosition, Suspect>>,
 }
 
 #[derive(Default)]
@@ -51,7 +51,7 @@ struct Slots {
 
 /// A queue and the place of an event in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Place {
+struct EventPosition {
     queue: String,
     sequence: u64,
 }
@@ -85,12 +85,12 @@ impl Running {
             suspected: AtomicUsize::new(0),
             suspects: Mutex::default(),
         });
-        let suspects = left.into_iter().filter_map(|(place, attempt)| {
+        let suspects = left.into_iter().filter_map(|(position, attempt)| {
             let slot = running.slot()?;
-            slot.write(&place.queue, place.sequence, attempt);
-            Some((place, Suspect { attempt, slot }))
+            slot.write(&position.queue, position.sequence, attempt);
+            Some((position, Suspect { attempt, slot }))
         });
-        let suspects: HashMap<Place, Suspect> = suspects.collect();
+        let suspects: HashMap<EventPosition, Suspect> = suspects.collect();
         running.suspected.store(suspects.len(), Relaxed);
         *running.suspects.lock() = suspects;
         // In place of the old one only now: a node that is killed in between forgets nobody.
@@ -108,9 +108,9 @@ impl Running {
         if self.suspected() == 0 {
             return None;
         }
-        let place = Place { queue: leased.queue.to_string(), sequence: leased.sequence };
+        let position = EventPosition { queue: leased.queue.to_string(), sequence: leased.sequence };
         let mut suspects = self.suspects.lock();
-        let suspect = suspects.remove(&place)?;
+        let suspect = suspects.remove(&position)?;
         self.suspected.store(suspects.len(), Relaxed);
         drop(suspects);
         // A later try of an event that keeps its place: what became of the one before has been written already.
@@ -122,7 +122,7 @@ impl Running {
         let mut suspects = self.suspects.lock();
         let all = std::mem::take(&mut *suspects);
         let (waiting, found): (HashMap<_, _>, HashMap<_, _>) =
-            all.into_iter().partition(|(place, _)| is_waiting(&place.queue));
+            all.into_iter().partition(|(position, _)| is_waiting(&position.queue));
         *suspects = waiting;
         self.suspected.store(suspects.len(), Relaxed);
         drop((suspects, found));
@@ -205,7 +205,7 @@ fn head(boot: &str) -> [u8; SLOT_BYTES] {
 }
 
 /// What a run of this boot of the machine left. Bytes that make no sense are of no use, and harm nobody.
-fn read(path: &Path, boot: &str) -> io::Result<HashMap<Place, u32>> {
+fn read(path: &Path, boot: &str) -> io::Result<HashMap<EventPosition, u32>> {
     let mut file = match File::open(path) {
         Ok(file) => io::Read::take(file, (u64::from(SLOTS_MAX) + 1) * SLOT_BYTES as u64),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(HashMap::new()),
@@ -216,18 +216,18 @@ fn read(path: &Path, boot: &str) -> io::Result<HashMap<Place, u32>> {
     let (slots, _) = bytes.as_chunks::<SLOT_BYTES>();
     match slots.split_first() {
         Some((first, slots)) if !boot.is_empty() && *first == head(boot) => {
-            Ok(slots.iter().filter_map(place).collect())
+            Ok(slots.iter().filter_map(position).collect())
         }
         _ => Ok(HashMap::new()),
     }
 }
 
-fn place(slot: &[u8; SLOT_BYTES]) -> Option<(Place, u32)> {
+fn position(slot: &[u8; SLOT_BYTES]) -> Option<(EventPosition, u32)> {
     let sequence = u64::from_le_bytes(slot[..8].try_into().ok()?);
     let attempt = u32::from_le_bytes(slot[8..12].try_into().ok()?);
     let length = usize::from(slot[NAME_AT - 1]);
     let queue = std::str::from_utf8(slot.get(NAME_AT..NAME_AT + length)?).ok()?;
-    (length > 0).then(|| (Place { queue: queue.to_owned(), sequence }, attempt))
+    (length > 0).then(|| (EventPosition { queue: queue.to_owned(), sequence }, attempt))
 }
 
 #[cfg(test)]

@@ -225,7 +225,7 @@ impl Loader {
             function: live.function.clone(),
             contract: live.contract,
             secrets: Arc::new(self.secrets.granted(&live.function)?),
-            log: live.identity.log.sink(live.version),
+            log: live.identity.log.writer(live.version),
             budget: self.budget.clone(),
         })
     }

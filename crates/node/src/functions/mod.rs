@@ -21,7 +21,7 @@ pub use history::History;
 pub use live::{Identity, Live};
 pub use loader::{Loader, blocking};
 pub use parts::{Ended, PartChange, Parts};
-pub use table::{Answered, Entry, Handler, Table, Target};
+pub use table::{Answered, Handler, Table, TableEntry, Target};
 
 use super::events::SinkKinds;
 use super::log::Logs;
@@ -95,7 +95,7 @@ impl Functions {
                 .parse()
                 .map_err(|_| corrupt(format!("{:?} is no hash", version.function.image)))?;
             let live = Live::new(functions.identity(&name, &version.function), version, image);
-            entries.insert(name, Entry { live, history });
+            entries.insert(name, TableEntry { live, history });
             Ok(())
         })?;
         let parts = Parts::restore(&functions.loader.state)?;
@@ -118,7 +118,7 @@ impl Functions {
 
     /// # Errors
     /// [`Code::FunctionUnknown`].
-    pub fn get(&self, name: &str) -> Result<Entry, Problem> {
+    pub fn get(&self, name: &str) -> Result<TableEntry, Problem> {
         self.table.borrow().get(name)
     }
 

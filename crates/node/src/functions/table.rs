@@ -14,7 +14,7 @@ pub const REPLY_TYPE: &str = "application/octet-stream";
 
 #[derive(Default)]
 pub struct Table {
-    functions: BTreeMap<Name, Entry>,
+    functions: BTreeMap<Name, TableEntry>,
     parts: Parts,
     handlers: BTreeMap<Name, Handler>,
     pub routes: RouteTable<Arc<Target>>,
@@ -22,7 +22,7 @@ pub struct Table {
 
 /// A function that is deployed.
 #[derive(Clone)]
-pub struct Entry {
+pub struct TableEntry {
     pub live: Arc<Live>,
     pub history: Arc<History>,
 }
@@ -83,7 +83,7 @@ impl Table {
     /// # Errors
     /// [`Code::RouteTaken`] names the functions that want the same route, [`Code::ManifestConflict`] those that want
     /// the same queue.
-    pub fn new(functions: BTreeMap<Name, Entry>, parts: Parts, token_by_default: bool) -> Result<Self, Problem> {
+    pub fn new(functions: BTreeMap<Name, TableEntry>, parts: Parts, token_by_default: bool) -> Result<Self, Problem> {
         let mut routes = Vec::new();
         for entry in functions.values() {
             let function = &entry.live.function;
@@ -105,19 +105,19 @@ impl Table {
 
     /// # Errors
     /// [`Code::FunctionUnknown`].
-    pub fn get(&self, name: &str) -> Result<Entry, Problem> {
+    pub fn get(&self, name: &str) -> Result<TableEntry, Problem> {
         self.functions
             .get(name)
             .cloned()
             .ok_or_else(|| Problem::new(Code::FunctionUnknown, format!("there is no function {name:?}")))
     }
 
-    pub fn entry(&self, name: &str) -> Option<&Entry> {
+    pub fn entry(&self, name: &str) -> Option<&TableEntry> {
         self.functions.get(name)
     }
 
     /// In the order of their names.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &TableEntry> {
         self.functions.values()
     }
 
@@ -162,7 +162,7 @@ impl Table {
         for change in changes {
             match change {
                 Change::Put { live, history } => {
-                    let entry = Entry { live: live.clone(), history: history.clone() };
+                    let entry = TableEntry { live: live.clone(), history: history.clone() };
                     functions.insert(live.name().clone(), entry);
                 }
                 Change::Remove(name) => _ = functions.remove(name),
@@ -213,7 +213,7 @@ fn both_handle(queue: &Name, one: &str, other: &str) -> Problem {
 }
 
 /// Each event has one place to go.
-fn handlers(functions: &BTreeMap<Name, Entry>, parts: &Parts) -> Result<BTreeMap<Name, Handler>, Problem> {
+fn handlers(functions: &BTreeMap<Name, TableEntry>, parts: &Parts) -> Result<BTreeMap<Name, Handler>, Problem> {
     let functions = functions
         .iter()
         .filter_map(|(name, entry)| Some((entry.live.function.handles(name)?, Handler::Function(entry.live.clone()))));

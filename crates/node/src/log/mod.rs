@@ -17,11 +17,11 @@ use api_types::LogLine;
 use follow::Followers;
 use manifest::Name;
 use parking_lot::RwLock;
-use ring::{Line, Ring};
+use ring::{KeptLine, Ring};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use unit::{Level, LogSink, Stream};
+use unit::{Level, LogWriter, Stream};
 
 /// Bytes of the lines kept for one function.
 pub const RING_BYTES_MAX: usize = 256 << 10;
@@ -128,7 +128,7 @@ impl Logs {
 }
 
 impl FunctionLog {
-    pub fn sink(self: &Arc<Self>, version: u32) -> Arc<dyn LogSink> {
+    pub fn writer(self: &Arc<Self>, version: u32) -> Arc<dyn LogWriter> {
         Arc::new(VersionLog { log: self.clone(), version })
     }
 
@@ -150,7 +150,7 @@ impl FunctionLog {
     }
 
     fn write(&self, version: u32, line: unit::LogLine<'_>) {
-        let line = Line::new(version, &line, clock::now_ms());
+        let line = KeptLine::new(version, &line, clock::now_ms());
         if self.shared.mirror {
             self.mirror(&line);
         }
@@ -170,7 +170,7 @@ impl FunctionLog {
         self.ring.lock().tail(lines, &self.name)
     }
 
-    fn mirror(&self, line: &Line) {
+    fn mirror(&self, line: &KeptLine) {
         let (function, request, message) = (self.name.as_str(), &*line.request_id, &*line.message);
         let (unit, version, stream) = (line.unit, line.version, line.stream.as_str());
         match line.level {
@@ -183,7 +183,7 @@ impl FunctionLog {
     }
 }
 
-impl LogSink for VersionLog {
+impl LogWriter for VersionLog {
     fn write(&self, line: unit::LogLine<'_>) {
         self.log.write(self.version, line);
     }

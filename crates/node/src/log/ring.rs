@@ -10,11 +10,11 @@ use unit::{Level, Stream};
 pub const LINES_A_SECOND_MAX: u32 = 10_000;
 
 /// What a line costs beside its message.
-const LINE_BYTES: usize = size_of::<Line>() + 16;
+const LINE_BYTES: usize = size_of::<KeptLine>() + 16;
 
 #[derive(Default)]
 pub struct Ring {
-    lines: VecDeque<Line>,
+    lines: VecDeque<KeptLine>,
     bytes: usize,
     /// The number of the next line.
     next: u64,
@@ -23,7 +23,7 @@ pub struct Ring {
     in_second: u32,
 }
 
-pub struct Line {
+pub struct KeptLine {
     sequence: u64,
     time_ms: u64,
     pub level: Level,
@@ -34,7 +34,7 @@ pub struct Line {
     pub message: Box<str>,
 }
 
-impl Line {
+impl KeptLine {
     pub fn new(version: u32, line: &unit::LogLine<'_>, time_ms: u64) -> Self {
         Self {
             sequence: 0,
@@ -69,7 +69,7 @@ impl Line {
 
 impl Ring {
     /// Keeps the line, dropping the oldest ones beyond `bytes_max`. Returns its number, or none if lines come too fast.
-    pub fn push(&mut self, mut line: Line, bytes_max: usize) -> Option<u64> {
+    pub fn push(&mut self, mut line: KeptLine, bytes_max: usize) -> Option<u64> {
         let sequence = self.next;
         self.next += 1;
         let second = line.time_ms / 1_000;
@@ -89,7 +89,7 @@ impl Ring {
         Some(sequence)
     }
 
-    pub fn last(&self) -> Option<&Line> {
+    pub fn last(&self) -> Option<&KeptLine> {
         self.lines.back()
     }
 

@@ -4,15 +4,15 @@
 use super::queues::queues;
 use super::text::Text;
 use super::{Counters, usage};
-use crate::functions::Entry;
-use crate::{Memory, Node, clock};
+use crate::functions::TableEntry;
+use crate::{ClassMemory, Node, clock};
 use budget::Purpose;
 use problem::Code;
 
 pub fn page(node: &Node) -> String {
     let mut text = Text::default();
     let table = node.functions.table();
-    let entries: Vec<&Entry> = table.entries().collect();
+    let entries: Vec<&TableEntry> = table.entries().collect();
     calls(&mut text, &entries);
     latencies(&mut text, &entries);
     limits(&mut text, entries.iter().map(|entry| (entry.live.name().as_str(), &entry.live.identity.counters)));
@@ -25,7 +25,7 @@ pub fn page(node: &Node) -> String {
     text.finish()
 }
 
-fn calls(text: &mut Text, entries: &[&Entry]) {
+fn calls(text: &mut Text, entries: &[&TableEntry]) {
     text.counter(
         "lighter_calls_total",
         "Calls by how they ended: ok, gone (the caller went away) or the code of the error.",
@@ -38,7 +38,7 @@ fn calls(text: &mut Text, entries: &[&Entry]) {
             text.sample(&[("function", function), ("outcome", &code.to_string())], count);
         }
     }
-    type Read = fn(&Entry) -> u64;
+    type Read = fn(&TableEntry) -> u64;
     let gauges: [(&str, &str, Read); 3] = [
         ("lighter_calls_running", "Calls that run now.", |entry| entry.live.identity.admission.counts().running.into()),
         ("lighter_calls_waiting", "Calls that wait for their turn.", |entry| {
@@ -70,7 +70,7 @@ fn calls(text: &mut Text, entries: &[&Entry]) {
     }
 }
 
-fn latencies(text: &mut Text, entries: &[&Entry]) {
+fn latencies(text: &mut Text, entries: &[&TableEntry]) {
     text.histogram("lighter_call_seconds", "Time of calls: in the queue, starting a unit, running, and in total.");
     for live in entries.iter().map(|entry| &entry.live) {
         let counters = &live.identity.counters;
@@ -163,7 +163,7 @@ fn parts(text: &mut Text, node: &Node, functions: usize) {
 /// Some classes have the kernel count their units, in a control group of their own: these are not in the budget.
 fn memory(text: &mut Text, node: &Node) {
     let budget = &node.budget;
-    let counted: Vec<Memory> = node.functions.loader.kinds.iter().filter_map(|kind| kind.class.memory()).collect();
+    let counted: Vec<ClassMemory> = node.functions.loader.kinds.iter().filter_map(|kind| kind.class.memory()).collect();
     text.gauge("lighter_memory_bytes", "Memory the node holds for others, by what it is for.");
     for purpose in Purpose::ALL {
         text.sample(&[("for", purpose.word())], budget.used_bytes(purpose));

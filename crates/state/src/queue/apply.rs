@@ -2,8 +2,8 @@
 
 use super::core::{Core, Slot, SlotState};
 use super::keys::{self, IdHash};
-use super::record::{self, Head};
-use super::{LeaseId, Part, QueueConfig, Shared};
+use super::record::{self, EventHead};
+use super::{LeaseId, Part, QueueConfig, QueueInner};
 use crate::error::{CommitError, FullQueue};
 use crate::pending::{Pending, Space};
 use fjall::Slice;
@@ -72,7 +72,7 @@ pub fn oracle_key(queue: u32, hash: &IdHash) -> Vec<u8> {
 }
 
 struct Locked<'a> {
-    queue: &'a Arc<Shared>,
+    queue: &'a Arc<QueueInner>,
     core: MutexGuard<'a, Core>,
     events: i64,
     bytes: i64,
@@ -85,13 +85,13 @@ pub struct Applied {
     /// Names under which the oracle should note the commit.
     pub noted: Vec<Vec<u8>>,
     /// Queues where something became ready.
-    pub news: Vec<Arc<Shared>>,
+    pub news: Vec<Arc<QueueInner>>,
     /// Queues with more dead letters than they may have.
-    pub over: Vec<Arc<Shared>>,
+    pub over: Vec<Arc<QueueInner>>,
 }
 
 /// Judges `ops` and does them all, or none.
-pub fn apply(ops: &[(Arc<Shared>, Op)], pending: &mut Pending) -> Result<Applied, CommitError> {
+pub fn apply(ops: &[(Arc<QueueInner>, Op)], pending: &mut Pending) -> Result<Applied, CommitError> {
     if ops.is_empty() {
         return Ok(Applied::default());
     }
@@ -138,7 +138,7 @@ fn to_signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn find(locked: &[Locked<'_>], queue: &Arc<Shared>) -> Option<usize> {
+fn find(locked: &[Locked<'_>], queue: &Arc<QueueInner>) -> Option<usize> {
     locked.iter().position(|locked| Arc::ptr_eq(locked.queue, queue))
 }
 
@@ -371,14 +371,14 @@ fn forget_dead(core: &mut Core, sequence: u64, bytes: u64, pending: &mut Pending
 
 /// The same event, stored a second time under its key.
 fn rewritten(value: &Slice, until: u64) -> Slice {
-    let (head, body) = Head::split(value).expect("just encoded");
-    record::with_head(&Head { rewritten: true, since: Some(until), ..head }, body)
+    let (head, body) = EventHead::split(value).expect("just encoded");
+    record::with_head(&EventHead { rewritten: true, since: Some(until), ..head }, body)
 }
 
 /// The same event, ready since then. Damaged bytes stay as they are, to be named when they are read.
 pub fn with_since(value: &Slice, since: u64) -> Slice {
-    match Head::split(value) {
-        Some((head, body)) => record::with_head(&Head { since: Some(since), ..head }, body),
+    match EventHead::split(value) {
+        Some((head, body)) => record::with_head(&EventHead { since: Some(since), ..head }, body),
         None => value.clone(),
     }
 }

@@ -20,12 +20,12 @@ mod transaction;
 mod varint;
 
 pub use apply::{Op, apply, write_numbers};
-pub use registry::{Registry, Shared};
+pub use registry::{QueueInner, Registry};
 pub use transaction::{OwnOps, trim};
 
 use self::core::Taken;
 use crate::books::Books;
-use crate::engine::Work;
+use crate::engine::Commit;
 use crate::error::from_database;
 use crate::transaction::Writes;
 use crate::{CommitError, State, Ticket};
@@ -33,7 +33,7 @@ use apply::New;
 use event::Event;
 use fjall::Slice;
 use problem::{Code, Problem};
-use record::Head;
+use record::EventHead;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ pub enum Part {
 pub struct Listed {
     pub sequence: u64,
     /// Pass it as `after` to read on.
-    pub place: Place,
+    pub position: Position,
     pub event: Event,
     /// How often it was tried.
     pub tries: u32,
@@ -168,13 +168,13 @@ pub struct Listed {
 
 /// Where a listing is. Text like `17` or, among the delayed ones, `1700000000000.17`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Position {
     /// Of a delayed event; else 0.
     pub(crate) due: u64,
     pub(crate) sequence: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.due {
             0 => write!(f, "{}", self.sequence),
@@ -183,7 +183,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for Position {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -196,7 +196,7 @@ impl FromStr for Place {
 #[derive(Clone)]
 pub struct Queue {
     state: State,
-    shared: Arc<Shared>,
+    shared: Arc<QueueInner>,
 }
 
 impl Queue {
@@ -337,8 +337,8 @@ impl Queue {
     fn commit(&self, ops: Vec<Op>) -> Result<Ticket, CommitError> {
         let ops = ops.into_iter().map(|op| (Arc::clone(&self.shared), op)).collect();
         let space = crate::pending::Space::Queues;
-        let work = Work { space, writes: Writes::new(), bytes: 0, ops, records: Default::default() };
-        let (ticket, _) = self.state.inner.commit(work, |_, _| Ok(Books::default()))?;
+        let commit = Commit { space, writes: Writes::new(), bytes: 0, ops, records: Default::default() };
+        let (ticket, _) = self.state.inner.commit(commit, |_, _| Ok(Books::default()))?;
         Ok(ticket)
     }
 
@@ -389,7 +389,7 @@ impl State {
 
 /// A stored event that becomes ready.
 fn new_of(core: &self::core::Core, value: &Slice, due: u64) -> New {
-    let expires = Head::split(value).and_then(|(head, _)| head.expires).unwrap_or(u64::MAX);
+    let expires = EventHead::split(value).and_then(|(head, _)| head.expires).unwrap_or(u64::MAX);
     let key =
         if core.config.order_by_key { record::decode(value).map_or(0, |(_, event)| record::key_of(&event)) } else { 0 };
     let since_ms = core.clock.node_time(due);

@@ -29,7 +29,7 @@ const HAS_GATE: u8 = 8;
 
 /// What the queue knows about an event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct EventHead {
     pub pushed_ms: u64,
     /// Tries that failed.
     pub attempts: u32,
@@ -43,7 +43,7 @@ pub struct Head {
     pub rewritten: bool,
 }
 
-impl Head {
+impl EventHead {
     fn put(&self, out: &mut Vec<u8>) {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         out.push(VERSION);
@@ -91,7 +91,7 @@ impl Head {
 }
 
 /// The bytes of a new event.
-pub fn encode(head: &Head, event: &Event) -> Slice {
+pub fn encode(head: &EventHead, event: &Event) -> Slice {
     let texts = event.id.len() + event.source.len() + event.kind.len() + event.subject.as_ref().map_or(0, String::len);
     // The gate stands in a place of its own, so that nothing a sender wrote can be taken for it.
     let attributes = event.attributes.iter().filter(|(key, _)| key != GATE);
@@ -127,7 +127,7 @@ pub fn encode(head: &Head, event: &Event) -> Slice {
 }
 
 /// The same event with another head.
-pub fn with_head(head: &Head, body: &[u8]) -> Slice {
+pub fn with_head(head: &EventHead, body: &[u8]) -> Slice {
     let mut out = Vec::with_capacity(HEAD_BYTES + head.reason.as_ref().map_or(0, String::len) + body.len());
     head.put(&mut out);
     out.extend_from_slice(body);
@@ -135,8 +135,8 @@ pub fn with_head(head: &Head, body: &[u8]) -> Slice {
 }
 
 /// Reads what [`encode`] wrote; none for anything else. The event's `attempt` is the one that comes next.
-pub fn decode(bytes: &[u8]) -> Option<(Head, Event)> {
-    let (head, body) = Head::split(bytes)?;
+pub fn decode(bytes: &[u8]) -> Option<(EventHead, Event)> {
+    let (head, body) = EventHead::split(bytes)?;
     let mut reader = Reader(body);
     let flags = reader.byte()?;
     let mut event = Event {
@@ -189,8 +189,8 @@ pub fn key_of(event: &Event) -> u64 {
 mod tests {
     use super::*;
 
-    fn sample() -> (Head, Event) {
-        let head = Head {
+    fn sample() -> (EventHead, Event) {
+        let head = EventHead {
             pushed_ms: 1_700_000_000_000,
             attempts: 3,
             expires: Some(1_700_000_060_000),
@@ -218,7 +218,8 @@ mod tests {
     fn an_event_comes_back_as_it_was() {
         let (head, event) = sample();
         assert_eq!(decode(&encode(&head, &event)), Some((head.clone(), event)));
-        let (plain, bare) = (Head { pushed_ms: 5, ..Head::default() }, Event { attempt: 1, ..Event::default() });
+        let (plain, bare) =
+            (EventHead { pushed_ms: 5, ..EventHead::default() }, Event { attempt: 1, ..Event::default() });
         let stored = encode(&plain, &bare);
         assert_eq!((decode(&stored), stored.len()), (Some((plain, bare)), 8));
     }
@@ -258,8 +259,8 @@ mod tests {
     fn another_head_leaves_the_event_alone() {
         let (head, event) = sample();
         let stored = encode(&head, &event);
-        let (_, body) = Head::split(&stored).unwrap();
-        let other = Head { pushed_ms: head.pushed_ms, attempts: 9, ..Head::default() };
+        let (_, body) = EventHead::split(&stored).unwrap();
+        let other = EventHead { pushed_ms: head.pushed_ms, attempts: 9, ..EventHead::default() };
         let (found, found_event) = decode(&with_head(&other, body)).unwrap();
         assert_eq!((found, found_event), (other, Event { attempt: 10, ..event }));
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::watch;
 
 /// What all handles of one queue share.
-pub struct Shared {
+pub struct QueueInner {
     pub name: Arc<str>,
     pub core: Mutex<Core>,
     /// Held by whoever reads events from disk that are not in memory, and by whoever removes such.
@@ -26,7 +26,7 @@ pub struct Shared {
     pub last_id: Arc<AtomicU32>,
 }
 
-impl Shared {
+impl QueueInner {
     fn new(name: &str, numbers: Numbers, last_id: &Arc<AtomicU32>) -> Arc<Self> {
         let core = Mutex::new(Core::new(QueueConfig::default(), numbers));
         let (disk, watch, last_id) = (Mutex::new(()), watch::Sender::default(), Arc::clone(last_id));
@@ -58,7 +58,7 @@ impl Shared {
 }
 
 pub struct Registry {
-    by_name: RwLock<BTreeMap<Arc<str>, Arc<Shared>>>,
+    by_name: RwLock<BTreeMap<Arc<str>, Arc<QueueInner>>>,
     last_id: Arc<AtomicU32>,
 }
 
@@ -78,14 +78,14 @@ impl Registry {
             let damaged = || Problem::new(Code::StateCorrupt, format!("the numbers of queue {name:?} cannot be read"));
             let numbers = Numbers::decode(&value).ok_or_else(damaged)?;
             last_id.fetch_max(numbers.id, Ordering::Relaxed);
-            let shared = Shared::new(name, numbers, &last_id);
+            let shared = QueueInner::new(name, numbers, &last_id);
             by_name.insert(Arc::clone(&shared.name), shared);
         }
         Ok(Self { by_name: RwLock::new(by_name), last_id })
     }
 
     /// The queue of this name, which begins to exist if need be.
-    pub fn get(&self, name: &str) -> Result<Arc<Shared>, StoreError> {
+    pub fn get(&self, name: &str) -> Result<Arc<QueueInner>, StoreError> {
         if let Some(shared) = self.by_name.read().get(name) {
             return Ok(Arc::clone(shared));
         }
@@ -94,12 +94,12 @@ impl Registry {
         }
         let make = || {
             let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-            Shared::new(name, Numbers { id, ..Numbers::default() }, &self.last_id)
+            QueueInner::new(name, Numbers { id, ..Numbers::default() }, &self.last_id)
         };
         Ok(Arc::clone(self.by_name.write().entry(name.into()).or_insert_with(make)))
     }
 
-    pub fn known(&self, name: &str) -> Option<Arc<Shared>> {
+    pub fn known(&self, name: &str) -> Option<Arc<QueueInner>> {
         self.by_name.read().get(name).cloned()
     }
 
@@ -108,7 +108,7 @@ impl Registry {
     }
 
     /// Forgets a queue, if it is still this one.
-    pub fn forget(&self, shared: &Arc<Shared>) {
+    pub fn forget(&self, shared: &Arc<QueueInner>) {
         let mut by_name = self.by_name.write();
         if by_name.get(&shared.name).is_some_and(|known| Arc::ptr_eq(known, shared)) {
             by_name.remove(&shared.name);

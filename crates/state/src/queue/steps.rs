@@ -3,9 +3,9 @@
 use super::apply::{New, Op};
 use super::core::{Core, SWEEP_PERIOD_MS, Slot, SlotState, Taken, WINDOW_BYTES, WINDOW_EVENTS};
 use super::keys;
-use super::record::{self, Head};
+use super::record::{self, EventHead};
 use super::varint::Reader;
-use super::{Listed, Part, Place, Queue};
+use super::{Listed, Part, Position, Queue};
 use crate::damage;
 use crate::page::{LIMIT_MAX, PAGE_BYTES_MAX};
 use crate::{CommitError, Ticket};
@@ -87,8 +87,9 @@ impl Queue {
         }
         let died_ms = Some(self.shared.core.lock().clock.seen_ms());
         let die = |taken: &Taken| {
-            let dead = Head::split(&taken.value).map(|(head, body)| {
-                let head = Head { died_ms, reason: Some("expired".to_owned()), since: None, rewritten: false, ..head };
+            let dead = EventHead::split(&taken.value).map(|(head, body)| {
+                let head =
+                    EventHead { died_ms, reason: Some("expired".to_owned()), since: None, rewritten: false, ..head };
                 record::with_head(&head, body)
             });
             let lease = super::LeaseId(taken.lease);
@@ -213,17 +214,17 @@ impl Queue {
     ///
     /// # Errors
     /// `StateCorrupt` names an event that cannot be read.
-    pub fn list(&self, part: Part, after: Option<Place>, limit: u32) -> Result<Vec<Listed>, Problem> {
+    pub fn list(&self, part: Part, after: Option<Position>, limit: u32) -> Result<Vec<Listed>, Problem> {
         crate::page::check_limit(limit)?;
         let (id, start, end) = {
             let core = self.shared.core.lock();
             let (id, numbers) = (core.numbers.id, &core.numbers);
-            let next = after.map(|place| place.sequence.saturating_add(1));
+            let next = after.map(|position| position.sequence.saturating_add(1));
             match part {
                 Part::Ready => (id, keys::ready(id, core.head().max(next.unwrap_or(0))), keys::ready_end(id)),
                 Part::Dead => (id, keys::dead(id, numbers.dead_head.max(next.unwrap_or(0))), keys::dead_end(id)),
                 Part::Delayed => {
-                    let due = after.map_or(numbers.due_floor, |place| place.due);
+                    let due = after.map_or(numbers.due_floor, |position| position.due);
                     (id, keys::delayed(id, due, next.unwrap_or(0)), keys::delayed_end(id))
                 }
             }
@@ -252,9 +253,9 @@ impl Queue {
                 Part::Ready => None,
             };
             bytes += value.len();
-            let place = Place { due, sequence };
-            let Head { pushed_ms, attempts, reason, .. } = head;
-            listed.push(Listed { sequence, place, event, tries: attempts, pushed_ms, at_ms, reason });
+            let position = Position { due, sequence };
+            let EventHead { pushed_ms, attempts, reason, .. } = head;
+            listed.push(Listed { sequence, position, event, tries: attempts, pushed_ms, at_ms, reason });
             let is_full = listed.len() == limit.min(LIMIT_MAX) as usize || bytes > PAGE_BYTES_MAX;
             Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
@@ -277,17 +278,17 @@ impl Queue {
         Ok(purged)
     }
 
-    fn purge_step(&self, part: Part, from: Option<Place>) -> Result<Option<(Ticket, u64, Place)>, Problem> {
+    fn purge_step(&self, part: Part, from: Option<Position>) -> Result<Option<(Ticket, u64, Position)>, Problem> {
         let _disk = self.shared.disk.lock();
         let (start, end, before, unseen) = {
             let core = self.shared.core.lock();
             let unseen = core.unseen(part);
-            let (id, next) = (core.numbers.id, from.map(|place| place.sequence.saturating_add(1)));
+            let (id, next) = (core.numbers.id, from.map(|position| position.sequence.saturating_add(1)));
             let (start, end) = match part {
                 Part::Ready => (keys::ready(id, next.unwrap_or(core.head())), keys::ready_end(id)),
                 Part::Dead => (keys::dead(id, next.unwrap_or(core.numbers.dead_head)), keys::dead_end(id)),
                 Part::Delayed => {
-                    let due = from.map_or(core.numbers.due_floor, |place| place.due);
+                    let due = from.map_or(core.numbers.due_floor, |position| position.due);
                     (keys::delayed(id, due, next.unwrap_or(0)), keys::delayed_end(id))
                 }
             };
@@ -300,7 +301,7 @@ impl Queue {
                 Part::Delayed => keys::due_of(key).ok_or_else(|| self.corrupt("a key"))?,
                 _ => (0, keys::sequence_of(key).ok_or_else(|| self.corrupt("a key"))?),
             };
-            last = Some(Place { due, sequence });
+            last = Some(Position { due, sequence });
             match part {
                 Part::Delayed => delayed.push((due, sequence, value.len() as u64)),
                 _ => sequences.push((sequence, value.len() as u64)),
@@ -315,7 +316,7 @@ impl Queue {
                 return Ok(None);
             }
             let ticket = self.commit(vec![Op::PurgeUnseen { part, events, bytes }])?;
-            return Ok(Some((ticket, events, from.unwrap_or(Place { due: 0, sequence: 0 }))));
+            return Ok(Some((ticket, events, from.unwrap_or(Position { due: 0, sequence: 0 }))));
         };
         let op = match part {
             Part::Ready => Op::PurgeReady(sequences),
@@ -391,7 +392,7 @@ impl Queue {
         let events = found.into_iter().map(|(sequence, value)| {
             let (head, event) =
                 record::decode(&value).ok_or_else(|| self.corrupt(&format!("dead letter {sequence}")))?;
-            let head = Head { pushed_ms: head.pushed_ms, expires, ..Head::default() };
+            let head = EventHead { pushed_ms: head.pushed_ms, expires, ..EventHead::default() };
             let new = New {
                 value: record::encode(&head, &event),
                 since_ms: now_ms,
@@ -483,7 +484,7 @@ enum Wanted<'a> {
 }
 
 fn slot_of(value: Slice, ordered: bool, batch: u64) -> Slot {
-    let head = Head::split(&value).map(|(head, _)| head);
+    let head = EventHead::split(&value).map(|(head, _)| head);
     let key = if ordered { record::decode(&value).map_or(0, |(_, event)| record::key_of(&event)) } else { 0 };
     let state = match &head {
         // Reading it names the damage.

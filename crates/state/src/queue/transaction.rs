@@ -2,9 +2,9 @@
 
 use super::apply::{New, Op, oracle_key};
 use super::keys::{self, IdHash};
-use super::record::{self, Head};
+use super::record::{self, EventHead};
 use super::varint::Reader;
-use super::{EVENT_BYTES_MAX, Failed, LeaseId, Leased, Push, Pushed, Queue, QueueConfig, REASON_BYTES_MAX, Shared};
+use super::{EVENT_BYTES_MAX, Failed, LeaseId, Leased, Push, Pushed, Queue, QueueConfig, QueueInner, REASON_BYTES_MAX};
 use crate::error::{FullQueue, StoreError};
 use crate::transaction::Transaction;
 use crate::{Inner, State};
@@ -29,7 +29,7 @@ impl Transaction {
         let Push { event, delay, ttl } = push;
         let after = |span: Duration| time.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
         let expires = [*ttl, config.ttl].into_iter().flatten().min().map(after);
-        let head = Head { pushed_ms: now_ms, expires, ..Head::default() };
+        let head = EventHead { pushed_ms: now_ms, expires, ..EventHead::default() };
         let value = record::encode(&head, event);
         if value.len() > EVENT_BYTES_MAX {
             return Err(StoreError::EventLength { bytes: value.len() });
@@ -80,9 +80,10 @@ impl Transaction {
             };
             let died_ms = at_ms.is_none().then_some(seen_ms);
             let value = value.and_then(|(value, lease_ends)| {
-                let (head, body) = Head::split(&value)?;
+                let (head, body) = EventHead::split(&value)?;
                 let attempts = head.attempts.saturating_add(lease_ends).saturating_add(1);
-                let head = Head { attempts, reason: Some(cut(reason)), died_ms, since: None, rewritten: false, ..head };
+                let head =
+                    EventHead { attempts, reason: Some(cut(reason)), died_ms, since: None, rewritten: false, ..head };
                 Some(record::with_head(&head, body))
             });
             match at_ms {
@@ -109,14 +110,20 @@ impl Transaction {
         Ok(Some(leased.event))
     }
 
-    fn end_lease(&mut self, leased: &Leased, op: impl FnOnce(u64, LeaseId, &Shared) -> Op) {
+    fn end_lease(&mut self, leased: &Leased, op: impl FnOnce(u64, LeaseId, &QueueInner) -> Op) {
         // Of a queue that was removed the leases are gone too; the commit says so.
-        let shared = self.inner.queues.known(&leased.queue).unwrap_or_else(|| Shared::gone(&leased.queue));
+        let shared = self.inner.queues.known(&leased.queue).unwrap_or_else(|| QueueInner::gone(&leased.queue));
         let op = op(leased.sequence, leased.lease, &shared);
         self.ops.end(shared, leased.lease, op);
     }
 
-    fn is_duplicate(&mut self, shared: &Arc<Shared>, id: u32, hash: &IdHash, time: u64) -> Result<bool, StoreError> {
+    fn is_duplicate(
+        &mut self,
+        shared: &Arc<QueueInner>,
+        id: u32,
+        hash: &IdHash,
+        time: u64,
+    ) -> Result<bool, StoreError> {
         // Whoever pushes the same id from now on is in conflict with this transaction.
         self.watch_reads();
         let name = oracle_key(id, hash);
@@ -141,7 +148,7 @@ impl Transaction {
     }
 
     /// Refuses now what the commit would refuse anyway.
-    fn check_room(&self, shared: &Arc<Shared>, bytes: u64) -> Result<(), StoreError> {
+    fn check_room(&self, shared: &Arc<QueueInner>, bytes: u64) -> Result<(), StoreError> {
         // What acks will free is known at the commit.
         if !self.ops.by_lease.is_empty() {
             return Ok(());
@@ -162,7 +169,7 @@ impl Transaction {
 /// What one transaction does with queues.
 #[derive(Default)]
 pub struct OwnOps {
-    list: Vec<(Arc<Shared>, Op)>,
+    list: Vec<(Arc<QueueInner>, Op)>,
     /// Where in the list a lease is ended: the last word counts.
     by_lease: HashMap<LeaseId, usize>,
     /// Events it pushes to queues that remember them.
@@ -174,11 +181,11 @@ impl OwnOps {
         self.list.len()
     }
 
-    pub fn into_list(self) -> Vec<(Arc<Shared>, Op)> {
+    pub fn into_list(self) -> Vec<(Arc<QueueInner>, Op)> {
         self.list
     }
 
-    fn end(&mut self, shared: Arc<Shared>, lease: LeaseId, op: Op) {
+    fn end(&mut self, shared: Arc<QueueInner>, lease: LeaseId, op: Op) {
         let at = *self.by_lease.entry(lease).or_insert(self.list.len());
         if at == self.list.len() {
             self.list.push((shared, op));
@@ -189,7 +196,7 @@ impl OwnOps {
 }
 
 /// Drops dead letters where there are too many. What cannot be dropped now is at the next tick.
-pub fn trim(inner: &Arc<Inner>, over: Vec<Arc<Shared>>) {
+pub fn trim(inner: &Arc<Inner>, over: Vec<Arc<QueueInner>>) {
     for shared in over {
         let queue = Queue { state: State { inner: Arc::clone(inner) }, shared };
         if let Err(problem) = queue.trim_dead() {
@@ -198,7 +205,7 @@ pub fn trim(inner: &Arc<Inner>, over: Vec<Arc<Shared>>) {
     }
 }
 
-fn damaged_id(shared: &Shared) -> StoreError {
+fn damaged_id(shared: &QueueInner) -> StoreError {
     let detail = format!("queue {:?}: a remembered event id cannot be read", shared.name);
     StoreError::Unavailable(Problem::new(Code::StateCorrupt, detail))
 }

@@ -173,7 +173,7 @@ fn a_hundred_thousand_dead_letters_are_listed_bounded_replayed_and_purged() {
     loop {
         let page = queue.list(Part::Dead, after, 1_000).unwrap();
         let Some(last) = page.last() else { break };
-        after = Some(last.place);
+        after = Some(last.position);
         ids.extend(page.iter().map(|listed| listed.event.id.parse::<u64>().unwrap()));
     }
     assert_eq!(ids, (count - kept..count).collect::<Vec<_>>());

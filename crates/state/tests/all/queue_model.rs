@@ -8,7 +8,7 @@ use crate::common::Rng;
 use crate::plain_queue::{Is, Model, Waiting};
 use event::Event;
 use state::{
-    CommitError, Failed, Leased, Options, Part, Place, Push, Pushed, Queue, QueueConfig, State, StoreError, Ticket,
+    CommitError, Failed, Leased, Options, Part, Position, Push, Pushed, Queue, QueueConfig, State, StoreError, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -409,11 +409,11 @@ impl Run {
         let limit = 1 + self.rng.below(20) as u32;
         let model = &self.models[at];
         let list = |part| -> Vec<(u64, String, Option<String>)> {
-            let (mut all, mut after) = (Vec::new(), None::<Place>);
+            let (mut all, mut after) = (Vec::new(), None::<Position>);
             loop {
                 let page = self.queue(at).list(part, after, limit).unwrap();
                 let Some(last) = page.last() else { return all };
-                after = Some(last.place.to_string().parse().unwrap());
+                after = Some(last.position.to_string().parse().unwrap());
                 all.extend(page.into_iter().map(|listed| (listed.sequence, listed.event.id, listed.reason)));
             }
         };

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use unit::{Artefact, Contract, Deployed, LogLine, LogSink, Prepared, UnitKind};
+use unit::{Artefact, Contract, Deployed, LogLine, LogWriter, Prepared, UnitKind};
 
 /// What not every class has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,7 +154,7 @@ pub struct Stage<'a> {
 #[derive(Default)]
 struct Lines(Mutex<Vec<String>>);
 
-impl LogSink for Lines {
+impl LogWriter for Lines {
     fn write(&self, line: LogLine<'_>) {
         self.0.lock().expect("not poisoned").push(line.message.to_owned());
     }

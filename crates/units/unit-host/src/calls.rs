@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use unit::{Host, Level, Outbound, Outgoing, Output, Place, Refusal, Stages};
+use unit::{Host, Level, Outbound, Outgoing, Output, Refusal, StackFrame, Stages};
 
 /// Answers what one unit asks during one attempt.
 pub struct Answers {
@@ -350,19 +350,19 @@ pub enum Said {
     Crashed {
         code: Code,
         why: String,
-        frames: Vec<Place>,
+        frames: Vec<StackFrame>,
     },
 }
 
 /// A reply that was read, its data by where it stands in the frame.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundReply {
     data: Range<usize>,
     stages: Option<Stages>,
     raised: bool,
 }
 
-impl Found {
+impl FoundReply {
     /// The reply, of whose data no copy is made.
     pub fn said(self, frame: Bytes) -> Said {
         Said::Reply { data: frame.slice(self.data), stages: self.stages, raised: self.raised }
@@ -374,7 +374,7 @@ impl Said {
     ///
     /// # Errors
     /// It is none.
-    pub fn reply(body: &Value<'_>, frame: &[u8]) -> Result<Found, Nonsense> {
+    pub fn reply(body: &Value<'_>, frame: &[u8]) -> Result<FoundReply, Nonsense> {
         let data = |value: &Value<'_>| match value {
             Value::Buffer(data) | Value::Bytes(data) => {
                 let start = data.as_ptr().addr() - frame.as_ptr().addr();
@@ -383,7 +383,7 @@ impl Said {
             _ => Err(Nonsense("the data of a reply is no bytes".into())),
         };
         let Value::Map(_) = body else {
-            return Ok(Found { data: data(body)?, stages: None, raised: false });
+            return Ok(FoundReply { data: data(body)?, stages: None, raised: false });
         };
         let Some(found) = body.get("data") else { return Err(Nonsense("a reply without data".into())) };
         let stage = |name| match body.get("timing")?.get(name)? {
@@ -396,7 +396,7 @@ impl Said {
             _ => None,
         };
         let raised = body.get("raised") == Some(&Value::Bool(true));
-        Ok(Found { data: data(found)?, stages, raised })
+        Ok(FoundReply { data: data(found)?, stages, raised })
     }
 
     /// Reads the body of a frame of the kind `failure`.
@@ -408,7 +408,7 @@ impl Said {
             return Err(Nonsense("a failure without kind or message".into()));
         };
         let message = (*message).to_owned();
-        let crashed = |code, why| Self::Crashed { code, why, frames: places(body.get("frames")) };
+        let crashed = |code, why| Self::Crashed { code, why, frames: stack(body.get("frames")) };
         Ok(match *kind {
             "invalid" => Self::Failed(Failure::Invalid(message)),
             "retry" => Self::Failed(Failure::Retry(message)),
@@ -423,16 +423,16 @@ impl Said {
 }
 
 /// As far as they make sense: they are only shown.
-fn places(frames: Option<&Value<'_>>) -> Vec<Place> {
+fn stack(frames: Option<&Value<'_>>) -> Vec<StackFrame> {
     let Some(Value::List(frames)) = frames else { return Vec::new() };
-    let place = |frame: &Value<'_>| match frame {
+    let told = |frame: &Value<'_>| match frame {
         Value::List(pair) => match pair.as_slice() {
             [Value::Str(function), Value::I64(offset)] => {
-                Some(Place { function: (*function).to_owned(), offset: u64::try_from(*offset).ok() })
+                Some(StackFrame { function: (*function).to_owned(), offset: u64::try_from(*offset).ok() })
             }
             _ => None,
         },
         _ => None,
     };
-    frames.iter().filter_map(place).collect()
+    frames.iter().filter_map(told).collect()
 }

@@ -19,4 +19,4 @@ mod roster;
 
 pub use attempt::{Attempt, run};
 pub use meter::{Meter, time_exceeded};
-pub use roster::{Entry, Roster};
+pub use roster::{Roster, RosterEntry};

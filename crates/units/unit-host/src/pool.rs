@@ -11,7 +11,7 @@
 //! starting a machine. There is one lock, and it is held for the bookkeeping alone: units are made, looked at and
 //! dropped outside of it.
 
-use crate::{Entry, Roster};
+use crate::{Roster, RosterEntry};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::VecDeque;
@@ -92,15 +92,15 @@ struct Shelf<T> {
 
 struct Kept<T> {
     unit: T,
-    entry: Entry,
+    entry: RosterEntry,
     since: Instant,
 }
 
 /// A unit for a call.
 pub enum Taken<T> {
     /// It has served calls before.
-    Again(T, Entry),
-    Fresh(T, Entry),
+    Again(T, RosterEntry),
+    Fresh(T, RosterEntry),
     Later(oneshot::Receiver<Result<T, Problem>>),
 }
 
@@ -119,12 +119,12 @@ impl<T: Spare> Pool<T> {
     }
 
     /// A place in the roster for a unit that begins its first call.
-    pub fn enter(&self, number: u64, request_id: &Arc<str>) -> Entry {
+    pub fn enter(&self, number: u64, request_id: &Arc<str>) -> RosterEntry {
         Roster::enter(&self.roster, number, request_id.clone())
     }
 
     /// A unit that is used again, if one waits for that.
-    pub fn again(&self, request_id: &Arc<str>) -> Option<(T, Entry)> {
+    pub fn again(&self, request_id: &Arc<str>) -> Option<(T, RosterEntry)> {
         loop {
             let Kept { mut unit, entry, .. } = self.shelf.lock().kept.pop()?;
             if unit.is_there() {
@@ -167,7 +167,7 @@ impl<T: Spare> Pool<T> {
     ///
     /// # Errors
     /// There can be none.
-    pub async fn wait(&self, taken: Taken<T>, request_id: &Arc<str>) -> Result<(T, Entry), Problem> {
+    pub async fn wait(&self, taken: Taken<T>, request_id: &Arc<str>) -> Result<(T, RosterEntry), Problem> {
         let waits = match taken {
             Taken::Again(unit, entry) | Taken::Fresh(unit, entry) => return Ok((unit, entry)),
             Taken::Later(waits) => waits,
@@ -179,7 +179,7 @@ impl<T: Spare> Pool<T> {
     }
 
     /// Keeps a unit for its next call; ends it where enough are kept.
-    pub fn keep(&self, unit: T, entry: Entry) {
+    pub fn keep(&self, unit: T, entry: RosterEntry) {
         entry.serves(None);
         let kept = Kept { unit, entry, since: Instant::now() };
         let mut shelf = self.shelf.lock();

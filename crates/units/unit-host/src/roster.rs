@@ -17,13 +17,13 @@ struct Slots {
 }
 
 /// A unit's place in the roster, given back when the unit is dropped.
-pub struct Entry {
+pub struct RosterEntry {
     roster: Arc<Roster>,
     slot: usize,
 }
 
 impl Roster {
-    pub fn enter(roster: &Arc<Self>, unit: u64, request_id: Arc<str>) -> Entry {
+    pub fn enter(roster: &Arc<Self>, unit: u64, request_id: Arc<str>) -> RosterEntry {
         let status = UnitStatus { unit, request_id: Some(request_id), since: Instant::now(), calls: 0 };
         let mut slots = roster.0.lock();
         let slot = match slots.free.pop() {
@@ -35,7 +35,7 @@ impl Roster {
         };
         slots.units[slot] = Some(status);
         slots.busy += 1;
-        Entry { roster: roster.clone(), slot }
+        RosterEntry { roster: roster.clone(), slot }
     }
 
     pub fn units(&self) -> Vec<UnitStatus> {
@@ -48,7 +48,7 @@ impl Roster {
     }
 }
 
-impl Entry {
+impl RosterEntry {
     /// Says which call it serves; none while it waits for its next one.
     pub fn serves(&self, request_id: Option<Arc<str>>) {
         let slots = &mut *self.roster.0.lock();
@@ -61,7 +61,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for RosterEntry {
     fn drop(&mut self) {
         let mut slots = self.roster.0.lock();
         let left = slots.units[self.slot].take();

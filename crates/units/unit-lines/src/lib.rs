@@ -1,7 +1,7 @@
 //! Backtraces of traps, with source lines, logged outside of the call's time.
 //!
 //! ```text
-//!   unit traps ──▶ places: function, byte of the image       (its kind, in the call's time: microseconds)
+//!   unit traps ──▶ frames: function, byte of the image       (its kind, in the call's time: microseconds)
 //!                     │
 //!                     ▼ one thread for each class, of normal priority
 //!                  image's debug information ─▶ function, file, line ─▶ log
@@ -16,5 +16,5 @@ mod sources;
 mod teller;
 
 pub use share::Share;
-pub use sources::{Found, Sources, worth_keeping};
+pub use sources::{SourceLine, Sources, worth_keeping};
 pub use teller::{Image, Teller, Told, WAIT_MAX};

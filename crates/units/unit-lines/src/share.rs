@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::Place;
+use unit::StackFrame;
 
 /// CPU time a function may take at once.
 const ALLOWANCE: Duration = Duration::from_millis(200);
@@ -26,7 +26,7 @@ struct Taken {
     since: Option<Instant>,
     waiting: u32,
     /// The last trap that was told with lines, and how.
-    last: Option<(Vec<Place>, Arc<str>)>,
+    last: Option<(Vec<StackFrame>, Arc<str>)>,
 }
 
 impl Share {
@@ -46,14 +46,14 @@ impl Share {
         taken.waiting -= 1;
     }
 
-    /// What was told of a trap at these places, if it was the last one: what traps mostly traps where it did before.
-    pub fn told_before(&self, places: &[Place]) -> Option<Arc<str>> {
-        self.0.lock().last.as_ref().filter(|(before, _)| before == places).map(|(_, text)| text.clone())
+    /// What was told of a trap with these frames, if it was the last one: what traps mostly traps where it did before.
+    pub fn told_before(&self, frames: &[StackFrame]) -> Option<Arc<str>> {
+        self.0.lock().last.as_ref().filter(|(before, _)| before == frames).map(|(_, text)| text.clone())
     }
 
     /// The trap was told so.
-    pub fn told(&self, places: Vec<Place>, text: &str) {
-        self.0.lock().last = (text.len() <= KEPT_BYTES_MAX).then(|| (places, text.into()));
+    pub fn told(&self, frames: Vec<StackFrame>, text: &str) {
+        self.0.lock().last = (text.len() <= KEPT_BYTES_MAX).then(|| (frames, text.into()));
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_last_trap_is_known_and_no_other() {
-        let at = |offset| vec![Place { function: "f".to_owned(), offset: Some(offset) }];
+        let at = |offset| vec![StackFrame { function: "f".to_owned(), offset: Some(offset) }];
         let share = Share::default();
         assert_eq!(share.told_before(&at(1)), None);
         share.told(at(1), "in f");

@@ -8,7 +8,7 @@ use gimli::{EndianSlice, LittleEndian, SectionId};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::Range;
-use unit::{Place, cut};
+use unit::{StackFrame, cut};
 use wasmparser::{Parser, Payload};
 
 /// Debug information of one core module that is read for a trap.
@@ -48,19 +48,19 @@ pub fn worth_keeping(image: &[u8]) -> &[u8] {
     }
 }
 
-/// A backtrace as text, the innermost function first; `without` says why a place has no line.
-pub(crate) fn text(image: &[u8], places: &[Place], without: &str) -> String {
+/// A backtrace as text, the innermost function first; `without` says why a frame has no line.
+pub(crate) fn text(image: &[u8], frames: &[StackFrame], without: &str) -> String {
     let sources = Sources::read(image);
     let named = |name: &str| format!("{:#}", rustc_demangle::demangle(cut(name, NAME_BYTES_MAX)));
     let mut lines = Vec::new();
-    for (index, place) in places.iter().enumerate() {
-        let found = place.offset.map(|offset| sources.find(offset)).unwrap_or_default();
+    for (index, frame) in frames.iter().enumerate() {
+        let found = frame.offset.map(|offset| sources.find(offset)).unwrap_or_default();
         if found.is_empty() {
-            let (name, offset) = (named(&place.function), place.offset.unwrap_or_default());
+            let (name, offset) = (named(&frame.function), frame.offset.unwrap_or_default());
             lines.push(format!("  {index}: {name} at byte {offset:#x}; {without}"));
         }
-        for Found { function, line } in found {
-            let function = named(function.as_ref().unwrap_or(&place.function));
+        for SourceLine { function, line } in found {
+            let function = named(function.as_ref().unwrap_or(&frame.function));
             let line = line.map(|(file, line)| format!(" at {file}:{line}")).unwrap_or_default();
             lines.push(format!("  {index}: {function}{line}"));
         }
@@ -118,7 +118,7 @@ impl<'i> Known<'i> {
 }
 
 /// A function at some place in the code.
-pub struct Found {
+pub struct SourceLine {
     /// As the compiler calls it, its name still mangled.
     pub function: Option<String>,
     /// File and line.
@@ -132,7 +132,7 @@ impl<'i> Sources<'i> {
     }
 
     /// The functions at an offset into the image, inlined ones first.
-    pub fn find(&self, offset: u64) -> Vec<Found> {
+    pub fn find(&self, offset: u64) -> Vec<SourceLine> {
         let Ok(offset) = usize::try_from(offset) else { return Vec::new() };
         let Some(known) = self.0.iter().find(|known| known.module.code.contains(&offset)) else { return Vec::new() };
         let Some(context) = known.context() else { return Vec::new() };
@@ -147,7 +147,7 @@ impl<'i> Sources<'i> {
             let function = frame.function.and_then(|name| name.raw_name().ok().map(|name| short(&name)));
             let line =
                 frame.location.and_then(|location| Some((short(location.file?), location.line.unwrap_or_default())));
-            found.push(Found { function, line });
+            found.push(SourceLine { function, line });
         }
         found
     }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use unit::{Level, Output, Place};
+use unit::{Level, Output, StackFrame};
 
 /// Traps that wait for the thread. One more is told without lines.
 const WAITING_MAX: usize = 64;
@@ -29,7 +29,7 @@ pub struct Teller(SyncSender<Trap>);
 
 struct Trap {
     image: Image,
-    places: Vec<Place>,
+    frames: Vec<StackFrame>,
     share: Arc<Share>,
     output: Arc<Output>,
     told: oneshot::Sender<()>,
@@ -57,28 +57,34 @@ impl Teller {
         Ok(Self(sender))
     }
 
-    /// Writes the places to the log, innermost first. The way of the function's last trap it writes at once; so it
+    /// Writes the frames to the log, innermost first. The way of the function's last trap it writes at once; so it
     /// does, but without lines, where there is no image, over the function's share and when too many wait.
-    pub fn tell(&self, image: Option<Image>, places: Vec<Place>, share: &Arc<Share>, output: &Arc<Output>) -> Told {
+    pub fn tell(
+        &self,
+        image: Option<Image>,
+        frames: Vec<StackFrame>,
+        share: &Arc<Share>,
+        output: &Arc<Output>,
+    ) -> Told {
         let Some(image) = image else {
-            output.note(Level::Error, &text(&[], &places, NONE_KEPT));
+            output.note(Level::Error, &text(&[], &frames, NONE_KEPT));
             return Told(None);
         };
-        if let Some(text) = share.told_before(&places) {
+        if let Some(text) = share.told_before(&frames) {
             output.note(Level::Error, &text);
             return Told(None);
         }
         let (told, receiver) = oneshot::channel();
-        let trap = Trap { image, places, share: share.clone(), output: output.clone(), told };
+        let trap = Trap { image, frames, share: share.clone(), output: output.clone(), told };
         if !share.may_begin(Instant::now()) {
-            trap.output.note(Level::Error, &text(&[], &trap.places, NOT_READ));
+            trap.output.note(Level::Error, &text(&[], &trap.frames, NOT_READ));
             return Told(None);
         }
         match self.0.try_send(trap) {
             Ok(()) => Told(Some(receiver)),
             Err(TrySendError::Full(trap) | TrySendError::Disconnected(trap)) => {
                 trap.share.ends(Duration::ZERO);
-                trap.output.note(Level::Error, &text(&[], &trap.places, NOT_READ));
+                trap.output.note(Level::Error, &text(&[], &trap.frames, NOT_READ));
                 Told(None)
             }
         }
@@ -86,14 +92,14 @@ impl Teller {
 }
 
 fn tell_all(traps: &Receiver<Trap>) {
-    for Trap { image, places, share, output, told } in traps {
+    for Trap { image, frames, share, output, told } in traps {
         let before = cpu();
         // Whatever stands in the image: what goes wrong in reading it is the end of this trap's lines alone.
-        let lines = catch_unwind(AssertUnwindSafe(|| text(&image(), &places, NONE_KEPT)));
+        let lines = catch_unwind(AssertUnwindSafe(|| text(&image(), &frames, NONE_KEPT)));
         share.ends(cpu().saturating_sub(before));
-        let lines = lines.unwrap_or_else(|_| text(&[], &places, "its debug information cannot be read"));
+        let lines = lines.unwrap_or_else(|_| text(&[], &frames, "its debug information cannot be read"));
         output.note(Level::Error, &lines);
-        share.told(places, &lines);
+        share.told(frames, &lines);
         let _nobody_waits = told.send(());
     }
 }

@@ -3,13 +3,13 @@
 use gimli::write::{Address, AttributeValue, Dwarf, EndianVec, LineProgram, LineString, Sections, Unit};
 use gimli::{Encoding, Format, LineEncoding, LittleEndian};
 use std::sync::{Arc, Mutex};
-use unit::{LogLine, LogSink, Output, Place};
+use unit::{LogLine, LogWriter, Output, StackFrame};
 use unit_lines::{Image, Share, Teller, worth_keeping};
 
 #[derive(Default)]
 struct Lines(Mutex<Vec<String>>);
 
-impl LogSink for Lines {
+impl LogWriter for Lines {
     fn write(&self, line: LogLine<'_>) {
         self.0.lock().unwrap().push(line.message.to_owned());
     }
@@ -27,11 +27,12 @@ impl Stage {
     }
 
     /// Tells of a trap, and what the log then has of it.
-    async fn told(&self, image: Option<&Arc<Vec<u8>>>, places: &[(&str, usize)]) -> String {
+    async fn told(&self, image: Option<&Arc<Vec<u8>>>, frames: &[(&str, usize)]) -> String {
         let output = Arc::new(Output::new(self.log.clone(), 1, "r".into(), 1 << 20));
-        let place = |(name, offset): &(&str, usize)| Place { function: (*name).into(), offset: Some(*offset as u64) };
+        let frame =
+            |(name, offset): &(&str, usize)| StackFrame { function: (*name).into(), offset: Some(*offset as u64) };
         let image = image.cloned().map(|image| Box::new(move || image.to_vec()) as Image);
-        let told = self.teller.tell(image, places.iter().map(place).collect(), &self.share, &output);
+        let told = self.teller.tell(image, frames.iter().map(frame).collect(), &self.share, &output);
         told.wait().await;
         // Late is not lost.
         loop {
@@ -149,8 +150,8 @@ async fn what_makes_no_sense_is_told_without_lines() {
 #[tokio::test]
 async fn many_frames_are_cut_and_that_is_said() {
     let (image, code) = module(100, &lines(100));
-    let places: Vec<_> = (0..100).map(|at| ("deeper", code + at)).collect();
-    let told = Stage::new().told(Some(&image), &places).await;
+    let frames: Vec<_> = (0..100).map(|at| ("deeper", code + at)).collect();
+    let told = Stage::new().told(Some(&image), &frames).await;
     assert_eq!(told.lines().count(), 31);
     assert!(told.ends_with("… and more"), "{told}");
 }

@@ -31,7 +31,7 @@ pub struct Enrolled {
 
 /// One board.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct EnrolledBoard {
     pub name: String,
     pub id: BoardId,
     pub channel_key: PublicKey,
@@ -111,7 +111,7 @@ impl Enrolled {
     ///
     /// # Errors
     /// [`Code::DataUnusable`]: a file cannot be read, or is not what was written.
-    pub fn all(&self) -> Result<Vec<Entry>, Problem> {
+    pub fn all(&self) -> Result<Vec<EnrolledBoard>, Problem> {
         let failed = |error: io::Error| unusable(&self.folder, &error);
         let mut entries = Vec::new();
         for file in fs::read_dir(&self.folder).map_err(failed)? {
@@ -125,7 +125,7 @@ impl Enrolled {
     }
 }
 
-impl Entry {
+impl EnrolledBoard {
     /// What it takes to trust it. The kernel's own word for its hash has to do: no board has more to give yet.
     pub fn policy(&self) -> Policy {
         Policy { kernels: self.kernels.clone(), accepts_software_root: true }
@@ -137,13 +137,13 @@ pub fn host_destination(port: u16) -> Destination {
     Destination { address: crate::qemu::HOST_SEEN, port }
 }
 
-fn read(path: &Path, name: String) -> io::Result<Entry> {
+fn read(path: &Path, name: String) -> io::Result<EnrolledBoard> {
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     let mut text = String::new();
     File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
     let stored: Stored = toml::from_str(&text).map_err(|error| invalid(error.message()))?;
     let key = |text: &str| unhex(text).ok_or_else(|| invalid("a key is not 64 hexadecimal digits"));
-    Ok(Entry {
+    Ok(EnrolledBoard {
         name,
         id: BoardId(key(&stored.id)?),
         channel_key: key(&stored.channel_key)?,

@@ -1,6 +1,6 @@
 //! The kind: code for every type of board, made at deployment and signed by the node.
 
-use crate::enrolled::{Enrolled, Entry};
+use crate::enrolled::{Enrolled, EnrolledBoard};
 use crate::finder::{Finder, SILENT_AFTER};
 use crate::prepared::PreparedMetal;
 use crate::session::Session;
@@ -25,11 +25,11 @@ pub const TARGETS: [Target; 2] = [Target::Aarch64, Target::X86_64(Features { bmi
 /// The kind. One for the node; cheap to clone.
 #[derive(Clone)]
 pub struct MetalKind {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<MetalInner>,
 }
 
 /// What all functions share.
-pub struct Shared {
+pub struct MetalInner {
     enrolled: Enrolled,
     finder: OnceLock<Finder>,
     boards: Mutex<BTreeMap<String, Arc<Board>>>,
@@ -66,7 +66,7 @@ impl Board {
 /// A board that may take a call now.
 #[derive(Clone)]
 pub struct Candidate {
-    pub entry: Entry,
+    pub entry: EnrolledBoard,
     pub seen: Sighting<SocketAddr>,
     pub board: Arc<Board>,
 }
@@ -101,7 +101,7 @@ impl MetalKind {
         let enrolled = Enrolled::open(folder)?;
         let codes: Vec<String> = TARGETS.into_iter().map(kernel_code::fingerprint).collect::<Result<_, _>>()?;
         let fingerprint = format!("{}-{}", codes.join("-"), enrolled.keys().id());
-        let shared = Shared {
+        let shared = MetalInner {
             enrolled,
             finder: OnceLock::new(),
             boards: Mutex::default(),
@@ -164,7 +164,7 @@ impl MetalKind {
     }
 }
 
-impl Shared {
+impl MetalInner {
     pub fn next_number(&self) -> u64 {
         self.number.fetch_add(1, Relaxed) + 1
     }
@@ -258,12 +258,12 @@ impl Shared {
         }
     }
 
-    fn seen(&self, entry: &Entry) -> Option<(Sighting<SocketAddr>, Duration)> {
+    fn seen(&self, entry: &EnrolledBoard) -> Option<(Sighting<SocketAddr>, Duration)> {
         self.finder.get()?.seen(&entry.id)
     }
 
     /// A board that is there: its beacon was heard lately, or it works for this node.
-    fn candidate(&self, entry: &Entry) -> Option<Candidate> {
+    fn candidate(&self, entry: &EnrolledBoard) -> Option<Candidate> {
         let (seen, ago) = self.seen(entry)?;
         let board = self.boards.lock().entry(entry.name.clone()).or_default().clone();
         (ago < SILENT_AFTER || board.is_at_work()).then(|| Candidate { entry: entry.clone(), seen, board })

@@ -6,8 +6,8 @@
 //!               └────────────── what was done is undone ◀─────────────────────────┘
 //! ```
 
-use crate::kind::{Candidate, Payload, Shared, payload_for};
-use crate::session::{Said as BoardSaid, Session, Work as BoardWork};
+use crate::kind::{Candidate, MetalInner, Payload, payload_for};
+use crate::session::{BoardSaid, BoardWork, Session};
 use board_link::{Boot, Stages};
 use frame::Limits;
 use futures_util::future::BoxFuture;
@@ -31,7 +31,7 @@ const BOARD_ATTRIBUTE: &str = "http-lighter-board";
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 pub struct PreparedMetal {
-    shared: Arc<Shared>,
+    shared: Arc<MetalInner>,
     deployed: Arc<Deployed>,
     payloads: Vec<Payload>,
     roster: Arc<Roster>,
@@ -45,10 +45,10 @@ struct Lost {
 }
 
 /// A board's session, while nobody else uses it.
-type Place = OwnedMutexGuard<Option<(Boot, Session)>>;
+type SessionGuard = OwnedMutexGuard<Option<(Boot, Session)>>;
 
 impl PreparedMetal {
-    pub fn new(shared: Arc<Shared>, deployed: Arc<Deployed>, payloads: Vec<Payload>) -> Self {
+    pub fn new(shared: Arc<MetalInner>, deployed: Arc<Deployed>, payloads: Vec<Payload>) -> Self {
         Self { shared, deployed, payloads, roster: Arc::default() }
     }
 
@@ -75,12 +75,12 @@ impl PreparedMetal {
     async fn on_one(&self, one: &Attempt, lost: &mut Lost) -> Result<Given, Problem> {
         let wanted = one.event.attribute(BOARD_ATTRIBUTE);
         let waiting = self.free_board(wanted, lost);
-        // The place is held to the end of the call: a board does one thing at a time.
-        let (candidate, mut place) =
+        // The session is held to the end of the call: a board does one thing at a time.
+        let (candidate, mut guard) =
             timeout_at(one.meter.deadline.into(), waiting).await.map_err(|_| one.meter.time_exceeded())??;
         lost.boots.push(candidate.seen.beacon.boot);
         let _busy = Busy::new(self.shared.clone(), &candidate);
-        let kept = place.take().filter(|(boot, _)| *boot == candidate.seen.beacon.boot);
+        let kept = guard.take().filter(|(boot, _)| *boot == candidate.seen.beacon.boot);
         let run = self.run(one, &candidate, kept.map(|(_, session)| session));
         let (outcome, session) = match timeout_at(one.meter.deadline.into(), run).await {
             Ok(Ok((handled, session))) => (handled, session),
@@ -88,12 +88,12 @@ impl PreparedMetal {
             // Closing the connection tells the board that nobody waits; its watchdog ends what hangs.
             Err(_) => return Err(one.meter.time_exceeded()),
         };
-        *place = Some((candidate.seen.beacon.boot, session));
+        *guard = Some((candidate.seen.beacon.boot, session));
         outcome
     }
 
     /// A board nobody uses; the least busy one, after a while.
-    async fn free_board(&self, wanted: Option<&str>, lost: &Lost) -> Result<(Candidate, Place), Problem> {
+    async fn free_board(&self, wanted: Option<&str>, lost: &Lost) -> Result<(Candidate, SessionGuard), Problem> {
         loop {
             let mut candidates = self.shared.candidates(&self.payloads, wanted)?;
             // One that went away is tried again once it is back, in another life.
@@ -102,8 +102,8 @@ impl PreparedMetal {
                 return Err(Problem { code: Code::BoardMissing, ..problem.clone() });
             }
             for candidate in candidates {
-                if let Ok(place) = candidate.board.session.clone().try_lock_owned() {
-                    return Ok((candidate, place));
+                if let Ok(guard) = candidate.board.session.clone().try_lock_owned() {
+                    return Ok((candidate, guard));
                 }
             }
             let _ = tokio::time::timeout(LOOK_AGAIN, self.shared.freed.notified()).await;
@@ -217,12 +217,12 @@ fn generous() -> Limits {
 
 /// Counts a call on a board for as long as it lives.
 struct Busy {
-    shared: Arc<Shared>,
+    shared: Arc<MetalInner>,
     candidate: Candidate,
 }
 
 impl Busy {
-    fn new(shared: Arc<Shared>, candidate: &Candidate) -> Self {
+    fn new(shared: Arc<MetalInner>, candidate: &Candidate) -> Self {
         candidate.board.busy.fetch_add(1, Relaxed);
         Self { shared, candidate: candidate.clone() }
     }

@@ -28,7 +28,7 @@ pub struct Session {
 
 /// What a board is to run.
 #[derive(Debug, Clone)]
-pub struct Work {
+pub struct BoardWork {
     pub id: u64,
     pub code: Hash,
     pub may: u64,
@@ -40,7 +40,7 @@ pub struct Work {
 
 /// What a board says while it runs.
 #[derive(Debug)]
-pub enum Said {
+pub enum BoardSaid {
     Asks { number: u32, frame: Vec<u8> },
     Line { level: u8, line: String },
     Replied { stages: Stages, frame: Vec<u8> },
@@ -94,8 +94,8 @@ impl Session {
     ///
     /// # Errors
     /// [`Code::BoardLost`].
-    pub async fn call(&mut self, work: Work) -> Result<(), Problem> {
-        let Work { id, code, may, run_max, memory_bytes_max, now_ms, event } = work;
+    pub async fn call(&mut self, work: BoardWork) -> Result<(), Problem> {
+        let BoardWork { id, code, may, run_max, memory_bytes_max, now_ms, event } = work;
         let run_ms_max = u32::try_from(run_max.as_millis()).unwrap_or(u32::MAX);
         self.tell(&Message::Call { id, code, may, run_ms_max, memory_bytes_max, now_ms, event }).await
     }
@@ -104,11 +104,11 @@ impl Session {
     ///
     /// # Errors
     /// [`Code::BoardRefused`], [`Code::BoardLost`].
-    pub async fn said(&mut self, id: u64) -> Result<Said, Problem> {
+    pub async fn said(&mut self, id: u64) -> Result<BoardSaid, Problem> {
         match self.hear().await? {
-            Message::HostCall { number, frame } => Ok(Said::Asks { number, frame }),
-            Message::Log { level, line } => Ok(Said::Line { level, line }),
-            Message::Reply { id: of, stages, frame } if of == id => Ok(Said::Replied { stages, frame }),
+            Message::HostCall { number, frame } => Ok(BoardSaid::Asks { number, frame }),
+            Message::Log { level, line } => Ok(BoardSaid::Line { level, line }),
+            Message::Reply { id: of, stages, frame } if of == id => Ok(BoardSaid::Replied { stages, frame }),
             other => Err(self.unexpected(&other)),
         }
     }

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unit_metal::MetalKind;
-use unit_metal::enrolled::{Enrolled, Entry, host_destination};
+use unit_metal::enrolled::{Enrolled, EnrolledBoard, host_destination};
 use unit_metal::finder::Finder;
 use unit_metal::qemu::{self, Machine};
 use unit_metal::session::Session;
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The board as somebody beside the node sees it.
 struct Board {
     enrolled: Enrolled,
-    entry: Entry,
+    entry: EnrolledBoard,
     finder: Finder,
     _qemu: tokio::process::Child,
 }
@@ -63,7 +63,7 @@ impl Board {
                 tokio::time::sleep(HEARD / 10).await;
                 continue;
             };
-            let Entry { id, channel_key, .. } = self.entry;
+            let EnrolledBoard { id, channel_key, .. } = self.entry;
             let goal = Goal { board: id, channel_key, boot: seen.beacon.boot, policy: self.entry.policy() };
             let mut address = seen.address;
             address.set_port(seen.beacon.link_port);

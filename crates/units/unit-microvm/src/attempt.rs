@@ -11,7 +11,7 @@ use frame::Limits;
 use problem::{Code, Problem};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Given, Level, Output, Place, Prepared, Stream, check_reply};
+use unit::{Given, Level, Output, Prepared, StackFrame, Stream, check_reply};
 use unit_host::calls::{Answers, Said};
 use unit_host::{Attempt, Meter, kernel};
 
@@ -169,7 +169,7 @@ fn crashed(
     prepared: &Arc<PreparedMicrovm>,
     code: Code,
     why: &str,
-    frames: Vec<Place>,
+    frames: Vec<StackFrame>,
     output: &Arc<Output>,
 ) -> (Problem, Option<unit_lines::Told>) {
     let why = unit::cut(why, 4_000);

@@ -2,7 +2,7 @@
 //!
 //! The guest stands still before its first instruction until gdb lets it go; every fault stops it too.
 
-use crate::debugger::Line;
+use crate::debugger::DebuggerLine;
 use crate::prepared::PreparedMicrovm;
 use crate::{MicrovmKind, debugger, link, sections};
 use budget::Budget;
@@ -13,13 +13,13 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use unit::{Artefact, Contract, Deployed, LogSink, Prepared, UnitKind};
+use unit::{Artefact, Contract, Deployed, LogWriter, Prepared, UnitKind};
 
 /// How long a call may compute; it may stand at a breakpoint for as long as its caller lets it.
 const CPU_MAX: Duration = Duration::from_secs(86_400);
 
 /// The gdb that talks here and listens there.
-pub struct Gdb(Line);
+pub struct Gdb(DebuggerLine);
 
 impl Gdb {
     /// Tells gdb how the call ended.
@@ -42,7 +42,7 @@ pub fn prepare(
     image: &Path,
     mut function: Function,
     symbols: &Path,
-    log: Arc<dyn LogSink>,
+    log: Arc<dyn LogWriter>,
     (input, out): (impl Read + Send + 'static, impl Write + Send + 'static),
 ) -> Result<(Arc<dyn Prepared>, Gdb), Problem> {
     let (line, session) = debugger::listen(input, out).map_err(|error| internal("listening to gdb", &error))?;

@@ -1,7 +1,7 @@
 //! A debugger at the other end of a line, and the guest that stands still for it.
 //!
 //! ```text
-//!   gdb ──▶ stdin ──▶ reader's thread ──▶ Session ◀── the tender's thread, whenever its guest stops
+//!   gdb ──▶ stdin ──▶ reader's thread ──▶ DebugSession ◀── the tender's thread, whenever its guest stops
 //!       ◀── stdout ◀──────────────────────┘
 //! ```
 
@@ -45,10 +45,10 @@ struct Shared {
 
 /// The words that end a session are said by whoever called the function.
 #[derive(Clone)]
-pub struct Line(Arc<Shared>);
+pub struct DebuggerLine(Arc<Shared>);
 
 /// The tender's end of the line.
-pub struct Session {
+pub struct DebugSession {
     shared: Arc<Shared>,
     commands: Receiver<Command>,
     has_begun: bool,
@@ -57,7 +57,10 @@ pub struct Session {
 }
 
 /// Listens to a debugger.
-pub fn listen(input: impl Read + Send + 'static, out: impl Write + Send + 'static) -> io::Result<(Line, Session)> {
+pub fn listen(
+    input: impl Read + Send + 'static,
+    out: impl Write + Send + 'static,
+) -> io::Result<(DebuggerLine, DebugSession)> {
     let shared = Arc::new(Shared {
         out: Mutex::new(Box::new(out)),
         is_quiet: AtomicBool::new(false),
@@ -84,7 +87,7 @@ pub fn listen(input: impl Read + Send + 'static, out: impl Write + Send + 'stati
         drop(sender);
         reading.interrupt();
     })?;
-    Ok((Line(shared.clone()), Session { shared, commands, has_begun: false, steps_from: None }))
+    Ok((DebuggerLine(shared.clone()), DebugSession { shared, commands, has_begun: false, steps_from: None }))
 }
 
 impl Shared {
@@ -112,7 +115,7 @@ impl Shared {
     }
 }
 
-impl Line {
+impl DebuggerLine {
     /// Text for the user, by packets that fit.
     pub fn print(&self, text: &[u8]) -> io::Result<()> {
         text.chunks(gdb::PACKET_BYTES_MAX / 4).try_for_each(|part| self.0.say(&gdb::words(part)))
@@ -124,7 +127,7 @@ impl Line {
     }
 }
 
-impl Session {
+impl DebugSession {
     /// Whether gdb wants the guest to stand still.
     pub fn is_interrupted(&self) -> bool {
         self.shared.is_interrupted.load(SeqCst)

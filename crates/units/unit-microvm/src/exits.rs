@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// A place in guest memory: where it begins and how many bytes it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct GuestRange {
     pub at: u64,
     pub bytes: usize,
 }
@@ -14,24 +14,24 @@ pub struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     Ready,
-    Publish(Place),
+    Publish(GuestRange),
     Call {
         /// None: there is no such verb, or it is not this unit's.
         verb: Option<Verb>,
-        request: Place,
-        answer: Place,
+        request: GuestRange,
+        answer: GuestRange,
     },
     Fetch {
-        answer: Place,
+        answer: GuestRange,
     },
     Receive {
         /// As the guest says.
         memory_bytes: u64,
-        reply: Place,
-        answer: Place,
+        reply: GuestRange,
+        answer: GuestRange,
     },
     Log,
-    Panic(Place),
+    Panic(GuestRange),
 }
 
 /// What makes no sense, in words for the log.
@@ -75,12 +75,12 @@ pub fn check(port: u16, page: &CallPage, bounds: &Bounds) -> Result<Asked, Lie> 
 }
 
 /// Where requests may lie: what the kernel itself can read.
-fn readable(page: &CallPage, bounds: &Bounds) -> Result<Place, Lie> {
+fn readable(page: &CallPage, bounds: &Bounds) -> Result<GuestRange, Lie> {
     if page.request_bytes > bounds.bytes_max {
         return Err(Lie(format!("a request of {} bytes, the limit is {}", page.request_bytes, bounds.bytes_max)));
     }
     if page.request_bytes == 0 {
-        return Ok(Place { at: layout::CALL, bytes: 0 });
+        return Ok(GuestRange { at: layout::CALL, bytes: 0 });
     }
     let regions =
         [layout::KERNEL..layout::KERNEL_END, layout::STACK..layout::STACK + layout::STACK_BYTES, bounds.heap.clone()];
@@ -88,25 +88,25 @@ fn readable(page: &CallPage, bounds: &Bounds) -> Result<Place, Lie> {
 }
 
 /// Where answers may lie: memory that is the guest's to write, and neither code nor a page that is shared otherwise.
-fn writable(page: &CallPage, bounds: &Bounds) -> Result<Place, Lie> {
+fn writable(page: &CallPage, bounds: &Bounds) -> Result<GuestRange, Lie> {
     let regions = [layout::INBOX..layout::INBOX + layout::INBOX_BYTES, bounds.heap.clone()];
     within(page.answer, page.answer_bytes_max, &regions)
 }
 
-fn pages(page: &CallPage, bounds: &Bounds) -> Result<Place, Lie> {
+fn pages(page: &CallPage, bounds: &Bounds) -> Result<GuestRange, Lie> {
     if !page.request.is_multiple_of(layout::PAGE) || !page.request_bytes.is_multiple_of(layout::PAGE) {
         return Err(Lie(format!("{:#x} is not where a page begins", page.request)));
     }
     within(page.request, page.request_bytes, std::slice::from_ref(&bounds.code))
 }
 
-fn within(at: u64, bytes: u64, regions: &[Range<u64>]) -> Result<Place, Lie> {
+fn within(at: u64, bytes: u64, regions: &[Range<u64>]) -> Result<GuestRange, Lie> {
     let lie = || Lie(format!("{bytes} bytes at {at:#x} are not its to name"));
     let end = at.checked_add(bytes).ok_or_else(lie)?;
     if !regions.iter().any(|region| region.start <= at && end <= region.end) {
         return Err(lie());
     }
-    Ok(Place { at, bytes: usize::try_from(bytes).map_err(|_| lie())? })
+    Ok(GuestRange { at, bytes: usize::try_from(bytes).map_err(|_| lie())? })
 }
 
 /// The lines of a log ring, of which `bytes` is a copy.
@@ -135,10 +135,10 @@ mod tests {
 
     #[test]
     fn what_is_in_its_heap_may_be_named() {
-        let place = |at, bytes| Place { at, bytes };
+        let range = |at, bytes| GuestRange { at, bytes };
         let asked = call(&page(HEAP.start, 10, layout::INBOX, layout::INBOX_BYTES)).unwrap();
-        let answer = place(layout::INBOX, layout::INBOX_BYTES as usize);
-        assert_eq!(asked, Asked::Call { verb: Some(Verb::ConfigGet), request: place(HEAP.start, 10), answer });
+        let answer = range(layout::INBOX, layout::INBOX_BYTES as usize);
+        assert_eq!(asked, Asked::Call { verb: Some(Verb::ConfigGet), request: range(HEAP.start, 10), answer });
         // A request and its answer on the same bytes are the guest's own trouble: the request is copied first.
         assert!(call(&page(HEAP.start, 10, HEAP.start, 10)).is_ok());
     }

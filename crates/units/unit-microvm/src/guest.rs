@@ -7,10 +7,10 @@
 //! before is left.
 
 use crate::core_dump;
-use crate::debugger::{Next, Session, Signal};
-use crate::exits::{self, Asked, Bounds, Place};
+use crate::debugger::{DebugSession, Next, Signal};
+use crate::exits::{self, Asked, Bounds, GuestRange};
 use crate::memory::Memory;
-use crate::tender::{Ask, Crash, Recipe, Shared, Told, What};
+use crate::tender::{Ask, Crash, Recipe, TenderInner, Told, What};
 use crate::vm::{Stop, Vm, interrupt_signal};
 use crate::{seccomp, written};
 use kernel_abi::boot::Boot;
@@ -30,7 +30,7 @@ pub const EXIT_BYTES: u64 = 16 << 20;
 /// A machine behind the filter of its thread.
 pub struct Machine {
     vm: Vm,
-    shared: Arc<Shared>,
+    shared: Arc<TenderInner>,
     tell: mpsc::Sender<Told>,
 }
 
@@ -42,7 +42,7 @@ struct Over;
 
 impl Machine {
     /// With so much memory, of which nothing is there yet.
-    pub fn new(kvm: &Kvm, memory_bytes: u64, shared: Arc<Shared>, tell: mpsc::Sender<Told>) -> io::Result<Self> {
+    pub fn new(kvm: &Kvm, memory_bytes: u64, shared: Arc<TenderInner>, tell: mpsc::Sender<Told>) -> io::Result<Self> {
         interrupt_signal();
         written::open();
         let mut vm = Vm::new(kvm, Memory::reserve(memory_bytes)?)?;
@@ -81,7 +81,7 @@ impl Machine {
 /// A machine with a unit in it.
 struct Guest<'m> {
     vm: &'m mut Vm,
-    shared: &'m Shared,
+    shared: &'m TenderInner,
     tell: &'m mpsc::Sender<Told>,
     recipe: Arc<Recipe>,
     boot: Boot,
@@ -89,7 +89,7 @@ struct Guest<'m> {
     began: Instant,
     /// An answer that did not fit into the room the guest had for it.
     pending: Option<Vec<u8>>,
-    debugger: Option<Session>,
+    debugger: Option<DebugSession>,
 }
 
 impl<'m> Guest<'m> {
@@ -155,7 +155,7 @@ impl<'m> Guest<'m> {
                 Ok(Stop::Debug) => self.look(Signal::Trap)?,
                 Ok(Stop::Interrupted) => {
                     self.vm.clear_interrupt();
-                    if self.debugger.as_ref().is_some_and(Session::is_interrupted) {
+                    if self.debugger.as_ref().is_some_and(DebugSession::is_interrupted) {
                         self.look(Signal::Interrupt)?;
                     }
                 }
@@ -238,8 +238,8 @@ impl<'m> Guest<'m> {
                 self.tell(What::Lines)?;
                 self.settle(DONE, 0)?;
             }
-            Asked::Panic(place) => {
-                let words = String::from_utf8_lossy(&self.copy(place)?).into_owned();
+            Asked::Panic(range) => {
+                let words = String::from_utf8_lossy(&self.copy(range)?).into_owned();
                 return self.end(What::Panicked(words));
             }
             Asked::Ready | Asked::Publish(_) => {
@@ -252,10 +252,10 @@ impl<'m> Guest<'m> {
     /// Puts an event into the inbox, or tells how large it is. The guest waits in `Receive`.
     fn deliver(&mut self, event: Vec<u8>, room: u64) -> Result<(), Over> {
         let bytes = usize::try_from(room).unwrap_or(0);
-        self.answer(event, Place { at: layout::INBOX, bytes })
+        self.answer(event, GuestRange { at: layout::INBOX, bytes })
     }
 
-    fn answer(&mut self, bytes: Vec<u8>, room: Place) -> Result<(), Over> {
+    fn answer(&mut self, bytes: Vec<u8>, room: GuestRange) -> Result<(), Over> {
         let length = bytes.len();
         if length <= room.bytes {
             self.write(room.at, &bytes)?;
@@ -286,8 +286,8 @@ impl<'m> Guest<'m> {
         core_dump::write(self.vm.memory(), &self.vm.registers()?)
     }
 
-    fn copy(&mut self, place: Place) -> Result<Vec<u8>, Over> {
-        match self.vm.memory().copy(place.at, place.bytes) {
+    fn copy(&mut self, range: GuestRange) -> Result<Vec<u8>, Over> {
+        match self.vm.memory().copy(range.at, range.bytes) {
             Ok(bytes) => Ok(bytes),
             Err(_) => self.end(What::Lied("it named what it has not".into())),
         }

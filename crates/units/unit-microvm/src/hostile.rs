@@ -7,7 +7,7 @@
 use crate::guest::{EXIT_BYTES, Machine};
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
-use crate::tender::{Ask, Recipe, Shared, Tender, What};
+use crate::tender::{Ask, Recipe, Tender, TenderInner, What};
 use crate::{MicrovmKind, vm};
 use kernel_abi::exits::Exit;
 use kernel_abi::{Policy, layout};
@@ -410,7 +410,7 @@ fn race(kvm: &Kvm, recipe: &Arc<Recipe>) -> (usize, bool) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let mut machine = Machine::new(kvm, 96 << 20, Arc::new(Shared::default()), tell).unwrap();
+            let mut machine = Machine::new(kvm, 96 << 20, Arc::new(TenderInner::default()), tell).unwrap();
             placed.send(machine.place()).unwrap();
             machine.serve(&asked);
             // Its memory is there until nobody writes to it any more.

@@ -62,11 +62,11 @@ pub const KERNEL: &[u8] = include_bytes!("../../../../kernel/prebuilt/tender");
 /// The kind. One for the node; cheap to clone.
 #[derive(Clone)]
 pub struct MicrovmKind {
-    shared: Arc<Shared>,
+    shared: Arc<MicrovmInner>,
 }
 
 /// What all functions share.
-pub struct Shared {
+pub struct MicrovmInner {
     /// A node without KVM starts all the same.
     kvm: Result<Arc<Kvm>, Problem>,
     /// What components are compiled for: this machine, as KVM shows it to a guest.
@@ -98,7 +98,7 @@ impl MicrovmKind {
         let teller = Teller::start()
             .map_err(|error| Problem::new(Code::Internal, format!("starting the thread for source lines: {error}")))?;
         let (stock, number) = (Mutex::default(), AtomicU64::new(0));
-        Ok(Self { shared: Arc::new(Shared { kvm, target, stock, fingerprint, teller, number }) })
+        Ok(Self { shared: Arc::new(MicrovmInner { kvm, target, stock, fingerprint, teller, number }) })
     }
 
     /// Whether microvms can run here.
@@ -135,7 +135,7 @@ fn open(device: &CStr) -> Result<Kvm, Problem> {
     }
 }
 
-impl Shared {
+impl MicrovmInner {
     fn kvm(&self) -> Result<Arc<Kvm>, Problem> {
         self.kvm.clone()
     }

@@ -1,8 +1,8 @@
 //! A function ready to run: its snapshot, machines that wait for a call, and calls that wait for a machine.
 
-use crate::Shared;
+use crate::MicrovmInner;
 use crate::attempt::attempt;
-use crate::debugger::Session;
+use crate::debugger::DebugSession;
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
 use crate::tender::{Recipe, Tender};
@@ -14,9 +14,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Artefact, Attempt, Deployed, Host, Output, Place, Prepared, Running, UnitStatus};
+use unit::{Artefact, Attempt, Deployed, Host, Output, Prepared, Running, StackFrame, UnitStatus};
 use unit_host::pool::{Pool, Spare, Taken};
-use unit_host::{Entry, kernel};
+use unit_host::{RosterEntry, kernel};
 use unit_lines::{Image, Share};
 
 /// Machines that wait for a call, at most.
@@ -25,7 +25,7 @@ const SPARES_MAX: u32 = 8;
 const SPARES_IDLE: Duration = Duration::from_secs(120);
 
 pub struct PreparedMicrovm {
-    shared: Arc<Shared>,
+    shared: Arc<MicrovmInner>,
     deployed: Arc<Deployed>,
     recipe: Arc<Recipe>,
     stock: Arc<Stock>,
@@ -38,7 +38,7 @@ pub struct PreparedMicrovm {
 }
 
 impl PreparedMicrovm {
-    pub fn load(shared: &Arc<Shared>, artefact: Artefact, deployed: Deployed) -> Result<Arc<Self>, Problem> {
+    pub fn load(shared: &Arc<MicrovmInner>, artefact: Artefact, deployed: Deployed) -> Result<Arc<Self>, Problem> {
         let corrupt =
             |why: String| Problem::new(Code::ArtefactCorrupt, format!("the artefact cannot be loaded: {why}"));
         let mut file = artefact.file;
@@ -68,25 +68,25 @@ impl PreparedMicrovm {
     }
 
     /// Lets a debugger look into the first unit that is given an event.
-    pub fn debug(&self, session: Session) {
+    pub fn debug(&self, session: DebugSession) {
         *self.recipe.debugger.lock() = Some(session);
     }
 
     /// Tells the log of the way to a trap, with source lines if the component was kept for them.
-    pub fn tell(self: &Arc<Self>, places: Vec<Place>, output: &Arc<Output>) -> unit_lines::Told {
+    pub fn tell(self: &Arc<Self>, frames: Vec<StackFrame>, output: &Arc<Output>) -> unit_lines::Told {
         let prepared = self.clone();
         let image: Image = Box::new(move || {
             let bytes = read(&mut prepared.artefact.lock()).unwrap_or_default();
             Parts::read(&bytes).map(|parts| parts.image.to_vec()).unwrap_or_default()
         });
-        self.shared.teller.tell(Some(image), places, &self.share, output)
+        self.shared.teller.tell(Some(image), frames, &self.share, output)
     }
 
     /// A machine for one call: one kept for reuse, a spare, or the next one that is made.
     ///
     /// # Errors
     /// There can be none.
-    pub async fn take(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Tender, Entry), Problem> {
+    pub async fn take(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Tender, RosterEntry), Problem> {
         let room = self.deployed.budget.take(Purpose::Units, self.recipe.memory_bytes)?;
         let (mut tender, entry) = self.machine(request_id).await?;
         // A unit that is kept holds it on; one that is ended or renewed does not.
@@ -94,7 +94,7 @@ impl PreparedMicrovm {
         Ok((tender, entry))
     }
 
-    async fn machine(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Tender, Entry), Problem> {
+    async fn machine(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Tender, RosterEntry), Problem> {
         let taken = self.pool.take(request_id);
         if !matches!(taken, Taken::Again(..)) {
             self.top_up(true);
@@ -103,7 +103,7 @@ impl PreparedMicrovm {
     }
 
     /// After a call that went well: keeps the unit for its next call, or makes a fresh one in its machine.
-    pub fn put_back(self: &Arc<Self>, mut tender: Tender, entry: Entry) {
+    pub fn put_back(self: &Arc<Self>, mut tender: Tender, entry: RosterEntry) {
         if tender.events < self.deployed.function.units.reuse_calls {
             self.pool.keep(tender, entry);
             self.returned();

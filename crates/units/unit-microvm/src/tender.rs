@@ -7,7 +7,7 @@
 //! The thread makes the machine, goes behind its system-call filter, and from then on runs units one after the other;
 //! its side is `guest.rs`.
 
-use crate::debugger::Session;
+use crate::debugger::DebugSession;
 use crate::guest::{Done, Machine};
 use crate::registers::Registers;
 use crate::snapshot::Snapshot;
@@ -82,7 +82,7 @@ pub struct Crash {
 
 /// What thread and node share.
 #[derive(Default)]
-pub struct Shared {
+pub struct TenderInner {
     /// It is to end.
     pub stop: AtomicBool,
     /// None once the thread has ended.
@@ -91,7 +91,7 @@ pub struct Shared {
     cpu_before_ns: AtomicU64,
 }
 
-impl Shared {
+impl TenderInner {
     fn cpu(&self) -> Option<Duration> {
         thread::cpu((*self.thread.lock())?)
     }
@@ -107,14 +107,14 @@ pub struct Recipe {
     /// Keeps a core file of a crash.
     pub dump: bool,
     /// Whoever looks into the first unit that is given an event.
-    pub debugger: Mutex<Option<Session>>,
+    pub debugger: Mutex<Option<DebugSession>>,
 }
 
 /// A machine: nobody's, or with a unit in it that waits for an event or works at one. Dropping it ends it.
 pub struct Tender {
     ask: Sender<Ask>,
     told: mpsc::Receiver<Told>,
-    shared: Arc<Shared>,
+    shared: Arc<TenderInner>,
     pub number: u64,
     /// Of the machine.
     pub memory_bytes: u64,
@@ -130,7 +130,7 @@ impl Tender {
     pub fn start(kvm: Arc<Kvm>, memory_bytes: u64, done: impl FnOnce(io::Result<Tender>) + Send + 'static) {
         let (ask, asked) = channel();
         let (tell, told) = mpsc::channel(TOLD_MAX);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(TenderInner::default());
         let (number, events, is_behind) = (0, 0, false);
         let tender = Self { ask, told, shared: shared.clone(), number, memory_bytes, events, room: None, is_behind };
         // Whichever side fails calls it, and only one can.
@@ -247,7 +247,7 @@ impl Drop for Tender {
     }
 }
 
-fn stop(shared: &Shared) {
+fn stop(shared: &TenderInner) {
     shared.stop.store(true, SeqCst);
     let thread = shared.thread.lock();
     if let Some(thread) = *thread {
@@ -257,7 +257,7 @@ fn stop(shared: &Shared) {
 
 /// How much a unit that is at work has used.
 #[derive(Clone)]
-pub struct Clock(Arc<Shared>);
+pub struct Clock(Arc<TenderInner>);
 
 impl Clock {
     pub fn cpu(&self) -> Duration {

@@ -11,14 +11,14 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
-use unit::{LogLine, LogSink};
+use unit::{LogLine, LogWriter};
 use unit_microvm::{MicrovmKind, debug};
 
 const ATTACK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../guests/prebuilt/attack.wasm");
 
 struct Silent;
 
-impl LogSink for Silent {
+impl LogWriter for Silent {
     fn write(&self, _: LogLine<'_>) {}
 }
 

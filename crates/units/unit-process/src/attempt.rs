@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use unit::{Contract, Deployed, Given, Level, Output, Prepared, Stream, check_reply};
-use unit_host::calls::{Answers, Found, Nonsense, Said};
+use unit_host::calls::{Answers, FoundReply, Nonsense, Said};
 use unit_host::{Attempt, Meter};
 
 /// Id of the frame with the work; those of questions are the unit's own.
@@ -198,7 +198,7 @@ async fn converse(
 enum Heard {
     /// Its answer, if it has one.
     Question(Option<Vec<u8>>),
-    Reply(Found),
+    Reply(FoundReply),
     Lent(lent::Places),
     Failure(Said),
 }
@@ -216,7 +216,7 @@ async fn heard(bytes: &[u8], within: &Limits, answers: &mut Answers) -> Result<H
 }
 
 /// Reads a reply that was lent.
-fn lent_reply(bytes: &[u8], within: &Limits) -> Result<Found, Ending> {
+fn lent_reply(bytes: &[u8], within: &Limits) -> Result<FoundReply, Ending> {
     let frame = wire::decode(bytes, within)?;
     if (frame.kind, frame.id) != (Kind::Reply, WORK) {
         return Err(Broken::Garbled("no reply where it is said to be".into()).into());

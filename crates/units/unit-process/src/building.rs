@@ -1,6 +1,6 @@
 //! Builds a jail around a zygote, as the node does it: its control group, its namespaces, its user, its walls.
 
-use crate::Shared;
+use crate::ProcessInner;
 use crate::cgroup::{Bounds, Family, Group};
 use crate::child::NICE;
 use crate::descriptors::{self as fd, Sender};
@@ -74,7 +74,7 @@ pub struct Jail {
 }
 
 impl Jail {
-    pub async fn start(shared: &Arc<Shared>, mut settings: Settings, code: File) -> Result<Self, Problem> {
+    pub async fn start(shared: &Arc<ProcessInner>, mut settings: Settings, code: File) -> Result<Self, Problem> {
         let number = shared.next_number();
         let processes = settings.loading_processes;
         let bounds = Bounds { memory_bytes: settings_memory(&settings), processes };
@@ -180,7 +180,7 @@ pub fn step_back(family: &Family, process: &Process, wanted: bool) {
 ///
 /// # Errors
 /// There can be no jail at all.
-pub async fn probe(shared: &Arc<Shared>) -> Result<Vec<Missing>, Problem> {
+pub async fn probe(shared: &Arc<ProcessInner>) -> Result<Vec<Missing>, Problem> {
     let settings = Settings {
         staging: shared.bases.staging(),
         binds: Vec::new(),
@@ -198,7 +198,7 @@ pub async fn probe(shared: &Arc<Shared>) -> Result<Vec<Missing>, Problem> {
     Jail::start(shared, settings, nothing).await.map(|jail| jail.missing)
 }
 
-pub fn settings(shared: &Shared, recipe: &Recipe, slots: u32) -> Settings {
+pub fn settings(shared: &ProcessInner, recipe: &Recipe, slots: u32) -> Settings {
     let Recipe { deployed, about, base, .. } = recipe;
     let limits = &deployed.function.limits;
     let text = |path: &std::path::Path| path.display().to_string();

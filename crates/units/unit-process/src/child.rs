@@ -4,7 +4,7 @@ use crate::cgroup::{Bounds, Group};
 use crate::descriptors::{self as fd, Received, Sender};
 use crate::process::Process;
 use crate::zygote::Zygote;
-use crate::{Shared, wire};
+use crate::{ProcessInner, wire};
 use problem::{Code, Problem};
 use std::fs::File;
 use std::io;
@@ -94,7 +94,7 @@ impl Exit {
 
 impl Child {
     pub async fn fork(
-        shared: &Arc<Shared>,
+        shared: &Arc<ProcessInner>,
         zygote: &Arc<Zygote>,
         slot: u32,
         exited: oneshot::Receiver<i32>,
@@ -110,7 +110,7 @@ impl Child {
     }
 
     async fn fork_now(
-        shared: &Arc<Shared>,
+        shared: &Arc<ProcessInner>,
         zygote: &Arc<Zygote>,
         slot: u32,
         exited: oneshot::Receiver<i32>,

@@ -73,12 +73,12 @@ pub struct Config {
 /// The kind. One for the node; cheap to clone.
 #[derive(Clone)]
 pub struct ProcessKind {
-    shared: Arc<Shared>,
+    shared: Arc<ProcessInner>,
     fingerprint: Arc<str>,
 }
 
 /// What all functions share.
-pub struct Shared {
+pub struct ProcessInner {
     bases: Bases,
     users: Users,
     units_bytes_max: u64,
@@ -113,7 +113,7 @@ impl ProcessKind {
         let spawner = Spawner::start(&jail)
             .map_err(|error| Problem::new(Code::Internal, format!("starting threads: {error}")))?;
         Groups::remove_left(&group_name(&bases.folder()));
-        let shared = Shared {
+        let shared = ProcessInner {
             users: Users::of(&folder)?,
             units_bytes_max,
             bases,
@@ -171,7 +171,7 @@ pub fn group_name(folder: &Path) -> String {
     hash.iter().take(6).fold(cgroup::NAME_PREFIX.to_owned(), |name, byte| name + &format!("{byte:02x}"))
 }
 
-impl Shared {
+impl ProcessInner {
     fn next_number(&self) -> u64 {
         self.number.fetch_add(1, Relaxed) + 1
     }

@@ -1,6 +1,6 @@
 //! A function ready to run: its zygote, its children, and calls that wait for one.
 
-use crate::Shared;
+use crate::ProcessInner;
 use crate::attempt::attempt;
 use crate::cgroup::{Bounds, Controller};
 use crate::child::Child;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
 use unit::{Attempt, Deployed, Host, Prepared, Running, UnitStatus};
-use unit_host::Entry;
+use unit_host::RosterEntry;
 use unit_host::pool::{Pool, Spare, Taken};
 
 /// How long a zygote stays without a call.
@@ -23,7 +23,7 @@ const LOAD_PAUSE_MIN: Duration = Duration::from_secs(1);
 const LOAD_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 pub struct PreparedProcess {
-    shared: Arc<Shared>,
+    shared: Arc<ProcessInner>,
     recipe: Recipe,
     pool: Pool<Child>,
     /// Held while the zygote is started.
@@ -32,7 +32,7 @@ pub struct PreparedProcess {
 }
 
 impl PreparedProcess {
-    pub fn new(shared: Arc<Shared>, recipe: Recipe) -> Arc<Self> {
+    pub fn new(shared: Arc<ProcessInner>, recipe: Recipe) -> Arc<Self> {
         let function = &recipe.deployed.function;
         let pool = Pool::new(function.units.reuse_calls, SPARES_MAX, function.limits.concurrency as usize);
         Arc::new(Self { shared, recipe, pool, zygote: AsyncMutex::default(), failed: Mutex::default() })
@@ -47,7 +47,7 @@ impl PreparedProcess {
     ///
     /// # Errors
     /// There can be none.
-    pub async fn take(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Child, Entry), Problem> {
+    pub async fn take(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Child, RosterEntry), Problem> {
         let taken = self.pool.take(request_id);
         if let Taken::Again(child, entry) = taken {
             child.life.step_back(false);
@@ -58,7 +58,7 @@ impl PreparedProcess {
     }
 
     /// Keeps the child for its next call, or ends it.
-    pub fn put_back(self: &Arc<Self>, mut child: Child, entry: Entry) {
+    pub fn put_back(self: &Arc<Self>, mut child: Child, entry: RosterEntry) {
         child.calls += 1;
         if child.calls < self.deployed().function.units.reuse_calls {
             self.pool.keep(child, entry);
@@ -224,7 +224,7 @@ impl Prepared for PreparedProcess {
     }
 }
 
-impl Shared {
+impl ProcessInner {
     /// Whether the kernel bounds the memory of each unit.
     pub fn counts_memory(&self) -> bool {
         self.groups().0.has(Controller::Memory)

@@ -19,7 +19,7 @@ use crate::jail::MESSAGE_BYTES_MAX;
 use crate::keeper::Keeper;
 use crate::process::{Namespace, Process};
 use crate::slot::Slot;
-use crate::{Shared, pump};
+use crate::{ProcessInner, pump};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::HashMap;
@@ -138,7 +138,7 @@ impl Zygote {
     /// # Errors
     /// - [`Code::JailIncomplete`]: this system refuses a protection, and the node was not told to go on.
     /// - [`Code::StartFailed`], [`Code::MemoryExceeded`], [`Code::TimeExceeded`]: the function does not load.
-    pub async fn start(shared: &Arc<Shared>, recipe: &Recipe) -> Result<Arc<Self>, Problem> {
+    pub async fn start(shared: &Arc<ProcessInner>, recipe: &Recipe) -> Result<Arc<Self>, Problem> {
         let starting = Self::start_now(shared, recipe);
         tokio::time::timeout(START_TIME_MAX, starting).await.unwrap_or_else(|_| {
             let detail = format!("the function was not loaded after {} s", START_TIME_MAX.as_secs());
@@ -146,7 +146,7 @@ impl Zygote {
         })
     }
 
-    async fn start_now(shared: &Arc<Shared>, recipe: &Recipe) -> Result<Arc<Self>, Problem> {
+    async fn start_now(shared: &Arc<ProcessInner>, recipe: &Recipe) -> Result<Arc<Self>, Problem> {
         let deployed = &recipe.deployed;
         let code =
             File::open(format!("/proc/self/fd/{}", recipe.code.as_raw_fd())).map_err(broken("opening the bundle"))?;
@@ -215,7 +215,7 @@ impl Zygote {
     ///
     /// # Errors
     /// The zygote is no more, or the system is out of something.
-    pub async fn fork(self: &Arc<Self>, shared: &Arc<Shared>, bounds: &Bounds) -> Result<Child, Problem> {
+    pub async fn fork(self: &Arc<Self>, shared: &Arc<ProcessInner>, bounds: &Bounds) -> Result<Child, Problem> {
         let slot = self.slot().await?;
         let (exit, exited) = oneshot::channel();
         self.ends.waiting.lock().insert(slot, exit);

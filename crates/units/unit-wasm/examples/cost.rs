@@ -8,11 +8,11 @@ use manifest::{Function, Name};
 use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Artefact, Body, Contract, Deployed, LogLine, LogSink, UnitKind};
+use unit::{Artefact, Body, Contract, Deployed, LogLine, LogWriter, UnitKind};
 
 struct Silent;
 
-impl LogSink for Silent {
+impl LogWriter for Silent {
     fn write(&self, line: LogLine<'_>) {
         eprintln!("{} {}", line.level.as_str(), line.message);
     }

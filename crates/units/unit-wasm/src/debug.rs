@@ -14,7 +14,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use unit::{Deployed, LogSink, Prepared};
+use unit::{Deployed, LogWriter, Prepared};
 use wasmtime::component::Component;
 
 /// Makes the function in `image` ready to be called. With `stop_when_loaded` the process raises SIGTRAP once the
@@ -27,7 +27,7 @@ pub fn prepare(
     image: &Path,
     function: Function,
     stop_when_loaded: bool,
-    log: Arc<dyn LogSink>,
+    log: Arc<dyn LogWriter>,
 ) -> Result<Arc<dyn Prepared>, Problem> {
     let unreadable =
         |error: std::io::Error| Problem::new(Code::ImageUnknown, format!("cannot read {}: {error}", image.display()));

@@ -3,7 +3,7 @@
 use crate::bindings::types::Failure;
 use crate::meter::Meter;
 use problem::{Code, Problem};
-use unit::{Level, Output, Place};
+use unit::{Level, Output, StackFrame};
 use wasmtime::{Error, FrameInfo, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
@@ -22,16 +22,16 @@ pub fn of(error: &Error, meter: &Meter, output: &Output) -> Problem {
 }
 
 /// Where the unit trapped, the innermost function first; none if it did not.
-pub fn places(error: &Error) -> Vec<Place> {
+pub fn stack(error: &Error) -> Vec<StackFrame> {
     if error.is::<Problem>() || error.is::<I32Exit>() {
         return Vec::new();
     }
     let frames = error.downcast_ref::<WasmBacktrace>().map(WasmBacktrace::frames).unwrap_or_default();
-    let place = |frame: &FrameInfo| Place {
+    let told = |frame: &FrameInfo| StackFrame {
         function: frame.func_name().map_or_else(|| format!("function {}", frame.func_index()), str::to_owned),
         offset: frame.module_offset().map(|offset| offset as u64),
     };
-    frames.iter().map(place).collect()
+    frames.iter().map(told).collect()
 }
 
 fn named(error: &Error, meter: &Meter) -> Problem {

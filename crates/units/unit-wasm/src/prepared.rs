@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use unit::{Artefact, Attempt, Contract, Deployed, Host, Output, Prepared, Running, UnitStatus};
-use unit_host::Entry;
+use unit_host::RosterEntry;
 use unit_host::pool::{Pool, Spare};
 use unit_lines::Share;
 use wasmtime::component::Component;
@@ -124,7 +124,7 @@ impl PreparedWasm {
         meter: &Arc<Meter>,
         request_id: &Arc<str>,
         host: Arc<dyn Host>,
-    ) -> Result<(Entry, Unit), Problem> {
+    ) -> Result<(RosterEntry, Unit), Problem> {
         if let Some((mut unit, entry)) = self.pool.again(request_id) {
             unit.store.data_mut().next_call(meter.clone(), request_id.clone(), host);
             unit.store.set_epoch_deadline(1);
@@ -161,10 +161,10 @@ impl PreparedWasm {
         let meter = state.meter.clone();
         meter.failed.store(true, SeqCst);
         let problem = failure::of(error, &meter, &state.output);
-        let places = failure::places(error);
-        if !places.is_empty() {
+        let frames = failure::stack(error);
+        if !frames.is_empty() {
             let image = self.image.as_ref().map(KeptImage::image);
-            meter.tells(self.engine.teller.tell(image, places, &self.share, &state.output));
+            meter.tells(self.engine.teller.tell(image, frames, &self.share, &state.output));
         }
         if let Some(core) = error.downcast_ref::<wasmtime::WasmCoreDump>().filter(|_| self.deployed.function.units.dump)
         {
@@ -179,7 +179,7 @@ impl PreparedWasm {
     }
 
     /// Keeps the unit for the next call, or stops it.
-    pub fn put_back(&self, entry: Entry, mut unit: Unit) {
+    pub fn put_back(&self, entry: RosterEntry, mut unit: Unit) {
         unit.calls += 1;
         unit.store.data_mut().end_call();
         if unit.calls < self.deployed.function.units.reuse_calls {

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 /// Boxed where it is made: it is large, and every move of it would copy it.
-pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send>>;
+pub type RunFuture<T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send>>;
 
 /// How heavy a function's calls have been of late. The calls of one that mostly runs long begin on the threads for
 /// hogs, so that many of them, one after the other, do not add up on the threads everyone shares.
@@ -48,7 +48,7 @@ pub struct Run<T> {
     engine: Arc<Engine>,
     meter: Arc<Meter>,
     weight: Arc<Weight>,
-    place: Place<T>,
+    phase: Phase<T>,
     /// Set up only for work that has to wait at all.
     alarm: Option<Pin<Box<Sleep>>>,
 }
@@ -56,9 +56,9 @@ pub struct Run<T> {
 /// Nothing in it is pinned in its place.
 impl<T> Unpin for Run<T> {}
 
-enum Place<T> {
+enum Phase<T> {
     /// On the threads everyone shares.
-    Here(Work<T>),
+    Here(RunFuture<T>),
     /// On the threads for hogs, or for starved ones.
     Moved(JoinHandle<Step<T>>),
     /// It has ended; the log is told how.
@@ -71,7 +71,7 @@ enum Step<T> {
     Ended(Result<T, Problem>),
     /// To go on at the other of the two.
     Moves {
-        work: Work<T>,
+        work: RunFuture<T>,
         to: Threads,
     },
 }
@@ -89,31 +89,31 @@ const STARVED_SHARE: u32 = 5;
 const STARVED_GETS: Duration = Duration::from_millis(20);
 
 impl<T: Send + 'static> Run<T> {
-    pub fn new(engine: Arc<Engine>, weight: Arc<Weight>, meter: Arc<Meter>, work: Work<T>) -> Self {
+    pub fn new(engine: Arc<Engine>, weight: Arc<Weight>, meter: Arc<Meter>, work: RunFuture<T>) -> Self {
         engine.call_begins();
         let is_heavy = weight.is_heavy();
-        let mut run = Self { engine, weight, meter, place: Place::Done, alarm: None };
+        let mut run = Self { engine, weight, meter, phase: Phase::Done, alarm: None };
         if is_heavy {
             run.meter.moves();
             run.go(work, Threads::Hogs);
         } else {
-            run.place = Place::Here(work);
+            run.phase = Phase::Here(work);
         }
         run
     }
 
     fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Problem>> {
-        if let Place::Here(work) = &mut self.place {
+        if let Phase::Here(work) = &mut self.phase {
             let polled = metered(&self.meter, || work.as_mut().poll(cx));
             if polled.is_ready() || !self.meter.hog.load(Relaxed) {
                 return polled;
             }
-            let Place::Here(work) = std::mem::replace(&mut self.place, Place::Done) else { unreachable!() };
+            let Phase::Here(work) = std::mem::replace(&mut self.phase, Phase::Done) else { unreachable!() };
             self.meter.moves();
             self.go(work, Threads::Hogs);
         }
         loop {
-            let Place::Moved(handle) = &mut self.place else { unreachable!("a run is not polled after its end") };
+            let Phase::Moved(handle) = &mut self.phase else { unreachable!("a run is not polled after its end") };
             match std::task::ready!(Pin::new(handle).poll(cx)) {
                 Ok(Step::Ended(result)) => return Poll::Ready(result),
                 Ok(Step::Moves { work, to }) => self.go(work, to),
@@ -125,7 +125,7 @@ impl<T: Send + 'static> Run<T> {
         }
     }
 
-    fn go(&mut self, work: Work<T>, to: Threads) {
+    fn go(&mut self, work: RunFuture<T>, to: Threads) {
         let now = Instant::now();
         let to = if self.engine.stall.is_on(now) { Threads::Starved } else { to };
         let runtime = match to {
@@ -136,7 +136,7 @@ impl<T: Send + 'static> Run<T> {
         let metrics = runtime.metrics();
         let due = (to == Threads::Hogs && metrics.num_alive_tasks() < metrics.num_workers()).then_some(now);
         let stay = Stay { threads: to, due, stall: self.engine.stall.clone() };
-        self.place = Place::Moved(runtime.spawn(stay.run(work, self.meter.clone())));
+        self.phase = Phase::Moved(runtime.spawn(stay.run(work, self.meter.clone())));
     }
 
     fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -148,7 +148,7 @@ impl<T: Send + 'static> Run<T> {
     }
 
     fn stop(&mut self) {
-        if let Place::Moved(handle) = std::mem::replace(&mut self.place, Place::Done) {
+        if let Phase::Moved(handle) = std::mem::replace(&mut self.phase, Phase::Done) {
             handle.abort();
         }
     }
@@ -166,7 +166,7 @@ struct Stay {
 }
 
 impl Stay {
-    async fn run<T>(self, work: Work<T>, meter: Arc<Meter>) -> Step<T> {
+    async fn run<T>(self, work: RunFuture<T>, meter: Arc<Meter>) -> Step<T> {
         let mut work = Some(work);
         let (mut wanted, cpu_before) = (Duration::ZERO, meter.cpu());
         let mut due = self.due;
@@ -209,7 +209,7 @@ impl<T: Send + 'static> Future for Run<T> {
     type Output = Result<T, Problem>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if !matches!(self.place, Place::Told(..)) {
+        if !matches!(self.phase, Phase::Told(..)) {
             let result = match self.poll_work(cx) {
                 Poll::Ready(result) => result,
                 Poll::Pending if self.meter.failed.load(SeqCst) => return Poll::Pending,
@@ -221,9 +221,9 @@ impl<T: Send + 'static> Future for Run<T> {
             self.meter.ended();
             self.stop();
             let Some(told) = self.meter.take_telling() else { return Poll::Ready(result) };
-            self.place = Place::Told(Some(result), Box::pin(told.wait()));
+            self.phase = Phase::Told(Some(result), Box::pin(told.wait()));
         }
-        let Place::Told(result, told) = &mut self.place else { unreachable!("put there above") };
+        let Phase::Told(result, told) = &mut self.phase else { unreachable!("put there above") };
         std::task::ready!(told.as_mut().poll(cx));
         Poll::Ready(result.take().expect("a run is not polled after its end"))
     }
@@ -233,7 +233,7 @@ impl<T> Drop for Run<T> {
     fn drop(&mut self) {
         self.engine.call_ends();
         self.weight.note(self.meter.cpu());
-        if let Place::Moved(handle) = &self.place {
+        if let Phase::Moved(handle) = &self.phase {
             handle.abort();
         }
     }

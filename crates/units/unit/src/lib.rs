@@ -26,7 +26,7 @@ pub use body::{Body, BodyError, LimitedBody};
 pub use component::{Contract, Shape};
 pub use host::{Departure, Entry, Host, Inbound, Outbound, Outgoing, Page, Reach, Refusal, bucket_denied};
 pub use incoming::{Incoming, RequestBody};
-pub use log::{Level, LogLine, LogSink, Place, Stream};
+pub use log::{Level, LogLine, LogWriter, StackFrame, Stream};
 pub use output::{Output, cut};
 pub use running::{Attempt, Given, Running, Spent, Stages, Timing, Work, check_reply, said};
 
@@ -132,7 +132,7 @@ pub struct Deployed {
     pub contract: Contract,
     /// Values of the secrets it is granted.
     pub secrets: Arc<BTreeMap<String, String>>,
-    pub log: Arc<dyn LogSink>,
+    pub log: Arc<dyn LogWriter>,
     /// The node's memory: what a unit, or its host on its behalf, is to keep is asked for there first.
     pub budget: Arc<Budget>,
 }

@@ -60,7 +60,7 @@ impl LogLine<'_> {
 }
 
 /// Takes the lines of one function. Called on the unit's thread: must be quick and must not wait.
-pub trait LogSink: Send + Sync {
+pub trait LogWriter: Send + Sync {
     fn write(&self, line: LogLine<'_>);
 
     /// So many bytes of a line were not written: its call had used up `limits.log_bytes`.
@@ -69,9 +69,9 @@ pub trait LogSink: Send + Sync {
     }
 }
 
-/// A place in a unit's code.
+/// A function on the stack of a unit, and where in it the unit was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct StackFrame {
     pub function: String,
     /// Bytes into the image.
     pub offset: Option<u64>,

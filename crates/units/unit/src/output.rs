@@ -1,11 +1,11 @@
 //! What one unit says, cut into lines and bounded, on its way to the function's log.
 
-use crate::{Level, LogLine, LogSink, Stream};
+use crate::{Level, LogLine, LogWriter, Stream};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 pub struct Output {
-    sink: Arc<dyn LogSink>,
+    log: Arc<dyn LogWriter>,
     unit: u64,
     state: Mutex<State>,
 }
@@ -19,9 +19,9 @@ struct State {
 }
 
 impl Output {
-    pub fn new(sink: Arc<dyn LogSink>, unit: u64, request_id: Arc<str>, bytes_max: u64) -> Self {
+    pub fn new(log: Arc<dyn LogWriter>, unit: u64, request_id: Arc<str>, bytes_max: u64) -> Self {
         let state = State { request_id, left_bytes: bytes_max, dropped_bytes: 0, begun: Default::default() };
-        Self { sink, unit, state: Mutex::new(state) }
+        Self { log, unit, state: Mutex::new(state) }
     }
 
     pub fn request_id(&self) -> Arc<str> {
@@ -69,7 +69,7 @@ impl Output {
         let dropped_bytes = std::mem::take(&mut state.dropped_bytes);
         if dropped_bytes > 0 {
             let message = format!("{dropped_bytes} bytes of log output dropped: over limits.log_bytes");
-            self.to_sink(&state, Level::Warn, Stream::Node, &message);
+            self.to_log(&state, Level::Warn, Stream::Node, &message);
         }
     }
 
@@ -77,7 +77,7 @@ impl Output {
     pub fn note(&self, level: Level, message: &str) {
         let state = self.state.lock();
         for line in message.lines() {
-            self.to_sink(&state, level, Stream::Node, line);
+            self.to_log(&state, level, Stream::Node, line);
         }
     }
 
@@ -92,17 +92,17 @@ impl Output {
             state.left_bytes = 0;
             state.dropped_bytes += bytes;
             // At once: a unit that is stopped does not come to its end.
-            self.sink.dropped(bytes);
+            self.log.dropped(bytes);
             return;
         }
         // A line costs at least one byte, so that a flood of empty lines ends too.
         state.left_bytes -= bytes.max(1);
-        self.to_sink(state, level, stream, line);
+        self.to_log(state, level, stream, line);
     }
 
-    fn to_sink(&self, state: &State, level: Level, stream: Stream, message: &str) {
+    fn to_log(&self, state: &State, level: Level, stream: Stream, message: &str) {
         let message = cut(message, LogLine::BYTES_MAX);
-        self.sink.write(LogLine { unit: self.unit, request_id: &state.request_id, level, stream, message });
+        self.log.write(LogLine { unit: self.unit, request_id: &state.request_id, level, stream, message });
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
     #[derive(Default)]
     struct Lines(Mutex<Vec<String>>, Mutex<u64>);
 
-    impl LogSink for Lines {
+    impl LogWriter for Lines {
         fn write(&self, line: LogLine<'_>) {
             self.0.lock().push(format!("{} {} {}", line.stream.as_str(), line.level.as_str(), line.message));
         }
@@ -133,11 +133,11 @@ mod tests {
     }
 
     fn lines(bytes_max: u64, say: impl Fn(&Output)) -> Vec<String> {
-        let sink = Arc::new(Lines::default());
-        let output = Output::new(sink.clone(), 7, "r1".into(), bytes_max);
+        let log = Arc::new(Lines::default());
+        let output = Output::new(log.clone(), 7, "r1".into(), bytes_max);
         say(&output);
         output.end_call();
-        sink.0.lock().clone()
+        log.0.lock().clone()
     }
 
     #[test]
@@ -162,11 +162,11 @@ mod tests {
 
     #[test]
     fn what_is_dropped_is_counted_even_of_a_call_that_does_not_end() {
-        let sink = Arc::new(Lines::default());
-        let output = Output::new(sink.clone(), 7, "r1".into(), 10);
+        let log = Arc::new(Lines::default());
+        let output = Output::new(log.clone(), 7, "r1".into(), 10);
         (0..5).for_each(|_| output.write(Level::Info, Stream::Log, "sixsix"));
         drop(output);
-        assert_eq!((sink.0.lock().len(), *sink.1.lock()), (1, 24));
+        assert_eq!((log.0.lock().len(), *log.1.lock()), (1, 24));
     }
 
     #[test]

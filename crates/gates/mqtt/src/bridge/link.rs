@@ -1,7 +1,7 @@
 //! One connection to the outside broker, from CONNECT to its loss.
 
 use super::connect::Stream;
-use super::{BridgeConfig, Outward, Shared, Told};
+use super::{BridgeConfig, BridgeInner, Outward, Told};
 use crate::broker::{Message, View};
 use crate::codec::encode::{self, Ack, Outgoing};
 use crate::codec::{self, Connect, Packet, Publish, Qos, Reason, SubscribeEntry, SubscriptionOptions, Version};
@@ -38,7 +38,7 @@ pub const RECORDS: &str = "x/";
 
 /// What outlives a connection.
 #[derive(Default)]
-pub struct Memory {
+pub struct BridgeMemory {
     /// Identifiers of messages of QoS 2 that are here and not released. On disk, too.
     received: BTreeSet<u16>,
     /// What the outside broker has not confirmed, by identifier.
@@ -53,7 +53,7 @@ struct Pending {
     was_sent: bool,
 }
 
-impl Memory {
+impl BridgeMemory {
     pub fn restore<N: Node>(node: &N) -> Result<Self, Problem> {
         let mut memory = Self::default();
         node.restore(&mut |key, _| {
@@ -85,8 +85,8 @@ pub enum Ended {
 pub struct Link<'a, N: Node> {
     config: &'a BridgeConfig,
     node: &'a N,
-    memory: &'a mut Memory,
-    shared: &'a Shared,
+    memory: &'a mut BridgeMemory,
+    shared: &'a BridgeInner,
     client: Arc<str>,
     out: Vec<u8>,
     is_open: bool,
@@ -98,7 +98,7 @@ pub struct Link<'a, N: Node> {
 }
 
 impl<'a, N: Node> Link<'a, N> {
-    pub fn new(config: &'a BridgeConfig, node: &'a N, memory: &'a mut Memory, shared: &'a Shared) -> Self {
+    pub fn new(config: &'a BridgeConfig, node: &'a N, memory: &'a mut BridgeMemory, shared: &'a BridgeInner) -> Self {
         let client = Arc::from(format!("$bridge/{}", config.host));
         let receive_maximum = usize::from(INFLIGHT_MAX);
         let (out, waiting, subscribed) = (Vec::new(), VecDeque::new(), Vec::new());

@@ -17,7 +17,7 @@ use crate::broker::View;
 use crate::codec::{Qos, Version};
 use crate::node::Node;
 use connect::Connector;
-use link::{Ended, Link, Memory};
+use link::{BridgeMemory, Ended, Link};
 use problem::{Code, Problem};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -70,7 +70,7 @@ pub(crate) struct Outward {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct BridgeInner {
     is_connected: AtomicBool,
     connects: AtomicU64,
     pub received: AtomicU64,
@@ -80,7 +80,7 @@ pub(crate) struct Shared {
 /// A running bridge. Dropping it ends it; the outside broker goes on keeping its messages.
 pub struct Bridge {
     outward: mpsc::Sender<Outward>,
-    shared: Arc<Shared>,
+    shared: Arc<BridgeInner>,
     running: JoinHandle<()>,
 }
 
@@ -95,9 +95,9 @@ impl Bridge {
         filters: watch::Receiver<Vec<(String, Qos)>>,
     ) -> Result<Self, Problem> {
         let connector = Connector::new(&config)?;
-        let memory = Memory::restore(&*node)?;
+        let memory = BridgeMemory::restore(&*node)?;
         let (outward, requests) = mpsc::channel(PUBLISHES_MAX);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(BridgeInner::default());
         let running = tokio::spawn(run(config, connector, node, filters, requests, memory, shared.clone()));
         Ok(Self { outward, shared, running })
     }
@@ -116,7 +116,7 @@ impl Bridge {
     }
 
     pub fn counts(&self) -> BridgeCounts {
-        let Shared { is_connected, connects, received, published } = &*self.shared;
+        let BridgeInner { is_connected, connects, received, published } = &*self.shared;
         BridgeCounts {
             is_connected: is_connected.load(Ordering::Relaxed),
             connects: connects.load(Ordering::Relaxed),
@@ -138,8 +138,8 @@ async fn run<N: Node>(
     node: Arc<N>,
     mut filters: watch::Receiver<Vec<(String, Qos)>>,
     mut requests: mpsc::Receiver<Outward>,
-    mut memory: Memory,
-    shared: Arc<Shared>,
+    mut memory: BridgeMemory,
+    shared: Arc<BridgeInner>,
 ) {
     let mut rest = REST_MIN;
     let place = format!("{}:{}", config.host, config.port);
@@ -169,7 +169,7 @@ async fn run<N: Node>(
 
 /// Says once that the connection stands.
 pub(crate) struct Told<'a> {
-    shared: &'a Shared,
+    shared: &'a BridgeInner,
     place: &'a str,
     is_told: bool,
 }

@@ -19,12 +19,12 @@ use std::sync::Arc;
 
 /// Why a client is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ConnectRefusal {
     pub version: Version,
     pub reason: Reason,
 }
 
-impl Refusal {
+impl ConnectRefusal {
     /// The CONNACK that says so; empty where 3.1.1 has no word for it, and for a client that takes no packet of its
     /// size.
     pub fn packet(self) -> Vec<u8> {
@@ -53,9 +53,9 @@ impl<N: Node> Broker<N> {
         connect: &Connect<'_>,
         identity: Arc<Identity>,
         assigned: &str,
-    ) -> Result<ConnectionKey, Refusal> {
+    ) -> Result<ConnectionKey, ConnectRefusal> {
         self.now = now;
-        let refuse = |reason| Refusal { version: connect.version, reason };
+        let refuse = |reason| ConnectRefusal { version: connect.version, reason };
         let expiry_max_s = u32::try_from(self.limits.session_expiry_max.as_secs()).unwrap_or(u32::MAX - 1);
         let expiry_s = connect.session_expiry_s.min(expiry_max_s);
         self.check_connect(connect, &identity, expiry_s).map_err(refuse)?;

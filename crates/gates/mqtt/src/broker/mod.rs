@@ -34,7 +34,7 @@ mod trie;
 mod will;
 
 pub use accounts::Payer;
-pub use connecting::Refusal;
+pub use connecting::ConnectRefusal;
 pub use connection::ConnectionKey;
 pub use message::{Message, View};
 pub use packets::Fed;

@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, ConnectionKey, Reply};
 use super::message::View;
-use super::publishing::Origin;
+use super::publishing::Publisher;
 use super::records;
 use super::trie::SessionKey;
 use super::{Broker, Now};
@@ -133,7 +133,7 @@ impl<N: Node> Broker<N> {
         encode::lasting_properties(&mut lasting, &publish.properties);
         let expires_ms = publish.properties.expiry_s.map(|seconds| self.now.unix_ms + u64::from(seconds) * 1_000);
         let view = View { topic: &topic, payload: publish.payload, lasting: &lasting, qos: publish.qos, expires_ms };
-        self.publish(view, publish.retain, Origin::Client { connection: key, session: session_key, id: publish.id });
+        self.publish(view, publish.retain, Publisher::Client { connection: key, session: session_key, id: publish.id });
         Ok(())
     }
 

@@ -29,14 +29,14 @@ pub struct Publishing {
     pub(super) retain: bool,
     /// If it is retained.
     payer: Payer,
-    origin: Origin,
+    origin: Publisher,
     targets: Vec<Target>,
     is_wanted: bool,
 }
 
 /// Who published it.
 #[derive(Debug, Clone)]
-pub enum Origin {
+pub enum Publisher {
     Client {
         connection: ConnectionKey,
         session: SessionKey,
@@ -69,7 +69,7 @@ impl Target {
     }
 }
 
-impl Origin {
+impl Publisher {
     fn session(&self) -> Option<SessionKey> {
         match self {
             Self::Client { session, .. } => Some(*session),
@@ -82,20 +82,20 @@ impl Publishing {
     /// The identifier of a message of QoS 2.
     pub fn received_id(&self) -> Option<u16> {
         match self.origin {
-            Origin::Client { id, .. } if self.message.qos() == Qos::ExactlyOnce => Some(id),
+            Publisher::Client { id, .. } if self.message.qos() == Qos::ExactlyOnce => Some(id),
             _ => None,
         }
     }
 
     pub fn of_will(message: Arc<Message>, retain: bool, client: Arc<str>, user: Option<Arc<str>>) -> Self {
         let payer = Payer::User(user.clone());
-        Self { message, retain, payer, origin: Origin::Will { client, user }, targets: Vec::new(), is_wanted: false }
+        Self { message, retain, payer, origin: Publisher::Will { client, user }, targets: Vec::new(), is_wanted: false }
     }
 }
 
 impl<N: Node> Broker<N> {
     /// Takes a message from a client that may publish it.
-    pub(super) fn publish(&mut self, view: View<'_>, retain: bool, origin: Origin) {
+    pub(super) fn publish(&mut self, view: View<'_>, retain: bool, origin: Publisher) {
         self.counts.received += 1;
         let payer = if retain { self.payer(&origin) } else { Payer::Node };
         self.settle_retained(view, retain, &payer);
@@ -123,7 +123,7 @@ impl<N: Node> Broker<N> {
     }
 
     /// Who pays for what a client retains.
-    fn payer(&self, origin: &Origin) -> Payer {
+    fn payer(&self, origin: &Publisher) -> Payer {
         let session = origin.session().and_then(|key| self.sessions.get(key));
         Payer::User(session.and_then(|session| session.user().clone()))
     }
@@ -238,7 +238,7 @@ impl<N: Node> Broker<N> {
                 false => changes.put(key, records::write_retained(message, payer)),
             }
         }
-        if let Origin::Client { session, id, .. } = origin
+        if let Publisher::Client { session, id, .. } = origin
             && message.qos() == Qos::ExactlyOnce
             && let Some(session) = self.sessions.get(*session).filter(|session| session.is_kept())
         {
@@ -246,11 +246,11 @@ impl<N: Node> Broker<N> {
         }
         if *is_wanted {
             let (client, user) = match origin {
-                Origin::Client { session, .. } => {
+                Publisher::Client { session, .. } => {
                     let session = self.sessions.get(*session);
                     session.map_or_else(Default::default, |session| (session.client.clone(), session.user().clone()))
                 }
-                Origin::Will { client, user } => (client.clone(), user.clone()),
+                Publisher::Will { client, user } => (client.clone(), user.clone()),
             };
             changes.events.push(Delivery { message: message.clone(), client, user, retain: *retain });
         }
@@ -277,8 +277,8 @@ impl<N: Node> Broker<N> {
         self.recycle(targets);
     }
 
-    fn confirm(&mut self, origin: &Origin, qos: Qos, ticket: u64, reason: Reason) {
-        let Origin::Client { connection, id, .. } = origin else { return };
+    fn confirm(&mut self, origin: &Publisher, qos: Qos, ticket: u64, reason: Reason) {
+        let Publisher::Client { connection, id, .. } = origin else { return };
         match qos {
             Qos::AtMostOnce => {}
             Qos::AtLeastOnce => self.reply(*connection, ticket, Reply::Ack(Ack::Puback, *id, reason)),
@@ -289,8 +289,8 @@ impl<N: Node> Broker<N> {
     /// The message was not accepted. Its publisher learns so (MQTT 5), or is held up (3.1.1).
     pub(super) fn refuse(&mut self, publishing: Publishing, refused: &Refused) {
         match &publishing.origin {
-            Origin::Will { .. } => self.put_off_will(publishing),
-            Origin::Client { connection, session, id } => {
+            Publisher::Will { .. } => self.put_off_will(publishing),
+            Publisher::Client { connection, session, id } => {
                 let (key, session, id) = (*connection, *session, *id);
                 let Some(connection) = self.connections.get_mut(key).filter(|connection| connection.session.is_some())
                 else {
@@ -319,7 +319,7 @@ impl<N: Node> Broker<N> {
 
     /// Keeps the order of messages of a client that is held up.
     pub(super) fn queue_behind_stalled(&mut self, publishing: Publishing) -> Option<Publishing> {
-        if let Origin::Client { connection, .. } = publishing.origin
+        if let Publisher::Client { connection, .. } = publishing.origin
             && let Some(stalled) =
                 self.connections.get_mut(connection).and_then(|connection| connection.stalled.as_mut())
         {
@@ -420,7 +420,7 @@ impl<N: Node> Broker<N> {
                 }
                 Err(publishing) => {
                     self.counts.refused += 1;
-                    let Origin::Will { client, .. } = &publishing.origin else { continue };
+                    let Publisher::Will { client, .. } = &publishing.origin else { continue };
                     tracing::warn!(%client, topic = publishing.message.topic(), "a will found no room and is dropped");
                 }
             }

@@ -50,7 +50,7 @@ fn list(session: &Session) -> Result {
 fn none_heard(session: &Session) -> String {
     let known = || {
         let known = locate::known_node(&locate::data_folder(session.global.data.as_deref()).ok()?)?;
-        (session.place().ok()?.url == known.api).then_some(known.beacons)
+        (session.address().ok()?.url == known.api).then_some(known.beacons)
     };
     match known() {
         Some(Some(port)) => {

@@ -2,7 +2,7 @@
 //!
 //! The image of a process function is a Python file, a folder of them, or a bundle that something else made.
 
-use cli::folder::{Folder, Found, Missed};
+use cli::folder::{AtPath, Folder, Missed};
 use cli::stop::{Result, Stop};
 use manifest::Function;
 use problem::{Code, Problem};
@@ -31,9 +31,9 @@ pub fn is_source(path: &Path) -> bool {
 /// - [`Code::BundleInvalid`]: no bundle can be made of it.
 pub fn bundle(folder: &Folder, inner: &Path, function: &Function) -> Result<Vec<u8>> {
     let (files, module) = match folder.find(inner)? {
-        Found::Folder(_) => (below(folder, inner)?, MODULE.to_owned()),
-        Found::File(_) if is_source(inner) => alone(folder, inner)?,
-        Found::File(_) => {
+        AtPath::Folder(_) => (below(folder, inner)?, MODULE.to_owned()),
+        AtPath::File(_) if is_source(inner) => alone(folder, inner)?,
+        AtPath::File(_) => {
             let bytes = read(folder, inner)?;
             Bundle::read(&bytes)?;
             return Ok(bytes);
@@ -70,8 +70,8 @@ fn below(folder: &Folder, top: &Path) -> Result<Files> {
             let Some(text) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
             let path = place.join(text);
             match folder.find(&top.join(&path)) {
-                Ok(Found::Folder(_)) if NO_SOURCES.contains(&text) => {}
-                Ok(Found::Folder(_)) => open.push(path),
+                Ok(AtPath::Folder(_)) if NO_SOURCES.contains(&text) => {}
+                Ok(AtPath::Folder(_)) => open.push(path),
                 _ if text.ends_with(".py") => {
                     let too_many = files.len() >= bundle::FILES_MAX;
                     if too_many {
@@ -97,7 +97,7 @@ fn below(folder: &Folder, top: &Path) -> Result<Files> {
 
 fn add_lock(folder: &Folder, top: &Path, files: &mut Files) -> Result {
     match folder.find(&top.join(bundle::LOCK)) {
-        Ok(Found::Folder(_)) => return Ok(()),
+        Ok(AtPath::Folder(_)) => return Ok(()),
         Err(missed) if missed.is_not_found() => return Ok(()),
         _ => {}
     }

@@ -9,7 +9,7 @@ use cli::folder::Folder;
 use cli::{Brought, MakesImages};
 use futures_util::future::{BoxFuture, FutureExt};
 use manifest::{Function, Isolation};
-use node::Memory;
+use node::ClassMemory;
 use node::config::{Config, invalid};
 use node::options::{Asked, Options};
 use problem::Problem;
@@ -105,9 +105,9 @@ impl node::Class for Process {
         .boxed()
     }
 
-    fn memory(&self) -> Option<Memory> {
+    fn memory(&self) -> Option<ClassMemory> {
         let (bytes, bytes_max) = (self.0.memory_bytes()?, self.0.memory_bytes_max());
-        Some(Memory { word: "process_units", bytes, bytes_max })
+        Some(ClassMemory { word: "process_units", bytes, bytes_max })
     }
 
     fn leaves_dumps(&self) -> bool {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use unit_metal::finder::Finder;
 use unit_metal::line::{self, Gateway};
 use unit_metal::qemu::{self, HOST_SEEN, Machine};
-use unit_metal::session::{Said, Session, Work};
+use unit_metal::session::{BoardSaid, BoardWork, Session};
 
 pub const HELLO: &str = "hello";
 pub const ATTACK: &str = "attack";
@@ -175,18 +175,18 @@ pub fn event(data: &[u8]) -> Vec<u8> {
 /// One call; every question of the function is answered with null.
 pub async fn run(session: &mut Session, code: Hash, event: Vec<u8>, run_max: Duration) -> Result<Reply, Problem> {
     let work =
-        Work { id: 9, code, may: u64::MAX, run_max, memory_bytes_max: 64 << 20, now_ms: 1_700_000_000_000, event };
+        BoardWork { id: 9, code, may: u64::MAX, run_max, memory_bytes_max: 64 << 20, now_ms: 1_700_000_000_000, event };
     session.call(work).await?;
     let mut lines = Vec::new();
     loop {
         match session.said(9).await? {
-            Said::Asks { frame, .. } => {
+            BoardSaid::Asks { frame, .. } => {
                 let id = Frame::decode(&frame, &Limits::default()).unwrap().id;
                 let answer = Frame { kind: Kind::Reply, id, body: Value::Null };
                 session.answer(answer.encode(Checksum::Front, &Limits::default()).unwrap().to_vec()).await?;
             }
-            Said::Line { line, .. } => lines.push(line),
-            Said::Replied { stages, frame } => return Ok(Reply { frame, stages, lines }),
+            BoardSaid::Line { line, .. } => lines.push(line),
+            BoardSaid::Replied { stages, frame } => return Ok(Reply { frame, stages, lines }),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! To open one takes a lock that the kernel holds for milliseconds while groups are made and removed beside it: a
 //! thread that serves everybody must not. To read and write one that is open takes none.
 
-use super::{Controller, Place};
+use super::{Controller, Hierarchy};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -29,25 +29,25 @@ struct Open {
 
 impl Open {
     /// The controller's file, by its names in both versions; none without the controller or the file.
-    fn read(places: &[Place], controller: Controller, first: &str, second: &str) -> Option<Self> {
-        Self::with(File::options().read(true), places, controller, first, second)
+    fn read(hierarchies: &[Hierarchy], controller: Controller, first: &str, second: &str) -> Option<Self> {
+        Self::with(File::options().read(true), hierarchies, controller, first, second)
     }
 
-    fn write(places: &[Place], controller: Controller, first: &str, second: &str) -> Option<Self> {
-        Self::with(File::options().write(true), places, controller, first, second)
+    fn write(hierarchies: &[Hierarchy], controller: Controller, first: &str, second: &str) -> Option<Self> {
+        Self::with(File::options().write(true), hierarchies, controller, first, second)
     }
 
     fn with(
         how: &std::fs::OpenOptions,
-        places: &[Place],
+        hierarchies: &[Hierarchy],
         controller: Controller,
         first: &str,
         second: &str,
     ) -> Option<Self> {
-        let place = places.iter().find(|place| place.controller == controller)?;
-        let name = if place.is_second_version { second } else { first };
-        let file = how.open(place.folder.join(name)).ok()?;
-        Some(Self { file, is_second_version: place.is_second_version })
+        let hierarchy = hierarchies.iter().find(|hierarchy| hierarchy.controller == controller)?;
+        let name = if hierarchy.is_second_version { second } else { first };
+        let file = how.open(hierarchy.folder.join(name)).ok()?;
+        Some(Self { file, is_second_version: hierarchy.is_second_version })
     }
 
     fn text(&self) -> Option<String> {
@@ -75,8 +75,8 @@ impl Open {
 pub struct Usage(Open);
 
 impl Usage {
-    pub fn open(places: &[Place]) -> Option<Self> {
-        Open::read(places, Controller::Memory, "memory.usage_in_bytes", "memory.current").map(Self)
+    pub fn open(hierarchies: &[Hierarchy]) -> Option<Self> {
+        Open::read(hierarchies, Controller::Memory, "memory.usage_in_bytes", "memory.current").map(Self)
     }
 
     pub fn bytes(&self) -> Option<u64> {
@@ -86,11 +86,11 @@ impl Usage {
 
 /// A group's share of the processors among those beside it.
 #[derive(Debug)]
-pub struct Share(Open);
+pub struct CpuShare(Open);
 
-impl Share {
-    pub fn open(places: &[Place]) -> Option<Self> {
-        Open::write(places, Controller::Share, "cpu.shares", "cpu.weight").map(Self)
+impl CpuShare {
+    pub fn open(hierarchies: &[Hierarchy]) -> Option<Self> {
+        Open::write(hierarchies, Controller::Share, "cpu.shares", "cpu.weight").map(Self)
     }
 
     /// Gives it as much as others have, or less; false if the kernel refuses.
@@ -117,19 +117,19 @@ pub struct Files {
     memory_events: Option<Open>,
     process_events: Option<Open>,
     processes_max: Option<Open>,
-    share: Option<Share>,
+    share: Option<CpuShare>,
 }
 
 impl Files {
-    pub fn open(places: &[Place]) -> Self {
+    pub fn open(hierarchies: &[Hierarchy]) -> Self {
         use Controller::{Cpu, Memory, Processes};
         Self {
-            cpu: Open::read(places, Cpu, "cpuacct.usage", "cpu.stat"),
-            memory_peak: Open::read(places, Memory, "memory.max_usage_in_bytes", "memory.peak"),
-            memory_events: Open::read(places, Memory, "memory.oom_control", "memory.events"),
-            process_events: Open::read(places, Processes, "pids.events", "pids.events"),
-            processes_max: Open::write(places, Processes, "pids.max", "pids.max"),
-            share: Share::open(places),
+            cpu: Open::read(hierarchies, Cpu, "cpuacct.usage", "cpu.stat"),
+            memory_peak: Open::read(hierarchies, Memory, "memory.max_usage_in_bytes", "memory.peak"),
+            memory_events: Open::read(hierarchies, Memory, "memory.oom_control", "memory.events"),
+            process_events: Open::read(hierarchies, Processes, "pids.events", "pids.events"),
+            processes_max: Open::write(hierarchies, Processes, "pids.max", "pids.max"),
+            share: CpuShare::open(hierarchies),
         }
     }
 

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use files::{Files, Share, Usage};
+use files::{CpuShare, Files, Usage};
 pub use find::Controller;
 
 /// What the name of a node's group begins with; the rest is made of its data folder, in hexadecimal digits.
@@ -35,7 +35,7 @@ const REMOVE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Where one controller's groups are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct Hierarchy {
     controller: Controller,
     is_second_version: bool,
     folder: PathBuf,
@@ -44,7 +44,7 @@ struct Place {
 /// Makes groups below the node's own.
 #[derive(Debug, Default)]
 pub struct Groups {
-    places: Vec<Place>,
+    hierarchies: Vec<Hierarchy>,
     usage: Option<Usage>,
     /// Says to other nodes that the groups are in use.
     _locks: Vec<File>,
@@ -71,31 +71,32 @@ impl Groups {
     /// Opens the group of this data folder, empty, and says what the system refuses.
     /// All units together get no more than `memory_bytes_max`.
     pub fn open(name: &str, memory_bytes_max: u64) -> (Self, Vec<Missing>) {
-        let (mut places, mut missing) = (Vec::new(), Vec::new());
+        let (mut hierarchies, mut missing) = (Vec::new(), Vec::new());
         // Before any is made: in version 2 the controllers share the group, from which this process may have to move,
         // and what one was handed down would go with the group.
         let own = Controller::ALL.map(|controller| (controller, find::own_group(controller)));
         let left: BTreeSet<_> = own.iter().flat_map(|(_, own)| own).map(|own| own.folder.join(name)).collect();
         left.iter().for_each(|folder| _ = remove_tree(folder));
         for (controller, own) in own {
-            let made = own.and_then(|own| Place::make(controller, own, name));
-            match made.and_then(|place| place.bound_memory(memory_bytes_max).map(|()| place)) {
-                Ok(place) => places.push(place),
+            let made = own.and_then(|own| Hierarchy::make(controller, own, name));
+            match made.and_then(|hierarchy| hierarchy.bound_memory(memory_bytes_max).map(|()| hierarchy)) {
+                Ok(hierarchy) => hierarchies.push(hierarchy),
                 Err(error) => {
                     let said = |protection| Missing { protection, why: error.to_string() };
                     missing.extend(controller.protection().map(said));
                 }
             }
         }
-        Share::open(&places).iter().for_each(|share| _ = share.weigh_all());
-        let locks = folders(&places).iter().filter_map(|folder| lock(folder)).collect();
-        (Self { usage: Usage::open(&places), places, _locks: locks }, missing)
+        CpuShare::open(&hierarchies).iter().for_each(|share| _ = share.weigh_all());
+        let locks = folders(&hierarchies).iter().filter_map(|folder| lock(folder)).collect();
+        (Self { usage: Usage::open(&hierarchies), hierarchies, _locks: locks }, missing)
     }
 
     /// A group for a zygote and its children.
     pub fn family(&self, name: &str) -> io::Result<Family> {
-        let places: Vec<_> = self.places.iter().map(|place| place.below(name, true)).collect::<io::Result<_>>()?;
-        Ok(Family { share: Share::open(&places), places })
+        let hierarchies: Vec<_> =
+            self.hierarchies.iter().map(|hierarchy| hierarchy.below(name, true)).collect::<io::Result<_>>()?;
+        Ok(Family { share: CpuShare::open(&hierarchies), hierarchies })
     }
 
     /// Memory of all units together, with the files they keep in it; none where the kernel does not count it.
@@ -104,13 +105,13 @@ impl Groups {
     }
 
     pub fn has(&self, controller: Controller) -> bool {
-        self.places.iter().any(|place| place.controller == controller)
+        self.hierarchies.iter().any(|hierarchy| hierarchy.controller == controller)
     }
 }
 
 impl Drop for Groups {
     fn drop(&mut self) {
-        folders(&self.places).iter().for_each(|folder| _ = remove_tree(folder));
+        folders(&self.hierarchies).iter().for_each(|folder| _ = remove_tree(folder));
     }
 }
 
@@ -126,20 +127,20 @@ impl Controller {
     }
 }
 
-impl Place {
+impl Hierarchy {
     fn make(controller: Controller, own: find::Own, name: &str) -> io::Result<Self> {
         let folder = own.folder.join(name);
         if own.is_second_version {
             find::hand_down(&own.folder, controller, name)?;
         }
         fs::create_dir(&folder).or_else(|error| if folder.is_dir() { Ok(()) } else { Err(error) })?;
-        let place = Self { controller, is_second_version: own.is_second_version, folder };
-        place.hand_down()?;
+        let hierarchy = Self { controller, is_second_version: own.is_second_version, folder };
+        hierarchy.hand_down()?;
         // A group that cannot be bounded is none: it is tried out once.
-        let probe = place.below("probe", false)?;
+        let probe = hierarchy.below("probe", false)?;
         let tried = probe.bound(&Bounds { memory_bytes: 64 << 20, processes: 64 });
         fs::remove_dir(&probe.folder)?;
-        tried.map(|()| place)
+        tried.map(|()| hierarchy)
     }
 
     /// In version 2 a group says which controllers those below it have.
@@ -151,12 +152,13 @@ impl Place {
     }
 
     fn below(&self, name: &str, has_more_below: bool) -> io::Result<Self> {
-        let place = Self { folder: self.folder.join(name), ..self.clone() };
-        fs::create_dir(&place.folder).or_else(|error| if place.folder.is_dir() { Ok(()) } else { Err(error) })?;
+        let hierarchy = Self { folder: self.folder.join(name), ..self.clone() };
+        fs::create_dir(&hierarchy.folder)
+            .or_else(|error| if hierarchy.folder.is_dir() { Ok(()) } else { Err(error) })?;
         if has_more_below {
-            place.hand_down()?;
+            hierarchy.hand_down()?;
         }
-        Ok(place)
+        Ok(hierarchy)
     }
 
     fn bound(&self, bounds: &Bounds) -> io::Result<()> {
@@ -199,8 +201,8 @@ impl Place {
 /// The group of a zygote and its children. Dropping it kills what is in it and removes it.
 #[derive(Debug)]
 pub struct Family {
-    places: Vec<Place>,
-    share: Option<Share>,
+    hierarchies: Vec<Hierarchy>,
+    share: Option<CpuShare>,
 }
 
 impl Family {
@@ -209,7 +211,7 @@ impl Family {
     /// # Errors
     /// More is in use, and cannot be freed.
     pub fn bound_memory(&self, bytes: u64) -> io::Result<()> {
-        self.places.iter().try_for_each(|place| place.bound_memory(bytes))
+        self.hierarchies.iter().try_for_each(|hierarchy| hierarchy.bound_memory(bytes))
     }
 
     /// As [`Group::weigh`], against those of other functions.
@@ -219,17 +221,18 @@ impl Family {
 
     /// A group for one member.
     pub fn member(&self, name: &str, bounds: &Bounds) -> io::Result<Group> {
-        let places = self.places.iter().map(|place| place.below(name, false)).collect::<io::Result<Vec<_>>>()?;
-        let mut group = Group { places, files: Files::default() };
-        group.places.iter().try_for_each(|place| place.bound(bounds))?;
-        group.files = Files::open(&group.places);
+        let hierarchies =
+            self.hierarchies.iter().map(|hierarchy| hierarchy.below(name, false)).collect::<io::Result<Vec<_>>>()?;
+        let mut group = Group { hierarchies, files: Files::default() };
+        group.hierarchies.iter().try_for_each(|hierarchy| hierarchy.bound(bounds))?;
+        group.files = Files::open(&group.hierarchies);
         Ok(group)
     }
 }
 
 impl Drop for Family {
     fn drop(&mut self) {
-        remove_later(&self.places);
+        remove_later(&self.hierarchies);
     }
 }
 
@@ -238,7 +241,7 @@ impl Drop for Family {
 /// serve everybody.
 #[derive(Debug)]
 pub struct Group {
-    places: Vec<Place>,
+    hierarchies: Vec<Hierarchy>,
     files: Files,
 }
 
@@ -246,13 +249,15 @@ impl Group {
     /// Moves a process here, which must be a child of this process that was not reaped: else its number may be
     /// another's. May take milliseconds: the kernel waits for every processor.
     pub fn add(&self, process: u32) -> io::Result<()> {
-        folders(&self.places).iter().try_for_each(|folder| fs::write(folder.join("cgroup.procs"), process.to_string()))
+        folders(&self.hierarchies)
+            .iter()
+            .try_for_each(|folder| fs::write(folder.join("cgroup.procs"), process.to_string()))
     }
 
     /// What the number of a process is written to so that it is moved here, by whoever knows whose number it is.
     pub fn entrances(&self) -> io::Result<Vec<File>> {
         let open = |folder: &PathBuf| File::options().write(true).open(folder.join("cgroup.procs"));
-        folders(&self.places).iter().map(open).collect()
+        folders(&self.hierarchies).iter().map(open).collect()
     }
 
     /// Bounds the number of its processes anew.
@@ -288,35 +293,35 @@ impl Group {
 
     /// Its processes are the same in every hierarchy: one is enough.
     pub fn kill(&self) {
-        let first = self.places.iter().find(|place| place.is_second_version).or(self.places.first());
-        first.iter().for_each(|place| kill(&place.folder, place.is_second_version));
+        let first = self.hierarchies.iter().find(|hierarchy| hierarchy.is_second_version).or(self.hierarchies.first());
+        first.iter().for_each(|hierarchy| kill(&hierarchy.folder, hierarchy.is_second_version));
     }
 
     /// Removes it, which succeeds once none of its processes is left: whether that is certain.
     pub fn end(mut self) -> bool {
-        let places = std::mem::take(&mut self.places);
-        let folders = folders(&places);
+        let hierarchies = std::mem::take(&mut self.hierarchies);
+        let folders = folders(&hierarchies);
         !folders.is_empty() && folders.iter().map(|folder| remove_tree(folder)).fold(true, |all, one| all && one)
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        remove_later(&self.places);
+        remove_later(&self.hierarchies);
     }
 }
 
 /// Removes them where nobody waits: their processes take a moment to end.
-fn remove_later(places: &[Place]) {
-    let folders = folders(places);
+fn remove_later(hierarchies: &[Hierarchy]) {
+    let folders = folders(hierarchies);
     if !folders.is_empty() {
         thread::spawn(move || folders.iter().for_each(|folder| _ = remove_tree(folder)));
     }
 }
 
 /// Each folder once: in version 2 the controllers share it.
-fn folders(places: &[Place]) -> BTreeSet<PathBuf> {
-    places.iter().map(|place| place.folder.clone()).collect()
+fn folders(hierarchies: &[Hierarchy]) -> BTreeSet<PathBuf> {
+    hierarchies.iter().map(|hierarchy| hierarchy.folder.clone()).collect()
 }
 
 /// Kills every process of a group: at once where the kernel can, else one by one, again until none is left.

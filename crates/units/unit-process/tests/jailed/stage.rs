@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use unit::{Artefact, Deployed, LogLine, LogSink, Prepared, UnitKind};
+use unit::{Artefact, Deployed, LogLine, LogWriter, Prepared, UnitKind};
 use unit_process::{Config, ProcessKind, bundle};
 
 const GUESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guests");
@@ -208,7 +208,7 @@ impl Running {
 #[derive(Default)]
 struct Lines(Mutex<Vec<String>>);
 
-impl LogSink for Lines {
+impl LogWriter for Lines {
     fn write(&self, line: LogLine<'_>) {
         self.0.lock().expect("not poisoned").push(line.message.to_owned());
     }

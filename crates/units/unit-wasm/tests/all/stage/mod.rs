@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use unit::{Artefact, Body, BodyError, Deployed, LogLine, LogSink, Prepared, UnitKind};
+use unit::{Artefact, Body, BodyError, Deployed, LogLine, LogWriter, Prepared, UnitKind};
 use unit_wasm::{Config, WasmKind};
 
 pub struct Stage {
@@ -29,7 +29,7 @@ pub struct Stage {
 #[derive(Default)]
 pub struct Lines(pub Mutex<Vec<String>>);
 
-impl LogSink for Lines {
+impl LogWriter for Lines {
     fn write(&self, line: LogLine<'_>) {
         self.0.lock().unwrap().push(line.message.to_owned());
     }
