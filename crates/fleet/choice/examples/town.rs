@@ -19,7 +19,7 @@ fn main() {
     let nodes = std::env::args().nth(1).map_or(10_000, |nodes| nodes.parse().expect("a number of nodes"));
     let mut worst = (0.0f64, 0.0f64);
     for load in [0.3, 0.5, 0.7] {
-        let town = Town { nodes, calls: 100 * nodes, ..Town::of(load) };
+        let town = Town { nodes, calls: (100 * nodes).max(60_000), ..Town::of(load) };
         let began = Instant::now();
         let (ours, oracle) = (World::new(1, Policy::Ours, town).run(), World::new(1, Policy::Oracle, town).run());
         let (mean, p99) = (ours.mean() / oracle.mean() - 1.0, ours.p99() / oracle.p99() - 1.0);

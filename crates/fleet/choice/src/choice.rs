@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 /// Another node must be better than this one by this part of the time, and by so many seconds: a hop is work for two.
 const HYSTERESIS: f64 = 0.03;
 const HOP_MIN: f64 = 2e-4;
+/// Nodes that are remembered. The one not heard for longest goes.
+const NODES_MAX: usize = 1_024;
 /// Functions that are remembered. The one not used for longest goes.
 const WORKS_MAX: usize = 1_000;
 const ROUND_TRIP_FIRST: f64 = 2e-3;
@@ -68,6 +70,7 @@ struct Known {
     load: Load,
     places: u32,
     speed: f64,
+    heard: f64,
 }
 
 /// One gate's knowledge. Not for threads: its caller holds a lock.
@@ -88,21 +91,28 @@ impl Choice {
 
     /// A node reports how it is. `round_trip` in seconds, where it was measured.
     pub fn hear(&mut self, node: NodeId, report: Report, round_trip: Option<f64>, now: f64) {
+        let report = report.believed();
+        if !self.nodes.contains_key(&node) && self.nodes.len() >= NODES_MAX {
+            let oldest = self.nodes.iter().min_by(|one, other| one.1.heard.total_cmp(&other.1.heard));
+            let oldest = oldest.map(|(id, _)| *id).expect("there are many");
+            self.forget(oldest);
+        }
         let known = self.nodes.entry(node).or_insert_with(|| Known {
             round_trip: Level::new(ROUND_TRIP_FIRST, 1.0, 2e-3),
             rate: Level::new(RATE_FIRST, 1.5, 2e-3),
             load: Load::new(report.truth, now),
             places: report.places,
             speed: report.speed,
+            heard: now,
         });
         known.load.told(report.truth, now);
-        (known.places, known.speed) = (report.places, report.speed);
+        (known.places, known.speed, known.heard) = (report.places, report.speed, now);
         if let Some(round_trip) = round_trip {
             known.round_trip.observe(round_trip, now, 0.0);
         }
     }
 
-    /// A node is gone, or has the function no longer.
+    /// A node is gone.
     pub fn forget(&mut self, node: NodeId) {
         self.nodes.remove(&node);
         for (work, _) in self.works.values_mut() {

@@ -68,11 +68,6 @@ impl Level {
         self.count += 1;
     }
 
-    /// How many measurements there were.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
     fn aged(&self, now: f64) -> f64 {
         match self.at {
             None => self.variance,

@@ -5,7 +5,7 @@
 //!                         ▲                                    │
 //!                         └── reports, every 10 s ─────────────┴── what each answer says of its node
 //! ```
-//! All of it is pure: no clock, no I/O, no randomness but a seed. Times are seconds on any steady clock.
+//! All of it is pure: no clock, no I/O, no randomness. Times are seconds on any steady clock.
 //!
 //! A gate predicts what each node would take: round trip, transfer, wait and run. It knows others by reports that are
 //! seconds old, and all gates have the same ones: the node that looks best gets everybody's calls. Two things mend
@@ -30,7 +30,7 @@ pub use choice::{Asked, Candidate, Choice, Pick};
 pub use curve::Curve;
 pub use guess::Guess;
 pub use level::Level;
-pub use load::{Load, Report};
+pub use load::Report;
 pub use plan::{Copies, Demand, Planner, Step, Town};
 pub use truth::{Judgement, REFUSALS_MAX, Truth, judge};
 

@@ -5,8 +5,8 @@
 //!                                                                                                             number
 //! ```
 //! What is there is kept where it is as good as another, and a copy goes only when it was not needed for a minute: a
-//! plan that answers its own steps would flap. A function whose copies do is looked at in full once a minute, and at
-//! once when they do no longer: a turn costs little in a large town.
+//! plan that answers its own steps would flap. A function whose copies are enough is looked at in full once a minute,
+//! and at once when they are enough no longer: a turn costs little in a large town.
 
 use crate::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +19,10 @@ const USED_MAX: f64 = 0.7;
 const KEEPS: f64 = 1.25;
 /// Seconds for which a copy is not needed before it goes.
 const UNNEEDED: f64 = 60.0;
-/// Seconds after which a function is planned anew though its copies do.
+/// Seconds after which a function is planned anew although its copies are enough.
 const PLANNED: f64 = 60.0;
+/// Seconds after which a function is planned again that has not enough although all was looked at.
+const WANTING: f64 = 5.0;
 /// Neighbours of an entry that are looked at.
 const NEIGHBOURS: usize = 8;
 
@@ -74,6 +76,8 @@ struct Placed {
     copies: BTreeMap<NodeId, Option<f64>>,
     /// When all of it is looked at next.
     due: f64,
+    /// Before then what it lacks is not looked for again: nothing was found.
+    again: f64,
 }
 
 impl Planner {
@@ -90,17 +94,24 @@ impl Planner {
             let placed = self.placed.entry(demand.function.clone()).or_insert_with(|| {
                 // Not all in one turn, for ever.
                 let share = number as f64 / demands.len() as f64;
-                Placed { copies: BTreeMap::new(), due: now + PLANNED * share }
+                Placed { copies: BTreeMap::new(), due: now + PLANNED * share, again: now }
             });
             let before = placed.copies.len();
             placed.copies.retain(|node, _| town.fits(&demand.function, *node));
             let has_lost = placed.copies.len() < before;
-            if now >= placed.due || has_lost || !does(town, demand, &placed.copies) {
-                placed.due = placed.due.max(now) + if now >= placed.due { PLANNED } else { 0.0 };
+            let is_due = now >= placed.due;
+            if is_due || has_lost || (now >= placed.again && !suffices(town, demand, &placed.copies)) {
                 placed.turn(town, demand, now, &mut steps);
+                placed.due = if is_due { now + PLANNED } else { placed.due };
+                placed.again = if suffices(town, demand, &placed.copies) { now } else { now + WANTING };
             }
         }
         steps
+    }
+
+    /// The function is no longer there, and its copies go with it.
+    pub fn forget(&mut self, function: &str) {
+        self.placed.remove(function);
     }
 }
 
@@ -124,7 +135,7 @@ impl Placed {
 }
 
 /// Whether these copies are enough, not whether they are too many.
-fn does(town: &impl Town, demand: &Demand, copies: &BTreeMap<NodeId, Option<f64>>) -> bool {
+fn suffices(town: &impl Town, demand: &Demand, copies: &BTreeMap<NodeId, Option<f64>>) -> bool {
     let calls: f64 = demand.entries.iter().map(|(_, rate)| rate).sum();
     let room: f64 = copies.keys().map(|node| town.spare(*node)).sum();
     if copies.len() >= demand.copies.most {

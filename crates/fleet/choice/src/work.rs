@@ -51,7 +51,9 @@ impl Work {
     /// It ran there for so long.
     pub fn ran(&mut self, node: NodeId, speed: f64, bytes: f64, seconds: f64, now: f64) {
         let before = self.run.count().gt(&0).then(|| self.run.guess(bytes));
-        self.run.observe(bytes, seconds * speed, 0.0);
+        // A node that says a wrong speed must not change what is thought of the others.
+        let slower = self.ratios.get(&node).map_or(1.0, |(ratio, _)| ratio.guess(now).log.exp());
+        self.run.observe(bytes, seconds * speed / slower, 0.0);
         let Some(before) = before else { return };
         if !self.ratios.contains_key(&node) && self.ratios.len() >= NODES_MAX {
             let oldest = self.ratios.iter().min_by(|one, other| one.1.1.total_cmp(&other.1.1)).map(|(id, _)| *id);

@@ -80,6 +80,60 @@ fn measured_times_are_believed_and_reports_are_not() {
     assert_eq!(goes_to(choice.choose(&asked(None, &[]), &[1, 2], 0.7)), Some(2));
 }
 
+/// Others are judged by their own times, however wrong the speed is that one of them says.
+#[test]
+fn a_liar_does_not_change_what_is_thought_of_the_others() {
+    let mut choice = Choice::new(0, 1.0);
+    for (node, speed) in [(1, 80.0), (2, 1.0), (3, 1.0)] {
+        hears(&mut choice, node, 0.0, speed);
+    }
+    for turn in 1..=40 {
+        let now = f64::from(turn) * 0.1;
+        for node in [1, 2, 3] {
+            choice.ran(node, "f", 1_000, 0.005, now);
+        }
+    }
+    let runs = choice.predict(&asked(None, &[]), &[1, 2, 3], 4.0);
+    assert_eq!(runs.len(), 3);
+    assert!(runs.iter().all(|one| (0.004..0.007).contains(&one.run)), "{runs:?}");
+}
+
+#[test]
+fn numbers_that_are_none_attract_no_calls() {
+    let mut choice = Choice::new(0, 1.0);
+    hears(&mut choice, 1, 0.0, 1.0);
+    for (node, backlog, speed) in [(2, f64::NAN, 1.0), (3, -f64::NAN, 1.0), (4, 0.0, f64::NAN), (5, 0.0, -1.0)] {
+        hears(&mut choice, node, backlog, speed);
+    }
+    hears(&mut choice, 6, f64::NEG_INFINITY, f64::INFINITY);
+    let runs = choice.predict(&asked(None, &[]), &[1, 2, 3, 4, 5, 6], 0.0);
+    assert!(runs.iter().all(|one| one.total().is_finite() && one.total() > 0.0), "{runs:?}");
+    assert_eq!(goes_to(choice.choose(&asked(None, &[]), &[1, 2, 3, 4, 5], 0.0)), Some(1));
+}
+
+#[test]
+fn nodes_that_are_remembered_are_bounded() {
+    let mut choice = Choice::new(0, 1.0);
+    for node in 1..=1_025 {
+        let report = Report { truth: IDLE, places: 4, speed: 1.0 };
+        choice.hear(node, report, None, f64::from(node));
+    }
+    assert_eq!(choice.predict(&asked(None, &[]), &[1], 2_000.0), [], "it was heard longest ago");
+    assert_eq!(choice.predict(&asked(None, &[]), &[2, 1_025], 2_000.0).len(), 2);
+}
+
+#[test]
+fn what_was_measured_on_the_way_counts() {
+    let mut choice = Choice::new(0, 1.0);
+    hears(&mut choice, 1, 0.0, 1.0);
+    for turn in 0..5 {
+        choice.travelled(1, 0.05, Some((1_000_000, 1.0)), f64::from(turn) * 0.01);
+    }
+    let call = Asked { bytes: 1_000_000, ..asked(None, &[]) };
+    let seen = choice.predict(&call, &[1], 0.05)[0];
+    assert!((0.04..0.06).contains(&seen.hop) && (0.8..1.3).contains(&seen.transfer), "{seen:?}");
+}
+
 #[test]
 fn a_receiver_refuses_what_would_wait_longer_than_was_thought_twice_at_most() {
     let truth = Truth { backlog: 0.030 };

@@ -111,6 +111,22 @@ fn nothing_moves_where_nothing_changes_and_little_where_load_varies() {
     assert!(steps <= 4, "{steps} steps in ten minutes");
 }
 
+/// Looking at everything again each time would cost most where it finds nothing.
+#[test]
+fn what_cannot_be_had_is_looked_for_now_and_then() {
+    let mut street = Street::new(30);
+    street.spare[18..=22].fill(0.0);
+    let mut planner = Planner::default();
+    let demand = demand(&[(5, 10.0), (20, 10.0)], NEAR);
+    planner.plan(&street, &demand, 0.0);
+    assert_eq!(planner.copies("plate").len(), 1, "nobody near 20 fits");
+    street.spare[20] = 1.0;
+    assert_eq!(planner.plan(&street, &demand, 1.0), []);
+    assert_eq!(prepared(&planner.plan(&street, &demand, 6.0)), [20]);
+    planner.forget("plate");
+    assert_eq!(planner.copies("plate"), []);
+}
+
 #[test]
 fn a_copy_nobody_needs_goes_after_a_while() {
     let street = Street::new(30);

@@ -44,7 +44,7 @@ pub struct MetalInner {
 pub struct Board {
     /// Held by the call that runs there; the session is kept for the next one.
     pub session: Arc<AsyncMutex<Option<(Boot, Session)>>>,
-    /// Calls that run or wait for it.
+    /// Calls that run there.
     pub busy: AtomicU32,
     /// When it last said something in a call. It sends no beacons meanwhile.
     spoke: Mutex<Option<Instant>>,
