@@ -14,11 +14,15 @@ use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const EVENTS: u64 = 300;
 const KEYS: u64 = 150;
 /// Blocks damaged in turn, of each part.
 const BLOCKS_MAX: usize = 16;
+/// How long tables may take to be merged on a machine that is busy with other work.
+const MERGED_WITHIN: Duration = Duration::from_secs(60);
 const NOW_MS: u64 = 1_700_000_000_000;
 /// Each block of a table begins so.
 const BLOCK: &[u8] = b"LSM\x03";
@@ -210,8 +214,13 @@ fn many_tables_are_written_above_damaged_ones() {
     assert_eq!(handle_all(&state, "other"), 1_500);
     assert!(handle_all(&state, "food") > EVENTS / 4);
     assert_eq!(state.statistics().tables_damaged, seconds.len() as u64);
-    let tables = fs::read_dir(folder.path().join("state/keyspaces/3/tables")).unwrap().count();
-    assert!(tables < 45, "{tables} tables are left unmerged");
+    // Tables are merged beside the writing, and on a busy machine long after it.
+    let tables = || fs::read_dir(folder.path().join("state/keyspaces/3/tables")).unwrap().count();
+    let deadline = Instant::now() + MERGED_WITHIN;
+    while tables() >= 45 {
+        assert!(Instant::now() < deadline, "{} tables are left unmerged", tables());
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Every file below `folder`, and what is in it.
