@@ -1,7 +1,8 @@
 //! Every code a user can see. A number is never reused; texts may improve.
 //!
 //! L1xxx manifest and command line · L2xxx images and deployment · L3xxx limits · L4xxx HTTP and access ·
-//! L5xxx state and disk · L6xxx units · L7xxx events · L8xxx offloading, said by SDKs · L9xxx the node itself.
+//! L5xxx state and disk · L6xxx units · L7xxx events · L8xxx offloading, said by SDKs · L9xxx the node itself, L91xx
+//! its fleet.
 
 use std::fmt;
 
@@ -141,6 +142,18 @@ codes! {
     9004 ListenFailed 500 "the node cannot listen on the address" "if another program, perhaps a node, has the port, choose another one: --http, --api, --mqtt";
     9005 InsecureListen 400 "listening beyond this machine needs TLS" "give --tls-cert and --tls-key, or listen on 127.0.0.1";
     9006 Interrupted 499 "interrupted" "";
+    9101 FleetUnknown 503 "what answers is of another fleet" "ask for a new invitation; if the address is right, somebody may stand between";
+    9102 NotAdmitted 403 "the fleet does not admit this node" "ask for an invitation on an anchor";
+    9105 AnchorsAway 503 "no anchor of the fleet answers" "check that an anchor is up and that this machine reaches its address; calls go on meanwhile";
+    9106 InvitationGarbled 400 "the text is not an invitation" "copy it whole: it begins with lighter-join-1.";
+    9107 InvitationUnknown 403 "no such invitation" "ask for a new one: this one was taken back, or is of another fleet";
+    9108 InvitationEnded 403 "the invitation has ended" "ask for a new one";
+    9109 InvitationUsed 403 "the invitation is used up" "ask for a new one; an invitation can be made for several nodes";
+    9111 NodeRevoked 403 "the node was taken out of the fleet" "if it is to come back, delete its folder `fleet` and join with a new invitation";
+    9112 NodeDoubled 409 "two machines run with the key of one node" "one of the two data folders is a copy: stop that machine, delete its folder `fleet`, and join as a new node";
+    9113 FleetMessage 400 "the other side said something that it may not say" "check that both sides run the same version";
+    9114 AnchorBusy 503 "the anchor has too much to do" "try again in some seconds";
+    9115 CertificateEnded 403 "a node's certificate has ended" "it is renewed when the node reaches an anchor; check the clocks of both machines";
 }
 
 impl Code {

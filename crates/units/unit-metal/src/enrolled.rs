@@ -6,7 +6,6 @@
 //! ```
 //! `lighter flash` and `lighter boot` write here, the node reads. A file is written beside its place and renamed.
 
-use crate::whole::write_new;
 use board_link::{BoardId, Destination, Hash, Keys, Policy, PublicKey, Settings};
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
@@ -14,6 +13,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use whole_file::write_new;
 
 /// Boards of one node.
 pub const BOARDS_MAX: usize = 128;

@@ -16,7 +16,6 @@ pub mod line;
 mod prepared;
 pub mod qemu;
 pub mod session;
-pub mod whole;
 
 pub use kind::{Described, MetalKind, TARGETS, payload};
 

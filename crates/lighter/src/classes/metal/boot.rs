@@ -15,7 +15,7 @@ use tokio::runtime::Builder;
 use unit_metal::enrolled::host_destination;
 use unit_metal::line::{self, Gateway};
 use unit_metal::qemu::{self, Machine};
-use unit_metal::whole::write_new;
+use whole_file::write_new;
 
 #[derive(Debug, Args)]
 pub struct Boot {

@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use unit_metal::enrolled::Enrolled;
 use unit_metal::qemu::Machine;
-use unit_metal::whole::write_new;
+use whole_file::write_new;
 
 #[derive(Debug, Args)]
 pub struct Flash {

@@ -4,6 +4,7 @@
 //! This holds where renaming a file over another is one step, as on the file systems of Linux. FAT, which cards for a
 //! Pi have, keeps no journal: a cut in the middle of a rename may leave the file under both names or under neither, but
 //! never half a file.
+#![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,0 +1,310 @@
+//! An anchor's side: who asks, is it allowed, and what is written down before it is answered.
+//!
+//! ```text
+//!   question ─▶ proofs, by the channel it came on ─▶ a changed copy of the ledger ─▶ kept on disk ─▶ answer
+//! ```
+//! A ledger that cannot be kept changes nothing: the question is refused. Renewals change nothing and write nothing.
+//! All of this blocks for as long as a disk takes.
+
+use crate::certificate::{Authority, Membership, Role};
+use crate::dates::{Clock, Dates};
+use crate::digits::Digits;
+use crate::id::NodeId;
+use crate::invitations::{InvitationId, unknown};
+use crate::keys::{NodeKey, PublicKey, Signature, is_signed, random};
+use crate::ledger::Ledger;
+use crate::members::{Member, Met, Presence};
+use crate::message::{Admission, Reply};
+use crate::revoked::Revoked;
+use crate::token::{ADDRESSES_MAX, Address, Token, proof_key};
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// How long a node is told that another machine had its key, in seconds.
+const DOUBLED_SHOWN_SECONDS: u64 = 3_600;
+
+pub(crate) const JOIN_PURPOSE: &str = "lighterage join 1";
+pub(crate) const PROOF_PURPOSE: &str = "lighterage invitation proof 1";
+pub(crate) const KNOCK_PURPOSE: &str = "lighterage knock 1";
+pub(crate) const RENEW_PURPOSE: &str = "lighterage renew 1";
+
+/// 32 bytes that only the two ends of one TLS connection know: what is signed over them is worth nothing elsewhere.
+pub type Channel = [u8; 32];
+
+/// Where a ledger is kept. Asked for each change, one at a time.
+pub trait Keep: Send + Sync + 'static {
+    /// Keeps `ledger` instead of what was kept before. Durable once `Ok`.
+    ///
+    /// # Errors
+    /// Nothing of it counts.
+    fn keep(&self, ledger: &Ledger) -> Result<(), Problem>;
+}
+
+/// A node that keeps the fleet's ledger and its CA.
+pub struct Anchor {
+    authority: Authority,
+    ledger: Mutex<Ledger>,
+    keep: Box<dyn Keep>,
+    clock: Clock,
+    /// What nodes are told.
+    addresses: Vec<Address>,
+    knocks: Arc<Mutex<Knocks>>,
+}
+
+/// A request by an invitation.
+pub struct Invited<'a> {
+    pub invitation: InvitationId,
+    pub key: PublicKey,
+    pub name: &'a str,
+    pub proof: &'a Signature,
+    pub signature: &'a Signature,
+}
+
+/// A new node that waits for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Knocking {
+    pub name: String,
+    pub node: NodeId,
+    pub digits: Digits,
+}
+
+#[derive(Default)]
+struct Knocks {
+    next: u64,
+    waiting: BTreeMap<u64, (Knocking, PublicKey, oneshot::Sender<Admission>)>,
+}
+
+/// A place among those that wait. It is free again when this is dropped.
+pub(crate) struct Waiting {
+    number: u64,
+    pub admission: oneshot::Receiver<Admission>,
+    knocks: Arc<Mutex<Knocks>>,
+}
+
+/// What a hello is answered, and whether the node lives anew.
+pub(crate) struct Heard {
+    pub reply: Reply,
+    pub is_new_life: bool,
+}
+
+impl Anchor {
+    /// `addresses`: where the fleet's anchors listen, at most [`ADDRESSES_MAX`] of them stand in invitations.
+    pub fn new(authority: Authority, ledger: Ledger, addresses: Vec<Address>, clock: Clock, keep: impl Keep) -> Self {
+        let (ledger, keep) = (Mutex::new(ledger), Box::new(keep));
+        Self { authority, ledger, keep, clock, addresses, knocks: Arc::default() }
+    }
+
+    /// The anchor's own membership.
+    ///
+    /// # Errors
+    /// As [`Ledger::admit`]; the ledger cannot be kept.
+    pub fn own(&self, key: &NodeKey, name: &str) -> Result<Membership, Problem> {
+        let admission = self.admit_as(|ledger, now| ledger.admit(name, key.public(), true, now).cloned())?;
+        Ok(Membership {
+            fleet_name: admission.fleet_name,
+            ca: self.authority.certificate().to_vec(),
+            certificate: admission.certificate,
+            anchors: admission.anchors,
+            incarnation: admission.incarnation,
+        })
+    }
+
+    /// Makes an invitation for `times` nodes, for `seconds` from now. The token is told once and kept nowhere.
+    ///
+    /// # Errors
+    /// [`Code::Usage`]: beyond a limit. The ledger cannot be kept.
+    pub fn invite(&self, times: u32, seconds: u64) -> Result<Token, Problem> {
+        let secret = random()?;
+        let (proof, now) = (proof_key(&secret).public(), self.clock.likely());
+        self.change(|ledger| ledger.invitations.add(proof, times, seconds, now))?;
+        let anchors = self.addresses.iter().take(ADDRESSES_MAX).cloned().collect();
+        Ok(Token { ca_hash: self.authority.ca_hash(), secret, anchors })
+    }
+
+    /// Takes an invitation back. `false`: there was none.
+    ///
+    /// # Errors
+    /// The ledger cannot be kept.
+    pub fn uninvite(&self, invitation: &InvitationId) -> Result<bool, Problem> {
+        self.change(|ledger| Ok(ledger.invitations.remove(invitation)))
+    }
+
+    /// Takes a node out of the fleet. Its connections here end when [`crate::Trust`] learns the list.
+    ///
+    /// # Errors
+    /// As [`Ledger::revoke`]; the ledger cannot be kept.
+    pub fn revoke(&self, node: &NodeId) -> Result<Revoked, Problem> {
+        let now = self.clock.likely();
+        self.change(|ledger| ledger.revoke(node, now))?;
+        self.revoked().ok_or_else(|| Problem::new(Code::Internal, "a list of revoked nodes is empty"))
+    }
+
+    /// The list of revoked nodes, as it is passed on. `None`: nobody ever was.
+    pub fn revoked(&self) -> Option<Revoked> {
+        let ledger = self.ledger.lock();
+        let (revision, made_at) = ledger.revision();
+        (revision > 0).then(|| Revoked::sign(&self.authority, revision, made_at, ledger.revoked()))
+    }
+
+    /// What is written down now.
+    pub fn ledger(&self) -> Ledger {
+        self.ledger.lock().clone()
+    }
+
+    /// Lets a node in that has an invitation.
+    ///
+    /// # Errors
+    /// [`Code::InvitationUnknown`] also where a proof is wrong: who guesses learns nothing. Else as
+    /// [`Ledger::admit_invited`].
+    pub fn join(&self, asked: &Invited<'_>, channel: &Channel) -> Result<Admission, Problem> {
+        let Invited { invitation, key, name, proof, signature } = asked;
+        let known = self.ledger.lock().invitations.proof(invitation).ok_or_else(unknown)?;
+        if !is_signed(&known, PROOF_PURPOSE, &[channel, key, name.as_bytes()], proof) {
+            return Err(unknown());
+        }
+        if !is_signed(key, JOIN_PURPOSE, &[channel, &invitation.0, name.as_bytes()], signature) {
+            return Err(Problem::new(Code::NotAdmitted, "the node does not have the key that it names"));
+        }
+        self.admit_as(|ledger, now| ledger.admit_invited(invitation, name, *key, now).cloned())
+    }
+
+    /// A new certificate for a member, whether its old one has ended or not: the key is who it is.
+    ///
+    /// # Errors
+    /// [`Code::NodeRevoked`], [`Code::NotAdmitted`].
+    pub fn renew(&self, key: &PublicKey, signature: &Signature, channel: &Channel) -> Result<Admission, Problem> {
+        // First of all: who has not proved the key does not learn what the fleet knows of it.
+        if !is_signed(key, RENEW_PURPOSE, &[channel], signature) {
+            return Err(Problem::new(Code::NotAdmitted, "the node does not have the key that it names"));
+        }
+        let member = self.ledger.lock().member(&NodeId::of(key)).cloned()?;
+        self.admission(&member)
+    }
+
+    /// A member, whose certificate TLS has checked, says hello.
+    ///
+    /// # Errors
+    /// [`Code::NodeDoubled`], and as [`Ledger::member`].
+    pub(crate) fn hello(&self, node: &NodeId, presence: Presence) -> Result<Heard, Problem> {
+        let now = self.clock.likely();
+        let before = self.ledger.lock().member(node)?.life.clone();
+        let (mut life, mut met) = (before.clone(), Met::Alive { incarnation: presence.incarnation });
+        // Nearly every hello is of a life that goes on. Only another one costs a copy of the ledger, and the disk.
+        if life.meet(presence, now) != met || life != before {
+            (life, met) = self.change(|ledger| {
+                let met = ledger.meet(node, presence, now)?;
+                Ok((ledger.member(node)?.life.clone(), met))
+            })?;
+        }
+        let is_new_life = !before.is_of(&presence.run) && life.is_of(&presence.run);
+        let is_doubled = life.doubled_at.is_some_and(|at| now.abs_diff(at) < DOUBLED_SHOWN_SECONDS);
+        let incarnation = match met {
+            Met::Alive { incarnation } => incarnation,
+            Met::Doubled { known } => {
+                let detail = format!(
+                    "another machine has lived as node {node} since: it is at incarnation {known}, this one at {}",
+                    presence.incarnation
+                );
+                return Err(Problem::new(Code::NodeDoubled, detail));
+            }
+        };
+        let reply = Reply::Welcome { incarnation, is_doubled, revoked: self.list() };
+        Ok(Heard { reply, is_new_life })
+    }
+
+    /// Those who wait for a person.
+    pub fn knocking(&self) -> Vec<Knocking> {
+        self.knocks.lock().waiting.values().map(|(knocking, _, _)| knocking.clone()).collect()
+    }
+
+    /// Lets the node in whose digits a person has read on the node and types here.
+    ///
+    /// # Errors
+    /// [`Code::NotAdmitted`]: none waits with these digits, or two do. Else as [`Ledger::admit`].
+    pub fn admit(&self, digits: Digits) -> Result<Knocking, Problem> {
+        let mut knocks = self.knocks.lock();
+        let numbers: Vec<u64> = knocks
+            .waiting
+            .iter()
+            .filter(|(_, (knocking, _, _))| knocking.digits == digits)
+            .map(|(number, _)| *number)
+            .collect();
+        let [number] = numbers[..] else {
+            let detail = format!("{} nodes wait with the digits {digits}", numbers.len());
+            return Err(
+                Problem::new(Code::NotAdmitted, detail).with_hint("compare the digits, and let the node ask again")
+            );
+        };
+        let Some((knocking, key, sender)) = knocks.waiting.remove(&number) else { unreachable!("it is there") };
+        drop(knocks);
+        let admission = self.admit_as(|ledger, now| ledger.admit(&knocking.name, key, false, now).cloned())?;
+        // A node that has gone meanwhile is a member, and asks for its certificate as one.
+        let _ = sender.send(admission);
+        Ok(knocking)
+    }
+
+    /// A new node waits.
+    pub(crate) fn wait(&self, name: &str, key: PublicKey, digits: Digits) -> Waiting {
+        let (sender, admission) = oneshot::channel();
+        let knocking = Knocking { name: name.to_owned(), node: NodeId::of(&key), digits };
+        let mut knocks = self.knocks.lock();
+        knocks.next += 1;
+        let number = knocks.next;
+        knocks.waiting.insert(number, (knocking, key, sender));
+        Waiting { number, admission, knocks: self.knocks.clone() }
+    }
+
+    pub(crate) fn ca_hash(&self) -> [u8; 32] {
+        self.authority.ca_hash()
+    }
+
+    fn admit_as(&self, admit: impl FnOnce(&mut Ledger, u64) -> Result<Member, Problem>) -> Result<Admission, Problem> {
+        let now = self.clock.likely();
+        let member = self.change(|ledger| admit(ledger, now))?;
+        self.admission(&member)
+    }
+
+    fn admission(&self, member: &Member) -> Result<Admission, Problem> {
+        let role = if member.is_anchor { Role::Anchor } else { Role::Member };
+        let dates = Dates::from(self.clock.likely());
+        Ok(Admission {
+            fleet_name: self.authority.name().to_owned(),
+            certificate: self.authority.issue(&member.key, role, dates, random()?)?,
+            anchors: self.addresses.clone(),
+            incarnation: member.life.incarnation(),
+            revoked: self.list(),
+        })
+    }
+
+    fn list(&self) -> Vec<u8> {
+        self.revoked().map_or_else(Vec::new, |list| list.bytes().to_vec())
+    }
+
+    /// Changes a copy, keeps it, and only then goes on with it.
+    fn change<T>(&self, change: impl FnOnce(&mut Ledger) -> Result<T, Problem>) -> Result<T, Problem> {
+        let mut ledger = self.ledger.lock();
+        let mut changed = ledger.clone();
+        let result = change(&mut changed)?;
+        if changed != *ledger {
+            self.keep.keep(&changed)?;
+            *ledger = changed;
+        }
+        Ok(result)
+    }
+}
+
+impl fmt::Debug for Anchor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Anchor({} {})", self.authority.name(), self.authority.fleet())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.knocks.lock().waiting.remove(&self.number);
+    }
+}

@@ -1,0 +1,9 @@
+//! The crate through its public API, over real sockets on 127.0.0.1.
+
+mod digits;
+mod folders;
+mod joining;
+mod lives;
+mod members;
+mod strangers;
+mod world;
