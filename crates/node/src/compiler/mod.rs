@@ -12,6 +12,7 @@
 pub mod child;
 
 use budget::{Budget, Full, Purpose, Share};
+use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -101,7 +102,7 @@ impl Compilers {
     /// - [`Code::MemoryFull`]: others have the memory it needs.
     /// - [`Code::Interrupted`]: nobody waits any more.
     pub async fn compile(&self, target: &str, image: &[u8], waiting: &mut Waiting) -> Result<Vec<u8>, Problem> {
-        let mut code_held = self.budget.share(Purpose::Compilers);
+        let held = Mutex::new(Held::new(self));
         let mut child = Command::new("/proc/self/exe")
             .arg0("lighter")
             .args([child::COMMAND, target, &self.cpu_time_max.as_secs().to_string()])
@@ -114,8 +115,8 @@ impl Compilers {
             .map_err(|error| Problem::new(Code::Internal, format!("starting the compiler: {error}")))?;
         let process = child.id();
         let (status, code, words) = tokio::select! {
-            ended = converse(&mut child, image, &mut code_held) => ended?,
-            problem = self.too_much_memory(process) => return Err(problem),
+            ended = converse(&mut child, image, &held) => ended?,
+            problem = too_much_memory(process, &held) => return Err(problem),
             _ = &mut waiting.0 => {
                 return Err(Problem::new(Code::Interrupted, "nobody waits any more for what is compiled"));
             }
@@ -127,17 +128,6 @@ impl Compilers {
             tracing::warn!("{words}");
         }
         Ok(code)
-    }
-
-    /// Waits for the moment the compiler has taken too much memory.
-    async fn too_much_memory(&self, process: Option<u32>) -> Problem {
-        let mut held = self.budget.share(Purpose::Compilers);
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            if let Err(problem) = self.hold(&mut held, process.map_or(0, own_bytes)) {
-                return problem;
-            }
-        }
     }
 
     fn failed(&self, status: ExitStatus, words: &str) -> Problem {
@@ -157,13 +147,50 @@ impl Compilers {
             }
         }
     }
+}
 
-    fn hold(&self, held: &mut Share, bytes: u64) -> Result<(), Problem> {
-        if bytes > self.memory_bytes_max {
-            let detail = format!("compiling took more than {} bytes of memory", self.memory_bytes_max);
+/// Memory that one compile holds: its process, and the code that has come out of it.
+struct Held {
+    share: Share,
+    process_bytes: u64,
+    code_bytes: u64,
+    bytes_max: u64,
+}
+
+impl Held {
+    fn new(compilers: &Compilers) -> Self {
+        let share = compilers.budget.share(Purpose::Compilers);
+        Self { share, process_bytes: 0, code_bytes: 0, bytes_max: compilers.memory_bytes_max }
+    }
+
+    fn process(&mut self, bytes: u64) -> Result<(), Problem> {
+        self.process_bytes = bytes;
+        self.hold()
+    }
+
+    fn code(&mut self, bytes: u64) -> Result<(), Problem> {
+        self.code_bytes = bytes;
+        self.hold()
+    }
+
+    /// A compile that alone takes more than it may is too large. Another is refused because others have the memory.
+    fn hold(&mut self) -> Result<(), Problem> {
+        let bytes = self.process_bytes + self.code_bytes;
+        if bytes > self.bytes_max {
+            let detail = format!("compiling took more than {} bytes of memory", self.bytes_max);
             return Err(Problem::new(Code::CompileTooLarge, detail));
         }
-        held.hold(bytes).map_err(Full::into)
+        self.share.hold(bytes).map_err(Full::into)
+    }
+}
+
+/// Waits for the moment the compiler has taken too much memory.
+async fn too_much_memory(process: Option<u32>, held: &Mutex<Held>) -> Problem {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if let Err(problem) = held.lock().process(process.map_or(0, own_bytes)) {
+            return problem;
+        }
     }
 }
 
@@ -171,7 +198,7 @@ impl Compilers {
 async fn converse(
     child: &mut Child,
     image: &[u8],
-    code_held: &mut Share,
+    held: &Mutex<Held>,
 ) -> Result<(ExitStatus, Vec<u8>, String), Problem> {
     let gone = |error: std::io::Error| Problem::new(Code::Internal, format!("talking to the compiler: {error}"));
     let mut stdin = child.stdin.take().expect("piped");
@@ -184,7 +211,7 @@ async fn converse(
     let take = async {
         let mut code = Vec::new();
         loop {
-            code_held.hold((code.len() + PIECE_BYTES) as u64)?;
+            held.lock().code((code.len() + PIECE_BYTES) as u64)?;
             code.reserve(PIECE_BYTES);
             if stdout.read_buf(&mut code).await.map_err(gone)? == 0 {
                 return Ok::<_, Problem>(code);
