@@ -24,8 +24,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 const FORK_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a killed child may take to be gone; after it the zygote is given up.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
-/// Bytes on their way through the socket: a large array is sent in few steps.
-const SOCKET_BYTES: libc::c_int = 4 << 20;
+/// Bytes on their way from the node to a unit: a large array is sent in few steps.
+const TO_UNIT_BYTES: libc::c_int = 4 << 20;
+/// Bytes on their way from a unit to the node. The room is small on purpose: a send of 16 MiB that never waits for room
+/// keeps a core for 8 ms on a kernel without preemption. With this room it waits every fraction of a millisecond, and
+/// others get their turn. Large replies are not sent (`lent.rs`).
+const FROM_UNIT_BYTES: libc::c_int = 24 << 10;
 
 /// Priority of a unit that has used its first milliseconds, as `nice` has it.
 pub const NICE: i32 = 10;
@@ -122,9 +126,8 @@ impl Child {
         for end in [&ours, &stdout, &stderr] {
             fd::set_nonblocking(end)?;
         }
-        for end in [&ours, &theirs] {
-            fd::set_send_room(end, SOCKET_BYTES);
-        }
+        fd::set_send_room(&ours, TO_UNIT_BYTES);
+        fd::set_send_room(&theirs, FROM_UNIT_BYTES);
         fd::ask_for_senders(&ours, true)?;
         let number = shared.next_number();
         let making = make_group(zygote.clone(), number, *bounds);

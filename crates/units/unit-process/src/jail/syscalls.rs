@@ -73,9 +73,10 @@ const SOCKET_OPTIONS: [libc::c_int; 12] = [
     67,
 ];
 
-/// Those that may be set: room and times. No filters, no descriptors of who sent it.
-const SOCKET_OPTIONS_SET: [libc::c_int; 7] =
-    [libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_RCVLOWAT, libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, 66, 67];
+/// Those that may be set: room for what comes, and times. No filters, no descriptors of who sent it, and no room for
+/// what is sent: the node bounds it, so that no send keeps a core for long.
+const SOCKET_OPTIONS_SET: [libc::c_int; 6] =
+    [libc::SO_RCVBUF, libc::SO_RCVLOWAT, libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, 66, 67];
 
 /// Flags with which messages may be sent and received: nothing urgent (`MSG_OOB`), which the kernel keeps beside the
 /// stream.

@@ -255,8 +255,8 @@ def sockets():
         # SO_PEERCRED, SO_PEERSEC, SO_PEERGROUPS, SO_PEERPIDFD, SO_GET_FILTER, SO_COOKIE, SO_NETNS_COOKIE
         for option in (17, 31, 59, 77, 26, 57, 71):
             answers.append(refused(lambda end=end, option=option: end.getsockopt(socket.SOL_SOCKET, option, 64)))
-        # SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_LOCK_FILTER, SO_PASSCRED, SO_PASSSEC, SO_PASSPIDFD, SO_PRIORITY, SO_MARK, SO_BUSY_POLL
-        for option in (26, 50, 44, 16, 34, 76, 12, 36, 46, 82, 83):
+        # SO_SNDBUF, SO_SNDBUFFORCE, SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_LOCK_FILTER, SO_PASSCRED, SO_PASSSEC, SO_PASSPIDFD, SO_PRIORITY, SO_MARK, SO_BUSY_POLL
+        for option in (7, 32, 26, 50, 44, 16, 34, 76, 12, 36, 46, 82, 83):
             answers.append(refused(lambda end=end, option=option: end.setsockopt(socket.SOL_SOCKET, option, bytes(16))))
         answers.append(refused(lambda end=end: end.setsockopt(41, 26, 1)))
         answers.append(refused(lambda end=end: end.getsockopt(6, 11, 64)))
