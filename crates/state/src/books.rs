@@ -11,17 +11,18 @@
 
 use crate::clock::{Clock, Moment, OwnTime};
 use crate::damage;
-use crate::engine::Commit;
+use crate::engine::{Commit, Opened};
 use crate::envelope::{self, Header};
 use crate::error::{CommitError, StoreError, from_database};
-use crate::keys;
+use crate::keys::{self, BucketId};
 use crate::ledger::{BucketConfig, BucketCounts, Growth, Ledger};
+use crate::names::{Holding, NamedBucket, Names};
 use crate::oracle::{CommitNumber, Oracle, Since};
 use crate::page::read_failed;
 use crate::pending::Space;
-use crate::transaction::Writes;
+use crate::transaction::{Used, Writes};
 use crate::{Inner, State};
-use fjall::{Database, Keyspace, PersistMode, Readable, Snapshot};
+use fjall::{PersistMode, Readable, Snapshot};
 use problem::{Code, Problem};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -30,9 +31,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What helps where the folder is of another format.
-const OTHER_VERSION: &str = "use the version of lighter that wrote it, or choose another folder with --data";
-
 /// A key of the database, and what to store under it; none deletes.
 pub type Note = (Vec<u8>, Option<Vec<u8>>);
 
@@ -40,13 +38,44 @@ pub type Note = (Vec<u8>, Option<Vec<u8>>);
 #[derive(Default)]
 pub struct Books {
     pub notes: Vec<Note>,
+    /// Names of which something is noted that no written key tells: a bucket has become empty, or has another name.
+    pub names: Vec<Vec<u8>>,
     /// What buckets hold once it has happened.
-    pub counts: Vec<(String, BucketCounts)>,
+    counts: Vec<(Arc<NamedBucket>, BucketCounts)>,
+    /// A bucket, and the name it gets.
+    renamed: Option<(Arc<NamedBucket>, String)>,
+    /// The number of the commit.
+    commit: CommitNumber,
+    /// The id of a bucket that is written down as the last one given.
+    last_id: Option<BucketId>,
     /// The time that is written down.
     moment: Option<Moment>,
 }
 
 impl Books {
+    /// `bucket`, which holds so much, gets the name `to`.
+    pub fn of_rename(commit: CommitNumber, bucket: Arc<NamedBucket>, to: &str, counts: BucketCounts) -> Self {
+        let holding = Holding { id: bucket.id, counts };
+        Self {
+            notes: vec![(keys::name(&bucket.name), None), (keys::name(to), Some(holding.encode()))],
+            names: [&bucket.name, to].map(|name| name.as_bytes().to_vec()).into(),
+            renamed: Some((bucket, to.to_owned())),
+            commit,
+            ..Self::default()
+        }
+    }
+
+    /// `bucket` will hold so much. Its record is there while it holds anything.
+    fn note_counts(&mut self, bucket: &Arc<NamedBucket>, counts: BucketCounts) {
+        let is_empty = counts == BucketCounts::default();
+        let holding = Holding { id: bucket.id, counts };
+        self.notes.push((keys::name(&bucket.name), (!is_empty).then(|| holding.encode())));
+        if is_empty {
+            self.names.push(bucket.name.as_bytes().to_vec());
+        }
+        self.counts.push((Arc::clone(bucket), counts));
+    }
+
     fn note_time(&mut self, moment: Moment) {
         self.notes.push((keys::CLOCK.to_vec(), Some(moment.encode().to_vec())));
         self.moment = Some(moment);
@@ -69,7 +98,7 @@ impl State {
     /// Sets bounds and time to live of a bucket, until the state is closed. What is stored already stays, also beyond a
     /// bound: then nothing that grows is taken. A new time to live counts for what is set from now on.
     pub fn configure_bucket(&self, bucket: &str, config: BucketConfig) -> Result<(), Problem> {
-        keys::encode(bucket, "k")?;
+        keys::check_name(bucket)?;
         self.inner.ledger.configure(bucket, config);
         Ok(())
     }
@@ -110,7 +139,17 @@ impl State {
 impl Inner {
     /// The commit that `books` are about has happened.
     pub(crate) fn close(&self, books: &Books) {
-        books.counts.iter().for_each(|(bucket, counts)| self.ledger.set(bucket, *counts));
+        for (bucket, counts) in &books.counts {
+            self.ledger.set(&bucket.name, *counts);
+            bucket.set_vacant(*counts == BucketCounts::default(), books.commit);
+        }
+        if let Some((bucket, to)) = &books.renamed {
+            self.ledger.rename(&bucket.name, to);
+            self.names.rename(bucket, to, books.commit);
+        }
+        if let Some(last) = books.last_id {
+            self.names.set_written(last);
+        }
         if let Some(moment) = books.moment {
             self.time.set_saved(moment);
         }
@@ -128,10 +167,14 @@ impl Inner {
         oracle: &Oracle,
         began: CommitNumber,
         writes: &Writes,
-        growth: &BTreeMap<String, Growth>,
+        used: &Used,
         saw_expired: bool,
     ) -> Result<Books, CommitError> {
-        let (mut growth, mut books) = (Cow::Borrowed(growth), Books::default());
+        if used.buckets.iter().any(|bucket| bucket.is_past()) {
+            return Err(CommitError::Conflict);
+        }
+        let mut growth = Cow::Borrowed(&used.growth);
+        let mut books = Books { commit: oracle.next(), ..Books::default() };
         let mut earliest = u64::MAX;
         for (encoded, write) in writes {
             let before = match oracle.since(began, encoded) {
@@ -152,12 +195,15 @@ impl Inner {
             books.notes.extend(before.map(|at| (keys::expiry(at, encoded), None)));
             books.notes.extend(after.map(|at| (keys::expiry(at, encoded), Some(Vec::new()))));
         }
-        for (bucket, growth) in growth.iter().filter(|(_, growth)| **growth != Growth::default()) {
-            let held = self.ledger.judge(bucket, *growth).map_err(unavailable)?;
-            let counted = (held != BucketCounts::default()).then(|| held.encode().to_vec());
-            books.notes.push((keys::counts(bucket), counted));
-            books.counts.push((bucket.clone(), held));
+        for bucket in &used.buckets {
+            let growth = growth.get(&bucket.id).copied().unwrap_or_default();
+            if growth != Growth::default() {
+                let held = self.ledger.judge(&bucket.name, growth).map_err(unavailable)?;
+                books.note_counts(bucket, held);
+            }
         }
+        books.last_id = self.names.unwritten(books.counts.iter().map(|(bucket, _)| bucket.id));
+        books.notes.extend(books.last_id.map(|last| (keys::LAST_ID.to_vec(), Some(last.encode().to_vec()))));
         // Whatever depends on a key having expired must find it expired after a restart as well, whatever the wall
         // clock says then.
         if saw_expired || (earliest < u64::MAX && !self.time.is_saved()) {
@@ -234,10 +280,10 @@ impl Inner {
 }
 
 /// Corrects the growth of `encoded`'s bucket: what was there before is not what it was taken for.
-fn correct(growth: &mut BTreeMap<String, Growth>, encoded: &[u8], taken: Option<Header>, real: Option<Header>) {
+fn correct(growth: &mut BTreeMap<BucketId, Growth>, encoded: &[u8], taken: Option<Header>, real: Option<Header>) {
     let Some((bucket, key_bytes)) = keys::parts(encoded) else { return };
     let size = |header: Header| key_bytes + header.value_bytes;
-    if let Some(growth) = growth.get_mut(bucket) {
+    if let Some(growth) = growth.get_mut(&bucket) {
         growth.add(Growth::of(real.map(size), taken.map(size)));
     }
 }
@@ -250,41 +296,31 @@ fn unavailable(error: StoreError) -> CommitError {
 }
 
 /// Reads the books, and begins them in a new state.
-pub fn open(
-    database: &Database,
-    buckets: &Keyspace,
-    clock: Arc<dyn Clock>,
-    folder: &Path,
-) -> Result<(Ledger, OwnTime), Problem> {
+pub fn open(opened: &Opened, clock: Arc<dyn Clock>, folder: &Path) -> Result<(Ledger, Names, OwnTime), Problem> {
+    let Opened { database, buckets, .. } = opened;
     let what = format!("read the books of {}", folder.display());
     let failed = |error: fjall::Error| from_database(&what, &error);
     let corrupt = |detail: &str| Problem::new(Code::StateCorrupt, format!("cannot {what}: {detail}"));
-    match buckets.get(keys::FORMAT).map_err(failed)? {
-        Some(format) if *format == *keys::FORMAT_VALUE => {}
-        Some(format) => {
-            let detail = format!("{} is written in format {:?}", folder.display(), String::from_utf8_lossy(&format));
-            let problem = Problem::new(Code::DataUnusable, format!("{detail}, this version reads format 1"));
-            return Err(problem.with_hint(OTHER_VERSION));
-        }
-        None if buckets.is_empty().map_err(failed)? => {
-            let mut batch = database.batch();
-            batch.insert(buckets, keys::FORMAT, keys::FORMAT_VALUE);
-            batch.commit().and_then(|()| database.persist(PersistMode::SyncAll)).map_err(failed)?;
-        }
-        None => {
-            let detail = format!("{} was written by an older version of lighter", folder.display());
-            return Err(Problem::new(Code::DataUnusable, detail).with_hint(OTHER_VERSION));
-        }
+    if buckets.get(keys::FORMAT).map_err(failed)?.is_none() {
+        let mut batch = database.batch();
+        batch.insert(buckets, keys::FORMAT, keys::FORMAT_VALUE);
+        batch.commit().and_then(|()| database.persist(PersistMode::SyncAll)).map_err(failed)?;
     }
-    let mut counts = BTreeMap::new();
-    let (start, end) = keys::all_counts();
+    let (mut counts, mut ids) = (BTreeMap::new(), Vec::new());
+    let (start, end) = keys::all_names();
     for entry in buckets.range(start..end) {
         let (key, value) = entry.into_inner().map_err(failed)?;
-        let entry = keys::counted(&key).zip(BucketCounts::decode(&value));
-        let (bucket, held) = entry.ok_or_else(|| corrupt("what a bucket holds cannot be read"))?;
-        counts.insert(bucket.to_owned(), held);
+        let entry = keys::named(&key).zip(Holding::decode(&value));
+        let (name, Holding { id, counts: held }) =
+            entry.ok_or_else(|| corrupt("what a bucket holds cannot be read"))?;
+        ids.push((name.to_owned(), id));
+        counts.insert(name.to_owned(), held);
     }
+    let last = buckets.get(keys::LAST_ID).map_err(failed)?;
+    let last = last.map(|bytes| (*bytes).try_into().ok().and_then(BucketId::decode));
+    let last = last.unwrap_or(Some(BucketId::NONE)).ok_or_else(|| corrupt("the last id of a bucket cannot be read"))?;
     let saved = buckets.get(keys::CLOCK).map_err(failed)?;
     let saved = saved.map(|bytes| Moment::decode(&bytes).ok_or_else(|| corrupt("its time cannot be read")));
-    Ok((Ledger::new(counts), OwnTime::resume(clock, saved.transpose()?)))
+    let names = Names::new(ids.into_iter(), last);
+    Ok((Ledger::new(counts), names, OwnTime::resume(clock, saved.transpose()?)))
 }

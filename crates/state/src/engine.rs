@@ -132,14 +132,15 @@ impl Engine {
         self.memory.check_room().map_err(CommitError::Unavailable)?;
         let CommitOrder { oracle, pending } = &mut *order;
         let Commit { space, writes, ops, records, .. } = commit;
-        let books = judge(oracle, &writes).inspect_err(|error| {
+        let mut books = judge(oracle, &writes).inspect_err(|error| {
             if matches!(error, CommitError::Conflict) {
                 self.conflicts.fetch_add(1, Ordering::Relaxed);
             }
         })?;
         let batch = self.collecting.load(Ordering::Relaxed);
         pending.batch = batch;
-        let applied = queue::apply(&ops, pending)?;
+        let mut applied = queue::apply(&ops, pending)?;
+        applied.noted.append(&mut books.names);
         let of_buckets = writes.keys().map(Vec::as_slice).filter(|_| space == Space::Buckets);
         self.recent.note(batch, of_buckets, &applied.noted);
         if space == Space::Buckets {

@@ -2,7 +2,7 @@
 
 use crate::journal::{batch, mark};
 use crate::queue::{keys::Numbers, record};
-use crate::{envelope, keys, ledger::BucketCounts};
+use crate::{envelope, keys, ledger::BucketCounts, names::Holding};
 
 /// Reads `bytes` as a journal, batch by batch. Says how many are sound.
 pub fn journal(bytes: &[u8]) -> usize {
@@ -60,5 +60,14 @@ pub fn stored(bytes: &[u8]) {
     if let Some((at, encoded)) = keys::expiring(bytes) {
         assert_eq!(keys::expiry(at, encoded), bytes);
     }
-    let _ = keys::parts(bytes);
+    if let Some(holding) = Holding::decode(bytes) {
+        assert_eq!(holding.encode(), bytes);
+    }
+    if let Some((bucket, key_bytes)) = keys::parts(bytes) {
+        assert_eq!([keys::bucket_of(bytes), &bytes[bytes.len() - key_bytes..]].concat(), bytes);
+        assert_eq!(bucket.encode(), keys::bucket_of(bytes));
+    }
+    if let Some((table, key)) = keys::of_record(bytes) {
+        assert_eq!([table, key].join("\0").as_bytes(), bytes);
+    }
 }

@@ -170,6 +170,13 @@ impl Ledger {
         })
     }
 
+    /// What `from` holds is what `to` holds from now on. Bounds and time to live stay with the names.
+    pub fn rename(&self, from: &str, to: &str) {
+        let counts = self.counts(from);
+        self.set(from, BucketCounts::default());
+        self.set(to, counts);
+    }
+
     /// Notes what `bucket` holds after a commit.
     pub fn set(&self, bucket: &str, counts: BucketCounts) {
         self.change(bucket, |account| account.counts = counts);

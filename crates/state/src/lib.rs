@@ -60,12 +60,15 @@ mod keys;
 mod ledger;
 mod lock;
 mod memory;
+mod migration;
+mod names;
 mod oracle;
 mod page;
 mod pending;
 mod queue;
 mod recent;
 mod records;
+mod rename;
 pub mod salvage;
 mod statistics;
 mod transaction;
@@ -85,6 +88,7 @@ pub use queue::{
     QueueTotals,
 };
 pub use records::{Batch, Records};
+pub use rename::RenameError;
 pub use statistics::Statistics;
 pub use transaction::{Transaction, WRITE_BYTES_MAX, WRITES_MAX};
 pub use transfer::{Export, Import, ImportError, Imported};
@@ -99,6 +103,7 @@ use journal::{Follower, MarkFile};
 use ledger::Ledger;
 use lock::DataLock;
 use memory::Memory;
+use names::Names;
 use oracle::Oracle;
 use problem::{Code, Problem};
 use std::fs::File;
@@ -165,7 +170,9 @@ pub struct State {
 }
 
 impl State {
-    /// Opens the state in `path`, making the folder if need be, and locks the whole folder.
+    /// Opens the state in `path`, making the folder if need be, and locks the whole folder. What was written in format
+    /// 1 is carried over to the present one, which takes longer the more it is; versions that write format 1 do not
+    /// open it afterwards.
     ///
     /// # Errors
     /// `DataLocked` names the process that uses the folder; `DataUnusable`, `DiskFull`, `DiskFailed`; `StateCorrupt`
@@ -177,31 +184,23 @@ impl State {
         changed.push(path.to_owned());
         let folder = path.join("state");
         let what = format!("open the state in {}", folder.display());
-        let checked = whole::check(&folder)?;
-        // The database asserts what damaged files can break; damage is an error, not a reason to fall over.
-        let opened = std::panic::catch_unwind(AssertUnwindSafe(|| open_database(&folder, &options)));
-        let opened = opened
-            .map_err(|_| Problem::new(Code::StateCorrupt, format!("cannot {what}: the database gave up on its files")))?
-            .map_err(|error| error::from_database(&what, &error))?;
-        if let Some(problem) = checked.as_ref().and_then(|checked| checked.denied_by(&folder, opened.in_tables())) {
-            return Err(problem);
-        }
+        let (mut opened, mut checked) = open_checked(&folder, &options)?;
         sync_folders(&folder, &changed).map_err(|error| error::from_io(&what, &error))?;
+        if migration::is_needed(&opened, &folder)? {
+            migration::run(&opened, &memory_of(&opened, &options), &folder, &options)?;
+            // Opened anew, it is as if it had never been otherwise.
+            drop(opened);
+            (opened, checked) = open_checked(&folder, &options)?;
+        }
         let follower = follow(&folder, checked.as_ref()).map_err(|error| error::from_io(&what, &error))?;
-        let (ledger, time) = books::open(&opened.database, &opened.buckets, Arc::clone(&options.clock), &folder)?;
-
-        let limited = vec![
-            (opened.buckets.clone(), options.memtable_bytes),
-            (opened.queues.clone(), options.queue_memtable_bytes),
-            (opened.node.clone(), NODE_MEMTABLE_BYTES),
-        ];
-        let memory = Memory::new(opened.database.clone(), limited);
+        let (ledger, names, time) = books::open(&opened, Arc::clone(&options.clock), &folder)?;
+        let memory = memory_of(&opened, &options);
         let engine = Arc::new(Engine::new(opened, memory, folder, options.disk, options.reserve_bytes));
         let queues = queue::Registry::read(&engine)?;
         let syncer = Syncer::start(&engine, follower)?;
         engine.look_at_space(0).ok();
         let sweep_from = AtomicU64::new(0);
-        let inner = Inner { syncer: Some(syncer), queues, ledger, time, sweep_from, engine, _lock: lock };
+        let inner = Inner { syncer: Some(syncer), queues, ledger, names, time, sweep_from, engine, _lock: lock };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -289,6 +288,7 @@ pub(crate) struct Inner {
     syncer: Option<Syncer>,
     queues: queue::Registry,
     ledger: Ledger,
+    names: Names,
     time: OwnTime,
     /// No key expires earlier than this, in the state's own time, except what the sweep is removing.
     sweep_from: AtomicU64,
@@ -316,6 +316,30 @@ impl Drop for Inner {
             syncer.finish();
         }
     }
+}
+
+/// Checks the folder and opens what is in it.
+fn open_checked(folder: &Path, options: &Options) -> Result<(Opened, Option<journal::Checked>), Problem> {
+    let what = format!("open the state in {}", folder.display());
+    let checked = whole::check(folder)?;
+    // The database asserts what damaged files can break; damage is an error, not a reason to fall over.
+    let opened = std::panic::catch_unwind(AssertUnwindSafe(|| open_database(folder, options)));
+    let opened = opened
+        .map_err(|_| Problem::new(Code::StateCorrupt, format!("cannot {what}: the database gave up on its files")))?
+        .map_err(|error| error::from_database(&what, &error))?;
+    match checked.as_ref().and_then(|checked| checked.denied_by(folder, opened.in_tables())) {
+        Some(problem) => Err(problem),
+        None => Ok((opened, checked)),
+    }
+}
+
+fn memory_of(opened: &Opened, options: &Options) -> Memory {
+    let limited = vec![
+        (opened.buckets.clone(), options.memtable_bytes),
+        (opened.queues.clone(), options.queue_memtable_bytes),
+        (opened.node.clone(), NODE_MEMTABLE_BYTES),
+    ];
+    Memory::new(opened.database.clone(), limited)
 }
 
 fn open_database(folder: &Path, options: &Options) -> fjall::Result<Opened> {

@@ -50,6 +50,11 @@ impl Oracle {
         self.last
     }
 
+    /// The number that the next commit will have.
+    pub fn next(&self) -> CommitNumber {
+        self.last + 1
+    }
+
     /// Ends a transaction, committed or not.
     pub fn end(&mut self, began: CommitNumber) {
         let count = self.open.get_mut(&began).expect("a transaction ends once");

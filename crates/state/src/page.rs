@@ -33,10 +33,10 @@ const EXPIRED_MAX: usize = 10_000;
 /// An encoded key and what is stored under it.
 pub type Stored = (Vec<u8>, Vec<u8>);
 
-/// Fills a page from `entries`, of which `open` makes the values; none: it is not there any more. Also says up to which
-/// key (inclusive) it looked; none when it looked to the end.
+/// Fills a page from `entries`, whose keys begin with `lead` and of which `open` makes the values; none: it is not
+/// there any more. Also says up to which key (inclusive) it looked; none when it looked to the end.
 pub fn fill(
-    bucket: &str,
+    lead: &[u8],
     limit: u32,
     entries: impl Iterator<Item = fjall::Result<Stored>>,
     mut open: impl FnMut(Vec<u8>) -> Result<Option<Vec<u8>>, StoreError>,
@@ -46,10 +46,8 @@ pub fn fill(
     let (mut bytes, mut expired) = (0, 0);
     for entry in entries {
         let (encoded, stored) = entry.map_err(|error| read_failed(&error))?;
-        let key = keys::decode(bucket, &encoded).ok_or_else(|| {
-            let detail = format!("bucket {bucket:?} holds a key that is not text");
-            StoreError::Unavailable(Problem::new(Code::StateCorrupt, detail))
-        })?;
+        let key = keys::decode(lead, &encoded)
+            .ok_or_else(|| StoreError::Unavailable(Problem::new(Code::StateCorrupt, "a stored key is not text")))?;
         let Some(value) = open(stored)? else {
             expired += 1;
             if expired == EXPIRED_MAX {

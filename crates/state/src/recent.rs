@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Places for keys. 8 bytes each; with as many commits on their way to the disk, one read in two would share.
 const PLACES: usize = 4_096;
 
-/// Written under the lock of the head. Whoever looks has held that lock after what it saw happened, so it looks late
-/// enough.
+/// Written under the lock of the commit order. Whoever looks has held that lock after what it saw happened, so it looks
+/// late enough.
 pub struct Recent {
     places: Box<[AtomicU64]>,
     hasher: RandomState,
@@ -66,12 +66,14 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::BucketId;
 
     #[test]
     fn a_key_and_its_bucket_are_as_new_as_the_last_commit_that_wrote_there() {
         let recent = Recent::new();
-        let key = |bucket: &str, key: &str| keys::encode(bucket, key).unwrap();
-        let (x, y, z) = (key("a", "x"), key("a", "y"), key("b", "z"));
+        let a = BucketId::NONE.next().unwrap();
+        let key = |bucket, key: &str| keys::entry(bucket, key).unwrap();
+        let (x, y, z) = (key(a, "x"), key(a, "y"), key(a.next().unwrap(), "z"));
         recent.note(3, [&x[..], &y].into_iter(), &[]);
         recent.note(5, [&y[..]].into_iter(), &[b"\0name".to_vec()]);
         let wrote = |key: &[u8]| recent.wrote(key);

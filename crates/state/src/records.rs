@@ -28,7 +28,7 @@ impl Records {
     }
 
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Problem> {
-        let encoded = keys::encode(&self.table, key)?;
+        let encoded = keys::record(&self.table, key)?;
         let engine = &self.state.inner.engine;
         let stored = engine.snapshot().get(&engine.node, encoded).map_err(|error| page::read_failed(&error))?;
         Ok(stored.map(|value| value.to_vec()))
@@ -43,15 +43,14 @@ impl Records {
     /// [`Transaction::list`](crate::Transaction::list) is.
     pub fn list(&self, prefix: &str, after: Option<&str>, limit: u32) -> Result<Page, Problem> {
         page::check_limit(limit)?;
-        let Some((start, end)) = keys::listing(&self.table, prefix, after)? else {
+        let lead = keys::table(&self.table)?;
+        let Some((start, end)) = keys::listing(&lead, prefix, after)? else {
             return Ok(Page::default());
         };
         let engine = &self.state.inner.engine;
         let snapshot = engine.snapshot();
         let (page, _) =
-            page::fill(&self.table, limit, page::stored(snapshot.range(&engine.node, start..end)), |value| {
-                Ok(Some(value))
-            })?;
+            page::fill(&lead, limit, page::stored(snapshot.range(&engine.node, start..end)), |value| Ok(Some(value)))?;
         Ok(page)
     }
 
@@ -86,11 +85,11 @@ impl Batch {
         if value.len() > VALUE_BYTES_MAX {
             return Err(StoreError::ValueLength { bytes: value.len() }.into());
         }
-        self.change(keys::encode(table, key)?, Some(value))
+        self.change(keys::record(table, key)?, Some(value))
     }
 
     pub fn delete(&mut self, table: &str, key: &str) -> Result<(), Problem> {
-        self.change(keys::encode(table, key)?, None)
+        self.change(keys::record(table, key)?, None)
     }
 
     fn change(&mut self, encoded: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), Problem> {

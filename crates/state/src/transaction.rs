@@ -9,8 +9,9 @@ use crate::engine::{self, Commit};
 use crate::envelope::{self, Header};
 use crate::error::{CommitError, StoreError};
 use crate::group::Ticket;
-use crate::keys::{self, VALUE_BYTES_MAX};
+use crate::keys::{self, BucketId, VALUE_BYTES_MAX};
 use crate::ledger::Growth;
+use crate::names::{self, Holding, NamedBucket};
 use crate::oracle::{CommitNumber, ReadSet};
 use crate::page::{self, Overlay, Page};
 use crate::pending::Space;
@@ -55,8 +56,8 @@ pub struct Transaction {
     writes: Writes,
     write_bytes: usize,
     records: engine::Records,
-    /// What the writes so far add to each bucket.
-    growth: BTreeMap<String, Growth>,
+    /// The buckets it has to do with, and what the writes so far add to them.
+    used: Used,
     /// The state's own time, as of when the transaction first had to know it.
     now_ms: Option<u64>,
     /// Whether anything it did depends on a key having expired.
@@ -79,7 +80,7 @@ impl Transaction {
             writes: Writes::new(),
             write_bytes: 0,
             records: engine::Records::new(),
-            growth: BTreeMap::new(),
+            used: Used::default(),
             now_ms: None,
             saw_expired: false,
             ops: OwnOps::default(),
@@ -87,6 +88,40 @@ impl Transaction {
             began: None,
             inner,
         }
+    }
+
+    /// The bucket that has this name, as of the moment of the snapshot.
+    fn bucket(&mut self, name: &str) -> Result<&Arc<NamedBucket>, StoreError> {
+        let at = match self.used.place(name) {
+            Ok(at) => return Ok(&self.used.buckets[at]),
+            Err(at) => at,
+        };
+        self.snapshot();
+        let mut bucket = self.inner.names.get(name)?;
+        let began = self.began.as_ref().expect("it has a snapshot").number;
+        if !bucket.is_known_to(began) {
+            bucket = self.bucket_then(name)?;
+        }
+        self.rest_on_key(name.as_bytes());
+        self.used.buckets.insert(at, bucket);
+        Ok(&self.used.buckets[at])
+    }
+
+    /// The bucket that had this name in the moment of the snapshot; since then names have changed. A commit that has
+    /// to do with it is a conflict.
+    fn bucket_then(&mut self, name: &str) -> Result<Arc<NamedBucket>, StoreError> {
+        let buckets = self.inner.engine.buckets.clone();
+        let stored = self.snapshot().get(&buckets, keys::name(name)).map_err(|error| page::read_failed(&error))?;
+        let holding = stored.map(|stored| Holding::decode(&stored).ok_or_else(|| names::damaged(name))).transpose()?;
+        Ok(NamedBucket::past(name, holding.map_or(BucketId::NONE, |holding| holding.id)))
+    }
+
+    /// The database's key of `key` in the bucket that has this name, and the bucket.
+    fn entry(&mut self, name: &str, key: &str) -> Result<(Arc<NamedBucket>, Vec<u8>), StoreError> {
+        keys::check_key(key)?;
+        let bucket = Arc::clone(self.bucket(name)?);
+        let encoded = keys::entry(bucket.id, key)?;
+        Ok((bucket, encoded))
     }
 
     /// The state of the moment of the first read.
@@ -116,7 +151,8 @@ impl Transaction {
         Ticket(self.rests_on)
     }
 
-    /// It has seen what is, or is not, under this key, or in the bucket that [`keys::bucket_of`] names.
+    /// It has seen what is, or is not, under this key, or in the bucket that [`keys::bucket_of`] gives, or what a name
+    /// stands for.
     fn rest_on_key(&mut self, key: &[u8]) {
         if self.shows > 0 {
             // Whatever was written later, the snapshot does not show it.
@@ -129,7 +165,8 @@ impl Transaction {
     }
 
     pub fn get(&mut self, bucket: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let encoded = keys::encode(bucket, key)?;
+        keys::check_key(key)?;
+        let encoded = keys::entry(self.bucket(bucket)?.id, key)?;
         let (header, stored) = self.look(&encoded)?;
         Ok(stored.filter(|_| !self.has_expired(header)))
     }
@@ -137,25 +174,28 @@ impl Transaction {
     /// Writes `value` under `key`. It lives as long as the bucket's [`ttl`](crate::BucketConfig::ttl) says, whatever
     /// was there before.
     pub fn set(&mut self, bucket: &str, key: &str, value: Vec<u8>) -> Result<(), StoreError> {
-        let expires_ms = self.default_expiry(bucket);
-        self.put(bucket, keys::encode(bucket, key)?, &value, expires_ms, None)
+        let (bucket, encoded) = self.entry(bucket, key)?;
+        let expires_ms = self.default_expiry(&bucket);
+        self.put(bucket, encoded, &value, expires_ms, None)
     }
 
     /// As [`set`](Self::set), but the key lives for `ttl`: from then on it is as if it had been deleted.
     pub fn set_with_ttl(&mut self, bucket: &str, key: &str, value: Vec<u8>, ttl: Duration) -> Result<(), StoreError> {
+        let (bucket, encoded) = self.entry(bucket, key)?;
         let expires_ms = self.in_future(ttl);
-        self.put(bucket, keys::encode(bucket, key)?, &value, Some(expires_ms), None)
+        self.put(bucket, encoded, &value, Some(expires_ms), None)
     }
 
     /// Deleting a key that is not there is no error.
     pub fn delete(&mut self, bucket: &str, key: &str) -> Result<(), StoreError> {
-        self.write(bucket, keys::encode(bucket, key)?, None, None)
+        let (bucket, encoded) = self.entry(bucket, key)?;
+        self.write(bucket, encoded, None, None)
     }
 
     /// Adds `delta` to the decimal integer stored under `key`, where a missing one counts as 0, and returns the sum. A
     /// key that is there expires when it would have; a new one lives as one that is [`set`](Self::set).
     pub fn increment(&mut self, bucket: &str, key: &str, delta: i64) -> Result<i64, StoreError> {
-        let encoded = keys::encode(bucket, key)?;
+        let (bucket, encoded) = self.entry(bucket, key)?;
         let (header, stored) = self.look(&encoded)?;
         let value = stored.filter(|_| !self.has_expired(header));
         let is_there = value.is_some();
@@ -169,7 +209,7 @@ impl Transaction {
         let sum = number.checked_add(delta).ok_or_else(|| StoreError::Overflow { key: key.to_owned() })?;
         let expires_ms = match header {
             Some(header) if is_there => header.expires_ms,
-            _ => self.default_expiry(bucket),
+            _ => self.default_expiry(&bucket),
         };
         self.put(bucket, encoded, sum.to_string().as_bytes(), expires_ms, Some(header))?;
         Ok(sum)
@@ -183,14 +223,14 @@ impl Transaction {
         expected: Option<&[u8]>,
         value: Option<Vec<u8>>,
     ) -> Result<bool, StoreError> {
-        let encoded = keys::encode(bucket, key)?;
+        let (bucket, encoded) = self.entry(bucket, key)?;
         let (header, stored) = self.look(&encoded)?;
         if stored.filter(|_| !self.has_expired(header)).as_deref() != expected {
             return Ok(false);
         }
         match value {
             Some(value) => {
-                let expires_ms = self.default_expiry(bucket);
+                let expires_ms = self.default_expiry(&bucket);
                 self.put(bucket, encoded, &value, expires_ms, Some(header))?;
             }
             None => self.write(bucket, encoded, None, Some(header))?,
@@ -202,14 +242,15 @@ impl Transaction {
     /// [`page::LIMIT_MAX`]) and at most [`page::PAGE_BYTES_MAX`] bytes.
     pub fn list(&mut self, bucket: &str, prefix: &str, after: Option<&str>, limit: u32) -> Result<Page, StoreError> {
         page::check_limit(limit)?;
-        let Some((start, end)) = keys::listing(bucket, prefix, after)? else {
+        let lead = self.bucket(bucket)?.id.encode();
+        let Some((start, end)) = keys::listing(&lead, prefix, after)? else {
             return Ok(Page::default());
         };
         let buckets = self.inner.engine.buckets.clone();
         let below = page::stored(self.snapshot().range(&buckets, start.clone()..end.clone()));
         let above = self.writes.range(start.clone()..end.clone());
         let (time, mut now_ms, mut saw_expired) = (&self.inner.time, self.now_ms, false);
-        let (page, seen) = page::fill(bucket, limit, Overlay::new(below, above), |sealed| {
+        let (page, seen) = page::fill(&lead, limit, Overlay::new(below, above), |sealed| {
             let (header, value) = envelope::open(&sealed)?;
             let expired = header.expires_ms.is_some_and(|at| at <= *now_ms.get_or_insert_with(|| time.now_ms()));
             saw_expired |= expired;
@@ -218,7 +259,7 @@ impl Transaction {
         self.now_ms = now_ms;
         self.saw_expired |= saw_expired;
         // Only what was looked at is noted: a key written beyond the page does not disturb its reader.
-        self.rest_on_key(keys::bucket_of(&start));
+        self.rest_on_key(&lead);
         self.reads.add_range((start, seen.map_or(end, |last| keys::just_after(&last))));
         Ok(page)
     }
@@ -252,7 +293,7 @@ impl Transaction {
         if bytes > VALUE_BYTES_MAX {
             return Err(StoreError::ValueLength { bytes });
         }
-        let encoded = keys::encode(table, key)?;
+        let encoded = keys::record(table, key)?;
         self.count_op(encoded.len() + bytes)?;
         self.records.insert(encoded, value);
         Ok(())
@@ -280,7 +321,7 @@ impl Transaction {
             if oracle.has_conflict(began, &self.reads) {
                 return Err(CommitError::Conflict);
             }
-            self.inner.keep_books(oracle, began, writes, &self.growth, self.saw_expired)
+            self.inner.keep_books(oracle, began, writes, &self.used, self.saw_expired)
         })?;
         self.popped.clear();
         queue::trim(&self.inner, over);
@@ -290,7 +331,7 @@ impl Transaction {
     /// Drops what it would write. What it has read stays: a commit waits for that.
     pub fn undo(&mut self) {
         (self.writes, self.records, self.ops) = (Writes::new(), engine::Records::new(), OwnOps::default());
-        (self.write_bytes, self.growth) = (0, BTreeMap::new());
+        (self.write_bytes, self.used.growth) = (0, BTreeMap::new());
         self.give_back();
     }
 
@@ -304,11 +345,15 @@ impl Transaction {
     pub(crate) fn remove_expired(&mut self, encoded: &[u8], at_ms: u64) -> Result<bool, StoreError> {
         let (header, _) = self.look(encoded)?;
         let expires = header.is_some_and(|header| header.expires_ms == Some(at_ms));
-        if let (true, Some((bucket, _))) = (expires && self.has_expired(header), keys::parts(encoded)) {
-            self.write(bucket, encoded.to_vec(), None, Some(header))?;
-            return Ok(true);
+        if !expires || !self.has_expired(header) {
+            return Ok(false);
         }
-        Ok(false)
+        let Some(bucket) = keys::parts(encoded).and_then(|(id, _)| self.inner.names.of(id)) else { return Ok(false) };
+        if let Err(at) = self.used.place(&bucket.name) {
+            self.used.buckets.insert(at, Arc::clone(&bucket));
+        }
+        self.write(bucket, encoded.to_vec(), None, Some(header))?;
+        Ok(true)
     }
 
     /// What is there, expired or not, and its value. Notes that it was read.
@@ -343,14 +388,14 @@ impl Transaction {
         self.now_ms().saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))
     }
 
-    fn default_expiry(&mut self, bucket: &str) -> Option<u64> {
-        let ttl = self.inner.ledger.ttl(bucket)?;
+    fn default_expiry(&mut self, bucket: &NamedBucket) -> Option<u64> {
+        let ttl = self.inner.ledger.ttl(&bucket.name)?;
         Some(self.in_future(ttl))
     }
 
     fn put(
         &mut self,
-        bucket: &str,
+        bucket: Arc<NamedBucket>,
         encoded: Vec<u8>,
         value: &[u8],
         expires_ms: Option<u64>,
@@ -366,7 +411,7 @@ impl Transaction {
     /// has been looked at.
     fn write(
         &mut self,
-        bucket: &str,
+        bucket: Arc<NamedBucket>,
         encoded: Vec<u8>,
         value: Option<Vec<u8>>,
         known: Option<Option<Header>>,
@@ -398,26 +443,41 @@ impl Transaction {
         if bytes > WRITE_BYTES_MAX {
             return Err(StoreError::WriteBytes);
         }
-        let key_bytes = encoded.len() - bucket.len() - 1;
+        let key_bytes = encoded.len() - keys::ID_BYTES;
         let size = |header: Header| key_bytes + header.value_bytes;
         let change = Growth::of(held.map(size), after.map(size));
-        self.grow(bucket, change)?;
+        self.grow(&bucket, change)?;
         self.write_bytes = bytes;
         self.writes.insert(encoded, Write { value, before, after });
         Ok(())
     }
 
-    fn grow(&mut self, bucket: &str, change: Growth) -> Result<(), StoreError> {
-        let mut growth = self.growth.get(bucket).copied().unwrap_or_default();
+    fn grow(&mut self, bucket: &NamedBucket, change: Growth) -> Result<(), StoreError> {
+        let held = self.used.growth.entry(bucket.id).or_default();
+        let mut growth = *held;
         growth.add(change);
         if change.keys > 0 || change.bytes > 0 {
-            self.inner.ledger.admit(bucket, growth).map_err(StoreError::BucketFull)?;
+            self.inner.ledger.admit(&bucket.name, growth).map_err(StoreError::BucketFull)?;
         }
-        match self.growth.get_mut(bucket) {
-            Some(held) => *held = growth,
-            None => drop(self.growth.insert(bucket.to_owned(), growth)),
-        }
+        *held = growth;
         Ok(())
+    }
+}
+
+/// The buckets that one transaction has to do with. While it has them, their names keep their ids.
+#[derive(Default)]
+pub struct Used {
+    /// By length of name, and then by name: mostly one or two.
+    pub buckets: Vec<Arc<NamedBucket>>,
+    /// What its writes add to them.
+    pub growth: BTreeMap<BucketId, Growth>,
+}
+
+impl Used {
+    /// Where the bucket is that has this name, or where it belongs.
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.buckets
+            .binary_search_by(|bucket| bucket.name.len().cmp(&name.len()).then_with(|| (*bucket.name).cmp(name)))
     }
 }
 

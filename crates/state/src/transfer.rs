@@ -28,7 +28,7 @@
 
 use crate::envelope;
 use crate::error::{CommitError, StoreError};
-use crate::keys;
+use crate::keys::{self, BucketId};
 use crate::page::read_failed;
 use crate::{Inner, State, Transaction};
 use base64::Engine as _;
@@ -65,24 +65,26 @@ struct Line<'a> {
 impl State {
     /// Begins an export of `bucket` as it is now.
     pub fn export(&self, bucket: &str) -> Result<Export, StoreError> {
+        keys::check_name(bucket)?;
         let inner = Arc::clone(&self.inner);
-        let (next, end) = keys::listing(bucket, "", None)?.expect("a bucket's keys have a beginning and an end");
         let moment = inner.time.moment();
-        let snapshot = inner.engine.snapshot();
-        Ok(Export {
-            inner,
-            snapshot,
-            bucket: bucket.to_owned(),
-            next,
-            end,
-            own_ms: moment.own_ms,
-            wall_ms: moment.wall_ms,
-        })
+        loop {
+            let named = inner.names.find(bucket);
+            let snapshot = inner.engine.snapshot();
+            if named.as_ref().is_some_and(|bucket| bucket.is_past()) {
+                // Renamed between the two lines.
+                continue;
+            }
+            let lead = named.map_or(BucketId::NONE, |bucket| bucket.id).encode();
+            let (next, end) = keys::listing(&lead, "", None)?.expect("a bucket's keys have a beginning and an end");
+            let (bucket, own_ms, wall_ms) = (bucket.to_owned(), moment.own_ms, moment.wall_ms);
+            return Ok(Export { inner, snapshot, bucket, next, end, own_ms, wall_ms });
+        }
     }
 
     /// Begins an import into `bucket`.
     pub fn import(&self, bucket: &str) -> Result<Import, StoreError> {
-        keys::encode(bucket, "k")?;
+        keys::check_name(bucket)?;
         Ok(Import {
             state: self.clone(),
             bucket: bucket.to_owned(),
@@ -125,7 +127,7 @@ impl Export {
                 Some(at) => Some(self.wall_ms.saturating_add(at - self.own_ms)),
                 None => None,
             };
-            let key = keys::decode(&self.bucket, &encoded).ok_or_else(|| {
+            let key = keys::decode(keys::bucket_of(&encoded), &encoded).ok_or_else(|| {
                 Problem::new(Code::StateCorrupt, format!("bucket {:?} holds a key that is not text", self.bucket))
             })?;
             lines.extend(line(key, value, expires_ms));

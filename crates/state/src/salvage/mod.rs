@@ -13,8 +13,9 @@ mod merge;
 
 use crate::clock::Moment;
 use crate::envelope;
-use crate::keys;
+use crate::keys::{self, BucketId};
 use crate::lock::DataLock;
+use crate::names::Holding;
 use crate::queue::keys::{Numbers, due_of, name_of, place_of, sequence_of};
 use crate::queue::{Part, record};
 use crate::transfer;
@@ -41,7 +42,8 @@ pub struct Found {
 /// What it is.
 #[derive(Debug)]
 pub enum What {
-    /// A key of a bucket, as a line of an export with its newline.
+    /// A key of a bucket, as a line of an export with its newline. The name of a bucket whose record is lost is
+    /// `bucket-` and a number.
     Key { bucket: String, line: Vec<u8> },
     /// An event. The name of a queue whose numbers are lost is `queue-` and a number.
     Event { queue: String, part: Part, event: Box<Event> },
@@ -64,20 +66,20 @@ pub fn salvage(data: &Path, mut take: impl FnMut(Found) -> io::Result<()>) -> Re
     let mut journals = merge::journals(&folder, &damage);
     let failed = |error: io::Error| crate::error::from_io("write what was read", &error);
 
-    let mut moment = None;
+    let mut books = Books::default();
     let entries = Merged::new(&folder, BUCKETS, journals.remove(&BUCKETS).unwrap_or_default(), &damage);
     for entry in entries {
         if entry.key == keys::CLOCK {
-            moment = Moment::decode(&entry.value);
-        }
-        if let Some(found) = key(&entry, moment, &damage) {
+            books.moment = Moment::decode(&entry.value);
+        } else if let Some((name, Holding { id, .. })) = keys::named(&entry.key).zip(Holding::decode(&entry.value)) {
+            books.names.insert(id, name.to_owned());
+        } else if let Some(found) = key(&entry, &books, &damage) {
             take(found).map_err(failed)?;
         }
     }
     let entries = Merged::new(&folder, NODE, journals.remove(&NODE).unwrap_or_default(), &damage);
     for Entry { key, value, is_doubtful } in entries {
-        let Some((table, _)) = keys::parts(&key) else { continue };
-        let Some(name) = keys::decode(table, &key) else { continue };
+        let Some((table, name)) = keys::of_record(&key) else { continue };
         let what = What::Record { table: table.to_owned(), key: name.to_owned(), value };
         take(Found { what, is_doubtful }).map_err(failed)?;
     }
@@ -93,16 +95,35 @@ pub fn salvage(data: &Path, mut take: impl FnMut(Found) -> io::Result<()>) -> Re
     Ok(damage.into_inner())
 }
 
-fn key(entry: &Entry, moment: Option<Moment>, damage: &Losses) -> Option<Found> {
-    let (bucket, _) = keys::parts(&entry.key).filter(|(bucket, _)| keys::is_name(bucket))?;
-    let key = keys::decode(bucket, &entry.key)?;
+/// What comes before the entries of buckets.
+#[derive(Default)]
+struct Books {
+    moment: Option<Moment>,
+    names: BTreeMap<BucketId, String>,
+}
+
+impl Books {
+    /// Bucket and key of an entry, in the present format or in format 1, where they stood as in a record of the node.
+    fn place<'a>(&self, key: &'a [u8]) -> Option<(String, &'a str)> {
+        let Some((id, _)) = keys::parts(key) else {
+            let (bucket, key) = keys::of_record(key).filter(|(bucket, _)| keys::is_name(bucket))?;
+            return Some((bucket.to_owned(), key));
+        };
+        let name = self.names.get(&id).cloned().unwrap_or_else(|| format!("bucket-{id}"));
+        Some((name, keys::decode(keys::bucket_of(key), key)?))
+    }
+}
+
+fn key(entry: &Entry, books: &Books, damage: &Losses) -> Option<Found> {
+    let (bucket, key) = books.place(&entry.key)?;
     let Ok((header, value)) = envelope::open(&entry.value) else {
         damage.note(format!("bucket {bucket:?}: the value of {key:?} is of no kind that is known"));
         return None;
     };
-    let wall = |at: u64| moment.map_or(at, |moment| moment.wall_ms.saturating_add(at.saturating_sub(moment.own_ms)));
+    let wall =
+        |at: u64| books.moment.map_or(at, |moment| moment.wall_ms.saturating_add(at.saturating_sub(moment.own_ms)));
     let line = transfer::line(key, value, header.expires_ms.map(wall));
-    Some(Found { what: What::Key { bucket: bucket.to_owned(), line }, is_doubtful: entry.is_doubtful })
+    Some(Found { what: What::Key { bucket, line }, is_doubtful: entry.is_doubtful })
 }
 
 fn event(entry: Entry, names: &BTreeMap<u32, String>, damage: &Losses) -> Option<Found> {

@@ -4,4 +4,7 @@
 #[path = "../all/common/mod.rs"]
 mod common;
 mod crash;
+#[path = "../all/format_one.rs"]
+mod format_one;
+mod migration;
 mod queue_crash;

@@ -9,7 +9,10 @@
 #[path = "../all/common/mod.rs"]
 mod common;
 mod disk;
+#[path = "../all/format_one.rs"]
+mod format_one;
 mod model;
+mod renamed;
 
 use common::Rng;
 use disk::{Cut, Disk};
