@@ -154,6 +154,10 @@ codes! {
     9113 FleetMessage 400 "the other side said something that it may not say" "check that both sides run the same version";
     9114 AnchorBusy 503 "the anchor has too much to do" "try again in some seconds";
     9115 CertificateEnded 403 "a node's certificate has ended" "it is renewed when the node reaches an anchor; check the clocks of both machines";
+    9120 CallsRefused 503 "no node of the fleet takes the call" "it did not run: try again in a moment";
+    9121 CallLost 502 "the node that ran the call is gone" "the call may have run: repeat it only if running twice does no harm";
+    9122 MemberAway 503 "the node that has the function cannot be reached" "the call did not run; `lighter fleet` shows who is there";
+    9123 CallLooped 508 "the call was sent from node to node twice" "check that all nodes run the same version";
 }
 
 impl Code {

@@ -41,7 +41,7 @@ mod trust;
 mod verify;
 
 pub use anchor::Anchor;
-pub use certificate::{Authority, Membership};
+pub use certificate::{Authority, Membership, Role};
 pub use dates::Clock;
 pub use id::{FleetId, NAME_BYTES_MAX, NodeId, check_name};
 pub use keys::{NodeKey, PublicKey, Seed, random};

@@ -4,6 +4,7 @@
 //!   lighter-join/1    the anchor shows its certificate, the node none   Join · Knock, Reveal · Renew
 //!   lighter-hello/1   both show theirs, towards an anchor              Hello
 //!   lighter-fleet/1   both show theirs                                 whatever the node speaks
+//!   lighter-calls/1   both show theirs                                 calls: HTTP/2
 //! ```
 //! These words are TLS's ALPN, so that one listener does for all. Every wait has its end.
 
@@ -33,6 +34,7 @@ use tokio_rustls::client::TlsStream;
 pub const JOIN: &[u8] = b"lighter-join/1";
 pub const HELLO: &[u8] = b"lighter-hello/1";
 pub const FLEET: &[u8] = b"lighter-fleet/1";
+pub const CALLS: &[u8] = b"lighter-calls/1";
 
 /// How long one question takes, with everything before it. Beyond it the next address is tried.
 pub const QUESTION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -175,7 +177,29 @@ pub async fn hello(
 /// [`Code::CertificateEnded`], [`Code::AnchorsAway`]. What the other side thinks of this node, the first read says:
 /// [`why`] reads its error.
 pub async fn connect(trust: &Trust, address: &Address, node: &NodeId) -> Result<(Peer, TlsStream<TcpStream>), Problem> {
-    let stream = in_time(QUESTION_TIMEOUT, open(address, &trust.to_members(FLEET), trust.name_of(Some(node)))).await?;
+    connect_for(FLEET, trust, address, node).await
+}
+
+/// Connects to a member for calls.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_for_calls(
+    trust: &Trust,
+    address: &Address,
+    node: &NodeId,
+) -> Result<(Peer, TlsStream<TcpStream>), Problem> {
+    connect_for(CALLS, trust, address, node).await
+}
+
+async fn connect_for(
+    protocol: &[u8],
+    trust: &Trust,
+    address: &Address,
+    node: &NodeId,
+) -> Result<(Peer, TlsStream<TcpStream>), Problem> {
+    let name = trust.name_of(Some(node));
+    let stream = in_time(QUESTION_TIMEOUT, open(address, &trust.to_members(protocol), name)).await?;
     Ok((trust.connected(*node)?, stream))
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //!   accept ─▶ door ─▶ ClientHello: which protocol? ─┬▶ lighter-join/1   ─▶ one question, one answer      anchors
 //!                                                   ├▶ lighter-hello/1  ─▶ one hello, one welcome        anchors
-//!                                                   └▶ lighter-fleet/1  ─▶ MemberArrival, for the caller of `serve`
+//!                                                   ├▶ lighter-fleet/1  ─▶ MemberArrival, for the caller of `serve`
+//!                                                   └▶ lighter-calls/1  ─▶ the same, where calls are served
 //! ```
 //! Until a connection has proved something it holds a place in the door, and loses it after [`STRANGER_TIMEOUT`].
 
@@ -43,11 +44,25 @@ pub struct MemberArrival {
     pub stream: TlsStream<TcpStream>,
 }
 
+/// Where connections of members go. While one of the two is full, they wait.
+#[derive(Debug, Clone)]
+pub struct Arrivals {
+    pub members: mpsc::Sender<MemberArrival>,
+    /// Those that carry calls. None: they are closed.
+    pub calls: Option<mpsc::Sender<MemberArrival>>,
+}
+
+impl From<mpsc::Sender<MemberArrival>> for Arrivals {
+    fn from(members: mpsc::Sender<MemberArrival>) -> Self {
+        Self { members, calls: None }
+    }
+}
+
 /// What all connections of one listener share.
 struct Doorway {
     trust: Arc<Trust>,
     anchor: Option<Arc<Anchor>>,
-    arrivals: mpsc::Sender<MemberArrival>,
+    arrivals: Arrivals,
     door: Mutex<Door>,
 }
 
@@ -67,12 +82,12 @@ struct Place {
 }
 
 /// Serves a listener until it is aborted. Without an `anchor` only members are let in. `arrivals` is where connections
-/// of members go; while it is full they wait, each with its place and its time.
+/// of members go; while that is full they wait, each with its place and its time.
 pub async fn serve(
     listener: TcpListener,
     trust: Arc<Trust>,
     anchor: Option<Arc<Anchor>>,
-    arrivals: mpsc::Sender<MemberArrival>,
+    arrivals: impl Into<Arrivals>,
 ) {
     let now = Instant::now();
     let door = Mutex::new(Door {
@@ -81,7 +96,7 @@ pub async fn serve(
         strangers: Places::new(PLACES_MAX),
         knocks: Places::new(KNOCKS_MAX),
     });
-    let doorway = Arc::new(Doorway { trust, anchor, arrivals, door });
+    let doorway = Arc::new(Doorway { trust, anchor, arrivals: arrivals.into(), door });
     loop {
         match listener.accept().await {
             Ok((socket, from)) => doorway.enter(socket, from),
@@ -134,13 +149,24 @@ impl Doorway {
         let node = node.ok_or_else(|| Problem::new(Code::NotAdmitted, "the peer showed no certificate"))?;
         match (stream.get_ref().1.alpn_protocol(), self.anchor.clone()) {
             (Some(link::HELLO), Some(anchor)) => in_time(self.welcome(anchor, &mut stream, node)).await,
-            (Some(link::FLEET), _) => {
-                let arrival = MemberArrival { peer: self.trust.connected(node)?, stream };
-                let gone = |_| Problem::new(Code::Internal, "nobody serves members");
-                in_time(async { self.arrivals.send(arrival).await.map_err(gone) }).await
-            }
+            (Some(link::FLEET), _) => self.arrives(&self.arrivals.members, node, stream).await,
+            (Some(link::CALLS), _) => match &self.arrivals.calls {
+                Some(calls) => self.arrives(calls, node, stream).await,
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
+    }
+
+    async fn arrives(
+        &self,
+        to: &mpsc::Sender<MemberArrival>,
+        node: NodeId,
+        stream: TlsStream<TcpStream>,
+    ) -> Result<(), Problem> {
+        let arrival = MemberArrival { peer: self.trust.connected(node)?, stream };
+        let gone = |_| Problem::new(Code::Internal, "nobody serves members");
+        in_time(async { to.send(arrival).await.map_err(gone) }).await
     }
 
     /// TLS, after a look at what the other side wants. `None`: it is not wanted here, or too often.

@@ -308,9 +308,10 @@ fn server_config(standing: &Arc<Standing>, strangers: Strangers) -> Result<Arc<S
         .map_err(|error| problem_of(&error))?;
     let (builder, protocols) = match strangers {
         Strangers::May => (builder.with_no_client_auth(), vec![link::JOIN]),
-        Strangers::MayNot => {
-            (builder.with_client_cert_verifier(Arc::new(Members(standing.clone()))), vec![link::HELLO, link::FLEET])
-        }
+        Strangers::MayNot => (
+            builder.with_client_cert_verifier(Arc::new(Members(standing.clone()))),
+            vec![link::HELLO, link::FLEET, link::CALLS],
+        ),
     };
     let mut config = builder.with_cert_resolver(standing.clone());
     config.alpn_protocols = protocols.into_iter().map(<[u8]>::to_vec).collect();

@@ -1,7 +1,7 @@
 //! Between members: mutual TLS 1.3, revocation, dates and renewal.
 
 use crate::world::{BUILT, DAY, Hand, NOW, fleet, key, listen, meet, raw};
-use fleet_trust::link::{self, FLEET, HELLO};
+use fleet_trust::link::{self, CALLS, FLEET, HELLO};
 use fleet_trust::{LinkEnd, Trust};
 use problem::Code;
 use rustls::HandshakeKind;
@@ -21,6 +21,15 @@ async fn members_know_each_other_by_their_certificates() {
 }
 
 #[tokio::test]
+async fn a_node_that_serves_no_calls_closes_connections_for_them() {
+    let fleet = fleet(1).await;
+    let (mut one, other) = (fleet.member(7).await, fleet.member(8).await);
+    let (_peer, mut stream) = link::connect_for_calls(&other.trust, &one.address, &one.trust.node()).await.unwrap();
+    assert!(!matches!(stream.read(&mut [0]).await, Ok(1..)));
+    assert!(one.arrived.try_recv().is_err());
+}
+
+#[tokio::test]
 async fn another_node_at_the_address_is_not_mistaken() {
     let fleet = fleet(1).await;
     let (one, other) = (fleet.member(7).await, fleet.member(8).await);
@@ -35,7 +44,7 @@ async fn a_certificate_of_another_fleet_is_refused_by_both_sides() {
     let mut member = ours.member(8).await;
     assert_eq!(meet(&member.trust, &stranger).await.err().unwrap().code, Code::FleetUnknown);
     // A client that does not look at the server's certificate learns from the server.
-    for protocol in [FLEET, HELLO] {
+    for protocol in [FLEET, HELLO, CALLS] {
         let mut stream = raw(&member.address, 1, protocol, &[&TLS13]).await.unwrap();
         assert!(stream.read(&mut [0]).await.is_err(), "no certificate is no member");
     }

@@ -1,0 +1,305 @@
+//! The side that sends: a call goes to another node, to a second one if that refuses, or stays here.
+//!
+//! ```text
+//!   gate ─▶ choose ─▶ Here ─▶ runs here
+//!              └─▶ There ─▶ send ─▶ carry ─▶ ran      ─▶ the reply, streamed
+//!                             ▲         ├─▶ refused, away: nothing was done ─▶ choose again
+//!                             └─────────┘   lost: it may have run ─▶ L9121, and never a second time
+//! ```
+
+use crate::body::CallBody;
+use crate::counts::Counts;
+use crate::fields::{self, CALL, CallField, REPLY, REPORT, ReplyField, Why};
+use crate::known::{Known, Wanted, Way};
+use crate::limits::GRACE;
+use crate::local::{CameByLink, Local};
+use crate::pool::{Dialer, Lane, Members, Pool};
+use crate::pump::Pump;
+use crate::reply::{CallHold, FarReply};
+use crate::room::CallRoom;
+use budget::{Budget, Purpose};
+use choice::REFUSALS_MAX;
+use fleet_trust::{NodeId, Trust};
+use h2::{Reason, RecvStream};
+use http::header::{CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE};
+use http::uri::{Authority, Parts, PathAndQuery, Scheme};
+use http::{HeaderName, HeaderValue, Request, Response, Uri, Version};
+use http_body::Body;
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// The way to the other nodes, and from them. One for each node that belongs to a fleet.
+pub struct Link<L> {
+    pub(crate) local: Arc<L>,
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) known: Known,
+    pub(crate) pools: Mutex<BTreeMap<NodeId, Arc<Pool>>>,
+    pub(crate) counts: Counts,
+    pub(crate) draining: watch::Sender<bool>,
+}
+
+/// What became of a call that was chosen to run elsewhere.
+pub enum Sent {
+    /// It ran on another node.
+    Ran(Box<Response<FarReply>>),
+    /// It runs best here, now that others have refused it. Nothing of it was done; its body is whole.
+    Here(Request<CallBody>),
+    /// Nobody ran it, or nobody knows: the code says which.
+    Failed(Problem),
+}
+
+/// What became of a call that was sent to one node.
+enum Carried {
+    Ran(Box<Response<FarReply>>),
+    Refused(Request<CallBody>, Why),
+    /// It was not sent.
+    Away(Request<CallBody>, Problem),
+    Lost(Problem),
+}
+
+impl<L: Local> Link<L> {
+    /// Opens no connection yet. Needs a tokio runtime.
+    pub fn new(trust: Arc<Trust>, members: Arc<dyn Members>, local: Arc<L>, budget: Arc<Budget>) -> Arc<Self> {
+        let known = Known::new(local.report().speed);
+        let dialer = Arc::new(Dialer { trust, members, budget });
+        let (pools, counts) = Default::default();
+        Arc::new(Self { local, dialer, known, pools, counts, draining: watch::Sender::new(false) })
+    }
+
+    /// This node.
+    pub fn local(&self) -> &Arc<L> {
+        &self.local
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Where a call runs best, as far as this node knows.
+    pub fn choose(&self, call: &Wanted<'_>) -> Way {
+        self.known.choose(call, &[])
+    }
+
+    /// A call ran here.
+    pub fn ran_here(&self, function: &str, bytes: u64, run: Duration) {
+        self.known.ran_here(function, bytes, run.as_secs_f64());
+    }
+
+    /// Sends a call to `node`, where `expected` seconds of waiting are expected, and to others if that refuses. `left`
+    /// is the time that the call has. Dropping the future, or the body of the reply, ends the call there.
+    pub async fn send(
+        &self,
+        call: &Wanted<'_>,
+        (mut node, mut expected): (NodeId, f64),
+        mut request: Request<CallBody>,
+        left: Duration,
+    ) -> Sent {
+        let begun = Instant::now();
+        if request.extensions().get::<CameByLink>().is_some() {
+            self.counts.looped();
+            return Sent::Failed(Problem::new(Code::CallLooped, "the call came from another node: it is not sent on"));
+        }
+        let (mut tried, mut refusals, mut last) = (Vec::new(), 0, None);
+        loop {
+            let left = left.saturating_sub(begun.elapsed());
+            let field = CallField { function: call.function.to_owned(), hops: 1, refusals, expected, left };
+            let back;
+            match self.carry(node, call, &field, request).await {
+                Carried::Ran(response) => return Sent::Ran(response),
+                Carried::Lost(problem) => {
+                    self.counts.lost();
+                    return Sent::Failed(problem);
+                }
+                Carried::Refused(request, why) => {
+                    self.counts.refused(why);
+                    refusals += u32::from(why == Why::Busy);
+                    let detail = format!("the node {node} refused the call: {}", why.word());
+                    last.get_or_insert_with(|| Problem::new(Code::CallsRefused, detail));
+                    back = request;
+                }
+                Carried::Away(request, problem) => {
+                    self.counts.away();
+                    self.known.forget(&node);
+                    last = Some(problem);
+                    back = request;
+                }
+            }
+            request = back;
+            tried.push(node);
+            (node, expected) = match self.known.choose(call, &tried) {
+                Way::There { node, expected } if tried.len() <= REFUSALS_MAX as usize => (node, expected),
+                _ if call.here.is_some() => return Sent::Here(request),
+                // The only one that has it is busier than was thought: now it has said so, and has to take it.
+                _ if tried.len() == 1 && refusals == 1 => {
+                    refusals = REFUSALS_MAX;
+                    (node, f64::MAX)
+                }
+                _ => return Sent::Failed(last.expect("somebody refused it")),
+            };
+        }
+    }
+
+    /// Sends a call to one node.
+    async fn carry(&self, node: NodeId, call: &Wanted<'_>, field: &CallField, request: Request<CallBody>) -> Carried {
+        let pool = self.pool(node);
+        let lane = match pool.lane(&self.dialer).await {
+            Ok(lane) => lane,
+            Err(problem) => return Carried::Away(request, problem),
+        };
+        let room = match lane.wire.room.call(request.headers(), true) {
+            Ok(room) => room,
+            Err(full) => return Carried::Away(request, full.into()),
+        };
+        let (head, body) = request.into_parts();
+        let sent_head = match self.prepare(head.clone(), field) {
+            Ok(head) => head,
+            Err(problem) => return Carried::Lost(problem),
+        };
+        let has_ended = lane.wire.sender.clone().ready().await;
+        let sent = has_ended
+            .and_then(|mut sender| sender.send_request(Request::from_parts(sent_head, ()), body.is_end_stream()));
+        let (mut response, stream) = match sent {
+            Ok(sent) => sent,
+            Err(error) => {
+                let detail = format!("the connection to the node {node} has ended: {error}");
+                let problem = Problem::new(Code::MemberAway, detail);
+                return Carried::Away(Request::from_parts(head, body), problem);
+            }
+        };
+        let mut pump = Pump::new(body, stream, self.dialer.budget.share(Purpose::Bodies));
+        let began = Instant::now();
+        let mut over = pin!(sleep(field.left + GRACE));
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut response => break answer,
+                pumped = pump.run(), if !pump.is_over() => if let Err(problem) = pumped {
+                    return Carried::Lost(problem);
+                },
+                () = &mut over => {
+                    let left = field.left.as_millis();
+                    let detail = format!("the node {node} has not answered in the {left} ms left");
+                    return Carried::Lost(Problem::new(Code::TimeExceeded, detail));
+                }
+            }
+        };
+        let sent = OnItsWay { node, head, pump, began, room };
+        match answer {
+            Ok(response) => self.answered(sent, call, lane, response),
+            Err(error) => sent.broken(&error),
+        }
+    }
+
+    /// The head of a reply is there.
+    fn answered(&self, sent: OnItsWay, call: &Wanted<'_>, lane: Lane, mut response: Response<RecvStream>) -> Carried {
+        let OnItsWay { node, head, pump, began, room } = sent;
+        let whole = began.elapsed().as_secs_f64();
+        let headers = response.headers_mut();
+        if let Some(report) = fields::read_report(headers) {
+            self.known.hear(node, report, None);
+        }
+        let reply = headers.get(REPLY).and_then(ReplyField::read);
+        fields::strip(headers);
+        match reply {
+            Some(ran @ ReplyField::Ran { took, .. }) => {
+                self.counts.sent();
+                self.known.ran_there(&node, call, whole, ran);
+                let name = self.dialer.members.name(&node).unwrap_or_else(|| node.to_string());
+                say_timing(&mut response, whole - took, &name);
+                let held = CallHold { _permit: lane.permit, _room: room, _pumping: pump.go_on() };
+                Carried::Ran(Box::new(FarReply::of(response, held)))
+            }
+            Some(ReplyField::Refused(why)) => match pump.take_back() {
+                Some(body) => Carried::Refused(Request::from_parts(head, body), why),
+                None => Carried::Lost(garbled(node, "it refused a call of which it had read the body")),
+            },
+            None => Carried::Lost(garbled(node, "its reply does not say what became of the call")),
+        }
+    }
+
+    /// The head as it travels.
+    fn prepare(&self, mut head: http::request::Parts, field: &CallField) -> Result<http::request::Parts, Problem> {
+        let malformed = || Problem::new(Code::RequestMalformed, "the request cannot be sent to another node");
+        let headers = &mut head.headers;
+        fields::strip(headers);
+        let host = headers.remove(HOST);
+        for name in [CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
+            headers.remove(name);
+        }
+        headers.insert(CALL, field.write().map_err(|()| malformed())?);
+        headers.insert(REPORT, fields::write_report(&self.local.report()));
+        let mut parts = Parts::default();
+        parts.scheme = Some(head.uri.scheme().cloned().unwrap_or(Scheme::HTTP));
+        let named = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+        let authority = head.uri.authority().cloned().or(named);
+        parts.authority = Some(authority.unwrap_or_else(|| Authority::from_static("fleet.invalid")));
+        let path = head.uri.path_and_query().cloned();
+        parts.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+        head.uri = Uri::from_parts(parts).map_err(|_| malformed())?;
+        head.version = Version::HTTP_2;
+        // What the node knows of the request is its own.
+        head.extensions.clear();
+        Ok(head)
+    }
+
+    pub(crate) fn pool(&self, node: NodeId) -> Arc<Pool> {
+        self.pools.lock().entry(node).or_insert_with(|| Pool::new(node)).clone()
+    }
+}
+
+/// A call whose head was handed to HTTP/2.
+struct OnItsWay {
+    node: NodeId,
+    /// As it came, for another try.
+    head: http::request::Parts,
+    pump: Pump,
+    began: Instant,
+    room: CallRoom,
+}
+
+impl OnItsWay {
+    /// There will be no reply.
+    fn broken(self, error: &h2::Error) -> Carried {
+        let node = self.node;
+        // HTTP/2 says so of streams that were not looked at, and of no other ones (RFC 9113, 8.7).
+        let did_not_begin = match error.reason() {
+            Some(Reason::REFUSED_STREAM) => error.is_reset() && error.is_remote(),
+            Some(Reason::NO_ERROR) => error.is_go_away() && error.is_remote(),
+            _ => false,
+        };
+        match self.pump.take_back().filter(|_| did_not_begin) {
+            Some(body) => {
+                let detail = format!("the node {node} takes no calls on this connection: {error}");
+                Carried::Away(Request::from_parts(self.head, body), Problem::new(Code::MemberAway, detail))
+            }
+            None => {
+                let detail = format!("the node {node} is gone, or gave the call up: {error}");
+                Carried::Lost(Problem::new(Code::CallLost, detail))
+            }
+        }
+    }
+}
+
+fn garbled(node: NodeId, what: &str) -> Problem {
+    Problem::new(Code::FleetMessage, format!("the node {node} breaks the link's rules: {what}"))
+}
+
+/// Says how long the way was, before what the far end says of itself.
+fn say_timing<B>(response: &mut Response<B>, way: f64, name: &str) {
+    let mut text = format!("fleet;dur={:.3};desc=\"{name}\"", way.max(0.0) * 1e3);
+    for said in response.headers().get_all(SERVER_TIMING) {
+        text += ", ";
+        text += said.to_str().unwrap_or_default();
+    }
+    if let Ok(value) = HeaderValue::try_from(text) {
+        response.headers_mut().insert(SERVER_TIMING, value);
+    }
+}

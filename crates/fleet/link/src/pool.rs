@@ -1,0 +1,227 @@
+//! The connections to one member: opened when a call wants one, kept, and opened again after a rest.
+//!
+//! ```text
+//!   call ─▶ Pool ─▶ the connection with the fewest calls ─▶ Lane
+//!             │ none? one connects, the others wait for it · resting? away, at once
+//! ```
+
+use crate::limits::{
+    CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, CONNECTIONS_MAX, HEAD_BYTES_MAX, IDLE_TIMEOUT, PING_INTERVAL,
+    PING_TIMEOUT, STREAM_SEND_BYTES, STREAM_WINDOW_BYTES, STREAMS_MAX, STREAMS_SPREAD,
+};
+use crate::rest::Rest;
+use crate::room::WireRoom;
+use budget::Budget;
+use bytes::Bytes;
+use fleet_trust::{Address, NodeId, Peer, Trust};
+use h2::client::{Builder, Connection, SendRequest};
+use h2::{Ping, PingPong};
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+/// Who is in the fleet, as this node knows it now. Asked for each round of reports, and where a connection is opened.
+pub trait Members: Send + Sync + 'static {
+    /// All other members.
+    fn others(&self) -> Vec<NodeId>;
+
+    /// Where a member listens. None: nobody knows, or it is a member no more.
+    fn address(&self, node: &NodeId) -> Option<Address>;
+
+    /// What people call it: words of a-z, 0-9 and -.
+    fn name(&self, node: &NodeId) -> Option<String>;
+}
+
+/// How connections are made.
+pub(crate) struct Dialer {
+    pub trust: Arc<Trust>,
+    pub members: Arc<dyn Members>,
+    pub budget: Arc<Budget>,
+}
+
+/// See the top of this file.
+pub(crate) struct Pool {
+    node: NodeId,
+    open: Mutex<Vec<Arc<Wire>>>,
+    /// Held by the one that connects.
+    connecting: tokio::sync::Mutex<()>,
+    rest: Mutex<Rest>,
+}
+
+/// One connection.
+pub(crate) struct Wire {
+    pub sender: SendRequest<Bytes>,
+    pub room: Arc<WireRoom>,
+    streams: Arc<Semaphore>,
+    /// Calls so far: a connection whose number stays the same is idle.
+    used: AtomicU64,
+    has_ended: AtomicBool,
+}
+
+/// The right to one call on a connection, until it is dropped.
+pub(crate) struct Lane {
+    pub wire: Arc<Wire>,
+    pub permit: OwnedSemaphorePermit,
+}
+
+impl Pool {
+    pub fn new(node: NodeId) -> Arc<Self> {
+        let (open, connecting, rest) = Default::default();
+        Arc::new(Self { node, open, connecting, rest })
+    }
+
+    /// # Errors
+    /// [`Code::MemberAway`], [`Code::CallsRefused`], [`Code::MemoryFull`], or what TLS says: nothing was sent.
+    pub async fn lane(self: &Arc<Self>, dialer: &Arc<Dialer>) -> Result<Lane, Problem> {
+        if let Some(lane) = self.take() {
+            self.spread(dialer, &lane);
+            return Ok(lane);
+        }
+        let _one = self.connecting.lock().await;
+        if let Some(lane) = self.take() {
+            return Ok(lane);
+        }
+        if self.open.lock().len() >= CONNECTIONS_MAX {
+            let detail = format!("the node {} has {} calls of this node already", self.node, self.calls());
+            return Err(Problem::new(Code::CallsRefused, detail));
+        }
+        self.connect(dialer).await?;
+        self.take().ok_or_else(|| self.away("the connection has ended"))
+    }
+
+    /// Calls on their way.
+    pub fn calls(&self) -> usize {
+        self.open.lock().iter().map(|wire| wire.calls()).sum()
+    }
+
+    /// Closes what is open: it is a member no more.
+    pub fn close(&self) {
+        self.open.lock().clear();
+    }
+
+    fn take(&self) -> Option<Lane> {
+        let mut open = self.open.lock();
+        open.retain(|wire| !wire.has_ended.load(Relaxed));
+        let wire = open.iter().min_by_key(|wire| wire.calls())?.clone();
+        let permit = wire.streams.clone().try_acquire_owned().ok()?;
+        wire.used.fetch_add(1, Relaxed);
+        Some(Lane { wire, permit })
+    }
+
+    /// Opens a second connection where the first is busy. Its calls do not wait for that.
+    fn spread(self: &Arc<Self>, dialer: &Arc<Dialer>, lane: &Lane) {
+        if lane.wire.calls() <= STREAMS_SPREAD || self.open.lock().len() >= CONNECTIONS_MAX {
+            return;
+        }
+        let (pool, dialer) = (self.clone(), dialer.clone());
+        tokio::spawn(async move {
+            let Ok(_one) = pool.connecting.try_lock() else { return };
+            if pool.open.lock().len() < CONNECTIONS_MAX
+                && let Err(problem) = pool.connect(&dialer).await
+            {
+                tracing::debug!(node = %pool.node, %problem, "no second connection");
+            }
+        });
+    }
+
+    async fn connect(self: &Arc<Self>, dialer: &Dialer) -> Result<(), Problem> {
+        if !self.rest.lock().is_over(Instant::now()) {
+            return Err(self.away("it could not be reached a moment ago"));
+        }
+        let late = |_| self.away(&format!("it did not answer in {} s", CONNECT_TIMEOUT.as_secs()));
+        let connected = timeout(CONNECT_TIMEOUT, self.open_one(dialer)).await.map_err(late).and_then(|opened| opened);
+        match connected {
+            Ok(wire) => {
+                self.rest.lock().reached();
+                self.open.lock().push(wire);
+                Ok(())
+            }
+            Err(problem) => {
+                let mut chance = [0];
+                // Without a random number all rests are the shortest.
+                let _ = getrandom::fill(&mut chance);
+                self.rest.lock().failed(Instant::now(), chance[0]);
+                Err(problem)
+            }
+        }
+    }
+
+    async fn open_one(self: &Arc<Self>, dialer: &Dialer) -> Result<Arc<Wire>, Problem> {
+        let address = dialer.members.address(&self.node).ok_or_else(|| self.away("its address is not known"))?;
+        let room = WireRoom::take(&dialer.budget)?;
+        let (peer, stream) = fleet_trust::link::connect_for_calls(&dialer.trust, &address, &self.node).await?;
+        let mut builder = Builder::new();
+        builder
+            .enable_push(false)
+            .initial_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .initial_max_send_streams(STREAMS_MAX)
+            .max_send_buffer_size(STREAM_SEND_BYTES)
+            .max_header_list_size(HEAD_BYTES_MAX);
+        let handshake = builder.handshake(stream).await;
+        let (sender, connection) = handshake.map_err(|error| self.away(&error.to_string()))?;
+        let streams = Arc::new(Semaphore::new(STREAMS_MAX));
+        let (used, has_ended) = Default::default();
+        let wire = Arc::new(Wire { sender, room, streams, used, has_ended });
+        tokio::spawn(self.clone().drive(connection, peer, wire.clone()));
+        Ok(wire)
+    }
+
+    /// Runs a connection to its end. Whatever is on it then fails.
+    async fn drive<S>(self: Arc<Self>, mut connection: Connection<S>, mut peer: Peer, wire: Arc<Wire>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let node = self.node;
+        let pings = connection.ping_pong();
+        tokio::select! {
+            ended = connection => match ended {
+                Ok(()) => tracing::debug!(%node, "a connection to a node has ended"),
+                Err(error) => tracing::debug!(%node, %error, "a connection to a node broke"),
+            },
+            why = peer.ended() => tracing::info!(%node, ?why, "a connection to a node is cut"),
+            () = wire.idle() => tracing::debug!(%node, "closed an idle connection to a node"),
+            () = silent(pings) => tracing::info!(%node, "a node has gone silent"),
+        }
+        wire.has_ended.store(true, Relaxed);
+        self.open.lock().retain(|one| !Arc::ptr_eq(one, &wire));
+    }
+
+    fn away(&self, why: &str) -> Problem {
+        Problem::new(Code::MemberAway, format!("the node {} cannot be reached: {why}", self.node))
+    }
+}
+
+impl Wire {
+    fn calls(&self) -> usize {
+        STREAMS_MAX - self.streams.available_permits()
+    }
+
+    async fn idle(&self) {
+        let mut used = self.used.load(Relaxed);
+        loop {
+            sleep(IDLE_TIMEOUT).await;
+            let now = self.used.load(Relaxed);
+            if now == used && self.calls() == 0 {
+                return;
+            }
+            used = now;
+        }
+    }
+}
+
+/// Returns when the other end has not answered a ping in time.
+async fn silent(pings: Option<PingPong>) {
+    let Some(mut pings) = pings else { return std::future::pending().await };
+    loop {
+        sleep(PING_INTERVAL).await;
+        if !matches!(timeout(PING_TIMEOUT, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
+            return;
+        }
+    }
+}

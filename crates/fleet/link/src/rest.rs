@@ -1,0 +1,50 @@
+//! When a member that could not be reached is tried again: pure.
+
+use crate::limits::{REST_MAX, REST_MIN};
+use std::time::{Duration, Instant};
+
+/// The rest between two attempts. Thousands of nodes that lose one at once do not come back to it at once.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rest {
+    pause: Duration,
+    until: Option<Instant>,
+}
+
+impl Rest {
+    /// Whether it may be tried now.
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now >= until)
+    }
+
+    /// It could not be reached. `chance` is random.
+    pub fn failed(&mut self, now: Instant, chance: u8) {
+        self.pause = (self.pause * 2).clamp(REST_MIN, REST_MAX);
+        self.until = Some(now + self.pause + self.pause * u32::from(chance) / 512);
+    }
+
+    /// It was reached.
+    pub fn reached(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_double_up_to_a_bound_and_differ() {
+        let begin = Instant::now();
+        let mut rest = Rest::default();
+        assert!(rest.is_over(begin));
+        rest.failed(begin, 0);
+        assert!(!rest.is_over(begin) && rest.is_over(begin + REST_MIN));
+        let mut other = Rest::default();
+        other.failed(begin, 255);
+        assert!(!other.is_over(begin + REST_MIN) && other.is_over(begin + REST_MIN * 3 / 2));
+        (0..40).for_each(|_| rest.failed(begin, 255));
+        assert!(rest.is_over(begin + REST_MAX * 3 / 2));
+        rest.reached();
+        assert!(rest.is_over(begin));
+    }
+}

@@ -1,0 +1,49 @@
+//! How nodes hear of each other, and choose by it.
+
+use crate::world::{Town, empty, until};
+use bytes::Bytes;
+use choice::Truth;
+use fleet_link::{Offers, Wanted, Way};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_hears_how_others_are_and_what_they_have() {
+    let town = Town::new(1);
+    let (mut one, two, mut three) = (town.node(1).await, town.node(2).await, town.node(3).await);
+    *two.tested.backlog.lock() = 3.0;
+    *two.tested.offers.lock() = Offers { revision: 7, bytes: Bytes::from("hello, plate") };
+    *three.tested.offers.lock() = Offers { revision: 1, bytes: Bytes::from(vec![7; 300 << 10]) };
+    one.hears();
+    one.knows(&[&two, &three]).await;
+    let learned = |node| one.tested.learned.lock().get(&node).cloned();
+    until(|| learned(two.id).is_some() && learned(three.id).is_some()).await;
+    assert_eq!(learned(two.id).unwrap(), *two.tested.offers.lock());
+    assert!(learned(three.id).unwrap().bytes.is_empty(), "more than may be said is not said");
+    // The asker was heard with its question.
+    two.knows(&[&one]).await;
+    let nodes = [two.id, three.id];
+    let wanted = Wanted { function: "x", bytes: 0, here: None, nodes: &nodes };
+    assert!(matches!(one.link.choose(&wanted), Way::There { node, .. } if node == three.id));
+    let here = Some(Truth { backlog: 0.0 });
+    assert_eq!(one.link.choose(&Wanted { here, ..wanted }), Way::Here);
+    let here = Some(Truth { backlog: 60.0 });
+    assert!(matches!(one.link.choose(&Wanted { here, ..wanted }), Way::There { .. }));
+    // What changes is learned; who has gone is chosen no more.
+    *two.tested.offers.lock() = Offers { revision: 8, bytes: Bytes::from("hello") };
+    until(|| learned(two.id).is_some_and(|offers| offers.revision == 8)).await;
+    three.kill();
+    until(|| !matches!(one.link.choose(&wanted), Way::There { node, .. } if node == three.id)).await;
+    town.book.remove(&two.id);
+    until(|| one.link.choose(&wanted) == Way::Nowhere).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_learns_from_each_answer() {
+    let town = Town::new(1);
+    let (one, two) = (town.node(1).await, town.node(2).await);
+    let wanted = Wanted { function: "hello", bytes: 0, here: None, nodes: &[two.id] };
+    assert_eq!(one.link.choose(&wanted), Way::Nowhere, "nobody has heard of it");
+    *two.tested.backlog.lock() = 0.004;
+    drop(one.call(&two, "hello", empty()).await);
+    let Way::There { expected, .. } = one.link.choose(&wanted) else { panic!("the answer said how busy it is") };
+    assert!((0.0..=0.005).contains(&expected), "{expected}");
+}
