@@ -5,6 +5,7 @@ use super::histogram::Histogram;
 use api_types::{FunctionStats, Quantiles};
 use problem::Code;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use unit::Stages;
@@ -14,8 +15,8 @@ pub struct Counters {
     ok: AtomicU64,
     /// Calls whose caller went away first.
     gone: AtomicU64,
-    /// Calls that ended with a problem, by its place in [`Code::ALL`].
-    failed: [AtomicU64; Code::ALL.len()],
+    /// Calls that ended with a problem. Allocated by the first one: most functions never have any.
+    failed: OnceLock<Box<ByCode>>,
     /// Handlings begun again because others had changed what they had read.
     reruns: AtomicU64,
     cpu_ns: AtomicU64,
@@ -25,6 +26,9 @@ pub struct Counters {
     pub run: Histogram,
     pub total: Histogram,
 }
+
+/// By the place of the code in [`Code::ALL`].
+type ByCode = [AtomicU64; Code::ALL.len()];
 
 /// Where the time of a call went.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,7 +46,7 @@ impl Default for Counters {
         Self {
             ok: AtomicU64::new(0),
             gone: AtomicU64::new(0),
-            failed: [const { AtomicU64::new(0) }; Code::ALL.len()],
+            failed: OnceLock::new(),
             reruns: AtomicU64::new(0),
             cpu_ns: AtomicU64::new(0),
             memory_bytes_max: AtomicU64::new(0),
@@ -73,7 +77,8 @@ impl Counters {
 
     /// A call ended with a problem before it had a unit.
     pub fn refused(&self, code: Code) {
-        self.failed[place(code)].fetch_add(1, Relaxed);
+        let failed = self.failed.get_or_init(|| Box::new([const { AtomicU64::new(0) }; Code::ALL.len()]));
+        failed[place(code)].fetch_add(1, Relaxed);
     }
 
     pub fn gone(&self) {
@@ -108,7 +113,8 @@ impl Counters {
 
     /// Codes calls ended with, and how often.
     pub fn failures(&self) -> impl Iterator<Item = (Code, u64)> + '_ {
-        let counts = Code::ALL.iter().zip(&self.failed).map(|(code, count)| (*code, count.load(Relaxed)));
+        let failed = self.failed.get().into_iter().flat_map(|failed| failed.iter());
+        let counts = Code::ALL.iter().zip(failed).map(|(code, count)| (*code, count.load(Relaxed)));
         counts.filter(|(_, count)| *count > 0)
     }
 
