@@ -59,8 +59,10 @@ pub enum ReplyField {
 pub enum Why {
     /// The node is busier than the gate had expected.
     Busy,
-    /// The node does not have the function, or not for this caller.
+    /// The node does not have the function.
     Absent,
+    /// The door of the function does not let the caller in.
+    Closed,
     /// A bound was met: memory, or calls of one member.
     Full,
     /// The call has been forwarded already.
@@ -72,13 +74,15 @@ pub enum Why {
 }
 
 impl Why {
-    pub const ALL: [Self; 6] = [Self::Busy, Self::Absent, Self::Full, Self::Looped, Self::Draining, Self::Garbled];
+    pub const ALL: [Self; 7] =
+        [Self::Busy, Self::Absent, Self::Closed, Self::Full, Self::Looped, Self::Draining, Self::Garbled];
 
     /// The word on the link and in metrics.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Busy => "busy",
             Self::Absent => "absent",
+            Self::Closed => "closed",
             Self::Full => "full",
             Self::Looped => "looped",
             Self::Draining => "draining",

@@ -21,7 +21,7 @@ use budget::{Budget, Purpose};
 use choice::REFUSALS_MAX;
 use fleet_trust::{NodeId, Trust};
 use h2::{Reason, RecvStream};
-use http::header::{CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{AUTHORIZATION, CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE};
 use http::uri::{Authority, Parts, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Request, Response, Uri, Version};
 use http_body::Body;
@@ -121,8 +121,7 @@ impl<L: Local> Link<L> {
                 Carried::Refused(request, why) => {
                     self.counts.refused(why);
                     refusals += u32::from(why == Why::Busy);
-                    let detail = format!("the node {node} refused the call: {}", why.word());
-                    last.get_or_insert_with(|| Problem::new(Code::CallsRefused, detail));
+                    last.get_or_insert_with(|| refusal(node, why, &request));
                     back = request;
                 }
                 Carried::Away(request, problem) => {
@@ -286,6 +285,16 @@ impl OnItsWay {
             }
         }
     }
+}
+
+/// What the caller is told if nobody else runs it.
+fn refusal(node: NodeId, why: Why, request: &Request<CallBody>) -> Problem {
+    let code = match why {
+        Why::Closed if request.headers().contains_key(AUTHORIZATION) => Code::TokenInvalid,
+        Why::Closed => Code::TokenMissing,
+        _ => Code::CallsRefused,
+    };
+    Problem::new(code, format!("the node {node} refused the call: {}", why.word()))
 }
 
 fn garbled(node: NodeId, what: &str) -> Problem {

@@ -82,13 +82,15 @@ async fn after_two_refusals_the_call_runs_where_it_arrives() {
 async fn a_node_that_lacks_the_function_or_closes_its_door_did_nothing() {
     let town = Town::new(1);
     let (one, two) = (town.node(1).await, town.node(2).await);
-    for function in ["absent", "closed"] {
+    for (function, code) in [("absent", Code::CallsRefused), ("closed", Code::TokenMissing)] {
         let given = Arc::new(AtomicU64::new(0));
-        assert_eq!(failed(one.call(&two, function, bytes(3, &given)).await), Code::CallsRefused);
+        assert_eq!(failed(one.call(&two, function, bytes(3, &given)).await), code);
         let sent = one.send(function, &[&two], FREE, Request::new(text("x"))).await;
         let Sent::Here(request) = sent else { panic!("it runs here") };
         assert_eq!(read(request.into_body()).await, "x");
     }
+    let request = Request::get("/").header("authorization", "Bearer x").body(empty()).unwrap();
+    assert_eq!(failed(one.send("closed", &[&two], None, request).await), Code::TokenInvalid);
     assert_eq!(two.tested.began.load(Relaxed), 0);
 }
 

@@ -107,7 +107,7 @@ impl Local for Tested {
 
     async fn run(self: &Arc<Self>, request: Request<FarBody>, call: FarCall) -> Result<Ran<TestBody>, Why> {
         if call.function == "closed" {
-            return Err(Why::Absent);
+            return Err(Why::Closed);
         }
         self.began.fetch_add(1, Relaxed);
         self.running.fetch_add(1, Relaxed);
