@@ -154,8 +154,11 @@ mod tests {
             let iter = Box::new(vec.into_iter());
             let mut iter = MvccStream::new(iter);
 
-            // Because next calls drain_key_min, the error is immediately first, even though
-            // the first item is technically Ok
+            // Upstream the error is first: it takes the place of the item before it
+            assert_eq!(
+                InternalValue::from_components(*b"a", *b"new", 999, ValueType::Value),
+                iter.next().unwrap()?,
+            );
             assert!(matches!(iter.next().unwrap(), Err(crate::Error::Io(_))));
             iter_closed!(iter);
         }
