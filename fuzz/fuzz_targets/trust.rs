@@ -8,9 +8,10 @@ use fleet_trust::dates::Dates;
 use fleet_trust::digits::Digits;
 use fleet_trust::message::{HEAD_BYTES, Head, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reply, Request};
 use fleet_trust::revoked::ListFault;
-use fleet_trust::{Address, Authority, FleetId, Revoked, Token};
+use fleet_trust::{Address, Authority, FleetId, NodeKey, PublicKey, Revoked, Token};
 use lighter_fuzz::fuzz_target;
 use sha2::{Digest, Sha256};
+use std::sync::LazyLock;
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(text) = str::from_utf8(data) {
@@ -53,16 +54,21 @@ fn written(bytes: &[u8]) -> (Head, Vec<u8>) {
     (Head::read(*head, REPLY_BYTES_MAX).expect("it is one of ours"), body.to_vec())
 }
 
+/// The fleet whose lists the seeds are.
+static FLEET: LazyLock<(FleetId, PublicKey)> = LazyLock::new(|| {
+    let authority = Authority::found("campus", &[1; 32]).expect("it is a name");
+    (authority.fleet(), NodeKey::from_seed(&[1; 32]).public())
+});
+
 /// Fields are read first and the signature last. So a signature is no obstacle here, and never right.
 fn list(data: &[u8]) {
-    let authority = Authority::found("campus", &[1; 32]).expect("it is a name");
-    let key = fleet_trust::NodeKey::from_seed(&[1; 32]).public();
-    match Revoked::read(data, authority.fleet(), &key) {
+    let (fleet, key) = &*FLEET;
+    match Revoked::read(data, *fleet, key) {
         Ok(list) => {
             // A seed: it was signed with this very key.
-            assert_eq!(Revoked::read(list.bytes(), authority.fleet(), &key), Ok(list));
+            assert_eq!(Revoked::read(list.bytes(), *fleet, key), Ok(list));
         }
-        Err(ListFault::OtherFleet(FleetId(fleet))) => assert_eq!(fleet, data[5..13]),
+        Err(ListFault::OtherFleet(FleetId(other))) => assert_eq!(other, data[5..13]),
         Err(_) => {}
     }
 }

@@ -155,6 +155,16 @@ impl Anchor {
         self.ledger.lock().clone()
     }
 
+    /// Looks at each member. The ledger stays as it is until `see` has returned for the last one.
+    pub fn for_each_member(&self, see: impl FnMut((&NodeId, &Member))) {
+        self.ledger.lock().members().for_each(see);
+    }
+
+    /// The name under which a member was admitted.
+    pub fn name_of(&self, node: &NodeId) -> Option<String> {
+        self.ledger.lock().member(node).ok().map(|member| member.name.clone())
+    }
+
     /// Lets a node in that has an invitation.
     ///
     /// # Errors

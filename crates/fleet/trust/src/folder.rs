@@ -4,6 +4,7 @@
 //!   fleet/node.key        32 secret bytes: who this node is. A copy of it is another machine with the same name
 //!         member.json     fleet, CA, certificate, anchors, incarnation
 //!         revoked         the newest signed list
+//!         nodes.json      what the node knows of the others, as its caller writes it
 //!   on anchors also
 //!         ca.key          32 secret bytes: who has them can admit anybody
 //!         authority.json  the fleet's name and the CA's certificate
@@ -106,6 +107,15 @@ impl Folder {
 
     pub fn keep_revoked(&self, list: &Revoked) -> Result<(), Problem> {
         self.write("revoked", list.bytes())
+    }
+
+    /// What the node knew of the others when it last said so.
+    pub fn known(&self) -> Result<Option<Vec<u8>>, Problem> {
+        self.read("nodes.json", FILE_BYTES_MAX)
+    }
+
+    pub fn keep_known(&self, bytes: &[u8]) -> Result<(), Problem> {
+        self.write("nodes.json", bytes)
     }
 
     /// The CA of this node's own fleet. `None`: it is no anchor.

@@ -14,9 +14,7 @@
 //! first time.
 //!
 //! The files from [`token`] to [`ledger`] are pure: bytes, times and random numbers come in, values go out. Sockets are
-//! in [`link`] and [`serve`], files in [`folder`].
-//!
-//! The node does not use this crate yet.
+//! in [`link`] and [`serve`], files in [`folder`]. What a node does with all of this is in `fleet-agent`.
 #![forbid(unsafe_code)]
 
 pub mod anchor;

@@ -203,6 +203,17 @@ async fn connect_for(
     Ok((trust.connected(*node)?, stream))
 }
 
+/// Connects to whatever anchor listens there: a node knows anchors by their addresses before it knows them by name.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_anchor(trust: &Trust, address: &Address) -> Result<(Peer, TlsStream<TcpStream>), Problem> {
+    let stream = in_time(QUESTION_TIMEOUT, open(address, &trust.to_members(FLEET), trust.name_of(None))).await?;
+    let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let node = leaf.and_then(|leaf| key_of(leaf)).map(|key| NodeId::of(&key)).ok_or_else(out_of_place)?;
+    Ok((trust.connected(node)?, stream))
+}
+
 /// What an error of a connection says to a person: what TLS refused, or that the other side has gone.
 pub fn why(error: &io::Error) -> Problem {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {

@@ -29,6 +29,7 @@ pub const ANCHORS_MAX: usize = 8;
 /// Bytes of the reason in a refusal. What is longer is cut.
 pub const REASON_BYTES_MAX: usize = 200;
 
+/// Bytes of an address as text. A longer one refuses the message.
 const ADDRESS_BYTES_MAX: usize = HOST_BYTES_MAX + 6;
 
 /// What an anchor is asked.

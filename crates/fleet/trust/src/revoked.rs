@@ -16,7 +16,7 @@ use std::fmt;
 
 /// Nodes on the list. Another one is not revoked until the oldest entries have ended: such a fleet is founded anew.
 pub const REVOKED_MAX: usize = 2_048;
-/// Bytes of a list.
+/// Bytes of a list. A longer one is refused.
 pub const LIST_BYTES_MAX: usize = HEAD_BYTES + REVOKED_MAX * ENTRY_BYTES + SIGNATURE_BYTES;
 /// How long an entry stays.
 pub const ENTRY_SECONDS: u64 = CERTIFICATE_SECONDS + 2 * GRACE_SECONDS;

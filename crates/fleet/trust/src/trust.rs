@@ -196,6 +196,11 @@ impl Trust {
         self.connected.lock().end(LinkEnd::NewLife, |one| one == node);
     }
 
+    /// Whether a certificate, which TLS has checked, is an anchor's.
+    pub fn is_anchor(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.standing.ca.has_name(certificate, &anchor_name(self.fleet())).is_ok()
+    }
+
     pub(crate) fn for_strangers(&self) -> Arc<ServerConfig> {
         self.for_strangers.clone()
     }

@@ -1,0 +1,292 @@
+//! A node while it belongs to a fleet: what its tasks share, and the tasks that are not about links.
+//!
+//! ```text
+//!   serve ─▶ accept ─▶ talk ─┐
+//!   dial ────────────▶ talk ─┼─▶ Active: table, list of revoked nodes, what is wrong ─▶ Status
+//!   keep: certificate, disk ─┘
+//! ```
+
+use crate::dial::dial;
+use crate::known::Kept;
+use crate::table::{Record, Row, Table};
+use crate::talk::talk;
+use fleet_trust::folder::Folder;
+use fleet_trust::serve::{MemberArrival, serve};
+use fleet_trust::{Address, Anchor, NodeId, Revoked, Trust, link};
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
+use tokio::time::sleep;
+
+/// Links that this node has dialed. Others wait until one of them ends.
+pub const LINKS_OUT_MAX: usize = 32;
+/// Links that other nodes have dialed, one for each. Another node's is closed.
+pub const LINKS_IN_MAX: usize = 1_024;
+
+/// How often a node says hello on each link.
+pub(crate) const PERIOD: Duration = Duration::from_secs(2);
+/// How often the certificate is looked at, and what is known is written down if it has changed.
+const KEEP_EVERY: Duration = Duration::from_secs(5);
+/// How long a renewal that failed is not tried again.
+const RENEW_PAUSE: Duration = Duration::from_secs(60);
+/// Members that have connected and are not yet served.
+const ARRIVALS_MAX: usize = 16;
+
+/// See the top of this file.
+pub(crate) struct Active {
+    pub folder: Folder,
+    pub trust: Arc<Trust>,
+    /// If this node is one.
+    pub anchor: Option<Arc<Anchor>>,
+    pub name: String,
+    pub version: String,
+    /// Where this node listens, as others are told.
+    pub address: Address,
+    table: Mutex<Table>,
+    trouble: Mutex<Option<Problem>>,
+    /// An anchor has refused another machine with this node's key, within the last hour.
+    is_doubled: AtomicBool,
+    /// Something that is to be kept has changed.
+    has_news: AtomicBool,
+    /// Revision of the list of revoked nodes.
+    revision: watch::Sender<u64>,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+/// What an [`Active`] is made of.
+pub(crate) struct Parts {
+    pub folder: Folder,
+    pub trust: Trust,
+    pub anchor: Option<Anchor>,
+    pub name: String,
+    pub version: String,
+    pub address: Address,
+    pub kept: Kept,
+}
+
+impl Active {
+    /// Begins to listen and to dial.
+    pub fn start(parts: Parts, listener: TcpListener) -> Arc<Self> {
+        let Parts { folder, trust, anchor, name, version, address, kept } = parts;
+        let mut table = Table::new(trust.node());
+        let trust = Arc::new(trust);
+        kept.nodes.into_iter().for_each(|told| {
+            table.learn(told, Instant::now());
+        });
+        let revoked = trust.revoked();
+        table.forget(|node| revoked.as_ref().is_some_and(|list| list.contains(node)));
+        let active = Arc::new(Self {
+            folder,
+            anchor: anchor.map(Arc::new),
+            name,
+            version,
+            address,
+            table: Mutex::new(table),
+            trouble: Mutex::default(),
+            is_doubled: AtomicBool::new(false),
+            has_news: AtomicBool::new(true),
+            revision: watch::Sender::new(revoked.as_ref().map_or(0, Revoked::revision)),
+            tasks: Mutex::default(),
+            trust: trust.clone(),
+        });
+        let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
+        let tasks = [
+            tokio::spawn(serve(listener, trust, active.anchor.clone(), sender)),
+            tokio::spawn(accept(active.clone(), arrivals)),
+            tokio::spawn(dial(active.clone())),
+            tokio::spawn(keep(active.clone())),
+        ];
+        *active.tasks.lock() = tasks.iter().map(tokio::task::JoinHandle::abort_handle).collect();
+        active
+    }
+
+    /// Ends all its tasks, and with them its links. What is known is written down.
+    pub fn end(&self) {
+        self.tasks.lock().iter().for_each(AbortHandle::abort);
+        if self.has_news.swap(false, Relaxed)
+            && let Err(problem) = Kept::new(self.rows()).write(&self.folder)
+        {
+            tracing::warn!("{} {}", problem.code, problem.detail);
+        }
+    }
+
+    /// What this node says of itself.
+    pub fn record(&self) -> Record {
+        Record {
+            name: self.name.clone(),
+            address: Some(self.address.clone()),
+            version: self.version.clone(),
+            incarnation: self.trust.presence().incarnation,
+        }
+    }
+
+    pub fn rows(&self) -> Vec<Row> {
+        self.admit_all();
+        self.table.lock().rows(self.record(), self.anchor.is_some(), Instant::now())
+    }
+
+    /// A member says this of itself. On an anchor, the name is what the ledger has.
+    ///
+    /// # Errors
+    /// [`Code::NodeDoubled`]; [`Code::NotAdmitted`]: the ledger of this anchor does not have the node.
+    pub fn hear(&self, node: NodeId, record: Record, is_anchor: bool) -> Result<(), Problem> {
+        let name = match &self.anchor {
+            Some(anchor) => anchor.name_of(&node).ok_or_else(|| {
+                Problem::new(Code::NotAdmitted, format!("the ledger of this anchor has no node {node}"))
+            })?,
+            None => record.name,
+        };
+        let is_news = self.table.lock().hear(node, Record { name, ..record }, is_anchor, Instant::now())?;
+        self.has_news.fetch_or(is_news, Relaxed);
+        Ok(())
+    }
+
+    /// Works with the table.
+    pub fn with_table<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+        work(&mut self.table.lock())
+    }
+
+    pub fn has_news(&self) {
+        self.has_news.store(true, Relaxed);
+    }
+
+    /// An anchor's own table has all whom its ledger has.
+    pub fn admit_all(&self) {
+        let Some(anchor) = &self.anchor else { return };
+        let mut table = self.table.lock();
+        anchor.for_each_member(|(node, member)| table.admit(*node, &member.name, member.is_anchor));
+    }
+
+    /// Takes a signed list of revoked nodes, if it is newer: their links end, and every other link passes it on.
+    ///
+    /// # Errors
+    /// [`Code::FleetMessage`]: it is none of this fleet. [`Code::DataUnusable`]: it holds until the node ends.
+    pub async fn learn_list(&self, list: &[u8]) -> Result<(), Problem> {
+        if !self.trust.learn_revoked(list)? {
+            return Ok(());
+        }
+        let Some(list) = self.trust.revoked() else { return Ok(()) };
+        self.table.lock().forget(|node| list.contains(node));
+        self.has_news();
+        self.revision.send_replace(list.revision());
+        let folder = self.folder.clone();
+        spawn_blocking(move || folder.keep_revoked(&list)).await.map_err(|error| failed(&error))?
+    }
+
+    pub fn revision(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    pub fn trouble(&self) -> Option<Problem> {
+        self.trouble.lock().clone()
+    }
+
+    /// What an anchor, or the way to it, has to say against this node. None: nothing any more.
+    pub fn set_trouble(&self, trouble: Option<Problem>) {
+        let mut kept = self.trouble.lock();
+        if let Some(problem) = &trouble
+            && kept.as_ref().is_none_or(|before| before.code != problem.code)
+        {
+            tracing::warn!("{} {}", problem.code, problem.detail);
+        }
+        *kept = trouble;
+    }
+
+    /// Whether anchors want nothing of this node any more.
+    pub fn is_out(&self) -> bool {
+        self.trouble.lock().as_ref().is_some_and(|one| matches!(one.code, Code::NodeRevoked | Code::NodeDoubled))
+    }
+
+    pub fn is_doubled(&self) -> bool {
+        self.is_doubled.load(Relaxed)
+    }
+
+    /// Says hello to an anchor: learns whether this is still the life that counts.
+    ///
+    /// # Errors
+    /// As [`link::hello`].
+    pub async fn say_hello(&self, anchor: &Address) -> Result<(), Problem> {
+        let keep = |membership: &_| self.folder.keep_membership(membership);
+        let welcome = link::hello(&self.trust, anchor, keep).await?;
+        self.is_doubled.store(welcome.is_doubled, Relaxed);
+        self.set_trouble(None);
+        Ok(())
+    }
+
+    async fn renew(&self) -> Result<(), Problem> {
+        let key = self.folder.key()?;
+        let (membership, revoked) = match &self.anchor {
+            Some(anchor) => (anchor.own(&key, &self.name)?, None),
+            None => {
+                let joined = link::renew(&self.trust.membership(), &key).await?;
+                (joined.membership, joined.revoked)
+            }
+        };
+        self.trust.become_again(membership.clone())?;
+        self.folder.keep_membership(&membership)?;
+        tracing::info!("the certificate for the fleet was renewed");
+        match revoked {
+            Some(list) => self.learn_list(list.bytes()).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Serves members that connect: one link for each node. A newer one takes the place of the older.
+async fn accept(active: Arc<Active>, mut arrivals: mpsc::Receiver<MemberArrival>) {
+    let mut links = JoinSet::new();
+    let mut of_node: BTreeMap<NodeId, AbortHandle> = BTreeMap::new();
+    loop {
+        let arrival = tokio::select! {
+            Some(arrival) = arrivals.recv() => arrival,
+            Some(_) = links.join_next() => continue,
+            else => return,
+        };
+        of_node.retain(|_, link| !link.is_finished());
+        let MemberArrival { peer, stream } = arrival;
+        let node = peer.node;
+        if of_node.len() >= LINKS_IN_MAX && !of_node.contains_key(&node) {
+            continue;
+        }
+        let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let is_anchor = leaf.is_some_and(|leaf| active.trust.is_anchor(leaf));
+        let active = active.clone();
+        let link = links.spawn(async move {
+            if let Err(problem) = talk(&active, peer, stream, is_anchor).await {
+                tracing::debug!(%node, %problem, "a link ended");
+            }
+        });
+        of_node.insert(node, link).inspect(AbortHandle::abort);
+    }
+}
+
+/// Renews the certificate in time, and writes down what is known of others.
+async fn keep(active: Arc<Active>) {
+    let mut renewed: Option<Instant> = None;
+    loop {
+        if active.trust.wants_renewal() && renewed.is_none_or(|at| at.elapsed() >= RENEW_PAUSE) {
+            renewed = Some(Instant::now());
+            if let Err(problem) = active.renew().await {
+                tracing::warn!("the certificate for the fleet was not renewed: {} {}", problem.code, problem.detail);
+            }
+        }
+        if active.has_news.swap(false, Relaxed) {
+            let (kept, folder) = (Kept::new(active.rows()), active.folder.clone());
+            let written = spawn_blocking(move || kept.write(&folder)).await.map_err(|error| failed(&error));
+            if let Err(problem) = written.flatten() {
+                tracing::warn!("{} {}", problem.code, problem.detail);
+            }
+        }
+        sleep(KEEP_EVERY).await;
+    }
+}
+
+pub(crate) fn failed(error: &tokio::task::JoinError) -> Problem {
+    Problem::new(Code::Internal, format!("a step of the fleet failed: {error}"))
+}

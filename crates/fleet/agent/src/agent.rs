@@ -1,0 +1,321 @@
+//! What people and the node ask of a fleet: found one, join one, let others in, take them out, list them.
+
+use crate::active::{Active, Parts, failed};
+use crate::known::Kept;
+use crate::places;
+use crate::table::Row;
+use fleet_trust::folder::Folder;
+use fleet_trust::ledger::Ledger;
+use fleet_trust::{
+    Address, Anchor, Clock, FleetId, Membership, NodeId, NodeKey, Token, Trust, check_name,
+    link::{self, Joined},
+};
+use parking_lot::RwLock;
+use problem::{Code, Problem};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+
+/// Characters of an id that name a node, if no other id begins with them.
+const ID_CHARS_MIN: usize = 4;
+
+/// What a node's part in a fleet needs to be told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The folder `fleet` in the data folder. It is made when the node joins a fleet.
+    pub folder: PathBuf,
+    /// Where to listen for other nodes, once there is a fleet.
+    pub listen: SocketAddr,
+    /// What others are told instead, as behind a router.
+    pub address: Option<Address>,
+    /// The node's name in a fleet. None: that of the machine.
+    pub name: Option<String>,
+    /// The program's.
+    pub version: String,
+    pub clock: Clock,
+}
+
+/// See the top of this file.
+pub struct Agent {
+    settings: Settings,
+    active: RwLock<Option<Arc<Active>>>,
+    /// Held by whoever makes this node a member.
+    joining: Mutex<()>,
+}
+
+/// A fleet, as this node sees it.
+#[derive(Debug, Clone)]
+pub struct Status {
+    pub name: String,
+    pub fleet: FleetId,
+    pub is_anchor: bool,
+    /// This node first.
+    pub rows: Vec<Row>,
+    /// What keeps this node from its fleet.
+    pub trouble: Option<Problem>,
+    /// Another machine had this node's key, and was refused, in the last hour.
+    pub is_doubled: bool,
+}
+
+impl Agent {
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, active: RwLock::default(), joining: Mutex::default() }
+    }
+
+    /// Goes on with the fleet that this node belongs to, if it does.
+    ///
+    /// # Errors
+    /// [`Code::DataUnusable`]; [`Code::ListenFailed`].
+    pub async fn open(&self) -> Result<(), Problem> {
+        let has = |name: &str| self.settings.folder.join(name).exists();
+        if !has("member.json") && !has("authority.json") {
+            return Ok(());
+        }
+        let _joining = self.joining.lock().await;
+        let listener = self.bind().await?;
+        self.start(listener).await
+    }
+
+    /// Founds a fleet, of which this node is the anchor.
+    ///
+    /// # Errors
+    /// [`Code::FleetAlready`], [`Code::Usage`]: the name is none; as [`Agent::open`].
+    pub async fn found(&self, name: &str) -> Result<Status, Problem> {
+        check_name(name)?;
+        self.check_own_name()?;
+        let _joining = self.joining.lock().await;
+        if let Some(active) = &*self.active.read() {
+            return Err(already(active));
+        }
+        let listener = self.bind().await?;
+        let (path, name) = (self.settings.folder.clone(), name.to_owned());
+        blocking(move || Folder::open(&path)?.found(&name)).await?;
+        self.start(listener).await?;
+        self.status()
+    }
+
+    /// Joins a fleet by an invitation. A node that is a member of it already stays one; if another machine has its key,
+    /// from now on this one is the node.
+    ///
+    /// # Errors
+    /// [`Code::FleetAlready`]: it is in another fleet. As [`link::join`] and [`Agent::open`].
+    pub async fn join(&self, token: &Token) -> Result<Status, Problem> {
+        self.check_own_name()?;
+        let _joining = self.joining.lock().await;
+        let before = self.active.read().clone();
+        if let Some(active) = before {
+            if active.trust.fleet() != token.fleet() {
+                return Err(already(&active));
+            }
+            if active.trouble().is_some_and(|trouble| trouble.code == Code::NodeDoubled) {
+                self.join_again(&active, token).await?;
+            }
+            return self.status();
+        }
+        // First of all: an invitation is not used up by a node that then cannot listen.
+        let listener = self.bind().await?;
+        let path = self.settings.folder.clone();
+        let (folder, key) = blocking(move || {
+            let folder = Folder::open(&path)?;
+            let key = folder.key()?;
+            Ok((folder, key))
+        })
+        .await?;
+        let (Joined { membership, revoked }, name) = self.ask_to_join(token, &key).await?;
+        blocking(move || {
+            Kept { name, nodes: Vec::new() }.write(&folder)?;
+            if let Some(list) = &revoked {
+                folder.keep_revoked(list)?;
+            }
+            folder.keep_membership(&membership)
+        })
+        .await?;
+        self.start(listener).await?;
+        self.status()
+    }
+
+    /// Makes an invitation.
+    ///
+    /// # Errors
+    /// [`Code::NoFleet`], [`Code::NotAnchor`]; as [`Anchor::invite`].
+    pub async fn invite(&self, times: u32, seconds: u64) -> Result<Token, Problem> {
+        let (_, anchor) = self.anchor()?;
+        blocking(move || anchor.invite(times, seconds)).await
+    }
+
+    /// Takes a node out of the fleet, by its id, the beginning of its id, or its name. Its links here end before this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`Code::NoFleet`], [`Code::NotAnchor`], [`Code::MemberUnknown`]; [`Code::Usage`]: it is this node. As
+    /// [`Anchor::revoke`].
+    pub async fn remove(&self, which: &str) -> Result<(NodeId, String), Problem> {
+        let (active, anchor) = self.anchor()?;
+        let (node, name) = named(&anchor, which)?;
+        if node == active.trust.node() {
+            let problem = Problem::new(Code::Usage, "an anchor cannot take itself out of its fleet");
+            return Err(problem.with_hint("name another node"));
+        }
+        let list = blocking(move || anchor.revoke(&node)).await?;
+        active.learn_list(list.bytes()).await?;
+        Ok((node, name))
+    }
+
+    /// # Errors
+    /// [`Code::NoFleet`].
+    pub fn status(&self) -> Result<Status, Problem> {
+        let active = self.active()?;
+        Ok(Status {
+            name: active.trust.membership().fleet_name,
+            fleet: active.trust.fleet(),
+            is_anchor: active.anchor.is_some(),
+            rows: active.rows(),
+            trouble: active.trouble(),
+            is_doubled: active.is_doubled(),
+        })
+    }
+
+    /// Ends the listener and all links.
+    pub fn end(&self) {
+        if let Some(active) = self.active.write().take() {
+            active.end();
+        }
+    }
+
+    fn active(&self) -> Result<Arc<Active>, Problem> {
+        self.active.read().clone().ok_or_else(|| Problem::new(Code::NoFleet, "this node belongs to no fleet"))
+    }
+
+    fn anchor(&self) -> Result<(Arc<Active>, Arc<Anchor>), Problem> {
+        let active = self.active()?;
+        let anchor = active.anchor.clone().ok_or_else(|| {
+            let fleet = active.trust.membership().fleet_name;
+            Problem::new(Code::NotAnchor, format!("this node is a member of {fleet}, and no anchor"))
+        })?;
+        Ok((active, anchor))
+    }
+
+    fn check_own_name(&self) -> Result<(), Problem> {
+        self.settings.name.as_deref().map_or(Ok(()), check_name)
+    }
+
+    async fn bind(&self) -> Result<TcpListener, Problem> {
+        let listen = self.settings.listen;
+        let failed = |error| {
+            Problem::new(Code::ListenFailed, format!("{listen}, for nodes of the fleet: {error}"))
+                .with_hint("if another program, perhaps a node, has the port, choose another one")
+        };
+        TcpListener::bind(listen).await.map_err(failed)
+    }
+
+    async fn start(&self, listener: TcpListener) -> Result<(), Problem> {
+        let failed_to_listen = |error| Problem::new(Code::ListenFailed, format!("the fleet's listener: {error}"));
+        let listening = listener.local_addr().map_err(failed_to_listen)?;
+        let settings = self.settings.clone();
+        let parts = blocking(move || prepare(settings, listening)).await?;
+        *self.active.write() = Some(Active::start(parts, listener));
+        Ok(())
+    }
+
+    /// Under its own name; where that is the machine's and another node has it, under one that nobody else has.
+    async fn ask_to_join(&self, token: &Token, key: &NodeKey) -> Result<(Joined, String), Problem> {
+        let name = self.settings.name.clone().unwrap_or_else(places::machine_name);
+        match link::join(token, key, &name).await {
+            Err(problem) if problem.code == Code::NotAdmitted && self.settings.name.is_none() => {
+                let id = key.id().to_string();
+                let name = format!("{name}-{}", &id[..ID_CHARS_MIN]);
+                link::join(token, key, &name).await.map(|joined| (joined, name))
+            }
+            joined => joined.map(|joined| (joined, name)),
+        }
+    }
+
+    async fn join_again(&self, active: &Active, token: &Token) -> Result<(), Problem> {
+        let folder = active.folder.clone();
+        let key = blocking(move || folder.key()).await?;
+        let Joined { membership, revoked } = link::join(token, &key, &active.name).await?;
+        let (folder, kept) = (active.folder.clone(), membership.clone());
+        blocking(move || folder.keep_membership(&kept)).await?;
+        active.trust.become_again(membership)?;
+        active.set_trouble(None);
+        match revoked {
+            Some(list) => active.learn_list(list.bytes()).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Reads the folder, and makes of it what the tasks share. An anchor certifies itself, each time it starts.
+fn prepare(settings: Settings, listening: SocketAddr) -> Result<Parts, Problem> {
+    let Settings { folder: path, address, name, version, clock, .. } = settings;
+    let folder = Folder::open(&path)?;
+    let key = folder.key()?;
+    let kept = Kept::read(&folder)?;
+    let address = address.unwrap_or_else(|| places::told(listening));
+    let own_name = || name.clone().unwrap_or_else(places::machine_name);
+    let (anchor, membership, name) = match folder.authority()? {
+        Some(authority) => {
+            let ledger = folder.ledger()?;
+            let name = name_in(&ledger, &key.id()).unwrap_or_else(own_name);
+            let anchor = Anchor::new(authority, ledger, vec![address.clone()], clock.clone(), folder.clone());
+            let membership = anchor.own(&key, &name)?;
+            folder.keep_membership(&membership)?;
+            (Some(anchor), membership, name)
+        }
+        None => {
+            let missing = || Problem::new(Code::DataUnusable, format!("{}: no membership", path.display()));
+            let name = if kept.name.is_empty() { own_name() } else { kept.name.clone() };
+            (None, folder.membership()?.ok_or_else(missing)?, name)
+        }
+    };
+    let revoked = match &anchor {
+        Some(anchor) => anchor.revoked(),
+        None => folder.revoked(&membership)?,
+    };
+    let trust = Trust::new(key, membership, revoked, clock)?;
+    Ok(Parts { folder, trust, anchor, name, version, address, kept })
+}
+
+fn name_in(ledger: &Ledger, node: &NodeId) -> Option<String> {
+    ledger.member(node).ok().map(|member| member.name.clone())
+}
+
+/// The one member that is meant.
+fn named(anchor: &Anchor, which: &str) -> Result<(NodeId, String), Problem> {
+    let mut found: Vec<(NodeId, String)> = Vec::new();
+    let mut exact = None;
+    anchor.for_each_member(|(node, member)| {
+        if member.name == which {
+            exact = Some((*node, member.name.clone()));
+        }
+        if which.len() >= ID_CHARS_MIN && node.to_string().starts_with(which) {
+            found.push((*node, member.name.clone()));
+        }
+    });
+    match (exact, found.len()) {
+        (Some(one), _) => Ok(one),
+        (None, 1) => Ok(found.remove(0)),
+        (None, 0) => {
+            Err(Problem::new(Code::MemberUnknown, format!("no node of the fleet has the id or name {which:?}")))
+        }
+        (None, count) => Err(Problem::new(Code::MemberUnknown, format!("{count} ids begin with {which:?}"))),
+    }
+}
+
+fn already(active: &Active) -> Problem {
+    let Membership { fleet_name, .. } = active.trust.membership();
+    Problem::new(Code::FleetAlready, format!("this node belongs to the fleet {fleet_name}"))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
+    spawn_blocking(work).await.map_err(|error| failed(&error))?
+}

@@ -1,0 +1,87 @@
+//! Whom a node connects to: every anchor, and members that it has not heard of for some seconds.
+//!
+//! A member that dials this node is heard of, and not dialed; so most pairs have one link. A node behind a router that
+//! nobody reaches dials the others.
+
+use crate::active::{Active, LINKS_OUT_MAX, PERIOD};
+use crate::talk::talk;
+use fleet_trust::{Address, NodeId, link, random};
+use problem::Problem;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{interval, sleep};
+
+/// A member that was not heard of for so long is dialed.
+const SILENT_AFTER: Duration = Duration::from_secs(6);
+/// What lies between two tries of one address, at least; by chance up to twice as long.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// The same for a node that was refused for good: perhaps a person lets it in again.
+const REFUSED_RETRY_AFTER: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone)]
+struct Target {
+    address: Address,
+    /// Who has to listen there. None: any anchor.
+    node: Option<NodeId>,
+}
+
+pub async fn dial(active: Arc<Active>) {
+    let mut links = JoinSet::new();
+    let mut of_address: BTreeMap<String, AbortHandle> = BTreeMap::new();
+    let mut tick = interval(PERIOD);
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            Some(_) = links.join_next() => continue,
+        }
+        active.admit_all();
+        of_address.retain(|_, link| !link.is_finished());
+        for target in targets(&active) {
+            let address = target.address.to_string();
+            if of_address.len() < LINKS_OUT_MAX && !of_address.contains_key(&address) {
+                of_address.insert(address, links.spawn(try_once(active.clone(), target)));
+            }
+        }
+    }
+}
+
+/// Anchors first, so that members never take all the places.
+fn targets(active: &Active) -> Vec<Target> {
+    let anchors = active.trust.membership().anchors.into_iter().map(|address| Target { address, node: None });
+    let mut targets: Vec<Target> = anchors.collect();
+    if !active.is_out() {
+        let silent = active.with_table(|table| table.silent(SILENT_AFTER, Instant::now()));
+        targets.extend(silent.into_iter().map(|(node, address)| Target { address, node: Some(node) }));
+    }
+    targets.retain(|target| target.address != active.address);
+    targets
+}
+
+/// Connects, talks until the link ends, and rests.
+async fn try_once(active: Arc<Active>, target: Target) {
+    if let Err(problem) = reach(&active, &target).await {
+        tracing::debug!(address = %target.address, %problem, "a link ended, or did not begin");
+        // What any member says is no reason to worry people.
+        if target.node.is_none() {
+            active.set_trouble(Some(problem));
+        }
+    }
+    let [chance] = random().unwrap_or([0]);
+    let least = if active.is_out() { REFUSED_RETRY_AFTER } else { RETRY_AFTER };
+    sleep(least + least * u32::from(chance) / 256).await;
+}
+
+async fn reach(active: &Active, target: &Target) -> Result<(), Problem> {
+    let (peer, stream) = match &target.node {
+        Some(node) => link::connect(&active.trust, &target.address, node).await?,
+        None => {
+            active.say_hello(&target.address).await?;
+            link::connect_anchor(&active.trust, &target.address).await?
+        }
+    };
+    let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let is_anchor = leaf.is_some_and(|leaf| active.trust.is_anchor(leaf));
+    talk(active, peer, stream, is_anchor).await
+}

@@ -1,0 +1,28 @@
+//! A node's part in its fleet: it founds one or joins one, listens for other nodes, and knows which there are.
+//!
+//! ```text
+//!   new, join ─▶ Agent ─▶ Active ─┬─ listens: strangers and members (`fleet-trust`)
+//!                                 ├─ dials: anchors first, then members that do not dial themselves
+//!                                 ├─ renews its certificate, keeps what it knows on disk
+//!                                 └─ Table ◀─ hellos, every two seconds on each link ─▶ other nodes
+//! ```
+//! The node does not use this crate yet. A node that belongs to no fleet has an [`Agent`] and nothing else: no socket,
+//! no task, no folder.
+//!
+//! Who is a member, the certificates say. What a member says of itself is believed of itself alone; what an anchor says
+//! is believed of all. All of that is in [`table`], pure, and its bytes are in `hello`: another way for the same facts
+//! replaces these two files.
+#![forbid(unsafe_code)]
+
+mod active;
+mod agent;
+mod dial;
+mod hello;
+mod known;
+mod places;
+pub mod table;
+mod talk;
+
+pub use active::{LINKS_IN_MAX, LINKS_OUT_MAX};
+pub use agent::{Agent, Settings, Status};
+pub use table::Row;

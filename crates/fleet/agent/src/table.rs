@@ -1,0 +1,276 @@
+//! The nodes of a fleet as one of them knows them. Pure: what was heard comes in, rows go out.
+//!
+//! ```text
+//!   a node, on its own link  ─▶ hear  ─▶ of itself, now
+//!   an anchor                ─▶ learn ─▶ of any node, and how long ago the anchor heard of it
+//!   the list of the revoked  ─▶ forget
+//! ```
+//! Of two words about a node the one that was heard later holds.
+
+use fleet_trust::members::MEMBERS_MAX;
+use fleet_trust::{Address, NodeId, check_name};
+use problem::{Code, Problem};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Bytes of a version. A longer one refuses the hello.
+pub const VERSION_BYTES_MAX: usize = 32;
+/// Nodes that one hello of an anchor tells of. The next hello tells of the next ones.
+pub const TOLD_MAX: usize = 128;
+
+/// What a node says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub name: String,
+    /// Where it listens for other nodes.
+    pub address: Option<Address>,
+    pub version: String,
+    pub incarnation: u64,
+}
+
+/// What an anchor says of another node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToldNode {
+    pub node: NodeId,
+    pub is_anchor: bool,
+    pub record: Record,
+    /// How long ago the anchor has heard of it. None: not since it was started.
+    pub heard_ms: Option<u64>,
+}
+
+/// One line of the list that people see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub node: NodeId,
+    pub record: Record,
+    pub is_anchor: bool,
+    pub is_this_node: bool,
+    /// How long ago it was heard of. None: not since this node was started.
+    pub heard: Option<Duration>,
+}
+
+/// See the top of this file.
+#[derive(Debug)]
+pub struct Table {
+    own: NodeId,
+    nodes: BTreeMap<NodeId, Known>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    record: Record,
+    is_anchor: bool,
+    heard: Option<Instant>,
+}
+
+impl Record {
+    /// # Errors
+    /// [`Code::FleetMessage`]: a field is not as it should be. It would end up in logs and on screens.
+    pub fn check(&self) -> Result<(), Problem> {
+        let is_version =
+            self.version.len() <= VERSION_BYTES_MAX && self.version.bytes().all(|byte| byte.is_ascii_graphic());
+        if is_version && check_name(&self.name).is_ok() {
+            return Ok(());
+        }
+        Err(Problem::new(Code::FleetMessage, "a node's name or version is not as it should be"))
+    }
+}
+
+impl Table {
+    pub fn new(own: NodeId) -> Self {
+        Self { own, nodes: BTreeMap::new() }
+    }
+
+    /// A node says this of itself. Says whether something new is to be kept on disk.
+    ///
+    /// # Errors
+    /// [`Code::NodeDoubled`]: a later life of this node is known.
+    pub fn hear(&mut self, node: NodeId, record: Record, is_anchor: bool, now: Instant) -> Result<bool, Problem> {
+        let known = self.nodes.get(&node);
+        if let Some(known) = known.filter(|known| known.record.incarnation > record.incarnation) {
+            let detail = format!(
+                "the node {node} is at incarnation {}, and this machine at {}",
+                known.record.incarnation, record.incarnation
+            );
+            return Err(Problem::new(Code::NodeDoubled, detail));
+        }
+        Ok(self.put(node, Known { record, is_anchor, heard: Some(now) }))
+    }
+
+    /// An anchor says this of a node. Says whether something new is to be kept on disk.
+    pub fn learn(&mut self, told: ToldNode, now: Instant) -> bool {
+        let ToldNode { node, is_anchor, record, heard_ms } = told;
+        let heard = heard_ms.and_then(|ms| now.checked_sub(Duration::from_millis(ms)));
+        let known = self.nodes.get(&node);
+        let is_later = known.is_none_or(|known| heard > known.heard || known.heard.is_none());
+        node != self.own && is_later && self.put(node, Known { record, is_anchor, heard })
+    }
+
+    /// The ledger has this node: an anchor knows of it before it has heard of it.
+    pub fn admit(&mut self, node: NodeId, name: &str, is_anchor: bool) {
+        if let Some(known) = self.nodes.get_mut(&node) {
+            if known.record.name != name {
+                name.clone_into(&mut known.record.name);
+            }
+        } else if node != self.own {
+            let record = Record { name: name.to_owned(), address: None, version: String::new(), incarnation: 0 };
+            self.put(node, Known { record, is_anchor, heard: None });
+        }
+    }
+
+    /// Takes those out for whom this is so.
+    pub fn forget(&mut self, is_gone: impl Fn(&NodeId) -> bool) {
+        self.nodes.retain(|node, _| !is_gone(node));
+    }
+
+    /// Up to [`TOLD_MAX`] nodes from the one behind `after` on, and where to go on.
+    pub fn tell(&self, after: Option<NodeId>, now: Instant) -> (Vec<ToldNode>, Option<NodeId>) {
+        let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        let told: Vec<ToldNode> = self
+            .nodes
+            .range((from, std::ops::Bound::Unbounded))
+            .take(TOLD_MAX)
+            .map(|(node, known)| ToldNode {
+                node: *node,
+                is_anchor: known.is_anchor,
+                record: known.record.clone(),
+                heard_ms: known.heard.map(|at| now.saturating_duration_since(at).as_millis() as u64),
+            })
+            .collect();
+        let last = told.last().map(|told| told.node).filter(|_| told.len() == TOLD_MAX);
+        (told, last)
+    }
+
+    /// All nodes, this one first. `own` is what it says of itself.
+    pub fn rows(&self, own: Record, is_anchor: bool, now: Instant) -> Vec<Row> {
+        let first = Row { node: self.own, record: own, is_anchor, is_this_node: true, heard: Some(Duration::ZERO) };
+        let others = self.nodes.iter().map(|(node, known)| Row {
+            node: *node,
+            record: known.record.clone(),
+            is_anchor: known.is_anchor,
+            is_this_node: false,
+            heard: known.heard.map(|at| now.saturating_duration_since(at)),
+        });
+        std::iter::once(first).chain(others).collect()
+    }
+
+    /// Other nodes that were not heard of for so long, with their addresses: those longest ago first.
+    pub fn silent(&self, least: Duration, now: Instant) -> Vec<(NodeId, Address)> {
+        let is_silent = |known: &Known| known.heard.is_none_or(|at| now.saturating_duration_since(at) >= least);
+        let mut silent: Vec<(&NodeId, &Known)> = self.nodes.iter().filter(|(_, known)| is_silent(known)).collect();
+        silent.sort_by_key(|(_, known)| known.heard);
+        silent.into_iter().filter_map(|(node, known)| Some((*node, known.record.address.clone()?))).collect()
+    }
+
+    fn put(&mut self, node: NodeId, new: Known) -> bool {
+        if self.nodes.len() >= MEMBERS_MAX && !self.nodes.contains_key(&node) {
+            return false;
+        }
+        let is_new = self.nodes.get(&node).is_none_or(|known| known.record != new.record);
+        self.nodes.insert(node, new);
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(number: u8) -> NodeId {
+        NodeId([number; 16])
+    }
+
+    fn record(name: &str, incarnation: u64) -> Record {
+        Record {
+            name: name.to_owned(),
+            address: Address::read("192.0.2.7:8702"),
+            version: "0.1.0".to_owned(),
+            incarnation,
+        }
+    }
+
+    fn told(number: u8, name: &str, heard_ms: Option<u64>) -> ToldNode {
+        ToldNode { node: node(number), is_anchor: false, record: record(name, 1), heard_ms }
+    }
+
+    fn name(table: &Table, number: u8) -> String {
+        let rows = table.rows(record("own", 1), true, Instant::now());
+        rows.into_iter().find(|row| row.node == node(number)).map_or_else(String::new, |row| row.record.name)
+    }
+
+    #[test]
+    fn the_later_word_about_a_node_holds() {
+        let now = Instant::now() + Duration::from_secs(100);
+        let mut table = Table::new(node(1));
+        assert!(table.learn(told(2, "from-an-anchor", Some(50_000)), now));
+        assert!(table.hear(node(2), record("itself", 1), false, now - Duration::from_secs(30)).unwrap());
+        assert!(!table.learn(told(2, "older", Some(40_000)), now));
+        assert!(!table.learn(told(2, "never-heard", None), now));
+        assert_eq!(name(&table, 2), "itself");
+        assert!(table.learn(told(2, "newer", Some(1_000)), now));
+        assert_eq!(name(&table, 2), "newer");
+    }
+
+    #[test]
+    fn an_earlier_life_is_refused_and_the_same_is_not() {
+        let mut table = Table::new(node(1));
+        let now = Instant::now();
+        table.hear(node(2), record("b", 3), false, now).unwrap();
+        table.hear(node(2), record("b", 3), false, now).unwrap();
+        assert_eq!(table.hear(node(2), record("b", 2), false, now).unwrap_err().code, Code::NodeDoubled);
+    }
+
+    #[test]
+    fn a_node_learns_nothing_of_itself_and_forgets_the_revoked() {
+        let mut table = Table::new(node(1));
+        let now = Instant::now();
+        assert!(!table.learn(told(1, "somebody-else", Some(0)), now));
+        table.learn(told(2, "b", Some(0)), now);
+        table.forget(|one| *one == node(2));
+        assert_eq!(table.rows(record("own", 1), true, now).len(), 1);
+    }
+
+    #[test]
+    fn a_large_fleet_is_told_part_by_part() {
+        let mut table = Table::new(node(0));
+        let now = Instant::now();
+        for number in 0..300_u16 {
+            let [low, high] = number.to_le_bytes();
+            let id = NodeId(std::array::from_fn(|at| [high, low, 1][at.min(2)]));
+            table.hear(id, record("x", 1), false, now).unwrap();
+        }
+        let (mut after, mut sizes) = (None, Vec::new());
+        loop {
+            let (part, next) = table.tell(after, now);
+            sizes.push(part.len());
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(sizes, [128, 128, 44]);
+    }
+
+    #[test]
+    fn those_that_were_silent_for_longest_are_dialed_first() {
+        let mut table = Table::new(node(0));
+        let now = Instant::now() + Duration::from_secs(100);
+        table.hear(node(1), record("a", 1), false, now).unwrap();
+        table.hear(node(2), record("b", 1), false, now - Duration::from_secs(20)).unwrap();
+        table.learn(told(3, "c", None), now);
+        let silent: Vec<NodeId> =
+            table.silent(Duration::from_secs(10), now).into_iter().map(|(node, _)| node).collect();
+        assert_eq!(silent, [node(3), node(2)]);
+    }
+
+    #[test]
+    fn what_would_spoil_a_screen_is_refused() {
+        record("pi-7", 1).check().unwrap();
+        let long = "1".repeat(VERSION_BYTES_MAX + 1);
+        for (name, version) in [("Pi 7", "1"), ("", "1"), ("pi", "1 \u{1b}[2J"), ("pi", &long)] {
+            let record = Record { version: version.to_owned(), ..record(name, 1) };
+            assert_eq!(record.check().unwrap_err().code, Code::FleetMessage, "{name} {version}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A fleet from its first node to its last: founded, joined, stopped, started again, made smaller.
+
+use crate::world::{Machine, campus, is_heard, is_whole, names, settings, until};
+use fleet_agent::{Agent, Status};
+use problem::Code;
+use std::net::TcpListener;
+
+#[tokio::test]
+async fn each_of_three_nodes_hears_of_all_three() {
+    let fleet = campus().await;
+    for (_, agent) in &fleet {
+        let status = until(agent, is_whole).await;
+        assert_eq!((status.name.as_str(), status.trouble.is_none()), ("campus", true));
+        let anchors: Vec<&str> =
+            status.rows.iter().filter(|row| row.is_anchor).map(|row| row.record.name.as_str()).collect();
+        assert_eq!(anchors, ["server-1"]);
+        assert!(status.rows.iter().all(|row| row.record.version == "0.1.0" && row.record.address.is_some()));
+    }
+}
+
+#[tokio::test]
+async fn a_fleet_that_was_stopped_as_a_whole_is_one_again() {
+    let fleet = campus().await;
+    for (_, agent) in &fleet {
+        until(agent, is_whole).await;
+    }
+    let machines = fleet.map(|(machine, agent)| {
+        agent.end();
+        machine
+    });
+    // The anchor last.
+    let [anchor, one, other] = machines;
+    let (one, other) = (one.start().await, other.start().await);
+    // What they know of each other is on their disks, so they need no anchor to meet.
+    until(&one, |status| status.rows.iter().any(|row| row.record.name == "pi-8" && is_heard(row))).await;
+    let status = until(&one, |status| status.trouble.is_some()).await;
+    assert_eq!(status.trouble.unwrap().code, Code::AnchorsAway);
+    let anchor = anchor.start().await;
+    for agent in [&anchor, &one, &other] {
+        until(agent, |status| is_whole(status) && status.trouble.is_none()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_taken_out_is_out_at_once_and_everywhere() {
+    let fleet = campus().await;
+    let [(_, anchor), (_, stolen), (machine, other)] = &fleet;
+    for agent in [anchor, stolen, other] {
+        until(agent, is_whole).await;
+    }
+    let (_, name) = anchor.remove("pi-7").await.unwrap();
+    assert_eq!(name, "pi-7");
+    // It is gone when the command returns.
+    assert_eq!(names(&anchor.status().unwrap()), ["pi-8", "server-1"]);
+    until(other, |status| names(status) == ["pi-8", "server-1"]).await;
+    // Its link breaks first; why, it is told when it tries again.
+    until(stolen, |status| status.trouble.as_ref().is_some_and(|trouble| trouble.code == Code::NodeRevoked)).await;
+    // Also after a start, because the list is on the disk.
+    other.end();
+    assert_eq!(names(&machine.start().await.status().unwrap()), ["pi-8", "server-1"]);
+    let token = anchor.invite(1, 60).await.unwrap();
+    assert_eq!(stolen.join(&token).await.unwrap().trouble.unwrap().code, Code::NodeRevoked);
+}
+
+fn is_told_of_another(status: &Status) -> bool {
+    status.trouble.as_ref().is_some_and(|trouble| trouble.code == Code::NodeDoubled)
+}
+
+#[tokio::test]
+async fn a_copied_folder_is_noticed_and_a_person_says_which_machine_it_is() {
+    let fleet = campus().await;
+    let [(_, anchor), (machine, original), _] = &fleet;
+    until(original, is_whole).await;
+    let copied = machine.copied();
+    let copy = copied.start().await;
+    until(&copy, |status| status.rows.iter().any(|row| row.is_anchor && is_heard(row))).await;
+    until(original, is_told_of_another).await;
+    // An invitation lets the original in again, and then the copy is the one that is refused.
+    let token = anchor.invite(1, 60).await.unwrap();
+    original.join(&token).await.unwrap();
+    until(&copy, is_told_of_another).await;
+    until(original, |status| status.trouble.is_none() && is_whole(status)).await;
+}
+
+#[tokio::test]
+async fn a_member_that_joins_again_stays_what_it_is() {
+    let fleet = campus().await;
+    let [(_, anchor), (_, member), _] = &fleet;
+    // Even with an invitation that is used up: it is not looked at.
+    let token = anchor.invite(1, 60).await.unwrap();
+    member.join(&token).await.unwrap();
+    until(anchor, is_whole).await;
+}
+
+#[tokio::test]
+async fn machines_of_one_name_become_nodes_of_two_names() {
+    let fleet = campus().await;
+    let [(_, anchor), ..] = &fleet;
+    let token = anchor.invite(2, 60).await.unwrap();
+    for count in [4, 5] {
+        let home = tempfile::tempdir().unwrap();
+        let member = Agent::new(settings(&home.path().join("fleet"), ([127, 0, 0, 1], 0).into(), None));
+        member.join(&token).await.unwrap();
+        until(anchor, |status| status.rows.len() == count).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lone_node_has_no_folder_and_no_socket() {
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let agent = Agent::new(settings(&home.path().join("fleet"), taken.local_addr().unwrap(), None));
+    agent.open().await.unwrap();
+    assert_eq!(agent.status().unwrap_err().code, Code::NoFleet);
+    assert!(!home.path().join("fleet").exists());
+    // It is asked to listen when there is a fleet, and not before.
+    assert_eq!(agent.found("campus").await.unwrap_err().code, Code::ListenFailed);
+    assert!(!home.path().join("fleet").exists());
+    drop(taken);
+    agent.found("campus").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_founding_that_a_crash_cut_short_is_finished_by_the_next_start() {
+    let machine = Machine::new("server-1");
+    fleet_trust::folder::Folder::open(&machine.folder()).unwrap().found("campus").unwrap();
+    let agent = machine.start().await;
+    assert_eq!(agent.status().unwrap().name, "campus");
+    agent.invite(1, 60).await.unwrap();
+}
