@@ -9,30 +9,43 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const ENTRIES: u64 = 40_000;
 const KILLS: u64 = 8;
 const FOLDER: &str = "STATE_MIGRATION_FOLDER";
+/// In which batch the child is killed.
+const BATCH: &str = "STATE_MIGRATION_BATCH";
 
 #[test]
 fn child_opens_a_folder_and_is_killed() {
     // Does nothing unless the test below started it.
-    let Ok(folder) = std::env::var(FOLDER) else { return };
-    let options = Options { disk: Arc::new(TalkingDisk), ..Options::default() };
-    drop(State::open(Path::new(&folder), options).unwrap());
+    let (Ok(folder), Ok(batch)) = (std::env::var(FOLDER), std::env::var(BATCH)) else { return };
+    let disk = Arc::new(WaitingDisk { batch: batch.parse().unwrap(), asked: AtomicU64::new(0) });
+    drop(State::open(Path::new(&folder), Options { disk, ..Options::default() }).unwrap());
 }
 
-/// Says whenever it is asked for space: that is before each batch.
-struct TalkingDisk;
+/// It is asked for space before each batch. It says when that batch begins, and has the one after it wait for ever: so
+/// the child does not get to the end, however long it takes until it is killed.
+struct WaitingDisk {
+    batch: u64,
+    asked: AtomicU64,
+}
 
-impl Disk for TalkingDisk {
+impl Disk for WaitingDisk {
     fn sync(&self, journal: &File) -> io::Result<()> {
         RealDisk.sync(journal)
     }
 
     fn bytes_free(&self, _: &Path) -> io::Result<u64> {
-        writeln!(io::stdout().lock(), "another batch").unwrap();
+        let batch = 1 + self.asked.fetch_add(1, Ordering::SeqCst);
+        if batch == self.batch {
+            writeln!(io::stdout().lock(), "the batch begins").unwrap();
+        }
+        while batch > self.batch {
+            std::thread::park();
+        }
         Ok(u64::MAX)
     }
 }
@@ -50,17 +63,18 @@ fn a_migration_that_is_killed_again_and_again_loses_nothing() {
     format_one::write(folder.path(), (0..ENTRIES).map(entry), 1_700_000_000_000);
     let mut under_way = 0;
     for seed in 0..KILLS {
+        let mut rng = Rng(seed);
+        let (batch, pause) = (1 + rng.below(4), Duration::from_micros(rng.below(1_500)));
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "migration::child_opens_a_folder_and_is_killed", "--nocapture", "--test-threads=1"])
             .env(FOLDER, folder.path())
+            .env(BATCH, batch.to_string())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut rng = Rng(seed);
-        let (wanted, pause) = (1 + rng.below(4) as usize, Duration::from_micros(rng.below(1_500)));
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut batches = lines.filter(|line| line.contains("another batch"));
-        assert!(batches.nth(wanted - 1).is_some(), "it ended before batch {wanted}");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("the batch begins")), "it ended before batch {batch}");
+        // So that it is killed at another place of it each time.
         std::thread::sleep(pause);
         child.kill().unwrap();
         child.wait().unwrap();
