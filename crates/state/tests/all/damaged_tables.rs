@@ -214,11 +214,15 @@ fn many_tables_are_written_above_damaged_ones() {
     assert_eq!(handle_all(&state, "other"), 1_500);
     assert!(handle_all(&state, "food") > EVENTS / 4);
     assert_eq!(state.statistics().tables_damaged, seconds.len() as u64);
-    // Tables are merged beside the writing, and on a busy machine long after it.
+    // Tables are merged beside the writing, and on a busy machine long after it. Writing goes on meanwhile: a newest
+    // table that is much smaller than the others is merged once more have come, and what is merged begins with it.
     let tables = || fs::read_dir(folder.path().join("state/keyspaces/3/tables")).unwrap().count();
     let deadline = Instant::now() + MERGED_WITHIN;
+    let mut number = 1_500;
     while tables() >= 45 {
         assert!(Instant::now() < deadline, "{} tables are left unmerged", tables());
+        push(&state, "other", number).unwrap();
+        number += 1;
         thread::sleep(Duration::from_millis(20));
     }
 }
