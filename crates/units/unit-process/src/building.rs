@@ -1,17 +1,17 @@
 //! Builds a jail around a zygote, as the node does it: its control group, its namespaces, its user, its walls.
 
 use crate::ProcessInner;
+use crate::base::Wanted;
 use crate::cgroup::{Bounds, Family, Group};
 use crate::child::NICE;
 use crate::descriptors::{self as fd, Sender};
-use crate::jail::{self, MESSAGE_BYTES_MAX, Missing, Report, SDK, Settings};
+use crate::jail::{self, MESSAGE_BYTES_MAX, Missing, Report, Settings};
 use crate::keeper::Keeper;
 use crate::process::{Namespace, Process};
 use crate::slot::Slot;
 use crate::spawn::{Inherited, Started};
 use crate::zygote::{BASE_BYTES, Recipe};
 use problem::{Code, Problem};
-use serde_json::json;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -200,41 +200,26 @@ pub async fn probe(shared: &Arc<ProcessInner>) -> Result<Vec<Missing>, Problem> 
 
 pub fn settings(shared: &ProcessInner, recipe: &Recipe, slots: u32) -> Settings {
     let Recipe { deployed, about, base, .. } = recipe;
-    let limits = &deployed.function.limits;
-    let text = |path: &std::path::Path| path.display().to_string();
-    let paths: Vec<String> =
-        std::iter::once(SDK.to_owned()).chain(base.description.paths.iter().map(|path| text(path))).collect();
-    let paths = serde_json::to_string(&paths).expect("texts");
-    let script = format!("import sys; sys.path[:0] = {paths}; from lighterage.unit.zygote import main; main()");
+    let function = &deployed.function;
+    let limits = &function.limits;
     let loading_processes = PROCESSES + u64::from(limits.processes) + u64::from(crate::attempt::cores());
     let memory_bytes = (!shared.counts_memory()).then_some(limits.memory_bytes);
-    let told = json!({
-        "contract": about.contract.as_str(),
-        "entry": about.entry,
-        "calls": deployed.function.units.reuse_calls,
-        "memory_bytes": memory_bytes,
-    });
-    let fixed = [
-        ("LIGHTERAGE_UNIT", told.to_string()),
-        ("HOME", jail::SCRATCH.to_owned()),
-        ("LANG", "C.UTF-8".into()),
-        ("PATH", String::new()),
-    ];
-    let environment = deployed.function.environment.iter().map(|(name, value)| (name.clone(), value.clone()));
-    let environment = environment.chain(fixed.map(|(name, value)| (name.to_owned(), value))).collect();
-    let arguments = ["-I", "-S", "-B", "-X", "utf8", "-W", "ignore::DeprecationWarning:lighterage", "-c", &script];
+    let program = base.program(&Wanted { about, function, memory_bytes });
+    let fixed = [("HOME", jail::SCRATCH), ("LANG", "C.UTF-8"), ("PATH", "")];
+    let fixed = fixed.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let own = function.environment.iter().map(|(name, value)| (name.clone(), value.clone()));
     Settings {
         staging: shared.bases.staging(),
-        binds: base.binds.clone(),
+        binds: base.binds().to_vec(),
         slots,
         scratch_bytes: limits.scratch_bytes,
         loading_processes,
         // Slots that are about to be left, and those that are about to be used.
         processes: loading_processes + 2 * u64::from(slots) * u64::from(limits.processes),
         outer_user: None,
-        program: base.description.executable.clone(),
-        arguments: arguments.map(str::to_owned).to_vec(),
-        environment,
+        program: program.path,
+        arguments: program.arguments,
+        environment: own.chain(program.environment).chain(fixed).collect(),
         probe: false,
     }
 }

@@ -194,9 +194,9 @@ impl ProcessInner {
         self.groups.get_or_init(|| Groups::open(&group_name(&self.bases.folder()), self.units_bytes_max))
     }
 
-    fn base(&self, bundle: &Bundle<'_>) -> Result<Arc<Base>, Problem> {
+    fn base(&self, bundle: &Bundle<'_>) -> Result<Arc<dyn Base>, Problem> {
         let base = self.bases.get(bundle.lock())?;
-        base::fits(&bundle.about, &base)?;
+        base.fits(&bundle.about)?;
         Ok(base)
     }
 }

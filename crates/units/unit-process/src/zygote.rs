@@ -68,7 +68,7 @@ pub fn slots(deployed: &Deployed) -> u32 {
 pub struct Recipe {
     pub deployed: Arc<Deployed>,
     pub about: About,
-    pub base: Arc<Base>,
+    pub base: Arc<dyn Base>,
     pub code: File,
 }
 

@@ -13,10 +13,11 @@ mod lock;
 mod python;
 
 pub use lock::Lock;
-pub use python::Description;
+pub use python::{Description, PythonBase};
 
 use crate::bundle::About;
 use crate::jail::Bind;
+use manifest::Function;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use sha2::{Digest, Sha256};
@@ -40,24 +41,47 @@ const NEW: &str = ".new-";
 /// Bases of lock files that are kept.
 const DERIVED_MAX: usize = 8;
 
+/// What bundles run on. One instance serves all functions that run on it, and is asked again for each jail.
+pub trait Base: Send + Sync + 'static {
+    /// Whether a bundle can run on it; asked when the bundle is deployed, and when it is loaded.
+    ///
+    /// # Errors
+    /// [`Code::BaseMismatch`] says what there is and what the bundle wants.
+    fn fits(&self, about: &About) -> Result<(), Problem>;
+
+    /// What a jail may read to run it.
+    fn binds(&self) -> &[Bind];
+
+    /// What a jail becomes to run a function. It finds the control socket at descriptor 0.
+    fn program(&self, wanted: &Wanted<'_>) -> Program;
+}
+
+/// The function that a base is to run.
+pub struct Wanted<'a> {
+    pub about: &'a About,
+    pub function: &'a Function,
+    /// What each unit may have, where no control group bounds it and the base has to.
+    pub memory_bytes: Option<u64>,
+}
+
+/// A program with its arguments, and with what its environment has beside the function's own.
+pub struct Program {
+    pub path: PathBuf,
+    pub arguments: Vec<String>,
+    pub environment: Vec<(String, String)>,
+}
+
 /// All bases of a node.
 pub struct Bases {
     folder: PathBuf,
     interpreter: Option<PathBuf>,
     sdk: PathBuf,
     /// By key.
-    known: Mutex<BTreeMap<String, Arc<Base>>>,
+    known: Mutex<BTreeMap<String, Arc<PythonBase>>>,
     /// Held while the plain base is made: two deployments do not install the same packages twice.
     making: Mutex<()>,
     /// Held while one is made of a lock file. One after the other: on a small machine two would be no faster.
     deriving: Mutex<()>,
-}
-
-/// A base that can be used.
-#[derive(Debug)]
-pub struct Base {
-    pub description: Description,
-    pub binds: Vec<Bind>,
 }
 
 impl Bases {
@@ -96,7 +120,7 @@ impl Bases {
     }
 
     /// The plain base if it is there already: a question that takes no time.
-    pub fn there(&self) -> Option<Arc<Base>> {
+    pub fn there(&self) -> Option<Arc<PythonBase>> {
         self.kept(&self.key(None))
     }
 
@@ -105,7 +129,7 @@ impl Bases {
     /// # Errors
     /// [`Code::BundleInvalid`]: the lock file has more than packages and hashes. [`Code::BaseUnavailable`] says what it
     /// wanted for.
-    pub fn get(&self, lock: Option<&[u8]>) -> Result<Arc<Base>, Problem> {
+    pub fn get(&self, lock: Option<&[u8]>) -> Result<Arc<PythonBase>, Problem> {
         let Some(lock) = lock else { return self.plain() };
         let lock = Lock::read(lock)?;
         let key = self.key(Some(&lock));
@@ -122,7 +146,7 @@ impl Bases {
         Ok(base)
     }
 
-    fn plain(&self) -> Result<Arc<Base>, Problem> {
+    fn plain(&self) -> Result<Arc<PythonBase>, Problem> {
         let key = self.key(None);
         if let Some(base) = self.kept(&key) {
             return Ok(base);
@@ -132,7 +156,7 @@ impl Bases {
             .map_or_else(|| self.make(&key, |new| python::make(new, self.interpreter.as_deref(), &self.sdk)), Ok)
     }
 
-    fn derive(&self, key: &str, lock: &Lock, plain: &Base) -> Result<Arc<Base>, Problem> {
+    fn derive(&self, key: &str, lock: &Lock, plain: &PythonBase) -> Result<Arc<PythonBase>, Problem> {
         let derive = |new: &Path| python::derive(new, self.interpreter.as_deref(), lock, &plain.description);
         let base = self.make(key, derive)?;
         self.tidy();
@@ -140,7 +164,7 @@ impl Bases {
     }
 
     /// The base of this key, if it is there.
-    fn kept(&self, key: &str) -> Option<Arc<Base>> {
+    fn kept(&self, key: &str) -> Option<Arc<PythonBase>> {
         let mut known = self.known.lock();
         if let Some(base) = known.get(key).filter(|base| base.description.executable.exists()) {
             return Some(base.clone());
@@ -203,10 +227,10 @@ impl Bases {
         self.folder.join(format!("{BASE}{key}"))
     }
 
-    fn base(&self, description: Description) -> Base {
+    fn base(&self, description: Description) -> PythonBase {
         let sdk = Bind::Path { source: self.sdk.clone(), target: crate::jail::SDK.into() };
         let binds = python::binds(&description).into_iter().chain([sdk]).collect();
-        Base { description, binds }
+        PythonBase { description, binds }
     }
 
     /// What a base is made of, as a name.
@@ -228,7 +252,11 @@ impl Bases {
     }
 
     /// Makes a base beside its place.
-    fn make(&self, key: &str, make: impl FnOnce(&Path) -> Result<Description, Problem>) -> Result<Arc<Base>, Problem> {
+    fn make(
+        &self,
+        key: &str,
+        make: impl FnOnce(&Path) -> Result<Description, Problem>,
+    ) -> Result<Arc<PythonBase>, Problem> {
         let failed =
             |error: io::Error| Problem::new(Code::BaseUnavailable, format!("{}: {error}", self.folder.display()));
         let (new, place) = (self.folder.join(format!("{NEW}{key}")), self.place(key));
@@ -250,36 +278,6 @@ impl Bases {
         self.known.lock().insert(key.to_owned(), base.clone());
         Ok(base)
     }
-}
-
-/// Whether a bundle can run on a base.
-///
-/// # Errors
-/// [`Code::BaseMismatch`] says which versions there are and which it wants.
-pub fn fits(about: &About, base: &Base) -> Result<(), Problem> {
-    let Description { python, packages, .. } = &base.description;
-    let mismatch = |detail: String, hint: &str| Problem::new(Code::BaseMismatch, detail).with_hint(hint.to_owned());
-    let series = |version: &str| version.split('.').take(2).map(str::to_owned).collect::<Vec<_>>();
-    if !about.python.is_empty() && series(&about.python) != series(python) {
-        let detail = format!("the bundle was made for Python {}, the node's base has {python}", about.python);
-        return Err(mismatch(detail, "use the same Python on both sides, or start the node with --python"));
-    }
-    for wanted in &about.requires {
-        let (name, version) = wanted.split_once("==").unwrap_or((wanted, ""));
-        let Some(found) = packages.get(&normal(name)) else {
-            let detail = format!("the bundle needs {name} {version}, which the node's base does not have");
-            return Err(mismatch(detail, "add a requirements.lock to the bundle: the node makes a base of it"));
-        };
-        let major = |version: &str| version.split('.').next().map(str::to_owned);
-        if major(version) != major(found) {
-            let detail = format!("the bundle was made with {name} {version}, the node's base has {found}");
-            return Err(mismatch(
-                detail,
-                "use the same version on both sides, or add a requirements.lock to the bundle",
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// A package's name as indexes compare it.
@@ -344,39 +342,4 @@ fn open_for_reading(path: &Path) -> io::Result<()> {
 
 fn gone_is_fine(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bundle::Contract;
-
-    fn fit(python: &str, requires: &[&str]) -> Result<(), Problem> {
-        let about = About {
-            contract: Contract::Call,
-            entry: "a:b".into(),
-            format: 1,
-            python: python.into(),
-            requires: requires.iter().map(|wanted| (*wanted).to_owned()).collect(),
-            modules: Vec::new(),
-        };
-        let packages = BTreeMap::from([("numpy".to_owned(), "2.3.5".to_owned()), ("a-b".to_owned(), "1.0".to_owned())]);
-        let description = Description { python: "3.11.7".into(), packages, ..Description::default() };
-        fits(&about, &Base { description, binds: Vec::new() })
-    }
-
-    #[test]
-    fn a_bundle_fits_the_same_python_and_the_same_major_versions() {
-        assert_eq!(fit("", &[]), Ok(()));
-        assert_eq!(fit("3.11", &["numpy==2.1.0", "A_b==1.9"]), Ok(()));
-        for (python, requires, word) in [
-            ("3.12", &[][..], "Python 3.12"),
-            ("3.11", &["numpy==1.26.4"], "numpy 1.26.4"),
-            ("3.11", &["scipy==1.14.0"], "scipy"),
-        ] {
-            let problem = fit(python, requires).unwrap_err();
-            assert_eq!(problem.code, Code::BaseMismatch);
-            assert!(problem.detail.contains(word), "{problem}");
-        }
-    }
 }

@@ -1,9 +1,12 @@
 //! The base `python`: an interpreter of this machine, with numpy or with what a lock file names.
 
 use super::lock::Lock;
-use crate::jail::Bind;
+use super::{Base, Program, Wanted, normal};
+use crate::bundle::About;
+use crate::jail::{Bind, SDK};
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
@@ -66,6 +69,65 @@ impl Description {
         self.paths = self.paths.iter().map(moved).collect();
         self.libraries = self.libraries.iter().map(moved).collect();
         self
+    }
+}
+
+/// One that can be used.
+#[derive(Debug)]
+pub struct PythonBase {
+    pub description: Description,
+    pub binds: Vec<Bind>,
+}
+
+impl Base for PythonBase {
+    fn fits(&self, about: &About) -> Result<(), Problem> {
+        let Description { python, packages, .. } = &self.description;
+        let mismatch = |detail: String, hint: &str| Problem::new(Code::BaseMismatch, detail).with_hint(hint.to_owned());
+        let series = |version: &str| version.split('.').take(2).map(str::to_owned).collect::<Vec<_>>();
+        if !about.python.is_empty() && series(&about.python) != series(python) {
+            let detail = format!("the bundle was made for Python {}, the node's base has {python}", about.python);
+            return Err(mismatch(detail, "use the same Python on both sides, or start the node with --python"));
+        }
+        for wanted in &about.requires {
+            let (name, version) = wanted.split_once("==").unwrap_or((wanted, ""));
+            let Some(found) = packages.get(&normal(name)) else {
+                let detail = format!("the bundle needs {name} {version}, which the node's base does not have");
+                return Err(mismatch(detail, "add a requirements.lock to the bundle: the node makes a base of it"));
+            };
+            let major = |version: &str| version.split('.').next().map(str::to_owned);
+            if major(version) != major(found) {
+                let detail = format!("the bundle was made with {name} {version}, the node's base has {found}");
+                let hint = "use the same version on both sides, or add a requirements.lock to the bundle";
+                return Err(mismatch(detail, hint));
+            }
+        }
+        Ok(())
+    }
+
+    fn binds(&self) -> &[Bind] {
+        &self.binds
+    }
+
+    /// The zygote of the Python SDK.
+    fn program(&self, wanted: &Wanted<'_>) -> Program {
+        let Wanted { about, function, memory_bytes } = wanted;
+        let text = |path: &PathBuf| path.display().to_string();
+        let paths: Vec<String> =
+            std::iter::once(SDK.to_owned()).chain(self.description.paths.iter().map(text)).collect();
+        let paths = serde_json::to_string(&paths).expect("texts");
+        let script = format!("import sys; sys.path[:0] = {paths}; from lighterage.unit.zygote import main; main()");
+        let told = json!({
+            "contract": about.contract.as_str(),
+            "entry": about.entry,
+            "calls": function.units.reuse_calls,
+            "memory_bytes": memory_bytes,
+        });
+        let arguments = ["-I", "-S", "-B", "-X", "utf8", "-W", "ignore::DeprecationWarning:lighterage", "-c", &script];
+        Program {
+            path: self.description.executable.clone(),
+            arguments: arguments.map(str::to_owned).to_vec(),
+            environment: vec![("LIGHTERAGE_UNIT".to_owned(), told.to_string())],
+        }
     }
 }
 
@@ -344,4 +406,39 @@ pub fn binds(description: &Description) -> Vec<Bind> {
         }
     }
     binds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bundle::Contract;
+
+    fn fit(python: &str, requires: &[&str]) -> Result<(), Problem> {
+        let about = About {
+            contract: Contract::Call,
+            entry: "a:b".into(),
+            format: 1,
+            python: python.into(),
+            requires: requires.iter().map(|wanted| (*wanted).to_owned()).collect(),
+            modules: Vec::new(),
+        };
+        let packages = BTreeMap::from([("numpy".to_owned(), "2.3.5".to_owned()), ("a-b".to_owned(), "1.0".to_owned())]);
+        let description = Description { python: "3.11.7".into(), packages, ..Description::default() };
+        PythonBase { description, binds: Vec::new() }.fits(&about)
+    }
+
+    #[test]
+    fn a_bundle_fits_the_same_python_and_the_same_major_versions() {
+        assert_eq!(fit("", &[]), Ok(()));
+        assert_eq!(fit("3.11", &["numpy==2.1.0", "A_b==1.9"]), Ok(()));
+        for (python, requires, word) in [
+            ("3.12", &[][..], "Python 3.12"),
+            ("3.11", &["numpy==1.26.4"], "numpy 1.26.4"),
+            ("3.11", &["scipy==1.14.0"], "scipy"),
+        ] {
+            let problem = fit(python, requires).unwrap_err();
+            assert_eq!(problem.code, Code::BaseMismatch);
+            assert!(problem.detail.contains(word), "{problem}");
+        }
+    }
 }
