@@ -26,10 +26,11 @@ pub struct Function {
     /// How units are kept apart from the node and from each other.
     #[serde(default)]
     pub isolation: Isolation,
-    /// What the code of a process function runs on. `python`, the default and the only one, is CPython with numpy.
+    /// What the code of a process function runs on: `python`, the default, is CPython with numpy; `java` is a Java
+    /// virtual machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
-    /// What `lighter build` makes the handler of a process function: `module:function`. Without it `handle` of the
+    /// What a process function runs: `module:function`, in Java `package.Class::method`. Without it `handle` of the
     /// module that `image` names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
@@ -123,6 +124,8 @@ pub enum Base {
     /// CPython and numpy, and what the bundle's `requirements.lock` adds.
     #[default]
     Python,
+    /// A Java virtual machine.
+    Java,
 }
 
 /// What a function may touch. Nothing is granted by default.

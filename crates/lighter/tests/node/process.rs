@@ -11,7 +11,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use unit_process::bundle::{About, Bundle, Contract};
+use unit_process::bundle::{About, Bundle, Contract, Runtime};
 use unit_process::{Config, ProcessKind};
 
 /// A node with an interpreter that has numpy; none where there is no such thing, or no jail.
@@ -42,8 +42,8 @@ fn make() -> Result<(), Problem> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _within = runtime.enter();
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bases");
-    ProcessKind::new(Config { folder, python: None, allow_weaker: true, units_bytes_max: 8 << 30, jail: Vec::new() })?
-        .make_base()
+    let (python, java, jail) = (None, None, Vec::new());
+    ProcessKind::new(Config { folder, python, java, allow_weaker: true, units_bytes_max: 8 << 30, jail })?.make_base()
 }
 
 fn made() -> Option<PathBuf> {
@@ -52,14 +52,8 @@ fn made() -> Option<PathBuf> {
 }
 
 pub fn bundle(contract: Contract, python: &str, source: &str) -> Vec<u8> {
-    let about = About {
-        contract,
-        entry: "app:work".into(),
-        format: 1,
-        python: python.into(),
-        requires: vec!["numpy==2.0.0".into()],
-        modules: Vec::new(),
-    };
+    let requires = vec!["numpy==2.0.0".into()];
+    let about = About { python: python.into(), requires, ..About::new(contract, "app:work", Runtime::Python) };
     let files = BTreeMap::from([("app.py".to_owned(), source.as_bytes())]);
     Bundle { about, files }.pack().unwrap()
 }

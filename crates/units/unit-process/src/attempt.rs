@@ -140,13 +140,14 @@ async fn run(
 ) -> Result<Said, Ending> {
     let (output, deployed) = (answers.output.clone(), prepared.deployed());
     let limits = &deployed.function.limits;
+    let memory_bytes_max = (!prepared.counts_memory()).then(|| prepared.memory_bytes_max());
     let Child { stream, reader, stdout, stderr, life, .. } = child;
     tokio::select! {
         biased;
         said = used.charged(converse(stream, reader, life, answers, (deployed, &attempt.event))) => said,
         never = used.charged(pump::forever(stdout, &output, Stream::Stdout)) => match never {},
         never = used.charged(pump::forever(stderr, &output, Stream::Stderr)) => match never {},
-        problem = watch(life, &attempt.meter, limits, used, prepared.counts_memory()) => Err(Ending::Problem(problem)),
+        problem = watch(life, &attempt.meter, limits, used, memory_bytes_max) => Err(Ending::Problem(problem)),
     }
 }
 
@@ -231,8 +232,14 @@ fn beyond(bytes: u64, limits: &FunctionLimits) -> Ending {
 }
 
 /// Waits for the moment a limit is exceeded. Looks no more often than the limit could be reached: every core may work
-/// for the unit.
-async fn watch(life: &Life, meter: &Meter, limits: &FunctionLimits, used: &Used, is_memory_counted: bool) -> Problem {
+/// for the unit. `memory_bytes_max`: where no control group bounds its memory.
+async fn watch(
+    life: &Life,
+    meter: &Meter,
+    limits: &FunctionLimits,
+    used: &Used,
+    memory_bytes_max: Option<u64>,
+) -> Problem {
     let mut is_back = false;
     // Nothing is known of a unit that has just begun, but that it cannot have used much.
     let mut cpu = Duration::ZERO;
@@ -243,14 +250,14 @@ async fn watch(life: &Life, meter: &Meter, limits: &FunctionLimits, used: &Used,
                 format!("the call used more than {} ms of CPU time", limits.cpu_ms),
             );
         };
-        if !is_memory_counted && life.resident_bytes() > limits.memory_bytes {
+        if memory_bytes_max.is_some_and(|most| life.resident_bytes() > most) {
             return memory_exceeded(limits);
         }
         if !is_back && cpu >= FIRST_CPU {
             is_back = true;
             life.step_back(true);
         }
-        let longest = if is_memory_counted { WATCH_MAX } else { WATCH_MEMORY };
+        let longest = if memory_bytes_max.is_none() { WATCH_MAX } else { WATCH_MEMORY };
         // One that mostly waits is looked at less and less.
         let longest = if is_back { longest } else { longest.min(FIRST_CPU.max(meter.began.elapsed() / 4)) };
         let pause = (left / cores()).clamp(WATCH_MIN, longest);
@@ -312,7 +319,7 @@ async fn ended(child: &mut Child, broken: Broken, output: &Output) -> Problem {
 }
 
 /// From a status as `wait` gives it.
-fn died(status: Option<i32>) -> Problem {
+pub fn died(status: Option<i32>) -> Problem {
     let Some(status) = status else {
         return Problem::new(Code::UnitNoReply, "the unit closed its socket without a reply");
     };

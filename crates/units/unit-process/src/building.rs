@@ -189,6 +189,7 @@ pub async fn probe(shared: &Arc<ProcessInner>) -> Result<Vec<Missing>, Problem> 
         loading_processes: PROCESSES,
         processes: PROCESSES,
         outer_user: None,
+        anew: false,
         program: "/".into(),
         arguments: Vec::new(),
         environment: Vec::new(),
@@ -202,7 +203,8 @@ pub fn settings(shared: &ProcessInner, recipe: &Recipe, slots: u32) -> Settings 
     let Recipe { deployed, about, base, .. } = recipe;
     let function = &deployed.function;
     let limits = &function.limits;
-    let loading_processes = PROCESSES + u64::from(limits.processes) + u64::from(crate::attempt::cores());
+    let each = u64::from(limits.processes + base.beside().processes);
+    let loading_processes = PROCESSES + each + u64::from(crate::attempt::cores());
     let memory_bytes = (!shared.counts_memory()).then_some(limits.memory_bytes);
     let program = base.program(&Wanted { about, function, memory_bytes });
     let fixed = [("HOME", jail::SCRATCH), ("LANG", "C.UTF-8"), ("PATH", "")];
@@ -215,8 +217,9 @@ pub fn settings(shared: &ProcessInner, recipe: &Recipe, slots: u32) -> Settings 
         scratch_bytes: limits.scratch_bytes,
         loading_processes,
         // Slots that are about to be left, and those that are about to be used.
-        processes: loading_processes + 2 * u64::from(slots) * u64::from(limits.processes),
+        processes: loading_processes + 2 * u64::from(slots) * each,
         outer_user: None,
+        anew: program.anew,
         program: program.path,
         arguments: program.arguments,
         environment: own.chain(program.environment).chain(fixed).collect(),

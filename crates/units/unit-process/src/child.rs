@@ -2,9 +2,10 @@
 
 use crate::cgroup::{Bounds, Group};
 use crate::descriptors::{self as fd, Received, Sender};
+use crate::jail::zygote::BORN;
 use crate::process::Process;
 use crate::zygote::Zygote;
-use crate::{ProcessInner, wire};
+use crate::{ProcessInner, loading, wire};
 use problem::{Code, Problem};
 use std::fs::File;
 use std::io;
@@ -19,6 +20,7 @@ use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
 
 /// How long a fork may take.
 const FORK_TIME_MAX: Duration = Duration::from_secs(10);
@@ -96,21 +98,31 @@ impl Exit {
     }
 }
 
+/// Why there is no child.
+pub enum Unborn {
+    /// It was forked and said why it is no unit, or ended; its slot is being cleared.
+    Refused(Problem),
+    /// Nobody knows what became of it.
+    Lost(Problem),
+}
+
 impl Child {
+    /// Forks a child, and waits until it is ready.
     pub async fn fork(
         shared: &Arc<ProcessInner>,
         zygote: &Arc<Zygote>,
         slot: u32,
         exited: oneshot::Receiver<i32>,
         bounds: &Bounds,
-    ) -> Result<Self, Problem> {
-        let forked = Self::fork_now(shared, zygote, slot, exited, bounds);
+    ) -> Result<Self, Unborn> {
         let has_served = zygote.has_served();
-        let not_begun = |error| not_begun(error, has_served);
-        match tokio::time::timeout(FORK_TIME_MAX, forked).await {
-            Ok(forked) => forked.map_err(not_begun),
-            Err(_) => Err(not_begun(io::Error::new(io::ErrorKind::TimedOut, "a fork took too long"))),
+        let lost = |error| Unborn::Lost(not_begun(error, has_served));
+        let forked = timeout(FORK_TIME_MAX, Self::fork_now(shared, zygote, slot, exited, bounds)).await;
+        let mut child = forked.map_err(|_| lost(took_too_long()))?.map_err(lost)?;
+        if zygote.starts_anew() {
+            loading::load(&mut child, zygote).await.map_err(Unborn::Refused)?;
         }
+        Ok(child)
     }
 
     async fn fork_now(
@@ -134,7 +146,9 @@ impl Child {
         zygote.send(slot, [theirs.as_fd(), out.as_fd(), err.as_fd()]).await?;
         drop((theirs, out, err));
         let stream = UnixStream::from_std(StdStream::from(ours))?;
-        let process = Process::of_sender(ready(&stream).await?, zygote.namespace())?;
+        // One that loads the function itself does so in its own group: it only says that it is there.
+        let first = if zygote.starts_anew() { BORN.to_vec() } else { wire::ready() };
+        let process = Process::of_sender(said(&stream, &first).await?, zygote.namespace())?;
         fd::ask_for_senders(&stream, false)?;
         zygote.can_read.store(process.is_memory_readable(), Relaxed);
         let (group, entrances) = making.await.map_err(io::Error::other)??;
@@ -152,6 +166,10 @@ impl Child {
             calls: 0,
         })
     }
+}
+
+fn took_too_long() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "a fork took too long")
 }
 
 impl Life {
@@ -205,7 +223,7 @@ impl Life {
     /// How its process has ended, as the system says it; none if nobody knows.
     pub async fn status(&mut self) -> Option<i32> {
         let left = self.left.as_mut().expect("there until it is dropped");
-        tokio::time::timeout(END_TIME_MAX, left.exit.wait()).await.ok()?
+        timeout(END_TIME_MAX, left.exit.wait()).await.ok()?
     }
 }
 
@@ -222,7 +240,7 @@ impl Drop for Life {
                 group
             });
             let group = killed.await.ok();
-            let has_ended = tokio::time::timeout(END_TIME_MAX, exit.wait()).await.is_ok();
+            let has_ended = timeout(END_TIME_MAX, exit.wait()).await.is_ok();
             // Waits for all of its processes to be gone.
             let are_all_gone = spawn_blocking(|| group.is_some_and(Group::end)).await.unwrap_or(false);
             if has_ended {
@@ -254,9 +272,8 @@ fn make_group(zygote: Arc<Zygote>, number: u64, bounds: Bounds) -> JoinHandle<io
     })
 }
 
-/// Waits for the first frame, by which a child says that it is ready, and for the kernel's word which process sent it.
-async fn ready(stream: &UnixStream) -> io::Result<Option<Sender>> {
-    let expected = wire::ready();
+/// Waits for the first bytes of a child, which say that it is ready, and for the kernel's word which process sent them.
+async fn said(stream: &UnixStream, expected: &[u8]) -> io::Result<Option<Sender>> {
     let mut room = vec![0; expected.len()];
     let (mut have, mut last) = (0, None);
     while have < expected.len() {

@@ -1,4 +1,4 @@
-//! Process units: native code in a Linux jail, a fresh process for each call, a millisecond to start.
+//! Process units: native code in a Linux jail, a fresh process for each call, a millisecond to start (Java: thirty).
 //!
 //! ```text
 //!   bundle ──check──▶ what it is                     (bundle.rs, tar.rs)
@@ -21,8 +21,10 @@ mod cgroup;
 mod child;
 mod descriptors;
 pub mod jail;
+mod jar;
 mod keeper;
 mod lent;
+mod loading;
 mod prepared;
 mod process;
 mod pump;
@@ -35,8 +37,8 @@ mod wire;
 mod zygote;
 
 pub use base::Lock;
-use base::{Base, Bases};
-use bundle::Bundle;
+use base::{Base, Bases, JavaBases};
+use bundle::{Bundle, Runtime};
 use cgroup::Groups;
 use futures_util::future::BoxFuture;
 use jail::Missing;
@@ -62,6 +64,8 @@ pub struct Config {
     pub folder: PathBuf,
     /// The interpreter to make bases of, in the place of `python3`.
     pub python: Option<PathBuf>,
+    /// The home of the Java to make bases of, or its program `java`, in the place of the one on the path.
+    pub java: Option<PathBuf>,
     /// Goes on where this system refuses a protection.
     pub allow_weaker: bool,
     /// Memory of all units together, where the kernel counts it.
@@ -80,6 +84,7 @@ pub struct ProcessKind {
 /// What all functions share.
 pub struct ProcessInner {
     bases: Bases,
+    java_bases: JavaBases,
     users: Users,
     units_bytes_max: u64,
     spawner: Spawner,
@@ -108,8 +113,9 @@ impl ProcessKind {
     /// # Errors
     /// The folder cannot be used, or there is no thread to be had.
     pub fn new(config: Config) -> Result<Self, Problem> {
-        let Config { folder, python, allow_weaker, units_bytes_max, jail } = config;
+        let Config { folder, python, java, allow_weaker, units_bytes_max, jail } = config;
         let bases = Bases::open(&folder, python)?;
+        let java_bases = JavaBases::new(bases.folder(), java);
         let spawner = Spawner::start(&jail)
             .map_err(|error| Problem::new(Code::Internal, format!("starting threads: {error}")))?;
         Groups::remove_left(&group_name(&bases.folder()));
@@ -117,6 +123,7 @@ impl ProcessKind {
             users: Users::of(&folder)?,
             units_bytes_max,
             bases,
+            java_bases,
             spawner,
             groups: OnceLock::new(),
             missing: OnceCell::new(),
@@ -163,6 +170,14 @@ impl ProcessKind {
     pub fn make_base(&self) -> Result<(), Problem> {
         self.shared.bases.get(None).map(drop)
     }
+
+    /// Makes the base for Java now, and not with the first deployment.
+    ///
+    /// # Errors
+    /// [`Code::BaseUnavailable`].
+    pub fn make_java_base(&self) -> Result<(), Problem> {
+        self.shared.java_bases.get().map(drop)
+    }
 }
 
 /// The name of the control group of the node with these bases.
@@ -195,7 +210,10 @@ impl ProcessInner {
     }
 
     fn base(&self, bundle: &Bundle<'_>) -> Result<Arc<dyn Base>, Problem> {
-        let base = self.bases.get(bundle.lock())?;
+        let base: Arc<dyn Base> = match bundle.about.runtime {
+            Runtime::Python => self.bases.get(bundle.lock())?,
+            Runtime::Java => self.java_bases.get()?,
+        };
         base.fits(&bundle.about)?;
         Ok(base)
     }
@@ -239,6 +257,14 @@ impl UnitKind for ProcessKind {
         code.rewind().map_err(corrupt)?;
         code.read_to_end(&mut bytes).map_err(corrupt)?;
         let bundle = Bundle::read(&bytes)?;
+        let asked = function.function.base.map(|base| match base {
+            manifest::Base::Python => Runtime::Python,
+            manifest::Base::Java => Runtime::Java,
+        });
+        if asked.is_some_and(|asked| asked != bundle.about.runtime) {
+            let detail = "the manifest names another base than the one its bundle was made for";
+            return Err(Problem::new(Code::BaseMismatch, detail));
+        }
         let base = self.shared.base(&bundle)?;
         let recipe = zygote::Recipe { deployed: Arc::new(function), about: bundle.about, base, code };
         Ok(prepared::PreparedProcess::new(self.shared.clone(), recipe))

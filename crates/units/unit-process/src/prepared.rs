@@ -4,7 +4,7 @@ use crate::ProcessInner;
 use crate::attempt::attempt;
 use crate::cgroup::{Bounds, Controller};
 use crate::child::Child;
-use crate::zygote::{Recipe, SPARES_MAX, Zygote};
+use crate::zygote::{Recipe, Zygote};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
@@ -34,7 +34,8 @@ pub struct PreparedProcess {
 impl PreparedProcess {
     pub fn new(shared: Arc<ProcessInner>, recipe: Recipe) -> Arc<Self> {
         let function = &recipe.deployed.function;
-        let pool = Pool::new(function.units.reuse_calls, SPARES_MAX, function.limits.concurrency as usize);
+        let pool =
+            Pool::new(function.units.reuse_calls, recipe.base.spares_max(), function.limits.concurrency as usize);
         Arc::new(Self { shared, recipe, pool, zygote: AsyncMutex::default(), failed: Mutex::default() })
     }
 
@@ -86,7 +87,7 @@ impl PreparedProcess {
     }
 
     async fn fork(self: &Arc<Self>) -> Result<Child, Problem> {
-        let bounds = self.bounds();
+        let bounds = self.recipe.bounds();
         let zygote = self.zygote().await?;
         match self.fork_of(&zygote, &bounds).await {
             // It may have been killed for its memory, or by itself: one more is started.
@@ -131,9 +132,9 @@ impl PreparedProcess {
         Ok(zygote)
     }
 
-    fn bounds(&self) -> Bounds {
-        let limits = &self.deployed().function.limits;
-        Bounds { memory_bytes: limits.memory_bytes, processes: limits.processes.into() }
+    /// Memory of one unit, with what its base takes.
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.recipe.bounds().memory_bytes
     }
 }
 

@@ -13,7 +13,7 @@ use crate::base::Base;
 use crate::building::{Jail, broken, settings, step_back};
 use crate::bundle::About;
 use crate::cgroup::{Bounds, Family, Group};
-use crate::child::Child;
+use crate::child::{Child, Unborn};
 use crate::descriptors as fd;
 use crate::jail::MESSAGE_BYTES_MAX;
 use crate::keeper::Keeper;
@@ -39,8 +39,6 @@ use unit::{Deployed, Level, Output};
 const START_TIME_MAX: Duration = Duration::from_secs(30);
 /// Children of one zygote at once; the next call waits.
 const SLOTS_MAX: u32 = 64;
-/// Children beyond those that calls need: spares.
-pub const SPARES_MAX: u32 = 8;
 /// Memory of a zygote beside what the function's own limit says.
 pub const BASE_BYTES: u64 = 192 << 20;
 /// CPU time that loading a function may take, of all its processes together.
@@ -60,8 +58,8 @@ const SLOT_LOOK_EVERY: Duration = Duration::from_millis(200);
 const LOG_BYTES_MAX: u64 = 64 << 10;
 
 /// How many children may live at once.
-pub fn slots(deployed: &Deployed) -> u32 {
-    deployed.function.limits.concurrency.saturating_add(SPARES_MAX).min(SLOTS_MAX)
+fn slots(recipe: &Recipe) -> u32 {
+    recipe.deployed.function.limits.concurrency.saturating_add(recipe.base.spares_max()).min(SLOTS_MAX)
 }
 
 /// What is the same in every start of a function.
@@ -72,7 +70,18 @@ pub struct Recipe {
     pub code: File,
 }
 
+impl Recipe {
+    /// What each unit may use: what the function's limits say, and what its base takes for itself.
+    pub fn bounds(&self) -> Bounds {
+        let (limits, beside) = (&self.deployed.function.limits, self.base.beside());
+        let processes = u64::from(limits.processes) + u64::from(beside.processes);
+        Bounds { memory_bytes: limits.memory_bytes.saturating_add(beside.memory_bytes), processes }
+    }
+}
+
 pub struct Zygote {
+    /// Whether it is the jail's own, and each child a program started anew.
+    starts_anew: bool,
     control: Arc<AsyncFd<OwnedFd>>,
     family: Family,
     namespace: Namespace,
@@ -150,8 +159,9 @@ impl Zygote {
         let deployed = &recipe.deployed;
         let code =
             File::open(format!("/proc/self/fd/{}", recipe.code.as_raw_fd())).map_err(broken("opening the bundle"))?;
-        let slots = slots(deployed);
+        let slots = slots(recipe);
         let settings = settings(shared, recipe, slots);
+        let starts_anew = settings.anew;
         let jail = Jail::start(shared, settings, code).await?;
         let output = Output::new(deployed.log.clone(), 0, "start".into(), LOG_BYTES_MAX);
         let output = Arc::new(output);
@@ -171,7 +181,7 @@ impl Zygote {
         // From now on children are born in its group.
         jail.group.bound_processes(jail.processes + u64::from(slots)).map_err(broken("bounding a zygote"))?;
         let base_bytes = BASE_BYTES.saturating_add(deployed.function.limits.scratch_bytes);
-        let memory = FamilyMemory::new(base_bytes, deployed.function.limits.memory_bytes);
+        let memory = FamilyMemory::new(base_bytes, recipe.bounds().memory_bytes);
         let (family, bytes) = (jail.family, memory.bytes());
         let bounded = spawn_blocking(move || family.bound_memory(bytes).map(|()| family)).await;
         let family = bounded.unwrap_or_else(|error| Err(io::Error::other(error)));
@@ -190,6 +200,7 @@ impl Zygote {
         let (process, group) = (jail.process, jail.group);
         let allowance = Mutex::new(Allowance::new(Instant::now(), cpu(&group, &process)));
         Ok(Arc::new(Self {
+            starts_anew,
             control,
             family,
             namespace: jail.namespace,
@@ -225,11 +236,30 @@ impl Zygote {
         if forked.is_ok() {
             self.has_served.store(true, Relaxed);
         }
-        if forked.is_err() && !self.is_dead() {
-            // Whatever became of it, its slot may still be in use: the whole zygote is given up.
-            fd::kill(self.ends.pidfd.get_ref());
-        }
-        forked
+        forked.map_err(|failed| match failed {
+            Unborn::Refused(problem) => problem,
+            Unborn::Lost(problem) => {
+                // Whatever became of it, its slot may still be in use: the whole zygote is given up.
+                if !self.is_dead() {
+                    fd::kill(self.ends.pidfd.get_ref());
+                }
+                problem
+            }
+        })
+    }
+
+    /// Whether each child is a program started anew, which loads the function itself.
+    pub fn starts_anew(&self) -> bool {
+        self.starts_anew
+    }
+
+    /// Where output goes that belongs to no call.
+    pub fn output(&self) -> &Arc<Output> {
+        &self.ends.output
+    }
+
+    pub fn deployed(&self) -> &Arc<Deployed> {
+        &self.ends.deployed
     }
 
     /// Whether a child of it was ever ready.

@@ -1,10 +1,11 @@
-//! From Python files to a bundle, as a node runs it in a process unit.
+//! From Python files or jars to a bundle, as a node runs it in a process unit.
 //!
-//! The image of a process function is a Python file, a folder of them, or a bundle that something else made.
+//! The image of a process function is a Python file, a folder of them, a jar, a folder of jars, or a bundle that
+//! something else made.
 
 use cli::folder::{AtPath, Folder, Missed};
 use cli::stop::{Result, Stop};
-use manifest::Function;
+use manifest::{Base, Function};
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -30,11 +31,25 @@ pub fn is_source(path: &Path) -> bool {
 /// - [`Code::LinkLeaves`]: a file of it is outside of `folder`.
 /// - [`Code::BundleInvalid`]: no bundle can be made of it.
 pub fn bundle(folder: &Folder, inner: &Path, function: &Function) -> Result<Vec<u8>> {
-    let (files, module) = match folder.find(inner)? {
+    let at = folder.find(inner)?;
+    let is_jar = |path: &Path| path.extension() == Some(OsStr::new("jar"));
+    match (&at, function.base) {
+        (AtPath::File(_), _) if is_jar(inner) => return jars(folder, &[inner.to_owned()], function),
+        (AtPath::Folder(_), Some(Base::Java)) => {
+            let mut found = Vec::new();
+            for place in [inner.to_owned(), inner.join("libs")] {
+                let names = folder.names(&place).unwrap_or_default();
+                found.extend(names.into_iter().map(|name| place.join(name)).filter(|path| is_jar(path)));
+            }
+            return jars(folder, &found, function);
+        }
+        _ => {}
+    }
+    let (files, module) = match at {
         AtPath::Folder(_) => (below(folder, inner)?, MODULE.to_owned()),
         AtPath::File(_) if is_source(inner) => alone(folder, inner)?,
         AtPath::File(_) => {
-            let bytes = read(folder, inner)?;
+            let bytes = read(folder, inner, bundle::JARS_BYTES_MAX + (1 << 20))?;
             Bundle::read(&bytes)?;
             return Ok(bytes);
         }
@@ -50,13 +65,30 @@ pub fn bundle(folder: &Folder, inner: &Path, function: &Function) -> Result<Vec<
 
 type Files = BTreeMap<String, Vec<u8>>;
 
+/// A bundle of jars, by the names of their files.
+fn jars(folder: &Folder, found: &[PathBuf], function: &Function) -> Result<Vec<u8>> {
+    let hint = "name the method that handles events: entry = \"package.Class::method\"";
+    let Some(entry) = &function.entry else {
+        return Err(Problem::new(Code::BundleInvalid, "a function in Java has no entry").with_hint(hint).into());
+    };
+    let mut jars = Files::new();
+    for path in found {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
+        let bytes = read(folder, path, bundle::JARS_BYTES_MAX)?;
+        if jars.insert(name.clone(), bytes).is_some() {
+            return Err(Problem::new(Code::BundleInvalid, format!("there are two jars of the name {name}")).into());
+        }
+    }
+    Ok(bundle::of_jars(entry, &jars)?)
+}
+
 /// One file, and the lock file beside it.
 fn alone(folder: &Folder, inner: &Path) -> Result<(Files, String)> {
     let stem = inner.file_stem().and_then(OsStr::to_str);
     let stem = stem.ok_or_else(|| {
         Stop::new(Code::BundleInvalid, format!("{} has a name that is no UTF-8", folder.named(inner).display()))
     })?;
-    let mut files = Files::from([(format!("{stem}.py"), read(folder, inner)?)]);
+    let mut files = Files::from([(format!("{stem}.py"), read(folder, inner, bundle::BYTES_MAX)?)]);
     add_lock(folder, inner.parent().unwrap_or(Path::new("")), &mut files)?;
     Ok((files, stem.to_owned()))
 }
@@ -79,7 +111,10 @@ fn below(folder: &Folder, top: &Path) -> Result<Files> {
                         let detail = format!("{} has more than {} Python files", folder.display(), bundle::FILES_MAX);
                         return Err(Problem::new(Code::BundleInvalid, detail).into());
                     }
-                    files.insert(path.to_string_lossy().into_owned(), read(folder, &top.join(&path))?);
+                    files.insert(
+                        path.to_string_lossy().into_owned(),
+                        read(folder, &top.join(&path), bundle::BYTES_MAX)?,
+                    );
                 }
                 // A folder of sources that would be left out in silence. Any other file is none of ours.
                 Err(missed @ Missed::Leaves { .. })
@@ -101,14 +136,13 @@ fn add_lock(folder: &Folder, top: &Path, files: &mut Files) -> Result {
         Err(missed) if missed.is_not_found() => return Ok(()),
         _ => {}
     }
-    files.insert(bundle::LOCK.to_owned(), read(folder, &top.join(bundle::LOCK))?);
+    files.insert(bundle::LOCK.to_owned(), read(folder, &top.join(bundle::LOCK), bundle::BYTES_MAX)?);
     Ok(())
 }
 
-fn read(folder: &Folder, inner: &Path) -> Result<Vec<u8>> {
-    match folder.read(inner, bundle::BYTES_MAX as u64) {
+fn read(folder: &Folder, inner: &Path, limit: usize) -> Result<Vec<u8>> {
+    match folder.read(inner, limit as u64) {
         Err(Missed::TooLarge { file, bytes }) => {
-            let limit = bundle::BYTES_MAX;
             let detail = format!("{} has {bytes} bytes, the limit of a bundle is {limit}", file.display());
             Err(Problem::new(Code::BundleInvalid, detail).into())
         }

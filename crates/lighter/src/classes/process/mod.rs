@@ -1,4 +1,4 @@
-//! `process`: Python in a jail.
+//! `process`: Python and Java in a jail.
 
 mod bundle;
 
@@ -40,6 +40,9 @@ struct JailOptions {
     /// [default: python3]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
+    /// Home of a JDK or JRE for functions in Java, or its program java [default: the java on the path]
+    #[arg(long, value_name = "FILE")]
+    java: Option<PathBuf>,
     /// Run process functions even where this system refuses some of their protections; `lighter version` names them
     #[arg(long)]
     allow_weaker_jail: bool,
@@ -49,6 +52,7 @@ impl Options for JailOptions {
     fn or(self, file: Self) -> Self {
         Self {
             python: self.python.or(file.python),
+            java: self.java.or(file.java),
             allow_weaker_jail: self.allow_weaker_jail || file.allow_weaker_jail,
         }
     }
@@ -57,9 +61,12 @@ impl Options for JailOptions {
 struct Process(ProcessKind);
 
 fn configure(asked: &Asked<'_>) -> Result<Open, Problem> {
-    let JailOptions { python, allow_weaker_jail } = asked.options()?;
+    let JailOptions { python, java, allow_weaker_jail } = asked.options()?;
     let python = python.map(interpreter).transpose()?;
-    Ok(Box::new(move |config| open(config, python, allow_weaker_jail)))
+    if let Some(java) = java.as_ref().filter(|java| !java.exists()) {
+        return Err(invalid(format!("java is {}, where there is nothing", java.display())));
+    }
+    Ok(Box::new(move |config| open(config, python, java, allow_weaker_jail)))
 }
 
 /// A file that can be run; a name without a folder is looked for where programs are.
@@ -75,10 +82,16 @@ fn interpreter(python: PathBuf) -> Result<PathBuf, Problem> {
     }
 }
 
-fn open(config: &Config, python: Option<PathBuf>, allow_weaker: bool) -> Result<Opened, Problem> {
+fn open(
+    config: &Config,
+    python: Option<PathBuf>,
+    java: Option<PathBuf>,
+    allow_weaker: bool,
+) -> Result<Opened, Problem> {
     let kind = ProcessKind::new(unit_process::Config {
         folder: config.data.join("bases"),
         python,
+        java,
         allow_weaker,
         units_bytes_max: budget::Purpose::Units.part_of(config.memory_bytes_max),
         jail: vec![JAIL.to_owned()],
@@ -130,7 +143,7 @@ impl Process {
     }
 }
 
-/// Its images are bundles of Python files.
+/// Its images are bundles of Python files, or of jars.
 struct Bundles;
 
 impl MakesImages for Bundles {
@@ -143,7 +156,7 @@ impl MakesImages for Bundles {
     }
 
     fn hint(&self) -> &'static str {
-        "`image` names a Python file, or a folder of them"
+        "`image` names a Python file or a folder of them, or a jar or a folder of them"
     }
 
     fn media_type(&self) -> &'static str {

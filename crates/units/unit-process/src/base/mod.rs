@@ -1,17 +1,22 @@
-//! Bases: the interpreters and packages that bundles run on, made once and kept in the node's data folder.
+//! Bases: the interpreters, virtual machines and packages that bundles run on, made once and kept in the node's data
+//! folder.
 //!
 //! ```text
 //!   DATA/bases/
 //!     python-KEY/        a virtual environment with numpy, or with what a bundle's lock file adds; base.json says what it is
 //!     sdk-HASH/          the Python SDK of this program
+//!     java-KEY/          a runtime, the unit half of this program in Java, and the archive from which both start
 //!     root/              empty: jails mount their own root over it
 //! ```
 //! A base is named by what it is made of, so the same lock file is installed once. It is made beside its place and then
 //! renamed: a base with its name is complete. Bases of lock files that were not used lately are removed.
 
+mod commands;
+mod java;
 mod lock;
 mod python;
 
+pub use java::JavaBases;
 pub use lock::Lock;
 pub use python::{Description, PythonBase};
 
@@ -28,7 +33,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
@@ -52,8 +57,25 @@ pub trait Base: Send + Sync + 'static {
     /// What a jail may read to run it.
     fn binds(&self) -> &[Bind];
 
-    /// What a jail becomes to run a function. It finds the control socket at descriptor 0.
+    /// What runs a function in a jail.
     fn program(&self, wanted: &Wanted<'_>) -> Program;
+
+    /// What a unit takes on it beside what the function's limits say: nothing, unless it says so.
+    fn beside(&self) -> Beside {
+        Beside::default()
+    }
+
+    /// How many units beyond those that calls need are made ahead of need, at most.
+    fn spares_max(&self) -> u32 {
+        8
+    }
+}
+
+/// What a unit of a base takes for itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Beside {
+    pub memory_bytes: u64,
+    pub processes: u32,
 }
 
 /// The function that a base is to run.
@@ -66,6 +88,9 @@ pub struct Wanted<'a> {
 
 /// A program with its arguments, and with what its environment has beside the function's own.
 pub struct Program {
+    /// It is started for each unit, which finds its socket at descriptor 0, and says that it is ready or why it never
+    /// will be. Else it is a zygote: it is started once, and finds the control socket there.
+    pub anew: bool,
     pub path: PathBuf,
     pub arguments: Vec<String>,
     pub environment: Vec<(String, String)>,
@@ -278,6 +303,33 @@ impl Bases {
         self.known.lock().insert(key.to_owned(), base.clone());
         Ok(base)
     }
+}
+
+/// What a jail may read: the system's libraries, and what of these there is beside them.
+fn with_system(more: Vec<PathBuf>) -> Vec<Bind> {
+    let mut binds = Vec::new();
+    for folder in ["/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64"].map(Path::new) {
+        match fs::read_link(folder) {
+            Ok(to) => binds.push(Bind::Link { at: folder.into(), to }),
+            Err(_) if folder.is_dir() => binds.push(Bind::same(folder)),
+            Err(_) => {}
+        }
+    }
+    let system = ["/etc/ld.so.cache", "/usr/share/zoneinfo"].map(PathBuf::from);
+    for path in system.into_iter().chain(more).filter(|path| path.exists()) {
+        let covered = binds.iter().any(|bind| match bind {
+            Bind::Path { target, .. } => path.starts_with(target),
+            Bind::Link { at, .. } => path.starts_with(at),
+        });
+        if !covered {
+            binds.push(Bind::same(path));
+        }
+    }
+    binds
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 /// A package's name as indexes compare it.

@@ -1,5 +1,6 @@
 //! The base `python`: an interpreter of this machine, with numpy or with what a lock file names.
 
+use super::commands::{bounded, run, unavailable, watched};
 use super::lock::Lock;
 use super::{Base, Program, Wanted, normal};
 use crate::bundle::About;
@@ -9,11 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::process::Command;
+use std::time::Instant;
 
 /// What a base says of itself, in its folder.
 pub const DESCRIPTION: &str = "base.json";
@@ -29,16 +28,6 @@ const PROBE: &str = include_str!("probe.py");
 
 /// Says what is installed in an environment, without running any of it.
 const PACKAGES: &str = include_str!("packages.py");
-
-/// One step of making a base: packages may come over a slow network, and not come at all.
-const TIME_MAX: Duration = Duration::from_secs(15 * 60);
-
-/// Bytes of a base with what its lock file names, and how often it is looked at while it grows.
-const BYTES_MAX: u64 = 4 << 30;
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// Address space of what reads packages.
-const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
 /// What a base is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -124,6 +113,7 @@ impl Base for PythonBase {
         });
         let arguments = ["-I", "-S", "-B", "-X", "utf8", "-W", "ignore::DeprecationWarning:lighterage", "-c", &script];
         Program {
+            anew: false,
             path: self.description.executable.clone(),
             arguments: arguments.map(str::to_owned).to_vec(),
             environment: vec![("LIGHTERAGE_UNIT".to_owned(), told.to_string())],
@@ -182,14 +172,14 @@ fn chosen(interpreter: Option<&Path>) -> &Path {
 }
 
 fn finished(description: Description, began: Instant) -> Description {
-    let made_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let made_ms = super::now_ms();
     let Description { python, numpy, speed, .. } = &description;
     tracing::info!(target: "lighter::bases", %python, %numpy, speed, seconds = began.elapsed().as_secs(), "a base is made");
     Description { made_ms, ..description }
 }
 
 /// A virtual environment that is being made.
-struct Environment {
+pub struct Environment {
     home: PathBuf,
 }
 
@@ -201,7 +191,7 @@ struct Installed {
 }
 
 impl Environment {
-    fn make(folder: &Path, interpreter: &Path) -> Result<Self, Problem> {
+    pub fn make(folder: &Path, interpreter: &Path) -> Result<Self, Problem> {
         tracing::info!(target: "lighter::bases", "making a base: a virtual environment with its packages, which takes a while");
         let home = folder.join("venv");
         run(Command::new(interpreter).args(["-I", "-m", "venv"]).arg(&home), "python3 -m venv").map_err(|problem| {
@@ -217,7 +207,7 @@ impl Environment {
     }
 
     /// Wheels alone: a source package would run its own code outside of any jail.
-    fn install(&self, what: &[&str]) -> Result<(), Problem> {
+    pub fn install(&self, what: &[&str]) -> Result<(), Problem> {
         let scratch = self.home.join("tmp");
         fs::create_dir(&scratch).map_err(|error| unavailable(format!("{}: {error}", scratch.display())))?;
         let mut pip = bounded(&self.python());
@@ -237,16 +227,6 @@ impl Environment {
         serde_json::from_slice(&output.stdout)
             .map_err(|error| unavailable(format!("what was installed cannot be read: {error}")))
     }
-}
-
-/// What comes and goes while it is counted is not counted.
-fn folder_bytes(folder: &Path) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let bytes = entries.map(|entry| match entry.metadata() {
-        Ok(metadata) if metadata.is_dir() => folder_bytes(&entry.path()),
-        metadata => metadata.map_or(0, |metadata| metadata.len()),
-    });
-    bytes.sum()
 }
 
 fn numpy_for(python: &str) -> &'static str {
@@ -306,122 +286,26 @@ fn quoted(path: &Path) -> String {
     format!("{:?}", path.display().to_string())
 }
 
-/// A program that reads what strangers packed: its memory is bounded by the shell that becomes it.
-fn bounded(program: &Path) -> Command {
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", &format!("ulimit -v {} && exec \"$0\" \"$@\"", MEMORY_BYTES_MAX >> 10)]).arg(program);
-    command
-}
-
-fn run(command: &mut Command, what: &str) -> Result<Output, Problem> {
-    watched(command, what, None)
-}
-
-/// # Errors
-/// It cannot be started, fails, takes longer than [`TIME_MAX`], or fills the folder with more than [`BYTES_MAX`].
-fn watched(command: &mut Command, what: &str, folder: Option<&Path>) -> Result<Output, Problem> {
-    let failed = |error: io::Error| unavailable(format!("{what}: {error}"));
-    // Virtual environments of whoever started the node are no business of its bases.
-    command.env_remove("PYTHONHOME").env_remove("PYTHONPATH").env_remove("VIRTUAL_ENV");
-    // Nor are tokens, which are for this program and for the SDK on a device.
-    command.env_remove("LIGHTER_TOKEN").env_remove("LIGHTERAGE_TOKENS").env_remove("LIGHTERAGE_TOKENS_FILE");
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = child.map_err(|error| unavailable(format!("{what}: {:?}: {error}", command.get_program())))?;
-    let stdout = reader(child.stdout.take().expect("piped"));
-    let stderr = reader(child.stderr.take().expect("piped"));
-    let began = Instant::now();
-    let mut looked = began;
-    let status = loop {
-        let ended = child.try_wait().map_err(failed)?;
-        let mut exceeded = None;
-        if began.elapsed() > TIME_MAX {
-            exceeded = Some(format!("{what} had not ended after {} minutes", TIME_MAX.as_secs() / 60));
-        }
-        if ended.is_some() || looked.elapsed() > LOOK_EVERY {
-            looked = Instant::now();
-            if folder.is_some_and(|folder| folder_bytes(folder) > BYTES_MAX) {
-                exceeded = Some(format!("{what}: the packages take more than {BYTES_MAX} bytes"));
-            }
-        }
-        match (ended, exceeded) {
-            (ended, Some(exceeded)) => {
-                if ended.is_none() {
-                    child.kill().and_then(|()| child.wait()).map_err(failed)?;
-                }
-                return Err(unavailable(exceeded));
-            }
-            (Some(status), None) => break status,
-            (None, None) => thread::sleep(Duration::from_millis(5)),
-        }
-    };
-    let read = |reader: JoinHandle<Vec<u8>>| reader.join().unwrap_or_default();
-    let output = Output { status, stdout: read(stdout), stderr: read(stderr) };
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = if said.trim().is_empty() { String::from_utf8_lossy(&output.stdout) } else { said };
-        let last: Vec<&str> = said.trim().lines().rev().take(5).collect();
-        let last = last.into_iter().rev().collect::<Vec<_>>().join(" | ");
-        return Err(unavailable(format!("{what} ended with {}: {last}", output.status)));
-    }
-    Ok(output)
-}
-
-fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // What was read before it broke is told all the same.
-        let _ = pipe.read_to_end(&mut bytes);
-        bytes
-    })
-}
-
-fn unavailable(detail: String) -> Problem {
-    Problem::new(Code::BaseUnavailable, detail)
-}
-
 /// What a jail may read to run this base: the system's libraries, the interpreter, the packages.
 pub fn binds(description: &Description) -> Vec<Bind> {
-    let mut binds = Vec::new();
-    for folder in ["/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64"].map(Path::new) {
-        match fs::read_link(folder) {
-            Ok(to) => binds.push(Bind::Link { at: folder.into(), to }),
-            Err(_) if folder.is_dir() => binds.push(Bind::same(folder)),
-            Err(_) => {}
-        }
-    }
-    let mut more: Vec<PathBuf> = ["/etc/ld.so.cache", "/usr/share/zoneinfo"].map(PathBuf::from).to_vec();
+    let mut more = Vec::new();
     match description.prefix.to_str() {
         Some("/usr") => more.push(description.executable.clone()),
         Some("/usr/local") => more.extend(["/usr/local/lib".into(), description.executable.clone()]),
         _ => more.push(description.prefix.clone()),
     }
     more.extend(description.paths.iter().chain(&description.libraries).cloned());
-    for path in more.into_iter().filter(|path| path.exists()) {
-        let covered = binds.iter().any(|bind| match bind {
-            Bind::Path { target, .. } => path.starts_with(target),
-            Bind::Link { at, .. } => path.starts_with(at),
-        });
-        if !covered {
-            binds.push(Bind::same(path));
-        }
-    }
-    binds
+    super::with_system(more)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bundle::Contract;
+    use crate::bundle::{Contract, Runtime};
 
     fn fit(python: &str, requires: &[&str]) -> Result<(), Problem> {
-        let about = About {
-            contract: Contract::Call,
-            entry: "a:b".into(),
-            format: 1,
-            python: python.into(),
-            requires: requires.iter().map(|wanted| (*wanted).to_owned()).collect(),
-            modules: Vec::new(),
-        };
+        let requires = requires.iter().map(|wanted| (*wanted).to_owned()).collect();
+        let about = About { python: python.into(), requires, ..About::new(Contract::Call, "a:b", Runtime::Python) };
         let packages = BTreeMap::from([("numpy".to_owned(), "2.3.5".to_owned()), ("a-b".to_owned(), "1.0".to_owned())]);
         let description = Description { python: "3.11.7".into(), packages, ..Description::default() };
         PythonBase { description, binds: Vec::new() }.fits(&about)

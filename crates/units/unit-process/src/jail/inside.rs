@@ -3,7 +3,9 @@
 //! Descriptors: 0 the control socket, 1 and 2 pipes of the log, 3 the bundle, 4 the keeper's socket. Nothing else is
 //! open.
 
-use super::{MESSAGE_BYTES_MAX, Missing, Protection, Report, Settings, files, keeper, mounts, rights, syscalls};
+use super::{
+    MESSAGE_BYTES_MAX, Missing, Protection, Report, Settings, files, keeper, mounts, rights, syscalls, zygote,
+};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -31,15 +33,19 @@ pub fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     match build(&control) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failed { step, why }) => {
-            control.say(&Report::Failed { step, why });
-            ExitCode::FAILURE
-        }
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(program)) => failed(&control, zygote::run(&control.0, program)),
+        Err(why) => failed(&control, why),
     }
 }
 
-fn build(control: &Control) -> Result<(), Failed> {
+fn failed(control: &Control, Failed { step, why }: Failed) -> ExitCode {
+    control.say(&Report::Failed { step, why });
+    ExitCode::FAILURE
+}
+
+/// Builds the walls, and becomes the zygote; or returns the program that the jail's own zygote starts. None: a probe.
+fn build(control: &Control) -> Result<Option<Exec>, Failed> {
     let settings: Settings = control.hear()?;
     let mut missing = Vec::new();
     let code = read_code()?;
@@ -59,8 +65,10 @@ fn build(control: &Control) -> Result<(), Failed> {
     // The node looks who it is while it can be nobody else.
     control.hear::<()>()?;
     syscalls::restrict().map_err(|why| Failed { step: "system call filter".into(), why })?;
-    if settings.probe {
-        return Ok(());
+    match settings {
+        Settings { probe: true, .. } => return Ok(None),
+        Settings { anew: true, .. } => return Ok(Some(program)),
+        _ => {}
     }
     Err(Failed::at(format!("starting {}", settings.program.display()))(program.exec()))
 }
@@ -88,7 +96,7 @@ fn enter_user_namespace(control: &Control, user: u32) -> Result<Option<Missing>,
 }
 
 /// Everything that is needed to become another program, made while memory can still be had.
-struct Exec {
+pub struct Exec {
     program: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
@@ -103,7 +111,18 @@ fn exec_arguments(settings: &Settings) -> Exec {
 }
 
 impl Exec {
-    fn exec(&self) -> io::Error {
+    /// The same with `text` in the place of each `word` of its arguments and its environment.
+    pub fn with(&self, word: &str, text: &str) -> Self {
+        let replaced = |all: &[CString]| {
+            let one = |one: &CString| CString::new(one.to_string_lossy().replace(word, text)).unwrap_or_default();
+            all.iter().map(one).collect()
+        };
+        let (arguments, environment) = (replaced(&self.arguments), replaced(&self.environment));
+        Self { program: self.program.clone(), arguments, environment }
+    }
+
+    /// Returns only if it did not.
+    pub fn exec(&self) -> io::Error {
         let pointers = |texts: &[CString]| {
             let all = texts.iter().map(|text| text.as_ptr());
             all.chain([std::ptr::null()]).collect::<Vec<_>>()

@@ -11,12 +11,14 @@
 //!    └──────────────────────────────────┴───────────────────────────────────────────────────┘ Report
 //! ```
 
+mod empty;
 pub mod files;
 mod inside;
 pub mod keeper;
 mod mounts;
 pub mod rights;
 pub mod syscalls;
+pub mod zygote;
 
 pub use inside::main;
 
@@ -34,6 +36,9 @@ pub const CODE: &str = "/bundle";
 pub const SDK: &str = "/sdk";
 pub const SCRATCH: &str = "/scratch";
 
+/// Stands for the child's own scratch folder in the arguments of a program that is started anew for each child.
+pub const SCRATCH_WORD: &str = "{scratch}";
+
 /// What the node asks of a jail.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Settings {
@@ -50,7 +55,8 @@ pub struct Settings {
     pub processes: u64,
     /// The user the jail changes to, where the node is root and may choose one nobody else has.
     pub outer_user: Option<u32>,
-    /// What it becomes.
+    /// What it becomes: a zygote. Anew: what each child becomes, and the zygote is the jail's own.
+    pub anew: bool,
     pub program: PathBuf,
     pub arguments: Vec<String>,
     pub environment: Vec<(String, String)>,

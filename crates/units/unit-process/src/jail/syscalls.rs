@@ -279,6 +279,31 @@ pub fn restrict() -> Result<(), String> {
     seccompiler::apply_filter(&second).map_err(|error| error.to_string())
 }
 
+/// Lets this process signal itself alone, where Landlock cannot see to that.
+///
+/// # Errors
+/// The kernel has no seccomp, or this processor is not known.
+pub fn signal_itself_alone() -> Result<(), String> {
+    let target: TargetArch = ARCH.try_into().map_err(|_| format!("there is no filter for {ARCH}"))?;
+    let other = |_| {
+        let other = Condition::new(0, Width::Dword, Is::Ne, u64::from(std::process::id()));
+        SeccompRule::new(vec![other.map_err(|error| error.to_string())?]).map_err(|error| error.to_string())
+    };
+    let rules = [libc::SYS_kill, libc::SYS_tgkill].map(|call| other(call).map(|rule| (call, vec![rule])));
+    let rules = rules.into_iter().collect::<Result<_, String>>()?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), target);
+    let program = filter.and_then(BpfProgram::try_from).map_err(|error| error.to_string())?;
+    let given = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|error| error.to_string())?,
+        filter: program.as_ptr().cast_mut().cast(),
+    };
+    // SAFETY: the structure and the program it names are valid for the call. The call that usually does this is not
+    // among those that the jail's own filter allows.
+    #[expect(unsafe_code, reason = "a filter above a filter")]
+    let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const given) };
+    if set == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().to_string()) }
+}
+
 fn programs() -> Result<[BpfProgram; 2], String> {
     let target: TargetArch = ARCH.try_into().map_err(|_| format!("there is no filter for {ARCH}"))?;
     let compile = |rules, otherwise, matched| {
@@ -334,6 +359,29 @@ fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_may_signal_itself_alone_cannot_signal_another() {
+        // A filter is a thread's own.
+        let tried = std::thread::spawn(|| {
+            // SAFETY: plain numbers; signal 0 signals nobody.
+            #[expect(unsafe_code, reason = "no safe call signals")]
+            let kill = |process: u32| match unsafe { libc::kill(process as libc::pid_t, 0) } {
+                0 => None,
+                _ => std::io::Error::last_os_error().raw_os_error(),
+            };
+            let parent = std::os::unix::process::parent_id();
+            assert_eq!((kill(std::process::id()), kill(parent)), (None, None));
+            // SAFETY: plain numbers.
+            #[expect(unsafe_code, reason = "what a jail has done before")]
+            unsafe {
+                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            }
+            signal_itself_alone().unwrap();
+            assert_eq!((kill(std::process::id()), kill(parent)), (None, Some(libc::EPERM)));
+        });
+        tried.join().unwrap();
+    }
 
     #[test]
     fn the_filters_compile_and_leave_out_what_reaches_beyond() {

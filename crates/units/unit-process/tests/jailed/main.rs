@@ -3,6 +3,7 @@
 //! No usual test harness: the jail is this program, started again with the word `jail`. Where the system cannot make
 //! jails, or has no Python, everything here is skipped, and a line says what is missing.
 
+mod java;
 mod killed;
 mod leavings;
 mod stage;
@@ -11,6 +12,7 @@ use problem::Code;
 use stage::Stage;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use unit_process::bundle::{About, Contract, Runtime};
 
 type Running<'a> = std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>;
 type Test = for<'a> fn(&'a Stage) -> Running<'a>;
@@ -48,6 +50,17 @@ const ALL: &[(&str, Test)] = &[
     }),
     ("what_ends_at_its_first_fork_is_loaded_less_and_less", |stage| {
         Box::pin(what_ends_at_its_first_fork_is_loaded_less_and_less(stage))
+    }),
+    ("java_units_pass_every_check", |stage| Box::pin(java::java_units_pass_every_check(stage))),
+    ("no_attempt_to_escape_from_java_succeeds", |stage| Box::pin(java::no_attempt_to_escape_from_java_succeeds(stage))),
+    ("what_a_java_unit_does_to_itself_ends_with_it", |stage| {
+        Box::pin(java::what_a_java_unit_does_to_itself_ends_with_it(stage))
+    }),
+    ("arguments_come_to_java_as_json_or_in_a_frame", |stage| {
+        Box::pin(java::arguments_come_to_java_as_json_or_in_a_frame(stage))
+    }),
+    ("a_java_function_that_does_not_load_says_why", |stage| {
+        Box::pin(java::a_java_function_that_does_not_load_says_why(stage))
     }),
     ("idle_functions_hold_no_process", |stage| Box::pin(idle_functions_hold_no_process(stage))),
     ("a_bundle_is_the_one_of_the_sdk", |stage| Box::pin(a_bundle_is_the_one_of_the_sdk(stage))),
@@ -356,16 +369,18 @@ async fn what_ends_at_its_first_fork_is_loaded_less_and_less(stage: &Stage) {
         stage.function("import os\nprint('loaded')\nos.fork = lambda: os._exit(3)\ndef handle(event): pass", |_| {});
     let began = Instant::now();
     let mut calls = 0;
-    while began.elapsed() < Duration::from_millis(2_500) {
+    while began.elapsed() < Duration::from_millis(2_500) || calls <= 20 {
         // Also the call that loads it hears what the function did, and not that the node is full.
         let problem = function.call("").await.unwrap_err();
         assert_eq!(problem.code, Code::StartFailed, "{problem}");
         calls += 1;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // At once, after a second, and perhaps after two more.
+    // At once, after a second, and perhaps after two more; on a busy machine after four and eight.
+    let seconds = began.elapsed().as_secs();
+    let most = [0, 1, 3, 7, 15, 31, 63].into_iter().filter(|after| *after <= seconds).count();
     let loads = function.log().matches("loaded").count();
-    assert!((1..=3).contains(&loads) && calls > 20, "{loads} loads in {calls} calls");
+    assert!((1..=most).contains(&loads), "{loads} loads in {calls} calls and {seconds} s");
 }
 
 async fn idle_functions_hold_no_process(stage: &Stage) {
@@ -388,13 +403,10 @@ async fn a_bundle_is_the_one_of_the_sdk(stage: &Stage) {
     let made = stage.pack_by_sdk(&[("b/c.py", "x = 1\n"), ("app.py", "def handle(event): ...\n")]);
     let files = [("app.py".to_owned(), &b"def handle(event): ...\n"[..]), ("b/c.py".to_owned(), b"x = 1\n")];
     let bundle = unit_process::bundle::Bundle {
-        about: unit_process::bundle::About {
-            contract: unit_process::bundle::Contract::Call,
-            entry: "app:handle".into(),
-            format: 1,
+        about: About {
             python: "3.11".into(),
             requires: vec!["numpy==2.1.0".into()],
-            modules: Vec::new(),
+            ..About::new(Contract::Call, "app:handle", Runtime::Python)
         },
         files: files.into_iter().collect(),
     };

@@ -60,6 +60,7 @@ impl Stage {
         let config = Config {
             folder: bases.clone(),
             python,
+            java: None,
             allow_weaker: true,
             units_bytes_max: 8 << 30,
             jail: vec!["jail".into()],
@@ -97,7 +98,8 @@ impl Stage {
         self.run(&bundle::of_handler("app:handle", files).expect("a bundle"), change)
     }
 
-    fn run(&self, image: &[u8], change: impl FnOnce(&mut Function)) -> Running {
+    /// A function of a bundle.
+    pub fn run(&self, image: &[u8], change: impl FnOnce(&mut Function)) -> Running {
         let number = self.number.fetch_add(1, Relaxed);
         let folder = self.folder(&number.to_string());
         fs::create_dir_all(&folder).expect("a folder");
@@ -189,13 +191,17 @@ pub struct Running {
 
 impl Running {
     pub async fn call(&self, data: &str) -> Result<String, Problem> {
+        self.call_bytes(data.as_bytes()).await.map(|bytes| String::from_utf8(bytes).expect("text"))
+    }
+
+    pub async fn call_bytes(&self, data: &[u8]) -> Result<Vec<u8>, Problem> {
         let event = Event { data: data.into(), attempt: 1, ..Event::default() };
         // Its limits end a call that goes on; this is for a machine that is busy with other things.
         let deadline = Instant::now() + Duration::from_secs(300);
         let call = Call { request_id: "test".into(), work: Work::Event(event), deadline, lease: None };
         let reply = self.handler.handle(self.prepared.clone(), call, ()).await?;
         match reply.content {
-            Content::Bytes(bytes) => Ok(String::from_utf8(bytes.into()).expect("text")),
+            Content::Bytes(bytes) => Ok(bytes.into()),
             Content::Http(_) => panic!("a handler replies with bytes"),
         }
     }

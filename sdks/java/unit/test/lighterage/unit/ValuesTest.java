@@ -1,0 +1,99 @@
+package lighterage.unit;
+
+import java.lang.reflect.Method;
+import java.lang.reflect.Type;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/** JSON, and objects made of it: each line of the tables is a claim. */
+public final class ValuesTest {
+    private static int failed;
+
+    enum Colour {
+        RED,
+        BLUE
+    }
+
+    record Point(int x, double y, List<Long> more) {}
+
+    static class Above {
+        private int number = 7;
+    }
+
+    static final class Bean extends Above {
+        String name;
+        Colour colour;
+        transient byte[] bytes;
+    }
+
+    public static void main(String[] arguments) {
+        for (String text : List.of("null", "true", "[1,-2,0.5]", "{\"a\":{\"b\":[]},\"c\":\"\\\"\\\\é\\n\"}", "\"\\u0001\"")) {
+            is(text, () -> Json.write(Json.read(" " + text + "\n")));
+        }
+        is("123456789012345678901234567890", () -> Json.write(Json.read("123456789012345678901234567890")));
+        is("9223372036854775807", () -> Json.write(Json.read("9223372036854775807")));
+        for (String text : List.of("", "01", "1.", "[1,]", "{\"a\":1,\"a\":2}", "\"\n\"", "\"\\x\"", "1 2", "nul", "[", "-")) {
+            is("IllegalArgumentException", () -> Json.write(Json.read(text)));
+        }
+        is("IllegalArgumentException", () -> Json.write(Json.read("[".repeat(100_000))));
+        is("{\"x\":1,\"y\":2.0,\"more\":[3,4]}", () -> again("{\"x\": 1, \"y\": 2, \"more\": [3, 4]}", Point.class));
+        is("{\"name\":\"a\",\"colour\":\"BLUE\",\"bytes\":\"AQI=\",\"number\":9}", () ->
+                again("{\"number\": 9, \"name\": \"a\", \"colour\": \"BLUE\", \"bytes\": \"AQI=\"}", Bean.class));
+        is("{\"name\":null,\"colour\":null,\"bytes\":null,\"number\":7}", () -> again("{}", Bean.class));
+        is("[[1],[2,3]]", () -> again("[[1], [2, 3]]", int[][].class));
+        is("[1.0,null]", () -> again("[1, null]", Double[].class));
+        for (String wrong : List.of("{\"x\": 1}", "{\"x\": 1.5, \"y\": 2, \"more\": []}", "{\"x\": 1, \"y\": 2, \"more\": [], \"z\": 1}", "7")) {
+            is("IllegalArgumentException", () -> again(wrong, Point.class));
+        }
+        is("IllegalArgumentException", () -> again("{\"colour\": \"GREEN\"}", Bean.class));
+        is("IllegalArgumentException", () -> again("3000000000", int.class));
+        is("IllegalArgumentException", () -> again("null", int.class));
+        is("{\"a\":[{\"x\":1,\"y\":2.0,\"more\":null}]}", () ->
+                Json.write(Values.lower(Values.lift(Json.read("{\"a\": [{\"x\": 1, \"y\": 2, \"more\": null}]}"), points()), false)));
+        List<Object> itself = new ArrayList<>();
+        itself.add(itself);
+        is("IllegalArgumentException", () -> Json.write(Values.lower(itself, false)));
+        is("[\"RED\",\"x\",null]", () -> Json.write(Values.lower(List.of(Colour.RED, 'x', Double.NaN), false)));
+        double[] numbers = {1, 2};
+        is("2.0", () -> ((double[]) Values.lift(Values.lower(numbers, true), double[].class))[1] + "");
+        is("IllegalArgumentException", () -> Values.lift(Values.lower(numbers, true), int[].class) + "");
+        System.out.println(failed == 0 ? "values: ok" : failed + " claims about values do not hold");
+        System.exit(failed == 0 ? 0 : 1);
+    }
+
+    static void takes(Map<String, List<Point>> points, Set<String> names) {}
+
+    private static Type points() {
+        for (Method method : ValuesTest.class.getDeclaredMethods()) {
+            if (method.getName().equals("takes")) {
+                return method.getGenericParameterTypes()[0];
+            }
+        }
+        throw new AssertionError();
+    }
+
+    private static String again(String json, Class<?> kind) {
+        return Json.write(Values.lower(Values.lift(Json.read(json), kind), false));
+    }
+
+    private interface Made {
+        String make();
+    }
+
+    private static void is(String wanted, Made made) {
+        String found;
+        try {
+            found = made.make();
+        } catch (RuntimeException error) {
+            found = error.getClass().getSimpleName();
+        }
+        if (!found.equals(wanted)) {
+            System.out.println(found + ", and not " + wanted);
+            failed++;
+        }
+    }
+
+    private ValuesTest() {}
+}
