@@ -144,6 +144,8 @@ codes! {
     9006 Interrupted 499 "interrupted" "";
     9101 FleetUnknown 503 "what answers is of another fleet" "ask for a new invitation; if the address is right, somebody may stand between";
     9102 NotAdmitted 403 "the fleet does not admit this node" "ask for an invitation on an anchor";
+    9103 EngineMissing 503 "an anchor has no engine" "put nats-server 2.14 or later into DATA/bin or PATH";
+    9104 EngineUnsound 503 "the engine of the fleet does not run as it must" "look at fleet/nats.log in the data folder; the node starts it again";
     9105 AnchorsAway 503 "no anchor of the fleet answers" "check that an anchor is up and that this machine reaches its address; calls go on meanwhile";
     9106 InvitationGarbled 400 "the text is not an invitation" "copy it whole: it begins with lighter-join-1.";
     9107 InvitationUnknown 403 "no such invitation" "ask for a new one: this one was taken back, or is of another fleet";

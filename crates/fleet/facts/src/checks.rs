@@ -11,14 +11,14 @@ use crate::{Answer, Facts, Key, NodeName, Post, Prefix};
 use std::sync::Arc;
 
 /// One node's way to the engine.
-pub trait Member: Facts + Post {}
+pub trait Way: Facts + Post {}
 
-impl<T: Facts + Post> Member for T {}
+impl<T: Facts + Post> Way for T {}
 
 /// Where checks run: an engine, and ways of nodes to it.
 pub trait Ground: Sync {
     /// The way of the node `name`, and of one more life of it if it had one before.
-    fn node<'a>(&'a self, name: &'a NodeName, is_anchor: bool) -> Answer<'a, Arc<dyn Member>>;
+    fn node<'a>(&'a self, name: &'a NodeName, is_anchor: bool) -> Answer<'a, Arc<dyn Way>>;
 }
 
 /// A name that says what is claimed, and what panics if it is not true.
@@ -49,7 +49,7 @@ fn prefix(text: &str) -> Prefix {
     Prefix::new(text).expect("it is a prefix")
 }
 
-async fn anchor(on: &dyn Ground) -> Arc<dyn Member> {
+async fn anchor(on: &dyn Ground) -> Arc<dyn Way> {
     on.node(&name("anchor"), true).await
 }
 

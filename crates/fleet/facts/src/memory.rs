@@ -80,11 +80,15 @@ impl Engine {
 
     fn set(&mut self, key: &Key, expected: Option<Revision>, value: Option<&[u8]>) -> Result<Revision, NotSet> {
         let before = self.facts.get(key);
-        let known = before.and_then(|(revision, value)| value.as_ref().map(|value| (*revision, value.len())));
-        if known.map(|(revision, _)| revision) != expected {
+        let known = before.and_then(|(_, value)| value.as_ref()).map(Vec::len);
+        let is_as_expected = match expected {
+            Some(expected) => before.is_some_and(|(last, _)| *last == expected),
+            None => known.is_none(),
+        };
+        if !is_as_expected {
             return Err(NotSet::Changed);
         }
-        let freed = known.map_or(0, |(_, bytes)| bytes + key.as_str().len());
+        let freed = known.map_or(0, |bytes| bytes + key.as_str().len());
         let taken = value.map_or(0, |value| value.len() + key.as_str().len());
         if self.bytes - freed + taken > FACTS_BYTES_MAX {
             return Err(NotSet::Full);

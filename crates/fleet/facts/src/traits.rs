@@ -47,8 +47,8 @@ pub trait Facts: Send + Sync {
     /// it was away.
     fn watch(&self, prefix: &Prefix) -> Box<dyn Watch>;
 
-    /// Writes `value`, or deletes the fact if there is none: only if its last change was `expected`, where none means
-    /// that there is no such fact. On disks of a majority of anchors once `Ok`.
+    /// Writes `value`, or deletes the fact if there is none: only if its last change was `expected`, which may be its
+    /// deletion, and for none only if there is no such fact. On disks of a majority of anchors once `Ok`.
     ///
     /// # Errors
     /// - [`NotSet::Unknown`]: it may be written, or be written in a moment. Who reads its own value later knows.

@@ -1,7 +1,7 @@
 //! Engines that are broken on purpose, each in one way: the check that is meant for it finds it.
 
 use crate::kept::InMemory;
-use facts::checks::{ALL, Ground, Member};
+use facts::checks::{ALL, Ground, Way};
 use facts::{
     Answer, Fact, Facts, Heard, Key, Memory, MemoryNode, NodeName, NotSent, NotSet, Post, Prefix, Revision,
     Unavailable, Watch, at_once,
@@ -39,13 +39,13 @@ struct BrokenNode {
 }
 
 impl Ground for Broken {
-    fn node<'a>(&'a self, name: &'a NodeName, is_anchor: bool) -> Answer<'a, Arc<dyn Member>> {
+    fn node<'a>(&'a self, name: &'a NodeName, is_anchor: bool) -> Answer<'a, Arc<dyn Way>> {
         let inner = self.memory.node(name.clone(), is_anchor);
         if self.plant == Plant::AwayForgotten {
             while at_once(inner.receive()).is_some() {}
         }
         let as_anchor = self.memory.node(name.clone(), true);
-        let node: Arc<dyn Member> = Arc::new(BrokenNode { inner, as_anchor, plant: self.plant });
+        let node: Arc<dyn Way> = Arc::new(BrokenNode { inner, as_anchor, plant: self.plant });
         Box::pin(ready(node))
     }
 }

@@ -1,6 +1,6 @@
 //! The contract, on the two engines of this crate; and that they end what they have lost.
 
-use facts::checks::{ALL, Ground, Member};
+use facts::checks::{ALL, Ground, Way};
 use facts::{Answer, Faults, Key, Memory, News, NodeName, Prefix, Simulated, at_once, wait};
 use facts::{Facts as _, NotSet};
 use std::future::ready;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 pub struct InMemory(pub Memory);
 
 impl Ground for InMemory {
-    fn node<'a>(&'a self, name: &'a NodeName, is_anchor: bool) -> Answer<'a, Arc<dyn Member>> {
-        let node: Arc<dyn Member> = Arc::new(self.0.node(name.clone(), is_anchor));
+    fn node<'a>(&'a self, name: &'a NodeName, is_anchor: bool) -> Answer<'a, Arc<dyn Way>> {
+        let node: Arc<dyn Way> = Arc::new(self.0.node(name.clone(), is_anchor));
         Box::pin(ready(node))
     }
 }
@@ -18,8 +18,8 @@ impl Ground for InMemory {
 struct InSimulation(Simulated);
 
 impl Ground for InSimulation {
-    fn node<'a>(&'a self, name: &'a NodeName, is_anchor: bool) -> Answer<'a, Arc<dyn Member>> {
-        let node: Arc<dyn Member> = Arc::new(self.0.node(name.clone(), is_anchor));
+    fn node<'a>(&'a self, name: &'a NodeName, is_anchor: bool) -> Answer<'a, Arc<dyn Way>> {
+        let node: Arc<dyn Way> = Arc::new(self.0.node(name.clone(), is_anchor));
         Box::pin(ready(node))
     }
 }

@@ -1,0 +1,28 @@
+//! Facts and post of a fleet over NATS JetStream, and the nats-server that an anchor runs.
+//!
+//! ```text
+//!  a node                                  an anchor
+//!  NatsNode: Facts, Post                   Engine: a thread that starts nats-server and starts it again
+//!    │  each wait has an end                 │  its configuration is written, and read back
+//!  EngineLink: one connection, watched     nats-server: KV_facts, mail_0 … mail_7
+//!    └── TLS, a key, rights of this node ────┘  bound to this process: it ends when this one does
+//! ```
+//! The engine is asked in JetStream's own JSON over the plain client: see `docs/decisions/engine.md`.
+#![forbid(unsafe_code)]
+
+mod api;
+mod keys;
+mod link;
+mod node;
+mod post;
+mod process;
+mod pull;
+mod rights;
+mod streams;
+mod watch;
+
+pub use keys::{Credentials, FleetKeys, KeysUnreadable};
+pub use link::{EngineLink, LinkConfig};
+pub use node::NatsNode;
+pub use process::{Engine, EngineConfig, EngineState, Launcher, Program, Routes, Tls, find, launch};
+pub use streams::{NotMade, StreamBounds, make_streams};

@@ -1,0 +1,236 @@
+//! One connection to the engine, to whichever server answers.
+//!
+//! ```text
+//!  connect to a server ─▶ ask each second whether JetStream is there ─▶ two answers missed, or the connection is gone
+//!       ▲                                                                      │
+//!       └──────────── the next server, after a pause that is partly random ◀───┘
+//! ```
+//! A server that was cut off from the others stays connected and answers nothing that matters; nobody else notices. So
+//! this does, and changes servers. A server that says that there is no leader gets more time: during an election all
+//! servers say so, and a thousand nodes that change servers make it no shorter.
+
+use crate::Credentials;
+use crate::rights::inbox;
+use async_nats::{Client, ConnectOptions, Event};
+use facts::NodeName;
+use rustls::ClientConfig;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, interval, sleep, timeout};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Answers of a server that are missed before another one is asked.
+const MISSED_MAX: u32 = 2;
+/// How often a server may say, one time after the other, that there is no leader.
+const LEADERLESS_MAX: u32 = 12;
+/// A connection that held so long was a good one: the next pause is the shortest again.
+const HELD: Duration = Duration::from_secs(10);
+/// Messages that wait in the client for one subscription. More are dropped, and read from the stream again.
+const WAITING_MAX: usize = 64;
+
+/// How a node gets to the engine.
+#[derive(Clone)]
+pub struct LinkConfig {
+    pub node: NodeName,
+    pub is_anchor: bool,
+    /// Where servers listen; any of them will do.
+    pub servers: Vec<SocketAddr>,
+    pub credentials: Credentials,
+    /// Whose certificates are believed, and the node's own. None for servers that listen on loopback.
+    pub tls: Option<ClientConfig>,
+    /// How long an answer is waited for. An election of servers takes longer: then nobody has answered.
+    pub answer_timeout: Duration,
+    /// How often a server is asked whether it is there, and how long it may take to say so.
+    pub ask_every: Duration,
+    /// How long to wait before the next connection, by how many have failed and a random number.
+    pub rest: fn(u32, u64) -> Duration,
+}
+
+/// A connection to the engine, kept up. Cheap to clone; with the last clone it ends.
+#[derive(Clone)]
+pub struct EngineLink(Arc<Kept>);
+
+struct Kept {
+    state: watch::Receiver<Option<Connection>>,
+    keeping: JoinHandle<()>,
+    answer_timeout: Duration,
+}
+
+/// A connection while it lasts.
+#[derive(Clone)]
+pub struct Connection {
+    pub client: Client,
+    /// Counts the connections of a link.
+    pub number: u64,
+    /// Told when messages were dropped, as nobody took them in time.
+    pub dropped: Arc<Notify>,
+    /// Which of the servers.
+    server: usize,
+}
+
+impl LinkConfig {
+    /// Answers within 5 s, and a question each second.
+    pub fn new(
+        node: NodeName,
+        is_anchor: bool,
+        servers: Vec<SocketAddr>,
+        credentials: Credentials,
+        rest: fn(u32, u64) -> Duration,
+    ) -> Self {
+        let (answer_timeout, ask_every) = (Duration::from_secs(5), Duration::from_secs(1));
+        Self { node, is_anchor, servers, credentials, tls: None, answer_timeout, ask_every, rest }
+    }
+}
+
+impl EngineLink {
+    /// Begins to connect, on the present runtime.
+    pub fn open(config: LinkConfig) -> Self {
+        let (tell, state) = watch::channel(None);
+        let answer_timeout = config.answer_timeout;
+        Self(Arc::new(Kept { state, keeping: tokio::spawn(keep(config, tell)), answer_timeout }))
+    }
+
+    pub(crate) fn answer_timeout(&self) -> Duration {
+        self.0.answer_timeout
+    }
+
+    /// The server that is connected, by its place in the list; none for now.
+    pub fn server(&self) -> Option<usize> {
+        self.0.state.borrow().as_ref().map(|connection| connection.server)
+    }
+
+    /// Waits for a connection.
+    pub(crate) async fn connection(&self) -> Connection {
+        let mut state = self.0.state.clone();
+        loop {
+            if let Some(connection) = state.borrow_and_update().clone() {
+                return connection;
+            }
+            if state.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Waits until this connection is no longer the one in use.
+    pub(crate) async fn lost(&self, number: u64) {
+        let mut state = self.0.state.clone();
+        // An error: nobody keeps the link any more.
+        let _ = state.wait_for(|state| state.as_ref().is_none_or(|connection| connection.number != number)).await;
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.keeping.abort();
+    }
+}
+
+async fn keep(config: LinkConfig, tell: watch::Sender<Option<Connection>>) {
+    let (mut number, mut failures) = (0, 0_u32);
+    let mut server = random() as usize % config.servers.len().max(1);
+    loop {
+        let began = Instant::now();
+        let dropped = Arc::new(Notify::new());
+        match connect(&config, server, Arc::clone(&dropped)).await {
+            Ok((client, events)) => {
+                number += 1;
+                tracing::info!(server = %config.servers[server], "connected to the fleet's engine");
+                tell.send_replace(Some(Connection { client: client.clone(), number, dropped, server }));
+                let why = watched(&client, events, config.ask_every).await;
+                tell.send_replace(None);
+                tracing::warn!(server = %config.servers[server], why, "left the fleet's engine");
+            }
+            Err(why) => {
+                tracing::debug!(server = ?config.servers.get(server), why, "no connection to the fleet's engine")
+            }
+        }
+        failures = if began.elapsed() >= HELD { 0 } else { failures.saturating_add(1) };
+        server = (server + 1) % config.servers.len().max(1);
+        // One round of all servers counts as one failure.
+        let rounds = failures / config.servers.len().max(1) as u32;
+        sleep((config.rest)(rounds, random())).await;
+    }
+}
+
+fn random() -> u64 {
+    // Without randomness all wait the same time, which is only slower.
+    getrandom::u64().unwrap_or_default()
+}
+
+async fn connect(
+    config: &LinkConfig,
+    server: usize,
+    dropped: Arc<Notify>,
+) -> Result<(Client, mpsc::Receiver<()>), String> {
+    let address = config.servers.get(server).ok_or("no servers are known")?;
+    let (tell, events) = mpsc::channel(1);
+    let credentials = config.credentials.clone();
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let mut options = ConnectOptions::with_auth_callback(move |nonce| {
+        let credentials = credentials.clone();
+        async move {
+            let mut auth = async_nats::Auth::new();
+            auth.signature = Some(credentials.sign(&nonce).map_err(async_nats::AuthError::new)?);
+            auth.jwt = Some(credentials.jwt);
+            Ok(auth)
+        }
+    })
+    .name(config.node.as_str())
+    .custom_inbox_prefix(inbox(&config.node))
+    .connection_timeout(CONNECT_TIMEOUT)
+    .subscription_capacity(WAITING_MAX)
+    .ignore_discovered_servers()
+    // It is this file that connects again.
+    .max_reconnects(1)
+    .event_callback(move |event| {
+        if matches!(event, Event::SlowConsumer(_)) {
+            dropped.notify_one();
+        }
+        let is_end = matches!(event, Event::Disconnected | Event::Closed | Event::LameDuckMode);
+        if is_end && !is_gone.swap(true, Ordering::Relaxed) {
+            // There is room for the one that is sent.
+            let _ = tell.try_send(());
+        }
+        async {}
+    });
+    if let Some(tls) = &config.tls {
+        options = options.require_tls(true).tls_client_config(tls.clone());
+    }
+    match timeout(CONNECT_TIMEOUT, options.connect(address.to_string())).await {
+        Ok(Ok(client)) => Ok((client, events)),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("no answer".to_owned()),
+    }
+}
+
+/// Why the connection is of no use any more.
+async fn watched(client: &Client, mut events: mpsc::Receiver<()>, ask_every: Duration) -> &'static str {
+    let mut ticks = interval(ask_every);
+    let (mut missed, mut leaderless) = (0, 0);
+    loop {
+        tokio::select! {
+            _ = events.recv() => return "the connection is gone",
+            _ = ticks.tick() => {}
+        }
+        match timeout(ask_every, client.request("$JS.API.INFO", "".into())).await {
+            Ok(Ok(answer)) if has_leader(&answer.payload) => (missed, leaderless) = (0, 0),
+            Ok(Ok(_)) => (missed, leaderless) = (0, leaderless + 1),
+            Ok(Err(_)) | Err(_) => missed += 1,
+        }
+        if missed >= MISSED_MAX {
+            return "two answers were missed";
+        }
+        if leaderless >= LEADERLESS_MAX {
+            return "it knows no leader";
+        }
+    }
+}
+
+fn has_leader(answer: &[u8]) -> bool {
+    serde_json::from_slice::<serde_json::Value>(answer).is_ok_and(|answer| answer.get("error").is_none())
+}

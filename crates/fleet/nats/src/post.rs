@@ -1,0 +1,135 @@
+//! Takes a node's mail: at once while it is connected, and what lies for it after each break.
+//!
+//! ```text
+//!  mail.SHARE.ME.FROM ─▶ subscription ────────────────────────────┐
+//!          └─▶ stream mail_SHARE ─▶ pull, once for a connection ──┴─▶ a short line ─▶ receive
+//! ```
+//! No consumer is kept for a node. What came at once comes again after the next break: mail drops what it has. A node
+//! that takes its mail slowly loses what waits in its client, and reads it from the stream again.
+
+use crate::api::Ask;
+use crate::link::{Connection, EngineLink};
+use crate::pull::{Consumer, From, Lost, Pull, forget};
+use crate::streams::{mail_stream, subjects_of_mail};
+use async_nats::Message;
+use facts::{Heard, NodeName};
+use futures_util::StreamExt as _;
+use std::time::Duration;
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+/// Messages that wait for this node to take them. Others wait in the client, and then in the stream.
+const WAITING_MAX: usize = 16;
+/// Before what has failed is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+pub struct Inbox {
+    heard: Mutex<mpsc::Receiver<Heard>>,
+    listening: JoinHandle<()>,
+}
+
+struct Listener {
+    link: EngineLink,
+    node: NodeName,
+    tell: mpsc::Sender<Heard>,
+    /// The last number of the stream that was read.
+    read: u64,
+}
+
+pub fn listen(link: EngineLink, node: NodeName) -> Inbox {
+    let (tell, heard) = mpsc::channel(WAITING_MAX);
+    let listener = Listener { link, node, tell, read: 0 };
+    Inbox { heard: Mutex::new(heard), listening: tokio::spawn(listener.run()) }
+}
+
+impl Inbox {
+    pub async fn next(&self) -> Heard {
+        match self.heard.lock().await.recv().await {
+            Some(heard) => heard,
+            // The runtime ends.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+impl Listener {
+    async fn run(mut self) {
+        let mut is_back = false;
+        loop {
+            let link = self.link.clone();
+            let number = link.connection().await.number;
+            if is_back && self.tell.send(Heard::Back).await.is_err() {
+                return;
+            }
+            is_back = true;
+            tokio::select! {
+                () = self.connected() => {}
+                () = link.lost(number) => {}
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Takes mail on one connection.
+    async fn connected(&mut self) {
+        let Connection { client, dropped, .. } = self.link.connection().await;
+        // Before the stream is read, so that nothing comes between the two.
+        let Ok(mut live) = client.subscribe(subjects_of_mail(&self.node)).await else { return };
+        loop {
+            while self.catch_up().await.is_err() {
+                sleep(PAUSE).await;
+            }
+            loop {
+                let message = tokio::select! {
+                    message = live.next() => message,
+                    // They are in the stream.
+                    () = dropped.notified() => break,
+                };
+                let Some(message) = message else { return };
+                self.take(message).await;
+            }
+        }
+    }
+
+    /// Reads what lies in the stream.
+    async fn catch_up(&mut self) -> Result<(), Lost> {
+        let consumer = Consumer {
+            stream: mail_stream(&self.node),
+            name: self.node.as_str().to_owned(),
+            subjects: subjects_of_mail(&self.node),
+            from: From::Number(self.read + 1),
+            ends: true,
+        };
+        let mut pull = match Pull::begin(&self.link, consumer.clone()).await {
+            // The engine remembers another one of this name: of this node's life before.
+            Err(Ask::Refused(_)) => {
+                forget(&self.link, &consumer).await;
+                Pull::begin(&self.link, consumer.clone()).await.map_err(|_| Lost)?
+            }
+            begun => begun.map_err(|_| Lost)?,
+        };
+        while let Some(read) = pull.next().await? {
+            self.take(read.message).await;
+            self.read = read.number;
+            if read.pending == 0 {
+                break;
+            }
+        }
+        forget(&self.link, &consumer).await;
+        Ok(())
+    }
+
+    async fn take(&self, message: Message) {
+        // The engine lets a node send under its own name only.
+        let Some(from) = message.subject.rsplit('.').next().and_then(NodeName::new) else { return };
+        // An error: nobody takes mail any more, and this ends with its owner.
+        let _ = self.tell.send(Heard::Message { from, bytes: message.payload.to_vec() }).await;
+    }
+}

@@ -1,0 +1,153 @@
+//! What nats-server is told: its configuration as text.
+
+use crate::keys::{Believed, FleetKeys};
+use facts::NodeName;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+/// Bytes in memory that the engine tries to stay below (`GOMEMLIMIT`). It is collected more often near it.
+pub const MEMORY_BYTES: u64 = 128 << 20;
+/// Connections to one server. One more is refused, and its node tries another anchor.
+const CONNECTIONS_MAX: u32 = 4_096;
+
+/// How an anchor's engine is set up.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    pub node: NodeName,
+    /// Its configuration, its log, and what it keeps.
+    pub folder: PathBuf,
+    /// For nodes.
+    pub listen: SocketAddr,
+    /// Loopback only: says how the server runs.
+    pub monitor: SocketAddr,
+    /// With other anchors; none for a fleet that has one.
+    pub routes: Option<Routes>,
+    /// Of all connections from elsewhere.
+    pub tls: Option<Tls>,
+    /// Bytes of facts and mail on the disk.
+    pub file_bytes_max: u64,
+}
+
+/// How the servers of three anchors reach each other.
+#[derive(Debug, Clone)]
+pub struct Routes {
+    pub listen: SocketAddr,
+    pub others: Vec<SocketAddr>,
+}
+
+/// Files in PEM: who this is, and whose word on others is believed.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    pub authority: PathBuf,
+}
+
+impl EngineConfig {
+    /// Why this must not be run; none if it may.
+    pub fn fault(&self) -> Option<&'static str> {
+        let is_open = |address: &SocketAddr| !address.ip().is_loopback();
+        match () {
+            () if is_open(&self.monitor) => Some("its monitoring must listen on loopback only"),
+            () if self.tls.is_none() && is_open(&self.listen) => Some("without TLS it must listen on loopback only"),
+            () if self.tls.is_none() && self.routes.as_ref().is_some_and(|routes| is_open(&routes.listen)) => {
+                Some("without TLS its routes must listen on loopback only")
+            }
+            () => None,
+        }
+    }
+
+    pub fn store(&self) -> PathBuf {
+        self.folder.join("js")
+    }
+
+    /// The file `nats.conf`.
+    pub fn text(&self, keys: &FleetKeys, now: SystemTime) -> String {
+        let Self { node, folder, listen, monitor, file_bytes_max, .. } = self;
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let path = |path: PathBuf| quoted(&path.to_string_lossy());
+        let (log, store) = (path(folder.join("nats.log")), path(self.store()));
+        let mut text = format!(
+            "# Written by lighter at each start.\n\
+             server_name: {name}\nlisten: \"{listen}\"\nhttp: \"{monitor}\"\n\
+             log_file: {log}\nlogfile_size_limit: 1000000\nlogfile_max_num: 3\n\
+             max_payload: 1048576\nmax_connections: {CONNECTIONS_MAX}\nping_interval: \"10s\"\nwrite_deadline: \"5s\"\n\
+             jetstream {{\n  store_dir: {store}\n  sync_interval: always\n  max_mem: 33554432\n  \
+             max_file: {file_bytes_max}\n}}\n",
+            name = quoted(node.as_str()),
+        );
+        let tls = self.tls.as_ref().map(|tls| {
+            let files = [&tls.certificate, &tls.key, &tls.authority].map(|file| path(file.clone()));
+            format!("cert_file: {}, key_file: {}, ca_file: {}, verify: true", files[0], files[1], files[2])
+        });
+        if let Some(tls) = &tls {
+            let _ = writeln!(text, "tls {{ {tls} }}");
+        }
+        if let Some(routes) = &self.routes {
+            let others: Vec<String> = routes.others.iter().map(|other| format!("\"nats://{other}\"")).collect();
+            let tls = tls.map(|tls| format!("  tls {{ {tls} }}\n")).unwrap_or_default();
+            let _ = write!(
+                text,
+                "cluster {{\n  name: fleet\n  listen: \"{}\"\n  routes: [{}]\n{tls}}}\n",
+                routes.listen,
+                others.join(", ")
+            );
+        }
+        let Believed { operator, system_account, accounts } = keys.believed(now);
+        let _ = write!(text, "operator: {operator}\nsystem_account: {system_account}\nresolver: MEMORY\n");
+        let preloaded: String = accounts.iter().map(|(key, jwt)| format!("  {key}: {jwt}\n")).collect();
+        let _ = write!(text, "resolver_preload {{\n{preloaded}}}\n");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(listen: &str) -> EngineConfig {
+        EngineConfig {
+            node: NodeName::new("pi-7").expect("it is a name"),
+            folder: "/data/a \"b\"".into(),
+            listen: listen.parse().expect("an address"),
+            monitor: "127.0.0.1:8222".parse().expect("an address"),
+            routes: None,
+            tls: None,
+            file_bytes_max: 1_000,
+        }
+    }
+
+    #[test]
+    fn nothing_is_open_to_others_without_tls() {
+        let own = config("127.0.0.1:4222");
+        assert_eq!(own.fault(), None);
+        assert!(config("0.0.0.0:4222").fault().is_some());
+        let routes = |listen: &str| Some(Routes { listen: listen.parse().expect("an address"), others: Vec::new() });
+        assert!(EngineConfig { routes: routes("192.168.0.7:6222"), ..own.clone() }.fault().is_some());
+        assert_eq!(EngineConfig { routes: routes("127.0.0.1:6222"), ..own.clone() }.fault(), None);
+        let tls = Some(Tls { certificate: "a".into(), key: "b".into(), authority: "c".into() });
+        let open = EngineConfig { routes: routes("192.168.0.7:6222"), tls, ..config("0.0.0.0:4222") };
+        assert_eq!(open.fault(), None);
+        let monitored = EngineConfig { monitor: "0.0.0.0:8222".parse().expect("an address"), ..open };
+        assert!(monitored.fault().is_some());
+    }
+
+    #[test]
+    fn both_listeners_ask_for_certificates() {
+        let routes = Routes {
+            listen: "10.0.0.1:6222".parse().expect("an address"),
+            others: vec!["10.0.0.2:6222".parse().expect("an address")],
+        };
+        let tls = Tls { certificate: "/a".into(), key: "/b".into(), authority: "/c".into() };
+        let config = EngineConfig { routes: Some(routes), tls: Some(tls), ..config("10.0.0.1:4222") };
+        let text = config.text(&FleetKeys::generate(), SystemTime::UNIX_EPOCH);
+        assert_eq!(text.matches("ca_file: \"/c\", verify: true").count(), 2, "{text}");
+        assert!(
+            text.contains("routes: [\"nats://10.0.0.2:6222\"]") && text.contains("sync_interval: always"),
+            "{text}"
+        );
+        assert!(text.contains(r#"store_dir: "/data/a \"b\"/js""#), "{text}");
+    }
+}

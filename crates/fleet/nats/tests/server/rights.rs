@@ -1,0 +1,105 @@
+//! What the servers themselves refuse, whatever a node sends.
+
+use crate::name;
+use crate::town::{SOON, Stage, Town, until};
+use async_nats::{Client, ConnectOptions};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use facts::{Facts as _, Heard, Key, Post as _};
+use fleet_nats::{Credentials, FleetKeys};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+use tokio::time::timeout;
+
+type Violations = Arc<Mutex<Vec<String>>>;
+
+/// A client that keeps to nothing.
+async fn connect(town: &Town, credentials: &Credentials) -> Result<(Client, Violations), async_nats::ConnectError> {
+    let Credentials { jwt, seed } = credentials;
+    let file = format!(
+        "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
+         -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+    );
+    let violations = Violations::default();
+    let said = Arc::clone(&violations);
+    let options = ConnectOptions::with_credentials(&file).expect("they are credentials");
+    let options = options.custom_inbox_prefix("_INBOX_thief").event_callback(move |event| {
+        said.lock().unwrap().push(event.to_string());
+        async {}
+    });
+    Ok((options.connect(town.config(0).listen.to_string()).await?, violations))
+}
+
+pub async fn refused_by_the_server(stage: &Stage) {
+    let town = stage.town(1).await;
+    let anchor = town.way(&name("anchor"), true);
+    let key = Key::new("home.orders").unwrap();
+    until("the anchor is connected", async || anchor.get(&key).await.is_ok()).await;
+    anchor.set(&key, None, Some(b"pi-1")).await.expect("an anchor may");
+
+    let stranger = FleetKeys::generate().admit(&name("thief"), true, SystemTime::now());
+    assert!(connect(&town, &stranger).await.is_err(), "keys of another fleet open nothing");
+
+    let credentials = town.keys().admit(&name("thief"), false, SystemTime::now());
+    let (thief, violations) = connect(&town, &credentials).await.expect("it is a node");
+    // Mail to the victim is in the thief's own stream, so that nothing but rights is between them.
+    let own = own_mail(&credentials);
+    let (victim, share) = (own.replace("thief", "victim"), own.split('.').nth(1).expect("its share"));
+    let forbidden = [
+        "$KV.facts.home.orders".to_owned(),
+        "$KV.facts.node.victim".to_owned(),
+        victim.replace('>', "other"),
+        victim.replace('>', "other.thief"),
+        "$JS.API.STREAM.DELETE.KV_facts".to_owned(),
+        "$JS.API.STREAM.PURGE.KV_facts".to_owned(),
+        format!("$JS.API.STREAM.MSG.GET.mail_{share}"),
+        format!("$JS.API.DIRECT.GET.mail_{share}"),
+        format!("$JS.API.CONSUMER.CREATE.mail_{share}"),
+        format!("$JS.API.CONSUMER.CREATE.mail_{share}.thief.{victim}"),
+        format!("$JS.API.CONSUMER.MSG.NEXT.mail_{share}.victim"),
+        "$SYS.REQ.SERVER.PING".to_owned(),
+    ];
+    for subject in &forbidden {
+        thief.publish(subject.clone(), "mine".into()).await.expect("it is sent");
+    }
+    let heard = ["mail.>", &victim, "_INBOX_victim.>", "$JS.API.>", "$KV.facts.>"].map(str::to_owned);
+    let mut subscribed = Vec::new();
+    for subject in &heard {
+        subscribed.push(thief.subscribe(subject.clone()).await.expect("it is asked for"));
+    }
+    for subject in forbidden.iter().chain(&heard) {
+        let words = format!("\"{}\"", subject.to_lowercase());
+        let is_refused = || violations.lock().unwrap().iter().any(|said| said.to_lowercase().contains(&words));
+        until(subject, async || is_refused()).await;
+    }
+    let fact = anchor.get(&key).await.expect("it answers").expect("it is there");
+    assert_eq!(fact.value, b"pi-1");
+    own_subject_with_another_filter(&thief, &own, share).await;
+
+    // What it may: its own record and mail under its own name.
+    let node = town.way(&name("thief"), false);
+    let own = Key::new("node.thief").unwrap();
+    node.set(&own, None, Some(b"here")).await.expect("it is its own");
+    node.send(&name("anchor"), b"honest").await.expect("it is sent");
+    let expected = Heard::Message { from: name("thief"), bytes: b"honest".into() };
+    assert_eq!(timeout(SOON, anchor.receive()).await, Ok(expected));
+}
+
+/// The subject of the request is the thief's own; only what stands in it is not.
+async fn own_subject_with_another_filter(thief: &Client, own: &str, share: &str) {
+    let (stream, filter) = (format!("mail_{share}"), own.replace("thief", "victim"));
+    let config = json!({ "name": "thief", "ack_policy": "none", "filter_subject": filter });
+    let body = json!({ "stream_name": stream, "config": config }).to_string();
+    let asked = thief.request(format!("$JS.API.CONSUMER.CREATE.{stream}.thief.{own}"), body.into());
+    let answer: Value = serde_json::from_slice(&asked.await.expect("it is answered").payload).expect("it is JSON");
+    // The filter is not that of the subject.
+    assert_eq!(answer["error"]["err_code"], 10131, "{answer}");
+}
+
+/// The subjects of a node's own mail, as its credentials say.
+fn own_mail(credentials: &Credentials) -> String {
+    let claims = credentials.jwt.split('.').nth(1).expect("a JWT has three parts");
+    let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).expect("base64")).expect("JSON");
+    claims["nats"]["sub"]["allow"][0].as_str().expect("a subject").to_owned()
+}
