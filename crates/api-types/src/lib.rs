@@ -1,9 +1,13 @@
 //! What travels over the API, both ways. The node serves these, the command line reads them; nothing else is shared.
 #![forbid(unsafe_code)]
 
+mod fleet;
 pub mod identity;
 mod tokens;
 
+pub use fleet::{
+    FleetInfo, FleetNode, FleetRemoved, FleetRequest, FleetTrouble, InvitationCreated, InvitationRequest, JoinRequest,
+};
 pub use tokens::{Scope, TokenCreated, TokenInfo, TokenRequest};
 
 use base64::Engine as _;

@@ -10,6 +10,7 @@
 
 mod audit;
 mod call;
+mod fleet;
 mod functions;
 mod handler;
 mod health;
@@ -103,6 +104,11 @@ endpoints! {
     get "/v1/images/{sha256}" images::get;
     put "/v1/images/{sha256}" images::put;
     get "/v1/audit" audit::list;
+    get "/v1/fleet" fleet::get;
+    post "/v1/fleet" fleet::found;
+    post "/v1/fleet/join" fleet::join;
+    post "/v1/fleet/invitations" fleet::invite;
+    delete "/v1/fleet/nodes/{node}" fleet::remove;
     get "/v1/tokens" tokens::list;
     post "/v1/tokens" tokens::create;
     delete "/v1/tokens/{name}" tokens::remove;

@@ -83,6 +83,11 @@ impl Client {
         self.document(self.ask("POST", path, json(body))?)
     }
 
+    /// A request without a body, whose answer is a document.
+    pub fn document_of<T: DeserializeOwned>(&self, method: &str, path: &str) -> Result<T> {
+        self.document(self.ask(method, path, ())?)
+    }
+
     /// A request whose answer has nothing to read.
     pub fn send(&self, method: &str, path: &str, body: impl AsSendBody) -> Result {
         self.ask(method, path, body).map(drop)

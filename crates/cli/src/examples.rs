@@ -30,6 +30,7 @@ pub const OWN: &[(&str, &[&str])] = &[
     ("token", &["lighter token create ci --scope deploy --expires 30d", "lighter token ls", "lighter token rm ci"]),
     ("secret", &["lighter secret set SMTP_PASSWORD", "lighter secret ls", "lighter secret rm SMTP_PASSWORD"]),
     ("mqtt", &["lighter mqtt sessions ls", "lighter mqtt sessions rm meter-7 --user meter"]),
+    ("fleet", &["lighter fleet new campus", "lighter fleet invite --times 50 --for 8h", "lighter fleet"]),
     ("audit", &["lighter audit", "lighter audit -n 1000 --json"]),
     ("schema", &["lighter schema > lighter.schema.json"]),
     ("errors", &["lighter errors L2001", "lighter errors"]),

@@ -18,7 +18,7 @@ Debug   debug    with gdb or lldb   dump      core of a trap  salvage a disk";
 
 const LAST_GROUPS: &str = "\
 Secure  token    make, list, remove secret    set, list, end  mqtt-password
-        mqtt     sessions           audit     who did what
+        mqtt     sessions           audit     who did what    fleet   of nodes
 Other   version  of both sides      completions for your shell";
 
 pub const EXAMPLES: &str = "\

@@ -21,6 +21,7 @@ mod down;
 mod dump;
 mod errors;
 pub mod examples;
+mod fleet;
 mod flow;
 pub mod folder;
 pub mod help;
@@ -156,6 +157,8 @@ enum Command {
     /// List the sessions of MQTT clients, or end one
     #[command(subcommand)]
     Mqtt(mqtt::Mqtt),
+    /// List the nodes of the fleet; found one, let nodes in, take nodes out
+    Fleet(fleet::Fleet),
     /// Print who did what on the node, and who failed to log in
     Audit(audit::Audit),
     /// Print the JSON Schema of lighter.toml
@@ -249,6 +252,7 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Token(token) => token.run(session),
         Command::Secret(secret) => secret.run(session),
         Command::Mqtt(mqtt) => mqtt.run(session),
+        Command::Fleet(fleet) => fleet.run(session),
         Command::Audit(audit) => audit.run(session),
         Command::Schema => schema::run(session),
         Command::Errors(errors) => errors.run(session),

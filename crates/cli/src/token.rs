@@ -103,7 +103,7 @@ fn expiry(text: &str) -> std::result::Result<u64, String> {
 }
 
 /// Reads `90s`, `15min`, `12h` or `30d`.
-fn seconds(text: &str) -> std::result::Result<u64, String> {
+pub(super) fn seconds(text: &str) -> std::result::Result<u64, String> {
     const UNITS: [(&str, u64); 4] = [("min", 60), ("s", 1), ("h", 3_600), ("d", 86_400)];
     let unit = UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
     let seconds = unit.and_then(|(number, seconds)| number.trim().parse::<u64>().ok()?.checked_mul(*seconds));

@@ -9,7 +9,7 @@ use gate_http::{Certificates, Gate, Listener};
 use node::config::{Config, LogFormat, TlsFiles};
 use node::mqtt::{Mqtt, MqttSinks};
 use node::starts::LASTING_AFTER;
-use node::{Guard, Node, Opening, clock, gate, timers};
+use node::{Guard, Node, Opening, Row, clock, gate, timers};
 use problem::{Code, Problem};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
@@ -82,6 +82,11 @@ async fn live(
     let classes = classes::open(classes, &config)?;
     let opening = Opening { files_kept: shares.state, classes: classes.all, mqtt_sinks: mqtt_sinks.clone(), started };
     let node = Node::open(config, opening).await?;
+    // Before the doors are open: a node that is asked to join and cannot does not start.
+    node.fleet.open().await?;
+    if let Some(token) = &node.config.fleet.join {
+        node.fleet.join(token).await?;
+    }
     let doors = Doors::open(&node, shares, &mqtt_sinks, classes.routes).await?;
     // Where the command line finds this node, and what the next run should know of this one.
     let mut place = json!({ "api": doors.api_url, "gate": doors.gate_url, "mqtt": doors.mqtt,
@@ -103,6 +108,7 @@ async fn live(
         () = signals.next() => node.stop(),
     }
     doors.drain(&node, &mut signals).await;
+    node.fleet.end();
     helpers.iter().for_each(JoinHandle::abort);
     lasting.abort();
     lasting.await.ok();
@@ -251,6 +257,12 @@ fn say_ready(node: &Node, gate: &str, api: &str) {
     say(&format!("lighter ready: gate {gate} api {api} ({} functions, {took} ms)", table.count()));
     for (address, is_tls) in node.mqtt.get().iter().flat_map(|mqtt| &mqtt.addresses) {
         say(&format!("  mqtt: {}://{address}", if *is_tls { "mqtts" } else { "mqtt" }));
+    }
+    if let Ok(status) = node.fleet.status()
+        && let Some(Row { record, .. }) = status.rows.first()
+    {
+        let address = record.address.as_ref().map_or_else(String::new, ToString::to_string);
+        say(&format!("  fleet: {} as {}, at {address}", status.name, record.name));
     }
     if let Some(reason) = node.events.pauses.reason() {
         say(&format!("  the queues are paused, because {reason}: `lighter queue resume` when it is safe"));

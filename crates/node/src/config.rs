@@ -7,6 +7,7 @@ use super::mqtt::{self, MqttArgs};
 use super::options::Options;
 use super::sinks::Trust;
 use clap::{Args, ValueEnum};
+use fleet_trust::{Address, Token, check_name};
 use problem::{Code, Problem};
 use serde::Deserialize;
 use std::fmt::Display;
@@ -52,6 +53,19 @@ pub struct UpArgs {
     /// Allow plain text beyond this machine, as behind a proxy that does TLS
     #[arg(long)]
     pub insecure_listen: bool,
+    /// Address at which other nodes of a fleet connect; nothing listens there before there is a fleet [default:
+    /// 0.0.0.0:8702]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub fleet_listen: Option<SocketAddr>,
+    /// Where other nodes reach it, if that is another address, such as pi-7.example.org:8702
+    #[arg(long, value_name = "HOST:PORT")]
+    pub fleet_address: Option<String>,
+    /// Name of this node in a fleet [default: that of the machine]
+    #[arg(long, value_name = "NAME")]
+    pub node_name: Option<String>,
+    /// Invitation of `lighter fleet invite`: join that fleet, unless this node has already
+    #[arg(long, value_name = "TOKEN")]
+    pub join: Option<String>,
     /// Address of the MQTT broker, plain text; `[mqtt]` in the file says more [default: none]
     #[arg(long, value_name = "ADDRESS")]
     pub mqtt: Option<MqttArgs>,
@@ -140,6 +154,7 @@ pub struct Config {
     pub api: SocketAddr,
     pub api_names: Vec<String>,
     pub tls: Option<TlsFiles>,
+    pub fleet: FleetConfig,
     pub mqtt: Option<mqtt::Config>,
     pub webhook_trust: Trust,
     pub units_max: u32,
@@ -164,6 +179,16 @@ pub struct Config {
     /// Runs that end soon and badly, one after the other, after which the node starts paused; none: never.
     pub short_runs_max: Option<u32>,
     pub drain: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetConfig {
+    pub listen: SocketAddr,
+    /// What other nodes are told; none: what the node sees for itself.
+    pub address: Option<Address>,
+    /// None: that of the machine.
+    pub node_name: Option<String>,
+    pub join: Option<Token>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,6 +220,12 @@ impl Config {
             http: args.http.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8700))),
             api: args.api.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8701))),
             api_names: args.api_name,
+            fleet: FleetConfig {
+                listen: args.fleet_listen.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8702))),
+                address: args.fleet_address.as_deref().map(fleet_address).transpose()?,
+                node_name: args.node_name.map(|name| check_name(&name).map(|()| name)).transpose()?,
+                join: args.join.as_deref().map(Token::read).transpose()?,
+            },
             mqtt: mqtt::Config::new(args.mqtt.unwrap_or_default(), tls.is_some(), args.insecure_listen)?,
             tls,
             webhook_trust: Trust::new(args.webhook_ca.as_deref())?,
@@ -268,6 +299,10 @@ impl Options for UpArgs {
             tls_cert: self.tls_cert.or(file.tls_cert),
             tls_key: self.tls_key.or(file.tls_key),
             webhook_ca: self.webhook_ca.or(file.webhook_ca),
+            fleet_listen: self.fleet_listen.or(file.fleet_listen),
+            fleet_address: self.fleet_address.or(file.fleet_address),
+            node_name: self.node_name.or(file.node_name),
+            join: self.join.or(file.join),
             mqtt: match (self.mqtt, file.mqtt) {
                 (Some(line), Some(file)) => Some(line.or(file)),
                 (line, file) => line.or(file),
@@ -305,6 +340,11 @@ fn default_data() -> Result<PathBuf, Problem> {
         .map(|folder| folder.join("lighter"))
         .or_else(|| variable("HOME").map(|folder| folder.join(".local/share/lighter")))
         .ok_or_else(|| invalid("data is not given, and neither HOME nor XDG_DATA_HOME is set"))
+}
+
+fn fleet_address(text: &str) -> Result<Address, Problem> {
+    Address::read(text)
+        .ok_or_else(|| invalid(format!("fleet_address is {text:?}, write it like pi-7.example.org:8702")))
 }
 
 fn trace_target(url: Option<String>, share: Option<f64>) -> Result<Option<TraceTarget>, Problem> {
@@ -396,6 +436,7 @@ mod tests {
             "otlp = \"nowhere\"",
             "http = \"localhost\"",
             "tls_cert = \"c\"",
+            "fleet_address = \"nowhere\"",
             "webhook_ca = \"/nowhere/ca.pem\"",
             "http = \"127.0.0.1:1\"\napi = \"127.0.0.1:1\"",
             "units_max = \"many\"",

@@ -4,7 +4,7 @@
 //! - [`options`], [`config`]: what it was told · `open`: what is kept on disk, opened
 //! - [`gate`]: where requests come in · `serve`, `event`, `body`: a request made into work · [`call`]: the hot path
 //! - [`events`]: the door for events, and who handles them
-//! - [`mqtt`]: the MQTT gate · [`functions`]: what is deployed, made ready, swapped
+//! - [`fleet`]: other nodes · [`mqtt`]: the MQTT gate · [`functions`]: what is deployed, made ready, swapped
 //! - [`Class`]: what an isolation class brings · [`registry`]: the classes there are
 //! - [`access`]: tokens, secrets, the guard · [`log`], [`metrics`], [`traces`]: what can be seen of it all
 //!
@@ -23,6 +23,7 @@ pub mod config;
 mod describe;
 mod event;
 pub mod events;
+pub mod fleet;
 mod functions;
 pub mod gate;
 mod ids;
@@ -47,6 +48,7 @@ pub use access::{Guard, SECRET_BYTES_MAX};
 pub use call::{Failed, Incoming};
 pub use class::{Class, ClassMemory, Header};
 pub use event::hide_token;
+pub use fleet_agent::Row;
 pub use functions::{Claim, Steps, blocking};
 pub use log::{FOLLOWERS_MAX, Follower};
 pub use open::Opening;
@@ -60,6 +62,7 @@ use body::BodyRoom;
 use budget::Budget;
 use config::Config;
 use events::Events;
+use fleet_agent::Agent;
 use functions::Functions;
 use log::Logs;
 use metrics::Counters;
@@ -77,6 +80,8 @@ pub struct Node {
     pub events: Arc<Events>,
     pub access: Access,
     pub audit: Arc<Audit>,
+    /// This node's part in a fleet, if it belongs to one.
+    pub fleet: Agent,
     pub logs: Arc<Logs>,
     pub traces: Option<Arc<Traces>>,
     /// What the node may hold for others, of all that follows here and of units.

@@ -16,7 +16,7 @@ use crate::results::ResultIds;
 use crate::sinks::Webhooks;
 use crate::starts::Starts;
 use crate::traces::Traces;
-use crate::{Class, Node};
+use crate::{Class, Node, fleet};
 use budget::Budget;
 use problem::{Code, Problem};
 use state::State;
@@ -83,6 +83,7 @@ impl Node {
         let pauses = Pauses::open(&functions.loader.state, why_paused(&config, short_runs).as_deref())?;
         let events = Events::new(functions.clone(), traces.clone(), pauses, running, seed);
         Ok(Arc::new(Node {
+            fleet: fleet::agent(&config),
             bodies: BodyRoom::new(config.bodies_bytes_max, &budget),
             budget,
             result_ids,

@@ -156,10 +156,10 @@ codes! {
     9113 FleetMessage 400 "the other side said something that it may not say" "check that both sides run the same version";
     9114 AnchorBusy 503 "the anchor has too much to do" "try again in some seconds";
     9115 CertificateEnded 403 "a node's certificate has ended" "it is renewed when the node reaches an anchor; check the clocks of both machines";
-    9116 NoFleet 409 "the node belongs to no fleet" "found one here, or join one by an invitation";
+    9116 NoFleet 409 "the node belongs to no fleet" "`lighter fleet new NAME` founds one here, `lighter fleet join TOKEN` joins one";
     9117 FleetAlready 409 "the node belongs to a fleet already" "a node belongs to one fleet: to leave it, stop the node and delete the folder `fleet` in its data folder";
-    9118 NotAnchor 409 "the node is no anchor of its fleet" "do this on an anchor";
-    9119 MemberUnknown 404 "the fleet has no such node" "it has an id and a name; the beginning of an id does too";
+    9118 NotAnchor 409 "the node is no anchor of its fleet" "do this on an anchor: `lighter fleet` shows which node is one";
+    9119 MemberUnknown 404 "the fleet has no such node" "`lighter fleet` lists its nodes, with their ids and names";
     9120 CallsRefused 503 "no node of the fleet takes the call" "it did not run: try again in a moment";
     9121 CallLost 502 "the node that ran the call is gone" "the call may have run: repeat it only if running twice does no harm";
     9122 MemberAway 503 "the node that has the function cannot be reached" "the call did not run; `lighter fleet` shows who is there";

@@ -157,7 +157,7 @@ impl Agent {
         let (node, name) = named(&anchor, which)?;
         if node == active.trust.node() {
             let problem = Problem::new(Code::Usage, "an anchor cannot take itself out of its fleet");
-            return Err(problem.with_hint("name another node"));
+            return Err(problem.with_hint("name another node: `lighter fleet` lists them"));
         }
         let list = blocking(move || anchor.revoke(&node)).await?;
         active.learn_list(list.bytes()).await?;
@@ -206,7 +206,7 @@ impl Agent {
         let listen = self.settings.listen;
         let failed = |error| {
             Problem::new(Code::ListenFailed, format!("{listen}, for nodes of the fleet: {error}"))
-                .with_hint("if another program, perhaps a node, has the port, choose another one")
+                .with_hint("if another program, perhaps a node, has the port, choose another one: --fleet-listen")
         };
         TcpListener::bind(listen).await.map_err(failed)
     }

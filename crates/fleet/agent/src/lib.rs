@@ -6,8 +6,7 @@
 //!                                 ├─ renews its certificate, keeps what it knows on disk
 //!                                 └─ Table ◀─ hellos, every two seconds on each link ─▶ other nodes
 //! ```
-//! The node does not use this crate yet. A node that belongs to no fleet has an [`Agent`] and nothing else: no socket,
-//! no task, no folder.
+//! A node that belongs to no fleet has an [`Agent`] and nothing else: no socket, no task, no folder.
 //!
 //! Who is a member, the certificates say. What a member says of itself is believed of itself alone; what an anchor says
 //! is believed of all. All of that is in [`table`], pure, and its bytes are in `hello`: another way for the same facts

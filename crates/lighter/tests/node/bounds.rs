@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where bounds are looked for: what a node runs. Tests and programs that try it out are none of it.
-const FOLDERS: [(&str, &str); 13] = [
+const FOLDERS: [(&str, &str); 15] = [
     ("The node", "crates/node/src"),
     ("Its life", "crates/lighter/src"),
     ("The API", "crates/api/src"),
@@ -15,6 +15,8 @@ const FOLDERS: [(&str, &str); 13] = [
     ("The HTTP gate", "crates/gates/http/src"),
     ("The MQTT gate", "crates/gates/mqtt/src"),
     ("Timers", "crates/gates/timer/src"),
+    ("A node of a fleet", "crates/fleet/agent/src"),
+    ("Who belongs to a fleet", "crates/fleet/trust/src"),
     ("A handling, and what units ask of it", "crates/handling/src"),
     ("Outgoing requests", "crates/egress/src"),
     ("Units of every class", "crates/units/unit/src"),

@@ -11,6 +11,7 @@ mod damage;
 mod deploy;
 mod disk;
 mod events;
+mod fleet;
 mod gates;
 mod lacking;
 mod later;
