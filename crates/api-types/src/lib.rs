@@ -13,6 +13,7 @@ pub use tokens::{Scope, TokenCreated, TokenInfo, TokenRequest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use manifest::{Function, Name};
+use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -370,12 +371,50 @@ pub struct RemovedReply {
 #[serde(deny_unknown_fields)]
 pub struct ReplayRequest {
     /// Dead letters by their sequence; without it, all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequences: Option<Vec<u64>>,
+    /// Only those that died for a reason with this text in it, such as `L6003`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Of a single one: text in place of its data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// The same for bytes, in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_base64: Option<String>,
+    /// Only says how many it would be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+    /// Also those that were replayed five times already.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+}
+
+impl ReplayRequest {
+    /// The data that takes the place of the dead letter's.
+    ///
+    /// # Errors
+    /// [`Code::ApiRequest`]: there is data for no or several letters, or twice, or no base64.
+    pub fn edited(&self) -> Result<Option<Vec<u8>>, Problem> {
+        let bad = |what: &str| Err(Problem::new(Code::ApiRequest, what.to_owned()));
+        let one = self.sequences.as_ref().is_some_and(|sequences| sequences.len() == 1);
+        match (&self.data, &self.data_base64) {
+            (None, None) => Ok(None),
+            _ if !one => bad("other data is for a single dead letter: name it in `sequences`"),
+            (Some(text), None) => Ok(Some(text.clone().into_bytes())),
+            (None, Some(text)) => BASE64.decode(text).map(Some).or_else(|_| bad("`data_base64` is no base64")),
+            (Some(_), Some(_)) => bad("either `data` or `data_base64`"),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ReplayReply {
+    /// Or, of a dry run, how many would be.
     pub replayed: u64,
+    /// Dead letters that were replayed five times before, and stay.
+    #[serde(default)]
+    pub stayed: u64,
 }
 
 /// A board: a machine that runs our kernel and nothing else.

@@ -20,7 +20,7 @@ use node::events::refuse_forged;
 use node::{Node, TRACEPARENT, clock};
 use problem::{Code, Problem};
 use serde::Deserialize;
-use state::{Listed, Part, Push, Pushed};
+use state::{Listed, Part, Position, Push, Pushed, Queue, Replay, Replayed};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +31,11 @@ const EVENTS_MAX: u32 = 1_000;
 /// Events of one page.
 const PAGE_EVENTS_MAX: u32 = 1_000;
 const PAGE_EVENTS: u32 = 20;
+/// Events that are looked at for one page of those that failed for some reason; the next page goes on behind them.
+const LOOKED_AT_MAX: usize = 10_000;
+/// How often a dead letter may be replayed; then it stays, unless the request says `force`: what cannot be handled
+/// would go round for ever.
+const REPLAYS_MAX: u32 = 5;
 /// The longest an event can be made to wait.
 const DELAY_MAX: Duration = Duration::from_secs(366 * 86_400);
 
@@ -238,6 +243,9 @@ pub struct Looking {
     after: Option<String>,
     /// Events of the page, at most 1,000. Default 20.
     limit: Option<u32>,
+    /// Only those that failed for a reason with this text in it. A page then has what the next 10,000 events have of
+    /// them, perhaps nothing, and `next` leads on while there are more.
+    reason: Option<String>,
 }
 
 /// A page of the events of a queue, the oldest first. Looking changes nothing.
@@ -252,7 +260,7 @@ pub async fn peek(
     query: Result<Query<Looking>, QueryRejection>,
 ) -> Answer<axum::Json<EventPage>> {
     let queue = node.events.queue(&name)?;
-    let Looking { part, after, limit } = of_query(query)?;
+    let Looking { part, after, limit, reason } = of_query(query)?;
     let bad = |text: &str| Problem::new(Code::ApiRequest, format!("{text:?} is no `next` of a page"));
     let after = after.map(|text| text.parse().map_err(|_| bad(&text))).transpose()?;
     let limit = limit.unwrap_or(PAGE_EVENTS);
@@ -262,9 +270,40 @@ pub async fn peek(
         );
     }
     let part = kept(part.unwrap_or(QueuePart::Ready));
-    let listed = node::blocking(move || queue.list(part, after, limit)).await?;
-    let next = listed.last().map(|last| last.position.to_string());
+    let (listed, next) = node::blocking(move || page(&queue, part, after, limit, reason.as_deref())).await?;
+    let next = next.map(|position| position.to_string());
     Ok(axum::Json(EventPage { events: listed.into_iter().map(event_info).collect(), next }))
+}
+
+/// The next events of a part, of those that are wanted, and where the page after it begins.
+fn page(
+    queue: &Queue,
+    part: Part,
+    mut after: Option<Position>,
+    limit: u32,
+    reason: Option<&str>,
+) -> Result<(Vec<Listed>, Option<Position>), Problem> {
+    let Some(text) = reason else {
+        let listed = queue.list(part, after, limit)?;
+        let next = listed.last().map(|last| last.position);
+        return Ok((listed, next));
+    };
+    let (mut found, mut looked) = (Vec::new(), 0);
+    while found.len() < limit as usize && looked < LOOKED_AT_MAX {
+        let listed = queue.list(part, after, PAGE_EVENTS_MAX)?;
+        let Some(last) = listed.last() else { return Ok((found, None)) };
+        looked += listed.len();
+        after = Some(last.position);
+        for one in listed.into_iter().filter(|one| one.reason.as_ref().is_some_and(|reason| reason.contains(text))) {
+            if found.len() == limit as usize {
+                // It is the first of the next page.
+                after = found.last().map(|last: &Listed| last.position);
+                break;
+            }
+            found.push(one);
+        }
+    }
+    Ok((found, after))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -299,10 +338,12 @@ pub async fn purge(
     Ok(axum::Json(RemovedReply { removed }))
 }
 
-/// Puts dead letters back to the end of their queue, to be tried anew: those named, or all.
+/// Puts dead letters back to the end of their queue, to be tried anew: those named, or all, or those that died for some
+/// reason; a single one perhaps with other data. One that was replayed five times stays.
 #[utoipa::path(post, path = "/v1/queues/{name}/replay", tag = "events", params(("name" = String, Path)),
     request_body = ReplayRequest, responses(
     (status = 200, body = ReplayReply),
+    (status = 400, description = "L4009: other data is for a single dead letter"),
     (status = 404, description = "L7001: there is no such queue"),
     (status = 503, description = "L7002: the queue is full; some may be back already"),
 ))]
@@ -314,13 +355,24 @@ pub async fn replay(
 ) -> Answer<axum::Json<ReplayReply>> {
     let queue = node.events.queue(&name)?;
     let now_ms = clock::now_ms();
-    let replayed = detached(async move {
-        let replayed = queue.replay(request.sequences.as_deref(), now_ms).await;
-        who.did(&node, "queue replay", queue.name(), replayed).await
+    let data = request.edited()?;
+    let Replayed { replayed, stayed } = detached(async move {
+        let replay = Replay {
+            sequences: request.sequences.as_deref(),
+            reason: request.reason.as_deref(),
+            data: data.as_deref(),
+            replays_max: Some(if request.force { u32::MAX } else { REPLAYS_MAX }),
+            dry_run: request.dry_run,
+        };
+        let replayed = queue.replay_with(replay, now_ms).await;
+        match request.dry_run {
+            true => replayed,
+            false => who.did(&node, "queue replay", queue.name(), replayed).await,
+        }
     })
     .await?;
-    tracing::info!(queue = name, replayed, "replayed dead letters");
-    Ok(axum::Json(ReplayReply { replayed }))
+    tracing::info!(queue = name, replayed, stayed, "replayed dead letters");
+    Ok(axum::Json(ReplayReply { replayed, stayed }))
 }
 
 /// Pauses queues: nothing of them is handled until they are resumed, across restarts. Pushes go on; what is being

@@ -3,15 +3,20 @@
 use super::client::{Client, encoded, json};
 use super::nearest::{check_all, explain};
 use super::output::Output;
-use super::stop::Result;
+use super::stop::{Result, Stop};
 use super::table::Table;
 use super::{Session, words};
 use api_types::{
     EventInfo, EventPage, NodeInfo, PauseRequest, Paused, QueueInfo, QueuePart, RemovedReply, ReplayReply,
     ReplayRequest,
 };
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::{Args, Subcommand};
 use problem::{Code, Problem};
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Characters of an event's data in a table.
@@ -33,6 +38,8 @@ pub enum Queue {
         queue: String,
         /// Numbers of the dead letters, from `lighter queue dead` [default: all]
         sequences: Vec<u64>,
+        #[command(flatten)]
+        how: How,
     },
     /// Remove events, except those that are being handled
     Purge {
@@ -82,6 +89,22 @@ pub struct Dead {
 }
 
 #[derive(Debug, Args)]
+pub struct How {
+    /// Only those that died for a reason with this text in it, such as L6003
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Data of a single one in place of its own; - is standard input
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Only say how many it would be
+    #[arg(long)]
+    dry_run: bool,
+    /// Also those that were replayed five times already
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Args)]
 struct Page {
     /// How many to show at most
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -89,6 +112,9 @@ struct Page {
     /// Continue where an earlier listing ended
     #[arg(long, value_name = "PLACE")]
     after: Option<String>,
+    /// Only those that failed for a reason with this text in it, such as L6003
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 impl Queue {
@@ -98,20 +124,7 @@ impl Queue {
             Self::Ls => list(&client, out),
             Self::Peek(Peek { queue, part, page }) => page.show(&client, out, &queue, part),
             Self::Dead(Dead { queue, page }) => page.show(&client, out, &queue, QueuePart::Dead),
-            Self::Replay { queue, sequences } => {
-                let wanted = sequences.len() as u64;
-                let sequences = (!sequences.is_empty()).then_some(sequences);
-                let path = path(&queue, "/replay");
-                let reply: ReplayReply =
-                    client.post(&path, &ReplayRequest { sequences }).map_err(|stop| explain(&client, &queue, stop))?;
-                let missing = wanted.saturating_sub(reply.replayed);
-                if missing == wanted && wanted > 0 {
-                    let problem = Problem::new(Code::EventUnknown, format!("{queue} has no such dead letter"));
-                    return Err(problem.with_hint(format!("`lighter queue dead {queue}` lists them")).into());
-                }
-                let missing = if missing > 0 { format!(", {missing} are not there") } else { String::new() };
-                said(out, &reply, format!("{} dead letters are back in {queue}{missing}", reply.replayed))
-            }
+            Self::Replay { queue, sequences, how } => how.replay(&client, out, &queue, sequences),
             Self::Purge { queue, part } => {
                 let part = part.map_or(String::new(), |part| format!("?part={}", word(part)));
                 let response = client.ask("DELETE", &path(&queue, &format!("/events{part}")), ());
@@ -206,6 +219,40 @@ fn overview(queues: &[QueueInfo]) -> Table {
     table
 }
 
+impl How {
+    fn replay(self, client: &Client, out: Output, queue: &str, sequences: Vec<u64>) -> Result {
+        let Self { reason, file, dry_run, force } = self;
+        let wanted = sequences.len() as u64;
+        let sequences = (!sequences.is_empty()).then_some(sequences);
+        let data_base64 = file.map(|file| Ok::<_, Stop>(BASE64.encode(read(&file)?))).transpose()?;
+        let request = ReplayRequest { sequences, reason, data: None, data_base64, dry_run, force };
+        let reply: ReplayReply =
+            client.post(&path(queue, "/replay"), &request).map_err(|stop| explain(client, queue, stop))?;
+        let missing = wanted.saturating_sub(reply.replayed + reply.stayed);
+        if missing == wanted && wanted > 0 {
+            let problem = Problem::new(Code::EventUnknown, format!("{queue} has no such dead letter"));
+            return Err(problem.with_hint(format!("`lighter queue dead {queue}` lists them")).into());
+        }
+        let missing = if missing > 0 { format!(", {missing} are not there") } else { String::new() };
+        let stayed = match reply.stayed {
+            0 => String::new(),
+            stayed => format!(", {stayed} stay: they were replayed five times, --force does it once more"),
+        };
+        let would = if dry_run { "would be" } else { "are" };
+        said(out, &reply, format!("{} dead letters {would} back in {queue}{missing}{stayed}", reply.replayed))
+    }
+}
+
+/// What a file holds, or standard input.
+fn read(file: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = match file == Path::new("-") {
+        true => io::stdin().lock().read_to_end(&mut bytes).map(drop),
+        false => fs::read(file).map(|content| bytes = content),
+    };
+    read.map(|()| bytes).map_err(|error| Stop::file(file, &error))
+}
+
 impl Page {
     fn show(self, client: &Client, out: Output, queue: &str, part: QueuePart) -> Result {
         let (mut after, mut left) = (self.after, self.limit);
@@ -214,6 +261,9 @@ impl Page {
             let mut query = format!("?part={}&limit={}", word(part), left.min(PAGE_EVENTS));
             if let Some(after) = &after {
                 query += &format!("&after={}", encoded(after));
+            }
+            if let Some(reason) = &self.reason {
+                query += &format!("&reason={}", encoded(reason));
             }
             let page: EventPage =
                 client.get(&path(queue, &format!("/events{query}"))).map_err(|stop| explain(client, queue, stop))?;

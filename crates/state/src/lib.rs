@@ -85,7 +85,7 @@ pub use ledger::{Bound, BucketConfig, BucketCounts, Full};
 pub use page::{Entry, LIMIT_MAX, PAGE_BYTES_MAX, Page};
 pub use queue::{
     EVENT_BYTES_MAX, Failed, LeaseId, Leased, Listed, Part, Position, Push, Pushed, Queue, QueueConfig, QueueCounts,
-    QueueTotals,
+    QueueTotals, REPLAYS, Replay, Replayed,
 };
 pub use records::{Batch, Records};
 pub use rename::RenameError;

@@ -181,6 +181,40 @@ fn what_fails_is_tried_again_later_and_then_a_dead_letter_that_can_be_replayed()
 }
 
 #[test]
+fn dead_letters_are_shown_and_replayed_by_reason_or_with_other_data_and_not_for_ever() {
+    let node = Node::start();
+    node.deployed(json!({ "function": { "attack": attack(&node, "hits") } }));
+    for data in ["invalid", "fatal"] {
+        node.pushed("hits", &format!("id={data}"), data);
+    }
+    node.drained("hits");
+    let shown = node.api("GET", "/v1/queues/hits/events?part=dead&reason=L6003", &[]).json();
+    assert_eq!((shown["events"].as_array().unwrap().len(), &shown["events"][0]["event"]["id"]), (1, &json!("invalid")));
+    let replay = |body: &Value| node.api("POST", "/v1/queues/hits/replay", body.to_string().as_bytes()).json();
+    // A dry run changes nothing.
+    assert_eq!(replay(&json!({ "reason": "L6003", "dry_run": true }))["replayed"], 1);
+    assert_eq!(node.queue("hits")["dead"], 2);
+    // It dies again each time, until it stays.
+    for time in 1..=6 {
+        let reply = replay(&json!({ "reason": "L6003" }));
+        assert_eq!(
+            (reply["replayed"].clone(), reply["stayed"].clone()),
+            if time <= 5 { (json!(1), json!(0)) } else { (json!(0), json!(1)) }
+        );
+        node.drained("hits");
+    }
+    let letter = node.dead("hits").into_iter().find(|letter| letter["event"]["id"] == "invalid").unwrap();
+    assert_eq!(letter["event"]["replays"], "5");
+    // Other data is for one alone.
+    assert_eq!(replay(&json!({ "data": "fatal" }))["code"], "L4009");
+    let mended = json!({ "sequences": [letter["sequence"]], "data": "fatal", "force": true });
+    assert_eq!(replay(&mended)["replayed"], 1);
+    node.drained("hits");
+    let codes: Vec<Value> = node.dead("hits").iter().map(|letter| letter["reason"].clone()).collect();
+    assert!(codes.iter().all(|reason| reason.as_str().unwrap().starts_with("L6005")), "{codes:?}");
+}
+
+#[test]
 fn a_delayed_event_waits_and_can_be_seen_and_purged() {
     let node = Node::start();
     node.deployed(json!({ "function": { "counter": counter(&node) } }));

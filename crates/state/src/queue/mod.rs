@@ -15,12 +15,14 @@ mod core;
 pub mod keys;
 pub mod record;
 mod registry;
+mod replay;
 mod steps;
 mod transaction;
 mod varint;
 
 pub use apply::{Op, apply, write_numbers};
 pub use registry::{QueueInner, Registry};
+pub use replay::{REPLAYS, Replay, Replayed};
 pub use transaction::{OwnOps, trim};
 
 use self::core::Taken;

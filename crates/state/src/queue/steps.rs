@@ -1,6 +1,6 @@
 //! What is done with events on disk, a bounded number at a time: reading on, moving what is due, dropping, listing.
 
-use super::apply::{New, Op};
+use super::apply::Op;
 use super::core::{Core, SWEEP_PERIOD_MS, Slot, SlotState, Taken, WINDOW_BYTES, WINDOW_EVENTS};
 use super::keys;
 use super::record::{self, EventHead};
@@ -14,7 +14,7 @@ use problem::Problem;
 use std::ops::ControlFlow;
 
 /// Events one step moves or removes.
-const STEP_EVENTS: usize = 512;
+pub const STEP_EVENTS: usize = 512;
 /// And their bytes.
 const STEP_BYTES: usize = 1 << 20;
 /// Steps of each kind in one tick.
@@ -327,87 +327,6 @@ impl Queue {
         Ok(Some((ticket, self.shared.core.lock().totals.purged - before, last)))
     }
 
-    /// Dead letters go back to the end of the queue, tries counted from 1 again: those named, or all. Durable when it
-    /// returns.
-    ///
-    /// # Errors
-    /// `QueueFull` when not one more fits; those before are back already.
-    pub async fn replay(&self, sequences: Option<&[u64]>, now_ms: u64) -> Result<u64, Problem> {
-        let mut replayed = 0;
-        let mut last = Ticket::NOTHING_WRITTEN;
-        // Letters that die again meanwhile are not replayed for ever.
-        let tail = self.shared.core.lock().numbers.tail;
-        let mut named = sequences.map(|sequences| sequences.chunks(STEP_EVENTS));
-        let mut from = 0;
-        loop {
-            let step = match &mut named {
-                Some(chunks) => match chunks.next() {
-                    Some(chunk) => self.replay_step(Wanted::Named(chunk), now_ms)?,
-                    None => break,
-                },
-                None => self.replay_step(Wanted::From(from, tail), now_ms)?,
-            };
-            match step {
-                Some((ticket, count, next)) => (replayed, last, from) = (replayed + count, ticket, next),
-                None if named.is_none() => break,
-                None => {}
-            }
-            // As with purging.
-            self.state.durable(last).await?;
-        }
-        self.state.durable_all().await?;
-        Ok(replayed)
-    }
-
-    fn replay_step(&self, wanted: Wanted<'_>, now_ms: u64) -> Result<Option<(Ticket, u64, u64)>, Problem> {
-        let _disk = self.shared.disk.lock();
-        let (id, dead_head, time, ttl, ordered) = {
-            let mut core = self.shared.core.lock();
-            let time = core.clock.observe(now_ms);
-            (core.numbers.id, core.numbers.dead_head, time, core.config.ttl, core.config.order_by_key)
-        };
-        let mut found: Vec<(u64, Slice)> = Vec::new();
-        match wanted {
-            Wanted::Named(sequences) => {
-                let snapshot = self.state.inner.engine.snapshot();
-                for sequence in sequences {
-                    let key = keys::dead(id, *sequence);
-                    let value =
-                        snapshot.get(&self.state.inner.engine.queues, key).map_err(|error| self.read_failed(&error))?;
-                    if let Some(value) = value.filter(|_| found.iter().all(|(known, _)| known != sequence)) {
-                        found.push((*sequence, value));
-                    }
-                }
-            }
-            Wanted::From(from, until) => {
-                self.scan(keys::dead(id, from.max(dead_head)), keys::dead(id, until), |key, value| {
-                    found.push((keys::sequence_of(key).ok_or_else(|| self.corrupt("a key"))?, value));
-                    Ok(if found.len() == STEP_EVENTS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-                })?;
-            }
-        }
-        let Some((last, _)) = found.last() else { return Ok(None) };
-        let (next, count) = (last + 1, found.len() as u64);
-        let expires = ttl.map(|ttl| time.saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)));
-        let events = found.into_iter().map(|(sequence, value)| {
-            let (head, event) =
-                record::decode(&value).ok_or_else(|| self.corrupt(&format!("dead letter {sequence}")))?;
-            let head = EventHead { pushed_ms: head.pushed_ms, expires, ..EventHead::default() };
-            let new = New {
-                value: record::encode(&head, &event),
-                since_ms: now_ms,
-                expires: expires.unwrap_or(u64::MAX),
-                key: if ordered { record::key_of(&event) } else { 0 },
-                due: 0,
-                id: None,
-            };
-            Ok((sequence, value.len() as u64, new))
-        });
-        let events = events.collect::<Result<Vec<_>, Problem>>()?;
-        let ticket = self.commit(vec![Op::Replay(events)])?;
-        Ok(Some((ticket, count, next)))
-    }
-
     /// Forgets queue and events. Leases on them are lost. A queue of this name can begin anew.
     pub async fn remove(&self) -> Result<(), Problem> {
         {
@@ -441,7 +360,7 @@ impl Queue {
 
     /// Walks through what is stored from `start` to before `end`, all commits until now included. Steps over damaged
     /// places of tables, and over nothing else.
-    fn scan(
+    pub(super) fn scan(
         &self,
         start: Slice,
         end: Slice,
@@ -476,12 +395,6 @@ impl Queue {
 
 /// Ids one sweep looks at.
 const SWEEP_IDS: usize = 4_096;
-
-enum Wanted<'a> {
-    Named(&'a [u64]),
-    /// All from the first to before the second.
-    From(u64, u64),
-}
 
 fn slot_of(value: Slice, ordered: bool, batch: u64) -> Slot {
     let head = EventHead::split(&value).map(|(head, _)| head);

@@ -5,7 +5,9 @@ use crate::common;
 use crate::common::{open, wait};
 use event::Event;
 use problem::Code;
-use state::{CommitError, Failed, Leased, Part, Push, Pushed, Queue, QueueConfig, State, StoreError};
+use state::{
+    CommitError, Failed, Leased, Part, Push, Pushed, Queue, QueueConfig, REPLAYS, Replay, Replayed, State, StoreError,
+};
 use std::time::Duration;
 
 const NOW: u64 = 1_700_000_000_000;
@@ -131,6 +133,40 @@ fn what_fails_comes_again_later_with_its_tries_and_dies_in_the_end() {
         assert_eq!((&*dead.event.id, dead.reason.as_deref()), ("a", Some("never")));
         assert_eq!(wait(queue.replay(None, NOW)).unwrap(), 1);
         assert_eq!(lease_at(queue, NOW + 5_000).unwrap().event.attempt, 1);
+    });
+}
+
+#[test]
+fn dead_letters_go_back_by_reason_with_other_data_and_not_for_ever() {
+    with_queue(QueueConfig::default(), |state, queue| {
+        let die = |reason: &str| {
+            let failed = Failed::Dead { reason: reason.into() };
+            fail(state, &lease_at(queue, NOW).unwrap(), failed);
+        };
+        for (id, reason) in [("a", "L6003: no number"), ("b", "L6001: trapped"), ("c", "L6003: no unit")] {
+            push(state, id);
+            die(reason);
+        }
+        let replay = |replay: Replay<'_>| wait(queue.replay_with(replay, NOW)).unwrap();
+        let done = |replayed, stayed| Replayed { replayed, stayed };
+        let by_reason = Replay { reason: Some("L6003"), replays_max: Some(2), ..Replay::default() };
+        assert_eq!(replay(Replay { dry_run: true, ..by_reason }), done(2, 0));
+        assert_eq!((queue.counts().dead, queue.counts().ready), (3, 0));
+        assert_eq!(replay(by_reason), done(2, 0));
+        assert_eq!((queue.counts().dead, queue.counts().ready), (1, 2));
+        // One goes back once more, and then no more unless nobody counts.
+        die("again");
+        let sequence = queue.list(Part::Dead, None, 9).unwrap().last().unwrap().sequence;
+        let edited = Replay { sequences: Some(&[sequence]), data: Some(b"better"), ..by_reason };
+        assert_eq!(replay(edited), done(0, 0), "it died for another reason");
+        assert_eq!(replay(Replay { reason: None, ..edited }), done(1, 0));
+        lease_at(queue, NOW).unwrap();
+        let leased = lease_at(queue, NOW).unwrap();
+        assert_eq!((leased.event.data.as_slice(), leased.event.attribute(REPLAYS)), (&b"better"[..], Some("2")));
+        fail(state, &leased, Failed::Dead { reason: "again".into() });
+        let again = Replay { reason: Some("again"), ..by_reason };
+        assert_eq!(replay(again), done(0, 1));
+        assert_eq!(replay(Replay { replays_max: Some(u32::MAX), ..again }), done(1, 0));
     });
 }
 
