@@ -60,6 +60,9 @@ pub struct NodeInfo {
     /// `--allow-weaker-jail` process functions do not run while this is not empty.
     #[serde(default)]
     pub missing_protections: Vec<MissingProtection>,
+    /// The token of the request: what whoever asks may do.
+    #[serde(default)]
+    pub token: Option<TokenInfo>,
 }
 
 /// A session of an MQTT client.

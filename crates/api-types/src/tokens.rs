@@ -8,7 +8,10 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Call functions and see metrics.
+    /// See what there is and how it does: functions, counts of queues, units, boards, statistics, metrics. No event's
+    /// data, no log, no call.
+    Look,
+    /// Also call functions and push to queues.
     Call,
     /// Also deploy, roll back, remove, read logs and dumps.
     Deploy,

@@ -2,7 +2,7 @@
 
 use super::functions::detached;
 use super::reply::{Answer, Json, of_query};
-use super::scope::{MayAdmin, MayCall};
+use super::scope::{MayAdmin, MayLook};
 use api_types::{FleetInfo, FleetRemoved, FleetRequest, InvitationCreated, InvitationRequest, JoinRequest};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
@@ -16,7 +16,7 @@ use std::sync::Arc;
     (status = 200, body = FleetInfo),
     (status = 409, description = "L9116: the node belongs to no fleet"),
 ))]
-pub async fn get(_: MayCall, State(node): State<Arc<Node>>) -> Answer<axum::Json<FleetInfo>> {
+pub async fn get(_: MayLook, State(node): State<Arc<Node>>) -> Answer<axum::Json<FleetInfo>> {
     Ok(axum::Json(fleet::describe(node.fleet.status()?)))
 }
 

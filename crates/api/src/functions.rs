@@ -1,7 +1,7 @@
 //! Functions: list, deploy, roll back, remove, and the core dump of the last trap.
 
 use super::reply::{Answer, Json, NDJSON, line, whole};
-use super::scope::{MayCallSome, MayDeploy};
+use super::scope::{MayDeploy, MayLookSome};
 use api_types::{DeployStep, FunctionInfo, RollbackRequest};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
@@ -20,7 +20,7 @@ const MANIFEST_JSON_BYTES_MAX: u64 = 16 << 20;
 
 /// Every function, by name.
 #[utoipa::path(get, path = "/v1/functions", tag = "functions", responses((status = 200, body = Vec<FunctionInfo>)))]
-pub async fn list(MayCallSome(who): MayCallSome, State(node): State<Arc<Node>>) -> axum::Json<Vec<FunctionInfo>> {
+pub async fn list(MayLookSome(who): MayLookSome, State(node): State<Arc<Node>>) -> axum::Json<Vec<FunctionInfo>> {
     let table = node.functions.table();
     let seen = table.entries().filter(|entry| who.token.covers_function(entry.live.name().as_str()));
     axum::Json(seen.map(|entry| node.describe(entry)).collect())
@@ -32,7 +32,7 @@ pub async fn list(MayCallSome(who): MayCallSome, State(node): State<Arc<Node>>) 
     (status = 404, description = "L2001: there is none"),
 ))]
 pub async fn get(
-    MayCallSome(who): MayCallSome,
+    MayLookSome(who): MayLookSome,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Answer<axum::Json<FunctionInfo>> {

@@ -1,7 +1,7 @@
 //! The node itself: is it well, what is it doing, stop.
 
 use super::reply::Answer;
-use super::scope::{MayAdmin, MayCall, MayCallSome};
+use super::scope::{MayAdmin, MayLook, MayLookSome};
 use api_types::{FunctionStats, NodeInfo, UnitInfo};
 use axum::Json;
 use axum::extract::State;
@@ -42,7 +42,7 @@ pub async fn readyz(State(node): State<Arc<Node>>) -> Answer<Cow<'static, str>> 
 
 /// Numbers for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "node", responses((status = 200, description = "Prometheus text format", body = String)))]
-pub async fn metrics(_: MayCall, State(node): State<Arc<Node>>) -> Answer<impl IntoResponse> {
+pub async fn metrics(_: MayLook, State(node): State<Arc<Node>>) -> Answer<impl IntoResponse> {
     // Reads the disk for the sizes, so not on a thread that serves calls.
     let page = node::blocking(move || Ok(metrics::page(&node))).await?;
     Ok(([(CONTENT_TYPE, metrics::MEDIA_TYPE)], page))
@@ -50,19 +50,19 @@ pub async fn metrics(_: MayCall, State(node): State<Arc<Node>>) -> Answer<impl I
 
 /// The node at a glance.
 #[utoipa::path(get, path = "/v1/node", tag = "node", responses((status = 200, body = NodeInfo)))]
-pub async fn node(_: MayCallSome, State(node): State<Arc<Node>>) -> Json<NodeInfo> {
-    Json(node.info().await)
+pub async fn node(MayLookSome(who): MayLookSome, State(node): State<Arc<Node>>) -> Json<NodeInfo> {
+    Json(NodeInfo { token: Some((*who.token).clone()), ..node.info().await })
 }
 
 /// The units that exist now.
 #[utoipa::path(get, path = "/v1/units", tag = "node", responses((status = 200, body = Vec<UnitInfo>)))]
-pub async fn units(_: MayCall, State(node): State<Arc<Node>>) -> Json<Vec<UnitInfo>> {
+pub async fn units(_: MayLook, State(node): State<Arc<Node>>) -> Json<Vec<UnitInfo>> {
     Json(node.units())
 }
 
 /// How often, how fast and how well functions ran since the node started.
 #[utoipa::path(get, path = "/v1/stats", tag = "node", responses((status = 200, body = Vec<FunctionStats>)))]
-pub async fn stats(MayCallSome(who): MayCallSome, State(node): State<Arc<Node>>) -> Json<Vec<FunctionStats>> {
+pub async fn stats(MayLookSome(who): MayLookSome, State(node): State<Arc<Node>>) -> Json<Vec<FunctionStats>> {
     Json(node.stats().into_iter().filter(|stats| who.token.covers_function(&stats.function)).collect())
 }
 

@@ -30,7 +30,7 @@ mod tokens;
 pub use handler::Api;
 pub use openapi::whole as document;
 pub use reply::{Answer, Refused};
-pub use scope::MayCall;
+pub use scope::MayLook;
 
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};

@@ -2,7 +2,7 @@
 
 use super::functions::detached;
 use super::reply::{Answer, Json, of_query, whole};
-use super::scope::{MayCallSome, MayDeploy, Who};
+use super::scope::{MayCallSome, MayDeploy, MayLookSome, Who};
 use api_types::RequestId;
 use api_types::{
     EventInfo, EventPage, PauseRequest, Paused, PushReply, QueueInfo, QueuePart, RemovedReply, ReplayReply,
@@ -41,7 +41,7 @@ const DELAY_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// Every queue that is handled, configured or holds something, by name.
 #[utoipa::path(get, path = "/v1/queues", tag = "events", responses((status = 200, body = Vec<QueueInfo>)))]
-pub async fn list(MayCallSome(who): MayCallSome, State(node): State<Arc<Node>>) -> Answer<axum::Json<Vec<QueueInfo>>> {
+pub async fn list(MayLookSome(who): MayLookSome, State(node): State<Arc<Node>>) -> Answer<axum::Json<Vec<QueueInfo>>> {
     let names = node.events.queues();
     let seen = names.iter().filter(|name| who.token.covers_queue(name));
     Ok(axum::Json(seen.map(|name| node.describe_queue(name)).collect::<Result<_, _>>()?))
@@ -53,7 +53,7 @@ pub async fn list(MayCallSome(who): MayCallSome, State(node): State<Arc<Node>>) 
     (status = 404, description = "L7001: there is none"),
 ))]
 pub async fn get(
-    MayCallSome(who): MayCallSome,
+    MayLookSome(who): MayLookSome,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Answer<axum::Json<QueueInfo>> {

@@ -17,8 +17,10 @@ pub struct Who {
     peer: Option<SocketAddr>,
 }
 
-/// A token that may call all there is: what a handler shows of the whole node is not for one that is bound.
-pub struct MayCall;
+/// A token that is not bound: what a handler shows of the whole node is not for one that is.
+pub struct MayLook;
+/// A token that may be bound: the handler shows what it is for.
+pub struct MayLookSome(pub Who);
 /// A token that may be bound: the handler looks at what it is for.
 pub struct MayCallSome(pub Who);
 pub struct MayDeploy(pub Who);
@@ -67,11 +69,11 @@ impl Who {
     }
 }
 
-impl FromRequestParts<Arc<Node>> for MayCall {
+impl FromRequestParts<Arc<Node>> for MayLook {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, node: &Arc<Node>) -> Result<Self, Refused> {
-        match Who::check(parts, node, Scope::Call)?.token.is_bound() {
+        match Who::check(parts, node, Scope::Look)?.token.is_bound() {
             false => Ok(Self),
             true => Err(Problem::new(Code::ScopeMissing, "the token is for some functions and queues only").into()),
         }
@@ -90,4 +92,4 @@ macro_rules! needs {
     )*};
 }
 
-needs!(MayCallSome Call, MayDeploy Deploy, MayAdmin Admin);
+needs!(MayLookSome Look, MayCallSome Call, MayDeploy Deploy, MayAdmin Admin);

@@ -19,6 +19,7 @@ impl Node {
         let mut info = NodeInfo {
             python: None,
             missing_protections: Vec::new(),
+            token: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             gate: self.gate_url().to_owned(),
             queues_paused: self.events.pauses.reason(),

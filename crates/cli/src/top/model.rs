@@ -171,6 +171,7 @@ pub mod tests {
             engine: "wasmtime".into(),
             python: None,
             missing_protections: Vec::new(),
+            token: None,
         }
     }
 

@@ -374,3 +374,113 @@ fn the_audit_can_be_followed() {
     drop(node);
     assert!(!follower.wait().unwrap().success());
 }
+
+/// Every endpoint with the least scope that may use it. `open`: no token is needed.
+const SCOPES: &str = "
+    open   GET /healthz
+    open   GET /readyz
+    look   GET /metrics
+    open   GET /v1/identity
+    look   GET /v1/node
+    look   GET /v1/units
+    look   GET /v1/stats
+    admin  POST /v1/stop
+    open   GET /v1/openapi.json
+    open   GET /v1/manifest.schema.json
+    look   GET /v1/functions
+    look   GET /v1/functions/{name}
+    deploy DELETE /v1/functions/{name}
+    deploy POST /v1/functions/{name}/rollback
+    call   POST /v1/functions/{name}/call
+    deploy GET /v1/functions/{name}/logs
+    deploy GET /v1/functions/{name}/dump
+    call   POST /v1/functions/{name}/events
+    deploy GET /v1/deployments
+    deploy POST /v1/deployments
+    look   GET /v1/queues
+    deploy POST /v1/pause
+    deploy POST /v1/resume
+    look   GET /v1/queues/{name}
+    deploy DELETE /v1/queues/{name}
+    call   POST /v1/queues/{name}/events
+    deploy GET /v1/queues/{name}/events
+    deploy DELETE /v1/queues/{name}/events
+    deploy POST /v1/queues/{name}/replay
+    deploy DELETE /v1/sinks/{name}
+    admin  GET /v1/mqtt/sessions
+    admin  DELETE /v1/mqtt/sessions
+    deploy GET /v1/buckets
+    deploy GET /v1/buckets/{bucket}/keys
+    deploy GET /v1/buckets/{bucket}/value
+    deploy PUT /v1/buckets/{bucket}/value
+    deploy DELETE /v1/buckets/{bucket}/value
+    deploy POST /v1/buckets/{bucket}/delete
+    deploy GET /v1/buckets/{bucket}/export
+    deploy POST /v1/buckets/{bucket}/import
+    deploy HEAD /v1/images/{sha256}
+    deploy GET /v1/images/{sha256}
+    deploy PUT /v1/images/{sha256}
+    admin  GET /v1/audit
+    admin  GET /v1/tokens
+    admin  POST /v1/tokens
+    admin  DELETE /v1/tokens/{name}
+    admin  GET /v1/secrets
+    admin  PUT /v1/secrets/{name}
+    admin  DELETE /v1/secrets/{name}
+    look   GET /v1/boards
+    look   GET /v1/fleet
+    admin  POST /v1/fleet
+    admin  POST /v1/fleet/join
+    admin  POST /v1/fleet/invitations
+    admin  DELETE /v1/fleet/nodes/{node}
+";
+
+#[test]
+fn each_endpoint_takes_its_scope_and_no_less() {
+    const ORDER: [&str; 4] = ["look", "call", "deploy", "admin"];
+    let node = Node::start();
+    let token = |scope: &str| {
+        let request = json!({ "name": format!("of-{scope}"), "scope": scope });
+        let made = node.api("POST", "/v1/tokens", request.to_string().as_bytes()).json();
+        format!("Bearer {}", made["token"].as_str().unwrap())
+    };
+    let tokens = ORDER.map(token);
+    let table: Vec<(&str, &str, &str)> = SCOPES
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some((words.next()?, words.next()?, words.next()?))
+        })
+        .collect();
+    let document = node.api("GET", "/v1/openapi.json", &[]).json();
+    let mut described: Vec<(String, &str)> = document["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .flat_map(|(path, methods)| {
+            methods.as_object().unwrap().keys().map(|method| (method.to_uppercase(), path.as_str()))
+        })
+        .collect();
+    let mut listed: Vec<(String, &str)> = table.iter().map(|(_, method, path)| (method.to_string(), *path)).collect();
+    described.sort();
+    listed.sort();
+    assert_eq!(described, listed, "every endpoint stands in the table, and no other");
+    for (least, method, path) in &table {
+        let url =
+            ["{name}", "{node}", "{bucket}"].iter().fold(path.to_string(), |url, part| url.replace(part, "nobody"));
+        let url = url.replace("{sha256}", &"0".repeat(64));
+        let needed = ORDER.iter().position(|scope| scope == least);
+        let without = send(method, &format!("{}{url}", node.api), &[], &[]);
+        assert_eq!(without.status == 401, needed.is_some(), "{method} {path} without a token");
+        for (place, token) in tokens.iter().enumerate() {
+            let enough = needed.is_none_or(|needed| place >= needed);
+            // It would end the node that the others are tried on.
+            if enough && *path == "/v1/stop" {
+                continue;
+            }
+            let reply = send(method, &format!("{}{url}", node.api), &[("authorization", token)], &[]);
+            // A HEAD has no body that could hold a code.
+            assert_eq!(reply.status == 403, !enough, "{method} {path} with the scope {}", ORDER[place]);
+        }
+    }
+}

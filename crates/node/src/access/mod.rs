@@ -151,6 +151,7 @@ impl Access {
 
 fn word(scope: Scope) -> &'static str {
     match scope {
+        Scope::Look => "look",
         Scope::Call => "call",
         Scope::Deploy => "deploy",
         Scope::Admin => "admin",

@@ -1,6 +1,6 @@
 //! Boards: which there are, and whether the node trusts them.
 
-use api::{Answer, MayCall};
+use api::{Answer, MayLook};
 use api_types::BoardInfo;
 use axum::routing::get;
 use axum::{Extension, Json, Router};
@@ -18,7 +18,7 @@ pub fn router(metal: MetalKind) -> Router<Arc<Node>> {
 
 /// The boards that are enrolled or were heard. Those not yet attested since they started are attested now.
 #[utoipa::path(get, path = "/v1/boards", tag = "node", responses((status = 200, body = Vec<BoardInfo>)))]
-async fn list(_: MayCall, Extension(metal): Extension<MetalKind>) -> Answer<Json<Vec<BoardInfo>>> {
+async fn list(_: MayLook, Extension(metal): Extension<MetalKind>) -> Answer<Json<Vec<BoardInfo>>> {
     let described = metal.describe().await?;
     Ok(Json(described.into_iter().map(board_info).collect()))
 }
