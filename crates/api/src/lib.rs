@@ -11,6 +11,7 @@
 mod audit;
 mod call;
 mod fleet;
+mod flow;
 mod functions;
 mod handler;
 mod health;
@@ -78,6 +79,7 @@ endpoints! {
     get "/v1/functions/{name}/logs" logs::logs;
     get "/v1/functions/{name}/dump" functions::dump;
     post "/v1/functions/{name}/events" queues::push_to_function;
+    get "/v1/flow" flow::flow;
     get "/v1/deployments" functions::deployed;
     post "/v1/deployments" functions::deploy;
     get "/v1/queues" queues::list;
@@ -137,6 +139,7 @@ pub fn router(node: Arc<Node>, guard: Guard, added: Vec<Routes>) -> Router {
             Refused::from(Problem::new(Code::MethodNotAllowed, detail))
         })
         .layer(Extension(described))
+        .layer(Extension(flow::Drawn::default()))
         .layer(from_fn_with_state(Arc::new(guard), keep_out))
         .with_state(node)
 }

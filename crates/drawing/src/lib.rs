@@ -1,16 +1,19 @@
-//! Draws a workflow from left to right: in a terminal with box characters, or as SVG.
+//! Draws a workflow from left to right: in a terminal with box characters, as SVG, or as places for others to draw.
 //!
 //! ```text
-//!  Flow ──labels──▶ Card a stage ──layers──▶ columns in order ──place──▶ rows and tracks ──▶ text, svg
+//!  Flow ──labels──▶ Card a stage ──layers──▶ columns in order ──place──▶ rows and tracks ──▶ text, svg, layout
 //! ```
 //! A box is a handler, and the word in its upper edge the queue it handles. Pure: the same flow gives the same drawing.
 #![forbid(unsafe_code)]
 
 mod layers;
+mod layout;
 mod list;
 mod place;
 mod svg;
 mod text;
+
+pub use layout::{Layout, StageBox, Way};
 
 use layers::Layered;
 use manifest::flow::{Flow, Stage};
@@ -84,6 +87,21 @@ pub fn svg(flow: &Flow, counts: &BTreeMap<String, Counts>) -> String {
         drawings.push((layered, placed));
     }
     svg::document(flow, &drawings)
+}
+
+/// Where everything stands in a picture that somebody else draws: the same places as in the SVG. Below each name is
+/// room for a line of numbers.
+pub fn layout(flow: &Flow) -> Layout {
+    let parts = Parts::of(flow);
+    let (drawn, left_out): (Vec<_>, Vec<_>) =
+        parts.joined.iter().partition::<Vec<_>, _>(|part| part.len() <= layout::STAGES_MAX);
+    let drawings = drawn.into_iter().map(|part| {
+        let layered = Layered::of(flow, part);
+        let placed = place::place(&layered, &|stage| layout::card(flow, stage), place::Gaps { lead: 3, rows: 1 });
+        (layered, placed)
+    });
+    let left_out = left_out.into_iter().map(Vec::len).sum();
+    Layout::of(flow, &drawings.collect::<Vec<_>>(), parts.alone, left_out)
 }
 
 /// What is joined by queues is drawn together; functions that only calls reach are named.

@@ -1,6 +1,6 @@
 //! The workflow as a list, if it is too wide or too large to draw.
 
-use crate::{Counts, card};
+use crate::{Counts, card, svg};
 use manifest::flow::{Flow, Stage};
 use std::collections::BTreeMap;
 
@@ -12,9 +12,7 @@ pub fn list(flow: &Flow, counts: &BTreeMap<String, Counts>, part: &[usize]) -> S
         let card = card(flow, counts, *place);
         let kind = match stage {
             Stage::Trigger { gate, .. } => gate.as_str(),
-            Stage::Function { .. } => "function",
-            Stage::Queue { .. } => "queue",
-            Stage::Sink { .. } => "sink",
+            other => svg::kind(other),
         };
         text += &format!("{kind} {}", card.lines.join(", "));
         if let (Some(queue), false) = (stage.queue(), matches!(stage, Stage::Queue { .. })) {

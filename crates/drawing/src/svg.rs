@@ -7,10 +7,10 @@ use std::fmt::Write;
 
 /// Width of a character and height of a row, in the drawing's units.
 const COLUMN: f64 = 8.0;
-const ROW: f64 = 20.0;
-const MARGIN: f64 = 16.0;
+pub const ROW: f64 = 20.0;
+pub const MARGIN: f64 = 16.0;
 /// Between workflows.
-const GAP: f64 = 24.0;
+pub const GAP: f64 = 24.0;
 const CORNER: f64 = 5.0;
 
 /// Colours follow the reader's choice of light or dark; kinds differ in their edge too, so that nothing needs colour.
@@ -33,7 +33,7 @@ const STYLE: &str = "
   }";
 
 pub fn document(flow: &Flow, drawings: &[(Layered, Placed)]) -> String {
-    let width = drawings.iter().map(|(_, placed)| placed.width).max().unwrap_or(0) as f64 * COLUMN + 2.0 * MARGIN;
+    let width = width(drawings);
     let mut body = String::new();
     let mut top = MARGIN;
     for (layered, placed) in drawings {
@@ -47,12 +47,25 @@ pub fn document(flow: &Flow, drawings: &[(Layered, Placed)]) -> String {
     )
 }
 
-struct Drawing<'a> {
-    flow: &'a Flow,
-    layered: &'a Layered,
-    placed: &'a Placed,
+/// How wide the drawings are, one below the other.
+pub fn width(drawings: &[(Layered, Placed)]) -> f64 {
+    drawings.iter().map(|(_, placed)| placed.width).max().unwrap_or(0) as f64 * COLUMN + 2.0 * MARGIN
+}
+
+pub struct Drawing<'a> {
+    pub flow: &'a Flow,
+    pub layered: &'a Layered,
+    pub placed: &'a Placed,
     /// Where it begins on the page.
-    top: f64,
+    pub top: f64,
+}
+
+/// Where the box of a stage stands.
+pub struct Frame {
+    pub x: f64,
+    pub y: f64,
+    pub width: f64,
+    pub height: f64,
 }
 
 impl Drawing<'_> {
@@ -85,23 +98,33 @@ impl Drawing<'_> {
         self.top + (row as f64 + 0.5) * ROW
     }
 
-    /// Straight through the column it leaves, then a curve to the next.
     fn line(&self, body: &mut String, from: usize, to: usize) {
+        let _ = writeln!(body, "<path class=\"line\" d=\"{}\"/>", self.line_path(from, to));
+        if self.layered.items[to] != Item::Line {
+            let end = &self.placed.spots[to];
+            let (x, y) = (self.x(end.x), self.y(end.row_in(from)));
+            let _ = writeln!(body, "<path class=\"tip\" d=\"M{x} {y}l-9 -4.5v9z\"/>");
+        }
+    }
+
+    /// Straight through the column it leaves, then a curve to the next.
+    pub fn line_path(&self, from: usize, to: usize) -> String {
         let (start, end) = (&self.placed.spots[from], &self.placed.spots[to]);
         let (x1, y1) = (self.x(start.x + start.own_width), self.y(start.row_out()));
         let (turn, x2, y2) = (self.x(start.x + start.width), self.x(end.x), self.y(end.row_in(from)));
         let middle = (turn + x2) / 2.0;
-        let tip = self.layered.items[to] != Item::Line;
-        let stop = if tip { x2 - 7.0 } else { x2 };
-        let _ =
-            writeln!(body, "<path class=\"line\" d=\"M{x1} {y1}H{turn}C{middle} {y1} {middle} {y2} {stop} {y2}\"/>");
-        if tip {
-            let _ = writeln!(body, "<path class=\"tip\" d=\"M{x2} {y2}l-9 -4.5v9z\"/>");
-        }
+        let stop = if self.layered.items[to] == Item::Line { x2 } else { x2 - 7.0 };
+        format!("M{x1} {y1}H{turn}C{middle} {y1} {middle} {y2} {stop} {y2}")
     }
 
-    /// A line that goes back passes below everything.
     fn back(&self, body: &mut String, from: usize, to: usize, below: f64) {
+        let (path, x, y) = self.back_path(from, to, below);
+        let _ = writeln!(body, "<path class=\"line back\" d=\"{path}\"/>");
+        let _ = writeln!(body, "<path class=\"tip\" d=\"M{x} {y}l-4.5 9h9z\"/>");
+    }
+
+    /// A line that goes back passes below everything: the line, and where its tip is.
+    pub fn back_path(&self, from: usize, to: usize, below: f64) -> (String, f64, f64) {
         let spot = |stage: usize| {
             let item = self.layered.items.iter().position(|item| *item == Item::Stage(stage));
             &self.placed.spots[item.expect("a stage that a line goes back from is in its drawing")]
@@ -110,19 +133,21 @@ impl Drawing<'_> {
         let under = |spot: &Spot| self.top + (spot.y + spot.height) as f64 * ROW - ROW / 4.0;
         let (x1, x2) = (self.x(start.x + start.own_width) - 3.0 * COLUMN, self.x(end.x) + 2.0 * COLUMN);
         let (y1, y2) = (under(start), under(end));
-        let _ = writeln!(body, "<path class=\"line back\" d=\"M{x1} {y1}V{below}H{x2}V{}\"/>", y2 + 7.0);
-        let _ = writeln!(body, "<path class=\"tip\" d=\"M{x2} {y2}l-4.5 9h9z\"/>");
+        (format!("M{x1} {y1}V{below}H{x2}V{}", y2 + 7.0), x2, y2)
+    }
+
+    pub fn frame(&self, spot: &Spot) -> Frame {
+        Frame {
+            x: self.x(spot.x),
+            y: self.top + spot.y as f64 * ROW + ROW / 4.0,
+            width: spot.own_width as f64 * COLUMN,
+            height: spot.height as f64 * ROW - ROW / 2.0,
+        }
     }
 
     fn card(&self, body: &mut String, stage: &Stage, spot: &Spot) {
-        let kind = match stage {
-            Stage::Trigger { .. } => "trigger",
-            Stage::Function { .. } => "function",
-            Stage::Queue { .. } => "queue",
-            Stage::Sink { .. } => "sink",
-        };
-        let (x, y) = (self.x(spot.x), self.top + spot.y as f64 * ROW + ROW / 4.0);
-        let (width, height) = (spot.own_width as f64 * COLUMN, spot.height as f64 * ROW - ROW / 2.0);
+        let kind = kind(stage);
+        let Frame { x, y, width, height } = self.frame(spot);
         let _ = writeln!(body, "<g class=\"{kind}\"><title>{}</title>", escaped(stage.name()));
         let _ = writeln!(
             body,
@@ -140,6 +165,16 @@ impl Drawing<'_> {
             let _ = writeln!(body, "<text class=\"name\" x=\"{text_x}\" y=\"{text_y}\">{}</text>", escaped(line));
         }
         let _ = writeln!(body, "</g>");
+    }
+}
+
+/// The word of a stage's kind.
+pub fn kind(stage: &Stage) -> &'static str {
+    match stage {
+        Stage::Trigger { .. } => "trigger",
+        Stage::Function { .. } => "function",
+        Stage::Queue { .. } => "queue",
+        Stage::Sink { .. } => "sink",
     }
 }
 

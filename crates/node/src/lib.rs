@@ -49,7 +49,7 @@ pub use call::{Failed, Incoming};
 pub use class::{Class, ClassMemory, Header};
 pub use event::hide_token;
 pub use fleet_agent::Row;
-pub use functions::{Claim, Steps, blocking};
+pub use functions::{Claim, Steps, Table, blocking};
 pub use log::{FOLLOWERS_MAX, Follower};
 pub use open::Opening;
 pub use serve::{ReplyBody, Wanted, reply_to_event, serve};

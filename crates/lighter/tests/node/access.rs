@@ -395,6 +395,7 @@ const SCOPES: &str = "
     deploy GET /v1/functions/{name}/logs
     deploy GET /v1/functions/{name}/dump
     call   POST /v1/functions/{name}/events
+    look   GET /v1/flow
     deploy GET /v1/deployments
     deploy POST /v1/deployments
     look   GET /v1/queues
