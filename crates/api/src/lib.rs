@@ -10,6 +10,7 @@
 
 mod audit;
 mod call;
+mod dashboard;
 mod fleet;
 mod flow;
 mod functions;
@@ -34,6 +35,7 @@ pub use reply::{Answer, Refused};
 pub use scope::MayLook;
 
 use axum::extract::{Request, State};
+use axum::http::Method;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing;
@@ -130,6 +132,7 @@ pub fn router(node: Arc<Node>, guard: Guard, added: Vec<Routes>) -> Router {
     let described = Described::new(added.iter().map(|routes| routes.document).collect());
     let routes = added.into_iter().fold(endpoints(), |all, routes| all.merge(routes.router));
     routes
+        .merge(dashboard::routes())
         .fallback(async |request: Request| {
             let detail = format!("the API has no {} {}", request.method(), request.uri().path());
             Refused::from(Problem::new(Code::ApiUnknown, detail))
@@ -147,7 +150,8 @@ pub fn router(node: Arc<Node>, guard: Guard, added: Vec<Routes>) -> Router {
 /// Nothing is looked at before this.
 async fn keep_out(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
-    match guard.check(request.headers(), authority.as_deref()) {
+    let is_page = request.method() == Method::GET && dashboard::is_ours(request.uri().path());
+    match guard.check(request.headers(), authority.as_deref(), is_page) {
         Ok(()) => next.run(request).await,
         Err(problem) => reply::problem(&problem),
     }

@@ -9,6 +9,7 @@ pub const OWN: &[(&str, &[&str])] = &[
     ("rollback", &["lighter rollback hello", "lighter rollback hello --to 3"]),
     ("rm", &["lighter rm hello", "lighter rm --sink alarm"]),
     ("ls", &["lighter ls", "lighter ls --versions"]),
+    ("dashboard", &["lighter dashboard --open", "lighter dashboard --scope look --expires 30d"]),
     ("flow", &["lighter flow", "lighter flow --live", "lighter flow orders --svg orders.svg"]),
     ("ps", &["lighter ps"]),
     ("call", &["lighter call hello --data world --timing", "lighter call web --http GET /index.html"]),

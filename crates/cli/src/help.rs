@@ -13,13 +13,13 @@ Run     up       start a node here  down      stop it         deploy  functions
         call     a function         rollback  a version back  rm      functions
 Events  push     into a queue       queue     look, replay    store   of keys
 Look    ls       functions          ps        units           logs    written
-        stats    calls, latency     top       stats live      errors  codes
+        stats    calls, latency     top       stats live      dashboard a page
 Debug   debug    with gdb or lldb   dump      core of a trap  salvage a disk";
 
 const LAST_GROUPS: &str = "\
 Secure  token    make, list, remove secret    set, list, end  mqtt-password
         mqtt     sessions           audit     who did what    fleet   of nodes
-Other   version  of both sides      completions for your shell";
+Other   version  of both sides      errors    codes           completions";
 
 pub const EXAMPLES: &str = "\
 Examples:

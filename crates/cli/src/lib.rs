@@ -15,6 +15,7 @@ pub mod call;
 pub mod client;
 mod completions;
 mod component;
+mod dashboard;
 mod deploy;
 mod dev;
 mod down;
@@ -144,6 +145,8 @@ enum Command {
     Stats(stats::Stats),
     /// Watch functions live
     Top(top::Top),
+    /// Print a link to the node's page in the browser
+    Dashboard(dashboard::Dashboard),
     /// Fetch the core dump of the last unit that trapped
     Dump(dump::Dump),
     /// Build and deploy again whenever a source changes
@@ -247,6 +250,7 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Logs(logs) => logs.run(session),
         Command::Stats(stats) => stats.run(session),
         Command::Top(top) => top.run(session),
+        Command::Dashboard(dashboard) => dashboard.run(session),
         Command::Dump(dump) => dump.run(session),
         Command::Dev(dev) => dev.run(session),
         Command::Token(token) => token.run(session),

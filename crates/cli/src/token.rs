@@ -95,7 +95,7 @@ fn bound_to(token: &TokenInfo) -> String {
 }
 
 /// Seconds until a token ends; 0 for `never`.
-fn expiry(text: &str) -> std::result::Result<u64, String> {
+pub fn expiry(text: &str) -> std::result::Result<u64, String> {
     match text {
         "never" => Ok(0),
         _ => seconds(text).map_err(|error| format!("{error}, or `never`")),

@@ -41,6 +41,9 @@ pub struct UpArgs {
     /// Another name clients may use for the API in `Host`; may be repeated
     #[arg(long, value_name = "NAME")]
     pub api_name: Vec<String>,
+    /// Folder to serve the dashboard from, in place of the one in the program
+    #[arg(long, value_name = "DIR")]
+    pub dashboard: Option<PathBuf>,
     /// Certificate chain in PEM for the gate, and for the API beyond this machine; read again when it changes
     #[arg(long, value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
@@ -153,6 +156,8 @@ pub struct Config {
     pub http: SocketAddr,
     pub api: SocketAddr,
     pub api_names: Vec<String>,
+    /// None: the one in the program.
+    pub dashboard: Option<PathBuf>,
     pub tls: Option<TlsFiles>,
     pub fleet: FleetConfig,
     pub mqtt: Option<mqtt::Config>,
@@ -226,6 +231,7 @@ impl Config {
                 node_name: args.node_name.map(|name| check_name(&name).map(|()| name)).transpose()?,
                 join: args.join.as_deref().map(Token::read).transpose()?,
             },
+            dashboard: folder("dashboard", args.dashboard)?,
             mqtt: mqtt::Config::new(args.mqtt.unwrap_or_default(), tls.is_some(), args.insecure_listen)?,
             tls,
             webhook_trust: Trust::new(args.webhook_ca.as_deref())?,
@@ -296,6 +302,7 @@ impl Options for UpArgs {
             http: self.http.or(file.http),
             api: self.api.or(file.api),
             api_name: if self.api_name.is_empty() { file.api_name } else { self.api_name },
+            dashboard: self.dashboard.or(file.dashboard),
             tls_cert: self.tls_cert.or(file.tls_cert),
             tls_key: self.tls_key.or(file.tls_key),
             webhook_ca: self.webhook_ca.or(file.webhook_ca),
@@ -345,6 +352,13 @@ fn default_data() -> Result<PathBuf, Problem> {
 fn fleet_address(text: &str) -> Result<Address, Problem> {
     Address::read(text)
         .ok_or_else(|| invalid(format!("fleet_address is {text:?}, write it like pi-7.example.org:8702")))
+}
+
+fn folder(key: &str, path: Option<PathBuf>) -> Result<Option<PathBuf>, Problem> {
+    match path {
+        Some(path) if !path.is_dir() => Err(invalid(format!("{key} is {path:?}, which is no folder"))),
+        path => Ok(path),
+    }
 }
 
 fn trace_target(url: Option<String>, share: Option<f64>) -> Result<Option<TraceTarget>, Problem> {

@@ -66,7 +66,7 @@ mod tests {
         let file = folder.path().join("node.toml");
         for option in augment(Command::new("up")).get_arguments().filter(|option| option.get_id() != "config") {
             let key = option.get_id().as_str();
-            let known = ["true", "1", "0.5", "\"text\"", "\"sh\"", "\"127.0.0.1:1\"", "[\"a\"]"];
+            let known = ["true", "1", "0.5", "\"text\"", "\"sh\"", "\"/\"", "\"127.0.0.1:1\"", "[\"a\"]"];
             let can_be = |value: &str| {
                 std::fs::write(&file, format!("{key} = {value}")).unwrap();
                 is_read(&file)

@@ -8,6 +8,7 @@ mod compiling;
 mod connections;
 mod crash;
 mod damage;
+mod dashboard;
 mod deploy;
 mod disk;
 mod events;

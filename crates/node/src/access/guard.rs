@@ -21,9 +21,12 @@ impl Guard {
         Self { address, names }
     }
 
+    /// `is_page`: it asks for a file of the dashboard, which shows nothing by itself. A link to that may stand on any
+    /// page or in a mail.
+    ///
     /// # Errors
     /// [`Code::HostRefused`], with what gave the request away.
-    pub fn check(&self, headers: &HeaderMap, authority: Option<&str>) -> Result<(), Problem> {
+    pub fn check(&self, headers: &HeaderMap, authority: Option<&str>, is_page: bool) -> Result<(), Problem> {
         let refused = |what: String| Err(Problem::new(Code::HostRefused, what));
         let host = authority.or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok())).unwrap_or_default();
         if !self.is_ours(host) {
@@ -38,8 +41,12 @@ impl Guard {
                 return refused(format!("the request comes from a page of {origin:?}"));
             }
         }
-        match headers.get("sec-fetch-site").and_then(|site| site.to_str().ok()) {
+        let says = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        // Not in a frame or as a script: as what the window shows next.
+        let is_followed_link = says("sec-fetch-mode") == Some("navigate") && says("sec-fetch-dest") == Some("document");
+        match says("sec-fetch-site") {
             None | Some("same-origin" | "none") => Ok(()),
+            Some(_) if is_page && is_followed_link => Ok(()),
             Some(site) => refused(format!("the request comes from a web page ({site})")),
         }
     }
@@ -77,9 +84,13 @@ mod tests {
     use super::*;
 
     fn allowed(address: &str, headers: &[(&'static str, &str)]) -> bool {
+        passes(address, headers, false)
+    }
+
+    fn passes(address: &str, headers: &[(&'static str, &str)], is_page: bool) -> bool {
         let guard = Guard::new(address.parse().unwrap(), vec!["node.example.org".to_owned()]);
         let headers = headers.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()));
-        guard.check(&headers.collect(), None).is_ok()
+        guard.check(&headers.collect(), None, is_page).is_ok()
     }
 
     #[test]
@@ -115,5 +126,21 @@ mod tests {
         ] {
             assert!(!allowed("127.0.0.1:8701", &[host, sign]), "{sign:?}");
         }
+    }
+
+    #[test]
+    fn a_link_may_lead_to_the_dashboard_and_nowhere_else() {
+        let link = |site, mode, dest| {
+            let signs = [("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
+            [&[("host", "127.0.0.1:8701")], &signs[..]].concat()
+        };
+        let followed = link("cross-site", "navigate", "document");
+        assert!(passes("127.0.0.1:8701", &followed, true));
+        assert!(!passes("127.0.0.1:8701", &followed, false));
+        for (mode, dest) in [("no-cors", "script"), ("navigate", "iframe"), ("cors", "empty")] {
+            assert!(!passes("127.0.0.1:8701", &link("cross-site", mode, dest), true), "{mode} {dest}");
+        }
+        let foreign = [followed, vec![("origin", "http://evil.example")]].concat();
+        assert!(!passes("127.0.0.1:8701", &foreign, true));
     }
 }

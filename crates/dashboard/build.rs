@@ -1,0 +1,53 @@
+//! Packs each file of the dashboard with gzip, so that the program holds it as it travels: without indents and without
+//! lines that are comments, which are a tenth of it.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::path::PathBuf;
+use std::{env, fs, io};
+
+/// The strongest, and slowest: it is done once.
+const LEVEL: u8 = 10;
+
+fn main() -> io::Result<()> {
+    let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("files");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    println!("cargo::rerun-if-changed=files");
+    let mut paths = fs::read_dir(here)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    let mut text = String::from("/// Each file, by name.\npub static FILES: &[Packed] = &[\n");
+    for path in paths {
+        let name = path.file_name().and_then(|name| name.to_str()).expect("our names are UTF-8").to_owned();
+        let content = bare(&fs::read_to_string(&path)?).into_bytes();
+        let packed = out.join(format!("{name}.gz"));
+        fs::write(&packed, gzip(&content))?;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&content);
+        let etag = format!("\"{:016x}\"", hasher.finish());
+        text += &format!("    Packed {{ name: {name:?}, etag: {etag:?}, gzip: include_bytes!({packed:?}) }},\n");
+    }
+    text += "];\n";
+    fs::write(out.join("files.rs"), text)
+}
+
+/// The lines that do something.
+fn bare(text: &str) -> String {
+    let is_comment = |line: &&str| ["//", "/*", "* ", "*/"].iter().any(|start| line.starts_with(start));
+    let lines = text.lines().map(str::trim_start).filter(|line| !line.is_empty() && !is_comment(line));
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// RFC 1952: a head of ten bytes, the packed bytes, their checksum and their length.
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
+    packed.extend(miniz_oxide::deflate::compress_to_vec(content, LEVEL));
+    packed.extend(checksum(content).to_le_bytes());
+    packed.extend(u32::try_from(content.len()).expect("the files are small").to_le_bytes());
+    packed
+}
+
+/// CRC-32, bit by bit: the files are small.
+fn checksum(content: &[u8]) -> u32 {
+    let step = |sum: u32| if sum & 1 == 1 { (sum >> 1) ^ 0xedb8_8320 } else { sum >> 1 };
+    let byte = |sum: u32, byte: &u8| (0..8).fold(sum ^ u32::from(*byte), |sum, _| step(sum));
+    !content.iter().fold(u32::MAX, byte)
+}
