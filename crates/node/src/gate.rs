@@ -3,16 +3,18 @@
 use super::asker::Asker;
 use super::audit::{Door, is_failed_login};
 use super::functions::{Answered, Target};
+use super::link::{CallLink, Elsewhere, FarFunction};
 use super::serve::{ReplyBody, Wanted, serve};
-use super::{Failed, Node, clock, later};
+use super::{Failed, Node, clock, hide_token, later};
 use bytes::Bytes;
 use event::Gate;
-use gate_http::{Arrival, Handled, Handler, RequestBody, problem_reply};
-use http::header::{HOST, WWW_AUTHENTICATE};
+use gate_http::{Arrival, Handled, Handler, Refusal, RequestBody, problem_reply};
+use http::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
 use http::uri::Scheme;
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use problem::Problem;
+use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -29,13 +31,18 @@ impl Handler for Functions {
 
     async fn handle(self: &Arc<Self>, mut request: Request<RequestBody>, arrival: Arrival) -> Handled<ReplyBody> {
         let arrived = Instant::now();
-        let node = &*self.node;
+        let (node, link) = (&*self.node, self.node.link());
         let found = node.functions.table().routes.route(&request).map(|route| route.target.clone());
-        let target = match found {
-            Ok(target) => target,
-            Err(refusal) => return node.stray(refusal.reply()).into(),
+        let target = match (found, &link) {
+            (Ok(target), _) => target,
+            (Err(Refusal::NotFound), Some(link)) => match link.route(node, &request) {
+                Some(function) => return far_away(node, link, &function, request, arrival).await,
+                None => return node.stray(Refusal::NotFound.reply()).into(),
+            },
+            (Err(refusal), _) => return node.stray(refusal.reply()).into(),
         };
         let function = Some(target.live.identity.label.clone());
+        let authorization = link.as_ref().and_then(|_| request.headers().get(AUTHORIZATION).cloned());
         let asker = match Asker::of(node, &target, request.headers_mut()) {
             Ok(asker) => asker,
             Err(problem) => {
@@ -50,34 +57,100 @@ impl Handler for Functions {
         if target.needs_token {
             arrival.trust.give();
         }
-        match target.answered {
-            Answered::AtOnce => {}
-            Answered::Later => {
-                let accepted = later::accept(node, &target, &asker, request).await;
-                let response = accepted.unwrap_or_else(|failed| failed_for(&asker, node, &target, failed));
-                return Handled { response, function };
+        let served = match target.answered {
+            Answered::AtOnce => {
+                if arrival.peer.tls && request.uri().scheme().is_none() {
+                    name_scheme(&mut request);
+                }
+                let called = Called { node, target: &target, asker: &asker, request_id: arrival.request_id, arrived };
+                match link {
+                    None => called.here(request).await,
+                    Some(link) => called.somewhere(&link, request, authorization).await,
+                }
             }
-            Answered::Earlier => {
-                let kept = later::result(node, &target, &asker, request.uri().path()).await;
-                let response = kept.unwrap_or_else(|failed| failed_for(&asker, node, &target, failed));
-                return Handled { response, function };
-            }
-        }
-        if arrival.peer.tls && request.uri().scheme().is_none() {
-            name_scheme(&mut request);
-        }
-        let wanted = Wanted {
-            live: &target.live,
-            source: &target.source,
-            gate: Gate::Http,
-            sender: &asker.name,
-            reply_type: &target.reply_type,
-            request_id: arrival.request_id,
-            arrived,
+            Answered::Later => later::accept(node, &target, &asker, request).await,
+            Answered::Earlier => later::result(node, &target, &asker, request.uri().path()).await,
         };
-        let served = serve(node, wanted, request).await;
         let response = served.unwrap_or_else(|failed| failed_for(&asker, node, &target, failed));
         Handled { response, function }
+    }
+}
+
+/// A call of a function that is here, and is answered at once.
+struct Called<'a> {
+    node: &'a Node,
+    target: &'a Target,
+    asker: &'a Asker,
+    request_id: Arc<str>,
+    arrived: Instant,
+}
+
+impl Called<'_> {
+    async fn here<B>(&self, request: Request<B>) -> Result<Response<ReplyBody>, Failed>
+    where
+        B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Display,
+    {
+        let wanted = Wanted {
+            live: &self.target.live,
+            source: &self.target.source,
+            gate: Gate::Http,
+            sender: &self.asker.name,
+            reply_type: &self.target.reply_type,
+            request_id: self.request_id.clone(),
+            arrived: self.arrived,
+        };
+        serve(self.node, wanted, request).await
+    }
+
+    /// Here, or on another node that has the same function and less to do.
+    async fn somewhere(
+        &self,
+        link: &CallLink,
+        request: Request<RequestBody>,
+        authorization: Option<HeaderValue>,
+    ) -> Result<Response<ReplyBody>, Failed> {
+        let (node, target, live) = (self.node, self.target, &self.target.live);
+        let bytes = request.body().size_hint().lower();
+        let ran_here = |response: &Response<ReplyBody>| link.ran_here(live, bytes, response);
+        let Some(sooner) = link.sooner(node, target, &request, authorization) else {
+            return self.here(request).await.inspect(ran_here);
+        };
+        match link.send(node, live, sooner, request, &self.request_id).await {
+            Elsewhere::Ran(response) => Ok(response),
+            Elsewhere::Here(mut request) => {
+                if target.needs_token {
+                    hide_token(request.headers_mut());
+                }
+                self.here(request).await.inspect(ran_here)
+            }
+            Elsewhere::Failed(problem) => {
+                live.identity.counters.refused(problem.code);
+                Err(problem.into())
+            }
+        }
+    }
+}
+
+/// A call of a function that is not here. Who may call it is for the node to say that has it.
+async fn far_away(
+    node: &Node,
+    link: &CallLink,
+    function: &FarFunction,
+    mut request: Request<RequestBody>,
+    arrival: Arrival,
+) -> Handled<ReplyBody> {
+    if arrival.peer.tls && request.uri().scheme().is_none() {
+        name_scheme(&mut request);
+    }
+    let label = Some(function.name.clone());
+    match link.send_far(function, request, &arrival.request_id).await {
+        Elsewhere::Ran(response) => Handled { response, function: label },
+        Elsewhere::Here(_) => unreachable!("the function is not here"),
+        Elsewhere::Failed(problem) => {
+            node.strays.refused(problem.code);
+            Handled { response: refused(&problem.for_strangers().into()), function: label }
+        }
     }
 }
 
@@ -92,7 +165,7 @@ impl Node {
 }
 
 /// What the asker may read of a failure.
-fn failed_for(asker: &Asker, node: &Node, target: &Target, mut failed: Failed) -> Response<ReplyBody> {
+pub fn failed_for(asker: &Asker, node: &Node, target: &Target, mut failed: Failed) -> Response<ReplyBody> {
     if !asker.reads_details(node, target) {
         failed.problem = failed.problem.for_strangers();
     }
@@ -129,6 +202,7 @@ impl HttpBody for ReplyBody {
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
             }
             Self::Streaming(body) => Pin::new(body).poll_frame(cx),
+            Self::Far(body) => Pin::new(body).poll_frame(cx).map_err(BodyError::Unit),
         }
     }
 
@@ -136,6 +210,7 @@ impl HttpBody for ReplyBody {
         match self {
             Self::Whole(bytes) => bytes.is_empty(),
             Self::Streaming(body) => body.is_end_stream(),
+            Self::Far(body) => body.is_end_stream(),
         }
     }
 
@@ -143,6 +218,7 @@ impl HttpBody for ReplyBody {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Streaming(body) => body.size_hint(),
+            Self::Far(body) => body.size_hint(),
         }
     }
 }

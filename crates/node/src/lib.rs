@@ -4,7 +4,8 @@
 //! - [`options`], [`config`]: what it was told · `open`: what is kept on disk, opened
 //! - [`gate`]: where requests come in · `serve`, `event`, `body`: a request made into work · [`call`]: the hot path
 //! - [`events`]: the door for events, and who handles them
-//! - [`fleet`]: other nodes · [`mqtt`]: the MQTT gate · [`functions`]: what is deployed, made ready, swapped
+//! - [`fleet`]: other nodes · [`link`]: calls that run there, and theirs that run here
+//! - [`mqtt`]: the MQTT gate · [`functions`]: what is deployed, made ready, swapped
 //! - [`Class`]: what an isolation class brings · [`registry`]: the classes there are
 //! - [`access`]: tokens, secrets, the guard · [`log`], [`metrics`], [`traces`]: what can be seen of it all
 //!
@@ -28,6 +29,7 @@ mod functions;
 pub mod gate;
 mod ids;
 mod later;
+pub mod link;
 mod log;
 mod memory;
 pub mod metrics;
@@ -64,9 +66,11 @@ use config::Config;
 use events::Events;
 use fleet_agent::Agent;
 use functions::Functions;
+use link::CallLink;
 use log::Logs;
 use metrics::Counters;
 use mqtt::Mqtt;
+use parking_lot::RwLock;
 use results::ResultIds;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -95,6 +99,8 @@ pub struct Node {
     pub short_runs: u32,
     /// The MQTT gate, once it has started; none without one.
     pub mqtt: OnceLock<Arc<Mqtt>>,
+    /// None in a node that belongs to no fleet.
+    link: RwLock<Option<Arc<CallLink>>>,
     gate_url: OnceLock<String>,
     /// Once the API listens.
     identity: OnceLock<Identity>,
@@ -119,6 +125,16 @@ impl Node {
     /// The answer to who asks whether this is the node of its data folder.
     pub fn proof(&self, nonce: &str) -> String {
         self.identity.get().map_or_else(String::new, |identity| identity.proof(nonce))
+    }
+
+    /// The way of calls to other nodes and from them, if there is one.
+    pub fn link(&self) -> Option<Arc<CallLink>> {
+        self.link.read().clone()
+    }
+
+    /// From now on calls may run on other nodes, and theirs here; with none no more.
+    pub fn set_link(&self, link: Option<Arc<CallLink>>) {
+        *self.link.write() = link;
     }
 
     /// Says where the gate listens, once it does.

@@ -18,6 +18,7 @@ use crate::starts::Starts;
 use crate::traces::Traces;
 use crate::{Class, Node, fleet};
 use budget::Budget;
+use parking_lot::RwLock;
 use problem::{Code, Problem};
 use state::State;
 use std::sync::{Arc, OnceLock};
@@ -98,6 +99,7 @@ impl Node {
             started,
             short_runs,
             mqtt: OnceLock::new(),
+            link: RwLock::new(None),
             gate_url: OnceLock::new(),
             identity: OnceLock::new(),
             stopping: watch::Sender::new(false),

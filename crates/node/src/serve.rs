@@ -3,11 +3,13 @@
 use super::body::Collected;
 use super::call::{Failed, Incoming, Trace};
 use super::functions::Live;
+use super::metrics::Times;
 use super::timing::{SERVER_TIMING, server_timing};
 use super::{Node, clock, event, events, traces};
 use ::event::Gate;
 use api_types::REQUEST_ID;
 use bytes::Bytes;
+use fleet_link::FarReply;
 use handling::{Content, Work};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Request, Response};
@@ -40,6 +42,8 @@ pub struct Wanted<'a> {
 pub enum ReplyBody {
     Whole(Bytes),
     Streaming(Body),
+    /// Of another node.
+    Far(Box<FarReply>),
 }
 
 /// Runs one request. Dropping the future, or the body of a streaming response, stops the unit.
@@ -115,6 +119,7 @@ pub async fn reply_to_event(
         Content::Http(response) => response.map(ReplyBody::Streaming),
     };
     response.headers_mut().insert(SERVER_TIMING, timing);
+    keep_times(node, &mut response, answer.times);
     Ok(response)
 }
 
@@ -157,7 +162,15 @@ where
         Content::Bytes(bytes) => Response::new(ReplyBody::Whole(bytes)),
     };
     response.headers_mut().insert(SERVER_TIMING, server_timing(&answer.times));
+    keep_times(node, &mut response, answer.times);
     Ok(response)
+}
+
+/// In a fleet it counts how long calls run.
+fn keep_times(node: &Node, response: &mut Response<ReplyBody>, times: Times) {
+    if node.link().is_some() {
+        response.extensions_mut().insert(times);
+    }
 }
 
 fn too_large(limit_bytes: u64) -> Problem {

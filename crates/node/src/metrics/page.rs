@@ -21,6 +21,7 @@ pub fn page(node: &Node) -> String {
     parts(&mut text, node, entries.len());
     memory(&mut text, node);
     mqtt(&mut text, node);
+    link(&mut text, node);
     process(&mut text, node);
     text.finish()
 }
@@ -103,6 +104,20 @@ fn refused(text: &mut Text, node: &Node) {
     );
     for (code, count) in node.strays.failures() {
         text.sample(&[("code", &code.to_string())], count);
+    }
+}
+
+fn link(text: &mut Text, node: &Node) {
+    let Some(link) = node.link() else { return };
+    text.counter(
+        "lighter_fleet_calls_total",
+        "Calls that went to other nodes (way: out) and came from them (in), by what became of them.",
+    );
+    for (outcome, count) in link.counts().outgoing() {
+        text.sample(&[("way", "out"), ("outcome", outcome)], count);
+    }
+    for (outcome, count) in link.counts().incoming() {
+        text.sample(&[("way", "in"), ("outcome", outcome)], count);
     }
 }
 

@@ -1,0 +1,132 @@
+//! Calls that enter here: those that run on another node.
+
+use super::CallLink;
+use super::offers::FarFunction;
+use crate::Node;
+use crate::functions::{Live, Target};
+use crate::metrics::Times;
+use crate::serve::{REQUEST_ID_HEADER, ReplyBody};
+use bytes::Bytes;
+use fleet_link::{CallBody, Sent, Wanted, Way};
+use fleet_trust::NodeId;
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response};
+use http_body::Body as HttpBody;
+use http_body_util::BodyExt;
+use problem::{Code, Problem};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The time that a call has whose function is not known here: the longest that a manifest may give.
+const LEFT: Duration = Duration::from_secs(3_600);
+
+/// A call that runs sooner elsewhere, though the function is here.
+pub struct Sooner {
+    nodes: Arc<[NodeId]>,
+    first: (NodeId, f64),
+    /// Taken out of the request by the check of its token: the other node checks it again.
+    authorization: Option<HeaderValue>,
+}
+
+/// What became of a call that was to run elsewhere.
+pub enum Elsewhere {
+    Ran(Response<ReplyBody>),
+    /// It runs here after all.
+    Here(Request<CallBody>),
+    Failed(Problem),
+}
+
+impl CallLink {
+    /// The function that a request is for which has no route here.
+    pub fn route<B>(&self, node: &Node, request: &Request<B>) -> Option<Arc<FarFunction>> {
+        self.seen(node).elsewhere.route(request)
+    }
+
+    /// Whether a call of a function that is here runs sooner elsewhere.
+    pub fn sooner<B: HttpBody>(
+        &self,
+        node: &Node,
+        target: &Target,
+        request: &Request<B>,
+        authorization: Option<HeaderValue>,
+    ) -> Option<Sooner> {
+        let live = &target.live;
+        let nodes = self.seen(node).elsewhere.same(live.name().as_str())?;
+        let truth = self.link.local().means.truth(node, live, Instant::now());
+        let bytes = request.body().size_hint().lower();
+        let wanted = Wanted { function: live.name().as_str(), bytes, here: Some(truth), nodes: &nodes };
+        match self.link.choose(&wanted) {
+            Way::There { node, expected } => Some(Sooner { nodes, first: (node, expected), authorization }),
+            Way::Here | Way::Nowhere => None,
+        }
+    }
+
+    /// A call that could have run elsewhere ran here.
+    pub fn ran_here<B>(&self, live: &Live, bytes: u64, response: &Response<B>) {
+        if let Some(times) = response.extensions().get::<Times>() {
+            self.link.ran_here(live.name().as_str(), bytes, times.run);
+        }
+    }
+
+    /// Runs a call elsewhere that may run here as well.
+    pub async fn send<B>(
+        &self,
+        node: &Node,
+        live: &Live,
+        sooner: Sooner,
+        mut request: Request<B>,
+        request_id: &str,
+    ) -> Elsewhere
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        Problem: From<B::Error>,
+    {
+        let Sooner { nodes, first, authorization } = sooner;
+        authorization.map(|value| request.headers_mut().insert(AUTHORIZATION, value));
+        let truth = self.link.local().means.truth(node, live, Instant::now());
+        let bytes = request.body().size_hint().lower();
+        let wanted = Wanted { function: live.name().as_str(), bytes, here: Some(truth), nodes: &nodes };
+        let left = live.function.limits.time() + live.identity.admission.limits().wait_max;
+        self.carry(&wanted, first, request, left, request_id).await
+    }
+
+    /// Runs a call of a function that is not here.
+    pub async fn send_far<B>(&self, function: &FarFunction, request: Request<B>, request_id: &str) -> Elsewhere
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        Problem: From<B::Error>,
+    {
+        let bytes = request.body().size_hint().lower();
+        let wanted = Wanted { function: &function.name, bytes, here: None, nodes: &function.nodes };
+        match self.link.choose(&wanted) {
+            Way::There { node, expected } => self.carry(&wanted, (node, expected), request, LEFT, request_id).await,
+            Way::Here | Way::Nowhere => {
+                let detail = format!("no node that has the function {:?} is heard of", &*function.name);
+                Elsewhere::Failed(Problem::new(Code::MemberAway, detail))
+            }
+        }
+    }
+
+    async fn carry<B>(
+        &self,
+        wanted: &Wanted<'_>,
+        first: (NodeId, f64),
+        mut request: Request<B>,
+        left: Duration,
+        request_id: &str,
+    ) -> Elsewhere
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        Problem: From<B::Error>,
+    {
+        if let Ok(id) = HeaderValue::from_str(request_id) {
+            request.headers_mut().insert(REQUEST_ID_HEADER, id);
+        }
+        let request = request.map(|body| CallBody::new(body.map_err(Problem::from)));
+        match self.link.send(wanted, first, request, left).await {
+            Sent::Ran(response) => Elsewhere::Ran(response.map(|body| ReplyBody::Far(Box::new(body)))),
+            Sent::Here(request) => Elsewhere::Here(request),
+            Sent::Failed(problem) => Elsewhere::Failed(problem),
+        }
+    }
+}
