@@ -82,6 +82,7 @@ async fn live(
     let classes = classes::open(classes, &config)?;
     let opening = Opening { files_kept: shares.state, classes: classes.all, mqtt_sinks: mqtt_sinks.clone(), started };
     let node = Node::open(config, opening).await?;
+    node::fleet::carry_calls(&node);
     // Before the doors are open: a node that is asked to join and cannot does not start.
     node.fleet.open().await?;
     if let Some(token) = &node.config.fleet.join {
@@ -107,7 +108,11 @@ async fn live(
         () = node.stop_wanted() => {}
         () = signals.next() => node.stop(),
     }
+    if let Some(link) = node.link() {
+        link.drain();
+    }
     doors.drain(&node, &mut signals).await;
+    node.set_link(None);
     node.fleet.end();
     helpers.iter().for_each(JoinHandle::abort);
     lasting.abort();

@@ -1,10 +1,14 @@
 //! The node's part in a fleet: what it is told at the start, and what it shows of it.
 
+use crate::Node;
 use crate::config::Config;
+use crate::link::CallLink;
 use api_types::{FleetInfo, FleetNode, FleetTrouble};
-use fleet_agent::{Agent, Row, Settings, Status};
-use fleet_trust::{Clock, Token};
+use fleet_agent::{Agent, Directory, ForCalls, Row, Settings, Status};
+use fleet_link::Members;
+use fleet_trust::{Address, Clock, NodeId, Token};
 use problem::Problem;
+use std::sync::Arc;
 
 /// A day that is surely past, in seconds since 1970: 23 November 2026. Clocks that stand before it are wrong.
 const PAST: u64 = 1_795_392_000;
@@ -19,6 +23,39 @@ pub(crate) fn agent(config: &Config) -> Agent {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock: Clock::system(PAST),
     })
+}
+
+/// Has calls carried in each fleet that the node becomes a part of. Call this before that.
+pub fn carry_calls(node: &Arc<Node>) {
+    let weak = Arc::downgrade(node);
+    node.fleet.on_calls(move |ForCalls { trust, directory, arrivals }| {
+        let Some(node) = weak.upgrade() else { return };
+        let link = CallLink::start(&node, trust, Arc::new(Listed(directory)), arrivals);
+        node.set_link(Some(Arc::new(link)));
+    });
+}
+
+/// The members, as the link asks for them.
+struct Listed(Directory);
+
+impl Listed {
+    fn row(&self, node: &NodeId) -> Option<Row> {
+        self.0.others().into_iter().find(|row| row.node == *node)
+    }
+}
+
+impl Members for Listed {
+    fn others(&self) -> Vec<NodeId> {
+        self.0.others().into_iter().map(|row| row.node).collect()
+    }
+
+    fn address(&self, node: &NodeId) -> Option<Address> {
+        self.row(node)?.record.address
+    }
+
+    fn name(&self, node: &NodeId) -> Option<String> {
+        Some(self.row(node)?.record.name)
+    }
 }
 
 /// Reads an invitation.

@@ -11,7 +11,7 @@ use crate::known::Kept;
 use crate::table::{Record, Row, Table};
 use crate::talk::talk;
 use fleet_trust::folder::Folder;
-use fleet_trust::serve::{MemberArrival, serve};
+use fleet_trust::serve::{Arrivals, MemberArrival, serve};
 use fleet_trust::{Address, Anchor, NodeId, Revoked, Trust, link};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
@@ -36,7 +36,7 @@ const KEEP_EVERY: Duration = Duration::from_secs(5);
 /// How long a renewal that failed is not tried again.
 const RENEW_PAUSE: Duration = Duration::from_secs(60);
 /// Members that have connected and are not yet served.
-const ARRIVALS_MAX: usize = 16;
+pub(crate) const ARRIVALS_MAX: usize = 16;
 
 /// See the top of this file.
 pub(crate) struct Active {
@@ -71,8 +71,8 @@ pub(crate) struct Parts {
 }
 
 impl Active {
-    /// Begins to listen and to dial.
-    pub fn start(parts: Parts, listener: TcpListener) -> Arc<Self> {
+    /// Begins to listen and to dial. `calls` is where members go that connect for calls.
+    pub fn start(parts: Parts, listener: TcpListener, calls: Option<mpsc::Sender<MemberArrival>>) -> Arc<Self> {
         let Parts { folder, trust, anchor, name, version, address, kept } = parts;
         let mut table = Table::new(trust.node());
         let trust = Arc::new(trust);
@@ -95,9 +95,9 @@ impl Active {
             tasks: Mutex::default(),
             trust: trust.clone(),
         });
-        let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
+        let (members, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let tasks = [
-            tokio::spawn(serve(listener, trust, active.anchor.clone(), sender)),
+            tokio::spawn(serve(listener, trust, active.anchor.clone(), Arrivals { members, calls })),
             tokio::spawn(accept(active.clone(), arrivals)),
             tokio::spawn(dial(active.clone())),
             tokio::spawn(keep(active.clone())),

@@ -1,11 +1,12 @@
 //! What people and the node ask of a fleet: found one, join one, let others in, take them out, list them.
 
-use crate::active::{Active, Parts, failed};
+use crate::active::{ARRIVALS_MAX, Active, Parts, failed};
 use crate::known::Kept;
 use crate::places;
 use crate::table::Row;
 use fleet_trust::folder::Folder;
 use fleet_trust::ledger::Ledger;
+use fleet_trust::serve::MemberArrival;
 use fleet_trust::{
     Address, Anchor, Clock, FleetId, Membership, NodeId, NodeKey, Token, Trust, check_name,
     link::{self, Joined},
@@ -14,9 +15,9 @@ use parking_lot::RwLock;
 use problem::{Code, Problem};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::spawn_blocking;
 
 /// Characters of an id that name a node, if no other id begins with them.
@@ -38,9 +39,31 @@ pub struct Settings {
     pub clock: Clock,
 }
 
+/// What carries calls needs of a fleet.
+pub struct ForCalls {
+    pub trust: Arc<Trust>,
+    pub directory: Directory,
+    /// Members that have connected for calls.
+    pub arrivals: mpsc::Receiver<MemberArrival>,
+}
+
+/// Who is in the fleet, as this node knows it now. Empty once the node has no part in it any more.
+pub struct Directory(Weak<Active>);
+
+impl Directory {
+    /// The other members.
+    pub fn others(&self) -> Vec<Row> {
+        let rows = self.0.upgrade().map(|active| active.rows()).unwrap_or_default();
+        rows.into_iter().filter(|row| !row.is_this_node).collect()
+    }
+}
+
+type OnCalls = Box<dyn Fn(ForCalls) + Send + Sync>;
+
 /// See the top of this file.
 pub struct Agent {
     settings: Settings,
+    on_calls: OnceLock<OnCalls>,
     active: RwLock<Option<Arc<Active>>>,
     /// Held by whoever makes this node a member.
     joining: Mutex<()>,
@@ -62,7 +85,14 @@ pub struct Status {
 
 impl Agent {
     pub fn new(settings: Settings) -> Self {
-        Self { settings, active: RwLock::default(), joining: Mutex::default() }
+        Self { settings, on_calls: OnceLock::new(), active: RwLock::default(), joining: Mutex::default() }
+    }
+
+    /// Says what is called each time this node has become a part of a fleet. Without it members' connections for calls
+    /// are closed.
+    pub fn on_calls(&self, begin: impl Fn(ForCalls) + Send + Sync + 'static) {
+        // The first one counts: there is one node.
+        self.on_calls.set(Box::new(begin)).ok();
     }
 
     /// Goes on with the fleet that this node belongs to, if it does.
@@ -216,7 +246,14 @@ impl Agent {
         let listening = listener.local_addr().map_err(failed_to_listen)?;
         let settings = self.settings.clone();
         let parts = blocking(move || prepare(settings, listening)).await?;
-        *self.active.write() = Some(Active::start(parts, listener));
+        let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
+        let on_calls = self.on_calls.get();
+        let active = Active::start(parts, listener, on_calls.map(|_| sender));
+        *self.active.write() = Some(active.clone());
+        if let Some(begin) = on_calls {
+            let directory = Directory(Arc::downgrade(&active));
+            begin(ForCalls { trust: active.trust.clone(), directory, arrivals });
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@ mod town;
 
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
-use town::Town;
+use town::{Town, TownNode};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -113,4 +113,24 @@ async fn a_node_that_left_its_fleet_is_alone() {
     assert_eq!(one.ask("POST", "/plate", "", "x").await.status, 404);
     assert_eq!(two.ask("POST", "/plate", "", "x").await.body, "two/plate/x");
     assert!(!crate::metrics::page(&one.node).contains("lighter_fleet"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_join_a_fleet_run_each_others_calls() {
+    let [one, two] = ["one", "two"].map(TownNode::start);
+    let (one, two) = (one.await, two.await);
+    for node in [&one, &two] {
+        crate::fleet::carry_calls(&node.node);
+    }
+    one.node.fleet.found("campus").await.unwrap();
+    let invitation = one.node.fleet.invite(1, 3_600).await.unwrap();
+    two.node.fleet.join(&invitation).await.unwrap();
+    two.deploy("[function.plate]\nhttp = \"/plate\"\nimage = \"x\"").await;
+    assert_eq!(one.until_found("/plate").await, "two/plate/hello");
+    one.deploy("[function.sum]\nhttp = \"/sum\"\nimage = \"x\"").await;
+    assert_eq!(two.until_found("/sum").await, "one/sum/hello");
+    // One that is taken out is called no more, and calls no more.
+    one.node.fleet.remove("two").await.unwrap();
+    assert_ne!(one.ask("POST", "/plate", "", "x").await.status, 200);
+    assert_ne!(two.ask("POST", "/sum", "", "x").await.status, 200);
 }

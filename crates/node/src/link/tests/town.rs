@@ -207,9 +207,11 @@ impl Reply {
 }
 
 impl TownNode {
-    async fn start(name: &'static str) -> Self {
+    pub async fn start(name: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = Config::new(UpArgs { data: Some(folder.path().to_owned()), ..UpArgs::default() }).unwrap();
+        let mut config = Config::new(UpArgs { data: Some(folder.path().to_owned()), ..UpArgs::default() }).unwrap();
+        config.fleet.listen = (Ipv4Addr::LOCALHOST, 0).into();
+        config.fleet.node_name = Some(name.to_owned());
         let units = Arc::new(Semaphore::new(0));
         let opening = Opening {
             files_kept: 16,
