@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::{env, fs, io};
 
-const KERNELS: [&str; 3] = ["virt", "microvm", "raspi3b"];
+const KERNELS: [&str; 3] = ["qemu-arm", "qemu-x86", "raspi3b"];
 /// From 0 to 10: what comes after 6 takes seconds and gains a hundredth.
 const LEVEL: u8 = 6;
 

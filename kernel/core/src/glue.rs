@@ -18,21 +18,13 @@ pub struct Machine {
     pub is_interpreter: bool,
 }
 
-/// The engine. Its settings are those of `crates/units/kernel-code`, or nothing that one compiles would load here.
+/// The engine: with the settings of `crates/units/kernel-code`, or nothing that one compiles would load here.
 ///
 /// # Errors
 /// The machine lacks what every code needs.
 pub fn engine(machine: Machine) -> Result<Engine> {
     let mut config = Config::new();
-    config
-        .signals_based_traps(false)
-        .memory_init_cow(false)
-        .memory_reservation(0)
-        .memory_guard_size(0)
-        .memory_reservation_for_growth(0)
-        .concurrency_support(false)
-        .max_wasm_stack(STACK_BYTES)
-        .with_custom_code_memory(Some(machine.code));
+    kernel_abi::engine_settings!(config).max_wasm_stack(STACK_BYTES).with_custom_code_memory(Some(machine.code));
     if machine.is_interpreter {
         config.target("pulley64")?;
     } else {

@@ -1,7 +1,7 @@
 //! Serial lines: ARM's PL011, the mini-UART of a Pi, and the 16550 of a PC.
 
 use arch_metal::Registers;
-use network::Line;
+use network::SerialLine;
 
 /// What `lighter boot` shows and a USB cable to a real board carries.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl MiniUart {
     }
 }
 
-impl Line for MiniUart {
+impl SerialLine for MiniUart {
     fn get(&mut self) -> Option<u8> {
         const READY: u32 = 1;
         // The upper bits are no data.

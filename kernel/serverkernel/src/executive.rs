@@ -1,6 +1,6 @@
 //! What is done with a message: payloads are checked and kept, calls are linked, run, answered and unlinked.
 
-use crate::host::Node;
+use crate::host::NodeHost;
 use crate::load;
 use crate::station::Station;
 use crate::store::{Code, Store};
@@ -130,7 +130,7 @@ impl Executive {
 
     fn run(&self, station: &Board, connection: usize, code: &Code, call: Call) -> Result<Message, Failed> {
         let began_ns = now_ns();
-        let node = Node { station: station.clone(), connection, began_ms: call.now_ms, began_ns };
+        let node = NodeHost { station: station.clone(), connection, began_ms: call.now_ms, began_ns };
         let engine = &self.engines[usize::from(code.is_portable)];
         let linked = load::link(engine, &code.code, Box::new(node));
         let mut linked = linked.map_err(|why| failed(FailedKind::Link, &why))?;

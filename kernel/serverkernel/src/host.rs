@@ -13,7 +13,8 @@ use kernel_core::{Host, Lost};
 /// Of the contract; see `random.bytes` of `contracts/wit/unit.wit`.
 const RANDOM_BYTES_MAX: i64 = 65_536;
 
-pub struct Node {
+/// The node that called, as the host of the unit.
+pub struct NodeHost {
     pub station: Arc<Exclusive<Station>>,
     pub connection: usize,
     /// The node's time when the call began, and ours.
@@ -21,7 +22,7 @@ pub struct Node {
     pub began_ns: u64,
 }
 
-impl Host for Node {
+impl Host for NodeHost {
     fn call(&mut self, verb: Verb, request: &[u8]) -> Result<Vec<u8>, Lost> {
         if verb == Verb::RandomBytes {
             return self.random(request);
@@ -60,7 +61,7 @@ impl Host for Node {
     }
 }
 
-impl Node {
+impl NodeHost {
     /// The board has randomness of its own.
     fn random(&mut self, request: &[u8]) -> Result<Vec<u8>, Lost> {
         let request = Frame::decode(request, &Limits::default()).map_err(|_| Lost)?;

@@ -4,8 +4,7 @@
 //!   component ──shape──▶ is it portable: does it import nothing but `lighter:unit`?
 //!             ──compile─▶ machine code (or bytecode) that `kernel/core` loads
 //! ```
-//! The settings here and those of `kernel/core/src/glue.rs` must be the same: the kernel refuses code with other
-//! settings when it loads it.
+//! The kernel refuses code of an engine with other settings than its own, so both have them of `kernel_abi`.
 
 use component::{Contract, Outermost, Shape};
 use problem::{Code, Problem};
@@ -59,14 +58,7 @@ impl Target {
 
     fn engine(self) -> wasmtime::Result<Engine> {
         let mut config = Config::new();
-        config
-            .target(self.as_str())?
-            .signals_based_traps(false)
-            .memory_init_cow(false)
-            .memory_reservation(0)
-            .memory_guard_size(0)
-            .memory_reservation_for_growth(0)
-            .concurrency_support(false);
+        kernel_abi::engine_settings!(config).target(self.as_str())?;
         if let Self::X86_64(features) = self {
             let Features { bmi1, bmi2, lzcnt } = features;
             let more = [("has_bmi1", bmi1), ("has_bmi2", bmi2), ("has_lzcnt", lzcnt)];

@@ -20,9 +20,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use unit::UnitStatus;
 
-/// Spares that are always there while a function is in use.
-const SPARES_MIN: u32 = 2;
-
 /// A unit that can wait for its call.
 pub trait Spare: Send {
     /// Its number in logs and in the roster.
@@ -53,10 +50,10 @@ pub struct Counts {
 
 impl Counts {
     /// How many to begin making. `in_call`: a call has just begun, and making one beside it would take its core.
-    pub fn to_make(&self, in_call: bool, spares_max: u32) -> u32 {
+    pub fn to_make(&self, in_call: bool, spares: &Spares) -> u32 {
         let have = self.spares + self.coming;
         let needed = self.waiting.saturating_sub(have);
-        let spares = if self.are_fresh { self.peak.clamp(SPARES_MIN, spares_max) } else { 1 };
+        let spares = spares.wanted(self.peak, self.are_fresh);
         // With a spare left the next call has one, and this one need not share its core.
         if in_call && have > 0 {
             return needed;
@@ -65,8 +62,25 @@ impl Counts {
     }
 
     /// Whether one that could be made anew at once would find its place.
-    fn has_room(&self, spares_max: u32) -> bool {
-        self.spares + self.coming < self.peak.clamp(SPARES_MIN, spares_max) + self.waiting
+    fn has_room(&self, spares: &Spares) -> bool {
+        self.spares + self.coming < spares.wanted(self.peak, true) + self.waiting
+    }
+}
+
+/// How many spares there are while a function is in use: the fewest, and the most, as many as were at work at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spares {
+    pub min: u32,
+    pub max: u32,
+}
+
+impl Spares {
+    /// Units are made when they are needed.
+    pub const NONE: Self = Self { min: 0, max: 0 };
+
+    /// One that is used again leaves few calls without: then a single spare will do.
+    fn wanted(&self, peak: u32, are_fresh: bool) -> u32 {
+        if are_fresh { peak.max(self.min).min(self.max) } else { self.max.min(1) }
     }
 }
 
@@ -76,7 +90,7 @@ pub struct Pool<T> {
     roster: Arc<Roster>,
     /// A unit is used for a single call.
     are_fresh: bool,
-    spares_max: u32,
+    spares: Spares,
     kept_max: usize,
 }
 
@@ -105,12 +119,12 @@ pub enum Taken<T> {
 }
 
 impl<T: Spare> Pool<T> {
-    /// `reuse_calls`: how many calls a unit serves. `spares_max`: how many fresh ones wait, `kept_max`: how many used.
-    pub fn new(reuse_calls: u32, spares_max: u32, kept_max: usize) -> Self {
-        let (spares, kept, waiting) = Default::default();
-        let shelf = Shelf { spares, kept, waiting, coming: 0, peak: 0, used: None };
+    /// `reuse_calls`: how many calls a unit serves. `spares`: how many fresh ones wait, `kept_max`: how many used.
+    pub fn new(reuse_calls: u32, spares: Spares, kept_max: usize) -> Self {
+        let (waiting_spares, kept, waiting) = Default::default();
+        let shelf = Shelf { spares: waiting_spares, kept, waiting, coming: 0, peak: 0, used: None };
         let roster = Arc::default();
-        Self { shelf: Mutex::new(shelf), roster, are_fresh: reuse_calls == 1, spares_max, kept_max }
+        Self { shelf: Mutex::new(shelf), roster, are_fresh: reuse_calls == 1, spares, kept_max }
     }
 
     /// The units that exist now, but for spares.
@@ -208,7 +222,7 @@ impl<T: Spare> Pool<T> {
     pub fn missing(&self, in_call: bool) -> u32 {
         let mut shelf = self.shelf.lock();
         shelf.waiting.retain(|waiting| !waiting.is_closed());
-        let missing = shelf.counts(self.roster.busy(), self.are_fresh).to_make(in_call, self.spares_max);
+        let missing = shelf.counts(self.roster.busy(), self.are_fresh).to_make(in_call, &self.spares);
         shelf.coming += missing;
         missing
     }
@@ -216,7 +230,7 @@ impl<T: Spare> Pool<T> {
     /// Whether a unit that is made anew now is wanted; then it is on its way.
     pub fn wants_one(&self) -> bool {
         let mut shelf = self.shelf.lock();
-        let is_wanted = shelf.counts(self.roster.busy(), self.are_fresh).has_room(self.spares_max);
+        let is_wanted = shelf.counts(self.roster.busy(), self.are_fresh).has_room(&self.spares);
         shelf.coming += u32::from(is_wanted);
         is_wanted
     }
@@ -237,19 +251,22 @@ impl<T: Spare> Pool<T> {
         }
     }
 
-    /// Ends units that have waited for longer than `kept_idle`, and all spares if no call came for `spares_idle`; with
-    /// `all`, whatever waits. Says whether the spares went.
+    /// Ends units that waited longer than `kept_idle`, spares beyond those that the calls of late need, and all
+    /// spares if no call came for `spares_idle`; with `all`, whatever waits. Says whether all spares went.
     pub fn sweep(&self, now: Instant, all: bool, kept_idle: Duration, spares_idle: Duration) -> bool {
         let busy = self.roster.busy();
         let mut shelf = self.shelf.lock();
-        shelf.peak = busy;
+        // The peak since the last sweep: what a spike has left goes one sweep later.
+        let peak = std::mem::replace(&mut shelf.peak, busy);
         let since_use = shelf.used.map(|used| now.saturating_duration_since(used));
         let is_idle = all || (busy == 0 && since_use.is_none_or(|since| since > spares_idle));
         let (stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut shelf.kept)
             .into_iter()
             .partition(|kept| !all && now.saturating_duration_since(kept.since) < kept_idle);
         shelf.kept = stay;
-        let spares = if is_idle { std::mem::take(&mut shelf.spares) } else { VecDeque::new() };
+        let stays = if is_idle { 0 } else { self.spares.wanted(peak, self.are_fresh) as usize };
+        let spares = shelf.spares.len().saturating_sub(stays);
+        let spares: VecDeque<T> = shelf.spares.drain(..spares).collect();
         drop(shelf);
         drop((go, spares));
         is_idle
@@ -299,24 +316,26 @@ impl<T> Shelf<T> {
 mod tests {
     use super::*;
 
+    const SPARES: Spares = Spares { min: 2, max: 8 };
+
     fn counts() -> Counts {
         Counts { are_fresh: true, ..Counts::default() }
     }
 
     #[test]
     fn a_call_finds_a_spare_and_the_next_one_too() {
-        assert_eq!(counts().to_make(false, 8), 2);
-        assert_eq!(Counts { spares: 2, ..counts() }.to_make(false, 8), 0);
-        assert_eq!(Counts { spares: 1, busy: 1, ..counts() }.to_make(true, 8), 0, "not while the call runs");
-        assert_eq!(Counts { spares: 0, busy: 2, ..counts() }.to_make(true, 8), 2, "unless there is none left");
-        assert_eq!(Counts { spares: 1, ..counts() }.to_make(false, 8), 1);
+        assert_eq!(counts().to_make(false, &SPARES), 2);
+        assert_eq!(Counts { spares: 2, ..counts() }.to_make(false, &SPARES), 0);
+        assert_eq!(Counts { spares: 1, busy: 1, ..counts() }.to_make(true, &SPARES), 0, "not while the call runs");
+        assert_eq!(Counts { spares: 0, busy: 2, ..counts() }.to_make(true, &SPARES), 2, "unless there is none left");
+        assert_eq!(Counts { spares: 1, ..counts() }.to_make(false, &SPARES), 1);
     }
 
     #[test]
     fn a_burst_makes_units_for_all_who_wait_and_keeps_as_many_spares_as_it_may() {
-        assert_eq!(Counts { waiting: 10, ..counts() }.to_make(true, 8), 12);
-        assert_eq!(Counts { waiting: 10, coming: 10, peak: 20, ..counts() }.to_make(true, 8), 0);
-        assert_eq!(Counts { peak: 20, ..counts() }.to_make(false, 8), 8);
+        assert_eq!(Counts { waiting: 10, ..counts() }.to_make(true, &SPARES), 12);
+        assert_eq!(Counts { waiting: 10, coming: 10, peak: 20, ..counts() }.to_make(true, &SPARES), 0);
+        assert_eq!(Counts { peak: 20, ..counts() }.to_make(false, &SPARES), 8);
     }
 
     struct Unit {
@@ -344,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_unit_goes_to_the_call_that_waits_longest_and_still_waits() {
-        let (pool, id) = (Pool::new(1, 8, 8), "r".into());
+        let (pool, id) = (Pool::new(1, SPARES, 8), "r".into());
         let waits = |pool: &Pool<Unit>| match pool.take(&id) {
             Taken::Later(waits) => waits,
             Taken::Again(..) | Taken::Fresh(..) => panic!("there is none"),
@@ -363,7 +382,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_used_in_its_order_and_what_is_gone_is_not() {
-        let (pool, id) = (Pool::new(2, 8, 1), Arc::<str>::from("r"));
+        let (pool, id) = (Pool::new(2, SPARES, 1), Arc::<str>::from("r"));
         (1..=3).for_each(|number| pool.came(unit(number)));
         pool.shelf.lock().spares[0].is_there = false;
         let Taken::Fresh(used, entry) = pool.take(&id) else { panic!("a spare waits") };
@@ -383,7 +402,7 @@ mod tests {
     /// A function whose callers had gone away was never idle again, and had as many spares as there may be.
     #[test]
     fn a_call_that_is_given_up_in_its_middle_is_at_work_no_more() {
-        let (pool, id) = (Pool::new(1, 8, 8), Arc::<str>::from("r"));
+        let (pool, id) = (Pool::new(1, SPARES, 8), Arc::<str>::from("r"));
         let minute = Duration::from_secs(60);
         for number in 1..=3 {
             pool.came(unit(number));
@@ -391,12 +410,38 @@ mod tests {
             assert!(!pool.sweep(Instant::now() + minute * 2, false, minute, minute), "it is at work");
             drop((used, entry));
         }
-        assert_eq!((pool.roster.busy(), pool.missing(false)), (0, SPARES_MIN));
+        assert_eq!((pool.roster.busy(), pool.missing(false)), (0, SPARES.min));
         assert!(pool.sweep(Instant::now() + minute * 2, false, minute, minute));
+    }
+
+    /// 200 calls at once, then one after the other: the units of the spike go, and so does the second spare of a kind
+    /// that wants one.
+    #[test]
+    fn what_a_spike_has_made_goes_after_it() {
+        let spares = Spares { min: 1, max: 6 };
+        let (pool, id) = (Pool::new(1, spares, 8), Arc::<str>::from("r"));
+        let minute = Duration::from_secs(60);
+        let waits: Vec<_> = (0..200).map(|_| pool.take(&id)).collect();
+        assert_eq!(pool.missing(true), 201, "for each that waits, and one more");
+        let mut at_work = Vec::new();
+        for (number, taken) in waits.into_iter().enumerate() {
+            pool.came(unit(number as u64));
+            let Taken::Later(mut waits) = taken else { panic!("there was none") };
+            let unit = waits.try_recv().unwrap().unwrap();
+            at_work.push((pool.enter(unit.number, &id), unit));
+            pool.begins();
+        }
+        at_work.clear();
+        pool.came(unit(200));
+        assert_eq!(pool.missing(false), 5, "the next spike finds some");
+        (201..206).for_each(|number| pool.came(unit(number)));
+        assert!(!pool.sweep(Instant::now(), false, minute, minute) && numbers(&pool).len() == 6);
+        assert!(!pool.sweep(Instant::now(), false, minute, minute));
+        assert_eq!((numbers(&pool), pool.missing(false)), (vec![205], 0));
     }
 
     #[test]
     fn units_that_are_used_again_need_few_spares() {
-        assert_eq!(Counts { peak: 5, are_fresh: false, ..counts() }.to_make(false, 8), 1);
+        assert_eq!(Counts { peak: 5, are_fresh: false, ..counts() }.to_make(false, &SPARES), 1);
     }
 }

@@ -196,13 +196,13 @@ mod tests {
     fn what_is_enrolled_is_there_when_the_folder_is_opened_again() {
         let folder = tempfile::tempdir().unwrap();
         let enrolled = Enrolled::open(folder.path()).unwrap();
-        let settings = enrolled.enrol("shed", "virt", [1; 32]).unwrap();
+        let settings = enrolled.enrol("shed", "qemu-arm", [1; 32]).unwrap();
         let again = Enrolled::open(folder.path()).unwrap();
         assert_eq!(again.keys().id(), enrolled.keys().id());
         let [entry] = &again.all().unwrap()[..] else { panic!("one board") };
         assert_eq!((entry.id, &entry.kernels[..]), (Keys::from_seed(&settings.seed).id(), &[[1; 32]][..]));
         // A new kernel: a new identity; the kernel it had stays trusted.
-        again.enrol("shed", "virt", [2; 32]).unwrap();
+        again.enrol("shed", "qemu-arm", [2; 32]).unwrap();
         assert_eq!(enrolled.all().unwrap()[0].kernels, [[2; 32], [1; 32]]);
     }
 
@@ -211,9 +211,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let enrolled = Enrolled::open(folder.path()).unwrap();
         for name in ["", "../up", "Shed", &"x".repeat(33)] {
-            assert_eq!(enrolled.enrol(name, "virt", [1; 32]).unwrap_err().code, Code::Usage, "{name}");
+            assert_eq!(enrolled.enrol(name, "qemu-arm", [1; 32]).unwrap_err().code, Code::Usage, "{name}");
         }
-        std::fs::write(folder.path().join("torn.toml"), "machine = \"virt\"").unwrap();
+        std::fs::write(folder.path().join("torn.toml"), "machine = \"qemu-arm\"").unwrap();
         assert_eq!(enrolled.all().unwrap_err().code, Code::DataUnusable);
     }
 }

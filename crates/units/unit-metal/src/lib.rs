@@ -23,8 +23,8 @@ pub use kind::{Described, MetalKind, TARGETS, payload};
 pub fn kernel(machine: qemu::Machine) -> Vec<u8> {
     // Packed by `build.rs`.
     let packed: &[u8] = match machine {
-        qemu::Machine::Virt => include_bytes!(concat!(env!("OUT_DIR"), "/virt")),
-        qemu::Machine::Microvm => include_bytes!(concat!(env!("OUT_DIR"), "/microvm")),
+        qemu::Machine::QemuArm => include_bytes!(concat!(env!("OUT_DIR"), "/qemu-arm")),
+        qemu::Machine::QemuX86 => include_bytes!(concat!(env!("OUT_DIR"), "/qemu-x86")),
         qemu::Machine::Raspi3b => include_bytes!(concat!(env!("OUT_DIR"), "/raspi3b")),
     };
     miniz_oxide::inflate::decompress_to_vec(packed).expect("packed when this program was built")

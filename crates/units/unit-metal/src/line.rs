@@ -7,9 +7,8 @@
 //! It needs no rights on the system, because it does not use the system's network.
 
 use board_link::{Destination, Network, Settings};
-use network::{Line, Nic, Slip};
+use network::{Card, SerialLine, Slip};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::{tcp, udp};
 use smoltcp::time::{Duration as NetDuration, Instant as NetInstant};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, Ipv4Address};
@@ -34,7 +33,6 @@ const BUFFER_BYTES: usize = 8 << 10;
 const KEEP_ALIVE: NetDuration = NetDuration::from_secs(1);
 /// Of the line, not yet looked at.
 const ARRIVED_BYTES_MAX: usize = 1 << 20;
-const IP_BYTES_MAX: usize = 1_500;
 /// Between two looks at a line where nothing happens.
 const PAUSE: Duration = Duration::from_micros(500);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -97,7 +95,7 @@ impl Drop for Gateway {
 
 /// This end of the line.
 struct Side {
-    card: Card,
+    card: Card<Slip<Wire>>,
     interface: Interface,
     sockets: SocketSet<'static>,
     beacons_in: SocketHandle,
@@ -117,7 +115,7 @@ struct Pair {
 
 impl Side {
     fn new(wire: Wire, listener: TcpListener, beacons_out: UdpSocket, board_port: u16, beacon_port: u16) -> Self {
-        let mut card = Card(Slip::new(wire));
+        let mut card = Card(Box::new(Slip::new(wire)));
         let mut interface = Interface::new(Config::new(HardwareAddress::Ip), &mut card, NetInstant::ZERO);
         interface.update_ip_addrs(|addresses| {
             // The first of at least one.
@@ -249,7 +247,7 @@ impl Wire {
     }
 }
 
-impl Line for Wire {
+impl SerialLine for Wire {
     fn get(&mut self) -> Option<u8> {
         if self.arrived.is_empty() {
             self.take();
@@ -270,47 +268,5 @@ impl Line for Wire {
                 _ => self.is_over.store(true, Relaxed),
             }
         }
-    }
-}
-
-struct Card(Slip<Wire>);
-
-impl Device for Card {
-    type RxToken<'a> = Arrived;
-    type TxToken<'a> = Leaving<'a>;
-
-    fn receive(&mut self, _: NetInstant) -> Option<(Arrived, Leaving<'_>)> {
-        let packet = self.0.receive()?;
-        Some((Arrived(packet), Leaving(&mut self.0)))
-    }
-
-    fn transmit(&mut self, _: NetInstant) -> Option<Leaving<'_>> {
-        Some(Leaving(&mut self.0))
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ip;
-        capabilities.max_transmission_unit = IP_BYTES_MAX;
-        capabilities
-    }
-}
-
-struct Arrived(Vec<u8>);
-
-impl RxToken for Arrived {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, read: F) -> R {
-        read(&self.0)
-    }
-}
-
-struct Leaving<'a>(&'a mut Slip<Wire>);
-
-impl TxToken for Leaving<'_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, bytes: usize, write: F) -> R {
-        let mut packet = vec![0; bytes];
-        let result = write(&mut packet);
-        self.0.send(&packet);
-        result
     }
 }

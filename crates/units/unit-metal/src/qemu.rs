@@ -12,8 +12,8 @@ pub const HOST_SEEN: [u8; 4] = [10, 0, 2, 2];
 /// A kind of board QEMU has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
-    Virt,
-    Microvm,
+    QemuArm,
+    QemuX86,
     Raspi3b,
 }
 
@@ -46,20 +46,20 @@ pub struct Wire {
 }
 
 impl Machine {
-    pub const ALL: [Self; 3] = [Self::Virt, Self::Microvm, Self::Raspi3b];
+    pub const ALL: [Self; 3] = [Self::QemuArm, Self::QemuX86, Self::Raspi3b];
 
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Virt => "virt",
-            Self::Microvm => "microvm",
+            Self::QemuArm => "qemu-arm",
+            Self::QemuX86 => "qemu-x86",
             Self::Raspi3b => "raspi3b",
         }
     }
 
     pub const fn program(self) -> &'static str {
         match self {
-            Self::Virt | Self::Raspi3b => "qemu-system-aarch64",
-            Self::Microvm => "qemu-system-x86_64",
+            Self::QemuArm | Self::Raspi3b => "qemu-system-aarch64",
+            Self::QemuX86 => "qemu-system-x86_64",
         }
     }
 
@@ -90,9 +90,9 @@ fn arguments(start: &Start<'_>) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut say = |line: &str| words.extend(line.split(' ').map(str::to_owned));
     match start.machine {
-        Machine::Virt => say("-M virt -cpu cortex-a72"),
-        Machine::Microvm if start.kvm => say("-M microvm,pit=off,pic=off,rtc=off -cpu host -accel kvm"),
-        Machine::Microvm => say("-M microvm,pit=off,pic=off,rtc=off -cpu max -accel tcg"),
+        Machine::QemuArm => say("-M virt -cpu cortex-a72"),
+        Machine::QemuX86 if start.kvm => say("-M microvm,pit=off,pic=off,rtc=off -cpu host -accel kvm"),
+        Machine::QemuX86 => say("-M microvm,pit=off,pic=off,rtc=off -cpu max -accel tcg"),
         Machine::Raspi3b => say("-M raspi3b"),
     }
     say("-nodefaults -no-user-config -display none");
@@ -105,7 +105,7 @@ fn arguments(start: &Start<'_>) -> Vec<String> {
                 start.slip.map_or_else(|| "null".to_owned(), |path| format!("unix:{},server=on,wait=off", file(path)));
             words_after.extend(["-serial".to_owned(), line]);
         }
-        Machine::Virt | Machine::Microvm => {
+        Machine::QemuArm | Machine::QemuX86 => {
             let Start { memory_mb, link_port, board_port, .. } = start;
             say(&format!("-m {memory_mb} -global virtio-mmio.force-legacy=false"));
             let forward = format!("hostfwd=tcp:127.0.0.1:{link_port}-:{board_port}");

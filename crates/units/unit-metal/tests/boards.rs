@@ -15,7 +15,7 @@ use unit_metal::qemu::Machine;
 use unit_metal::session::Session;
 use world::{ATTACK, Board, HELLO, data_of, event, failure_of, run, signer};
 
-const BOTH: [Machine; 2] = [Machine::Virt, Machine::Microvm];
+const BOTH: [Machine; 2] = [Machine::QemuArm, Machine::QemuX86];
 /// With 93 it computes for longer than anybody waits.
 const SPIN: &str = "fibonacci";
 const LONG: Duration = Duration::from_secs(20);
@@ -138,7 +138,7 @@ async fn bytecode(session: &mut Session, guest: &str) -> Hash {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn payloads_that_are_not_right_are_never_run() {
-    let Some(board) = Board::start(Machine::Virt, Settings::default()).await else { return };
+    let Some(board) = Board::start(Machine::QemuArm, Settings::default()).await else { return };
     let boot = board.heard().await.beacon.boot;
     let mut session = board.session().await.unwrap();
     let format = board_link::format_of("aarch64-unknown-none");
@@ -152,7 +152,7 @@ async fn payloads_that_are_not_right_are_never_run() {
         good[..good.len() / 2].to_vec(),
         b"nothing of the kind".to_vec(),
         seal_payload(&code, &format, &stranger),
-        world::payload(Machine::Microvm, HELLO),
+        world::payload(Machine::QemuX86, HELLO),
     ];
     for payload in refused {
         let problem = session.bring(hash(&payload), &payload).await.err().unwrap();

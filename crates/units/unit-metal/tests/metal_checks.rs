@@ -11,7 +11,7 @@ use unit_metal::finder::Finder;
 use unit_metal::qemu::{self, Machine};
 use unit_metal::session::Session;
 
-const MACHINE: Machine = Machine::Virt;
+const MACHINE: Machine = Machine::QemuArm;
 const NAME: &str = "checked";
 /// It sends several beacons in this time.
 const HEARD: Duration = Duration::from_secs(1);

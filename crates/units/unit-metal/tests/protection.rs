@@ -28,12 +28,12 @@ const FAULTS: [(&str, &str); 12] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_fault_on_virt_is_reported_and_ends_in_a_restart() {
-    check(Machine::Virt, "  pc ").await;
+    check(Machine::QemuArm, "  pc ").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_fault_on_microvm_is_reported_and_ends_in_a_restart() {
-    check(Machine::Microvm, "  rip ").await;
+    check(Machine::QemuX86, "  rip ").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

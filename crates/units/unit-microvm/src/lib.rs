@@ -57,7 +57,7 @@ use unit::{Artefact, Compiler, Deployed, Prepared, Shape, UnitKind};
 use unit_lines::Teller;
 
 /// The kernel: `kernel/boards/tender`, as `kernel/build` made it.
-pub const KERNEL: &[u8] = include_bytes!("../../../../kernel/prebuilt/tender");
+pub const KERNEL: &[u8] = include_bytes!("../../../../kernel/prebuilt/microvm");
 
 /// The kind. One for the node; cheap to clone.
 #[derive(Clone)]

@@ -15,12 +15,12 @@ use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unit::{Artefact, Attempt, Deployed, Host, Output, Prepared, Running, StackFrame, UnitStatus};
-use unit_host::pool::{Pool, Spare, Taken};
+use unit_host::pool::{Pool, Spare, Spares, Taken};
 use unit_host::{RosterEntry, kernel};
 use unit_lines::{Image, Share};
 
-/// Machines that wait for a call, at most.
-const SPARES_MAX: u32 = 8;
+/// Machines that wait for a call.
+const SPARES: Spares = Spares { min: 2, max: 8 };
 /// How long they wait without a call.
 const SPARES_IDLE: Duration = Duration::from_secs(120);
 
@@ -54,7 +54,7 @@ impl PreparedMicrovm {
             dump: function.units.dump,
             debugger: Mutex::default(),
         };
-        let pool = Pool::new(function.units.reuse_calls, SPARES_MAX, function.limits.concurrency as usize);
+        let pool = Pool::new(function.units.reuse_calls, SPARES, function.limits.concurrency as usize);
         Ok(Arc::new(Self {
             shared: shared.clone(),
             deployed: Arc::new(deployed),

@@ -29,7 +29,7 @@ use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 use wasmtime_wasi_http::{Error, WasiHttpView};
 
 /// What a guest puts where its reply begins.
-type Head = Result<Response<HyperOutgoingBody>, ErrorCode>;
+type GuestHead = Result<Response<HyperOutgoingBody>, ErrorCode>;
 
 /// # Panics
 /// The work is not of the function's contract.
@@ -90,7 +90,7 @@ impl PreparedWasm {
         meter: Arc<Meter>,
         request_id: Arc<str>,
         request: Request<RequestBody>,
-        head: oneshot::Sender<Head>,
+        head: oneshot::Sender<GuestHead>,
         host: Arc<dyn Host>,
     ) -> Result<(), Problem> {
         let (entry, mut unit) = self.start(&meter, &request_id, host).await?;
@@ -170,7 +170,7 @@ struct OfRequest {
     ended: Result<(), Problem>,
     meter: Arc<Meter>,
     /// None once the head has come, or never will.
-    head: Option<oneshot::Receiver<Head>>,
+    head: Option<oneshot::Receiver<GuestHead>>,
     /// None until the head has come.
     body: Option<HyperOutgoingBody>,
 }

@@ -1,8 +1,8 @@
 //! The engine all units share: its settings, its pool of memory slots, its ticker and its threads for hogs.
 //!
-//! Time is counted in ticks of one millisecond. A unit that has used a whole one gives way, and from then on runs on
+//! Time is counted in slices of one millisecond. A unit that has used a whole one gives way, and from then on runs on
 //! threads of the operating system's idle class, which yield the core the moment anything else wants it. So a function
-//! that loops costs its neighbours two ticks or three, whatever the number of cores.
+//! that loops costs its neighbours two slices or three, whatever the number of cores.
 
 use crate::host;
 use crate::slots::{MEMORIES_OWN, Slots, Spare, TABLES_OWN};
@@ -20,11 +20,11 @@ use unit_lines::Teller;
 use wasmtime::component::Linker;
 use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
-/// One tick: the unit in which CPU time is counted and units give way.
-pub const TICK: Duration = Duration::from_millis(1);
+/// One slice: the unit in which CPU time is counted and units give way.
+pub const SLICE: Duration = Duration::from_millis(1);
 
-/// The ticker sleeps after this many ticks without a running call.
-const IDLE_TICKS: u32 = 100;
+/// The ticker sleeps after this many slices without a running call.
+const IDLE_SLICES: u32 = 100;
 
 /// Stack of one unit. Deeper recursion is [`Code::StackExceeded`].
 const STACK_BYTES: usize = 512 << 10;
@@ -111,7 +111,7 @@ impl Engine {
         Ok(Self { wasmtime, linker, fingerprint, target, client, teller, stall, spare, threads, ticker })
     }
 
-    /// Where units go that have used up their ticks.
+    /// Where units go that have used up their slices.
     pub fn hogs(&self) -> &tokio::runtime::Handle {
         self.threads().hogs.handle()
     }
@@ -125,7 +125,7 @@ impl Engine {
         self.threads.as_ref().expect("there while the engine is")
     }
 
-    /// To be called when a unit starts running: the ticker ticks until as many calls have ended.
+    /// To be called when a unit starts running: the ticker runs until as many calls have ended.
     pub fn call_begins(&self) {
         self.ticker.call_begins();
     }
@@ -277,7 +277,8 @@ fn starting_threads(error: &io::Error) -> Problem {
     Problem::new(Code::Internal, format!("starting threads: {error}"))
 }
 
-/// Advances the epoch every tick while calls run, asks whether the idle class gets anything, and sleeps while none do.
+/// Ends a slice every millisecond while calls run, by the epoch, and asks whether the idle class gets anything. Sleeps
+/// while none run.
 struct Ticker {
     thread: thread::Thread,
     asleep: Arc<AtomicBool>,
@@ -294,21 +295,21 @@ impl Ticker {
         let handle = thread::Builder::new()
             .name("lighter-ticker".into())
             .spawn(move || {
-                let mut idle_ticks = 0;
+                let mut idle_slices = 0;
                 while let Some(engine) = engine.upgrade() {
                     engine.increment_epoch();
                     drop(engine);
-                    thread::sleep(TICK);
+                    thread::sleep(SLICE);
                     stall.ask(Instant::now());
-                    idle_ticks = if are_running.load(SeqCst) > 0 { 0 } else { idle_ticks + 1 };
-                    if idle_ticks > IDLE_TICKS {
+                    idle_slices = if are_running.load(SeqCst) > 0 { 0 } else { idle_slices + 1 };
+                    if idle_slices > IDLE_SLICES {
                         is_asleep.store(true, SeqCst);
                         // A call that began in between has counted itself before it looked at `asleep`.
                         if are_running.load(SeqCst) == 0 {
                             thread::park();
                         }
                         is_asleep.store(false, SeqCst);
-                        idle_ticks = 0;
+                        idle_slices = 0;
                     }
                 }
             })

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   host call ──▶ note ──▶ enough of them since the last count? ──▶ count: every handle by its size ──▶ Limiter
-//!   before the unit waits, and at each tick ──────────────────────▶ count
+//!   before the unit waits, and at the end of each slice ────────────▶ count
 //! ```
 //! Each handle has a bound of its own too: fields, strings of a request, chunks of a body. So the table's length times
 //! the largest of these is the most there can ever be.

@@ -5,7 +5,7 @@
 //!         ──compile─▶ artefact                 (native code, kept by the warehouse)
 //!         ──load────▶ linked, ready            (prepared.rs: a file map and an import table)
 //!   attempt ▶ unit: store + instance from a pool of memory slots (slots.rs, unit_state.rs)
-//!         ──▶ run, metered in ticks of 1 ms; a hog moves to threads of least priority (run.rs, meter.rs)
+//!         ──▶ run, metered in slices of 1 ms; a hog moves to threads of least priority (run.rs, meter.rs)
 //!         ──▶ what it gives: a reply, or the head of one and a body whose polls run it on (attempt.rs)
 //! ```
 //! What a unit can reach is what `host/` gives it: the contract's imports and the WASI interfaces beside them, all of

@@ -1,6 +1,6 @@
 //! What a call has used, shared between the unit (which may be deep in wasm code) and the future that polls it.
 
-use crate::engine::TICK;
+use crate::engine::SLICE;
 use parking_lot::Mutex;
 use problem::Code;
 use rustix::time::{ClockId, clock_gettime};
@@ -18,11 +18,11 @@ pub struct Meter {
     cpu_ns: AtomicU64,
     /// The clock when the current poll began.
     poll_began_ns: AtomicU64,
-    /// The thread's CPU time at the first tick of the current poll; 0 before it.
-    ticked_cpu_ns: AtomicU64,
+    /// The thread's CPU time when the first slice of the current poll ended; 0 before it.
+    slice_cpu_ns: AtomicU64,
     /// Nanoseconds the start took; 0 until there is a unit.
     start_ns: AtomicU64,
-    /// Ran into a tick on the threads everyone shares: is to move to the threads for hogs.
+    /// Used up a slice on the threads everyone shares: is to move to the threads for hogs.
     pub hog: AtomicBool,
     /// Runs on the threads for hogs, where other threads may take the core: its clock is the thread's CPU time.
     moved: AtomicBool,
@@ -44,7 +44,7 @@ impl Meter {
             deadline,
             cpu_ns: AtomicU64::new(0),
             poll_began_ns: AtomicU64::new(0),
-            ticked_cpu_ns: AtomicU64::new(0),
+            slice_cpu_ns: AtomicU64::new(0),
             start_ns: AtomicU64::new(0),
             hog: AtomicBool::new(false),
             moved: AtomicBool::new(false),
@@ -58,19 +58,19 @@ impl Meter {
 
     pub fn poll_begins(&self) {
         self.poll_began_ns.store(self.clock_ns(), Relaxed);
-        self.ticked_cpu_ns.store(0, Relaxed);
+        self.slice_cpu_ns.store(0, Relaxed);
     }
 
-    /// To be asked at a tick: has this poll used a whole tick of CPU since its first one? On a busy machine ticks also
-    /// pass while the thread waits for its core, and a unit that waits is no hog.
-    pub fn used_a_tick(&self) -> bool {
+    /// To be asked when a slice ends: has this poll used a whole slice of CPU since its first one? On a busy machine
+    /// slices also pass while the thread waits for its core, and a unit that waits is no hog.
+    pub fn used_a_slice(&self) -> bool {
         let now = thread_cpu_ns();
-        let first = self.ticked_cpu_ns.load(Relaxed);
+        let first = self.slice_cpu_ns.load(Relaxed);
         if first == 0 {
-            self.ticked_cpu_ns.store(now, Relaxed);
+            self.slice_cpu_ns.store(now, Relaxed);
             return false;
         }
-        u128::from(now - first) >= TICK.as_nanos()
+        u128::from(now - first) >= SLICE.as_nanos()
     }
 
     pub fn poll_ends(&self) {
@@ -97,7 +97,7 @@ impl Meter {
         self.clock_ns().saturating_sub(self.poll_began_ns.load(Relaxed))
     }
 
-    /// On the shared threads a poll lasts a tick or two, and wall time (cheap to read) stands for CPU time.
+    /// On the shared threads a poll lasts a slice or two, and wall time (cheap to read) stands for CPU time.
     fn clock_ns(&self) -> u64 {
         if self.has_moved() {
             thread_cpu_ns()

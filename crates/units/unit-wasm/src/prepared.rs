@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use unit::{Artefact, Attempt, Contract, Deployed, Host, Output, Prepared, Running, UnitStatus};
 use unit_host::RosterEntry;
-use unit_host::pool::{Pool, Spare};
+use unit_host::pool::{Pool, Spare, Spares};
 use unit_lines::Share;
 use wasmtime::component::Component;
 use wasmtime::{Store, StoreContextMut, UpdateDeadline};
@@ -104,7 +104,7 @@ impl PreparedWasm {
             Problem::new(Code::ImportUnknown, format!("the component cannot be linked: {error:#}"))
         })?;
         let function = &deployed.function;
-        let pool = Pool::new(function.units.reuse_calls, 0, function.limits.concurrency as usize);
+        let pool = Pool::new(function.units.reuse_calls, Spares::NONE, function.limits.concurrency as usize);
         Ok(Arc::new(Self {
             engine,
             deployed: Arc::new(deployed),
@@ -141,7 +141,7 @@ impl PreparedWasm {
         store.set_hostcall_fuel(call_bytes(limits));
         store.limiter(|state| &mut state.limiter);
         store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(tick);
+        store.epoch_deadline_callback(slice_ends);
         let entry = self.pool.enter(number, request_id);
         let instance = match &self.guest {
             Guest::Unit(pre) => pre.instantiate_async(&mut store).await.map(Instance::Unit),
@@ -195,9 +195,9 @@ fn call_bytes(limits: &Limits) -> usize {
     usize::try_from(limits.memory_bytes.min(most)).unwrap_or(usize::MAX)
 }
 
-/// At a tick: has the call used up its time, and is the unit to give way.
-fn tick(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<UpdateDeadline> {
-    /// Ticks between two yields among the hogs.
+/// A slice ends: has the call used up its time, and is the unit to give way.
+fn slice_ends(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<UpdateDeadline> {
+    /// Slices between two yields among the hogs.
     const HOG_TICKS: u64 = 5;
     let state = context.data_mut();
     state.check_holdings().map_err(wasmtime::Error::new)?;
@@ -213,7 +213,7 @@ fn tick(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<UpdateD
     if meter.has_moved() {
         return Ok(UpdateDeadline::Yield(HOG_TICKS));
     }
-    if !meter.used_a_tick() {
+    if !meter.used_a_slice() {
         return Ok(UpdateDeadline::Continue(1));
     }
     meter.hog.store(true, Relaxed);

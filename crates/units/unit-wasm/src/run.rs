@@ -3,7 +3,7 @@
 //! A unit that has trapped has used its time. The node's work for it afterwards, which writes the backtrace to the log,
 //! is not measured and does not end at the deadline, so that a trap is reported as a trap even on a busy machine.
 
-use crate::engine::{Engine, TICK};
+use crate::engine::{Engine, SLICE};
 use crate::meter::Meter;
 use crate::stall::{STALL_MIN, Stall};
 use problem::{Code, Problem};
@@ -35,7 +35,7 @@ impl Weight {
 
     fn note(&self, cpu: Duration) {
         let before = self.0.load(Relaxed);
-        let after = if cpu > TICK { (before + Self::HEAVY_CALL).min(Self::MAX) } else { (before - 1).max(0) };
+        let after = if cpu > SLICE { (before + Self::HEAVY_CALL).min(Self::MAX) } else { (before - 1).max(0) };
         // Calls that end at the same moment may miss each other: it is an estimate.
         if after != before {
             self.0.store(after, Relaxed);
@@ -43,7 +43,7 @@ impl Weight {
     }
 }
 
-/// Dropping it stops the unit, at its next tick at the latest.
+/// Dropping it stops the unit, at the end of its slice at the latest.
 pub struct Run<T> {
     engine: Arc<Engine>,
     meter: Arc<Meter>,

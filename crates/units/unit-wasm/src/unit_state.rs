@@ -92,7 +92,7 @@ impl UnitState {
         }
     }
 
-    /// At a tick.
+    /// A slice ends.
     ///
     /// # Errors
     /// The host keeps more for the unit than it may: it is to end.
@@ -103,7 +103,7 @@ impl UnitState {
         self.limiter.over().map_or(Ok(()), |problem| Err(problem.clone()))
     }
 
-    /// A unit for which the host keeps too much gets no more handles, and ends at the next tick if it does not before.
+    /// A unit for which the host keeps too much gets no more handles, and ends with the slice if it does not before.
     fn count(&mut self) {
         let held = self.holdings.count(&mut self.table);
         let held_bytes = self.host.as_ref().map_or(0, |host| host.held_bytes());

@@ -148,8 +148,8 @@ pub fn payload(machine: Machine, guest: &str) -> Vec<u8> {
 
 pub fn target(machine: Machine) -> Target {
     match machine {
-        Machine::Microvm => Target::X86_64(Features::default()),
-        Machine::Virt | Machine::Raspi3b => Target::Aarch64,
+        Machine::QemuX86 => Target::X86_64(Features::default()),
+        Machine::QemuArm | Machine::Raspi3b => Target::Aarch64,
     }
 }
 

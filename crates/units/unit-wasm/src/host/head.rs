@@ -15,7 +15,8 @@ pub fn add_to_linker(linker: &mut Linker<UnitState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     linker.instance("wasi:http/types@0.2.12")?.func_wrap(
         "[static]response-outparam.set",
-        |mut store: StoreContextMut<'_, UnitState>, (out, response): (Resource<HostResponseOutparam>, Head)| {
+        |mut store: StoreContextMut<'_, UnitState>,
+         (out, response): (Resource<HostResponseOutparam>, ResponseHandle)| {
             let state = store.data_mut();
             // A unit that may not set a head any more must not commit what it did meanwhile.
             state.table.get(&out)?;
@@ -27,7 +28,7 @@ pub fn add_to_linker(linker: &mut Linker<UnitState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-type Head = Result<Resource<HostOutgoingResponse>, ErrorCode>;
+type ResponseHandle = Result<Resource<HostOutgoingResponse>, ErrorCode>;
 
 impl UnitState {
     /// A unit that replies with an error instead of a response has failed: nothing of what it did remains.
