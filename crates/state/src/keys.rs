@@ -14,6 +14,7 @@
 //! The node's own records are in a part of their own, where nothing is ever renamed: `table · 00 · key`. A table's name
 //! has no zero byte.
 
+use crate::backup::STATE_FORMAT;
 use crate::error::StoreError;
 use std::fmt;
 
@@ -30,7 +31,7 @@ const NAME: u8 = 1;
 const EXPIRY: u8 = 2;
 /// Under which format all this is written: [`FORMAT_VALUE`].
 pub const FORMAT: &[u8] = b"\x03format";
-pub const FORMAT_VALUE: &[u8] = b"2";
+pub const FORMAT_VALUE: &[u8] = STATE_FORMAT.as_bytes();
 /// The state's own time, as [`crate::clock::Moment`].
 pub const CLOCK: &[u8] = b"\x03clock";
 /// The last id that was given to a bucket and written down: six bytes.

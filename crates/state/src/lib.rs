@@ -45,6 +45,7 @@
 //! What is visible may not be durable yet; [`Ticket`] says which answers wait for it.
 #![forbid(unsafe_code)]
 
+mod backup;
 mod books;
 mod clock;
 mod damage;
@@ -75,6 +76,7 @@ mod transaction;
 mod transfer;
 mod whole;
 
+pub use backup::{Backup, Restoring, STATE_FORMAT, STATE_FORMATS_READ, StoredEntry, name_of_record, table_of};
 pub use books::Swept;
 pub use clock::{Clock, RealClock};
 pub use disk::{Disk, RealDisk};
@@ -83,9 +85,10 @@ pub use group::Ticket;
 pub use keys::{BUCKET_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use ledger::{Bound, BucketConfig, BucketCounts, Full};
 pub use page::{Entry, LIMIT_MAX, PAGE_BYTES_MAX, Page};
+pub use pending::Space;
 pub use queue::{
-    EVENT_BYTES_MAX, Failed, LeaseId, Leased, Listed, Part, Position, Push, Pushed, Queue, QueueConfig, QueueCounts,
-    QueueTotals, REPLAYS, Replay, Replayed,
+    Discard, EVENT_BYTES_MAX, Failed, LeaseId, Leased, Listed, Part, Position, Push, Pushed, Queue, QueueConfig,
+    QueueCounts, QueueTotals, REPLAYS, Replay, Replayed,
 };
 pub use records::{Batch, Records};
 pub use rename::RenameError;
@@ -175,12 +178,14 @@ impl State {
     /// open it afterwards.
     ///
     /// # Errors
-    /// `DataLocked` names the process that uses the folder; `DataUnusable`, `DiskFull`, `DiskFailed`; `StateCorrupt`
-    /// when what is stored cannot be read.
+    /// `DataLocked` names the process that uses the folder; `DataNewer` when a newer version wrote it;
+    /// `RestoreUnfinished`, `DataUnusable`, `DiskFull`, `DiskFailed`; `StateCorrupt` when what is stored cannot be
+    /// read.
     pub fn open(path: &Path, options: Options) -> Result<Self, Problem> {
         let mut changed =
             make_folder(path).map_err(|error| error::from_io(&format!("make {}", path.display()), &error))?;
         let lock = DataLock::take(path)?;
+        backup::check_not_restoring(path)?;
         changed.push(path.to_owned());
         let folder = path.join("state");
         let what = format!("open the state in {}", folder.display());

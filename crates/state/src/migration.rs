@@ -46,7 +46,7 @@ const SAY_EVERY: Duration = Duration::from_secs(5);
 const PACE_STEP: Duration = Duration::from_millis(1);
 
 /// What helps where the folder is of another format.
-const OTHER_VERSION: &str = "use the version of lighter that wrote it, or choose another folder with --data";
+const OTHER_VERSION: &str = "use the version of lighter that wrote it, or choose another folder with --data-folder";
 /// What helps where it cannot be read and nothing has changed.
 const SALVAGE: &str = "start the version of lighter that wrote it, or copy what can be read with `lighter salvage`";
 /// And once no other version takes it.
@@ -55,22 +55,29 @@ const SALVAGE_ONLY: &str = "restore the data folder from a backup, or copy what 
 /// Whether what is stored has to be carried over.
 ///
 /// # Errors
-/// `DataUnusable` when it is of a format that is not known.
+/// `DataNewer` when a later version wrote it; `DataUnusable` when it is of a format that is not known.
 pub fn is_needed(opened: &Opened, folder: &Path) -> Result<bool, Problem> {
     let what = format!("read the format of {}", folder.display());
     let failed = |error: fjall::Error| from_database(&what, &error);
-    let unusable = |detail: String| Err(Problem::new(Code::DataUnusable, detail).with_hint(OTHER_VERSION));
+    let unusable = |detail: String| Problem::new(Code::DataUnusable, detail).with_hint(OTHER_VERSION);
     match opened.buckets.get(keys::FORMAT).map_err(failed)? {
         Some(format) if *format == *keys::FORMAT_VALUE => Ok(false),
         Some(format) if [OLD, UNDER_WAY].contains(&&*format) => Ok(true),
         Some(format) => {
             let [found, ours] = [&format, keys::FORMAT_VALUE].map(String::from_utf8_lossy);
             let detail = format!("{} is written in format {found:?}", folder.display());
-            unusable(format!("{detail}, this version reads formats 1 and {ours}"))
+            let detail = format!("{detail}, this version reads formats 1 and {ours}");
+            Err(if is_newer(&format) { Problem::new(Code::DataNewer, detail) } else { unusable(detail) })
         }
         None if opened.buckets.is_empty().map_err(failed)? => Ok(false),
-        None => unusable(format!("{} was written by an older version of lighter", folder.display())),
+        None => Err(unusable(format!("{} was written by an older version of lighter", folder.display()))),
     }
+}
+
+/// Whether a later version wrote this: a greater number is in it, as in `2 to 3` of one that is carried over.
+fn is_newer(format: &[u8]) -> bool {
+    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<u64>().ok();
+    format.split(|byte| *byte == b' ').filter_map(number).max() > number(keys::FORMAT_VALUE)
 }
 
 /// Carries everything over, and makes it durable.

@@ -13,8 +13,23 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Space {
     Buckets,
+    /// The node's own records.
     Node,
     Queues,
+}
+
+impl Space {
+    pub const ALL: [Self; 3] = [Self::Buckets, Self::Node, Self::Queues];
+
+    /// The number it has in a backup, from 1.
+    pub fn number(self) -> u8 {
+        self as u8 + 1
+    }
+
+    /// The part that has this number in a backup.
+    pub fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|part| part.number() == number)
+    }
 }
 
 /// What becomes of one key.
@@ -104,7 +119,7 @@ impl Pending {
 
     /// Puts everything into `batch` and is empty again, ready to be used once more.
     pub fn drain_into(&mut self, batch: &mut OwnedWriteBatch, keyspace: impl Fn(Space) -> Keyspace) {
-        let spaces = [Space::Buckets, Space::Node, Space::Queues].map(keyspace);
+        let spaces = Space::ALL.map(keyspace);
         for Item { space, key, change } in self.items.drain(..) {
             let keyspace = &spaces[space as usize];
             match change {

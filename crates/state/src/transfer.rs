@@ -51,7 +51,7 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line<'a> {
+struct ExportLine<'a> {
     #[serde(borrow)]
     key: Cow<'a, str>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -143,7 +143,7 @@ pub fn line(key: &str, value: &[u8], expires_ms: Option<u64>) -> Vec<u8> {
         Ok(text) => (Some(text.into()), None),
         Err(_) => (None, Some(BASE64.encode(value).into())),
     };
-    let line = Line { key: key.into(), value: text, base64: binary, expires_ms };
+    let line = ExportLine { key: key.into(), value: text, base64: binary, expires_ms };
     let mut line = serde_json::to_vec(&line).expect("text and numbers can be written");
     line.push(b'\n');
     line
@@ -260,7 +260,7 @@ impl Import {
             self.read.lines += 1;
             return Ok(());
         }
-        let Line { key, value, base64, expires_ms } =
+        let ExportLine { key, value, base64, expires_ms } =
             serde_json::from_slice(line).map_err(|error| self.refused(&error.to_string()))?;
         let value = match (value, base64) {
             (Some(text), None) => text.into_owned().into_bytes(),

@@ -101,7 +101,7 @@ pub fn check(folder: &Path) -> Result<Option<Checked>, Problem> {
 }
 
 /// What was found in one journal.
-struct Found {
+struct Examined {
     sound: Sound,
     /// Why it has to be cut after the last sound batch, if it has to be.
     cut: Option<Stop>,
@@ -111,7 +111,7 @@ struct Found {
 type Damage = (u64, String);
 
 /// Looks through one journal, whose sequence numbers are greater than `floor`. Only the newest may be torn.
-fn look(file: &File, floor: u64, synced: Option<&Synced>, is_newest: bool) -> io::Result<Result<Found, Damage>> {
+fn look(file: &File, floor: u64, synced: Option<&Synced>, is_newest: bool) -> io::Result<Result<Examined, Damage>> {
     let mut scan = Scan::whole(file);
     let mut sound = Sound { last: floor, ..Sound::default() };
     let mut marked = None;
@@ -135,10 +135,10 @@ fn look(file: &File, floor: u64, synced: Option<&Synced>, is_newest: bool) -> io
     }
     if is_newest {
         let cut = (stop != Stop::Nothing).then_some(stop);
-        return Ok(Ok(Found { sound, cut }));
+        return Ok(Ok(Examined { sound, cut }));
     }
     match stop {
-        Stop::Nothing if scan.rest_is_zero()? => Ok(Ok(Found { sound, cut: None })),
+        Stop::Nothing if scan.rest_is_zero()? => Ok(Ok(Examined { sound, cut: None })),
         Stop::Nothing => Ok(Err((sound.end, "something after its end".to_owned()))),
         stop => Ok(Err((sound.end, stop.to_string()))),
     }

@@ -41,6 +41,8 @@ pub enum Op {
     PurgeDelayed(Vec<(u64, u64, u64)>),
     /// All dead letters up to the last of these, as (sequence, bytes on disk).
     PurgeDead(Vec<(u64, u64)>),
+    /// Some dead letters, as (sequence, bytes on disk).
+    Discard(Vec<(u64, u64)>),
     /// Events of this part that are counted and cannot be found, and their bytes.
     PurgeUnseen {
         part: Part,
@@ -167,7 +169,7 @@ fn judge(locked: &mut Locked<'_>, op: &Op) -> Result<(), CommitError> {
             locked.bytes += events.iter().map(|(_, _, new)| new.value.len() as i64).sum::<i64>();
         }
         Op::Due(_) | Op::PurgeReady(_) | Op::PurgeDelayed(_) | Op::PurgeDead(_) => {}
-        Op::PurgeUnseen { .. } | Op::TrimDead | Op::ForgetIds(_) | Op::Remove => {}
+        Op::Discard(_) | Op::PurgeUnseen { .. } | Op::TrimDead | Op::ForgetIds(_) | Op::Remove => {}
     }
     Ok(())
 }
@@ -200,6 +202,7 @@ fn perform(core: &mut Core, op: &Op, pending: &mut Pending, noted: &mut Vec<Vec<
         Op::PurgeReady(events) => purge_ready(core, events, pending),
         Op::PurgeDelayed(events) => purge_delayed(core, events, pending),
         Op::PurgeDead(events) => purge_dead(core, events, pending),
+        Op::Discard(events) => discard(core, events, pending),
         Op::PurgeUnseen { part, events, bytes } => {
             core.totals.purged += events;
             core.forget_unseen(*part, *events, *bytes);
@@ -289,10 +292,14 @@ fn purge_delayed(core: &mut Core, events: &[(u64, u64, u64)], pending: &mut Pend
     core.totals.purged += events.len() as u64;
 }
 
-fn purge_dead(core: &mut Core, events: &[(u64, u64)], pending: &mut Pending) {
+fn discard(core: &mut Core, events: &[(u64, u64)], pending: &mut Pending) {
     events.iter().for_each(|(sequence, bytes)| forget_dead(core, *sequence, *bytes, pending));
     core.oldest_dead.clear();
     core.totals.purged += events.len() as u64;
+}
+
+fn purge_dead(core: &mut Core, events: &[(u64, u64)], pending: &mut Pending) {
+    discard(core, events, pending);
     if let Some((last, _)) = events.last() {
         core.numbers.dead_head = core.numbers.dead_head.max(last + 1);
     }

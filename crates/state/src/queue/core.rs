@@ -96,7 +96,7 @@ pub struct Taken {
 
 /// What [`Core::take`] found beside what it leased.
 #[derive(Default)]
-pub struct Found {
+pub struct AlsoFound {
     /// Leased too, but only to be moved to the dead letters.
     pub expired: Vec<Taken>,
     /// Ready, but their bytes have to be read first.
@@ -317,11 +317,11 @@ impl Core {
     }
 
     /// Leases up to `count` ready events.
-    pub fn take(&mut self, now_ms: u64, until_ms: u64, count: usize, taken: &mut Vec<Taken>) -> Found {
+    pub fn take(&mut self, now_ms: u64, until_ms: u64, count: usize, taken: &mut Vec<Taken>) -> AlsoFound {
         let time = self.clock.observe(now_ms);
         self.pass(time);
         let until = time.saturating_add(until_ms.saturating_sub(now_ms));
-        let mut found = Found::default();
+        let mut found = AlsoFound::default();
         while taken.len() < count {
             let Some(sequence) = self.ready.pop_first() else {
                 found.is_short = self.refill_from().is_some();

@@ -12,6 +12,7 @@
 mod apply;
 mod clock;
 mod core;
+mod discard;
 pub mod keys;
 pub mod record;
 mod registry;
@@ -21,6 +22,7 @@ mod transaction;
 mod varint;
 
 pub use apply::{Op, apply, write_numbers};
+pub use discard::Discard;
 pub use registry::{QueueInner, Registry};
 pub use replay::{REPLAYS, Replay, Replayed};
 pub use transaction::{OwnOps, trim};
@@ -284,7 +286,7 @@ impl Queue {
 
     /// Moves what is due to the ready ones and ends leases and lives that are over. Called by the node's clock.
     /// Says when it wants to be called next; at once if there is more to do than one call should take.
-    pub fn tick(&self, now_ms: u64) -> Result<Option<u64>, Problem> {
+    pub fn do_due(&self, now_ms: u64) -> Result<Option<u64>, Problem> {
         self.shared.core.lock().clock.observe(now_ms);
         let mut is_behind = self.move_due()?;
         self.refill()?;

@@ -38,17 +38,17 @@ pub struct Replayed {
 }
 
 /// Which letters one step looks at.
-enum Wanted<'a> {
+pub(super) enum Letters<'a> {
     Named(&'a [u64]),
     /// All from the first to before the second.
     From(u64, u64),
 }
 
-struct Step {
-    ticket: Ticket,
-    done: Replayed,
+/// A step that found letters.
+pub(super) struct Step {
+    pub ticket: Ticket,
     /// Where the next one begins.
-    next: u64,
+    pub next: u64,
 }
 
 impl Queue {
@@ -67,22 +67,31 @@ impl Queue {
     /// `QueueFull` when not one more fits; those before are back already.
     pub async fn replay_with(&self, replay: Replay<'_>, now_ms: u64) -> Result<Replayed, Problem> {
         let mut all = Replayed::default();
+        self.in_steps(replay.sequences, |wanted| self.replay_step(wanted, replay, now_ms, &mut all)).await?;
+        Ok(all)
+    }
+
+    /// Goes through the dead letters that are named, or all, one bounded step after the other. What the steps did is
+    /// durable when it returns.
+    pub(super) async fn in_steps(
+        &self,
+        sequences: Option<&[u64]>,
+        mut step: impl FnMut(&Letters<'_>) -> Result<Option<Step>, Problem>,
+    ) -> Result<(), Problem> {
         // Letters that die again meanwhile are not replayed for ever.
         let tail = self.shared.core.lock().numbers.tail;
-        let mut named = replay.sequences.map(|sequences| sequences.chunks(STEP_EVENTS));
+        let mut named = sequences.map(|sequences| sequences.chunks(STEP_EVENTS));
         let mut from = 0;
         loop {
             let wanted = match &mut named {
                 Some(chunks) => match chunks.next() {
-                    Some(chunk) => Wanted::Named(chunk),
+                    Some(chunk) => Letters::Named(chunk),
                     None => break,
                 },
-                None => Wanted::From(from, tail),
+                None => Letters::From(from, tail),
             };
-            match self.replay_step(&wanted, replay, now_ms)? {
-                Some(Step { ticket, done, next }) => {
-                    all.replayed += done.replayed;
-                    all.stayed += done.stayed;
+            match step(&wanted)? {
+                Some(Step { ticket, next }) => {
                     from = next;
                     // As with purging.
                     self.state.durable(ticket).await?;
@@ -91,11 +100,16 @@ impl Queue {
                 None => {}
             }
         }
-        self.state.durable_all().await?;
-        Ok(all)
+        self.state.durable_all().await
     }
 
-    fn replay_step(&self, wanted: &Wanted<'_>, replay: Replay<'_>, now_ms: u64) -> Result<Option<Step>, Problem> {
+    fn replay_step(
+        &self,
+        wanted: &Letters<'_>,
+        replay: Replay<'_>,
+        now_ms: u64,
+        all: &mut Replayed,
+    ) -> Result<Option<Step>, Problem> {
         let _disk = self.shared.disk.lock();
         let (id, dead_head, time, ttl, ordered) = {
             let mut core = self.shared.core.lock();
@@ -110,7 +124,7 @@ impl Queue {
         for (sequence, value) in found {
             let (head, mut event) =
                 record::decode(&value).ok_or_else(|| self.corrupt(&format!("dead letter {sequence}")))?;
-            if !replay.reason.is_none_or(|text| head.reason.as_deref().is_some_and(|reason| reason.contains(text))) {
+            if !died_of(&head, replay.reason) {
                 continue;
             }
             if !replay.may_change(&mut event) {
@@ -128,18 +142,24 @@ impl Queue {
             };
             events.push((sequence, value.len() as u64, new));
         }
-        let done = Replayed { replayed: events.len() as u64, stayed };
+        all.replayed += events.len() as u64;
+        all.stayed += stayed;
         let ticket = match replay.dry_run || events.is_empty() {
             true => Ticket::NOTHING_WRITTEN,
             false => self.commit(vec![Op::Replay(events)])?,
         };
-        Ok(Some(Step { ticket, done, next }))
+        Ok(Some(Step { ticket, next }))
     }
 
-    fn dead_letters(&self, wanted: &Wanted<'_>, id: u32, dead_head: u64) -> Result<Vec<(u64, Slice)>, Problem> {
+    pub(super) fn dead_letters(
+        &self,
+        wanted: &Letters<'_>,
+        id: u32,
+        dead_head: u64,
+    ) -> Result<Vec<(u64, Slice)>, Problem> {
         let mut found: Vec<(u64, Slice)> = Vec::new();
         match *wanted {
-            Wanted::Named(sequences) => {
+            Letters::Named(sequences) => {
                 let snapshot = self.state.inner.engine.snapshot();
                 for sequence in sequences {
                     let key = keys::dead(id, *sequence);
@@ -150,7 +170,7 @@ impl Queue {
                     }
                 }
             }
-            Wanted::From(from, until) => {
+            Letters::From(from, until) => {
                 self.scan(keys::dead(id, from.max(dead_head)), keys::dead(id, until), |key, value| {
                     found.push((keys::sequence_of(key).ok_or_else(|| self.corrupt("a key"))?, value));
                     Ok(if found.len() == STEP_EVENTS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -159,6 +179,11 @@ impl Queue {
         }
         Ok(found)
     }
+}
+
+/// Whether the letter died for a reason with this text in it; without one, any does.
+pub fn died_of(head: &EventHead, text: Option<&str>) -> bool {
+    text.is_none_or(|text| head.reason.as_deref().is_some_and(|reason| reason.contains(text)))
 }
 
 impl Replay<'_> {

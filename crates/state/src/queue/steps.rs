@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 pub const STEP_EVENTS: usize = 512;
 /// And their bytes.
 const STEP_BYTES: usize = 1 << 20;
-/// Steps of each kind in one tick.
+/// Steps of each kind at one time.
 const TICK_STEPS: usize = 8;
 
 impl Queue {

@@ -195,7 +195,7 @@ impl OwnOps {
     }
 }
 
-/// Drops dead letters where there are too many. What cannot be dropped now is at the next tick.
+/// Drops dead letters where there are too many. What cannot be dropped now is when the queue next does what is due.
 pub fn trim(inner: &Arc<Inner>, over: Vec<Arc<QueueInner>>) {
     for shared in over {
         let queue = Queue { state: State { inner: Arc::clone(inner) }, shared };

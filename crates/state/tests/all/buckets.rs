@@ -1,8 +1,9 @@
 //! Buckets keep to their bounds and count exactly; keys live as long as they are given, whatever the wall clock does.
 
 use crate::common;
-use crate::common::{Rng, durable};
+use crate::common::durable;
 use problem::Code;
+use random::Random;
 use state::{Bound, BucketConfig, BucketCounts, Clock, CommitError, Options, State, StoreError};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -277,7 +278,7 @@ fn counts_are_exact_through_everything() {
         let (folder, clock) = (common::folder(), hands());
         let options = || Options { memtable_bytes: 64 << 10, clock: clock.clone(), ..Options::default() };
         let mut state = State::open(folder.path(), options()).unwrap();
-        let mut rng = Rng(seed);
+        let mut rng = Random(seed);
         for _ in 0..200 {
             // Two at once, so that one finds keys changed under its hands.
             let mut both = [state.begin(), state.begin()];

@@ -2,6 +2,7 @@
 //! them.
 
 mod answers;
+mod backup;
 mod buckets;
 mod common;
 mod damage;

@@ -1,7 +1,7 @@
 //! Random operations answer exactly as a plain `BTreeMap` does, through commits, roll-backs, flushes and reopening.
 
 use crate::common;
-use crate::common::Rng;
+use random::Random;
 use state::{Entry, Options, Page, State, StoreError, Transaction};
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn the_state_answers_as_a_map_does() {
 }
 
 fn run(seed: u64) {
-    let mut rng = Rng(seed);
+    let mut rng = Random(seed);
     let folder = common::folder();
     // Small enough for tables to be written and merged all the time.
     let options = || Options { memtable_bytes: 64 << 10, ..Options::default() };
@@ -47,7 +47,7 @@ fn run(seed: u64) {
     }
 }
 
-fn operate(rng: &mut Rng, transaction: &mut Transaction, model: &mut Model, at: &str) {
+fn operate(rng: &mut Random, transaction: &mut Transaction, model: &mut Model, at: &str) {
     let bucket = BUCKETS[rng.below(3) as usize];
     let key = KEYS[rng.below(8) as usize];
     let place = (bucket.to_owned(), key.to_owned());
@@ -88,7 +88,7 @@ fn operate(rng: &mut Rng, transaction: &mut Transaction, model: &mut Model, at: 
     }
 }
 
-fn value(rng: &mut Rng) -> Vec<u8> {
+fn value(rng: &mut Random) -> Vec<u8> {
     match rng.below(4) {
         0 => vec![b'x'; rng.below(9_000) as usize],
         1 => Vec::new(),

@@ -99,7 +99,7 @@ impl Model {
         }
     }
 
-    pub fn tick(&mut self, config: &QueueConfig, now: u64) {
+    pub fn do_due(&mut self, config: &QueueConfig, now: u64) {
         while let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
             let event = entry.remove();
             let sequence = self.next();

@@ -1,7 +1,8 @@
 //! Queues under load: many at once, long, poisoned, and with clocks that jump.
 
-use crate::common::{Rng, durable, open, wait};
+use crate::common::{durable, open, wait};
 use event::Event;
+use random::Random;
 use state::{CommitError, Failed, Options, Part, Push, QueueConfig, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +58,7 @@ fn with_many_producers_and_handlers_each_event_has_its_effect_once_and_in_the_or
         for handler in 0..6 {
             let (state, queue, acked, clock, order) = (&state, &queue, &acked, &clock, &order);
             scope.spawn(move || {
-                let mut rng = Rng(handler);
+                let mut rng = Random(handler);
                 while acked.load(Ordering::SeqCst) < PRODUCERS * EACH {
                     let now = clock.fetch_add(1, Ordering::SeqCst);
                     // So short that many leases end while their event is handled.
@@ -114,7 +115,7 @@ fn thousands_of_events_behind_one_that_fails_do_not_hold_up_other_keys() {
     let mut transaction = state.begin();
     transaction.fail(&first, Failed::Retry { at_ms: NOW + 60_000, reason: "poison".into() });
     durable(&state, transaction.commit().unwrap()).unwrap();
-    queue.tick(NOW + 2_000).unwrap();
+    queue.do_due(NOW + 2_000).unwrap();
     let other = lease(NOW + 2_000);
     assert_eq!(other.iter().map(|leased| &*leased.event.id).collect::<Vec<_>>(), [BEHIND.to_string()]);
     let mut transaction = state.begin();
@@ -192,7 +193,7 @@ fn a_hundred_thousand_dead_letters_are_listed_bounded_replayed_and_purged() {
 fn whatever_the_clock_does_nothing_is_lost_and_nothing_waits_longer_than_it_was_told() {
     const DELAY_MS_MAX: u64 = 60_000;
     for seed in 0..12 {
-        let mut rng = Rng(seed);
+        let mut rng = Random(seed);
         let folder = tempfile::tempdir().unwrap();
         let mut state = relaxed(folder.path());
         let mut clock = NOW;
@@ -205,7 +206,7 @@ fn whatever_the_clock_does_nothing_is_lost_and_nothing_waits_longer_than_it_was_
                 1 => clock + rng.below(1 << 40),
                 _ => clock + rng.below(500),
             };
-            queue.tick(clock).unwrap();
+            queue.do_due(clock).unwrap();
             match rng.below(4) {
                 0 => drop(queue.lease(clock, clock + rng.below(DELAY_MS_MAX), 2).unwrap()),
                 1 => {
@@ -232,9 +233,9 @@ fn whatever_the_clock_does_nothing_is_lost_and_nothing_waits_longer_than_it_was_
         // Back to the beginning, and then no longer than the longest delay.
         let queue = state.queue("q").unwrap();
         clock = 1_000;
-        queue.tick(clock).unwrap();
+        queue.do_due(clock).unwrap();
         clock += DELAY_MS_MAX;
-        queue.tick(clock).unwrap();
+        queue.do_due(clock).unwrap();
         let leased = queue.lease(clock, clock + 1, 1_000).unwrap();
         let found: BTreeSet<String> = leased.into_iter().map(|leased| leased.event.id).collect();
         assert_eq!(found, pushed, "seed {seed}");
@@ -254,7 +255,7 @@ fn pushes_of_any_length_come_in_one_order_and_a_reader_misses_none() {
         for producer in 0..PRODUCERS {
             let (state, done) = (&state, Arc::clone(&done));
             scope.spawn(move || {
-                let mut rng = Rng(producer);
+                let mut rng = Random(producer);
                 let mut number = 0;
                 while number < EACH {
                     // Sometimes more than the window in memory holds.
@@ -265,7 +266,7 @@ fn pushes_of_any_length_come_in_one_order_and_a_reader_misses_none() {
                 done.fetch_add(1, Ordering::SeqCst);
             });
         }
-        let mut rng = Rng(99);
+        let mut rng = Random(99);
         loop {
             let is_over = done.load(Ordering::SeqCst) == PRODUCERS;
             let leased = queue.lease(NOW, NOW + 1_000, 1 + rng.below(900) as usize).unwrap();
@@ -302,16 +303,16 @@ fn remembered_ids_are_forgotten_when_their_time_is_over() {
             transaction.push("q", &push, NOW + batch * 1_000).unwrap();
         }
         durable(&state, transaction.commit().unwrap()).unwrap();
-        queue.tick(NOW + batch * 1_000).unwrap();
+        queue.do_due(NOW + batch * 1_000).unwrap();
     }
     let remembered = queue.remembered_ids();
     assert!((10_000..=20_000).contains(&remembered), "{remembered}");
     // Called as often as it asks for.
     let mut now = NOW + 40_000;
     for _ in 0..20 {
-        now = queue.tick(now).unwrap().unwrap_or(now + 1_000);
+        now = queue.do_due(now).unwrap().unwrap_or(now + 1_000);
     }
     assert_eq!(queue.remembered_ids(), 0);
     wait(queue.purge(&[Part::Ready])).unwrap();
-    assert_eq!(queue.tick(now).unwrap(), None);
+    assert_eq!(queue.do_due(now).unwrap(), None);
 }

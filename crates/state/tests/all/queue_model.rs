@@ -4,9 +4,9 @@
 //! A failure names its seed; `QUEUE_SEEDS=100..200` runs others.
 
 use crate::common;
-use crate::common::Rng;
 use crate::plain_queue::{Is, Model, Waiting};
 use event::Event;
+use random::Random;
 use state::{
     CommitError, Failed, Leased, Options, Part, Position, Push, Pushed, Queue, QueueConfig, State, StoreError, Ticket,
 };
@@ -25,7 +25,7 @@ enum Change {
 
 struct Run {
     seed: u64,
-    rng: Rng,
+    rng: Random,
     now: u64,
     state: Option<State>,
     folder: tempfile::TempDir,
@@ -50,7 +50,7 @@ fn queues_do_what_a_plain_model_does() {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let mut rng = Rng(seed);
+        let mut rng = Random(seed);
         let folder = tempfile::tempdir().unwrap();
         let configs = [0, 1].map(|_| QueueConfig {
             events_max: [5, 40, 100_000][rng.below(3) as usize],
@@ -109,7 +109,7 @@ impl Run {
             match self.rng.below(20) {
                 0..=9 => self.transaction(),
                 10..=12 => self.lease(at),
-                13..=14 => self.tick(at),
+                13..=14 => self.do_due(at),
                 15 => self.release(),
                 16 if self.rng.below(4) == 0 => self.reopen(),
                 17 if self.rng.below(6) == 0 => self.purge(at),
@@ -143,10 +143,10 @@ impl Run {
         self.leased.push((at, leased));
     }
 
-    fn tick(&mut self, at: usize) {
-        let next = self.queue(at).tick(self.now).unwrap();
+    fn do_due(&mut self, at: usize) {
+        let next = self.queue(at).do_due(self.now).unwrap();
         assert!(next.is_none_or(|next| next > self.now), "{}: a clock that follows it would never rest", self.at());
-        self.models[at].tick(&self.configs[at], self.now);
+        self.models[at].do_due(&self.configs[at], self.now);
     }
 
     fn release(&mut self) {
@@ -438,7 +438,7 @@ impl Run {
             for _ in 0..1_000 {
                 self.now += 700;
                 self.step += 1;
-                self.tick(at);
+                self.do_due(at);
                 let leased = self.queue(at).lease(self.now, self.now + 10, 16).unwrap();
                 let wanted = self.models[at].lease(&self.configs[at], self.now, 16);
                 assert_eq!(leased.iter().map(|leased| leased.sequence).collect::<Vec<_>>(), wanted, "{}", self.at());

@@ -6,7 +6,8 @@ use crate::common::{open, wait};
 use event::Event;
 use problem::Code;
 use state::{
-    CommitError, Failed, Leased, Part, Push, Pushed, Queue, QueueConfig, REPLAYS, Replay, Replayed, State, StoreError,
+    CommitError, Discard, Failed, Leased, Part, Push, Pushed, Queue, QueueConfig, REPLAYS, Replay, Replayed, State,
+    StoreError,
 };
 use std::time::Duration;
 
@@ -94,8 +95,8 @@ fn an_event_comes_again_when_its_lease_ends_and_the_late_ack_is_refused() {
         push(state, "a");
         push(state, "b");
         let first = lease_at(queue, NOW).unwrap();
-        assert_eq!(queue.tick(NOW + 1).unwrap(), Some(NOW + 30_000));
-        assert_eq!(queue.tick(NOW + 30_000).unwrap(), None);
+        assert_eq!(queue.do_due(NOW + 1).unwrap(), Some(NOW + 30_000));
+        assert_eq!(queue.do_due(NOW + 30_000).unwrap(), None);
         let second = lease_at(queue, NOW + 30_000).unwrap();
         assert_eq!((&*second.event.id, second.event.attempt), ("a", 2), "at its place, and the try is counted");
         assert_eq!(ack(state, &first), Err(CommitError::LeaseLost));
@@ -124,8 +125,8 @@ fn what_fails_comes_again_later_with_its_tries_and_dies_in_the_end() {
         assert_eq!((queue.counts().ready, queue.counts().delayed), (0, 1));
         let delayed = &queue.list(Part::Delayed, None, 9).unwrap()[0];
         assert_eq!((delayed.at_ms, delayed.reason.as_deref()), (Some(NOW + 5_000), Some("not now")));
-        assert_eq!(queue.tick(NOW + 4_999).unwrap(), Some(NOW + 5_000));
-        queue.tick(NOW + 5_000).unwrap();
+        assert_eq!(queue.do_due(NOW + 4_999).unwrap(), Some(NOW + 5_000));
+        queue.do_due(NOW + 5_000).unwrap();
         let again = lease_at(queue, NOW + 5_000).unwrap();
         assert_eq!(again.event.attempt, 2);
         fail(state, &again, Failed::Dead { reason: "never".into() });
@@ -167,6 +168,30 @@ fn dead_letters_go_back_by_reason_with_other_data_and_not_for_ever() {
         let again = Replay { reason: Some("again"), ..by_reason };
         assert_eq!(replay(again), done(0, 1));
         assert_eq!(replay(Replay { replays_max: Some(u32::MAX), ..again }), done(1, 0));
+    });
+}
+
+#[test]
+fn dead_letters_are_discarded_by_reason_or_by_name_and_a_dry_run_only_counts() {
+    with_queue(QueueConfig::default(), |state, queue| {
+        for (id, reason) in [("a", "L6003: no number"), ("b", "L6001: trapped"), ("c", "L6003: no unit"), ("d", "x")] {
+            push(state, id);
+            fail(state, &lease_at(queue, NOW).unwrap(), Failed::Dead { reason: reason.into() });
+        }
+        let discard = |discard: Discard<'_>| wait(queue.discard(discard)).unwrap();
+        let by_reason = Discard { reason: Some("L6003"), ..Discard::default() };
+        assert_eq!(discard(Discard { dry_run: true, ..by_reason }), 2);
+        assert_eq!(queue.counts().dead, 4);
+        assert_eq!(discard(by_reason), 2);
+        assert_eq!((listed(queue, Part::Dead), queue.counts().dead), (vec!["b".into(), "d".into()], 2));
+        let sequence = queue.list(Part::Dead, None, 9).unwrap()[1].sequence;
+        let named = Discard { sequences: Some(&[sequence, sequence, 99]), ..Discard::default() };
+        assert_eq!(discard(Discard { reason: Some("L6003"), ..named }), 0, "it died for another reason");
+        assert_eq!(discard(named), 1);
+        // Those that stay can still go back, and what dies later can still be found.
+        assert_eq!(wait(queue.replay(None, NOW)).unwrap(), 1);
+        fail(state, &lease_at(queue, NOW).unwrap(), Failed::Dead { reason: "again".into() });
+        assert_eq!((discard(Discard::default()), queue.counts().dead, queue.counts().bytes), (1, 0, 0));
     });
 }
 
@@ -249,8 +274,8 @@ fn what_waits_too_long_goes_to_the_dead_letters() {
     with_queue(QueueConfig { ttl: Some(Duration::from_secs(10)), ..QueueConfig::default() }, |state, queue| {
         push(state, "a");
         push_at(state, Push { ttl: Some(Duration::from_secs(1)), ..push_of(event("b")) }, NOW);
-        assert_eq!(queue.tick(NOW + 999).unwrap(), Some(NOW + 1_000));
-        assert_eq!(queue.tick(NOW + 1_000).unwrap(), Some(NOW + 10_000));
+        assert_eq!(queue.do_due(NOW + 999).unwrap(), Some(NOW + 1_000));
+        assert_eq!(queue.do_due(NOW + 1_000).unwrap(), Some(NOW + 10_000));
         assert_eq!(listed(queue, Part::Dead), ["b"]);
         assert!(lease_at(queue, NOW + 10_000).is_none());
         let dead = queue.list(Part::Dead, None, 9).unwrap();
@@ -296,7 +321,7 @@ fn everything_is_there_after_reopening() {
     let queue = state.queue("q").unwrap();
     let counts = queue.counts();
     assert_eq!((counts.ready, counts.delayed, counts.dead, counts.bytes), (1_399, 1, 1, before.bytes));
-    queue.tick(NOW + 5_000).unwrap();
+    queue.do_due(NOW + 5_000).unwrap();
     let mut all = Vec::new();
     loop {
         let leased = queue.lease(NOW + 5_000, NOW + 9_000, 100).unwrap();
@@ -415,11 +440,11 @@ fn somebody_who_watches_is_told_of_what_becomes_ready() {
         assert!(watch.has_changed().unwrap());
         watch.mark_unchanged();
         push_at(state, Push { delay: Duration::from_secs(1), ..push_of(event("b")) }, NOW);
-        assert!(watch.has_changed().unwrap(), "whoever calls `tick` has to know of an earlier time");
+        assert!(watch.has_changed().unwrap(), "whoever calls `do_due` has to know of an earlier time");
         watch.mark_unchanged();
-        queue.tick(NOW + 999).unwrap();
+        queue.do_due(NOW + 999).unwrap();
         assert!(!watch.has_changed().unwrap());
-        queue.tick(NOW + 1_000).unwrap();
+        queue.do_due(NOW + 1_000).unwrap();
         assert!(watch.has_changed().unwrap());
     });
 }

@@ -1,8 +1,9 @@
 //! What is exported is imported again as it was, in pieces of any size, and an import says how far it came.
 
 use crate::common;
-use crate::common::{Rng, durable, open, wait};
+use crate::common::{durable, open, wait};
 use problem::Code;
+use random::Random;
 use state::{BucketConfig, BucketCounts, Import, Imported, State};
 use std::time::Duration;
 
@@ -31,11 +32,11 @@ fn get(state: &State, key: &str) -> Option<Vec<u8>> {
 fn an_export_reads_back_to_the_same_bucket_wherever_it_is_cut() {
     let folders = [common::folder(), common::folder()];
     let [from, to] = folders.each_ref().map(|folder| open(folder.path()));
-    let mut rng = Rng(1);
+    let mut rng = Random(1);
     let mut transaction = from.begin();
     for number in 0..3_000_u64 {
         let length = if number % 500 == 0 { 900_000 } else { rng.below(60) };
-        let text = |rng: &mut Rng| ['a', '"', '\n', 'é', '\u{10ffff}', '\0'][rng.below(6) as usize];
+        let text = |rng: &mut Random| ['a', '"', '\n', 'é', '\u{10ffff}', '\0'][rng.below(6) as usize];
         let value = match number % 2 {
             0 => (0..length).map(|_| rng.next() as u8).collect(),
             _ => (0..length).map(|_| text(&mut rng)).collect::<String>().into_bytes(),

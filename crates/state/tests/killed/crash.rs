@@ -3,7 +3,8 @@
 //! The test starts itself again as a child that commits numbered records from several threads and prints each number
 //! once it is durable. The kernel survives here; what a power cut does is for the disk faults of other tests.
 
-use crate::common::{Rng, durable, open};
+use crate::common::{durable, open};
+use random::Random;
 use state::State;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -50,7 +51,7 @@ fn what_was_acknowledged_survives_kill_9_and_nothing_is_torn() {
     let mut acknowledged = BTreeSet::new();
     let mut first = 0;
     for seed in 0..ROUNDS {
-        let wanted = 1 + Rng(seed).below(400);
+        let wanted = 1 + Random(seed).below(400);
         let mut child = start(folder.path(), first);
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let numbers = lines.map_while(Result::ok).filter_map(|line| line.rsplit_once("acknowledged ")?.1.parse().ok());

@@ -8,3 +8,4 @@ mod crash;
 mod format_one;
 mod migration;
 mod queue_crash;
+mod replay_crash;

@@ -1,8 +1,9 @@
 //! `kill -9` at random moments of a first start on a folder of format 1: however often it is killed, everything is
 //! there once a start got through.
 
-use crate::common::{Rng, open};
+use crate::common::open;
 use crate::format_one::{self, Entry};
+use random::Random;
 use state::{Disk, Options, RealDisk, State};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -63,7 +64,7 @@ fn a_migration_that_is_killed_again_and_again_loses_nothing() {
     format_one::write(folder.path(), (0..ENTRIES).map(entry), 1_700_000_000_000);
     let mut under_way = 0;
     for seed in 0..KILLS {
-        let mut rng = Rng(seed);
+        let mut rng = Random(seed);
         let (batch, pause) = (1 + rng.below(4), Duration::from_micros(rng.below(1_500)));
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "migration::child_opens_a_folder_and_is_killed", "--nocapture", "--test-threads=1"])

@@ -4,8 +4,9 @@
 //! The test starts itself again as a child, in which two threads push numbered events and two handle them. Handling an
 //! event counts up its key in a bucket, pushes an echo to a second queue and acks, in one transaction.
 
-use crate::common::{Rng, durable, open};
+use crate::common::{durable, open};
 use event::Event;
+use random::Random;
 use state::{CommitError, Failed, Part, Push, QueueConfig, State};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -45,7 +46,7 @@ fn child_works_until_it_is_killed() {
             });
             scope.spawn(|| {
                 loop {
-                    state.queue("work").unwrap().tick(now_ms()).unwrap();
+                    state.queue("work").unwrap().do_due(now_ms()).unwrap();
                     if handle(&state, now_ms()) == 0 {
                         std::thread::yield_now();
                     }
@@ -92,7 +93,7 @@ fn kill_9_loses_no_acknowledged_event_and_doubles_no_effect() {
     let folder = tempfile::tempdir().unwrap();
     let mut acknowledged = BTreeSet::new();
     for seed in 0..ROUNDS {
-        let wanted = 1 + Rng(seed).below(600);
+        let wanted = 1 + Random(seed).below(600);
         let mut child = start(folder.path(), seed * 1_000_000);
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let numbers =
@@ -126,7 +127,7 @@ fn check(folder: &Path, acknowledged: &BTreeSet<u64>) {
     let mut now = now_ms();
     while queue.counts().bytes > 0 {
         now += 10;
-        queue.tick(now).unwrap();
+        queue.do_due(now).unwrap();
         handle(&state, now);
     }
     assert!(queue.list(Part::Ready, None, 1).unwrap().is_empty());

@@ -11,7 +11,7 @@
 //! All syncs of the process come by here, those of the database as well: `fsync` and `fdatasync` of the C library are
 //! replaced in this test by functions that note what is synced, and do nothing else.
 
-use crate::common::Rng;
+use random::Random;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString, c_int};
 use std::fs::{self, File};
@@ -206,7 +206,7 @@ impl Content {
 
 /// How one power cut treats what was not synced: so that pure cases come as often as mixed ones.
 struct Style {
-    rng: Rng,
+    rng: Random,
     /// Of 4 things that were not synced, how many are on the disk.
     kept: u64,
     /// Whether what is on the disk is a beginning, as when the drive writes in order.
@@ -216,7 +216,7 @@ struct Style {
 
 impl Style {
     fn new(seed: u64) -> Self {
-        let mut rng = Rng(seed);
+        let mut rng = Random(seed);
         let (kept, in_order, garbage) = (rng.below(5), rng.below(3) == 0, rng.below(4) == 0);
         Self { rng, kept, in_order, garbage }
     }

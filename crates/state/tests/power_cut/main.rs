@@ -14,10 +14,10 @@ mod format_one;
 mod model;
 mod renamed;
 
-use common::Rng;
 use disk::{Cut, Disk};
 use model::{BUCKETS, Change, EFFECTS, Model, QUEUES, SERIAL};
 use problem::Code;
+use random::Random;
 use state::{Clock, CommitError, Failed, Leased, Options, Part, Push, Pushed, QueueConfig, RealDisk, State, Ticket};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -132,7 +132,7 @@ struct Life<'a> {
 
 impl Life<'_> {
     /// Makes random commits until there are enough, or the disk fails.
-    fn run(&mut self, rng: &mut Rng, mut between: impl FnMut(u64)) {
+    fn run(&mut self, rng: &mut Random, mut between: impl FnMut(u64)) {
         for step in 0..COMMITS {
             between(step);
             self.clock.0.fetch_add(rng.below(20), Ordering::SeqCst);
@@ -151,7 +151,7 @@ impl Life<'_> {
     }
 
     /// Says whether the disk still works.
-    fn commit(&mut self, rng: &mut Rng) -> bool {
+    fn commit(&mut self, rng: &mut Random) -> bool {
         let (now, serial) = (self.now_ms(), self.history.count() + 1);
         self.lease(rng, now);
         let mut changes = model::changes(rng, serial, now);
@@ -231,7 +231,7 @@ impl Life<'_> {
     }
 
     /// A function that finds its work done, and says so.
-    fn look_for(&self, rng: &mut Rng, serial: u64) -> Option<Ticket> {
+    fn look_for(&self, rng: &mut Random, serial: u64) -> Option<Ticket> {
         let mut transaction = self.state.begin();
         let found = match rng.below(2) {
             0 => transaction.get(SERIAL, "n").unwrap(),
@@ -241,7 +241,7 @@ impl Life<'_> {
         transaction.commit().ok().filter(|_| is_there)
     }
 
-    fn lease(&mut self, rng: &mut Rng, now: u64) {
+    fn lease(&mut self, rng: &mut Random, now: u64) {
         let name = QUEUES[rng.below(2) as usize];
         let count = rng.below(4) as usize;
         let leased = self.state.queue(name).unwrap().lease(now, now + 1_000_000, count).unwrap();
@@ -249,7 +249,7 @@ impl Life<'_> {
     }
 
     /// Waits until some of the commits are durable. Says whether the disk still works.
-    fn wait(&mut self, rng: &mut Rng) -> bool {
+    fn wait(&mut self, rng: &mut Random) -> bool {
         let count = 1 + rng.below(self.waiting.len().max(1) as u64) as usize;
         let first: Vec<_> = self.waiting.drain(..count.min(self.waiting.len())).collect();
         for (serial, ticket) in first {
@@ -346,7 +346,7 @@ impl Image {
 
 /// Lets a state live in `folder`, cutting its power now and then. `lies_from`: see [`Disk::lie_from`].
 fn live(
-    rng: &mut Rng,
+    rng: &mut Random,
     folder: &Path,
     fault: Fault,
     lies_from: u64,
@@ -388,7 +388,7 @@ fn live(
     std::mem::take(&mut *images.lock().unwrap())
 }
 
-fn fault(rng: &mut Rng) -> Fault {
+fn fault(rng: &mut Random) -> Fault {
     match rng.below(8) {
         0 => Fault::FailAfter(rng.below(40)),
         1 => {
@@ -414,7 +414,7 @@ fn run(seed: u64) {
 
 /// Some lives, one after the other. `at` says where it is.
 fn lives(seed: u64, lies_from: u64, at: &Mutex<PathBuf>) {
-    let mut rng = Rng(seed);
+    let mut rng = Random(seed);
     let clock = Arc::new(Hands(AtomicU64::new(1_700_000_000_000)));
     let mut history = History { before: Model::default(), commits: Vec::new() };
     let mut folder = at.lock().unwrap().clone();

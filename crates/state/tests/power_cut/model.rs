@@ -1,7 +1,7 @@
 //! What the state should hold after each commit, and random commits to make.
 
-use crate::common::Rng;
 use event::Event;
+use random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const BUCKETS: [&str; 3] = ["a", "ab", "lives"];
@@ -122,7 +122,7 @@ pub fn number(value: &[u8]) -> u64 {
 }
 
 /// Changes of one commit that need no lease.
-pub fn changes(rng: &mut Rng, serial: u64, now_ms: u64) -> Vec<Change> {
+pub fn changes(rng: &mut Random, serial: u64, now_ms: u64) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     for index in 0..rng.below(6) {
         let (bucket, key) = (BUCKETS[rng.below(3) as usize], format!("{:02}", rng.below(40)));

@@ -1,4 +1,4 @@
-//! What the tests share: a seeded random generator, a way to wait, and disks that misbehave on demand.
+//! What the tests share: a way to wait, and disks that misbehave on demand.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use problem::Problem;
@@ -9,23 +9,6 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
-
-/// SplitMix64: one seed, the same numbers everywhere.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
 
 /// A folder for tests that are not about the disk: in memory, where there is such a place.
 pub fn folder() -> tempfile::TempDir {
