@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Links that this node has dialed. Others wait until one of them ends.
 pub const LINKS_OUT_MAX: usize = 32;
@@ -31,8 +31,10 @@ pub const LINKS_IN_MAX: usize = 1_024;
 
 /// How often a node says hello on each link.
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
-/// How often the certificate is looked at, and what is known is written down if it has changed.
+/// How often the certificate is looked at.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
+/// How long what is known is not written down again, however often it changes.
+const WRITE_PAUSE: Duration = Duration::from_millis(500);
 /// How long a renewal that failed is not tried again.
 const RENEW_PAUSE: Duration = Duration::from_secs(60);
 /// Members that have connected and are not yet served.
@@ -54,6 +56,7 @@ pub(crate) struct Active {
     is_doubled: AtomicBool,
     /// Something that is to be kept has changed.
     has_news: AtomicBool,
+    news: Notify,
     /// Revision of the list of revoked nodes.
     revision: watch::Sender<u64>,
     tasks: Mutex<Vec<AbortHandle>>,
@@ -71,8 +74,13 @@ pub(crate) struct Parts {
 }
 
 impl Active {
-    /// Begins to listen and to dial. `calls` is where members go that connect for calls.
-    pub fn start(parts: Parts, listener: TcpListener, calls: Option<mpsc::Sender<MemberArrival>>) -> Arc<Self> {
+    /// Begins to listen and to dial. `to` says where members go that connect; `arrivals` has those that say hello.
+    pub fn start(
+        parts: Parts,
+        listener: TcpListener,
+        to: Arrivals,
+        arrivals: mpsc::Receiver<MemberArrival>,
+    ) -> Arc<Self> {
         let Parts { folder, trust, anchor, name, version, address, kept } = parts;
         let mut table = Table::new(trust.node());
         let trust = Arc::new(trust);
@@ -91,13 +99,13 @@ impl Active {
             trouble: Mutex::default(),
             is_doubled: AtomicBool::new(false),
             has_news: AtomicBool::new(true),
+            news: Notify::new(),
             revision: watch::Sender::new(revoked.as_ref().map_or(0, Revoked::revision)),
             tasks: Mutex::default(),
             trust: trust.clone(),
         });
-        let (members, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let tasks = [
-            tokio::spawn(serve(listener, trust, active.anchor.clone(), Arrivals { members, calls })),
+            tokio::spawn(serve(listener, trust, active.anchor.clone(), to)),
             tokio::spawn(accept(active.clone(), arrivals)),
             tokio::spawn(dial(active.clone())),
             tokio::spawn(keep(active.clone())),
@@ -143,7 +151,9 @@ impl Active {
             None => record.name,
         };
         let is_news = self.table.lock().hear(node, Record { name, ..record }, is_anchor, Instant::now())?;
-        self.has_news.fetch_or(is_news, Relaxed);
+        if is_news {
+            self.has_news();
+        }
         Ok(())
     }
 
@@ -154,12 +164,15 @@ impl Active {
 
     pub fn has_news(&self) {
         self.has_news.store(true, Relaxed);
+        self.news.notify_one();
     }
 
-    /// An anchor's own table has all whom its ledger has.
+    /// An anchor's own table has all whom its ledger has, and none that has left.
     pub fn admit_all(&self) {
         let Some(anchor) = &self.anchor else { return };
+        let revoked = self.trust.revoked();
         let mut table = self.table.lock();
+        table.forget(|node| revoked.as_ref().is_some_and(|list| list.contains(node)));
         anchor.for_each_member(|(node, member)| table.admit(*node, &member.name, member.is_anchor));
     }
 
@@ -266,7 +279,8 @@ async fn accept(active: Arc<Active>, mut arrivals: mpsc::Receiver<MemberArrival>
     }
 }
 
-/// Renews the certificate in time, and writes down what is known of others.
+/// Renews the certificate in time, and writes down what is known of others: soon, because a node that loses its power
+/// finds only those again that it has written down.
 async fn keep(active: Arc<Active>) {
     let mut renewed: Option<Instant> = None;
     loop {
@@ -283,7 +297,8 @@ async fn keep(active: Arc<Active>) {
                 tracing::warn!("{} {}", problem.code, problem.detail);
             }
         }
-        sleep(KEEP_EVERY).await;
+        sleep(WRITE_PAUSE).await;
+        let _ = timeout(KEEP_EVERY, active.news.notified()).await;
     }
 }
 

@@ -6,7 +6,7 @@ use crate::places;
 use crate::table::Row;
 use fleet_trust::folder::Folder;
 use fleet_trust::ledger::Ledger;
-use fleet_trust::serve::MemberArrival;
+use fleet_trust::serve::{Arrivals, MemberArrival};
 use fleet_trust::{
     Address, Anchor, Clock, FleetId, Membership, NodeId, NodeKey, Token, Trust, check_name,
     link::{self, Joined},
@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 use problem::{Code, Problem};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc};
@@ -39,18 +40,28 @@ pub struct Settings {
     pub clock: Clock,
 }
 
-/// What carries calls needs of a fleet.
-pub struct ForCalls {
+/// What a node's part in a fleet gives to all that stands on it.
+pub struct Part {
     pub trust: Arc<Trust>,
+    /// If this node is one.
+    pub anchor: Option<Arc<Anchor>>,
     pub directory: Directory,
     /// Members that have connected for calls.
-    pub arrivals: mpsc::Receiver<MemberArrival>,
+    pub calls: mpsc::Receiver<MemberArrival>,
+    /// Members that have connected for the fleet's engine. None come to a node that is no anchor.
+    pub engine: mpsc::Receiver<MemberArrival>,
 }
 
-/// Who is in the fleet, as this node knows it now. Empty once the node has no part in it any more.
+/// Who is in the fleet, as this node knows it now. Clones are one. Empty once the node has no part in it any more.
+#[derive(Clone)]
 pub struct Directory(Weak<Active>);
 
 impl Directory {
+    /// What this node is called; empty once it has no part in the fleet any more.
+    pub fn own_name(&self) -> String {
+        self.0.upgrade().map(|active| active.name.clone()).unwrap_or_default()
+    }
+
     /// The other members.
     pub fn others(&self) -> Vec<Row> {
         let rows = self.0.upgrade().map(|active| active.rows()).unwrap_or_default();
@@ -58,12 +69,14 @@ impl Directory {
     }
 }
 
-type OnCalls = Box<dyn Fn(ForCalls) + Send + Sync>;
+type OnPart = Box<dyn Fn(Part) -> Began + Send + Sync>;
+/// Ready when the node takes its part.
+pub type Began = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// See the top of this file.
 pub struct Agent {
     settings: Settings,
-    on_calls: OnceLock<OnCalls>,
+    on_part: OnceLock<OnPart>,
     active: RwLock<Option<Arc<Active>>>,
     /// Held by whoever makes this node a member.
     joining: Mutex<()>,
@@ -85,14 +98,14 @@ pub struct Status {
 
 impl Agent {
     pub fn new(settings: Settings) -> Self {
-        Self { settings, on_calls: OnceLock::new(), active: RwLock::default(), joining: Mutex::default() }
+        Self { settings, on_part: OnceLock::new(), active: RwLock::default(), joining: Mutex::default() }
     }
 
-    /// Says what is called each time this node has become a part of a fleet. Without it members' connections for calls
-    /// are closed.
-    pub fn on_calls(&self, begin: impl Fn(ForCalls) + Send + Sync + 'static) {
+    /// Says what is called each time this node has become a part of a fleet, on a tokio runtime. Without it members'
+    /// connections for calls and for the engine are closed.
+    pub fn on_part(&self, begin: impl Fn(Part) -> Began + Send + Sync + 'static) {
         // The first one counts: there is one node.
-        self.on_calls.set(Box::new(begin)).ok();
+        self.on_part.set(Box::new(begin)).ok();
     }
 
     /// Goes on with the fleet that this node belongs to, if it does.
@@ -194,6 +207,36 @@ impl Agent {
         Ok((node, name))
     }
 
+    /// Leaves the fleet: this node's key is revoked, its part in the fleet ends, and the fleet's folder is deleted. A
+    /// node that was taken out already forgets its fleet.
+    ///
+    /// # Errors
+    /// [`Code::NoFleet`]; [`Code::FleetAlready`]: it is an anchor. [`Code::AnchorsAway`]: nothing has changed, unless
+    /// an answer was lost; it may be asked again. As [`link::leave`].
+    pub async fn leave(&self) -> Result<String, Problem> {
+        let _joining = self.joining.lock().await;
+        let active = self.active()?;
+        let name = active.trust.membership().fleet_name;
+        if active.anchor.is_some() {
+            let problem =
+                Problem::new(Code::FleetAlready, "an anchor cannot leave its fleet: without it there is none");
+            return Err(
+                problem.with_hint("take the other nodes out first; then stop this one and delete its folder `fleet`")
+            );
+        }
+        let is_out = |problem: &Problem| problem.code == Code::NodeRevoked;
+        if !active.trouble().is_some_and(|trouble| is_out(&trouble)) {
+            match link::leave(&active.trust).await {
+                Err(problem) if !is_out(&problem) => return Err(problem),
+                _ => {}
+            }
+        }
+        self.end();
+        let folder = active.folder.clone();
+        blocking(move || folder.forget()).await?;
+        Ok(name)
+    }
+
     /// # Errors
     /// [`Code::NoFleet`].
     pub fn status(&self) -> Result<Status, Problem> {
@@ -246,13 +289,16 @@ impl Agent {
         let listening = listener.local_addr().map_err(failed_to_listen)?;
         let settings = self.settings.clone();
         let parts = blocking(move || prepare(settings, listening)).await?;
-        let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
-        let on_calls = self.on_calls.get();
-        let active = Active::start(parts, listener, on_calls.map(|_| sender));
+        let on_part = self.on_part.get();
+        let (members, arrivals) = mpsc::channel(ARRIVALS_MAX);
+        let [(to_calls, calls), (to_engine, engine)] = [(); 2].map(|()| mpsc::channel(ARRIVALS_MAX));
+        let [to_calls, to_engine] = [to_calls, to_engine].map(|to| on_part.map(|_| to));
+        let active = Active::start(parts, listener, Arrivals { members, calls: to_calls, engine: to_engine }, arrivals);
         *self.active.write() = Some(active.clone());
-        if let Some(begin) = on_calls {
+        if let Some(begin) = on_part {
             let directory = Directory(Arc::downgrade(&active));
-            begin(ForCalls { trust: active.trust.clone(), directory, arrivals });
+            let (trust, anchor) = (active.trust.clone(), active.anchor.clone());
+            begin(Part { trust, anchor, directory, calls, engine }).await;
         }
         Ok(())
     }

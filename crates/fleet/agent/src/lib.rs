@@ -23,5 +23,5 @@ pub mod table;
 mod talk;
 
 pub use active::{LINKS_IN_MAX, LINKS_OUT_MAX};
-pub use agent::{Agent, Directory, ForCalls, Settings, Status};
+pub use agent::{Agent, Began, Directory, Part, Settings, Status};
 pub use table::Row;

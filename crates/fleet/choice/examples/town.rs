@@ -6,9 +6,10 @@
 mod world;
 
 use choice::{Asked, Choice, Copies, Demand, NodeId, Planner, Report, Truth};
+use random::Random;
 use std::hint::black_box;
 use std::time::Instant;
-use world::{Policy, Random, Town, World};
+use world::{Policy, Town, World};
 
 const CANDIDATES: u32 = 32;
 const TURNS: u32 = 100_000;
@@ -118,7 +119,7 @@ fn plan_ms(nodes: usize) -> f64 {
         .map(|number| Demand {
             function: format!("f{number}"),
             entries: (0..ENTRIES)
-                .map(|_| ((random.unit() * (lattice.side * lattice.side) as f64) as NodeId, random.unit() * 10.0))
+                .map(|_| ((random.share() * (lattice.side * lattice.side) as f64) as NodeId, random.share() * 10.0))
                 .collect(),
             run: 0.005,
             copies,

@@ -4,8 +4,8 @@ use crate::NodeId;
 use crate::guess::Guess;
 use crate::level::Level;
 use crate::load::{Load, Report};
+use crate::run_times::{RunTimes, first};
 use crate::truth::Truth;
-use crate::work::{Work, first};
 use std::collections::BTreeMap;
 
 /// Another node must be better than this one by this part of the time, and by so many seconds: a hop is work for two.
@@ -14,7 +14,7 @@ const HOP_MIN: f64 = 2e-4;
 /// Nodes that are remembered. The one not heard for longest goes.
 const NODES_MAX: usize = 1_024;
 /// Functions that are remembered. The one not used for longest goes.
-const WORKS_MAX: usize = 1_000;
+const RUN_TIMES_MAX: usize = 1_000;
 const ROUND_TRIP_FIRST: f64 = 2e-3;
 const RATE_FIRST: f64 = 12.5e6;
 /// A transfer of fewer bytes says little about the rate.
@@ -60,6 +60,22 @@ impl Candidate {
     pub fn total(&self) -> f64 {
         self.hop + self.transfer + self.wait + self.run
     }
+
+    /// Whether this node is so much better than `here` that a call goes there.
+    pub fn is_worth_a_hop(&self, here: &Self) -> bool {
+        self.total() * (1.0 + HYSTERESIS) + HOP_MIN < here.total()
+    }
+}
+
+/// How another node was when it was last heard.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LastHeard {
+    /// Seconds there and back.
+    pub round_trip: f64,
+    /// Seconds until a call would begin.
+    pub wait: f64,
+    pub places: u32,
+    pub speed: f64,
 }
 
 /// What is known of one node, whatever the function.
@@ -79,14 +95,14 @@ pub struct Choice {
     me: NodeId,
     speed: f64,
     nodes: BTreeMap<NodeId, Known>,
-    works: BTreeMap<String, (Work, u64)>,
+    run_times: BTreeMap<String, (RunTimes, u64)>,
     calls: u64,
 }
 
 impl Choice {
     /// `speed` is this node's own, as its reports say it.
     pub fn new(me: NodeId, speed: f64) -> Self {
-        Self { me, speed, nodes: BTreeMap::new(), works: BTreeMap::new(), calls: 0 }
+        Self { me, speed, nodes: BTreeMap::new(), run_times: BTreeMap::new(), calls: 0 }
     }
 
     /// A node reports how it is. `round_trip` in seconds, where it was measured.
@@ -115,36 +131,58 @@ impl Choice {
     /// A node is gone.
     pub fn forget(&mut self, node: NodeId) {
         self.nodes.remove(&node);
-        for (work, _) in self.works.values_mut() {
-            work.forget(node);
+        for (times, _) in self.run_times.values_mut() {
+            times.forget(node);
         }
+    }
+
+    /// How a node is by now, as far as is known. None: it was not heard.
+    pub fn last_heard(&self, node: NodeId, now: f64) -> Option<LastHeard> {
+        let known = self.nodes.get(&node)?;
+        Some(LastHeard {
+            round_trip: known.round_trip.guess(now).mean(),
+            wait: known.load.backlog(now).max(0.0),
+            places: known.places,
+            speed: known.speed,
+        })
+    }
+
+    /// What this node would take; none where the function may not run here.
+    pub fn predict_here(&self, call: &Asked<'_>, now: f64) -> Option<Candidate> {
+        let times = self.run_times.get(call.function).map(|(times, _)| times);
+        let run = || self.run_on(times, usual(times, call), self.me, self.speed, now);
+        call.here.map(|truth| Candidate { node: self.me, hop: 0.0, transfer: 0.0, wait: truth.wait(), run: run() })
     }
 
     /// What each of `nodes` would take; those nobody has heard of are left out.
     pub fn predict(&self, call: &Asked<'_>, nodes: &[NodeId], now: f64) -> Vec<Candidate> {
-        let work = self.works.get(call.function).map(|(work, _)| work);
-        let usual = usual(work, call);
-        nodes.iter().filter_map(|node| self.candidate(*node, work, usual, call.bytes, now)).collect()
+        let times = self.run_times.get(call.function).map(|(times, _)| times);
+        let usual = usual(times, call);
+        nodes.iter().filter_map(|node| self.candidate(*node, times, usual, call.bytes, now)).collect()
     }
 
     /// Chooses among this node and `nodes`, which have a copy of the function.
     pub fn choose(&mut self, call: &Asked<'_>, nodes: &[NodeId], now: f64) -> Pick {
         self.calls += 1;
-        let work = self.works.get(call.function).map(|(work, _)| work);
-        let usual = usual(work, call);
-        let best = nodes
-            .iter()
-            .filter(|node| **node != self.me && !call.refused.contains(node))
-            .filter_map(|node| self.candidate(*node, work, usual, call.bytes, now))
-            .min_by(|one, other| one.total().total_cmp(&other.total()));
-        let here = call.here.map(|truth| truth.wait() + self.run_on(work, usual, self.me, self.speed, now));
-        let Some(best) = best.filter(|best| here.is_none_or(|here| best.total() * (1.0 + HYSTERESIS) + HOP_MIN < here))
-        else {
-            return if here.is_some() { Pick::Here } else { Pick::Nowhere };
+        let Some(best) = self.best(call, nodes, now) else {
+            return if call.here.is_some() { Pick::Here } else { Pick::Nowhere };
         };
         let known = self.nodes.get_mut(&best.node).expect("it was predicted");
         known.load.sent(best.run, known.places);
         Pick::There { node: best.node, expected: best.wait }
+    }
+
+    /// Where [`Choice::choose`] would send it now; none: nowhere. Changes nothing.
+    pub fn best(&self, call: &Asked<'_>, nodes: &[NodeId], now: f64) -> Option<Candidate> {
+        let times = self.run_times.get(call.function).map(|(times, _)| times);
+        let usual = usual(times, call);
+        let best = nodes
+            .iter()
+            .filter(|node| **node != self.me && !call.refused.contains(node))
+            .filter_map(|node| self.candidate(*node, times, usual, call.bytes, now))
+            .min_by(|one, other| one.total().total_cmp(&other.total()));
+        let here = self.predict_here(call, now);
+        best.filter(|best| here.is_none_or(|here| best.is_worth_a_hop(&here)))
     }
 
     /// A node answered or refused: this is how busy it was.
@@ -170,38 +208,45 @@ impl Choice {
             Some(known) => known.speed,
             None => return,
         };
-        if !self.works.contains_key(function) && self.works.len() >= WORKS_MAX {
-            let oldest = self.works.iter().min_by_key(|(_, (_, used))| *used).map(|(name, _)| name.clone());
-            oldest.and_then(|oldest| self.works.remove(&oldest));
+        if !self.run_times.contains_key(function) && self.run_times.len() >= RUN_TIMES_MAX {
+            let oldest = self.run_times.iter().min_by_key(|(_, (_, used))| *used).map(|(name, _)| name.clone());
+            oldest.and_then(|oldest| self.run_times.remove(&oldest));
         }
-        let (work, used) = self.works.entry(function.to_owned()).or_default();
-        work.ran(node, speed, bytes as f64, seconds, now);
+        let (times, used) = self.run_times.entry(function.to_owned()).or_default();
+        times.ran(node, speed, bytes as f64, seconds, now);
         *used = self.calls;
     }
 
-    fn candidate(&self, node: NodeId, work: Option<&Work>, usual: Guess, bytes: u64, now: f64) -> Option<Candidate> {
+    fn candidate(
+        &self,
+        node: NodeId,
+        times: Option<&RunTimes>,
+        usual: Guess,
+        bytes: u64,
+        now: f64,
+    ) -> Option<Candidate> {
         let known = self.nodes.get(&node)?;
         Some(Candidate {
             node,
             hop: known.round_trip.guess(now).mean(),
             transfer: bytes as f64 / known.rate.guess(now).log.exp(),
             wait: known.load.backlog(now).max(0.0),
-            run: self.run_on(work, usual, node, known.speed, now),
+            run: self.run_on(times, usual, node, known.speed, now),
         })
     }
 
-    fn run_on(&self, work: Option<&Work>, usual: Guess, node: NodeId, speed: f64, now: f64) -> f64 {
-        match work {
-            Some(work) => work.on(usual, node, speed, now),
+    fn run_on(&self, times: Option<&RunTimes>, usual: Guess, node: NodeId, speed: f64, now: f64) -> f64 {
+        match times {
+            Some(times) => times.on(usual, node, speed, now),
             None => usual.mean() / speed,
         }
     }
 }
 
 /// What the call takes on a node of speed 1.
-fn usual(work: Option<&Work>, call: &Asked<'_>) -> Guess {
-    match work {
-        Some(work) => work.usual(call.bytes as f64),
+fn usual(times: Option<&RunTimes>, call: &Asked<'_>) -> Guess {
+    match times {
+        Some(times) => times.usual(call.bytes as f64),
         None => first(call.usual),
     }
 }

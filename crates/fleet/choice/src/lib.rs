@@ -23,10 +23,10 @@ mod guess;
 mod level;
 mod load;
 mod plan;
+mod run_times;
 mod truth;
-mod work;
 
-pub use choice::{Asked, Candidate, Choice, Pick};
+pub use choice::{Asked, Candidate, Choice, LastHeard, Pick};
 pub use curve::Curve;
 pub use guess::Guess;
 pub use level::Level;

@@ -5,6 +5,7 @@
 
 use crate::traits::{Answer, Fact, Facts, Heard, News, NotSent, NotSet, Post, Revision, Unavailable, Watch};
 use crate::{Key, MESSAGE_BYTES_MAX, Memory, MemoryNode, NodeName, Prefix, at_once};
+use random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{poll_fn, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +41,7 @@ pub struct SimulatedNode {
 struct World {
     memory: Memory,
     faults: Faults,
-    seed: u64,
+    random: Random,
     now: Duration,
     away_until: Duration,
     /// What comes later, by its time and in the order it was begun.
@@ -60,7 +61,17 @@ impl Simulated {
     pub fn new(seed: u64, faults: Faults) -> Self {
         let (now, away_until) = (Duration::ZERO, Duration::ZERO);
         let (memory, later, old, nodes) = Default::default();
-        Self(Arc::new(Mutex::new(World { memory, faults, seed, now, away_until, later, count: 0, old, nodes })))
+        Self(Arc::new(Mutex::new(World {
+            memory,
+            faults,
+            random: Random(seed),
+            now,
+            away_until,
+            later,
+            count: 0,
+            old,
+            nodes,
+        })))
     }
 
     /// The way of a node, which may be an anchor.
@@ -116,22 +127,13 @@ impl World {
         self.now < self.away_until
     }
 
-    /// SplitMix64.
-    fn roll(&mut self) -> u64 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     fn once_in(&mut self, times: u64) -> bool {
-        times > 0 && self.roll().is_multiple_of(times)
+        times > 0 && self.random.next().is_multiple_of(times)
     }
 
     /// A time from now, of at most `longest`.
     fn after(&mut self, longest: Duration) -> Duration {
-        let nanos = self.roll() % (longest.as_nanos() as u64 + 1);
+        let nanos = self.random.next() % (longest.as_nanos() as u64 + 1);
         self.now + Duration::from_nanos(nanos)
     }
 
@@ -176,7 +178,7 @@ impl World {
         if !self.once_in(self.faults.unconfirmed_once_in) {
             return self.write(node, key, expected, value);
         }
-        match self.roll() % 4 {
+        match self.random.next() % 4 {
             0 => {
                 let _ = self.write(node, key, expected, value);
             }

@@ -10,7 +10,7 @@
 use budget::Budget;
 use bytes::Bytes;
 use choice::{Report, Truth};
-use fleet_link::{CallBody, FarBody, FarCall, Link, Local, Members, Offers, Ran, Sent, Wanted, Why};
+use fleet_link::{CallBody, FarBody, FarCall, Link, Local, Members, Offers, Ran, Sent, Undecided, Why};
 use fleet_trust::dates::Dates;
 use fleet_trust::serve::{Arrivals, serve};
 use fleet_trust::{Address, Authority, Clock, Membership, NodeId, NodeKey, Role, Trust};
@@ -97,7 +97,7 @@ async fn far() {
     say(listener.local_addr().unwrap());
     let trust = trust(2);
     let (sender, arrivals) = mpsc::channel(4);
-    let arrivals_to = Arrivals { members: sender.clone(), calls: Some(sender) };
+    let arrivals_to = Arrivals { calls: Some(sender.clone()), ..sender.into() };
     tokio::spawn(serve(listener, trust.clone(), None, arrivals_to));
     Link::new(trust, Arc::new(Two(None)), Arc::new(Hello), Budget::unbounded()).receive(arrivals).await;
 }
@@ -129,7 +129,7 @@ async fn answer(
     if request.uri().path() == "/direct" {
         return hello(request.into_body()).await.map(|body| body.map_err(|never| match never {}).boxed_unsync());
     }
-    let wanted = Wanted { function: "hello", bytes: 0, here: None, nodes: &[node] };
+    let wanted = Undecided { function: "hello", bytes: 0, here: None, nodes: &[node] };
     match link.send(&wanted, (node, 0.0), request.map(CallBody::new), LEFT).await {
         Sent::Ran(response) => response.map(|body| body.map_err(Into::into).boxed_unsync()),
         Sent::Here(_) => panic!("it has to run there"),

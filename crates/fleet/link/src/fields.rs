@@ -1,10 +1,11 @@
-//! What the link says beside the request and the reply of a function: four header fields, pure.
+//! What the link says beside the request and the reply of a function: five header fields, pure.
 //!
 //! ```text
 //!   lighter-fleet-call: hello;hops=1;refusals=0;expected=0.012000;left=30000          with each call
 //!   lighter-fleet-reply: ran;took=0.000900;run=0.000400  |  refused;why=busy          with each reply
 //!   lighter-fleet-report: 1;backlog=-0.5;places=8;speed=1                             with each reply, and when asked
 //!   lighter-fleet-offers: 1;revision=7                                                when asked
+//!   lighter-fleet-mail: 1                                                             with a message beside calls
 //! ```
 //! A field is a word and parameters, in any order; parameters that are unknown are left out of account. Seconds have a
 //! fraction, `left` is in milliseconds. What a caller sends under these names never leaves the node.
@@ -17,6 +18,7 @@ pub const CALL: HeaderName = HeaderName::from_static("lighter-fleet-call");
 pub const REPLY: HeaderName = HeaderName::from_static("lighter-fleet-reply");
 pub const REPORT: HeaderName = HeaderName::from_static("lighter-fleet-report");
 pub const OFFERS: HeaderName = HeaderName::from_static("lighter-fleet-offers");
+pub const MAIL: HeaderName = HeaderName::from_static("lighter-fleet-mail");
 
 /// Shorter times are taken to be this long: a clock that shows the same twice says little.
 pub(crate) const SECONDS_MIN: f64 = 1e-6;
@@ -168,7 +170,7 @@ pub fn read_revision(headers: &HeaderMap) -> Option<u64> {
 
 /// Takes away what only the link may say.
 pub fn strip(headers: &mut HeaderMap) {
-    for name in [CALL, REPLY, REPORT, OFFERS] {
+    for name in [CALL, REPLY, REPORT, OFFERS, MAIL] {
         headers.remove(name);
     }
 }

@@ -1,7 +1,7 @@
 //! What a gate has learned of the other nodes: the choice for a call, under names that nodes have.
 
 use crate::fields::{self, ReplyField};
-use choice::{Asked, Choice, Pick, Report, Truth};
+use choice::{Asked, Candidate, Choice, LastHeard, Pick, Report, Truth};
 use fleet_trust::NodeId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ const ME: choice::NodeId = 0;
 
 /// A call, before it is decided where it runs.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct Undecided<'a> {
     pub function: &'a str,
     /// Of its body, as far as that is announced.
     pub bytes: u64,
@@ -35,6 +35,35 @@ pub enum Way {
     Nowhere,
 }
 
+/// What a call is expected to take at a node, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Forecast {
+    /// None: this node.
+    pub node: Option<NodeId>,
+    /// On the way there and back.
+    pub hop: f64,
+    /// Of its body.
+    pub transfer: f64,
+    pub wait: f64,
+    pub run: f64,
+}
+
+/// Why a call would go where it would go now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Weighed {
+    /// Of all nodes that could run it and were heard, the soonest first.
+    pub forecasts: Vec<Forecast>,
+    pub way: Way,
+}
+
+/// How another node was when it was last heard, and what was sent there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Neighbour {
+    pub last_heard: LastHeard,
+    /// Calls of this node that ran there, since this node was started.
+    pub ran: u64,
+}
+
 pub(crate) struct Known {
     begin: Instant,
     inner: Mutex<Inner>,
@@ -45,28 +74,55 @@ struct Inner {
     numbers: BTreeMap<NodeId, choice::NodeId>,
     /// By their number, which is one more than their place.
     nodes: Vec<NodeId>,
+    /// How many calls ran there, by the same place.
+    ran: Vec<u64>,
 }
 
 impl Known {
     /// `speed` is this node's own.
     pub fn new(speed: f64) -> Self {
-        let inner = Inner { choice: Choice::new(ME, speed), numbers: BTreeMap::new(), nodes: Vec::new() };
+        let choice = Choice::new(ME, speed);
+        let inner = Inner { choice, numbers: BTreeMap::new(), nodes: Vec::new(), ran: Vec::new() };
         Self { begin: Instant::now(), inner: Mutex::new(inner) }
     }
 
-    pub fn choose(&self, call: &Wanted<'_>, refused: &[NodeId]) -> Way {
+    pub fn choose(&self, call: &Undecided<'_>, refused: &[NodeId]) -> Way {
         let now = self.now();
         let inner = &mut *self.inner.lock();
-        let numbers =
-            |nodes: &[NodeId]| -> Vec<_> { nodes.iter().filter_map(|node| inner.numbers.get(node).copied()).collect() };
-        let (nodes, refused) = (numbers(call.nodes), numbers(refused));
-        let Wanted { function, bytes, here, .. } = *call;
-        let asked = Asked { function, bytes, usual: None, here, refused: &refused };
+        let (nodes, refused) = (inner.numbers(call.nodes), inner.numbers(refused));
+        let asked = asked(call, &refused);
         match inner.choice.choose(&asked, &nodes, now) {
             Pick::Here => Way::Here,
             Pick::Nowhere => Way::Nowhere,
             Pick::There { node, expected } => Way::There { node: inner.nodes[node as usize - 1], expected },
         }
+    }
+
+    /// What the choice for a call would be now, and by what.
+    pub fn weigh(&self, call: &Undecided<'_>) -> Weighed {
+        let now = self.now();
+        let inner = self.inner.lock();
+        let (nodes, asked) = (inner.numbers(call.nodes), asked(call, &[]));
+        let here = inner.choice.predict_here(&asked, now);
+        let mut candidates: Vec<Candidate> =
+            here.into_iter().chain(inner.choice.predict(&asked, &nodes, now)).collect();
+        candidates.sort_by(|one, other| one.total().total_cmp(&other.total()));
+        let forecasts = candidates.iter().map(|candidate| inner.forecast(candidate)).collect();
+        let way = match inner.choice.best(&asked, &nodes, now) {
+            Some(best) => Way::There { node: inner.nodes[best.node as usize - 1], expected: best.wait },
+            None if here.is_some() => Way::Here,
+            None => Way::Nowhere,
+        };
+        Weighed { forecasts, way }
+    }
+
+    /// None: it was not heard, or could not be reached since.
+    pub fn neighbour(&self, node: &NodeId) -> Option<Neighbour> {
+        let now = self.now();
+        let inner = self.inner.lock();
+        let number = *inner.numbers.get(node)?;
+        let ran = inner.ran[number as usize - 1];
+        inner.choice.last_heard(number, now).map(|last_heard| Neighbour { last_heard, ran })
     }
 
     /// A node says how it is. `round_trip` in seconds, where it was measured.
@@ -75,6 +131,7 @@ impl Known {
         let inner = &mut *self.inner.lock();
         let number = *inner.numbers.entry(node).or_insert_with(|| {
             inner.nodes.push(node);
+            inner.ran.push(0);
             inner.nodes.len() as choice::NodeId
         });
         inner.choice.hear(number, report, round_trip, now);
@@ -89,11 +146,12 @@ impl Known {
     }
 
     /// A call ran on another node; `whole` is the time from its head to that of its reply, in seconds.
-    pub fn ran_there(&self, node: &NodeId, call: &Wanted<'_>, whole: f64, reply: ReplyField) {
+    pub fn ran_there(&self, node: &NodeId, call: &Undecided<'_>, whole: f64, reply: ReplyField) {
         let ReplyField::Ran { took, run } = reply else { return };
         let now = self.now();
         let inner = &mut *self.inner.lock();
         let Some(number) = inner.numbers.get(node).copied() else { return };
+        inner.ran[number as usize - 1] += 1;
         inner.choice.travelled(number, (whole - took).max(fields::SECONDS_MIN), None, now);
         inner.choice.ran(number, call.function, call.bytes, run.unwrap_or(took).max(fields::SECONDS_MIN), now);
     }
@@ -106,5 +164,64 @@ impl Known {
 
     fn now(&self) -> f64 {
         self.begin.elapsed().as_secs_f64()
+    }
+}
+
+impl Inner {
+    /// Of those that were heard.
+    fn numbers(&self, nodes: &[NodeId]) -> Vec<choice::NodeId> {
+        nodes.iter().filter_map(|node| self.numbers.get(node).copied()).collect()
+    }
+
+    fn forecast(&self, candidate: &Candidate) -> Forecast {
+        let Candidate { node, hop, transfer, wait, run } = *candidate;
+        let node = (node != ME).then(|| self.nodes[node as usize - 1]);
+        Forecast { node, hop, transfer, wait, run }
+    }
+}
+
+fn asked<'a>(call: &Undecided<'a>, refused: &'a [choice::NodeId]) -> Asked<'a> {
+    let Undecided { function, bytes, here, .. } = *call;
+    Asked { function, bytes, usual: None, here, refused }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODES: [NodeId; 2] = [NodeId([1; 16]), NodeId([2; 16])];
+
+    fn report(backlog: f64) -> Report {
+        Report { truth: Truth { backlog }, places: 2, speed: 1.0 }
+    }
+
+    #[test]
+    fn what_is_weighed_is_what_is_chosen() {
+        let known = Known::new(1.0);
+        known.hear(NODES[0], report(0.0), Some(0.001));
+        known.hear(NODES[1], report(5.0), Some(0.001));
+        let call = |backlog| Undecided { function: "f", bytes: 0, here: Some(Truth { backlog }), nodes: &NODES };
+        for (backlog, way) in [(0.0, Way::Here), (3.0, Way::There { node: NODES[0], expected: 0.0 })] {
+            let weighed = known.weigh(&call(backlog));
+            assert_eq!((weighed.way, known.weigh(&call(backlog)).way), (way, way), "it changes nothing");
+            assert_eq!(known.choose(&call(backlog), &[]), way);
+            let order: Vec<_> = weighed.forecasts.iter().map(|forecast| forecast.node).collect();
+            assert_eq!(order.last(), Some(&Some(NODES[1])), "the busiest is the last");
+        }
+        let elsewhere = Undecided { here: None, nodes: &[NodeId([9; 16])], ..call(0.0) };
+        assert_eq!(known.weigh(&elsewhere), Weighed { forecasts: vec![], way: Way::Nowhere });
+    }
+
+    #[test]
+    fn calls_that_ran_there_are_counted_by_node() {
+        let known = Known::new(1.0);
+        known.hear(NODES[1], report(0.5), Some(0.002));
+        let call = Undecided { function: "f", bytes: 0, here: None, nodes: &NODES };
+        let ran = ReplyField::Ran { took: 0.1, run: Some(0.1) };
+        (0..3).for_each(|_| known.ran_there(&NODES[1], &call, 0.102, ran));
+        let neighbour = known.neighbour(&NODES[1]).unwrap();
+        assert_eq!((neighbour.ran, neighbour.last_heard.places, known.neighbour(&NODES[0])), (3, 2, None));
+        known.forget(&NODES[1]);
+        assert_eq!(known.neighbour(&NODES[1]), None);
     }
 }

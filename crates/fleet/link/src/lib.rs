@@ -7,7 +7,7 @@
 //! ```
 //! - [`fields`]: what travels beside a request and its reply · `known`: what was learned of others. Both are pure.
 //! - `link`, `pool`, `pump`: the side that sends · `receive`: the side that runs a call
-//! - `reports`: how everybody is, every five seconds
+//! - `reports`: how everybody is, every five seconds · `mail`: messages beside calls · `exchange`: all other questions
 //! - [`Local`] is this node, [`Members`] is who is in the fleet: the link asks them and knows nothing else.
 //!
 //! **What is certain.** A call is sent to a second node only if the first refused it, or it was never sent: nothing of
@@ -20,11 +20,13 @@
 
 mod body;
 mod counts;
+mod exchange;
 pub mod fields;
 mod known;
 pub mod limits;
 mod link;
 mod local;
+mod mail;
 mod pool;
 mod pump;
 mod receive;
@@ -35,9 +37,10 @@ mod room;
 
 pub use body::{Arriving, CallBody, Fault};
 pub use counts::Counts;
+pub use exchange::whole;
 pub use fields::Why;
-pub use known::{Wanted, Way};
+pub use known::{Forecast, Neighbour, Undecided, Way, Weighed};
 pub use link::{Link, Sent};
-pub use local::{CameByLink, FarBody, FarCall, Local, Offers, Ran};
+pub use local::{CameByLink, FarBody, FarCall, Local, Offers, Ran, RanAt};
 pub use pool::Members;
 pub use reply::FarReply;

@@ -20,6 +20,8 @@ pub const STREAM_SEND_BYTES: usize = 64 << 10;
 pub const HEAD_BYTES_MAX: u32 = 72 << 10;
 /// Bytes in which a node says what it has. A node that has more offers nothing.
 pub const OFFERS_BYTES_MAX: usize = 256 << 10;
+/// Bytes of one message of mail: mail makes none that is larger. A larger one is refused.
+pub const MAIL_BYTES_MAX: usize = 640 << 10;
 /// Members whose reports a node asks for: those that come after it when the ids stand in a ring.
 pub const CELL_MAX: usize = 32;
 
@@ -32,6 +34,8 @@ pub const PING_INTERVAL: Duration = Duration::from_secs(5);
 pub const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long nothing of a body may come while somebody waits for it. Then the call fails.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a message of mail may take, its answer included. Then it counts as not sent.
+pub const MAIL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often members are asked for their report; up to a quarter less, by chance.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// How long the caller waits beyond the time that a call has, so that the far end can say that it is over.

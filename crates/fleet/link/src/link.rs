@@ -10,9 +10,9 @@
 use crate::body::CallBody;
 use crate::counts::Counts;
 use crate::fields::{self, CALL, CallField, REPLY, REPORT, ReplyField, Why};
-use crate::known::{Known, Wanted, Way};
+use crate::known::{Known, Neighbour, Undecided, Way, Weighed};
 use crate::limits::GRACE;
-use crate::local::{CameByLink, Local};
+use crate::local::{CameByLink, Local, RanAt};
 use crate::pool::{Dialer, Lane, Members, Pool};
 use crate::pump::Pump;
 use crate::reply::{CallHold, FarReply};
@@ -84,8 +84,18 @@ impl<L: Local> Link<L> {
     }
 
     /// Where a call runs best, as far as this node knows.
-    pub fn choose(&self, call: &Wanted<'_>) -> Way {
+    pub fn choose(&self, call: &Undecided<'_>) -> Way {
         self.known.choose(call, &[])
+    }
+
+    /// Why a call would run where it would run now. Changes nothing.
+    pub fn weigh(&self, call: &Undecided<'_>) -> Weighed {
+        self.known.weigh(call)
+    }
+
+    /// How a member was when it was last heard; none if it was not, or could not be reached since.
+    pub fn neighbour(&self, node: &NodeId) -> Option<Neighbour> {
+        self.known.neighbour(node)
     }
 
     /// A call ran here.
@@ -97,7 +107,7 @@ impl<L: Local> Link<L> {
     /// is the time that the call has. Dropping the future, or the body of the reply, ends the call there.
     pub async fn send(
         &self,
-        call: &Wanted<'_>,
+        call: &Undecided<'_>,
         (mut node, mut expected): (NodeId, f64),
         mut request: Request<CallBody>,
         left: Duration,
@@ -147,7 +157,13 @@ impl<L: Local> Link<L> {
     }
 
     /// Sends a call to one node.
-    async fn carry(&self, node: NodeId, call: &Wanted<'_>, field: &CallField, request: Request<CallBody>) -> Carried {
+    async fn carry(
+        &self,
+        node: NodeId,
+        call: &Undecided<'_>,
+        field: &CallField,
+        request: Request<CallBody>,
+    ) -> Carried {
         let pool = self.pool(node);
         let lane = match pool.lane(&self.dialer).await {
             Ok(lane) => lane,
@@ -198,7 +214,13 @@ impl<L: Local> Link<L> {
     }
 
     /// The head of a reply is there.
-    fn answered(&self, sent: OnItsWay, call: &Wanted<'_>, lane: Lane, mut response: Response<RecvStream>) -> Carried {
+    fn answered(
+        &self,
+        sent: OnItsWay,
+        call: &Undecided<'_>,
+        lane: Lane,
+        mut response: Response<RecvStream>,
+    ) -> Carried {
         let OnItsWay { node, head, pump, began, room } = sent;
         let whole = began.elapsed().as_secs_f64();
         let headers = response.headers_mut();
@@ -213,6 +235,7 @@ impl<L: Local> Link<L> {
                 self.known.ran_there(&node, call, whole, ran);
                 let name = self.dialer.members.name(&node).unwrap_or_else(|| node.to_string());
                 say_timing(&mut response, whole - took, &name);
+                response.extensions_mut().insert(RanAt(name.into()));
                 let held = CallHold { _permit: lane.permit, _room: room, _pumping: pump.go_on() };
                 Carried::Ran(Box::new(FarReply::of(response, held)))
             }

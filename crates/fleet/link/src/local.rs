@@ -32,6 +32,10 @@ pub struct Ran<B> {
     pub run: Option<Duration>,
 }
 
+/// Stands in the extensions of a reply that came from another node: the name of that node.
+#[derive(Debug, Clone)]
+pub struct RanAt(pub Arc<str>);
+
 /// In the extensions of a request that came from another node: such a request is never sent on.
 #[derive(Debug, Clone, Copy)]
 pub struct CameByLink;
@@ -60,6 +64,30 @@ pub trait Local: Send + Sync + 'static {
 
     /// Another node says what it has. Called when that has changed; bytes that make no sense are to be ignored.
     fn learn(&self, node: NodeId, offers: Offers);
+
+    /// Takes a message of mail that another node sent. Says whether it was taken: one that was not may come again, as
+    /// any may that was.
+    fn mail(&self, from: NodeId, message: &[u8]) -> bool {
+        let _ = (from, message);
+        false
+    }
+
+    /// Another node has asked this one how it is, or has answered: there is a way between the two. Said every few
+    /// seconds.
+    fn reached(&self, node: NodeId) {
+        let _ = node;
+    }
+
+    /// Answers what a member asks under a path of its own: anything but `/`. None: nothing is known under that path.
+    /// Dropped when the asker goes away.
+    fn answer(
+        self: &Arc<Self>,
+        from: NodeId,
+        request: Request<FarBody>,
+    ) -> impl Future<Output = Option<Response<Self::Body>>> + Send {
+        let _ = (from, request);
+        std::future::ready(None)
+    }
 
     /// Runs a call that came from another node: through the same door as others, and here. The request has
     /// [`CameByLink`]. Dropped when the caller goes away before the head of the reply is there, or its time is over.

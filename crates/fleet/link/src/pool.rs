@@ -94,6 +94,11 @@ impl Pool {
         self.take().ok_or_else(|| self.away("the connection has ended"))
     }
 
+    /// The node has just been heard of: whatever kept this one from connecting may be over.
+    pub fn heard_of(&self) {
+        self.rest.lock().reached();
+    }
+
     /// Calls on their way.
     pub fn calls(&self) -> usize {
         self.open.lock().iter().map(|wire| wire.calls()).sum()
@@ -154,7 +159,12 @@ impl Pool {
     async fn open_one(self: &Arc<Self>, dialer: &Dialer) -> Result<Arc<Wire>, Problem> {
         let address = dialer.members.address(&self.node).ok_or_else(|| self.away("its address is not known"))?;
         let room = WireRoom::take(&dialer.budget)?;
-        let (peer, stream) = fleet_trust::link::connect_for_calls(&dialer.trust, &address, &self.node).await?;
+        let connecting = fleet_trust::link::connect_for_calls(&dialer.trust, &address, &self.node);
+        let (peer, stream) = connecting.await.map_err(|problem| match problem.code {
+            // What TLS says of a listener that is not there: it cannot know that this is no anchor.
+            Code::AnchorsAway => self.away(&problem.detail),
+            _ => problem,
+        })?;
         let mut builder = Builder::new();
         builder
             .enable_push(false)

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::body::{Arriving, Fault};
-use crate::fields::{self, CALL, CallField, OFFERS, REPLY, REPORT, ReplyField, Why};
+use crate::fields::{self, CALL, CallField, MAIL, OFFERS, REPLY, REPORT, ReplyField, Why};
 use crate::limits::{
     CONNECTION_WINDOW_BYTES, CONNECTIONS_SERVED_MAX, HEAD_BYTES_MAX, OFFERS_BYTES_MAX, PING_INTERVAL, PING_TIMEOUT,
     STREAM_SEND_BYTES, STREAM_WINDOW_BYTES, STREAMS_MAX,
@@ -121,7 +121,7 @@ impl<L: Local> Link<L> {
         }
     }
 
-    /// Answers a call, or a question for a report.
+    /// Answers a call, a message of mail, or a question for a report.
     async fn answer(
         &self,
         from: NodeId,
@@ -132,7 +132,16 @@ impl<L: Local> Link<L> {
         if let Some(report) = fields::read_report(request.headers()) {
             self.known.hear(from, report, None);
         }
+        if request.headers().contains_key(MAIL) {
+            self.pool(from).heard_of();
+            return Response::from_parts(self.take_mail(from, room, request).await, Answer::Whole(Bytes::new()));
+        }
         if !request.headers().contains_key(CALL) {
+            if request.uri().path() != "/" {
+                return self.answer_other(from, room, request).await;
+            }
+            self.pool(from).heard_of();
+            self.local.reached(from);
             return self.answer_question(request.headers());
         }
         let (call, room) = match self.judge(from, room, &request) {
@@ -196,6 +205,28 @@ impl<L: Local> Link<L> {
         headers.insert(REPLY, ReplyField::Refused(why).write());
         headers.insert(REPORT, fields::write_report(&self.local.report()));
         response
+    }
+
+    /// Something that the link itself knows nothing of.
+    async fn answer_other(
+        &self,
+        from: NodeId,
+        room: &Arc<WireRoom>,
+        request: Request<Incoming>,
+    ) -> Response<Answer<L::Body>> {
+        let room = match room.call(request.headers(), !request.body().is_end_stream()) {
+            Ok(room) => Arc::new(room),
+            Err(full) => return failed(&full.into()),
+        };
+        let path = request.uri().path().to_owned();
+        let request = request.map(|body| Arriving::new(body, room.clone()));
+        match self.local.answer(from, request).await {
+            Some(response) => response.map(|body| Answer::Run { body, _room: room }),
+            None => {
+                let detail = format!("this node knows nothing under {path:?}");
+                failed(&Problem::new(Code::FleetMessage, detail))
+            }
+        }
     }
 
     /// How this node is, and what it has if the other one does not know that yet.

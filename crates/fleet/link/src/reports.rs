@@ -44,6 +44,9 @@ impl<L: Local> Link<L> {
         known.retain(|node, _| cell.contains(node));
         let asked = join_all(cell.iter().map(|node| self.hear(*node, known.get(node).copied()))).await;
         for (node, heard) in cell.into_iter().zip(asked) {
+            if heard.is_ok() {
+                self.local.reached(node);
+            }
             match heard {
                 Ok(Some(offers)) => {
                     known.insert(node, offers.revision);

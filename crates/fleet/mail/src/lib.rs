@@ -39,7 +39,7 @@ pub use name::{Household, NAME_BYTES_MAX};
 pub use outbox::{Bounds, Config, Counts, Notice, Outbox, PushError, RECEIVERS_MAX, Received, Sent, Staged};
 pub use pacing::Rate;
 pub use patience::{REST_MAX, reconnect_after};
-pub use records::{Records, Unreadable, Write, is_inbox, is_outbox};
+pub use records::{INBOX_KEYS, OUTBOX_KEYS, Records, Unreadable, Write, is_inbox, is_outbox};
 #[cfg(fuzzing)]
 pub use wire::sealed_anew;
 pub use wire::{LETTERS_MAX, MESSAGE_BYTES_MAX, Message, Parcel, Receipt, Verdict, WireError};

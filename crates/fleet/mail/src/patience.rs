@@ -1,5 +1,6 @@
 //! How long to wait before something is tried again: longer each time, and not all at the same moment.
 
+use random::Random;
 use std::time::Duration;
 
 /// The longest rest between two tries.
@@ -43,22 +44,9 @@ fn spread(time: Duration, random: u64) -> Duration {
     Duration::from_nanos((time.as_nanos() * u128::from(share) >> 32) as u64)
 }
 
-/// SplitMix64 over a seed that came from outside.
-#[derive(Debug)]
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(nonce: &[u8; 16]) -> Self {
-        Self(nonce.iter().fold(0, |seed, byte| seed.rotate_left(7) ^ u64::from(*byte)))
-    }
-
-    pub fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
+/// Random numbers from a seed that came from outside.
+pub fn dice(nonce: &[u8; 16]) -> Random {
+    Random(nonce.iter().fold(0, |seed, byte| seed.rotate_left(7) ^ u64::from(*byte)))
 }
 
 #[cfg(test)]

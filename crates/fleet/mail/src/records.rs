@@ -59,6 +59,11 @@ pub struct SenderRecord {
     pub taken: Mark,
 }
 
+/// What the keys begin with of the records that [`crate::Outbox::open`] wants.
+pub const OUTBOX_KEYS: &[u8] = &[STREAM];
+/// The same of those that [`crate::Inbox::open`] wants.
+pub const INBOX_KEYS: &[u8] = &[SENDER];
+
 /// Whether this is the key of a record that [`crate::Outbox::open`] wants. Letters are read one by one, later.
 pub fn is_outbox(key: &[u8]) -> bool {
     key.first() == Some(&STREAM)

@@ -11,9 +11,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use facts::NodeName;
 use nkeys::{KeyPair, KeyPairType};
+use parking_lot::RwLock;
 use serde_json::{Value, json};
 use std::fmt;
+use std::sync::Arc;
 use std::time::SystemTime;
+
+/// Characters of a public key, as NATS writes it.
+pub const PUBLIC_KEY_CHARS: usize = 56;
 
 /// The secret keys that all anchors have and no other node has.
 pub struct FleetKeys {
@@ -22,18 +27,22 @@ pub struct FleetKeys {
     account: KeyPair,
 }
 
-/// What one node shows when it connects.
+/// What one node shows when it connects: its secret key, and what was signed of it. Clones show what was signed last.
 #[derive(Clone)]
 pub struct Credentials {
-    /// Its public key and its rights, signed by the account of the fleet.
-    pub jwt: String,
-    /// Its secret key.
-    pub seed: String,
+    key: Arc<KeyPair>,
+    /// Its public key and its rights, signed by the account of the fleet. Empty: nothing was signed yet.
+    jwt: Arc<RwLock<String>>,
 }
 
-/// Keys that were not written by [`FleetKeys::to_text`].
+/// Not what it was said to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeysUnreadable;
+pub enum KeysUnreadable {
+    /// A public key of a node.
+    PublicKey,
+    /// A file with credentials, as NATS' own tools write it.
+    Credentials,
+}
 
 /// What every server of the fleet believes.
 pub struct Believed {
@@ -44,41 +53,46 @@ pub struct Believed {
 }
 
 impl FleetKeys {
-    /// New keys, from the system's randomness.
-    pub fn generate() -> Self {
-        Self { operator: KeyPair::new_operator(), system: KeyPair::new_account(), account: KeyPair::new_account() }
-    }
-
-    /// Three lines: for a file that only the node can read.
-    pub fn to_text(&self) -> String {
-        let seeds = [&self.operator, &self.system, &self.account].map(|key| key.seed().expect("it was made with one"));
-        seeds.map(|seed| seed + "\n").concat()
-    }
-
-    /// # Errors
-    /// They are not what [`FleetKeys::to_text`] wrote.
-    pub fn from_text(text: &str) -> Result<Self, KeysUnreadable> {
-        let kinds = [KeyPairType::Operator, KeyPairType::Account, KeyPairType::Account];
-        let read = |line: &str| KeyPair::from_seed(line).map_err(|_| KeysUnreadable);
-        let keys = text.lines().map(read).collect::<Result<Vec<_>, _>>()?;
-        let is_as_written = keys.iter().map(KeyPair::key_pair_type).eq(kinds);
-        match <[KeyPair; 3]>::try_from(keys) {
-            Ok([operator, system, account]) if is_as_written => Ok(Self { operator, system, account }),
-            _ => Err(KeysUnreadable),
+    /// The keys of a fleet. `secret_for` gives 32 secret bytes for each purpose, the same ones on every anchor.
+    pub fn derived(secret_for: impl Fn(&str) -> [u8; 32]) -> Self {
+        let key = |kind, purpose| KeyPair::new_from_raw(kind, secret_for(purpose)).expect("32 bytes are a key");
+        Self {
+            operator: key(KeyPairType::Operator, "lighterage engine operator 1"),
+            system: key(KeyPairType::Account, "lighterage engine system 1"),
+            account: key(KeyPairType::Account, "lighterage engine account 1"),
         }
     }
 
     /// Lets a node in that has a new key. An anchor may do everything in the account of the fleet.
     pub fn admit(&self, node: &NodeName, is_anchor: bool, now: SystemTime) -> Credentials {
-        let key = KeyPair::new_user();
+        let credentials = Credentials::generate();
+        let signed = self.sign(&credentials.public_key(), node, is_anchor, now);
+        credentials.show(signed.expect("it is a public key"));
+        credentials
+    }
+
+    /// What a node shows that has the secret half of this key.
+    ///
+    /// # Errors
+    /// It is no public key of a node.
+    pub fn sign(
+        &self,
+        public_key: &str,
+        node: &NodeName,
+        is_anchor: bool,
+        now: SystemTime,
+    ) -> Result<String, KeysUnreadable> {
+        match KeyPair::from_public_key(public_key) {
+            Ok(key) if key.key_pair_type() == KeyPairType::User => {}
+            _ => return Err(KeysUnreadable::PublicKey),
+        }
         let rights = (!is_anchor).then(|| Rights::of(node));
         let mut claims = json!({ "type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1 });
         if let Some(Rights { publish, subscribe }) = rights {
             claims["pub"] = json!({ "allow": publish });
             claims["sub"] = json!({ "allow": subscribe });
         }
-        let jwt = signed(&self.account, &key.public_key(), node.as_str(), claims, now);
-        Credentials { jwt, seed: key.seed().expect("it was made with one") }
+        Ok(signed(&self.account, public_key, node.as_str(), claims, now))
     }
 
     pub(crate) fn believed(&self, now: SystemTime) -> Believed {
@@ -99,9 +113,53 @@ impl FleetKeys {
 }
 
 impl Credentials {
+    /// A new key, of which nothing is signed yet.
+    pub fn generate() -> Self {
+        Self { key: Arc::new(KeyPair::new_user()), jwt: Arc::default() }
+    }
+
+    /// Reads a file of credentials, as NATS' own tools write it.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn read(file: &str) -> Result<Self, KeysUnreadable> {
+        let between = |what: &str| {
+            let (_, rest) = file.split_once(&format!("BEGIN {what}-----"))?;
+            rest.split_once("---").map(|(inside, _)| inside.trim())
+        };
+        let (jwt, seed) = between("NATS USER JWT").zip(between("USER NKEY SEED")).ok_or(KeysUnreadable::Credentials)?;
+        let key = KeyPair::from_seed(seed).map_err(|_| KeysUnreadable::Credentials)?;
+        let is_user = key.key_pair_type() == KeyPairType::User && !jwt.is_empty() && !jwt.contains(char::is_whitespace);
+        let jwt = Arc::new(RwLock::new(jwt.to_owned()));
+        is_user.then(|| Self { key: Arc::new(key), jwt }).ok_or(KeysUnreadable::Credentials)
+    }
+
+    pub fn public_key(&self) -> String {
+        self.key.public_key()
+    }
+
+    /// Shows this from now on.
+    pub fn show(&self, jwt: String) {
+        *self.jwt.write() = jwt;
+    }
+
+    /// What is shown.
+    pub fn jwt(&self) -> String {
+        self.jwt.read().clone()
+    }
+
+    /// What [`Credentials::read`] reads. It has the secret half of the key.
+    pub fn to_file(&self) -> String {
+        let (jwt, seed) = (self.jwt(), self.key.seed().expect("it was made with one"));
+        format!(
+            "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n\
+             -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+        )
+    }
+
     /// The answer to a server's question who is there.
     pub(crate) fn sign(&self, nonce: &[u8]) -> Result<Vec<u8>, nkeys::error::Error> {
-        KeyPair::from_seed(&self.seed)?.sign(nonce)
+        self.key.sign(nonce)
     }
 }
 
@@ -131,7 +189,10 @@ impl fmt::Debug for Credentials {
 
 impl fmt::Display for KeysUnreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the keys of the fleet's engine are not as they were written")
+        f.write_str(match self {
+            Self::PublicKey => "it is no public key of a node",
+            Self::Credentials => "it is no file of credentials for NATS",
+        })
     }
 }
 
@@ -141,24 +202,51 @@ impl std::error::Error for KeysUnreadable {}
 mod tests {
     use super::*;
 
+    fn keys(fleet: u8) -> FleetKeys {
+        FleetKeys::derived(|purpose| std::array::from_fn(|at| fleet ^ purpose.as_bytes()[(at + 11) % purpose.len()]))
+    }
+
     #[test]
-    fn keys_are_read_as_they_were_written() {
-        let keys = FleetKeys::generate();
-        let text = keys.to_text();
-        let read = FleetKeys::from_text(&text).expect("they are as written");
-        assert_eq!(read.to_text(), text);
-        let other = FleetKeys::generate().to_text();
-        let lines: Vec<&str> = text.lines().chain(other.lines()).collect();
-        for wrong in [lines[1..4].join("\n"), lines[..2].join("\n"), lines[..4].join("\n"), String::new()] {
-            assert_eq!(FleetKeys::from_text(&wrong).err(), Some(KeysUnreadable), "{wrong}");
+    fn anchors_with_one_secret_have_the_same_keys() {
+        let public = |keys: &FleetKeys| [&keys.operator, &keys.system, &keys.account].map(KeyPair::public_key);
+        assert_eq!(public(&keys(1)), public(&keys(1)));
+        assert!(public(&keys(1)).iter().all(|key| !public(&keys(2)).contains(key)));
+    }
+
+    #[test]
+    fn a_file_of_credentials_is_read_and_nothing_else() {
+        let node = keys(1).admit(&NodeName::new("a").expect("it is a name"), false, SystemTime::UNIX_EPOCH);
+        let read = Credentials::read(&node.to_file()).expect("it is one");
+        assert_eq!((read.jwt(), read.public_key()), (node.jwt(), node.public_key()));
+        let seed = |key: &KeyPair| key.seed().expect("it has one");
+        let account = node.to_file().replace(&seed(&node.key), &seed(&keys(1).account));
+        let two = node.to_file().replace(&node.jwt(), "two words");
+        for wrong in ["", "-----BEGIN NATS USER JWT-----", &node.to_file()[..120], &account, &two] {
+            assert_eq!(Credentials::read(wrong).err(), Some(KeysUnreadable::Credentials), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_a_nodes_public_key_is_signed() {
+        let (keys, node) = (keys(1), NodeName::new("a").expect("it is a name"));
+        let user = Credentials::generate();
+        assert!(keys.sign(&user.public_key(), &node, false, SystemTime::UNIX_EPOCH).is_ok());
+        for wrong in ["", "U", &keys.account.public_key(), &user.public_key().to_lowercase()] {
+            let signed = keys.sign(wrong, &node, false, SystemTime::UNIX_EPOCH);
+            assert_eq!(signed, Err(KeysUnreadable::PublicKey), "{wrong}");
         }
     }
 
     #[test]
     fn nobody_sees_a_secret_in_a_log() {
-        let keys = FleetKeys::generate();
+        let keys = keys(1);
         let node = keys.admit(&NodeName::new("a").expect("it is a name"), false, SystemTime::UNIX_EPOCH);
+        let secrets = [&keys.operator, &keys.system, &keys.account].map(|key| key.seed().expect("it has one"));
         let logged = format!("{keys:?} {node:?}");
-        assert!(!logged.contains(&node.seed) && keys.to_text().lines().all(|seed| !logged.contains(seed)), "{logged}");
+        assert!(
+            !logged.contains(&node.key.seed().expect("it has one"))
+                && secrets.iter().all(|seed| !logged.contains(seed)),
+            "{logged}"
+        );
     }
 }

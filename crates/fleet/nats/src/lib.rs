@@ -2,15 +2,19 @@
 //!
 //! ```text
 //!  a node                                  an anchor
-//!  NatsNode: Facts, Post                   Engine: a thread that starts nats-server and starts it again
-//!    │  each wait has an end                 │  its configuration is written, and read back
-//!  EngineLink: one connection, watched     nats-server: KV_facts, mail_0 … mail_7
-//!    └── TLS, a key, rights of this node ────┘  bound to this process: it ends when this one does
+//!  FleetEngine                             FleetEngine
+//!    NatsNode: Facts, Post                   Engine: a thread that starts nats-server and starts it again
+//!      │  each wait has an end                 │  its configuration is written, and read back
+//!    EngineLink: one connection, watched     nats-server: KV_facts, mail_0 … mail_7
+//!      └── tunnel: TLS of the fleet, a key ────┘  bound to this process: it ends when this one does
+//!                  with the rights of the node
 //! ```
 //! The engine is asked in JetStream's own JSON over the plain client: see `docs/decisions/engine.md`.
 #![forbid(unsafe_code)]
 
 mod api;
+mod cluster;
+mod fleet;
 mod keys;
 mod link;
 mod node;
@@ -19,8 +23,11 @@ mod process;
 mod pull;
 mod rights;
 mod streams;
+mod tunnel;
 mod watch;
 
+pub use cluster::Cluster;
+pub use fleet::{Anchoring, EngineReport, FleetEngine, Standing};
 pub use keys::{Credentials, FleetKeys, KeysUnreadable};
 pub use link::{EngineLink, LinkConfig};
 pub use node::NatsNode;

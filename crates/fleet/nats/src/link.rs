@@ -14,7 +14,6 @@ use crate::rights::inbox;
 use async_nats::{Client, ConnectOptions, Event};
 use facts::NodeName;
 use rustls::ClientConfig;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -37,8 +36,8 @@ const WAITING_MAX: usize = 64;
 pub struct LinkConfig {
     pub node: NodeName,
     pub is_anchor: bool,
-    /// Where servers listen; any of them will do.
-    pub servers: Vec<SocketAddr>,
+    /// Where servers listen, as host and port; any of them will do.
+    pub servers: Vec<String>,
     pub credentials: Credentials,
     /// Whose certificates are believed, and the node's own. None for servers that listen on loopback.
     pub tls: Option<ClientConfig>,
@@ -77,7 +76,7 @@ impl LinkConfig {
     pub fn new(
         node: NodeName,
         is_anchor: bool,
-        servers: Vec<SocketAddr>,
+        servers: Vec<String>,
         credentials: Credentials,
         rest: fn(u32, u64) -> Duration,
     ) -> Self {
@@ -176,7 +175,7 @@ async fn connect(
         async move {
             let mut auth = async_nats::Auth::new();
             auth.signature = Some(credentials.sign(&nonce).map_err(async_nats::AuthError::new)?);
-            auth.jwt = Some(credentials.jwt);
+            auth.jwt = Some(credentials.jwt());
             Ok(auth)
         }
     })
@@ -201,7 +200,7 @@ async fn connect(
     if let Some(tls) = &config.tls {
         options = options.require_tls(true).tls_client_config(tls.clone());
     }
-    match timeout(CONNECT_TIMEOUT, options.connect(address.to_string())).await {
+    match timeout(CONNECT_TIMEOUT, options.connect(address)).await {
         Ok(Ok(client)) => Ok((client, events)),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("no answer".to_owned()),

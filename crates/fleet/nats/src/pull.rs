@@ -141,26 +141,26 @@ impl Pull {
     }
 
     fn read(&mut self, message: Message) -> Result<Read, Lost> {
-        let place = message.reply.as_ref().and_then(|reply| Place::read(reply.as_str())).ok_or(Lost)?;
-        if place.taken != self.taken + 1 {
+        let position = message.reply.as_ref().and_then(|reply| Position::read(reply.as_str())).ok_or(Lost)?;
+        if position.taken != self.taken + 1 {
             return Err(Lost);
         }
-        self.taken = place.taken;
+        self.taken = position.taken;
         self.asked -= 1;
-        Ok(Read { message, number: place.number, pending: place.pending })
+        Ok(Read { message, number: position.number, pending: position.pending })
     }
 }
 
 /// What the subject of an acknowledgement says of its message.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct Position {
     number: u64,
     /// Its number among those of the consumer.
     taken: u64,
     pending: u64,
 }
 
-impl Place {
+impl Position {
     /// `$JS.ACK.<stream>.<consumer>.<tries>.<number>.<taken>.<time>.<pending>`, or the same with domain and account
     /// before the stream and a word behind.
     fn read(reply: &str) -> Option<Self> {
@@ -185,11 +185,11 @@ mod tests {
 
     #[test]
     fn the_place_of_a_message_is_read_in_both_forms() {
-        let expected = Some(Place { number: 7, taken: 3, pending: 12 });
-        assert_eq!(Place::read("$JS.ACK.mail_1.pi-7.1.7.3.1700000000000000000.12"), expected);
-        assert_eq!(Place::read("$JS.ACK._.hash.mail_1.pi-7.1.7.3.1700000000000000000.12.x"), expected);
+        let expected = Some(Position { number: 7, taken: 3, pending: 12 });
+        assert_eq!(Position::read("$JS.ACK.mail_1.pi-7.1.7.3.1700000000000000000.12"), expected);
+        assert_eq!(Position::read("$JS.ACK._.hash.mail_1.pi-7.1.7.3.1700000000000000000.12.x"), expected);
         for wrong in ["", "$JS.ACK.a.b", "$JS.ACK.mail_1.pi-7.1.x.3.4.5", "mail.1.a.b"] {
-            assert_eq!(Place::read(wrong), None, "{wrong}");
+            assert_eq!(Position::read(wrong), None, "{wrong}");
         }
     }
 }

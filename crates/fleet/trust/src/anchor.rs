@@ -11,7 +11,7 @@ use crate::dates::{Clock, Dates};
 use crate::digits::Digits;
 use crate::id::NodeId;
 use crate::invitations::{InvitationId, unknown};
-use crate::keys::{NodeKey, PublicKey, Signature, is_signed, random};
+use crate::keys::{NodeKey, PublicKey, Seed, Signature, is_signed, random};
 use crate::ledger::Ledger;
 use crate::members::{Member, Met, Presence};
 use crate::message::{Admission, Reply};
@@ -148,6 +148,16 @@ impl Anchor {
         let ledger = self.ledger.lock();
         let (revision, made_at) = ledger.revision();
         (revision > 0).then(|| Revoked::sign(&self.authority, revision, made_at, ledger.revoked()))
+    }
+
+    /// 32 secret bytes for one purpose, the same on every anchor of the fleet.
+    pub fn secret_for(&self, purpose: &str) -> Seed {
+        self.authority.secret_for(purpose)
+    }
+
+    /// Signs `parts` for one `purpose` as the fleet: every member can check it, with the CA that it has.
+    pub fn sign(&self, purpose: &str, parts: &[&[u8]]) -> Signature {
+        self.authority.key().sign(purpose, parts)
     }
 
     /// What is written down now.

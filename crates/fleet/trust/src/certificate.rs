@@ -105,6 +105,11 @@ impl Authority {
         &self.key
     }
 
+    /// 32 secret bytes for one purpose, the same on every anchor. They tell nothing of the CA's key.
+    pub fn secret_for(&self, purpose: &str) -> Seed {
+        self.key.secret_for(purpose)
+    }
+
     /// A certificate for a node's key. `number` is random.
     ///
     /// # Errors
@@ -229,6 +234,8 @@ mod tests {
         let authority = Authority::found("campus", &[1; 32]).unwrap();
         let again = Authority::open("campus", &[1; 32], authority.certificate().to_vec()).unwrap();
         assert_eq!(again.fleet(), authority.fleet());
+        assert_eq!(again.secret_for("a"), authority.secret_for("a"));
+        assert_ne!(again.secret_for("a"), authority.secret_for("b"));
         let other = Authority::open("campus", &[2; 32], authority.certificate().to_vec());
         assert_eq!(other.err().unwrap().code, Code::DataUnusable);
     }

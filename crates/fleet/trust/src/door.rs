@@ -1,8 +1,8 @@
 //! How many strangers an anchor listens to: cheap decisions, before anything dear is done for anybody.
 //!
 //! ```text
-//!   TCP ─▶ pace of connections ─▶ a place ─▶ ClientHello ─▶ pace of joining ─▶ TLS ─▶ what they ask
-//!             too fast: closed       full: the address with most places loses its oldest
+//!   TCP ─▶ pace of connections ─▶ a seat ─▶ ClientHello ─▶ pace of joining ─▶ TLS ─▶ what they ask
+//!             too fast: closed       full: the address with most seats loses its oldest
 //! ```
 //! An address is what one customer of a network has: an IPv4 address, or the first 64 bits of an IPv6 one. Who opens
 //! thousands of connections and says nothing pushes out only its own.
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Connections whose other side has not proved anything yet. For a new one, the address with most of them loses its
 /// oldest.
-pub const PLACES_MAX: usize = 128;
+pub const SEATS_MAX: usize = 128;
 /// New nodes that wait until a person has compared their digits. For another, the address with most loses its oldest.
 pub const KNOCKS_MAX: usize = 16;
 /// Addresses whose pace is remembered. For another one, that which was heard of longest ago is forgotten.
@@ -109,21 +109,21 @@ impl Bucket {
     }
 }
 
-/// A bounded number of places, each with what is to be dropped when it is taken away.
+/// A bounded number of seats, each with what is to be dropped when it is taken away.
 #[derive(Debug)]
-pub struct Places<T> {
+pub struct Seats<T> {
     most: usize,
     next: u64,
     /// By age.
     taken: BTreeMap<u64, (Source, T)>,
 }
 
-impl<T> Places<T> {
+impl<T> Seats<T> {
     pub fn new(most: usize) -> Self {
         Self { most, next: 0, taken: BTreeMap::new() }
     }
 
-    /// Takes a place. If there was none, also says what lost its own.
+    /// Takes a seat. If there was none, also says what lost its own.
     pub fn enter(&mut self, source: Source, held: T) -> (u64, Option<T>) {
         let evicted = if self.taken.len() < self.most { None } else { self.evict() };
         self.next += 1;
@@ -131,9 +131,9 @@ impl<T> Places<T> {
         (self.next, evicted)
     }
 
-    /// Gives a place back. `None`: it was lost already.
-    pub fn leave(&mut self, place: u64) -> Option<T> {
-        self.taken.remove(&place).map(|(_, held)| held)
+    /// Gives a seat back. `None`: it was lost already.
+    pub fn leave(&mut self, seat: u64) -> Option<T> {
+        self.taken.remove(&seat).map(|(_, held)| held)
     }
 
     pub fn len(&self) -> usize {
@@ -144,9 +144,9 @@ impl<T> Places<T> {
         self.taken.is_empty()
     }
 
-    /// What holds the places, oldest first.
+    /// What holds the seats, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
-        self.taken.iter().map(|(place, (_, held))| (*place, held))
+        self.taken.iter().map(|(seat, (_, held))| (*seat, held))
     }
 
     /// The oldest of the address that has most; of several such, the oldest of all.
@@ -156,7 +156,7 @@ impl<T> Places<T> {
             *counts.entry(*source).or_default() += 1;
         }
         let most = counts.values().copied().max()?;
-        let oldest = self.taken.iter().find(|(_, (source, _))| counts[source] == most).map(|(place, _)| *place)?;
+        let oldest = self.taken.iter().find(|(_, (source, _))| counts[source] == most).map(|(seat, _)| *seat)?;
         self.leave(oldest)
     }
 }
@@ -201,22 +201,22 @@ mod tests {
 
     #[test]
     fn a_flood_pushes_out_its_own() {
-        let mut places = Places::new(PLACES_MAX);
-        let (joiner, _) = places.enter(source(2), "joiner");
+        let mut seats = Seats::new(SEATS_MAX);
+        let (joiner, _) = seats.enter(source(2), "joiner");
         for _ in 0..10_000 {
-            places.enter(source(1), "silent");
+            seats.enter(source(1), "silent");
         }
-        assert_eq!(places.len(), PLACES_MAX);
-        assert_eq!(places.leave(joiner), Some("joiner"));
+        assert_eq!(seats.len(), SEATS_MAX);
+        assert_eq!(seats.leave(joiner), Some("joiner"));
     }
 
     #[test]
     fn among_equals_the_oldest_gives_way() {
-        let mut places = Places::new(2);
-        places.enter(source(1), 1);
-        places.enter(source(2), 2);
-        assert_eq!(places.enter(source(3), 3).1, Some(1));
-        assert_eq!(places.iter().map(|(_, held)| *held).collect::<Vec<_>>(), [2, 3]);
+        let mut seats = Seats::new(2);
+        seats.enter(source(1), 1);
+        seats.enter(source(2), 2);
+        assert_eq!(seats.enter(source(3), 3).1, Some(1));
+        assert_eq!(seats.iter().map(|(_, held)| *held).collect::<Vec<_>>(), [2, 3]);
     }
 
     #[test]

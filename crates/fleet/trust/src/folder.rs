@@ -9,6 +9,7 @@
 //!         ca.key          32 secret bytes: who has them can admit anybody
 //!         authority.json  the fleet's name and the CA's certificate
 //!         ledger.json     members, invitations, revoked nodes
+//!         nats.*, js/     the engine's own (`fleet-nats`)
 //! ```
 
 use crate::anchor::Keep;
@@ -138,6 +139,19 @@ impl Folder {
         let stored = StoredAuthority { fleet: name.to_owned(), ca: STANDARD.encode(authority.certificate()) };
         self.write_json("authority.json", &stored)?;
         Ok(authority)
+    }
+
+    /// Deletes the whole folder. After a crash in the middle the node belongs to no fleet any more, or still to this
+    /// one.
+    pub fn forget(&self) -> Result<(), Problem> {
+        let _one_at_a_time = self.writing.lock();
+        for step in [std::fs::remove_file(self.path.join("member.json")), std::fs::remove_dir_all(&self.path)] {
+            match step {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(&self.path, &error)),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     pub fn ledger(&self) -> Result<Ledger, Problem> {

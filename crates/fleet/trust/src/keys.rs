@@ -11,7 +11,8 @@ use std::fmt;
 pub type PublicKey = [u8; 32];
 /// 32 bytes that nobody can guess.
 pub type Seed = [u8; 32];
-pub(crate) type Signature = [u8; 64];
+/// What is signed with one of them.
+pub type Signature = [u8; 64];
 
 /// What stands before the seed in PKCS #8 version 1 (RFC 8410, section 7).
 const PKCS8_HEAD: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
@@ -42,8 +43,13 @@ impl NodeKey {
         [&PKCS8_HEAD[..], &self.seed].concat().into()
     }
 
+    /// The hash of the purpose, a zero and the seed.
+    pub(crate) fn secret_for(&self, purpose: &str) -> Seed {
+        sha256(&[purpose.as_bytes(), &[0], &self.seed])
+    }
+
     /// Signs `parts` for one `purpose`: a signature made for one is worth nothing for another.
-    pub(crate) fn sign(&self, purpose: &str, parts: &[&[u8]]) -> Signature {
+    pub fn sign(&self, purpose: &str, parts: &[&[u8]]) -> Signature {
         let signature = self.pair.sign(&for_purpose(purpose, parts));
         signature.as_ref().try_into().expect("an Ed25519 signature has 64 bytes")
     }
@@ -56,7 +62,7 @@ impl fmt::Debug for NodeKey {
 }
 
 /// Whether `signature` is that of `key` over `parts`, for this `purpose`.
-pub(crate) fn is_signed(key: &PublicKey, purpose: &str, parts: &[&[u8]], signature: &Signature) -> bool {
+pub fn is_signed(key: &PublicKey, purpose: &str, parts: &[&[u8]], signature: &Signature) -> bool {
     UnparsedPublicKey::new(&ED25519, key).verify(&for_purpose(purpose, parts), signature).is_ok()
 }
 

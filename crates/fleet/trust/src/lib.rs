@@ -42,7 +42,7 @@ pub use anchor::Anchor;
 pub use certificate::{Authority, Membership, Role};
 pub use dates::Clock;
 pub use id::{FleetId, NAME_BYTES_MAX, NodeId, check_name};
-pub use keys::{NodeKey, PublicKey, Seed, random};
+pub use keys::{NodeKey, PublicKey, Seed, Signature, is_signed, random};
 pub use revoked::Revoked;
 pub use token::{Address, Token};
 pub use trust::{LinkEnd, Peer, Trust};

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   lighter-join/1    the anchor shows its certificate, the node none   Join · Knock, Reveal · Renew
-//!   lighter-hello/1   both show theirs, towards an anchor              Hello
+//!   lighter-hello/1   both show theirs, towards an anchor              Hello · Leave
 //!   lighter-fleet/1   both show theirs                                 whatever the node speaks
 //!   lighter-calls/1   both show theirs                                 calls: HTTP/2
+//!   lighter-engine/1  both show theirs, towards an anchor              what the engine speaks
 //! ```
 //! These words are TLS's ALPN, so that one listener does for all. Every wait has its end.
 
@@ -14,7 +15,7 @@ use crate::digits::{Digits, commitment};
 use crate::id::{NodeId, check_name};
 use crate::invitations::InvitationId;
 use crate::keys::{NodeKey, random, sha256};
-use crate::message::{Admission, HEAD_BYTES, Head, REPLY_BYTES_MAX, Reply, Request, refusal};
+use crate::message::{Admission, HEAD_BYTES, MessageHead, REPLY_BYTES_MAX, Reply, Request, refusal};
 use crate::revoked::Revoked;
 use crate::token::{Address, Token};
 use crate::trust::{Peer, Trust, stranger_config};
@@ -35,6 +36,7 @@ pub const JOIN: &[u8] = b"lighter-join/1";
 pub const HELLO: &[u8] = b"lighter-hello/1";
 pub const FLEET: &[u8] = b"lighter-fleet/1";
 pub const CALLS: &[u8] = b"lighter-calls/1";
+pub const ENGINE: &[u8] = b"lighter-engine/1";
 
 /// How long one question takes, with everything before it. Beyond it the next address is tried.
 pub const QUESTION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -170,6 +172,29 @@ pub async fn hello(
     }
 }
 
+/// Leaves the fleet: an anchor revokes this node's key, for good, before this returns.
+///
+/// # Errors
+/// [`Code::AnchorsAway`]: none has answered; it may be revoked, and asking again says so. [`Code::NodeRevoked`]: it was
+/// already. As [`hello`].
+pub async fn leave(trust: &Trust) -> Result<(), Problem> {
+    let mut last = Problem::new(Code::AnchorsAway, "this node knows of no anchor");
+    for address in trust.membership().anchors {
+        let asked = in_time(QUESTION_TIMEOUT, async {
+            let mut stream = open(&address, &trust.to_members(HELLO), trust.name_of(None)).await?;
+            send(&mut stream, &Request::Leave.write()).await?;
+            receive_reply(&mut stream).await
+        });
+        match asked.await.and_then(accepted) {
+            Ok(Reply::Left) => return Ok(()),
+            Ok(_) => return Err(out_of_place()),
+            Err(problem) if may_pass(problem.code) => last = problem,
+            Err(problem) => return Err(problem),
+        }
+    }
+    Err(last)
+}
+
 /// Connects to a member. The stream speaks whatever the two nodes do; the [`Peer`] says when it has to end.
 ///
 /// # Errors
@@ -208,7 +233,23 @@ async fn connect_for(
 /// # Errors
 /// As [`connect`].
 pub async fn connect_anchor(trust: &Trust, address: &Address) -> Result<(Peer, TlsStream<TcpStream>), Problem> {
-    let stream = in_time(QUESTION_TIMEOUT, open(address, &trust.to_members(FLEET), trust.name_of(None))).await?;
+    connect_anchor_for(FLEET, trust, address).await
+}
+
+/// Connects to whatever anchor listens there, for the fleet's engine.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_for_engine(trust: &Trust, address: &Address) -> Result<(Peer, TlsStream<TcpStream>), Problem> {
+    connect_anchor_for(ENGINE, trust, address).await
+}
+
+async fn connect_anchor_for(
+    protocol: &[u8],
+    trust: &Trust,
+    address: &Address,
+) -> Result<(Peer, TlsStream<TcpStream>), Problem> {
+    let stream = in_time(QUESTION_TIMEOUT, open(address, &trust.to_members(protocol), trust.name_of(None))).await?;
     let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let node = leaf.and_then(|leaf| key_of(leaf)).map(|key| NodeId::of(&key)).ok_or_else(out_of_place)?;
     Ok((trust.connected(node)?, stream))
@@ -355,10 +396,10 @@ async fn receive_reply(stream: &mut TlsStream<TcpStream>) -> Result<Reply, Probl
 pub(crate) async fn receive(
     stream: &mut (impl AsyncRead + Unpin),
     bytes_max: usize,
-) -> Result<(Head, Vec<u8>), Problem> {
+) -> Result<(MessageHead, Vec<u8>), Problem> {
     let mut head = [0; HEAD_BYTES];
     stream.read_exact(&mut head).await.map_err(|error| why(&error))?;
-    let head = Head::read(head, bytes_max)?;
+    let head = MessageHead::read(head, bytes_max)?;
     let mut body = vec![0; head.length()];
     stream.read_exact(&mut body).await.map_err(|error| why(&error))?;
     Ok((head, body))

@@ -45,6 +45,8 @@ pub enum Request {
     Renew { key: PublicKey, signature: Signature },
     /// A member is here.
     Hello(Presence),
+    /// A member is to be one no more.
+    Leave,
 }
 
 /// What an anchor answers.
@@ -56,6 +58,8 @@ pub enum Reply {
     Nonce(Nonce),
     /// To `Hello`.
     Welcome { incarnation: u64, is_doubled: bool, revoked: Vec<u8> },
+    /// To `Leave`: the node's key is revoked.
+    Left,
     /// To all. The number is that of a [`Code`].
     Refused { code: u16, reason: String },
 }
@@ -83,12 +87,12 @@ pub enum MessageFault {
 
 /// The first four bytes of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct MessageHead {
     kind: u8,
     length: usize,
 }
 
-impl Head {
+impl MessageHead {
     /// Reads a head, of a message whose body has at most `bytes_max`.
     ///
     /// # Errors
@@ -114,17 +118,19 @@ const KNOCK: u8 = 2;
 const REVEAL: u8 = 3;
 const RENEW: u8 = 4;
 const HELLO: u8 = 5;
+const LEAVE: u8 = 6;
 const ADMITTED: u8 = 65;
 const NONCE: u8 = 66;
 const WELCOME: u8 = 67;
 const REFUSED: u8 = 68;
+const LEFT: u8 = 69;
 
 impl Request {
     /// Reads the body behind a head.
     ///
     /// # Errors
     /// The first that is wrong.
-    pub fn read(head: Head, body: &[u8]) -> Result<Self, MessageFault> {
+    pub fn read(head: MessageHead, body: &[u8]) -> Result<Self, MessageFault> {
         let mut from = Reader(body);
         let read = match head.kind {
             JOIN => Self::join(&mut from),
@@ -132,6 +138,7 @@ impl Request {
             REVEAL => (|| Some(Self::Reveal { nonce: from.array()?, signature: from.array()? }))(),
             RENEW => (|| Some(Self::Renew { key: from.array()?, signature: from.array()? }))(),
             HELLO => (|| Some(Self::Hello(Presence { incarnation: from.u64()?, run: from.array()? })))(),
+            LEAVE => Some(Self::Leave),
             kind => return Err(MessageFault::Kind(kind)),
         };
         read.filter(|_| from.end().is_some()).ok_or(MessageFault::Garbled)
@@ -161,6 +168,7 @@ impl Request {
                 to.array(&presence.incarnation.to_le_bytes()).array(&presence.run);
                 HELLO
             }
+            Self::Leave => LEAVE,
         };
         framed(kind, &to.0)
     }
@@ -185,12 +193,13 @@ impl Reply {
     ///
     /// # Errors
     /// The first that is wrong.
-    pub fn read(head: Head, body: &[u8]) -> Result<Self, MessageFault> {
+    pub fn read(head: MessageHead, body: &[u8]) -> Result<Self, MessageFault> {
         let mut from = Reader(body);
         let read = match head.kind {
             ADMITTED => Admission::read(&mut from).map(Self::Admitted),
             NONCE => from.array().map(Self::Nonce),
             WELCOME => Self::welcome(&mut from),
+            LEFT => Some(Self::Left),
             REFUSED => (|| Some(Self::Refused { code: from.u16()?, reason: from.text(REASON_BYTES_MAX)? }))(),
             kind => return Err(MessageFault::Kind(kind)),
         };
@@ -213,6 +222,7 @@ impl Reply {
                 to.array(&incarnation.to_le_bytes()).array(&[u8::from(*is_doubled)]).bytes(revoked);
                 WELCOME
             }
+            Self::Left => LEFT,
             Self::Refused { code, reason } => {
                 let plain = reason.bytes().map(|byte| if (b' '..=b'~').contains(&byte) { byte } else { b'?' });
                 let plain: Vec<u8> = plain.take(REASON_BYTES_MAX).collect();
@@ -296,7 +306,7 @@ mod tests {
     use super::*;
     use crate::token::ADDRESSES_MAX;
 
-    fn requests() -> [Request; 5] {
+    fn requests() -> [Request; 6] {
         let name = "x".repeat(NAME_BYTES_MAX);
         [
             Request::Join {
@@ -310,10 +320,11 @@ mod tests {
             Request::Reveal { nonce: [1; 32], signature: [2; 64] },
             Request::Renew { key: [1; 32], signature: [2; 64] },
             Request::Hello(Presence { incarnation: 7, run: [8; 16] }),
+            Request::Leave,
         ]
     }
 
-    fn replies() -> [Reply; 4] {
+    fn replies() -> [Reply; 5] {
         let anchors = vec![Address::read(&format!("{}:65535", "a".repeat(HOST_BYTES_MAX))).unwrap(); ANCHORS_MAX];
         let revoked = vec![7; LIST_BYTES_MAX];
         let certificate = vec![8; CERTIFICATE_BYTES_MAX];
@@ -323,12 +334,13 @@ mod tests {
             Reply::Nonce([1; 32]),
             Reply::Welcome { incarnation: 3, is_doubled: true, revoked },
             Reply::Refused { code: 9_102, reason: "x".repeat(REASON_BYTES_MAX) },
+            Reply::Left,
         ]
     }
 
-    fn split(bytes: &[u8], bytes_max: usize) -> (Head, &[u8]) {
+    fn split(bytes: &[u8], bytes_max: usize) -> (MessageHead, &[u8]) {
         let (head, body) = bytes.split_first_chunk().unwrap();
-        let head = Head::read(*head, bytes_max).unwrap();
+        let head = MessageHead::read(*head, bytes_max).unwrap();
         assert_eq!(head.length(), body.len());
         (head, body)
     }
@@ -348,16 +360,19 @@ mod tests {
             let bytes = reply.write();
             let (head, body) = split(&bytes, REPLY_BYTES_MAX);
             assert_eq!(Reply::read(head, body), Ok(reply));
-            assert_eq!(Reply::read(head, &body[..body.len() - 1]), Err(MessageFault::Garbled));
+            if let Some((_, cut)) = body.split_last() {
+                assert_eq!(Reply::read(head, cut), Err(MessageFault::Garbled));
+            }
+            assert_eq!(Reply::read(head, &[body, &[0]].concat()), Err(MessageFault::Garbled));
         }
         assert!(ANCHORS_MAX >= ADDRESSES_MAX);
     }
 
     #[test]
     fn a_head_is_refused_before_a_body_is_read() {
-        assert_eq!(Head::read([2, 1, 0, 0], 512), Err(MessageFault::Version(2)));
-        assert_eq!(Head::read([1, 1, 1, 2], 512), Err(MessageFault::TooLarge(513)));
-        let head = Head::read([1, ADMITTED, 0, 0], 512).unwrap();
+        assert_eq!(MessageHead::read([2, 1, 0, 0], 512), Err(MessageFault::Version(2)));
+        assert_eq!(MessageHead::read([1, 1, 1, 2], 512), Err(MessageFault::TooLarge(513)));
+        let head = MessageHead::read([1, ADMITTED, 0, 0], 512).unwrap();
         assert_eq!(Request::read(head, &[]), Err(MessageFault::Kind(ADMITTED)));
     }
 

@@ -4,13 +4,14 @@
 //!   accept ─▶ door ─▶ ClientHello: which protocol? ─┬▶ lighter-join/1   ─▶ one question, one answer      anchors
 //!                                                   ├▶ lighter-hello/1  ─▶ one hello, one welcome        anchors
 //!                                                   ├▶ lighter-fleet/1  ─▶ MemberArrival, for the caller of `serve`
-//!                                                   └▶ lighter-calls/1  ─▶ the same, where calls are served
+//!                                                   ├▶ lighter-calls/1  ─▶ the same, where calls are served
+//!                                                   └▶ lighter-engine/1 ─▶ the same, where the engine is  anchors
 //! ```
-//! Until a connection has proved something it holds a place in the door, and loses it after [`STRANGER_TIMEOUT`].
+//! Until a connection has proved something it holds a seat in the door, and loses it after [`STRANGER_TIMEOUT`].
 
 use crate::anchor::{Anchor, Invited, KNOCK_PURPOSE};
 use crate::digits::{Digits, commitment};
-use crate::door::{CONNECTIONS, JOINS, KNOCKS_MAX, PLACES_MAX, Pace, Places, Source};
+use crate::door::{CONNECTIONS, JOINS, KNOCKS_MAX, Pace, SEATS_MAX, Seats, Source};
 use crate::id::NodeId;
 use crate::keys::{PublicKey, is_signed, random};
 use crate::link::{self, KNOCK_TIMEOUT, channel_of, receive};
@@ -44,17 +45,19 @@ pub struct MemberArrival {
     pub stream: TlsStream<TcpStream>,
 }
 
-/// Where connections of members go. While one of the two is full, they wait.
+/// Where connections of members go. While one of these is full, they wait.
 #[derive(Debug, Clone)]
 pub struct Arrivals {
     pub members: mpsc::Sender<MemberArrival>,
     /// Those that carry calls. None: they are closed.
     pub calls: Option<mpsc::Sender<MemberArrival>>,
+    /// Those to the fleet's engine. None: they are closed.
+    pub engine: Option<mpsc::Sender<MemberArrival>>,
 }
 
 impl From<mpsc::Sender<MemberArrival>> for Arrivals {
     fn from(members: mpsc::Sender<MemberArrival>) -> Self {
-        Self { members, calls: None }
+        Self { members, calls: None, engine: None }
     }
 }
 
@@ -69,12 +72,12 @@ struct Doorway {
 struct Door {
     connections: Pace,
     joins: Pace,
-    strangers: Places<AbortHandle>,
-    knocks: Places<AbortHandle>,
+    strangers: Seats<AbortHandle>,
+    knocks: Seats<AbortHandle>,
 }
 
-/// The place of one connection. It is given back when this is dropped.
-struct Place {
+/// The seat of one connection. It is given back when this is dropped.
+struct Seat {
     doorway: Arc<Doorway>,
     number: u64,
     source: Source,
@@ -82,7 +85,7 @@ struct Place {
 }
 
 /// Serves a listener until it is aborted. Without an `anchor` only members are let in. `arrivals` is where connections
-/// of members go; while that is full they wait, each with its place and its time.
+/// of members go; while that is full they wait, each with its seat and its time.
 pub async fn serve(
     listener: TcpListener,
     trust: Arc<Trust>,
@@ -93,8 +96,8 @@ pub async fn serve(
     let door = Mutex::new(Door {
         connections: Pace::new(CONNECTIONS, now),
         joins: Pace::new(JOINS, now),
-        strangers: Places::new(PLACES_MAX),
-        knocks: Places::new(KNOCKS_MAX),
+        strangers: Seats::new(SEATS_MAX),
+        knocks: Seats::new(KNOCKS_MAX),
     });
     let doorway = Arc::new(Doorway { trust, anchor, arrivals: arrivals.into(), door });
     loop {
@@ -109,20 +112,20 @@ pub async fn serve(
 }
 
 impl Doorway {
-    /// Gives a connection a place and a task, or closes it.
+    /// Gives a connection a seat and a task, or closes it.
     fn enter(self: &Arc<Self>, socket: TcpStream, from: SocketAddr) {
         let source = Source::of(from.ip());
         let mut door = self.door.lock();
         if !door.connections.admits(source, Instant::now()) {
             return;
         }
-        // The task waits for this lock before it does anything that needs its place.
+        // The task waits for this lock before it does anything that needs its seat.
         let (sender, number) = tokio::sync::oneshot::channel();
         let doorway = self.clone();
         let task = tokio::spawn(async move {
             let Ok(number) = number.await else { return };
-            let place = Place { doorway: doorway.clone(), number, source, is_knock: false };
-            if let Err(problem) = doorway.serve(socket, place).await {
+            let seat = Seat { doorway: doorway.clone(), number, source, is_knock: false };
+            if let Err(problem) = doorway.serve(socket, seat).await {
                 tracing::debug!(%from, %problem, "a connection to the fleet's listener ended");
             }
         });
@@ -133,16 +136,16 @@ impl Doorway {
         let _ = sender.send(number);
     }
 
-    async fn serve(self: Arc<Self>, socket: TcpStream, place: Place) -> Result<(), Problem> {
-        let Some((mut stream, is_stranger)) = in_time(self.handshake(socket, place.source)).await? else {
+    async fn serve(self: Arc<Self>, socket: TcpStream, seat: Seat) -> Result<(), Problem> {
+        let Some((mut stream, is_stranger)) = in_time(self.handshake(socket, seat.source)).await? else {
             return Ok(());
         };
         if !is_stranger {
-            place.is_known();
+            seat.is_known();
         }
         if is_stranger {
             let Some(anchor) = self.anchor.clone() else { return Ok(()) };
-            return answer_stranger(anchor, &mut stream, place).await;
+            return answer_stranger(anchor, &mut stream, seat).await;
         }
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let node = chain.first().and_then(|leaf| key_of(leaf)).map(|key| NodeId::of(&key));
@@ -150,11 +153,21 @@ impl Doorway {
         match (stream.get_ref().1.alpn_protocol(), self.anchor.clone()) {
             (Some(link::HELLO), Some(anchor)) => in_time(self.welcome(anchor, &mut stream, node)).await,
             (Some(link::FLEET), _) => self.arrives(&self.arrivals.members, node, stream).await,
-            (Some(link::CALLS), _) => match &self.arrivals.calls {
-                Some(calls) => self.arrives(calls, node, stream).await,
-                None => Ok(()),
-            },
+            (Some(link::CALLS), _) => self.arrives_if(self.arrivals.calls.as_ref(), node, stream).await,
+            (Some(link::ENGINE), Some(_)) => self.arrives_if(self.arrivals.engine.as_ref(), node, stream).await,
             _ => Ok(()),
+        }
+    }
+
+    async fn arrives_if(
+        &self,
+        to: Option<&mpsc::Sender<MemberArrival>>,
+        node: NodeId,
+        stream: TlsStream<TcpStream>,
+    ) -> Result<(), Problem> {
+        match to {
+            Some(to) => self.arrives(to, node, stream).await,
+            None => Ok(()),
         }
     }
 
@@ -192,7 +205,11 @@ impl Doorway {
         stream: &mut TlsStream<TcpStream>,
         node: NodeId,
     ) -> Result<(), Problem> {
-        let Request::Hello(presence) = request(stream).await? else { return refuse(stream, &out_of_place()).await };
+        let presence = match request(stream).await? {
+            Request::Hello(presence) => presence,
+            Request::Leave => return self.farewell(anchor, stream, node).await,
+            _ => return refuse(stream, &out_of_place()).await,
+        };
         let heard = blocking(move || anchor.hello(&node, presence)).await;
         if heard.as_ref().is_ok_and(|heard| heard.is_new_life) {
             self.trust.end_life(&node);
@@ -204,8 +221,27 @@ impl Doorway {
     }
 }
 
+impl Doorway {
+    /// A member leaves by itself: its key is revoked before it hears so, and its other connections here end.
+    async fn farewell(
+        &self,
+        anchor: Arc<Anchor>,
+        stream: &mut TlsStream<TcpStream>,
+        node: NodeId,
+    ) -> Result<(), Problem> {
+        match blocking(move || anchor.revoke(&node)).await {
+            Ok(list) => {
+                self.trust.learn_revoked(list.bytes())?;
+                tracing::info!(%node, "a node has left the fleet");
+                send(stream, &Reply::Left).await
+            }
+            Err(problem) => refuse(stream, &problem).await,
+        }
+    }
+}
+
 /// One question of somebody who shows no certificate.
-async fn answer_stranger(anchor: Arc<Anchor>, stream: &mut TlsStream<TcpStream>, place: Place) -> Result<(), Problem> {
+async fn answer_stranger(anchor: Arc<Anchor>, stream: &mut TlsStream<TcpStream>, seat: Seat) -> Result<(), Problem> {
     let channel = channel_of(stream.get_ref().1)?;
     let asked = in_time(request(stream)).await;
     let admission = match asked {
@@ -219,14 +255,14 @@ async fn answer_stranger(anchor: Arc<Anchor>, stream: &mut TlsStream<TcpStream>,
         Ok(Request::Renew { key, signature }) => blocking(move || anchor.renew(&key, &signature, &channel)).await,
         Ok(Request::Knock { key, name, commitment }) => {
             let knocked = Knocked { key, name, commitment };
-            return answer_knock(anchor, stream, place, &channel, knocked).await;
+            return answer_knock(anchor, stream, seat, &channel, knocked).await;
         }
-        Ok(Request::Reveal { .. } | Request::Hello(_)) => Err(out_of_place()),
+        Ok(Request::Reveal { .. } | Request::Hello(_) | Request::Leave) => Err(out_of_place()),
         Err(problem) => Err(problem),
     };
     match admission {
         Ok(admission) => {
-            place.is_known();
+            seat.is_known();
             in_time(send(stream, &Reply::Admitted(admission))).await
         }
         Err(problem) => in_time(refuse(stream, &problem)).await,
@@ -243,7 +279,7 @@ struct Knocked {
 async fn answer_knock(
     anchor: Arc<Anchor>,
     stream: &mut TlsStream<TcpStream>,
-    mut place: Place,
+    mut seat: Seat,
     channel: &[u8; 32],
     Knocked { key, name, commitment: committed }: Knocked,
 ) -> Result<(), Problem> {
@@ -257,7 +293,7 @@ async fn answer_knock(
         let problem = Problem::new(Code::NotAdmitted, "the node does not keep to its commitment or its key");
         return in_time(refuse(stream, &problem)).await;
     }
-    place.knocks();
+    seat.knocks();
     let digits = Digits::of(&key, &anchor.ca_hash(), &nonce, &of_anchor);
     let mut waiting = anchor.wait(&name, key, digits);
     let mut byte = [0];
@@ -273,7 +309,7 @@ async fn answer_knock(
     }
 }
 
-impl Place {
+impl Seat {
     /// A member has connected from there, or a node has become one.
     fn is_known(&self) {
         let mut door = self.doorway.door.lock();
@@ -292,11 +328,11 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Seat {
     fn drop(&mut self) {
         let mut door = self.doorway.door.lock();
-        let places = if self.is_knock { &mut door.knocks } else { &mut door.strangers };
-        places.leave(self.number);
+        let seats = if self.is_knock { &mut door.knocks } else { &mut door.strangers };
+        seats.leave(self.number);
     }
 }
 

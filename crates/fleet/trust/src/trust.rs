@@ -10,7 +10,7 @@
 use crate::certificate::{Membership, anchor_name, node_name};
 use crate::dates::{CERTIFICATE_SECONDS, Clock};
 use crate::id::{FleetId, NodeId};
-use crate::keys::{NodeKey, random};
+use crate::keys::{NodeKey, PublicKey, random};
 use crate::link;
 use crate::members::{Presence, Run};
 use crate::revoked::Revoked;
@@ -108,6 +108,11 @@ impl Trust {
 
     pub fn fleet(&self) -> FleetId {
         self.standing.ca.fleet
+    }
+
+    /// The key of the fleet's CA: what [`crate::Anchor::sign`] signs with.
+    pub fn ca_key(&self) -> PublicKey {
+        self.standing.ca.key
     }
 
     pub fn membership(&self) -> Membership {
@@ -315,7 +320,7 @@ fn server_config(standing: &Arc<Standing>, strangers: Strangers) -> Result<Arc<S
         Strangers::May => (builder.with_no_client_auth(), vec![link::JOIN]),
         Strangers::MayNot => (
             builder.with_client_cert_verifier(Arc::new(Members(standing.clone()))),
-            vec![link::HELLO, link::FLEET, link::CALLS],
+            vec![link::HELLO, link::FLEET, link::CALLS, link::ENGINE],
         ),
     };
     let mut config = builder.with_cert_resolver(standing.clone());

@@ -101,6 +101,34 @@ impl Members {
     }
 }
 
+/// How the other side signs, whichever side it is: with Ed25519, in TLS 1.3 alone.
+macro_rules! signed_with_ed25519 {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _leaf: &CertificateDer<'_>,
+            _signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::General("members speak TLS 1.3 alone".to_owned()))
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            leaf: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let algorithms = ring::default_provider().signature_verification_algorithms;
+            verify_tls13_signature(message, leaf, signature, &algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+    };
+}
+
 impl ServerCertVerifier for Members {
     fn verify_server_cert(
         &self,
@@ -115,27 +143,7 @@ impl ServerCertVerifier for Members {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _leaf: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(too_old())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        signed(message, leaf, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
+    signed_with_ed25519!();
 }
 
 impl ClientCertVerifier for Members {
@@ -153,27 +161,7 @@ impl ClientCertVerifier for Members {
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _leaf: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(too_old())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        signed(message, leaf, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
+    signed_with_ed25519!();
 }
 
 /// An anchor, as somebody sees it who is no member yet, or whose certificate has ended.
@@ -202,39 +190,7 @@ impl ServerCertVerifier for AnchorOf {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _leaf: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(too_old())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        signed(message, leaf, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-}
-
-fn signed(
-    message: &[u8],
-    leaf: &CertificateDer<'_>,
-    signature: &DigitallySignedStruct,
-) -> Result<HandshakeSignatureValid, Error> {
-    verify_tls13_signature(message, leaf, signature, &ring::default_provider().signature_verification_algorithms)
-}
-
-fn too_old() -> Error {
-    Error::General("members speak TLS 1.3 alone".to_owned())
+    signed_with_ed25519!();
 }
 
 pub(crate) fn provider() -> Arc<CryptoProvider> {

@@ -62,6 +62,41 @@ async fn a_node_that_is_taken_out_is_out_at_once_and_everywhere() {
     assert_eq!(stolen.join(&token).await.unwrap().trouble.unwrap().code, Code::NodeRevoked);
 }
 
+#[tokio::test]
+async fn a_node_that_leaves_is_revoked_and_may_join_as_a_new_one() {
+    let fleet = campus().await;
+    let [(_, anchor), (machine, one), (_, other)] = &fleet;
+    until(one, is_whole).await;
+    assert_eq!(anchor.leave().await.unwrap_err().code, Code::FleetAlready);
+    let before = one.status().unwrap().rows[0].node;
+    assert_eq!(one.leave().await.unwrap(), "campus");
+    assert_eq!((one.status().unwrap_err().code, machine.folder().exists()), (Code::NoFleet, false));
+    assert_eq!(one.leave().await.unwrap_err().code, Code::NoFleet);
+    assert_eq!(names(&anchor.status().unwrap()), ["pi-8", "server-1"]);
+    until(other, |status| names(status) == ["pi-8", "server-1"]).await;
+    // Its name is free, its key is not.
+    let token = anchor.invite(1, 60).await.unwrap();
+    let again = one.join(&token).await.unwrap().rows.remove(0);
+    assert!(again.node != before && again.record.name == "pi-7", "{again:?}");
+    until(other, is_whole).await;
+}
+
+#[tokio::test]
+async fn a_node_leaves_only_where_an_anchor_hears_it() {
+    let fleet = campus().await;
+    let [(_, anchor), (machine, one), (_, other)] = &fleet;
+    for agent in [one, other] {
+        until(agent, is_whole).await;
+    }
+    // It was taken out: it need not be heard to forget its fleet.
+    anchor.remove("pi-8").await.unwrap();
+    until(other, |status| status.trouble.as_ref().is_some_and(|trouble| trouble.code == Code::NodeRevoked)).await;
+    anchor.end();
+    assert_eq!(one.leave().await.unwrap_err().code, Code::AnchorsAway);
+    assert!(one.status().is_ok() && machine.folder().exists(), "nothing has changed");
+    assert_eq!(other.leave().await.unwrap(), "campus");
+}
+
 fn is_told_of_another(status: &Status) -> bool {
     status.trouble.as_ref().is_some_and(|trouble| trouble.code == Code::NodeDoubled)
 }

@@ -1,6 +1,7 @@
 //! A town in virtual time: nodes, callers who walk, calls that travel. One seed replays all of it.
 
 use choice::{Asked, Choice, Judgement, NodeId, Pick, Report, Truth, judge};
+use random::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -118,7 +119,7 @@ impl World {
     pub fn new(seed: u64, policy: Policy, town: Town) -> Self {
         let mut random = Random(seed);
         let mut nodes: Vec<Node> = (0..town.nodes).map(|id| Node::new(&mut random, id, town.side())).collect();
-        let works: Vec<f64> = (0..town.functions).map(|_| random.lognormal(0.004, 0.8)).collect();
+        let works: Vec<f64> = (0..town.functions).map(|_| lognormal(&mut random, 0.004, 0.8)).collect();
         let work = works.iter().sum::<f64>() / works.len() as f64;
         let capacity: f64 = nodes.iter().map(Node::capacity).sum();
         // Fifty calls a second for each node, on machines as slow as it takes to be loaded by them.
@@ -149,7 +150,7 @@ impl World {
     pub fn run(mut self) -> Outcome {
         self.after(0.0, Event::Enters);
         for node in 0..self.nodes.len() {
-            let first = self.random.unit() * self.town.reports;
+            let first = self.random.share() * self.town.reports;
             // Everybody has been heard once before the first call.
             self.report(node);
             self.after(first, Event::Reports(node));
@@ -171,7 +172,7 @@ impl World {
             Event::Enters => self.enters(),
             Event::Reports(node) => {
                 self.report(node);
-                let pause = self.town.reports * (0.9 + 0.2 * self.random.unit());
+                let pause = self.town.reports * (0.9 + 0.2 * self.random.share());
                 self.after(pause, Event::Reports(node));
             }
             Event::Arrives { call, node, expected } => self.arrives(call, node, expected),
@@ -197,16 +198,16 @@ impl World {
             return;
         }
         self.entered += 1;
-        let pause = -self.random.unit().max(1e-12).ln() / self.rate;
+        let pause = -self.random.share().max(1e-12).ln() / self.rate;
         self.after(pause, Event::Enters);
         let side = self.town.side();
-        let (mut x, mut y) = (self.random.unit() * side, self.random.unit() * side);
-        if self.random.unit() < self.town.stadium {
-            (x, y) = (side / 2.0 + self.random.normal() * 0.3, side / 2.0 + self.random.normal() * 0.3);
+        let (mut x, mut y) = (self.random.share() * side, self.random.share() * side);
+        if self.random.share() < self.town.stadium {
+            (x, y) = (side / 2.0 + normal(&mut self.random) * 0.3, side / 2.0 + normal(&mut self.random) * 0.3);
         }
         let gate = self.squares.nearest(&self.nodes, x, y);
-        let function = (self.random.unit() * self.works.len() as f64) as usize;
-        let work = self.works[function] * self.random.lognormal(1.0, 0.3);
+        let function = (self.random.share() * self.works.len() as f64) as usize;
+        let work = self.works[function] * lognormal(&mut self.random, 1.0, 0.3);
         self.choose(Call { gate, function, work, began: self.now, refused: Vec::new() });
     }
 
@@ -286,7 +287,7 @@ impl World {
         let report = Report { truth, places: self.nodes[node].free.len() as u32, speed: self.nodes[node].speed };
         let hearers = std::mem::take(&mut self.nodes[node].hearers);
         for gate in &hearers {
-            let round_trip = self.round_trip(*gate, node) * self.random.lognormal(1.0, 0.25);
+            let round_trip = self.round_trip(*gate, node) * lognormal(&mut self.random, 1.0, 0.25);
             self.nodes[*gate].choice.hear(node as NodeId, report, Some(round_trip), self.now);
         }
         self.nodes[node].hearers = hearers;
@@ -308,11 +309,11 @@ impl World {
 
 impl Node {
     fn new(random: &mut Random, id: usize, side: f64) -> Self {
-        let is_server = random.unit() < 0.04;
-        let (x, y) = (random.unit() * side, random.unit() * side);
-        let access = random.lognormal(1.0, 0.5);
-        let speed = if is_server { 4.0 } else { [0.7, 1.0, 1.0, 1.4][(random.unit() * 4.0) as usize] };
-        let places = if is_server { 8 } else { [1, 4, 4][(random.unit() * 3.0) as usize] };
+        let is_server = random.share() < 0.04;
+        let (x, y) = (random.share() * side, random.share() * side);
+        let access = lognormal(random, 1.0, 0.5);
+        let speed = if is_server { 4.0 } else { [0.7, 1.0, 1.0, 1.4][(random.share() * 4.0) as usize] };
+        let places = if is_server { 8 } else { [1, 4, 4][(random.share() * 3.0) as usize] };
         let choice = Choice::new(id as NodeId, 1.0);
         let (cell, hearers, around) = Default::default();
         Self { x, y, access, speed, free: vec![0.0; places], cell, hearers, around, choice }
@@ -386,24 +387,11 @@ fn cell(nodes: &[Node], id: usize, size: usize, most: f64) -> Vec<NodeId> {
     others.into_iter().take(size).map(|(_, other)| other).collect()
 }
 
-/// SplitMix64.
-pub struct Random(pub u64);
+fn normal(random: &mut Random) -> f64 {
+    let radius = (-2.0 * random.share().max(1e-12).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.share()).cos()
+}
 
-impl Random {
-    pub fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    pub fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * self.unit().max(1e-12).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.unit()).cos()
-    }
-
-    pub fn lognormal(&mut self, middle: f64, deviation: f64) -> f64 {
-        middle * (deviation * self.normal()).exp()
-    }
+fn lognormal(random: &mut Random, middle: f64, deviation: f64) -> f64 {
+    middle * (deviation * normal(random)).exp()
 }

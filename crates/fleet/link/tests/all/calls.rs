@@ -2,7 +2,7 @@
 
 use crate::world::{TestNode, Town, empty, failed, replied, text, until};
 use bytes::Bytes;
-use fleet_link::{CallBody, Sent, Wanted};
+use fleet_link::{CallBody, Sent, Undecided};
 use futures_util::stream;
 use http::{HeaderValue, Request, StatusCode};
 use http_body::Frame;
@@ -71,7 +71,7 @@ async fn a_call_whose_time_is_over_ends_at_the_far_end() {
     let town = Town::new(1);
     let (one, other) = (town.node(1).await, town.node(2).await);
     let nodes = [other.id];
-    let wanted = Wanted { function: "never", bytes: 0, here: None, nodes: &nodes };
+    let wanted = Undecided { function: "never", bytes: 0, here: None, nodes: &nodes };
     let sent = one.link.send(&wanted, (other.id, 0.0), Request::new(empty()), Duration::from_millis(300)).await;
     let (status, body) = replied(sent).await;
     assert_eq!(status, StatusCode::GATEWAY_TIMEOUT);

@@ -1,7 +1,7 @@
 //! A caller that goes away ends its call at the far end.
 
 use crate::world::{LONG, TestNode, Town, empty, endless, replied, until};
-use fleet_link::{CallBody, Sent, Wanted};
+use fleet_link::{CallBody, Sent, Undecided};
 use http::Request;
 use http_body_util::BodyExt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 fn begin(one: &Arc<TestNode>, other: &TestNode, function: &'static str, body: CallBody) -> JoinHandle<()> {
     let (one, id) = (one.clone(), other.id);
     tokio::spawn(async move {
-        let wanted = Wanted { function, bytes: 0, here: None, nodes: &[id] };
+        let wanted = Undecided { function, bytes: 0, here: None, nodes: &[id] };
         let _ = one.link.send(&wanted, (id, 0.0), Request::new(body), LONG).await;
         panic!("it does not end by itself");
     })

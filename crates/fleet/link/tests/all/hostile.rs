@@ -15,7 +15,7 @@ use tokio::time::timeout;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A member that speaks HTTP/2 as it likes.
-async fn raw(from: &TestNode, to: &TestNode) -> SendRequest<Full<Bytes>> {
+pub async fn raw(from: &TestNode, to: &TestNode) -> SendRequest<Full<Bytes>> {
     let (peer, stream) = connect_for_calls(&from.trust, &to.address, &to.id).await.unwrap();
     let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tokio::spawn(async move {
@@ -135,7 +135,7 @@ async fn a_reply_without_the_links_word_is_no_reply() {
     town.book.set(trust.node(), fleet_trust::Address::Ip(listener.local_addr().unwrap()), "pi-9");
     let node = trust.node();
     let (sender, mut arrivals) = tokio::sync::mpsc::channel(1);
-    tokio::spawn(serve(listener, trust, None, Arrivals { members: sender.clone(), calls: Some(sender) }));
+    tokio::spawn(serve(listener, trust, None, Arrivals { calls: Some(sender.clone()), ..sender.into() }));
     tokio::spawn(async move {
         while let Some(MemberArrival { peer, stream }) = arrivals.recv().await {
             let hello = service_fn(|_| async {
@@ -145,7 +145,7 @@ async fn a_reply_without_the_links_word_is_no_reply() {
             drop(peer);
         }
     });
-    let wanted = fleet_link::Wanted { function: "hello", bytes: 0, here: None, nodes: &[node] };
+    let wanted = fleet_link::Undecided { function: "hello", bytes: 0, here: None, nodes: &[node] };
     let sent = one.link.send(&wanted, (node, 0.0), Request::new(empty()), LONG).await;
     assert_eq!(crate::world::failed(sent), problem::Code::FleetMessage);
 }

@@ -3,7 +3,7 @@
 use crate::world::{LONG, TestNode, Town, bytes, empty, endless, failed, port, read, replied, text, until};
 use budget::Budget;
 use choice::Truth;
-use fleet_link::{CallBody, Sent, Wanted};
+use fleet_link::{CallBody, Sent, Undecided};
 use fleet_trust::revoked::Revoked;
 use http::Request;
 use http_body_util::BodyExt;
@@ -20,7 +20,7 @@ const HERE: Option<Truth> = Some(Truth { backlog: 0.0 });
 fn begin(one: &Arc<TestNode>, to: &[&TestNode], function: &'static str, body: CallBody) -> JoinHandle<Sent> {
     let (one, nodes) = (one.clone(), to.iter().map(|node| node.id).collect::<Vec<_>>());
     tokio::spawn(async move {
-        let wanted = Wanted { function, bytes: 0, here: HERE, nodes: &nodes };
+        let wanted = Undecided { function, bytes: 0, here: HERE, nodes: &nodes };
         one.link.send(&wanted, (nodes[0], 0.0), Request::new(body), LONG).await
     })
 }
@@ -133,7 +133,7 @@ async fn a_node_that_takes_connections_and_says_nothing_is_away() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let node = town.trust(9).node();
     town.book.set(node, fleet_trust::Address::Ip(silent.local_addr().unwrap()), "pi-9");
-    let wanted = Wanted { function: "hello", bytes: 0, here: None, nodes: &[node] };
+    let wanted = Undecided { function: "hello", bytes: 0, here: None, nodes: &[node] };
     let sent = one.link.send(&wanted, (node, 0.0), Request::new(empty()), LONG).await;
     assert_eq!(failed(sent), Code::MemberAway);
 }

@@ -2,8 +2,10 @@
 
 mod calls;
 mod cancelled;
+mod exchanges;
 mod hostile;
 mod lost;
+mod mail;
 mod many;
 mod refused;
 mod reports;

@@ -1,7 +1,7 @@
 //! A thousand calls at once.
 
 use crate::world::{LONG, Town, empty, failed, replied, text, until};
-use fleet_link::{Sent, Wanted};
+use fleet_link::{Sent, Undecided};
 use futures_util::future::join_all;
 use http::Request;
 use problem::Code;
@@ -18,7 +18,7 @@ async fn a_thousand_calls_are_on_their_way_at_once() {
         let call = |_| {
             let (one, id) = (one.clone(), other.id);
             tokio::spawn(async move {
-                let wanted = Wanted { function: "gate", bytes: 0, here: None, nodes: &[id] };
+                let wanted = Undecided { function: "gate", bytes: 0, here: None, nodes: &[id] };
                 one.link.send(&wanted, (id, 0.0), Request::new(text("x")), LONG).await
             })
         };

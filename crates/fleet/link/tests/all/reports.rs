@@ -3,7 +3,7 @@
 use crate::world::{Town, empty, until};
 use bytes::Bytes;
 use choice::Truth;
-use fleet_link::{Offers, Wanted, Way};
+use fleet_link::{Offers, Undecided, Way};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_hears_how_others_are_and_what_they_have() {
@@ -20,13 +20,15 @@ async fn a_node_hears_how_others_are_and_what_they_have() {
     assert!(learned(three.id).unwrap().bytes.is_empty(), "more than may be said is not said");
     // The asker was heard with its question.
     two.knows(&[&one]).await;
+    assert!(one.tested.reached.lock().contains(&two.id), "it has answered");
+    assert!(two.tested.reached.lock().contains(&one.id), "it has asked");
     let nodes = [two.id, three.id];
-    let wanted = Wanted { function: "x", bytes: 0, here: None, nodes: &nodes };
+    let wanted = Undecided { function: "x", bytes: 0, here: None, nodes: &nodes };
     assert!(matches!(one.link.choose(&wanted), Way::There { node, .. } if node == three.id));
     let here = Some(Truth { backlog: 0.0 });
-    assert_eq!(one.link.choose(&Wanted { here, ..wanted }), Way::Here);
+    assert_eq!(one.link.choose(&Undecided { here, ..wanted }), Way::Here);
     let here = Some(Truth { backlog: 60.0 });
-    assert!(matches!(one.link.choose(&Wanted { here, ..wanted }), Way::There { .. }));
+    assert!(matches!(one.link.choose(&Undecided { here, ..wanted }), Way::There { .. }));
     // What changes is learned; who has gone is chosen no more.
     *two.tested.offers.lock() = Offers { revision: 8, bytes: Bytes::from("hello") };
     until(|| learned(two.id).is_some_and(|offers| offers.revision == 8)).await;
@@ -40,7 +42,7 @@ async fn a_node_hears_how_others_are_and_what_they_have() {
 async fn a_gate_learns_from_each_answer() {
     let town = Town::new(1);
     let (one, two) = (town.node(1).await, town.node(2).await);
-    let wanted = Wanted { function: "hello", bytes: 0, here: None, nodes: &[two.id] };
+    let wanted = Undecided { function: "hello", bytes: 0, here: None, nodes: &[two.id] };
     assert_eq!(one.link.choose(&wanted), Way::Nowhere, "nobody has heard of it");
     *two.tested.backlog.lock() = 0.004;
     drop(one.call(&two, "hello", empty()).await);

@@ -79,7 +79,7 @@ async fn a_function_that_does_not_read_stops_the_caller() {
     let call = {
         let (one, id, body) = (one.clone(), other.id, bytes(PIECES, &given));
         tokio::spawn(async move {
-            let wanted = fleet_link::Wanted { function: "gate", bytes: 0, here: None, nodes: &[id] };
+            let wanted = fleet_link::Undecided { function: "gate", bytes: 0, here: None, nodes: &[id] };
             one.link.send(&wanted, (id, 0.0), http::Request::new(body), LONG).await
         })
     };

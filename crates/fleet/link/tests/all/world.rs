@@ -3,7 +3,7 @@
 use budget::Budget;
 use bytes::Bytes;
 use choice::{Report, Truth};
-use fleet_link::{CallBody, FarBody, FarCall, Fault, Link, Local, Members, Offers, Ran, Sent, Wanted, Way, Why};
+use fleet_link::{CallBody, FarBody, FarCall, Fault, Link, Local, Members, Offers, Ran, Sent, Undecided, Way, Why};
 use fleet_trust::dates::Dates;
 use fleet_trust::serve::{Arrivals, MemberArrival, serve};
 use fleet_trust::{Address, Authority, Clock, Membership, NodeId, NodeKey, Trust};
@@ -13,7 +13,7 @@ use http_body::{Body, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -71,6 +71,10 @@ pub struct Tested {
     pub gate: Semaphore,
     pub offers: Mutex<Offers>,
     pub learned: Mutex<BTreeMap<NodeId, Offers>>,
+    /// Messages of mail, and who sent them.
+    pub mail: Mutex<Vec<(NodeId, Vec<u8>)>>,
+    /// Nodes that have asked or answered.
+    pub reached: Mutex<BTreeSet<NodeId>>,
     /// Where `onwards` tries to send its call.
     pub link: OnceLock<(Arc<Link<Tested>>, NodeId)>,
 }
@@ -105,6 +109,32 @@ impl Local for Tested {
         self.learned.lock().insert(node, offers);
     }
 
+    fn mail(&self, from: NodeId, message: &[u8]) -> bool {
+        if message == b"not now" {
+            return false;
+        }
+        self.mail.lock().push((from, message.to_vec()));
+        true
+    }
+
+    fn reached(&self, node: NodeId) {
+        self.reached.lock().insert(node);
+    }
+
+    async fn answer(self: &Arc<Self>, from: NodeId, request: Request<FarBody>) -> Option<Response<TestBody>> {
+        match request.uri().path() {
+            "/echo" => Some(Response::new(full(request.into_body().collect().await.unwrap().to_bytes()))),
+            "/who" => Some(Response::new(full(from.to_string()))),
+            "/refused" => {
+                let mut response =
+                    Response::new(full(problem::Problem::new(problem::Code::NothingFits, "no").to_json()));
+                *response.status_mut() = StatusCode::CONFLICT;
+                Some(response)
+            }
+            _ => None,
+        }
+    }
+
     async fn run(self: &Arc<Self>, request: Request<FarBody>, call: FarCall) -> Result<Ran<TestBody>, Why> {
         if call.function == "closed" {
             return Err(Why::Closed);
@@ -130,7 +160,7 @@ impl Local for Tested {
             "never" => std::future::pending().await,
             "onwards" => {
                 let (link, node) = self.link.get().unwrap();
-                let wanted = Wanted { function: "echo", bytes: 0, here: None, nodes: &[*node] };
+                let wanted = Undecided { function: "echo", bytes: 0, here: None, nodes: &[*node] };
                 match link.send(&wanted, (*node, 0.0), request.map(CallBody::new), LONG).await {
                     Sent::Failed(problem) => full(problem.code.to_string()),
                     Sent::Ran(_) | Sent::Here(_) => full("went on"),
@@ -207,7 +237,7 @@ impl TestNode {
         request: Request<CallBody>,
     ) -> Sent {
         let nodes: Vec<NodeId> = to.iter().map(|node| node.id).collect();
-        let wanted = Wanted { function, bytes: 0, here, nodes: &nodes };
+        let wanted = Undecided { function, bytes: 0, here, nodes: &nodes };
         let sent = self.link.send(&wanted, (nodes[0], 0.0), request, LONG);
         timeout(LONG, sent).await.expect("it comes to an end")
     }
@@ -215,7 +245,7 @@ impl TestNode {
     /// Waits until this node has heard of others.
     pub async fn knows(&self, others: &[&TestNode]) {
         for other in others {
-            let wanted = Wanted { function: "x", bytes: 0, here: None, nodes: &[other.id] };
+            let wanted = Undecided { function: "x", bytes: 0, here: None, nodes: &[other.id] };
             until(|| self.link.choose(&wanted) != Way::Nowhere).await;
         }
     }
@@ -278,6 +308,8 @@ impl Town {
             gate: Semaphore::new(0),
             offers: Mutex::default(),
             learned: Mutex::default(),
+            mail: Mutex::default(),
+            reached: Mutex::default(),
             link: OnceLock::new(),
         });
         let link = Link::new(trust.clone(), self.book.clone(), tested.clone(), budget.clone());
@@ -292,7 +324,7 @@ impl Town {
 
 /// Nobody speaks of anything but calls.
 pub fn arrivals_to(calls: mpsc::Sender<MemberArrival>) -> Arrivals {
-    Arrivals { members: mpsc::channel(1).0, calls: Some(calls) }
+    Arrivals { calls: Some(calls), ..mpsc::channel(1).0.into() }
 }
 
 pub fn port(address: &Address) -> u16 {

@@ -15,9 +15,10 @@ mod stream;
 
 use crate::commits::{Commit, Commits};
 use crate::pacing::TokenBucket;
-use crate::patience::Dice;
+use crate::patience::dice;
 use crate::records::{StreamRecord, write_letter};
 use crate::{Household, LETTER_BYTES_MAX, Rate, Unreadable, Write};
+use random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use stream::Stream;
@@ -72,7 +73,7 @@ impl Config {
 pub struct Outbox {
     config: Config,
     nonce: [u8; 16],
-    dice: Dice,
+    random: Random,
     streams: BTreeMap<Household, Stream>,
     /// Those with letters.
     busy: BTreeSet<Household>,
@@ -147,8 +148,8 @@ impl Outbox {
             streams.insert(to, stream);
         }
         let bucket = TokenBucket::new(config.catch_up);
-        let (unsynced, dice) = (Commits::default(), Dice::new(&nonce));
-        Ok(Self { config, nonce, dice, streams, busy, counts, unsynced, bucket, turn: None, serial: 0, version: 0 })
+        let (unsynced, random) = (Commits::default(), dice(&nonce));
+        Ok(Self { config, nonce, random, streams, busy, counts, unsynced, bucket, turn: None, serial: 0, version: 0 })
     }
 
     /// Gives numbers to letters (see [`crate::Letter::write`]), all of them or none. Nothing is changed here before
@@ -216,6 +217,11 @@ impl Outbox {
 
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// What waits for one household: its disk is not known to have it.
+    pub fn waiting(&self, to: &Household) -> Counts {
+        self.streams.get(to).map_or_else(Counts::default, Stream::waiting)
     }
 
     fn has_room(&self, stream: &Stream, added: Counts) -> bool {

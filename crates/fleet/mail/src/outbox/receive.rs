@@ -49,17 +49,17 @@ impl Outbox {
         };
         self.version += 1;
         let to = &receipt.from;
-        let random = self.dice.roll();
+        let random = self.random.next();
         let before = stream.waiting();
         let found = stream.find(receipt, records);
         let mut received = Received::default();
         match found {
-            Found::Old => return Ok(received),
-            Found::Missing(number) => {
+            MarkAt::Old => return Ok(received),
+            MarkAt::Missing(number) => {
                 received.notice = Some(Notice::Missing { to: to.clone(), number });
                 return Ok(received);
             }
-            Found::Forked => {
+            MarkAt::Forked => {
                 let incarnation = stream.incarnation.max(receipt.incarnation).saturating_add(1);
                 stream.renew(incarnation);
                 received.writes.push(stream.record().write(to));
@@ -67,13 +67,13 @@ impl Outbox {
                 received.notice = Some(Notice::RolledBack { to: to.clone(), incarnation, waiting: before.letters });
                 return Ok(received);
             }
-            Found::At(point) if point.mark.number > stream.confirmed.mark.number => {
+            MarkAt::At(point) if point.mark.number > stream.confirmed.mark.number => {
                 let gone = stream.confirmed.mark.number + 1..=point.mark.number;
                 received.writes.extend(gone.map(|number| Write { key: letter_key(to, number), value: None }));
                 stream.confirm(point);
                 received.writes.push(stream.record().write(to));
             }
-            Found::At(_) => {}
+            MarkAt::At(_) => {}
         }
         stream.judge(receipt, self.config.epoch, self.serial + 1, now, random, records);
         if receipt.verdict == Verdict::Over && receipt.epoch_answered == self.config.epoch {
@@ -89,7 +89,7 @@ impl Outbox {
 }
 
 /// Where the durable mark of a receipt stands in the stream.
-enum Found {
+enum MarkAt {
     At(Point),
     /// It speaks of what is confirmed long since.
     Old,
@@ -99,21 +99,21 @@ enum Found {
 }
 
 impl Stream {
-    fn find(&self, receipt: &Receipt, records: &impl Records) -> Found {
+    fn find(&self, receipt: &Receipt, records: &impl Records) -> MarkAt {
         let mark = receipt.durable;
         let confirmed = self.confirmed.mark.number;
         if receipt.incarnation < self.incarnation
             || (receipt.incarnation == self.incarnation && mark.number < confirmed)
         {
-            return Found::Old;
+            return MarkAt::Old;
         }
         if receipt.incarnation > self.incarnation || mark.number > self.last.mark.number {
-            return Found::Forked;
+            return MarkAt::Forked;
         }
         match self.point(mark.number, &receipt.from, records) {
-            None => Found::Missing(mark.number),
-            Some(point) if point.mark == mark => Found::At(point),
-            Some(_) => Found::Forked,
+            None => MarkAt::Missing(mark.number),
+            Some(point) if point.mark == mark => MarkAt::At(point),
+            Some(_) => MarkAt::Forked,
         }
     }
 

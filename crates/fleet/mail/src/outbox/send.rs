@@ -2,9 +2,9 @@
 
 use super::Outbox;
 use super::stream::{Next, Stream};
-use crate::patience::Dice;
 use crate::records::{Point, letter_key, read_letter};
 use crate::{Config, Household, LETTER_BYTES_MAX, LETTERS_MAX, Parcel, Records};
+use random::Random;
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl Outbox {
             if lane(stream, next, &self.config) != wanted {
                 continue;
             }
-            let mut way = Way { to, stream, config: &self.config, dice: &mut self.dice, serial: self.serial + 1 };
+            let mut way = Way { to, stream, config: &self.config, random: &mut self.random, serial: self.serial + 1 };
             let bytes = match next {
                 Next::Letters => way.letters(self.config.parcel_bytes.min(LETTER_BYTES_MAX as u64), now, records),
                 Next::Offer => way.letters(1, now, records),
@@ -96,7 +96,7 @@ struct Way<'a> {
     to: &'a Household,
     stream: &'a mut Stream,
     config: &'a Config,
-    dice: &'a mut Dice,
+    random: &'a mut Random,
     serial: u64,
 }
 
@@ -122,18 +122,18 @@ impl Way<'_> {
         let letters: Vec<(Point, &[u8])> = sound.collect();
         let Some((cursor, _)) = letters.last().copied() else {
             // Damaged, or the disk does not answer: it is tried again later.
-            self.stream.rest(now, self.dice.roll());
+            self.stream.rest(now, self.random.next());
             return None;
         };
         let mut parcel = self.parcel();
         parcel.letters = letters.into_iter().map(|(point, letter)| (letter, point.mark)).collect();
         let bytes = parcel.write();
-        self.stream.sent(cursor, now, self.dice.roll());
+        self.stream.sent(cursor, now, self.random.next());
         Some(bytes)
     }
 
     fn ask(&mut self, now: Duration) -> Vec<u8> {
-        self.stream.has_asked(now, self.dice.roll());
+        self.stream.has_asked(now, self.random.next());
         self.parcel().write()
     }
 

@@ -10,7 +10,6 @@ mod disk;
 mod history;
 mod net;
 mod node;
-mod rng;
 mod world;
 
 use history::Fate;

@@ -1,9 +1,9 @@
 //! What lies between nodes: direct links, and an engine that keeps messages, and is not to be trusted with any.
 
 use crate::node::{letter, name};
-use crate::rng::Rng;
 use crate::world::{HOUSEHOLDS, MS, SECOND, Time};
 use mail::{Message, Parcel};
+use random::Random;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Messages the engine keeps for one node.
@@ -24,8 +24,8 @@ pub struct Style {
 }
 
 impl Style {
-    pub fn new(rng: &mut Rng) -> Self {
-        let rate = |rng: &mut Rng| [0, 3, 10, 40][rng.below(4) as usize];
+    pub fn new(rng: &mut Random) -> Self {
+        let rate = |rng: &mut Random| [0, 3, 10, 40][rng.below(4) as usize];
         Self {
             lost: rate(rng),
             doubled: rate(rng),
@@ -87,7 +87,14 @@ impl Net {
     }
 
     /// When a message arrives, and as what: none, one or several times.
-    pub fn carry(&mut self, rng: &mut Rng, from: usize, to: usize, by: &str, bytes: Vec<u8>) -> Vec<(Time, Vec<u8>)> {
+    pub fn carry(
+        &mut self,
+        rng: &mut Random,
+        from: usize,
+        to: usize,
+        by: &str,
+        bytes: Vec<u8>,
+    ) -> Vec<(Time, Vec<u8>)> {
         let is_raced = self.style.by_engine == 5;
         let is_by_engine = is_raced || rng.below(4) < self.style.by_engine;
         let mut copies = Vec::new();
@@ -106,7 +113,7 @@ impl Net {
         copies
     }
 
-    fn copy(&self, rng: &mut Rng, bytes: &[u8], copies: &mut Vec<(Time, Vec<u8>)>) {
+    fn copy(&self, rng: &mut Random, bytes: &[u8], copies: &mut Vec<(Time, Vec<u8>)>) {
         if rng.once_in(self.style.lost) {
             return;
         }
@@ -123,13 +130,13 @@ impl Net {
     }
 
     /// What the engine gives a node that has just started: all it keeps, or only what is old.
-    pub fn stored(&mut self, rng: &mut Rng, node: usize) -> Vec<(String, Vec<u8>)> {
+    pub fn stored(&mut self, rng: &mut Random, node: usize) -> Vec<(String, Vec<u8>)> {
         let kept: Vec<_> = self.kept.get(&node).into_iter().flatten().cloned().collect();
         let upto = if rng.once_in(3) { rng.below(kept.len() as u64 + 1) as usize } else { kept.len() };
         kept.into_iter().take(upto).collect()
     }
 
-    pub fn keep_sample(&mut self, rng: &mut Rng, bytes: &[u8]) {
+    pub fn keep_sample(&mut self, rng: &mut Random, bytes: &[u8]) {
         if rng.once_in(8) {
             self.sample = Some(bytes.to_vec());
         }
@@ -137,7 +144,7 @@ impl Net {
 
     /// A message that somebody made who has no right to: another letter, a number from the future, or a receipt for
     /// everything.
-    pub fn forged(&self, rng: &mut Rng, pushes: usize) -> Option<Vec<u8>> {
+    pub fn forged(&self, rng: &mut Random, pushes: usize) -> Option<Vec<u8>> {
         let sample = self.sample.as_deref()?;
         match Message::read(sample).expect("it is a sound message") {
             Message::Parcel(parcel) => {

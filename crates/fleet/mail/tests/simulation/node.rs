@@ -3,12 +3,12 @@
 //! Some shells are broken on purpose, each in one way: see [`Plant`].
 
 use crate::disk::Disk;
-use crate::rng::Rng;
 use event::Event;
 use mail::{
     Arrival, Bounds, Commit, Config, Home, Household, Inbox, Letter, Message, NotTaken, Notice, Outbox, Parcel,
     PushError, Rate, Receipt, Records, Sent, Verdict, Write, is_inbox, is_outbox,
 };
+use random::Random;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ pub fn number(name: &Household) -> usize {
 
 /// The letter of a push: the same bytes for the same push, so that its content is checked where it arrives.
 pub fn letter(push: usize) -> Letter {
-    let mut rng = Rng(push as u64);
+    let mut rng = Random(push as u64);
     let data: Vec<u8> = (0..rng.below(60)).map(|_| rng.next() as u8).collect();
     let event = Event { id: push.to_string(), kind: "t".into(), attempt: 1, data, ..Event::default() };
     Letter { queue: "q".into(), delay: Duration::ZERO, life: None, event }
@@ -339,4 +339,10 @@ impl Arrived<'_> {
         }
         (writes, count)
     }
+}
+
+/// What a life of a node begins with.
+pub fn nonce(random: &mut Random) -> [u8; 16] {
+    let (a, b) = (random.next().to_le_bytes(), random.next().to_le_bytes());
+    std::array::from_fn(|at| if at < 8 { a[at] } else { b[at - 8] })
 }

@@ -7,9 +7,9 @@
 use crate::disk::{Backup, Disk};
 use crate::history::{Fate, History, Push};
 use crate::net::{Net, Style};
-use crate::node::{Done, Node, Plant, STRANGER, name};
-use crate::rng::Rng;
+use crate::node::{Done, Node, Plant, STRANGER, name, nonce};
 use mail::Bounds;
+use random::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub enum Happening {
 }
 
 pub struct World {
-    pub rng: Rng,
+    pub rng: Random,
     pub now: Time,
     agenda: BinaryHeap<Reverse<(Time, u64, Happening)>>,
     counter: u64,
@@ -71,7 +71,7 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64, plant: Plant) -> Self {
-        let mut rng = Rng(seed);
+        let mut rng = Random(seed);
         let style = Style::new(&mut rng);
         let parcel_bytes = rng.between(200, 2_000);
         let bounds = Bounds { letters_max: rng.between(6, 60), bytes_max: rng.between(4_000, 40_000) };
@@ -113,7 +113,8 @@ impl World {
             rng,
         };
         for node in 0..HOUSEHOLDS {
-            world.nodes[node].start(world.rng.nonce());
+            let nonce = nonce(&mut world.rng);
+            world.nodes[node].start(nonce);
             let at = world.rng.below(SECOND);
             world.at(at, Happening::Push(node));
             world.at(at, Happening::Handle(node));
@@ -378,7 +379,7 @@ impl World {
         if self.is_up(node) || (self.nodes[node].is_stale && self.is_over) || self.is_left(node) {
             return Ok(());
         }
-        let nonce = self.rng.nonce();
+        let nonce = nonce(&mut self.rng);
         self.nodes[node].start(nonce);
         for (by, bytes) in self.net.stored(&mut self.rng, node) {
             let pause = self.rng.below(200 * MS);

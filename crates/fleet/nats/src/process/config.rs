@@ -18,9 +18,9 @@ pub struct EngineConfig {
     pub node: NodeName,
     /// Its configuration, its log, and what it keeps.
     pub folder: PathBuf,
-    /// For nodes.
+    /// For nodes. Port 0: any free one.
     pub listen: SocketAddr,
-    /// Loopback only: says how the server runs.
+    /// Loopback only: says how the server runs. Port 0: any free one.
     pub monitor: SocketAddr,
     /// With other anchors; none for a fleet that has one.
     pub routes: Option<Routes>,
@@ -71,12 +71,15 @@ impl EngineConfig {
         let (log, store) = (path(folder.join("nats.log")), path(self.store()));
         let mut text = format!(
             "# Written by lighter at each start.\n\
-             server_name: {name}\nlisten: \"{listen}\"\nhttp: \"{monitor}\"\n\
+             server_name: {name}\nlisten: \"{listen}\"\nhttp: \"{monitor}\"\nports_file_dir: {ports}\n\
              log_file: {log}\nlogfile_size_limit: 1000000\nlogfile_max_num: 3\n\
              max_payload: 1048576\nmax_connections: {CONNECTIONS_MAX}\nping_interval: \"10s\"\nwrite_deadline: \"5s\"\n\
              jetstream {{\n  store_dir: {store}\n  sync_interval: always\n  max_mem: 33554432\n  \
              max_file: {file_bytes_max}\n}}\n",
             name = quoted(node.as_str()),
+            listen = place(listen),
+            monitor = place(monitor),
+            ports = path(folder.clone()),
         );
         let tls = self.tls.as_ref().map(|tls| {
             let files = [&tls.certificate, &tls.key, &tls.authority].map(|file| path(file.clone()));
@@ -101,6 +104,12 @@ impl EngineConfig {
         let _ = write!(text, "resolver_preload {{\n{preloaded}}}\n");
         text
     }
+}
+
+/// An address as nats-server reads it, which calls any free port -1.
+fn place(address: &SocketAddr) -> String {
+    let text = address.to_string();
+    if address.port() == 0 { text.trim_end_matches('0').to_owned() + "-1" } else { text }
 }
 
 #[cfg(test)]
@@ -142,12 +151,20 @@ mod tests {
         };
         let tls = Tls { certificate: "/a".into(), key: "/b".into(), authority: "/c".into() };
         let config = EngineConfig { routes: Some(routes), tls: Some(tls), ..config("10.0.0.1:4222") };
-        let text = config.text(&FleetKeys::generate(), SystemTime::UNIX_EPOCH);
+        let text = config.text(&FleetKeys::derived(|_| [7; 32]), SystemTime::UNIX_EPOCH);
         assert_eq!(text.matches("ca_file: \"/c\", verify: true").count(), 2, "{text}");
         assert!(
             text.contains("routes: [\"nats://10.0.0.2:6222\"]") && text.contains("sync_interval: always"),
             "{text}"
         );
         assert!(text.contains(r#"store_dir: "/data/a \"b\"/js""#), "{text}");
+        assert!(text.contains("listen: \"10.0.0.1:4222\""), "{text}");
+    }
+
+    #[test]
+    fn any_free_port_is_asked_for_as_the_server_has_it() {
+        assert_eq!(place(&"127.0.0.1:0".parse().expect("an address")), "127.0.0.1:-1");
+        assert_eq!(place(&"[::1]:0".parse().expect("an address")), "[::1]:-1");
+        assert_eq!(place(&"127.0.0.1:8000".parse().expect("an address")), "127.0.0.1:8000");
     }
 }

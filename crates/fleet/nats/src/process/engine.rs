@@ -7,10 +7,12 @@ use super::report;
 use crate::FleetKeys;
 use problem::{Code, Problem};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use serde::Deserialize;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -33,6 +35,8 @@ pub enum EngineState {
     /// Started, and as it must be.
     Up {
         process: u32,
+        /// Where it listens for nodes.
+        listen: SocketAddr,
     },
     /// Not there. It is started again soon.
     Resting(Problem),
@@ -43,7 +47,7 @@ pub enum EngineState {
 /// An anchor's nats-server, kept running. It ends when this is dropped.
 pub struct Engine {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -58,34 +62,80 @@ struct Told {
     process: Option<Pid>,
 }
 
+type Find = Box<dyn Fn() -> Result<Program, Problem> + Send>;
+
+/// Where a server listens.
+#[derive(Clone, Copy)]
+struct Places {
+    listen: SocketAddr,
+    monitor: SocketAddr,
+}
+
+/// What nats-server writes of its ports: URLs.
+#[derive(Deserialize)]
+struct Ports {
+    nats: Vec<String>,
+    monitoring: Vec<String>,
+}
+
 /// What one start needs.
 struct Runner {
     config: EngineConfig,
-    keys: FleetKeys,
-    program: Program,
+    keys: Arc<FleetKeys>,
+    find: Find,
     launcher: Launcher,
     shared: Arc<Shared>,
 }
 
 impl Engine {
-    /// Starts it, and again whenever it has ended.
+    /// Starts it, and again whenever it has ended. `find` looks for the program before each start: one that was
+    /// missing may have come.
     ///
     /// # Errors
     /// [`Code::EngineUnsound`]: it must not run so.
-    pub fn start(config: EngineConfig, keys: FleetKeys, program: Program, launcher: Launcher) -> Result<Self, Problem> {
+    pub fn start(
+        config: EngineConfig,
+        keys: Arc<FleetKeys>,
+        find: impl Fn() -> Result<Program, Problem> + Send + 'static,
+        launcher: Launcher,
+    ) -> Result<Self, Problem> {
         if let Some(fault) = config.fault() {
             return Err(unsound(&format!("it is not started: {fault}")));
         }
         let told = Told { state: EngineState::Starting, is_wanted: true, process: None };
         let shared = Arc::new(Shared { state: Mutex::new(told), changed: Condvar::new() });
-        let runner = Runner { config, keys, program, launcher, shared: Arc::clone(&shared) };
+        let runner = Runner { config, keys, find: Box::new(find), launcher, shared: Arc::clone(&shared) };
         let thread = thread::Builder::new().name("engine".to_owned()).spawn(move || runner.run());
         let thread = thread.map_err(|error| unsound(&format!("no thread for it: {error}")))?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
     pub fn state(&self) -> EngineState {
         self.shared.lock().state.clone()
+    }
+
+    /// Waits until it is known whether it is up, and no longer than `timeout`.
+    pub fn wait_known(&self, timeout: Duration) -> EngineState {
+        let is_open = |told: &mut Told| told.state == EngineState::Starting;
+        let told = self.shared.changed.wait_timeout_while(self.shared.lock(), timeout, is_open);
+        told.unwrap_or_else(PoisonError::into_inner).0.state.clone()
+    }
+
+    /// Tells it to end, and waits until it has: a quarter of a second, and 10 s at most. Then it is killed.
+    pub fn end(&self) {
+        let mut told = self.shared.lock();
+        told.is_wanted = false;
+        told.signal(Signal::TERM);
+        drop(told);
+        self.shared.changed.notify_all();
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let deadline = Instant::now() + END_TIMEOUT;
+        while !thread.is_finished() && Instant::now() < deadline {
+            thread::sleep(ASK_EVERY);
+        }
+        self.shared.lock().signal(Signal::KILL);
+        // A panic in there was printed where it happened.
+        let _ = thread.join();
     }
 
     /// Waits until it is up.
@@ -96,7 +146,7 @@ impl Engine {
         let deadline = Instant::now() + timeout;
         let mut told = self.shared.lock();
         loop {
-            if let EngineState::Up { process } = told.state {
+            if let EngineState::Up { process, .. } = told.state {
                 return Ok(process);
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -113,20 +163,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        let mut told = self.shared.lock();
-        told.is_wanted = false;
-        told.signal(Signal::TERM);
-        drop(told);
-        self.shared.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let deadline = Instant::now() + END_TIMEOUT;
-            while !thread.is_finished() && Instant::now() < deadline {
-                thread::sleep(ASK_EVERY);
-            }
-            self.shared.lock().signal(Signal::KILL);
-            // A panic in there was printed where it happened.
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 
@@ -157,7 +194,7 @@ impl Told {
 
 impl Runner {
     fn run(self) {
-        let mut failures = 0;
+        let (mut failures, mut last) = (0, None);
         loop {
             let began = Instant::now();
             let why = self.run_once();
@@ -166,7 +203,12 @@ impl Runner {
                 return;
             }
             let rest = rest(failures);
-            tracing::error!(%why, "the fleet's engine has ended; it is started again in {rest:?}");
+            // Once for each reason: a program that is missing stays missing for long.
+            if last.as_ref() != Some(&why) {
+                tracing::error!("{} {}; {}", why.code, why.detail, why.hint);
+            }
+            tracing::debug!(%why, "the fleet's engine is started again in {rest:?}");
+            last = Some(why);
             let told = self.shared.lock();
             let until = self.shared.changed.wait_timeout_while(told, rest, |told| told.is_wanted);
             drop(until);
@@ -178,7 +220,11 @@ impl Runner {
 
     /// Runs it until it ends. Why it did.
     fn run_once(&self) -> Problem {
-        let mut child = match self.write_config().and_then(|config| self.spawn(config)) {
+        let program = match (self.find)() {
+            Ok(program) => program,
+            Err(problem) => return problem,
+        };
+        let mut child = match self.write_config().and_then(|config| self.spawn(&program, config)) {
             Ok(child) => child,
             Err(error) => return unsound(&format!("it cannot be started: {error}")),
         };
@@ -186,7 +232,7 @@ impl Runner {
         if !self.is_noted(id) {
             let _ = child.kill();
         }
-        let fault = self.wait_sound(&mut child);
+        let fault = self.wait_sound(&program, &mut child);
         if fault.is_some() {
             self.shared.lock().signal(Signal::KILL);
         }
@@ -211,19 +257,20 @@ impl Runner {
     }
 
     /// Waits until it says how it runs. What is wrong with that, or none, if it has ended too.
-    fn wait_sound(&self, child: &mut Child) -> Option<Problem> {
+    fn wait_sound(&self, program: &Program, child: &mut Child) -> Option<Problem> {
         let deadline = Instant::now() + START_TIMEOUT;
         let mut last = "it does not answer".to_owned();
         while Instant::now() < deadline {
             if has_ended(child) {
                 return None;
             }
-            match report::ask(self.config.monitor) {
-                Ok(report) if !report::is_whole(&report) => last = "it does not begin to keep anything".to_owned(),
-                Ok(report) => match report::fault(&report, &self.config) {
+            let places = self.places(program, child.id());
+            match places.and_then(|places| Ok((places, report::ask(places.monitor)?))) {
+                Ok((_, report)) if !report::is_whole(&report) => last = "it does not begin to keep anything".to_owned(),
+                Ok((Places { listen, .. }, report)) => match report::fault(&report, &self.config) {
                     None => {
-                        tracing::info!(version = self.program.version, "the fleet's engine is up");
-                        self.shared.tell(EngineState::Up { process: child.id() });
+                        tracing::info!(version = program.version, "the fleet's engine is up");
+                        self.shared.tell(EngineState::Up { process: child.id(), listen });
                         return None;
                     }
                     Some(fault) => return Some(unsound(&fault)),
@@ -241,18 +288,37 @@ impl Runner {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let (path, partial) = (folder.join("nats.conf"), folder.join("nats.conf.partial"));
         let _ = fs::remove_file(&partial);
+        // Of a server that was killed.
+        for entry in fs::read_dir(folder)?.flatten().filter(|entry| is_ports_file(&entry.path())) {
+            let _ = fs::remove_file(entry.path());
+        }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial)?;
         file.write_all(self.config.text(&self.keys, SystemTime::now()).as_bytes())?;
         fs::rename(&partial, &path)?;
         Ok(path)
     }
 
-    fn spawn(&self, config: PathBuf) -> io::Result<Child> {
+    fn spawn(&self, program: &Program, config: PathBuf) -> io::Result<Child> {
         let words = fs::File::create(self.words())?;
-        let mut command = self.launcher.command(&self.program.path);
+        let mut command = self.launcher.command(&program.path);
         command.arg("--config").arg(config);
         command.env_clear().env("GOMEMLIMIT", MEMORY_BYTES.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words).spawn()
+    }
+
+    /// Where this process listens. Which ports the system gave it, it writes into a file of its number.
+    fn places(&self, program: &Program, process: u32) -> io::Result<Places> {
+        let EngineConfig { listen, monitor, folder, .. } = &self.config;
+        if listen.port() != 0 && monitor.port() != 0 {
+            return Ok(Places { listen: *listen, monitor: *monitor });
+        }
+        let name = program.path.file_name().unwrap_or_default().to_string_lossy();
+        let ports: Ports = serde_json::from_slice(&fs::read(folder.join(format!("{name}_{process}.ports")))?)?;
+        let first = |urls: &[String]| urls.first()?.split("//").nth(1)?.parse().ok();
+        let places = first(&ports.nats).zip(first(&ports.monitoring));
+        let (listen, monitor) =
+            places.ok_or_else(|| io::Error::other("it does not say its ports as nats-server does"))?;
+        Ok(Places { listen, monitor })
     }
 
     fn words(&self) -> PathBuf {
@@ -271,6 +337,10 @@ impl Runner {
 fn has_ended(child: &Child) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(Some(_)))
+}
+
+fn is_ports_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "ports")
 }
 
 fn rest(failures: u32) -> Duration {

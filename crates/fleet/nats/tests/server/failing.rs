@@ -15,7 +15,7 @@ pub async fn silent_server_is_left(stage: &Stage) {
     let link = node.link().clone();
     until("it is connected", async || link.server().is_some()).await;
     let first = link.server().unwrap();
-    let EngineState::Up { process } = town.engines[first].as_ref().unwrap().state() else { panic!("it runs") };
+    let EngineState::Up { process, .. } = town.engines[first].as_ref().unwrap().state() else { panic!("it runs") };
     let began = Instant::now();
     kill(process, Signal::STOP);
     until("another server is asked", async || link.server().is_some_and(|server| server != first)).await;
@@ -36,7 +36,9 @@ pub async fn leader_is_killed(stage: &Stage) {
     for step in 0_u32.. {
         assert!(Instant::now() < deadline, "{} were confirmed", confirmed.len());
         if confirmed.len() == 20 && longest == Duration::ZERO {
-            let EngineState::Up { process } = town.engines[town.leader()].as_ref().unwrap().state() else { panic!() };
+            let EngineState::Up { process, .. } = town.engines[town.leader()].as_ref().unwrap().state() else {
+                panic!()
+            };
             kill(process, Signal::KILL);
             longest = Duration::from_nanos(1);
         }

@@ -154,7 +154,7 @@ pub async fn arrive_once(stage: &Stage) {
     let has = |count: u32| arrived().iter().all(|arrived| *arrived >= count);
 
     until("a third has arrived", async || has(LETTERS / 3)).await;
-    let EngineState::Up { process } = town.engines[0].as_ref().unwrap().state() else { panic!("it runs") };
+    let EngineState::Up { process, .. } = town.engines[0].as_ref().unwrap().state() else { panic!("it runs") };
     kill(process, Signal::KILL);
     until("two thirds have arrived", async || has(LETTERS * 2 / 3)).await;
     town.wipe(0);

@@ -5,6 +5,7 @@
 
 mod contract;
 mod failing;
+mod joined;
 mod letters;
 mod process;
 mod rights;
@@ -31,6 +32,10 @@ const ALL: &[(&str, Test)] = &[
     ("a_link_leaves_a_server_that_is_silent", |stage| Box::pin(failing::silent_server_is_left(stage))),
     ("counting_goes_on_when_the_leader_is_killed", |stage| Box::pin(failing::leader_is_killed(stage))),
     ("a_watch_goes_on_when_all_data_are_lost", |stage| Box::pin(failing::all_data_are_lost(stage))),
+    ("a_node_that_joined_has_facts_and_post_until_it_is_taken_out", |_| Box::pin(joined::until_it_is_taken_out())),
+    ("an_anchor_without_the_program_has_it_started_once_it_is_there", |stage| {
+        Box::pin(joined::program_comes_late(stage))
+    }),
     ("mail_arrives_once_whatever_the_engine_loses", |stage| Box::pin(letters::arrive_once(stage))),
 ];
 

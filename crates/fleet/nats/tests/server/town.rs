@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
@@ -28,7 +29,6 @@ pub struct Stage {
 pub struct Town {
     stage: Program,
     folder: TempDir,
-    keys: String,
     configs: Vec<EngineConfig>,
     pub engines: Vec<Option<Engine>>,
     pub bounds: StreamBounds,
@@ -73,9 +73,8 @@ impl Stage {
             }
         };
         let configs: Vec<_> = (0..anchors).map(config).collect();
-        let keys = FleetKeys::generate().to_text();
         let engines = (0..anchors).map(|_| None).collect();
-        let mut town = Town { stage: self.program.clone(), folder, keys, configs, engines, bounds, certificates };
+        let mut town = Town { stage: self.program.clone(), folder, configs, engines, bounds, certificates };
         for at in 0..anchors {
             town.start(at);
         }
@@ -84,13 +83,18 @@ impl Stage {
     }
 }
 
+/// Secrets that need be none in a test.
+pub fn secret_for(purpose: &str) -> [u8; 32] {
+    std::array::from_fn(|at| purpose.as_bytes()[at % purpose.len()])
+}
+
 pub fn launcher() -> Launcher {
     Launcher { program: std::env::current_exe().expect("it runs"), word: "engine".to_owned() }
 }
 
 impl Town {
     pub fn keys(&self) -> FleetKeys {
-        FleetKeys::from_text(&self.keys).expect("they are as written")
+        FleetKeys::derived(secret_for)
     }
 
     pub fn config(&self, at: usize) -> &EngineConfig {
@@ -99,7 +103,8 @@ impl Town {
 
     /// Starts a server. Its number.
     pub fn start(&mut self, at: usize) -> u32 {
-        let engine = Engine::start(self.configs[at].clone(), self.keys(), self.stage.clone(), launcher());
+        let (keys, stage) = (Arc::new(self.keys()), self.stage.clone());
+        let engine = Engine::start(self.configs[at].clone(), keys, move || Ok(stage.clone()), launcher());
         let engine = engine.expect("it may run");
         let process = engine.wait_up(SOON).unwrap_or_else(|problem| panic!("{problem}"));
         self.engines[at] = Some(engine);
@@ -151,7 +156,7 @@ impl Town {
     }
 
     fn link(&self, node: &NodeName, is_anchor: bool) -> LinkConfig {
-        let servers = self.configs.iter().map(|config| config.listen).collect();
+        let servers = self.configs.iter().map(|config| config.listen.to_string()).collect();
         let credentials = self.keys().admit(node, is_anchor, SystemTime::now());
         // A thousand nodes need longer rests; these are a few.
         let rest = |rounds: u32, random| Duration::from_millis(50 * (1 << rounds.min(4)) + random % 50);

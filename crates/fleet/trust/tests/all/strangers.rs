@@ -1,7 +1,7 @@
 //! Strangers who find the port: silence, garbage and floods cost the anchor little and its members nothing.
 
 use crate::world::{fleet, key, meet, plain, raw, raw_as, reply, until};
-use fleet_trust::door::{JOINS, PLACES_MAX};
+use fleet_trust::door::{JOINS, SEATS_MAX};
 use fleet_trust::link::{self, FLEET, HELLO, JOIN};
 use fleet_trust::members::Presence;
 use fleet_trust::message::{REQUEST_BYTES_MAX, Reply, Request, VERSION};
@@ -124,10 +124,10 @@ async fn a_thousand_who_connect_and_say_nothing_keep_nobody_out() {
     }
     meet(&member.trust, &fleet.listening).await.unwrap();
     fleet.joined(8).await;
-    // The last ones lose their places when they are accepted, which may be later than this.
+    // The last ones lose their seats when they are accepted, which may be later than this.
     let deadline = Instant::now() + Duration::from_secs(60);
-    while silent.iter().filter(|stream| is_open(stream)).count() > PLACES_MAX {
-        assert!(Instant::now() < deadline, "more than {PLACES_MAX} are still held");
+    while silent.iter().filter(|stream| is_open(stream)).count() > SEATS_MAX {
+        assert!(Instant::now() < deadline, "more than {SEATS_MAX} are still held");
         sleep(Duration::from_millis(20)).await;
     }
 }

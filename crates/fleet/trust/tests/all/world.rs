@@ -3,7 +3,7 @@
 use fleet_trust::anchor::{Channel, Keep};
 use fleet_trust::ledger::Ledger;
 use fleet_trust::link::{self, Joined};
-use fleet_trust::message::{HEAD_BYTES, Head, REPLY_BYTES_MAX, Reply};
+use fleet_trust::message::{HEAD_BYTES, MessageHead, REPLY_BYTES_MAX, Reply};
 use fleet_trust::serve::{MemberArrival, serve};
 use fleet_trust::{Address, Anchor, Authority, Clock, Membership, NodeId, NodeKey, Trust};
 use problem::Problem;
@@ -237,7 +237,7 @@ pub fn channel(stream: &TlsStream<TcpStream>) -> Channel {
 pub async fn reply(stream: &mut TlsStream<TcpStream>) -> io::Result<Reply> {
     let mut head = [0; HEAD_BYTES];
     stream.read_exact(&mut head).await?;
-    let head = Head::read(head, REPLY_BYTES_MAX).unwrap();
+    let head = MessageHead::read(head, REPLY_BYTES_MAX).unwrap();
     let mut body = vec![0; head.length()];
     stream.read_exact(&mut body).await?;
     Ok(Reply::read(head, &body).unwrap())

@@ -19,18 +19,18 @@ const NODES_MAX: usize = 64;
 
 /// Run times are those of a node of speed 1.
 #[derive(Debug, Clone)]
-pub struct Work {
+pub struct RunTimes {
     run: Curve,
     ratios: BTreeMap<NodeId, (Level, f64)>,
 }
 
-impl Default for Work {
+impl Default for RunTimes {
     fn default() -> Self {
         Self { run: Curve::new(0.3, 1.0, 0.1), ratios: BTreeMap::new() }
     }
 }
 
-impl Work {
+impl RunTimes {
     /// What a call of this many bytes takes on a node of speed 1. It was measured at least once.
     pub fn usual(&self, bytes: f64) -> Guess {
         self.run.guess(bytes)

@@ -1,0 +1,153 @@
+//! An anchor makes a record of an order, or of a change among the nodes.
+
+use crate::order::{Order, Wish};
+use crate::places::{Absent, Candidate, place};
+use crate::record::{Placed, Record};
+use crate::records::Records;
+use manifest::{Manifest, Name};
+use problem::{Code, Problem};
+
+/// What an anchor knows when it decides.
+pub struct Known<'a> {
+    /// The fleet's id.
+    pub fleet: &'a str,
+    pub records: &'a Records,
+    /// All members.
+    pub candidates: &'a [Candidate],
+    /// By the anchor's clock, in seconds since 1970.
+    pub now: u64,
+}
+
+/// The record that an order asks for. Whose order it is was checked.
+///
+/// # Errors
+/// - [`Code::DeploymentGarbled`]: it is for another fleet. What [`Manifest::check`] says.
+/// - [`Code::DeploymentChanged`]: it was made from another record than the newest.
+/// - [`Code::DeploymentUnknown`]: there is none to go back from or to remove. [`Code::VersionUnknown`].
+/// - [`Code::FleetDeployed`]: another deployment has a function or a route of it.
+/// - What [`place`] says.
+pub fn decide(order: &Order, known: &Known<'_>) -> Result<Record, Problem> {
+    let Known { fleet, records, .. } = known;
+    if order.fleet != *fleet {
+        return Err(Problem::new(Code::DeploymentGarbled, format!("the order is for the fleet {}", order.fleet)));
+    }
+    let before = records.get(order.name.as_str()).map(|record| record.record());
+    let serial = before.map_or(0, |record| record.serial);
+    if order.after != serial {
+        let detail = format!(
+            "the deployment {:?} is at its change {serial}, and the order was made from {}",
+            order.name.as_str(),
+            order.after
+        );
+        return Err(Problem::new(Code::DeploymentChanged, detail));
+    }
+    let last = before.map_or(0, |record| record.last);
+    let (revision, manifest) = match &order.wish {
+        Wish::Deploy(manifest) => {
+            manifest.check()?;
+            check_images(manifest)?;
+            check_homes(manifest)?;
+            (last + 1, Some((**manifest).clone()))
+        }
+        Wish::RollBack { to } => {
+            let target = earlier(records, order.name.as_str(), existing(&order.name, before)?.revision, *to)?;
+            (target.revision, target.manifest.clone())
+        }
+        Wish::Remove => (existing(&order.name, before)?.revision, None),
+    };
+    let places = match &manifest {
+        Some(manifest) => {
+            check_others(&order.name, manifest, records)?;
+            place(manifest, before, known.candidates, Absent::Stay)?
+        }
+        None => Vec::new(),
+    };
+    Ok(Record {
+        fleet: (*fleet).to_owned(),
+        name: order.name.clone(),
+        serial: serial + 1,
+        revision,
+        last: last.max(revision),
+        deployer: order.deployer.clone(),
+        made_at: known.now,
+        manifest,
+        places,
+    })
+}
+
+/// Copies that were on nodes which are away now are made elsewhere; what nobody can take stays as it is. None: nothing
+/// is to be changed.
+pub fn decide_again(record: &Record, known: &Known<'_>) -> Option<Record> {
+    let manifest = record.manifest.as_ref()?;
+    // Only what has `copies` changes: a home does not move, and the rest finds its nodes by itself.
+    let is_counted = |placed: &Placed| placed.nodes.is_some() && !placed.group.has_home();
+    if !record.places.iter().any(is_counted) {
+        return None;
+    }
+    let places = place(manifest, Some(record), known.candidates, Absent::Replace).ok()?;
+    let is_more = |(new, old): (&Placed, &Placed)| new != old;
+    let has_changed = places.len() == record.places.len() && places.iter().zip(&record.places).any(is_more);
+    has_changed.then(|| Record { serial: record.serial + 1, made_at: known.now, places, ..record.clone() })
+}
+
+fn existing<'a>(name: &Name, before: Option<&'a Record>) -> Result<&'a Record, Problem> {
+    let live = before.filter(|record| record.manifest.is_some());
+    live.ok_or_else(|| {
+        Problem::new(Code::DeploymentUnknown, format!("the fleet has no deployment {:?}", name.as_str()))
+    })
+}
+
+/// The revision to go back to.
+fn earlier<'a>(records: &'a Records, name: &str, current: u64, to: Option<u64>) -> Result<&'a Record, Problem> {
+    let found = records.earlier(name).find(|record| to.map_or(record.revision < current, |to| record.revision == to));
+    found.ok_or_else(|| {
+        let kept: Vec<String> = records.earlier(name).map(|record| record.revision.to_string()).collect();
+        let wanted = to.map_or_else(|| format!("before {current}"), |to| to.to_string());
+        let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
+        let detail = format!("the deployment {name:?} has no revision {wanted} to go back to; kept are {kept}");
+        Problem::new(Code::VersionUnknown, detail).with_hint("`lighter fleet deployments` lists them")
+    })
+}
+
+fn check_images(manifest: &Manifest) -> Result<(), Problem> {
+    let is_hash = |text: &str| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    match manifest.function.iter().find(|(_, function)| !is_hash(&function.image)) {
+        None => Ok(()),
+        Some((name, function)) => {
+            let detail = format!("function {:?}: {:?} is no hash of an image", name.as_str(), function.image);
+            Err(Problem::new(Code::ManifestValue, detail))
+        }
+    }
+}
+
+/// In a deployment of the fleet places say where what is.
+fn check_homes(manifest: &Manifest) -> Result<(), Problem> {
+    let Some((name, _)) = manifest.queue.iter().find(|(_, queue)| queue.home.is_some()) else { return Ok(()) };
+    let detail =
+        format!("the queue {:?} names its home, and in a fleet's deployment `place` says where it is", name.as_str());
+    let hint = "leave home out and give the function that handles it a `place`, or deploy to the nodes one by one";
+    Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint))
+}
+
+/// Two deployments have no function and no route in common: on one node they could not be both.
+fn check_others(name: &Name, manifest: &Manifest, records: &Records) -> Result<(), Problem> {
+    let routes = |manifest: &Manifest| -> Vec<(Option<String>, String)> {
+        let triggers = manifest.function.values().flat_map(|function| &function.http);
+        triggers.map(|trigger| (trigger.host.clone(), trigger.route.clone())).collect()
+    };
+    let ours = routes(manifest);
+    for other in records.iter().map(|record| record.record()).filter(|other| other.name != *name) {
+        let Some(theirs) = &other.manifest else { continue };
+        let function = manifest.function.keys().find(|function| theirs.function.contains_key(*function));
+        let route = routes(theirs).into_iter().find(|route| ours.contains(route));
+        let what = match (function, route) {
+            (Some(function), _) => format!("the function {:?}", function.as_str()),
+            (None, Some((_, route))) => format!("the route {route:?}"),
+            (None, None) => continue,
+        };
+        let detail = format!("{what} belongs to the deployment {:?} of the fleet", other.name.as_str());
+        return Err(Problem::new(Code::FleetDeployed, detail)
+            .with_hint("choose another name or route, or deploy under that deployment's name: --name"));
+    }
+    Ok(())
+}

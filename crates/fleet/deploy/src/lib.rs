@@ -1,0 +1,36 @@
+//! Deployments of a fleet: what is to run on which nodes, who said so, and which node fits.
+//!
+//! ```text
+//!   deployer                       anchor                                   every node
+//!   manifest ─▶ Order, signed ──▶ known deployer? made from the newest?
+//!               by the deployer    groups ─▶ fit ─▶ places ─▶ Record, ═════▶ Records: the highest serial holds
+//!                                                   signed by the CA           └─ share: what is for this node
+//! ```
+//! - [`order`]: what a deployer wants · [`deployers`]: whose orders count · [`record`]: what the fleet is to run
+//! - [`records`]: all of them, as a node keeps them · [`talk`]: what nodes tell each other of them
+//! - [`profile`]: what a node has · [`fit`]: what it lacks · [`groups`]: what has to be together · [`places`]: where
+//! - [`decide`]: an anchor makes a record of an order
+//!
+//! All of it is pure: bytes, times and what is known of nodes come in, values go out. An anchor puts orders into one
+//! sequence, and its signature is what others believe; so a record may come from any node, and a stolen one can neither
+//! make nor change a record. What a node does with all of this is in `node::deployments`.
+#![forbid(unsafe_code)]
+
+pub mod decide;
+pub mod deployers;
+pub mod fit;
+pub mod groups;
+pub mod order;
+pub mod places;
+pub mod profile;
+pub mod record;
+pub mod records;
+mod sealed;
+pub mod talk;
+
+pub use deployers::{DeployerKey, Deployers};
+pub use order::{Order, SignedOrder, Wish};
+pub use places::Candidate;
+pub use profile::Profile;
+pub use record::{Placed, Record, SignedRecord};
+pub use records::Records;

@@ -1,0 +1,189 @@
+//! On which nodes the groups of a deployment are.
+//!
+//! ```text
+//!   keeps something       ─▶ one node, its home; it stays where it was
+//!   `copies`              ─▶ so many nodes that fit: those that have it, then those that have least
+//!   neither               ─▶ wherever it fits: each node decides for itself, now and when it joins
+//! ```
+
+use crate::fit::{lacks_of, nothing_fits};
+use crate::groups::{PartGroup, groups_of};
+use crate::profile::Profile;
+use crate::record::{Placed, Record};
+use fleet_trust::NodeId;
+use manifest::Manifest;
+use problem::{Code, Problem};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// A member of the fleet, as an anchor knows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    pub node: NodeId,
+    pub name: String,
+    /// None: it has not said what it has since the anchor was started.
+    pub profile: Option<Profile>,
+    /// Whether it was heard of in the last seconds.
+    pub is_there: bool,
+}
+
+/// Whether to leave copies where they are though their nodes are away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absent {
+    /// They come back, and are to have the new form then.
+    Stay,
+    /// Others take their part until they come back.
+    Replace,
+}
+
+/// Places all groups of a manifest. `before` is what holds until now.
+///
+/// # Errors
+/// - [`Code::NothingFits`] names the nearest nodes and what they lack.
+/// - [`Code::HomeHeld`]: what is kept would have to move.
+/// - [`Code::ManifestConflict`]: several copies of what keeps something.
+pub fn place(
+    manifest: &Manifest,
+    before: Option<&Record>,
+    candidates: &[Candidate],
+    absent: Absent,
+) -> Result<Vec<Placed>, Problem> {
+    let mut placing = Placing { manifest, before, candidates, absent, loads: BTreeMap::new() };
+    groups_of(manifest).into_iter().map(|group| placing.place(group)).collect()
+}
+
+struct Placing<'a> {
+    manifest: &'a Manifest,
+    before: Option<&'a Record>,
+    candidates: &'a [Candidate],
+    absent: Absent,
+    /// Groups that each node was given so far.
+    loads: BTreeMap<NodeId, usize>,
+}
+
+impl Placing<'_> {
+    fn place(&mut self, group: PartGroup) -> Result<Placed, Problem> {
+        let copies = self.copies(&group);
+        let nodes = if group.has_home() {
+            if copies.is_some_and(|copies| copies > 1) {
+                let problem = Problem::new(
+                    Code::ManifestConflict,
+                    format!(
+                        "{}: it keeps something, so it is on one node, and place.copies is more",
+                        group.described()
+                    ),
+                );
+                return Err(problem.with_hint("leave copies out, or take the stores and queues from its grants"));
+            }
+            let home = match self.home_before(&group)? {
+                Some(home) => home,
+                // Only a person says that what was kept there is lost.
+                None if self.absent == Absent::Replace => return Ok(self.as_before(group)),
+                None => *self.best(&group, &BTreeSet::new(), 1)?.first().expect("one is found, or it is an error"),
+            };
+            Some(BTreeSet::from([home]))
+        } else if let Some(copies) = copies {
+            Some(self.spread(&group, copies as usize)?)
+        } else {
+            if self.absent == Absent::Stay {
+                self.best(&group, &BTreeSet::new(), 1)?;
+            }
+            None
+        };
+        nodes.iter().flatten().for_each(|node| *self.loads.entry(*node).or_default() += 1);
+        Ok(Placed { group, nodes })
+    }
+
+    /// Nodes for so many copies: those that have one and stay, then others, then those that are away and had one.
+    fn spread(&self, group: &PartGroup, copies: usize) -> Result<BTreeSet<NodeId>, Problem> {
+        let (there, away): (Vec<&Candidate>, Vec<&Candidate>) =
+            self.had(group).into_iter().partition(|candidate| candidate.is_there || self.absent == Absent::Stay);
+        let mut nodes: BTreeSet<NodeId> = there.into_iter().map(|candidate| candidate.node).take(copies).collect();
+        match self.best(group, &nodes, copies - nodes.len()) {
+            Ok(new) => nodes.extend(new),
+            Err(problem) if nodes.is_empty() && away.is_empty() => return Err(problem),
+            Err(_) => {}
+        }
+        let missing = copies - nodes.len();
+        nodes.extend(away.into_iter().map(|candidate| candidate.node).take(missing));
+        Ok(nodes)
+    }
+
+    fn as_before(&self, group: PartGroup) -> Placed {
+        let nodes = self.places_before(&group).flat_map(|placed| placed.nodes.iter().flatten().copied()).collect();
+        Placed { group, nodes: Some(nodes) }
+    }
+
+    fn copies(&self, group: &PartGroup) -> Option<u32> {
+        let functions = group.functions.iter().filter_map(|name| self.manifest.function.get(name));
+        functions.filter_map(|function| function.place.as_ref()?.copies).max()
+    }
+
+    /// The places of the groups before that this one goes on with.
+    fn places_before<'a>(&'a self, group: &'a PartGroup) -> impl Iterator<Item = &'a Placed> {
+        self.before.into_iter().flat_map(|record| &record.places).filter(|placed| placed.group.overlaps(group))
+    }
+
+    /// Where what the group keeps is until now. A home that is no member any more is none.
+    fn home_before(&self, group: &PartGroup) -> Result<Option<NodeId>, Problem> {
+        let kept = self.places_before(group).filter(|placed| placed.group.has_home());
+        let homes: BTreeSet<NodeId> = kept.flat_map(|placed| placed.nodes.iter().flatten().copied()).collect();
+        let homes: Vec<&Candidate> = homes.iter().filter_map(|home| self.candidate(home)).collect();
+        let held = |what: String| Err(Problem::new(Code::HomeHeld, format!("{}: {what}", group.described())));
+        match homes[..] {
+            [] => Ok(None),
+            [home] => match home.profile.as_ref().map(|profile| lacks_of(group, self.manifest, profile)) {
+                Some(lacks) if !lacks.is_empty() => {
+                    let lacks = lacks.into_iter().collect::<Vec<_>>().join(" and ");
+                    held(format!("what it keeps is on {}, which lacks {lacks}", home.name))
+                }
+                _ => Ok(Some(home.node)),
+            },
+            [one, other, ..] => held(format!("what it keeps is in part on {} and in part on {}", one.name, other.name)),
+        }
+    }
+
+    /// The nodes that had the group and may go on with it.
+    fn had(&self, group: &PartGroup) -> Vec<&Candidate> {
+        let nodes: BTreeSet<NodeId> =
+            self.places_before(group).flat_map(|placed| placed.nodes.iter().flatten().copied()).collect();
+        let candidates = nodes.iter().filter_map(|node| self.candidate(node));
+        candidates.filter(|candidate| self.fits(group, candidate).unwrap_or(true)).collect()
+    }
+
+    /// Up to `count` more nodes that fit: those that are there before those that are away, those with the least to do
+    /// first. At least one.
+    fn best(&self, group: &PartGroup, without: &BTreeSet<NodeId>, count: usize) -> Result<Vec<NodeId>, Problem> {
+        let order = |candidate: &Candidate| {
+            let load = self.loads.get(&candidate.node).copied().unwrap_or_default();
+            (!candidate.is_there, load, chance(group, &candidate.node))
+        };
+        let is_free = |candidate: &Candidate| candidate.is_there || self.absent == Absent::Stay;
+        let fits = |candidate: &&Candidate| {
+            is_free(candidate) && !without.contains(&candidate.node) && self.fits(group, candidate) == Some(true)
+        };
+        let mut fitting: Vec<&Candidate> = self.candidates.iter().filter(fits).collect();
+        if fitting.is_empty() {
+            return Err(nothing_fits(group, self.manifest, self.candidates));
+        }
+        fitting.sort_by_key(|candidate| order(candidate));
+        Ok(fitting.into_iter().take(count).map(|candidate| candidate.node).collect())
+    }
+
+    /// None: nobody knows.
+    fn fits(&self, group: &PartGroup, candidate: &Candidate) -> Option<bool> {
+        let profile = candidate.profile.as_ref()?;
+        Some(lacks_of(group, self.manifest, profile).is_empty())
+    }
+
+    fn candidate(&self, node: &NodeId) -> Option<&Candidate> {
+        self.candidates.iter().find(|candidate| candidate.node == *node)
+    }
+}
+
+/// Spreads groups over nodes that are otherwise as good as each other, always in the same way.
+fn chance(group: &PartGroup, node: &NodeId) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (group.described(), node.0).hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,116 @@
+//! What two nodes tell each other of deployments: how far each is, and whether one knows more.
+//!
+//! ```text
+//!   one ── NodeTold: what I have, how far I am, the digest of what I know ──▶ other
+//!       ◀── TalkReply: its digest; where that differs, its serials ─────────
+//!       ── fetches the records that are newer there, sends those that are newer here
+//! ```
+
+use crate::profile::Profile;
+use crate::records::DEPLOYMENTS_MAX;
+use manifest::Name;
+use problem::{Code, Problem};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Bytes of either message. A longer one is refused before it is read.
+pub const TALK_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a problem's text. What is beyond is cut.
+const TEXT_BYTES_MAX: usize = 1_000;
+
+/// What a node says first. Unknown fields are left out of account.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeTold {
+    pub profile: Profile,
+    pub digest: u64,
+    pub progress: BTreeMap<Name, Progress>,
+}
+
+/// How far a node is with one deployment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Of the record that this is about.
+    pub serial: u64,
+    pub stage: Stage,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Trouble>,
+}
+
+/// A problem, as it travels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// As `L2006`.
+    pub code: String,
+    pub detail: String,
+    pub hint: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Nothing of it is for this node.
+    Elsewhere,
+    /// It fetches images, compiles, starts.
+    Working,
+    /// Calls are taken.
+    Ready,
+    /// It could not, and tries again later.
+    Failed,
+}
+
+/// What it is answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TalkReply {
+    pub digest: u64,
+    /// Where the digests differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serials: Option<BTreeMap<Name, u64>>,
+}
+
+impl From<&Problem> for Trouble {
+    fn from(problem: &Problem) -> Self {
+        let cut = |text: &str| text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned();
+        Self { code: problem.code.to_string(), detail: cut(&problem.detail), hint: cut(&problem.hint) }
+    }
+}
+
+impl NodeTold {
+    /// # Errors
+    /// [`Code::FleetMessage`].
+    pub fn read(bytes: &[u8]) -> Result<Self, Problem> {
+        let told: Self = read(bytes)?;
+        told.profile.check()?;
+        let texts = told.progress.values().filter_map(|progress| progress.trouble.as_ref());
+        if texts.flat_map(|one| [&one.code, &one.detail, &one.hint]).any(|text| text.len() > TEXT_BYTES_MAX) {
+            return Err(garbled(format!("a text of more than {TEXT_BYTES_MAX} bytes")));
+        }
+        match told.progress.len() {
+            count if count > DEPLOYMENTS_MAX => Err(garbled(format!("{count} deployments, {DEPLOYMENTS_MAX} at most"))),
+            _ => Ok(told),
+        }
+    }
+}
+
+impl TalkReply {
+    /// # Errors
+    /// [`Code::FleetMessage`].
+    pub fn read(bytes: &[u8]) -> Result<Self, Problem> {
+        let answer: Self = read(bytes)?;
+        match answer.serials.as_ref().map_or(0, BTreeMap::len) {
+            count if count > DEPLOYMENTS_MAX => Err(garbled(format!("{count} deployments, {DEPLOYMENTS_MAX} at most"))),
+            _ => Ok(answer),
+        }
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
+    if bytes.len() > TALK_BYTES_MAX {
+        return Err(garbled(format!("{} bytes, {TALK_BYTES_MAX} at most", bytes.len())));
+    }
+    serde_json::from_slice(bytes).map_err(|error| garbled(error.to_string()))
+}
+
+fn garbled(what: String) -> Problem {
+    Problem::new(Code::FleetMessage, format!("what a node says of deployments cannot be read: {what}"))
+}

@@ -1,0 +1,6 @@
+//! Orders, records, fits and places, as an anchor and the nodes see them.
+
+mod deciding;
+mod forged;
+mod placing;
+mod world;

@@ -1,0 +1,142 @@
+//! Which nodes fit, and which of them are taken.
+
+use crate::world::{Anchor, candidate, node, places};
+use fleet_deploy::decide::decide_again;
+use problem::Code;
+use std::collections::BTreeSet;
+
+const HELLO: &str = "[function.hello]\nimage = \"IMAGE\"\nhttp = \"/hello\"\n";
+
+fn at(place: &str) -> String {
+    format!("{HELLO}[function.hello.place]\n{place}\n")
+}
+
+#[test]
+fn a_function_without_a_place_is_wherever_it_fits() {
+    let mut anchor = Anchor::new(&[candidate(1, &[]), candidate(2, &["site=harbour"])]);
+    let record = anchor.deploy("app", &at("where = [\"site=harbour|bridge\"]")).unwrap();
+    assert_eq!(places(&record, "hello"), None);
+    let share = |number: usize| {
+        let one = &anchor.candidates[number];
+        record.share(&one.node, one.profile.as_ref().unwrap())
+    };
+    assert_eq!(share(0), None);
+    let here = share(1).unwrap();
+    assert_eq!((here.function.len(), &here.function["hello"].place), (1, &None), "where it is, is decided");
+}
+
+#[test]
+fn terms_ask_for_labels_words_and_memory_and_can_be_turned_round() {
+    let nodes = [candidate(1, &["site=harbour"]), candidate(2, &["site=bridge", "battery=yes"])];
+    for (term, fitting) in [
+        ("site=harbour", &[1][..]),
+        ("site=harbour|bridge", &[1, 2]),
+        ("!site=harbour", &[2]),
+        ("battery", &[2]),
+        ("!battery", &[1]),
+        ("aarch64", &[1, 2]),
+        ("memory>=512MiB", &[1, 2]),
+        ("memory>=513MiB", &[]),
+        ("microvm", &[]),
+    ] {
+        let mut anchor = Anchor::new(&nodes);
+        let decided = anchor.deploy("app", &at(&format!("where = [\"{term}\"]\ncopies = 2")));
+        let found = decided.map(|record| places(&record, "hello").unwrap()).unwrap_or_default();
+        assert_eq!(found, fitting.iter().copied().collect(), "{term}");
+    }
+}
+
+#[test]
+fn where_nothing_fits_the_three_nearest_are_named_with_what_they_lack() {
+    let mut away = candidate(5, &[]);
+    away.profile = None;
+    let mut anchor = Anchor::new(&[
+        candidate(1, &[]),
+        candidate(2, &["site=bridge"]),
+        candidate(3, &["site=harbour"]),
+        candidate(4, &["site=harbour", "roof=yes"]),
+        away,
+    ]);
+    let problem = anchor.deploy("app", &at("where = [\"site=harbour\", \"microvm\", \"!roof\"]")).unwrap_err();
+    assert_eq!(problem.code, Code::NothingFits);
+    assert_eq!(
+        problem.detail,
+        "function \"hello\": none of 5 nodes fits; nearest: pi-3 lacks microvm; pi-1 lacks microvm and site=harbour (it \
+         has no label site); pi-2 lacks microvm and site=harbour (site is bridge)"
+    );
+}
+
+#[test]
+fn copies_are_spread_and_stay_where_they_are() {
+    let mut anchor = Anchor::new(&[1, 2, 3, 4].map(|number| candidate(number, &[])));
+    anchor.candidates[0].is_there = false;
+    let two = "[function.a]\nimage = \"IMAGE\"\nplace.copies = 2\n[function.b]\nimage = \"IMAGE\"\nplace.copies = 1\n";
+    let first = anchor.deploy("app", two).unwrap();
+    let (a, b) = (places(&first, "a").unwrap(), places(&first, "b").unwrap());
+    assert!(a.len() == 2 && b.len() == 1 && a.is_disjoint(&b) && !a.contains(&1) && !b.contains(&1), "{a:?} {b:?}");
+    let second = anchor.deploy("app", &two.replace("copies = 2", "copies = 3")).unwrap();
+    let more = places(&second, "a").unwrap();
+    assert!(more.len() == 3 && more.is_superset(&a), "{more:?} {a:?}");
+    let third = anchor.deploy("app", two).unwrap();
+    assert!(places(&third, "a").unwrap().is_subset(&more));
+}
+
+#[test]
+fn what_shares_a_bucket_or_a_queue_is_together_on_one_node_and_stays_there() {
+    let text = "[function.a]\nimage = \"IMAGE\"\ngrants.stores = [\"s\"]\n\
+                [function.b]\nimage = \"IMAGE\"\ngrants.stores = [\"s\"]\ngrants.push = [\"jobs\"]\n\
+                [function.c]\nimage = \"IMAGE\"\nqueue = \"jobs\"\n\
+                [function.d]\nimage = \"IMAGE\"\nhttp = \"/d\"\n\
+                [bucket.s]\nkeys_max = 5\n";
+    let mut anchor = Anchor::new(&[1, 2, 3].map(|number| candidate(number, &[])));
+    let record = anchor.deploy("app", text).unwrap();
+    let home = places(&record, "a").unwrap();
+    assert_eq!((home.len(), places(&record, "c"), places(&record, "d")), (1, Some(home.clone()), None));
+    let at_home = node(*home.first().unwrap());
+    let profile = anchor.candidates[0].profile.clone().unwrap();
+    let share = record.share(&at_home, &profile).unwrap();
+    assert_eq!((share.function.len(), share.bucket.len()), (4, 1));
+
+    // The home goes away, and another node would do: what is kept does not move.
+    let at = anchor.candidates.iter().position(|one| one.node == at_home).unwrap();
+    anchor.candidates[at].is_there = false;
+    anchor.candidates[at].profile = None;
+    // Renamed: the bucket is the same.
+    let again = anchor.deploy("app", &text.replace("function.a", "function.z")).unwrap();
+    assert_eq!(places(&again, "z"), Some(home));
+    assert_eq!(decide_again(&again, &anchor.known()), None);
+
+    anchor.candidates[at] = candidate(at_home.0[0], &[]);
+    let elsewhere = text.replace("queue = \"jobs\"", "queue = \"jobs\"\nplace.where = [\"microvm\"]");
+    assert_eq!(anchor.deploy("app", &elsewhere).unwrap_err().code, Code::HomeHeld);
+    let many = text.replace("queue = \"jobs\"", "queue = \"jobs\"\nplace.copies = 2");
+    assert_eq!(anchor.deploy("app", &many).unwrap_err().code, Code::ManifestConflict);
+}
+
+#[test]
+fn two_homes_are_not_joined() {
+    let apart = "[function.a]\nimage = \"IMAGE\"\ngrants.stores = [\"s\"]\n\
+                 [function.b]\nimage = \"IMAGE\"\ngrants.stores = [\"t\"]\n";
+    let mut anchor = Anchor::new(&[candidate(1, &[]), candidate(2, &[])]);
+    let record = anchor.deploy("app", apart).unwrap();
+    assert_ne!(places(&record, "a"), places(&record, "b"), "homes are spread");
+    let problem = anchor.deploy("app", &apart.replace("[\"t\"]", "[\"s\", \"t\"]")).unwrap_err();
+    assert_eq!(problem.code, Code::HomeHeld);
+}
+
+#[test]
+fn copies_of_a_node_that_is_away_are_made_elsewhere() {
+    let mut anchor = Anchor::new(&[1, 2, 3].map(|number| candidate(number, &[])));
+    let record = anchor.deploy("app", &at("copies = 2")).unwrap();
+    assert_eq!(decide_again(&record, &anchor.known()), None, "all are there");
+    let before = places(&record, "hello").unwrap();
+    let lost = *before.first().unwrap();
+    anchor.candidates[usize::from(lost) - 1].is_there = false;
+    let again = decide_again(&record, &anchor.known()).unwrap();
+    let expected: BTreeSet<u8> = [1, 2, 3].into_iter().filter(|number| *number != lost).collect();
+    assert_eq!((places(&again, "hello"), again.serial, again.revision), (Some(expected), 2, 1));
+    // Nobody is left who could take more: the rest stays as it is.
+    anchor.put(&again);
+    anchor.candidates.iter_mut().for_each(|one| one.is_there = false);
+    assert_eq!(decide_again(&again, &anchor.known()), None);
+}
