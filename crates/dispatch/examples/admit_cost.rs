@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p dispatch --example admit_cost`
 
-use dispatch::{Admission, Limits, Node, Rate};
+use dispatch::{Admission, Limits, NodeTurns, Rate};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -10,7 +10,7 @@ const CALLS: u32 = 1_000_000;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let node = Node::new(1_000, 0);
+    let node = NodeTurns::new(1_000, 0);
     let rate = Rate { per_second: 1_000_000_000, burst: u32::MAX };
     for (name, rate) in [("without a rate", None), ("with a rate", Some(rate))] {
         let limits = Limits { running_max: 100, waiting_max: 0, wait_max: Duration::ZERO, rate };

@@ -19,14 +19,14 @@ const WAIT_CEILING: Duration = Duration::from_secs(86_400);
 /// Admits the calls of one function. Clones share it.
 #[derive(Clone)]
 pub struct Admission {
-    function: Arc<Shared>,
-    node: Arc<Shared>,
+    function: Arc<Turns>,
+    node: Arc<Turns>,
 }
 
 /// How many units the whole node runs. Clones share it.
 #[derive(Clone)]
-pub struct Node {
-    shared: Arc<Shared>,
+pub struct NodeTurns {
+    turns: Arc<Turns>,
 }
 
 /// Leave to run one call. Dropping it lets the next one run.
@@ -40,7 +40,7 @@ pub struct Permit {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Turns {
     line: Mutex<WaitingLine<oneshot::Sender<()>>>,
     /// Time in the line starts here.
     start: Instant,
@@ -50,12 +50,12 @@ struct Shared {
 /// A place among those who run.
 #[derive(Debug)]
 struct Slot {
-    shared: Arc<Shared>,
+    turns: Arc<Turns>,
 }
 
 /// A place among those who wait.
 struct Waiting {
-    shared: Arc<Shared>,
+    turns: Arc<Turns>,
     ticket: Ticket,
     woken: oneshot::Receiver<()>,
     /// Whether the turn was taken or given back.
@@ -69,21 +69,21 @@ enum Arrived {
     Refused(Refusal),
 }
 
-impl Node {
+impl NodeTurns {
     /// A node for `units_max` units, where at most `waiting_max` calls of all functions wait for one. They are served
     /// in the order in which they got a place in their own function.
     pub fn new(units_max: u32, waiting_max: u32) -> Self {
-        Self { shared: Shared::new(Self::limits(units_max, waiting_max)) }
+        Self { turns: Turns::new(Self::limits(units_max, waiting_max)) }
     }
 
     pub fn set_units_max(&self, units_max: u32, waiting_max: u32, now: Instant) {
-        self.shared.set_limits(Self::limits(units_max, waiting_max), now);
+        self.turns.set_limits(Self::limits(units_max, waiting_max), now);
     }
 
     /// Of all functions together. What the node refuses for want of a place counts as `refused_line_full` or
     /// `refused_wait` here, and as `refused_node_full` in its function.
     pub fn counts(&self) -> Counts {
-        self.shared.line.lock().counts()
+        self.turns.line.lock().counts()
     }
 
     fn limits(units_max: u32, waiting_max: u32) -> Limits {
@@ -92,8 +92,8 @@ impl Node {
 }
 
 impl Admission {
-    pub fn new(limits: Limits, node: &Node) -> Self {
-        Self { function: Shared::new(limits), node: node.shared.clone() }
+    pub fn new(limits: Limits, node: &NodeTurns) -> Self {
+        Self { function: Turns::new(limits), node: node.turns.clone() }
     }
 
     /// Waits until a call that arrived at `now` may run. At once if there is a place.
@@ -173,7 +173,7 @@ impl Permit {
     }
 }
 
-impl Shared {
+impl Turns {
     fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self { line: Mutex::new(WaitingLine::new(limits)), start: Instant::now(), emptied: Notify::new() })
     }
@@ -191,10 +191,10 @@ impl Shared {
         drop(line);
         let arrived = match (arrival, woken) {
             (Arrival::Waits(ticket), Some(woken)) => {
-                Arrived::Waits(Waiting { shared: self.clone(), ticket, woken, is_settled: false })
+                Arrived::Waits(Waiting { turns: self.clone(), ticket, woken, is_settled: false })
             }
             (Arrival::Refused(refusal), _) => Arrived::Refused(refusal),
-            (Arrival::Runs, _) => Arrived::Runs(Slot { shared: self.clone() }),
+            (Arrival::Runs, _) => Arrived::Runs(Slot { turns: self.clone() }),
             (Arrival::Waits(_), None) => unreachable!("who waits has a waker"),
         };
         (arrived, wait_max)
@@ -249,22 +249,22 @@ impl Waiting {
     async fn slot(mut self, deadline: Instant) -> Option<Slot> {
         let turn = timeout_at(deadline, &mut self.woken).await;
         // The turn may have come between the end of the time and here.
-        let has_place = turn.is_ok() || !self.shared.withdraw(self.ticket, false);
+        let has_place = turn.is_ok() || !self.turns.withdraw(self.ticket, false);
         self.is_settled = true;
-        has_place.then(|| Slot { shared: self.shared.clone() })
+        has_place.then(|| Slot { turns: self.turns.clone() })
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if !self.is_settled && !self.shared.withdraw(self.ticket, true) {
-            self.shared.leave();
+        if !self.is_settled && !self.turns.withdraw(self.ticket, true) {
+            self.turns.leave();
         }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.shared.leave();
+        self.turns.leave();
     }
 }

@@ -10,12 +10,12 @@
 //! locks and allocates nothing.
 //!
 //! ```
-//! use dispatch::{Admission, Limits, Node};
+//! use dispatch::{Admission, Limits, NodeTurns};
 //! use std::time::Duration;
 //! use tokio::time::Instant;
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let node = Node::new(1_000, 1_000);
+//! let node = NodeTurns::new(1_000, 1_000);
 //! let limits = Limits { running_max: 1, waiting_max: 0, wait_max: Duration::from_secs(1), rate: None };
 //! let hello = Admission::new(limits, &node);
 //!
@@ -32,7 +32,7 @@ mod bucket;
 mod line;
 mod refusal;
 
-pub use admission::{Admission, Node, Permit};
+pub use admission::{Admission, NodeTurns, Permit};
 pub use bucket::{Bucket, Rate};
 pub use line::{Arrival, Counts, Limits, Ticket, WaitingLine};
 pub use refusal::Refusal;

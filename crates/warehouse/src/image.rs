@@ -54,6 +54,21 @@ impl Warehouse {
         self.inner.stock.lock().images.get(hash).is_some()
     }
 
+    /// Opens an image to be passed on, with the number of its bytes. Its hash is not checked: whoever takes it does.
+    ///
+    /// # Errors
+    /// [`Code::ImageUnknown`]: it is not here. Otherwise the disk's.
+    pub fn open_image(&self, hash: &ImageHash) -> Result<(File, u64), Problem> {
+        let inner = &self.inner;
+        if !self.has_image(hash) {
+            return Err(Problem::new(Code::ImageUnknown, format!("no image has the hash {hash}")));
+        }
+        let path = scan::image_path(&inner.root, hash);
+        let file = inner.disk.open(&path).map_err(|error| from_io("open", &path, &error))?;
+        let bytes = file.metadata().map_err(|error| from_io("read", &path, &error))?.len();
+        Ok((file, bytes))
+    }
+
     /// Reads an image and checks its hash.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ const MARKER: &str = "warehouse";
 const MARKER_TEXT: &str = "lighter warehouse 1\n";
 const FOLDERS: [&str; 3] = ["incoming", "images", "artefacts"];
 
-pub(crate) struct Found {
+pub(crate) struct Inventory {
     pub images: Vec<FoundFile<ImageHash>>,
     pub artefacts: Vec<FoundFile<FoundArtefact>>,
 }
@@ -43,13 +43,14 @@ pub(crate) struct FoundArtefact {
 /// Makes sure the folders are there and ours, sweeps them and lists what they hold.
 ///
 /// # Errors
-/// [`Code::DataUnusable`] when they cannot be used, are of a later format, or hold what someone else put there.
-pub(crate) fn open(root: &Path) -> Result<Found, Problem> {
+/// [`Code::DataNewer`] when a later version wrote them; [`Code::DataUnusable`] when they cannot be used, or hold what
+/// someone else put there.
+pub(crate) fn open(root: &Path) -> Result<Inventory, Problem> {
     claim(root)?;
     for entry in list(&root.join(FOLDERS[0]))? {
         sweep(&entry)?;
     }
-    Ok(Found { images: images(&root.join(FOLDERS[1]))?, artefacts: artefacts(&root.join(FOLDERS[2]))? })
+    Ok(Inventory { images: images(&root.join(FOLDERS[1]))?, artefacts: artefacts(&root.join(FOLDERS[2]))? })
 }
 
 pub(crate) fn incoming_path(root: &Path, number: u64) -> PathBuf {
@@ -88,6 +89,11 @@ fn claim(root: &Path) -> Result<(), Problem> {
         Ok(text) if text == MARKER_TEXT => {}
         // A crash while it was written.
         Ok(text) if MARKER_TEXT.starts_with(&text) && !any_folder(root) => write_marker(&marker)?,
+        Ok(text) if is_newer(&text) => {
+            let detail =
+                format!("{} is of format {:?}, this version reads {MARKER_TEXT:?}", root.display(), text.trim());
+            return Err(Problem::new(Code::DataNewer, detail));
+        }
         Ok(_) => {
             let detail = format!("{} is of a format this version does not know", root.display());
             return Err(Problem::new(Code::DataUnusable, detail).with_hint("use the version of lighter that wrote it"));
@@ -95,7 +101,7 @@ fn claim(root: &Path) -> Result<(), Problem> {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !any_folder(root) => write_marker(&marker)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let detail = format!("{} holds `images` or `artefacts` that no node made", root.display());
-            return Err(Problem::new(Code::DataUnusable, detail).with_hint("choose another folder with --data"));
+            return Err(Problem::new(Code::DataUnusable, detail).with_hint("choose another folder with --data-folder"));
         }
         Err(error) => return Err(unusable("read", &marker, &error)),
     }
@@ -107,6 +113,12 @@ fn claim(root: &Path) -> Result<(), Problem> {
             .map_err(|error| unusable("use the folder", &folder, &error))?;
     }
     Ok(())
+}
+
+/// Whether a later version wrote this marker.
+fn is_newer(text: &str) -> bool {
+    let number = |text: &str| text.trim().strip_prefix("lighter warehouse ")?.parse::<u64>().ok();
+    number(text) > number(MARKER_TEXT)
 }
 
 fn any_folder(root: &Path) -> bool {

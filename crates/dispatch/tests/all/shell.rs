@@ -1,6 +1,6 @@
 //! The shell: who is woken when, what a caller that goes away leaves behind, how a drain ends. Time is tokio's own.
 
-use dispatch::{Admission, Limits, Node, Permit, Rate, Refusal};
+use dispatch::{Admission, Limits, NodeTurns, Permit, Rate, Refusal};
 use problem::Code;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -104,7 +104,7 @@ async fn the_rate_refuses_with_the_time_to_come_back() {
 
 #[tokio::test(start_paused = true)]
 async fn functions_share_the_node_and_wait_for_it_within_their_own_time() {
-    let node = Node::new(1, 2);
+    let node = NodeTurns::new(1, 2);
     let (a, b) = (Admission::new(ONE, &node), Admission::new(Limits { running_max: 9, ..ONE }, &node));
     let running = admit(&a).await.unwrap();
     let (mut first, mut second) = (pin!(admit(&b)), pin!(admit(&b)));
@@ -123,7 +123,7 @@ async fn functions_share_the_node_and_wait_for_it_within_their_own_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_while_it_waits_for_the_node_gives_both_places_back() {
-    let node = Node::new(1, 9);
+    let node = NodeTurns::new(1, 9);
     let (a, b) = (Admission::new(ONE, &node), Admission::new(ONE, &node));
     let running = admit(&a).await.unwrap();
     let mut gone = Box::pin(admit(&b));
@@ -154,7 +154,7 @@ async fn raised_limits_let_those_in_who_wait_and_lowered_ones_send_nobody_away()
 
 #[tokio::test(start_paused = true)]
 async fn more_units_on_the_node_let_those_in_who_wait_for_it() {
-    let node = Node::new(0, 9);
+    let node = NodeTurns::new(0, 9);
     let function = Admission::new(ONE, &node);
     let mut waits = pin!(admit(&function));
     assert!(is_pending(waits.as_mut()));
@@ -201,7 +201,7 @@ async fn a_drain_ends_when_the_last_one_waiting_goes_away_or_runs_out_of_time() 
 #[test]
 fn many_threads_lose_no_place() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
-    let node = Node::new(3, 1_000);
+    let node = NodeTurns::new(3, 1_000);
     let limits = Limits { running_max: 2, waiting_max: 1_000, wait_max: 60 * SECOND, rate: None };
     let functions = [Admission::new(limits, &node), Admission::new(limits, &node)];
     runtime.block_on(async {
@@ -238,8 +238,8 @@ async fn admit(function: &Admission) -> Result<Permit, Refusal> {
     function.admit(Instant::now()).await
 }
 
-fn big() -> Node {
-    Node::new(1_000, 1_000)
+fn big() -> NodeTurns {
+    NodeTurns::new(1_000, 1_000)
 }
 
 fn is_pending<T>(future: Pin<&mut impl Future<Output = T>>) -> bool {

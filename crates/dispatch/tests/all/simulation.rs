@@ -1,6 +1,7 @@
 //! Thousands of random steps on one line, compared with the plainest model of it. A failure names its seed.
 
 use dispatch::{Arrival, Limits, Rate, Refusal, Ticket, WaitingLine};
+use random::Random;
 use std::time::Duration;
 
 const SEEDS: u64 = 200;
@@ -43,7 +44,7 @@ struct Model {
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
-        let limits = random.limits();
+        let limits = limits_of(&mut random);
         let model = Model {
             limits,
             running: Vec::new(),
@@ -113,7 +114,7 @@ impl World {
     }
 
     fn set_limits(&mut self) {
-        let limits = self.random.limits();
+        let limits = limits_of(&mut self.random);
         self.model.set_limits(limits, self.now);
         assert_eq!(self.line.set_limits(limits, self.now), self.model.promote());
     }
@@ -201,31 +202,14 @@ impl Model {
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn limits(&mut self) -> Limits {
-        // Rates that divide a second: the model needs no rounding.
-        let per_second = [1, 2, 4, 5, 10][self.below(5) as usize];
-        let rate = Rate { per_second, burst: 1 + self.below(5) as u32 };
-        Limits {
-            running_max: self.below(5) as u32,
-            waiting_max: self.below(6) as u32,
-            wait_max: Duration::from_millis(self.below(4) * 100),
-            rate: (self.below(2) == 0).then_some(rate),
-        }
+fn limits_of(random: &mut Random) -> Limits {
+    // Rates that divide a second: the model needs no rounding.
+    let per_second = [1, 2, 4, 5, 10][random.below(5) as usize];
+    let rate = Rate { per_second, burst: 1 + random.below(5) as u32 };
+    Limits {
+        running_max: random.below(5) as u32,
+        waiting_max: random.below(6) as u32,
+        wait_max: Duration::from_millis(random.below(4) * 100),
+        rate: (random.below(2) == 0).then_some(rate),
     }
 }

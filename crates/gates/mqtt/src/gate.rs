@@ -25,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 const BACKLOG: u32 = 1_024;
 
 /// How often the broker looks what is due.
-const TICK: Duration = Duration::from_millis(250);
+const DUE_EVERY: Duration = Duration::from_millis(250);
 
 /// Connections one task writes to itself before it leaves the rest to theirs.
 const DIRECT_WRITES_MAX: usize = 64;
@@ -140,7 +140,7 @@ impl<N: Node> Gate<N> {
         });
         let mut tasks: Vec<_> =
             listeners.into_iter().map(|listener| tokio::spawn(accept(listener, shared.clone()))).collect();
-        tasks.push(tokio::spawn(tick(shared.clone())));
+        tasks.push(tokio::spawn(do_due(shared.clone())));
         tasks.push(tokio::spawn(watch_disk(shared.clone())));
         tasks.push(tokio::spawn(write_to_others(shared.clone())));
         tasks.push(tokio::spawn(ushering));
@@ -423,12 +423,12 @@ async fn accept<N: Node>(listener: Listener, shared: Arc<GateInner<N>>) {
     }
 }
 
-async fn tick<N: Node>(shared: Arc<GateInner<N>>) {
-    let mut interval = tokio::time::interval(TICK);
+async fn do_due<N: Node>(shared: Arc<GateInner<N>>) {
+    let mut interval = tokio::time::interval(DUE_EVERY);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        shared.with(|broker, now| broker.tick(now));
+        shared.with(|broker, now| broker.do_due(now));
     }
 }
 

@@ -2,6 +2,7 @@
 //! next.
 
 use orchestrator::{Decision, Mean, Observation, Policy, Rate};
+use random::Random;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
@@ -237,27 +238,5 @@ impl World {
     fn wall_ms(&self) -> i64 {
         let jumped: i64 = self.load.jumps.iter().filter(|jump| jump.at <= self.now).map(|jump| jump.by_ms).sum();
         1_800_000_000_000 + self.now.as_millis() as i64 + jumped
-    }
-}
-
-/// SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-
-    /// Between 0 and 1.
-    pub fn share(&mut self) -> f64 {
-        self.next() as f64 / u64::MAX as f64
     }
 }

@@ -240,8 +240,11 @@ fn a_folder_of_someone_elses_images_is_not_swept() {
 fn a_warehouse_of_a_later_format_is_left_alone() {
     let (folder, warehouse) = new();
     drop(warehouse);
-    fs::write(root(&folder).join("warehouse"), "lighter warehouse 2\n").unwrap();
-    assert_eq!(code(Warehouse::open(&root(&folder), Config::default()).map(drop)), Code::DataUnusable);
+    for (marker, expected) in [("lighter warehouse 2\n", Code::DataNewer), ("somebody's\n", Code::DataUnusable)] {
+        fs::write(root(&folder).join("warehouse"), marker).unwrap();
+        assert_eq!(code(Warehouse::open(&root(&folder), Config::default()).map(drop)), expected, "{marker}");
+        assert_eq!(fs::read_to_string(root(&folder).join("warehouse")).unwrap(), marker);
+    }
 }
 
 #[test]

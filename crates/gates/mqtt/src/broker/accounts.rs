@@ -130,7 +130,7 @@ impl<N: Node> Broker<N> {
     /// Counts a session among those that outlive their connections, or no longer.
     pub(super) fn count_kept(&mut self, account: AccountKey, was_kept: bool, is_kept: bool) {
         let change = |count: usize| count + usize::from(is_kept) - usize::from(was_kept);
-        self.kept_sessions = change(self.kept_sessions);
+        self.totals.kept_sessions = change(self.totals.kept_sessions);
         let account = self.account(account);
         account.kept_sessions = change(account.kept_sessions);
     }
@@ -140,7 +140,7 @@ impl<N: Node> Broker<N> {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.bytes += bytes;
         let account = session.account;
-        self.queued_bytes += bytes;
+        self.totals.queued_bytes += bytes;
         self.room.add(bytes);
         self.account(account).queued_bytes += bytes;
     }
@@ -149,7 +149,7 @@ impl<N: Node> Broker<N> {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.bytes -= bytes;
         let account = session.account;
-        self.queued_bytes -= bytes;
+        self.totals.queued_bytes -= bytes;
         self.room.give_back(bytes);
         self.account(account).queued_bytes -= bytes;
     }
@@ -158,7 +158,7 @@ impl<N: Node> Broker<N> {
     pub(super) fn fits_session(&mut self, user: &Option<Arc<str>>, bytes: usize) -> bool {
         let limits = &self.limits;
         let own = self.account_of(user).map_or(0, |account| account.session_bytes);
-        self.session_bytes + bytes <= limits.session_bytes_max
+        self.totals.session_bytes + bytes <= limits.session_bytes_max
             && own + bytes <= limits.of_user(limits.session_bytes_max)
             && self.room.fits(bytes)
     }
@@ -167,7 +167,7 @@ impl<N: Node> Broker<N> {
     pub(super) fn set_own_bytes(&mut self, key: SessionKey, bytes: usize) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let (before, account) = (std::mem::replace(&mut session.own_bytes, bytes), session.account);
-        self.session_bytes = self.session_bytes + bytes - before;
+        self.totals.session_bytes = self.totals.session_bytes + bytes - before;
         self.room.add(bytes);
         self.room.give_back(before);
         let account = self.account(account);

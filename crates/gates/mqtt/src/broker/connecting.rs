@@ -111,7 +111,7 @@ impl<N: Node> Broker<N> {
         connack.session_present = old.is_some();
         frame.clear();
         encode::connack(&mut frame, &connack, connect.version);
-        self.loose_replies.push((connection_key, Reply::Open(frame.into())));
+        self.pending.loose_replies.push((connection_key, Reply::Open(frame.into())));
         self.finish();
         Ok(connection_key)
     }
@@ -143,8 +143,8 @@ impl<N: Node> Broker<N> {
         let old = self.by_owner.get(&owner).and_then(|key| self.sessions.get(*key));
         let is_one_more = expiry_s > 0 && !old.is_some_and(Session::is_kept);
         let own_kept = self.account_of(&owner.user).map_or(0, |account| account.kept_sessions);
-        let is_full =
-            self.kept_sessions >= self.limits.sessions_max || own_kept >= self.limits.of_user(self.limits.sessions_max);
+        let is_full = self.totals.kept_sessions >= self.limits.sessions_max
+            || own_kept >= self.limits.of_user(self.limits.sessions_max);
         if is_one_more && is_full {
             return Err(Reason::QUOTA_EXCEEDED);
         }
@@ -266,14 +266,14 @@ impl<N: Node> Broker<N> {
         }
         let expires_ms = self.now.unix_ms.saturating_add(u64::from(session.expiry_s) * 1_000);
         session.expires_ms = Some(expires_ms);
-        self.expiring.insert((expires_ms, session_key));
+        self.due.expiring.insert((expires_ms, session_key));
         let delay_s = session.will.as_ref().map(|will| will.delay_s.min(session.expiry_s));
         match delay_s {
             Some(0) => self.publish_will(session_key),
             Some(delay_s) => {
                 let due_ms = self.now.steady_ms + u64::from(delay_s) * 1_000;
                 session.will_due_ms = Some(due_ms);
-                self.wills.insert((due_ms, session_key));
+                self.due.wills.insert((due_ms, session_key));
             }
             None => {}
         }
@@ -319,15 +319,15 @@ impl<N: Node> Broker<N> {
         let flights = session.flights.iter().map(|flight| (flight.sequence, flight.message.clone()));
         let released = session.released.iter().map(|sequence| (*sequence, None));
         let copies: Vec<_> = copies.chain(flights).chain(released).collect();
-        self.loose.delete(records::session_key(session.number));
+        self.pending.loose.delete(records::session_key(session.number));
         for filter in session.subscriptions.keys() {
-            self.loose.delete(records::subscription_key(number, filter));
+            self.pending.loose.delete(records::subscription_key(number, filter));
         }
         for id in &session.received {
-            self.loose.delete(records::received_key(number, *id));
+            self.pending.loose.delete(records::received_key(number, *id));
         }
         for (sequence, message) in copies {
-            self.loose.delete(records::copy_key(number, sequence));
+            self.pending.loose.delete(records::copy_key(number, sequence));
             if let Some(message) = message {
                 self.forget_copy(&message);
             }
@@ -338,14 +338,14 @@ impl<N: Node> Broker<N> {
     pub(super) fn write_session(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get_mut(key).filter(|session| session.is_kept()) else { return };
         session.is_stored = true;
-        self.loose.put(records::session_key(session.number), records::write_session(session));
+        self.pending.loose.put(records::session_key(session.number), records::write_session(session));
     }
 
     pub(super) fn cancel_expiry(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key)
             && let Some(expires_ms) = session.expires_ms.take()
         {
-            self.expiring.remove(&(expires_ms, key));
+            self.due.expiring.remove(&(expires_ms, key));
         }
     }
 
@@ -353,7 +353,7 @@ impl<N: Node> Broker<N> {
         if let Some(session) = self.sessions.get_mut(key) {
             session.will = None;
             if let Some(due_ms) = session.will_due_ms.take() {
-                self.wills.remove(&(due_ms, key));
+                self.due.wills.remove(&(due_ms, key));
             }
         }
     }
@@ -362,7 +362,7 @@ impl<N: Node> Broker<N> {
     pub(super) fn publish_will(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if let Some(due_ms) = session.will_due_ms.take() {
-            self.wills.remove(&(due_ms, key));
+            self.due.wills.remove(&(due_ms, key));
         }
         let Some(will) = session.will.take() else { return };
         let (client, user) = (session.client.clone(), session.user().clone());

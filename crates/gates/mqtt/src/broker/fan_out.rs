@@ -92,7 +92,7 @@ impl<N: Node> Broker<N> {
         targets: &mut [Target],
         ticket: u64,
     ) {
-        self.frames.clear();
+        self.passing.frames.clear();
         for target in targets {
             if target.qos == Qos::AtMostOnce {
                 self.send_unconfirmed(view, target);
@@ -153,7 +153,7 @@ impl<N: Node> Broker<N> {
         let is_behind = session.queue.len() > self.limits.queued_messages_max / 2
             || session.bytes > self.limits.queued_bytes_max / 2;
         if is_behind && session.connection.is_some() && self.now.steady_ms - session.progress_ms < PROGRESS_MS {
-            self.slow = Some(target.session);
+            self.passing.slow = Some(target.session);
         }
         if ticket > self.durable {
             self.wait(ticket, Waiter::Session(target.session));
@@ -171,7 +171,7 @@ impl<N: Node> Broker<N> {
         let of_user = self.accounts.get(session.account).map_or(0, |account| account.queued_bytes);
         session.queue.len() >= self.limits.queued_messages_max
             || session.bytes + bytes > self.limits.queued_bytes_max
-            || self.queued_bytes + bytes > total_max
+            || self.totals.queued_bytes + bytes > total_max
             || of_user + bytes > self.limits.of_user(total_max)
             || !self.room.fits(bytes)
     }
@@ -188,7 +188,7 @@ impl<N: Node> Broker<N> {
 
     /// Sends what waits in a session, as far as there is room.
     pub(super) fn pump(&mut self, key: SessionKey) {
-        self.frames.clear();
+        self.passing.frames.clear();
         self.pump_keeping_frames(key);
     }
 
@@ -216,8 +216,8 @@ impl<N: Node> Broker<N> {
                 return;
             }
             if !can_hold(&mut self.room, &connection.out, next.message.view()) {
-                return if !self.starved.contains(&key) {
-                    self.starved.push(key)
+                return if !self.to_do.starved.contains(&key) {
+                    self.to_do.starved.push(key)
                 };
             }
             let Queued { sequence, message, qos, retain, ids, dup, .. } =
@@ -230,7 +230,7 @@ impl<N: Node> Broker<N> {
             }
             let flight = Flight { sequence, qos, retain, ids, message: is_kept.then(|| message.clone()) };
             session.flights.push_back(flight);
-            self.frames.clear();
+            self.passing.frames.clear();
             let view = message.view();
             let flight_ids =
                 self.sessions.get(key).and_then(|session| session.flights.back()).and_then(|flight| flight.ids.clone());
@@ -287,7 +287,7 @@ impl<N: Node> Broker<N> {
             self.counts.dropped += 1;
             return Sent::TooLarge;
         }
-        self.frames.write(&outgoing, &mut connection.out);
+        self.passing.frames.write(&outgoing, &mut connection.out);
         self.counts.sent += 1;
         self.set_dirty(key);
         Sent::Yes
@@ -297,7 +297,7 @@ impl<N: Node> Broker<N> {
     pub(super) fn let_go(&mut self, key: SessionKey, sequence: u64, message: &Message, ids: &SubscriptionIds) {
         self.release_bytes(key, held_bytes(message, ids));
         let Some(session) = self.sessions.get(key).filter(|session| session.is_stored) else { return };
-        self.loose.delete(records::copy_key(session.number, sequence));
+        self.pending.loose.delete(records::copy_key(session.number, sequence));
         self.forget_copy(message);
     }
 
@@ -306,7 +306,7 @@ impl<N: Node> Broker<N> {
         if let Some(number) = message.body()
             && message.drop_copy()
         {
-            self.loose.delete(records::body_key(number));
+            self.pending.loose.delete(records::body_key(number));
         }
     }
 
@@ -334,7 +334,7 @@ impl<N: Node> Broker<N> {
         let Some(message) = flight.message else { return false };
         self.release_bytes(key, held_bytes(&message, &flight.ids));
         if is_stored {
-            self.loose.put(records::copy_key(number, flight.sequence), records::write_released());
+            self.pending.loose.put(records::copy_key(number, flight.sequence), records::write_released());
             self.forget_copy(&message);
         }
         is_stored
@@ -347,7 +347,7 @@ impl<N: Node> Broker<N> {
         session.progress_ms = self.now.steady_ms;
         if session.is_stored {
             let record = records::copy_key(session.number, sequence);
-            self.loose.delete(record);
+            self.pending.loose.delete(record);
         }
         self.pump(key);
     }

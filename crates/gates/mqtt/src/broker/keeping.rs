@@ -3,7 +3,7 @@
 use super::Broker;
 use super::accounts::{LEVEL_BYTES, Payer};
 use super::message::{Message, View};
-use super::retained::Kept;
+use super::retained::KeptMessage;
 use crate::node::Node;
 use crate::topic;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ impl<N: Node> Broker<N> {
         if !retain {
             return;
         }
-        let gathered = self.batch.iter().filter(|publishing| publishing.retain);
+        let gathered = self.pending.batch.iter().filter(|publishing| publishing.retain);
         let (count, bytes) = gathered.fold((0, 0), |(count, bytes), one| (count + 1, bytes + one.message.bytes()));
         let limits = &self.limits;
         let (own, own_bytes) = self.retained_of(payer);
@@ -82,7 +82,7 @@ impl<N: Node> Broker<N> {
             account.retained_bytes += bytes;
         }
         let memory_bytes = self.retained.memory_bytes();
-        let replaced = self.retained.set(Kept { message, account });
+        let replaced = self.retained.set(KeptMessage { message, account });
         self.settle_memory(memory_bytes, replaced);
     }
 
@@ -95,7 +95,7 @@ impl<N: Node> Broker<N> {
         was_there
     }
 
-    fn settle_memory(&mut self, before_bytes: usize, gone: Option<Kept>) {
+    fn settle_memory(&mut self, before_bytes: usize, gone: Option<KeptMessage>) {
         self.room.add(self.retained.memory_bytes());
         self.room.give_back(before_bytes);
         let Some((key, bytes)) = gone.and_then(|kept| Some((kept.account?, kept.message.bytes()))) else { return };

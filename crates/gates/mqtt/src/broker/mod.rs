@@ -20,9 +20,8 @@ mod fan_out;
 mod keeping;
 mod message;
 mod packets;
+mod parts;
 mod publishing;
-#[cfg(test)]
-pub(crate) mod random;
 mod records;
 mod restore;
 mod retained;
@@ -48,14 +47,15 @@ use crate::users::Users;
 use accounts::{Account, AccountKey, Room};
 use budget::{Budget, Purpose};
 use connection::{Connection, Reply};
+use parts::{Due, Passing, Pending, ToDo, Totals};
 use problem::Problem;
-use publishing::{Publishing, Target};
+use publishing::Publishing;
 use retained::Retained;
 use session::Session;
 use slab::Slab;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use trie::{SessionKey, Subscriber, Trie};
+use trie::{SessionKey, Trie};
 
 /// Records that may wait for a disk that takes none; then the broker gives up until it is started again.
 const LOOSE_RECORDS_MAX: usize = 200_000;
@@ -123,38 +123,16 @@ pub struct Broker<N> {
     durable: u64,
     /// Who waits for which commit, the oldest first.
     waiting: VecDeque<(u64, Waiter)>,
-    /// Messages of the present feed that need the disk, or come after one that does.
-    batch: Vec<Publishing>,
-    /// Sessions that get one of them, at most so many.
-    batch_targets: usize,
-    /// Changes that belong to no message, and answers that wait for them.
-    loose: Changes,
-    loose_replies: Vec<(ConnectionKey, Reply)>,
-    dirty: Vec<ConnectionKey>,
-    stalled: Vec<ConnectionKey>,
-    /// Sessions whose messages wait for memory to send them from.
-    starved: Vec<SessionKey>,
-    /// When sessions end, by Unix time.
-    expiring: BTreeSet<(u64, SessionKey)>,
-    /// When wills are due, by steady time.
-    wills: BTreeSet<(u64, SessionKey)>,
-    /// Wills that could not be published yet, with the steady time of the first attempt.
-    late_wills: VecDeque<(u64, Publishing)>,
+    pending: Pending,
+    to_do: ToDo,
+    due: Due,
     /// For sessions and shared messages.
     next_number: u64,
-    queued_bytes: usize,
-    /// Of sessions themselves.
-    session_bytes: usize,
-    kept_sessions: usize,
-    subscriptions: usize,
+    totals: Totals,
     counts: Counts,
     /// The disk failed.
     broken: bool,
-    frames: fan_out::Frames,
-    found: Vec<Subscriber>,
-    /// A subscriber that cannot keep up with the present message's publisher.
-    slow: Option<SessionKey>,
-    spare_targets: Vec<Target>,
+    passing: Passing,
 }
 
 impl<N: Node> Broker<N> {
@@ -177,27 +155,14 @@ impl<N: Node> Broker<N> {
             retained: Retained::default(),
             durable: 0,
             waiting: VecDeque::new(),
-            batch: Vec::new(),
-            batch_targets: 0,
-            loose: Changes::default(),
-            loose_replies: Vec::new(),
-            dirty: Vec::new(),
-            stalled: Vec::new(),
-            starved: Vec::new(),
-            expiring: BTreeSet::new(),
-            wills: BTreeSet::new(),
-            late_wills: VecDeque::new(),
+            pending: Pending::default(),
+            to_do: ToDo::default(),
+            due: Due::default(),
             next_number: 1,
-            queued_bytes: 0,
-            session_bytes: 0,
-            kept_sessions: 0,
-            subscriptions: 0,
+            totals: Totals::default(),
             counts: Counts::default(),
             broken: false,
-            frames: fan_out::Frames::default(),
-            found: Vec::new(),
-            slow: None,
-            spare_targets: Vec::new(),
+            passing: Passing::default(),
         };
         broker.restore(users)?;
         Ok(broker)
@@ -236,7 +201,7 @@ impl<N: Node> Broker<N> {
 
     /// Connections that have something to send, or are to be closed, since the last call.
     pub fn dirty(&mut self, into: &mut Vec<ConnectionKey>) {
-        into.append(&mut self.dirty);
+        into.append(&mut self.to_do.dirty);
         for key in into.iter() {
             if let Some(connection) = self.connections.get_mut(*key) {
                 connection.is_dirty = false;
@@ -300,26 +265,26 @@ impl<N: Node> Broker<N> {
         Counts {
             connections: self.connections.len() as u64,
             sessions: self.sessions.len() as u64,
-            subscriptions: self.subscriptions as u64,
+            subscriptions: self.totals.subscriptions as u64,
             retained: self.retained.count() as u64,
             retained_bytes: self.retained.bytes() as u64,
-            queued_bytes: self.queued_bytes as u64,
+            queued_bytes: self.totals.queued_bytes as u64,
             ..self.counts
         }
     }
 
     /// Does what is due by now: ends sessions, publishes wills, closes silent connections, tries again what was
     /// refused. Called every second or so.
-    pub fn tick(&mut self, now: Now) {
+    pub fn do_due(&mut self, now: Now) {
         self.now = now;
         self.retry_stalled();
-        std::mem::take(&mut self.starved).into_iter().for_each(|key| self.pump(key));
+        std::mem::take(&mut self.to_do.starved).into_iter().for_each(|key| self.pump(key));
         self.retry_wills();
         self.end_holds();
-        while let Some((_, key)) = self.wills.first().copied().filter(|(at_ms, _)| *at_ms <= now.steady_ms) {
+        while let Some((_, key)) = self.due.wills.first().copied().filter(|(at_ms, _)| *at_ms <= now.steady_ms) {
             self.publish_will(key);
         }
-        while let Some((_, key)) = self.expiring.first().copied().filter(|(at_ms, _)| *at_ms <= now.unix_ms) {
+        while let Some((_, key)) = self.due.expiring.first().copied().filter(|(at_ms, _)| *at_ms <= now.unix_ms) {
             self.end_session(key);
         }
         let is_silent = |connection: &Connection| {
@@ -338,7 +303,7 @@ impl<N: Node> Broker<N> {
     fn set_dirty(&mut self, key: ConnectionKey) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if !std::mem::replace(&mut connection.is_dirty, true) {
-            self.dirty.push(key);
+            self.to_do.dirty.push(key);
         }
         if connection.out_bytes != accounts::send_bytes(connection.out.capacity()) {
             self.count_out(key);
@@ -388,13 +353,13 @@ impl<N: Node> Broker<N> {
 
     /// Commits what has gathered: all of it at once, or, if that is refused, each message alone.
     fn finish(&mut self) {
-        if self.batch.is_empty() && self.loose.is_empty() {
+        if self.pending.batch.is_empty() && self.pending.loose.is_empty() {
             return self.send_loose_replies(0);
         }
         self.commit_most_loose();
-        let mut batch = std::mem::take(&mut self.batch);
-        self.batch_targets = 0;
-        let mut changes = std::mem::take(&mut self.loose);
+        let mut batch = std::mem::take(&mut self.pending.batch);
+        self.pending.batch_targets = 0;
+        let mut changes = std::mem::take(&mut self.pending.loose);
         let loose_records = changes.records.len();
         for publishing in &mut batch {
             self.prepare(publishing, &mut changes);
@@ -409,7 +374,7 @@ impl<N: Node> Broker<N> {
             Err(refused) => {
                 changes.records.truncate(loose_records);
                 changes.events.clear();
-                self.loose = changes;
+                self.pending.loose = changes;
                 let is_alone = batch.len() == 1 && loose_records == 0;
                 self.finish_one_by_one(batch, refused, is_alone);
             }
@@ -420,13 +385,13 @@ impl<N: Node> Broker<N> {
     /// records than a transaction has room for. What they belong to is deleted first, so that a restart in between
     /// deletes the rest.
     fn commit_most_loose(&mut self) {
-        while self.loose.records.len() > COMMIT_RECORDS_MAX {
-            let rest = self.loose.records.split_off(COMMIT_RECORDS_MAX);
-            if self.commit(&self.loose).is_err() {
+        while self.pending.loose.records.len() > COMMIT_RECORDS_MAX {
+            let rest = self.pending.loose.records.split_off(COMMIT_RECORDS_MAX);
+            if self.commit(&self.pending.loose).is_err() {
                 // They are tried again with the rest.
-                return self.loose.records.extend(rest);
+                return self.pending.loose.records.extend(rest);
             }
-            self.loose.records = rest;
+            self.pending.loose.records = rest;
         }
     }
 
@@ -435,13 +400,13 @@ impl<N: Node> Broker<N> {
             return batch.into_iter().for_each(|publishing| self.refuse(publishing, &refused));
         }
         self.commit_most_loose();
-        if !self.loose.is_empty() {
-            match self.commit(&self.loose) {
+        if !self.pending.loose.is_empty() {
+            match self.commit(&self.pending.loose) {
                 Ok(ticket) => {
-                    self.loose = Changes::default();
+                    self.pending.loose = Changes::default();
                     self.send_loose_replies(ticket);
                 }
-                Err(refused) if self.loose.records.len() > LOOSE_RECORDS_MAX => {
+                Err(refused) if self.pending.loose.records.len() > LOOSE_RECORDS_MAX => {
                     return self.fail(self.now, &refused.problem().clone());
                 }
                 // They are tried again, and nothing is answered before.
@@ -486,7 +451,7 @@ impl<N: Node> Broker<N> {
     }
 
     fn send_loose_replies(&mut self, ticket: u64) {
-        for (key, reply) in std::mem::take(&mut self.loose_replies) {
+        for (key, reply) in std::mem::take(&mut self.pending.loose_replies) {
             self.reply_and_open(key, ticket, reply);
         }
     }

@@ -50,12 +50,12 @@ impl<N: Node> Broker<N> {
                 self.fault(key, fault);
                 break;
             }
-            if self.batch.len() >= BATCH_MAX || self.loose.records.len() >= BATCH_MAX {
+            if self.pending.batch.len() >= BATCH_MAX || self.pending.loose.records.len() >= BATCH_MAX {
                 self.finish();
             }
         }
         self.finish();
-        if let Some(session) = self.slow.take() {
+        if let Some(session) = self.passing.slow.take() {
             self.hold(key, session);
         }
         Fed { consumed, wants }
@@ -207,7 +207,7 @@ impl<N: Node> Broker<N> {
             self.flight_ended(session_key, place);
         } else if self.flight_released(session_key, place) {
             // Once it is released it must never be sent again, not even after a restart.
-            self.loose_replies.push((key, Reply::Ack(Ack::Pubrel, id, Reason::SUCCESS)));
+            self.pending.loose_replies.push((key, Reply::Ack(Ack::Pubrel, id, Reason::SUCCESS)));
         } else {
             self.reply(key, 0, Reply::Ack(Ack::Pubrel, id, Reason::SUCCESS));
         }
@@ -229,7 +229,7 @@ impl<N: Node> Broker<N> {
 
     fn take_pubrel(&mut self, key: ConnectionKey, id: u16) -> Result<(), Fault> {
         // What is to be released has to be here: messages of this feed come first.
-        if !self.batch.is_empty() {
+        if !self.pending.batch.is_empty() {
             self.finish();
         }
         let Some(session_key) = self.connection(key).session else { return Ok(()) };
@@ -241,8 +241,8 @@ impl<N: Node> Broker<N> {
         let (number, is_stored) = (session.number, session.is_stored);
         if is_stored {
             // Confirmed only once it is forgotten for good: the identifier may come back for another message.
-            self.loose.delete(records::received_key(number, id));
-            self.loose_replies.push((key, Reply::Ack(Ack::Pubcomp, id, Reason::SUCCESS)));
+            self.pending.loose.delete(records::received_key(number, id));
+            self.pending.loose_replies.push((key, Reply::Ack(Ack::Pubcomp, id, Reason::SUCCESS)));
         } else {
             self.reply(key, 0, Reply::Ack(Ack::Pubcomp, id, Reason::SUCCESS));
         }

@@ -104,16 +104,16 @@ impl<N: Node> Broker<N> {
             let message = Arc::new(view.to_message());
             return self.refuse(Publishing { message, retain, payer, origin, targets, is_wanted: false }, &refused);
         }
-        if self.batch_targets + targets.len() > COMMIT_RECORDS_MAX {
+        if self.pending.batch_targets + targets.len() > COMMIT_RECORDS_MAX {
             self.finish();
         }
         let is_wanted = self.node.wants(view.topic);
         let keeps_id = view.qos == Qos::ExactlyOnce && self.is_kept(origin.session());
         let needs_disk = is_wanted || retain || keeps_id || targets.iter().any(|target| target.is_kept);
-        if needs_disk || !self.batch.is_empty() {
+        if needs_disk || !self.pending.batch.is_empty() {
             let message = Arc::new(view.to_message());
-            self.batch_targets += targets.len();
-            self.batch.push(Publishing { message, retain, payer, origin, targets, is_wanted });
+            self.pending.batch_targets += targets.len();
+            self.pending.batch.push(Publishing { message, retain, payer, origin, targets, is_wanted });
         } else {
             let reason = if targets.is_empty() { Reason::NO_SUBSCRIBERS } else { Reason::SUCCESS };
             self.confirm(&origin, view.qos, 0, reason);
@@ -130,7 +130,7 @@ impl<N: Node> Broker<N> {
 
     /// Everyone the message goes to, each session once.
     fn targets(&mut self, topic: &str, qos: Qos, retain: bool, from: Option<SessionKey>) -> Vec<Target> {
-        let mut found = std::mem::take(&mut self.found);
+        let mut found = std::mem::take(&mut self.passing.found);
         found.clear();
         let (sessions, connections, limit) = (&self.sessions, &self.connections, self.limits.send_bytes_max);
         let is_ready = |session: SessionKey| {
@@ -141,7 +141,7 @@ impl<N: Node> Broker<N> {
         if found.len() > 1 {
             found.sort_unstable_by_key(|subscriber| subscriber.session);
         }
-        let mut targets = std::mem::take(&mut self.spare_targets);
+        let mut targets = std::mem::take(&mut self.passing.spare_targets);
         for subscriber in &found {
             if subscriber.options.no_local && from == Some(subscriber.session) {
                 continue;
@@ -151,7 +151,7 @@ impl<N: Node> Broker<N> {
             }
             self.add_target(&mut targets, subscriber, qos, retain);
         }
-        self.found = found;
+        self.passing.found = found;
         targets
     }
 
@@ -211,7 +211,7 @@ impl<N: Node> Broker<N> {
 
     pub(super) fn recycle(&mut self, mut targets: Vec<Target>) {
         targets.clear();
-        self.spare_targets = targets;
+        self.passing.spare_targets = targets;
     }
 
     /// Adds what the message changes on disk.
@@ -299,8 +299,8 @@ impl<N: Node> Broker<N> {
                 if publishing.message.qos() != Qos::AtMostOnce && connection.version == Version::V311 {
                     let stalled = Stalled { messages: VecDeque::new(), since_ms: self.now.steady_ms };
                     connection.stalled.get_or_insert_with(|| Box::new(stalled)).messages.push_back(publishing);
-                    if !self.stalled.contains(&key) {
-                        self.stalled.push(key);
+                    if !self.to_do.stalled.contains(&key) {
+                        self.to_do.stalled.push(key);
                     }
                     return;
                 }
@@ -331,7 +331,7 @@ impl<N: Node> Broker<N> {
 
     /// Tries again what holds up connections; gives up on those that waited too long.
     pub(super) fn retry_stalled(&mut self) {
-        for key in std::mem::take(&mut self.stalled) {
+        for key in std::mem::take(&mut self.to_do.stalled) {
             let Some(mut stalled) = self.connections.get_mut(key).and_then(|connection| connection.stalled.take())
             else {
                 continue;
@@ -354,7 +354,7 @@ impl<N: Node> Broker<N> {
                 self.close_stalled(key, &stalled);
             } else if let Some(connection) = self.connections.get_mut(key) {
                 connection.stalled = Some(stalled);
-                self.stalled.push(key);
+                self.to_do.stalled.push(key);
             }
         }
     }
@@ -390,7 +390,7 @@ impl<N: Node> Broker<N> {
         publishing.targets = self.targets(view.topic, view.qos, publishing.retain, None);
         publishing.is_wanted = self.node.wants(view.topic);
         match self.check_room(view, publishing.retain, &publishing.payer, &mut publishing.targets) {
-            Ok(()) => self.batch.push(publishing),
+            Ok(()) => self.pending.batch.push(publishing),
             Err(refused) => self.refuse(publishing, &refused),
         }
     }
@@ -398,25 +398,25 @@ impl<N: Node> Broker<N> {
     /// A will that finds no room waits for some. Few do: a client that comes and is lost again and again leaves one
     /// each time.
     fn put_off_will(&mut self, publishing: Publishing) {
-        let of_user = self.late_wills.iter().filter(|(_, other)| other.payer == publishing.payer);
+        let of_user = self.due.late_wills.iter().filter(|(_, other)| other.payer == publishing.payer);
         let own_bytes: usize = of_user.map(|(_, other)| other.message.bytes()).sum();
         let bytes = publishing.message.bytes();
-        let is_full = self.late_wills.len() >= LATE_WILLS_MAX
+        let is_full = self.due.late_wills.len() >= LATE_WILLS_MAX
             || own_bytes + bytes > self.limits.of_user(LATE_WILLS_BYTES_MAX).max(self.limits.packet_bytes_max);
         if is_full {
             self.counts.refused += 1;
             return;
         }
-        self.late_wills.push_back((self.now.steady_ms, publishing));
+        self.due.late_wills.push_back((self.now.steady_ms, publishing));
     }
 
     pub(super) fn retry_wills(&mut self) {
-        for (since_ms, publishing) in std::mem::take(&mut self.late_wills) {
+        for (since_ms, publishing) in std::mem::take(&mut self.due.late_wills) {
             let waited_ms = self.now.steady_ms.saturating_sub(since_ms);
             match self.publish_again(publishing) {
                 Ok(()) => {}
                 Err(publishing) if u128::from(waited_ms) < self.limits.stall_timeout.as_millis() * 6 => {
-                    self.late_wills.push_back((since_ms, publishing));
+                    self.due.late_wills.push_back((since_ms, publishing));
                 }
                 Err(publishing) => {
                     self.counts.refused += 1;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// All records, before they are joined.
 #[derive(Default)]
-struct Found {
+struct AllRecords {
     bodies: HashMap<u64, Arc<Message>>,
     copies: HashMap<u64, BTreeMap<u64, Copy>>,
     received: HashMap<u64, BTreeSet<u16>>,
@@ -27,7 +27,7 @@ struct Found {
 
 impl<N: Node> Broker<N> {
     pub(super) fn restore(&mut self, users: &Users) -> Result<(), Problem> {
-        let mut found = Found::default();
+        let mut found = AllRecords::default();
         let mut wrong = None;
         self.node.clone().restore(&mut |key, bytes| {
             if found.take(key, bytes).is_none() {
@@ -49,14 +49,14 @@ impl<N: Node> Broker<N> {
                 self.restore_session(is_old, stored, &mut found, &mut uses);
             }
             if is_old {
-                self.loose.delete(records::old_session_key(&client));
+                self.pending.loose.delete(records::old_session_key(&client));
             }
         }
         for (number, message) in &found.bodies {
             self.next_number = self.next_number.max(number + 1);
             match uses.get(number) {
                 Some(count) => message.share(*number, *count),
-                None => self.loose.delete(records::body_key(*number)),
+                None => self.pending.loose.delete(records::body_key(*number)),
             }
         }
         self.forget_strays(&found);
@@ -65,7 +65,7 @@ impl<N: Node> Broker<N> {
         Ok(())
     }
 
-    fn restore_session(&mut self, is_old: bool, stored: Stored, found: &mut Found, uses: &mut HashMap<u64, u32>) {
+    fn restore_session(&mut self, is_old: bool, stored: Stored, found: &mut AllRecords, uses: &mut HashMap<u64, u32>) {
         let (number, client) = (stored.number, stored.client);
         self.next_number = self.next_number.max(number + 1);
         let owner = Owner { user: stored.user.clone(), client: client.clone() };
@@ -110,16 +110,16 @@ impl<N: Node> Broker<N> {
         self.by_owner.insert(owner, key);
         self.count_kept(account, false, true);
         self.hold_bytes(key, bytes);
-        self.expiring.insert((expires_ms, key));
+        self.due.expiring.insert((expires_ms, key));
         if let Some(due_ms) = due_ms {
-            self.wills.insert((due_ms, key));
+            self.due.wills.insert((due_ms, key));
         }
         for (text, subscription) in subscriptions {
             let Some(filter) = Filter::new(&text, usize::MAX) else { continue };
             let Subscription { options, id } = subscription;
             let subscriber = Subscriber { session: key, options, id, is_checked: false };
             self.trie.insert(filter.topics, filter.group, subscriber);
-            self.subscriptions += 1;
+            self.totals.subscriptions += 1;
             if let Some(session) = self.sessions.get_mut(key) {
                 session.subscriptions.insert(text, subscription);
             }
@@ -132,23 +132,28 @@ impl<N: Node> Broker<N> {
     }
 
     /// Deletes what belongs to no session.
-    fn forget_strays(&mut self, found: &Found) {
+    fn forget_strays(&mut self, found: &AllRecords) {
         for (session, copies) in &found.copies {
-            copies.keys().for_each(|sequence| self.loose.delete(records::copy_key(*session, *sequence)));
+            copies.keys().for_each(|sequence| self.pending.loose.delete(records::copy_key(*session, *sequence)));
         }
         for (session, ids) in &found.received {
-            ids.iter().for_each(|id| self.loose.delete(records::received_key(*session, *id)));
+            ids.iter().for_each(|id| self.pending.loose.delete(records::received_key(*session, *id)));
         }
         for (session, subscriptions) in &found.subscriptions {
-            subscriptions.iter().for_each(|(filter, _)| self.loose.delete(records::subscription_key(*session, filter)));
+            subscriptions
+                .iter()
+                .for_each(|(filter, _)| self.pending.loose.delete(records::subscription_key(*session, filter)));
         }
-        if !self.loose.is_empty() {
-            tracing::info!(records = self.loose.records.len(), "MQTT records that belong to no session are deleted");
+        if !self.pending.loose.is_empty() {
+            tracing::info!(
+                records = self.pending.loose.records.len(),
+                "MQTT records that belong to no session are deleted"
+            );
         }
     }
 }
 
-impl Found {
+impl AllRecords {
     fn take(&mut self, key: &str, bytes: &[u8]) -> Option<()> {
         match Key::parse(key)? {
             Key::Body(number) => drop(self.bodies.insert(number, Arc::new(records::read_message(bytes)?))),

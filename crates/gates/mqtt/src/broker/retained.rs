@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 #[derive(Debug, Default)]
-struct Node {
-    children: HashMap<Box<str>, Node>,
-    message: Option<Kept>,
+struct Branch {
+    children: HashMap<Box<str>, Branch>,
+    message: Option<KeptMessage>,
 }
 
 /// A message, and whose it is; nobody's if a sink or the bridge published it, or an earlier release wrote it.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptMessage {
     pub message: Arc<Message>,
     pub account: Option<AccountKey>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Kept {
 /// All retained messages.
 #[derive(Debug, Default)]
 pub struct Retained {
-    root: Node,
+    root: Branch,
     count: usize,
     bytes: usize,
     /// Nodes of the tree.
@@ -42,7 +42,7 @@ impl Retained {
         self.bytes + self.levels * LEVEL_BYTES
     }
 
-    pub(super) fn get(&self, topic: &str) -> Option<&Kept> {
+    pub(super) fn get(&self, topic: &str) -> Option<&KeptMessage> {
         let mut node = &self.root;
         for level in topic.split('/') {
             node = node.children.get(level)?;
@@ -51,7 +51,7 @@ impl Retained {
     }
 
     /// Returns the one it replaces.
-    pub(super) fn set(&mut self, kept: Kept) -> Option<Kept> {
+    pub(super) fn set(&mut self, kept: KeptMessage) -> Option<KeptMessage> {
         let mut node = &mut self.root;
         for level in kept.message.topic().split('/') {
             node = match level {
@@ -71,7 +71,7 @@ impl Retained {
     }
 
     /// Returns what there was.
-    pub(super) fn remove(&mut self, topic: &str) -> Option<Kept> {
+    pub(super) fn remove(&mut self, topic: &str) -> Option<KeptMessage> {
         let removed = self.root.remove(topic.split('/'), &mut self.levels)?;
         self.bytes -= removed.message.bytes();
         self.count -= 1;
@@ -84,8 +84,8 @@ impl Retained {
     }
 }
 
-impl Node {
-    fn remove<'a>(&mut self, mut levels: impl Iterator<Item = &'a str>, count: &mut usize) -> Option<Kept> {
+impl Branch {
+    fn remove<'a>(&mut self, mut levels: impl Iterator<Item = &'a str>, count: &mut usize) -> Option<KeptMessage> {
         let Some(name) = levels.next() else { return self.message.take() };
         let child = self.children.get_mut(name)?;
         let removed = child.remove(levels, count);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_tree_finds_what_a_plain_search_finds() {
-        let mut random = crate::broker::random::Random::new(3);
+        let mut random = random::Random(3);
         let names = ["", "a", "b", "$c", "+", "#"];
         for _ in 0..200 {
             let (mut retained, mut list) = (Retained::default(), std::collections::BTreeMap::new());
@@ -145,7 +145,7 @@ mod tests {
                 } else {
                     let message = Arc::new(Message::for_test(&name, &random.next().to_be_bytes()));
                     list.insert(name, message.clone());
-                    retained.set(Kept { message, account: None });
+                    retained.set(KeptMessage { message, account: None });
                 }
                 let levels: Vec<&str> = (0..=random.below(3)).map(|_| names[random.below(6) as usize]).collect();
                 let filter = levels.join("/");

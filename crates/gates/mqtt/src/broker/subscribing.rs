@@ -41,7 +41,7 @@ impl<N: Node> Broker<N> {
         }
         let mut frame = Vec::new();
         encode::suback(&mut frame, subscribe.id, &codes, version);
-        self.loose_replies.push((key, Reply::Frame(frame.into())));
+        self.pending.loose_replies.push((key, Reply::Frame(frame.into())));
         self.finish();
         for (entry, id) in wanted {
             self.send_retained(session, &entry, id);
@@ -80,11 +80,11 @@ impl<N: Node> Broker<N> {
         session.subscriptions.insert(entry.filter.into(), subscription);
         if session.is_kept() {
             let record = records::write_subscription(subscription);
-            self.loose.put(records::subscription_key(session.number, entry.filter), record);
+            self.pending.loose.put(records::subscription_key(session.number, entry.filter), record);
         }
         let subscriber = Subscriber { session: session_key, options: entry.options, id, is_checked };
         self.trie.insert(filter.topics, filter.group, subscriber);
-        self.subscriptions += usize::from(is_new);
+        self.totals.subscriptions += usize::from(is_new);
         self.set_own_bytes(session_key, own_bytes);
         Ok(is_new)
     }
@@ -127,7 +127,7 @@ impl<N: Node> Broker<N> {
         if view.is_expired(self.now.unix_ms) {
             self.counts.expired += 1;
             self.forget_retained(view.topic);
-            self.loose.delete(records::retained_key(view.topic));
+            self.pending.loose.delete(records::retained_key(view.topic));
             return None;
         }
         let qos = entry.options.qos.min(view.qos);
@@ -159,7 +159,7 @@ impl<N: Node> Broker<N> {
             .collect();
         let mut frame = Vec::new();
         encode::unsuback(&mut frame, unsubscribe.id, &codes, version);
-        self.loose_replies.push((key, Reply::Frame(frame.into())));
+        self.pending.loose_replies.push((key, Reply::Frame(frame.into())));
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl<N: Node> Broker<N> {
         }
         let own_bytes = session.own_bytes.saturating_sub(subscription_bytes(text));
         if session.is_kept() {
-            self.loose.delete(records::subscription_key(session.number, text));
+            self.pending.loose.delete(records::subscription_key(session.number, text));
         }
         self.set_own_bytes(session_key, own_bytes);
         self.remove_from_trie(session_key, text);
@@ -180,7 +180,7 @@ impl<N: Node> Broker<N> {
     pub(super) fn remove_from_trie(&mut self, session_key: SessionKey, text: &str) {
         if let Some(filter) = Filter::new(text, usize::MAX) {
             self.trie.remove(filter.topics, filter.group, session_key);
-            self.subscriptions -= 1;
+            self.totals.subscriptions -= 1;
         }
     }
 }

@@ -43,9 +43,9 @@ struct Subscribers {
 }
 
 #[derive(Debug, Default)]
-struct Node {
-    children: HashMap<Box<str>, Node>,
-    plus: Option<Box<Node>>,
+struct Branch {
+    children: HashMap<Box<str>, Branch>,
+    plus: Option<Box<Branch>>,
     /// Of the filter that ends here.
     here: Subscribers,
     /// Of the filter that ends here with `/#`.
@@ -55,7 +55,7 @@ struct Node {
 /// All subscriptions.
 #[derive(Debug, Default)]
 pub struct Trie {
-    root: Node,
+    root: Branch,
 }
 
 impl Trie {
@@ -117,7 +117,7 @@ impl Filters {
     }
 }
 
-impl Node {
+impl Branch {
     fn remove<'a>(
         &mut self,
         mut levels: impl Iterator<Item = &'a str>,
@@ -264,7 +264,7 @@ mod tests {
     /// Compares the tree with a list that is searched from end to end, over random subscriptions and topics.
     #[test]
     fn the_tree_finds_whom_a_plain_search_finds() {
-        let mut random = crate::broker::random::Random::new(7);
+        let mut random = random::Random(7);
         let names = ["", "a", "b", "$c", "+", "#"];
         for _ in 0..300 {
             let (mut trie, mut list) = (Trie::default(), BTreeMap::new());

@@ -5,20 +5,8 @@ use gate_mqtt::codec::encode::{self, Ack, Outgoing};
 use gate_mqtt::codec::{
     Connect, Packet, PublishProperties, Qos, Reason, SubscribeEntry, SubscriptionOptions, Version, decode, split,
 };
+use random::Random;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
 
 /// What a client knows; it outlives its connections, and the broker.
 #[derive(Debug)]

@@ -5,13 +5,14 @@
 //! exactly once, at functions and at subscribers. `SEEDS=100000 cargo test --release -p gate-mqtt --test all
 //! simulation` runs more seeds, `SEED=7` one of them.
 
-use crate::client::{Client, Link, Random, message_of, qos_of};
+use crate::client::{Client, Link, message_of, qos_of};
 use budget::Budget;
 use gate_mqtt::broker::{Broker, Now};
 use gate_mqtt::codec::Qos;
 use gate_mqtt::{Changes, Identity, Limits, Node, Refused, Users};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
+use random::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -94,7 +95,7 @@ impl World {
         match self.random.below(100) {
             0..=1 => self.crash(),
             2..=5 => self.disconnect(client),
-            6..=9 => self.broker.tick(self.now),
+            6..=9 => self.broker.do_due(self.now),
             10..=12 => self.store.0.lock().is_full ^= true,
             13..=30 => self.sync(),
             31..=60 => self.deliver_to_broker(client, false),
@@ -207,7 +208,7 @@ impl World {
             self.now.unix_ms += 250;
             self.broker.durable(self.now, durable);
             self.collect();
-            self.broker.tick(self.now);
+            self.broker.do_due(self.now);
             self.collect();
         }
     }

@@ -22,7 +22,7 @@ mod poster;
 mod sink;
 mod stage;
 
-use crate::client::{Client, Link, Random, qos_of};
+use crate::client::{Client, Link, qos_of};
 use crate::common;
 use crate::disk::{Cut, Disk};
 use budget::Budget;
@@ -32,6 +32,7 @@ use hands::Hands;
 use intake::{FIRST, Intake};
 use orchestrator::{Latency, LatencyConfig, Triggers, TriggersConfig};
 use poster::Poster;
+use random::Random;
 use sink::Sink;
 use stage::Stage;
 use state::{Clock, Options, QueueConfig, State};
@@ -159,7 +160,7 @@ impl World {
                 self.hands.jump(hours * HOUR_MS);
             }
             2..=7 => self.disconnect(client),
-            8..=19 => self.tick(),
+            8..=19 => self.do_due(),
             20..=49 => self.sync(),
             50..=89 => self.carry_up(client, false),
             90..=129 => self.carry_down(client, false),
@@ -208,9 +209,9 @@ impl World {
         }
     }
 
-    fn tick(&mut self) {
+    fn do_due(&mut self) {
         let now = now(&self.hands);
-        self.life().broker.tick(now);
+        self.life().broker.do_due(now);
     }
 
     fn post(&mut self) {
@@ -303,7 +304,7 @@ impl World {
             self.sync();
             self.collect();
             self.hands.pass(250);
-            self.tick();
+            self.do_due();
             self.collect();
             self.work(true);
             self.life().gate.set_shut(false);

@@ -3,7 +3,8 @@
 use super::OUT;
 use super::hands::Hands;
 use super::poster::is_durable;
-use crate::client::{Random, message_of};
+use crate::client::message_of;
+use random::Random;
 use state::{Clock, CommitError, State};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ impl Sink {
     /// Takes one event. `is_calm`: the node does not forget to ack.
     pub fn step(&mut self, state: &State, hands: &Hands, random: &mut Random, is_calm: bool) {
         let (queue, now_ms) = (state.queue(OUT).expect("there can be one"), hands.wall_ms());
-        queue.tick(now_ms).expect("the state works");
+        queue.do_due(now_ms).expect("the state works");
         let Some(leased) = queue.lease(now_ms, now_ms + LEASE_MS, 1).expect("the state works").pop() else { return };
         if !is_durable(state, leased.ticket) {
             return queue.release(leased.lease);

@@ -4,8 +4,9 @@
 //! acks.
 
 use super::hands::Hands;
-use crate::client::{Random, message_of};
+use crate::client::message_of;
 use orchestrator::{Observation, Policy};
+use random::Random;
 use state::{Clock, CommitError, Failed, Leased, Push, State, StoreError, Transaction};
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ impl Stage {
     /// One look of the policy, and one step of each worker. `is_calm`: everything goes well.
     pub fn step(&mut self, state: &State, hands: &Hands, random: &mut Random, is_calm: bool) {
         let queue = state.queue(self.queue).expect("there can be one");
-        queue.tick(hands.wall_ms()).expect("the state works");
+        queue.do_due(hands.wall_ms()).expect("the state works");
         self.decide(state, hands);
         for place in (0..self.workers.len()).rev() {
             if self.workers[place].work.is_none() && !self.take(place, state, hands, random, is_calm) {
