@@ -181,12 +181,12 @@ async fn converse(
             Heard::Question(None) => {}
             Heard::Question(Some(answer)) => wire::send_bytes(stream, &answer).await?,
             Heard::Reply(found) => return Ok(found.said(reader.take())),
-            Heard::Lent(places) => {
-                if places.bytes() > total_bytes_max {
-                    return Err(beyond(places.bytes(), limits));
+            Heard::Lent(pieces) => {
+                if pieces.bytes() > total_bytes_max {
+                    return Err(beyond(pieces.bytes(), limits));
                 }
-                room.hold(places.bytes()).map_err(Broken::from)?;
-                let bytes = places.copy(life).await?;
+                room.hold(pieces.bytes()).map_err(Broken::from)?;
+                let bytes = pieces.copy(life).await?;
                 let found = turn::aside(turn::bytes_to_read(&bytes, &within), async { lent_reply(&bytes, &within) });
                 return Ok(found.await?.said(bytes));
             }
@@ -200,7 +200,7 @@ enum Heard {
     /// Its answer, if it has one.
     Question(Option<Vec<u8>>),
     Reply(FoundReply),
-    Lent(lent::Places),
+    Lent(lent::Pieces),
     Failure(Said),
 }
 
@@ -210,7 +210,7 @@ async fn heard(bytes: &[u8], within: &Limits, answers: &mut Answers) -> Result<H
     Ok(match (frame.kind, frame.id) {
         (Kind::Call, id) => Heard::Question(answers.answer(id, &frame.body).await?),
         (Kind::Reply, WORK) => Heard::Reply(Said::reply(&frame.body, bytes)?),
-        (Kind::Reply, LENT) => Heard::Lent(lent::Places::read(&frame.body)?),
+        (Kind::Reply, LENT) => Heard::Lent(lent::Pieces::read(&frame.body)?),
         (Kind::Failure, WORK) => Heard::Failure(Said::failure(&frame.body)?),
         (kind, id) => return Err(Broken::Garbled(format!("an unexpected {} with the id {id}", kind.name())).into()),
     })

@@ -1,7 +1,7 @@
 //! Builds a jail around a zygote, as the node does it: its control group, its namespaces, its user, its walls.
 
 use crate::ProcessInner;
-use crate::base::Wanted;
+use crate::base::Assignment;
 use crate::cgroup::{Bounds, Family, Group};
 use crate::child::NICE;
 use crate::descriptors::{self as fd, Sender};
@@ -206,7 +206,7 @@ pub fn settings(shared: &ProcessInner, recipe: &Recipe, slots: u32) -> Settings 
     let each = u64::from(limits.processes + base.beside().processes);
     let loading_processes = PROCESSES + each + u64::from(crate::attempt::cores());
     let memory_bytes = (!shared.counts_memory()).then_some(limits.memory_bytes);
-    let program = base.program(&Wanted { about, function, memory_bytes });
+    let program = base.program(&Assignment { about, function, memory_bytes });
     let fixed = [("HOME", jail::SCRATCH), ("LANG", "C.UTF-8"), ("PATH", "")];
     let fixed = fixed.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let own = function.environment.iter().map(|(name, value)| (name.clone(), value.clone()));

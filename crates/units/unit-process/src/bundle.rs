@@ -3,10 +3,11 @@
 //! ```json
 //! {"contract":"event","entry":"app:handle","format":1,"python":"3.11","requires":["numpy==2.1.0"]}
 //! {"contract":"event","entry":"app.Hello::handle","format":2,"requires":[],"runtime":"java"}
+//! {"contract":"event","entry":"app.Faces::count","format":2,"requires":[],"runtime":"android"}
 //! ```
 
 use crate::base::Lock;
-use crate::{jar, tar};
+use crate::{android, jar, tar};
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -74,6 +75,8 @@ pub enum Runtime {
     #[default]
     Python,
     Java,
+    /// Java with classes of Android.
+    Android,
 }
 
 impl Runtime {
@@ -163,7 +166,7 @@ impl<'a> Bundle<'a> {
         }
         let (files_max, bytes_max) = match runtime {
             Runtime::Python => self.check_python().map(|()| (FILES_MAX, BYTES_MAX))?,
-            Runtime::Java => self.check_java().map(|()| (JARS_MAX, JARS_BYTES_MAX))?,
+            Runtime::Java | Runtime::Android => self.check_java().map(|()| (JARS_MAX, JARS_BYTES_MAX))?,
         };
         let bytes: usize = self.files.values().map(|content| content.len()).sum();
         if bytes > bytes_max || self.files.len() > files_max {
@@ -199,6 +202,12 @@ impl<'a> Bundle<'a> {
         let file = format!("{}.class", class.replace('.', "/"));
         let (mut has_app, mut has_class) = (false, false);
         for (name, content) in &self.files {
+            if self.about.runtime == Runtime::Android && android::is_app(name) {
+                android::check(name, content).map_err(|why| no_jar(&why))?;
+                // Its classes are known once it is converted.
+                (has_app, has_class) = (true, true);
+                continue;
+            }
             let is_lib = name.strip_prefix(LIBS).is_some_and(|lib| lib.ends_with(".jar") && !lib.contains('/'));
             if name != jar::APP && !is_lib {
                 return Err(no_jar(&format_args!("{name} is neither {} nor a jar in {LIBS}", jar::APP)));
@@ -246,11 +255,21 @@ pub fn of_handler(entry: &str, files: BTreeMap<String, &[u8]>) -> Result<Vec<u8>
     Bundle { about: About::new(Contract::Event, entry, Runtime::Python), files }.pack()
 }
 
+/// A bundle of an apk or a dex file, whose classes a node converts when it is deployed.
+///
+/// # Errors
+/// [`Code::BundleInvalid`] says what is wrong.
+pub fn of_app(entry: &str, is_apk: bool, app: &[u8]) -> Result<Vec<u8>, Problem> {
+    let name = if is_apk { android::APK } else { android::DEX };
+    let files = BTreeMap::from([(name.to_owned(), app)]);
+    Bundle { about: About::new(Contract::Event, entry, Runtime::Android), files }.pack()
+}
+
 /// A bundle of a function in Java, from jars by their names. The one with the entry's class is the function's own.
 ///
 /// # Errors
 /// [`Code::BundleInvalid`] says what is wrong.
-pub fn of_jars(entry: &str, jars: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, Problem> {
+pub fn of_jars(entry: &str, runtime: Runtime, jars: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, Problem> {
     let class = entry.split_once("::").map(|(class, _)| format!("{}.class", class.replace('.', "/")));
     let holds =
         |jar: &[u8]| class.as_deref().is_some_and(|class| jar::names(jar).is_ok_and(|names| names.contains(class)));
@@ -260,7 +279,7 @@ pub fn of_jars(entry: &str, jars: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>,
         let place = if name == own { jar::APP.to_owned() } else { format!("{LIBS}{name}") };
         (place, content.as_slice())
     });
-    Bundle { about: About::new(Contract::Event, entry, Runtime::Java), files: files.collect() }.pack()
+    Bundle { about: About::new(Contract::Event, entry, runtime), files: files.collect() }.pack()
 }
 
 #[cfg(test)]
@@ -287,13 +306,13 @@ mod tests {
             ("a.jar".to_owned(), jar("other/Thing.class")),
             ("hello.jar".to_owned(), jar("app/Hello.class")),
         ]);
-        let bytes = of_jars("app.Hello::handle", &jars).unwrap();
+        let bytes = of_jars("app.Hello::handle", Runtime::Java, &jars).unwrap();
         let bundle = Bundle::read(&bytes).unwrap();
         assert_eq!((bundle.about.runtime, bundle.about.format), (Runtime::Java, FORMAT_JAVA));
         assert_eq!(bundle.files.keys().collect::<Vec<_>>(), [jar::APP, "libs/a.jar"]);
         assert_eq!(bundle.files[jar::APP], jars["hello.jar"]);
         let refused = |entry: &str, jars: &BTreeMap<String, Vec<u8>>, word: &str| {
-            let problem = of_jars(entry, jars).unwrap_err();
+            let problem = of_jars(entry, Runtime::Java, jars).unwrap_err();
             assert_eq!(problem.code, Code::BundleInvalid);
             assert!(problem.detail.contains(word), "{problem}");
         };

@@ -15,14 +15,14 @@ use bytes::Bytes;
 use frame::Value;
 use unit_host::calls::Nonsense;
 
-/// Places of one reply.
-const PLACES_MAX: usize = 64;
+/// Pieces of one reply.
+const PIECES_MAX: usize = 64;
 
 /// Where a reply lies, in order.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Places(Vec<(u64, u64)>);
+pub struct Pieces(Vec<(u64, u64)>);
 
-impl Places {
+impl Pieces {
     /// Reads what a unit says.
     ///
     /// # Errors
@@ -30,27 +30,27 @@ impl Places {
     pub fn read(said: &Value<'_>) -> Result<Self, Nonsense> {
         let wrong = |what: &str| Nonsense(format!("where a reply lies in memory: {what}"));
         let Value::List(said) = said else { return Err(wrong("no list")) };
-        if said.len() > PLACES_MAX {
-            return Err(wrong("too many places"));
+        if said.len() > PIECES_MAX {
+            return Err(wrong("too many pieces"));
         }
-        let mut places = Vec::with_capacity(said.len());
+        let mut pieces = Vec::with_capacity(said.len());
         let mut bytes_all = 0_u64;
-        for place in said {
-            let pair = match place {
+        for piece in said {
+            let pair = match piece {
                 Value::List(pair) => pair.as_slice(),
                 _ => &[],
             };
-            let [Value::I64(address), Value::I64(bytes)] = pair else { return Err(wrong("a place is two numbers")) };
+            let [Value::I64(address), Value::I64(bytes)] = pair else { return Err(wrong("a piece is two numbers")) };
             let (Ok(address), Ok(bytes)) = (u64::try_from(*address), u64::try_from(*bytes)) else {
                 return Err(wrong("a number below zero"));
             };
             bytes_all = bytes_all.checked_add(bytes).ok_or_else(|| wrong("more bytes than there are"))?;
-            places.push((address, bytes));
+            pieces.push((address, bytes));
         }
-        Ok(Self(places))
+        Ok(Self(pieces))
     }
 
-    /// Bytes of all places together.
+    /// Bytes of all pieces together.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|(_, bytes)| bytes).sum()
     }
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn places_are_pairs_of_numbers() {
-        let found = Places::read(&Value::List(vec![pair(4_096, 10), pair(16, 0)])).unwrap();
-        assert_eq!((found.bytes(), found), (10, Places(vec![(4_096, 10), (16, 0)])));
+        let found = Pieces::read(&Value::List(vec![pair(4_096, 10), pair(16, 0)])).unwrap();
+        assert_eq!((found.bytes(), found), (10, Pieces(vec![(4_096, 10), (16, 0)])));
     }
 
     /// Numbers drawn from those at which sums overflow: what is read says the sum that there is.
@@ -115,8 +115,8 @@ mod tests {
                 pair(address, bytes)
             });
             let said: Vec<_> = said.collect();
-            let wanted = sum.filter(|_| said.len() <= PLACES_MAX);
-            assert_eq!(Places::read(&Value::List(said)).ok().map(|places| places.bytes()), wanted);
+            let wanted = sum.filter(|_| said.len() <= PIECES_MAX);
+            assert_eq!(Pieces::read(&Value::List(said)).ok().map(|pieces| pieces.bytes()), wanted);
         }
     }
 
@@ -133,7 +133,7 @@ mod tests {
             Value::List(vec![pair(1, i64::MAX), pair(1, i64::MAX), pair(1, i64::MAX)]),
             Value::List((0..65).map(|_| pair(0, 0)).collect()),
         ] {
-            assert!(Places::read(&memory).is_err(), "{memory:?}");
+            assert!(Pieces::read(&memory).is_err(), "{memory:?}");
         }
     }
 }

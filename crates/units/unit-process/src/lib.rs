@@ -13,12 +13,14 @@
 //! answers ask the function's grants first, and are the same for every kind of unit (`unit-host`).
 
 mod allowance;
+mod android;
 mod attempt;
 mod base;
 mod building;
 pub mod bundle;
 mod cgroup;
 mod child;
+mod convert;
 mod descriptors;
 pub mod jail;
 mod jar;
@@ -37,12 +39,14 @@ mod wire;
 mod zygote;
 
 pub use base::Lock;
+pub use base::ready;
 use base::{Base, Bases, JavaBases};
 use bundle::{Bundle, Runtime};
 use cgroup::Groups;
+use convert::Converter;
 use futures_util::future::BoxFuture;
 use jail::Missing;
-pub use lent::Places;
+pub use lent::Pieces;
 use manifest::Isolation;
 use problem::{Code, Problem};
 use sha2::{Digest, Sha256};
@@ -85,6 +89,7 @@ pub struct ProcessKind {
 pub struct ProcessInner {
     bases: Bases,
     java_bases: JavaBases,
+    converter: Converter,
     users: Users,
     units_bytes_max: u64,
     spawner: Spawner,
@@ -124,6 +129,7 @@ impl ProcessKind {
             units_bytes_max,
             bases,
             java_bases,
+            converter: Converter::default(),
             spawner,
             groups: OnceLock::new(),
             missing: OnceCell::new(),
@@ -213,6 +219,7 @@ impl ProcessInner {
         let base: Arc<dyn Base> = match bundle.about.runtime {
             Runtime::Python => self.bases.get(bundle.lock())?,
             Runtime::Java => self.java_bases.get()?,
+            Runtime::Android => self.java_bases.android()?,
         };
         base.fits(&bundle.about)?;
         Ok(base)
@@ -242,9 +249,14 @@ impl UnitKind for ProcessKind {
         Ok(Shape { contract, imports: Vec::new() })
     }
 
-    /// Makes the base the bundle needs, if it is not there, and checks that the bundle fits it.
+    /// Makes the base the bundle needs, if it is not there, and checks that the bundle fits it. What is for Android is
+    /// converted.
     fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem> {
-        self.shared.base(&Bundle::read(image)?)?;
+        let bundle = Bundle::read(image)?;
+        if bundle.about.runtime == Runtime::Android {
+            return convert::converted(&self.shared, &bundle, image);
+        }
+        self.shared.base(&bundle)?;
         Ok(image.to_vec())
     }
 
@@ -260,6 +272,7 @@ impl UnitKind for ProcessKind {
         let asked = function.function.base.map(|base| match base {
             manifest::Base::Python => Runtime::Python,
             manifest::Base::Java => Runtime::Java,
+            manifest::Base::Android => Runtime::Android,
         });
         if asked.is_some_and(|asked| asked != bundle.about.runtime) {
             let detail = "the manifest names another base than the one its bundle was made for";

@@ -34,8 +34,7 @@ pub struct PreparedProcess {
 impl PreparedProcess {
     pub fn new(shared: Arc<ProcessInner>, recipe: Recipe) -> Arc<Self> {
         let function = &recipe.deployed.function;
-        let pool =
-            Pool::new(function.units.reuse_calls, recipe.base.spares_max(), function.limits.concurrency as usize);
+        let pool = Pool::new(function.units.reuse_calls, recipe.base.spares(), function.limits.concurrency as usize);
         Arc::new(Self { shared, recipe, pool, zygote: AsyncMutex::default(), failed: Mutex::default() })
     }
 

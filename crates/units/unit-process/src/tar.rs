@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-const BLOCK: usize = 512;
+pub const BLOCK: usize = 512;
 /// A tar is padded to a multiple of this.
 const RECORD: usize = 20 * BLOCK;
 const MODE: &[u8; 8] = b"0000444\0";
@@ -45,23 +45,29 @@ pub fn read(bytes: &[u8]) -> Result<Vec<(String, &[u8])>, TarError> {
     let mut files = Vec::new();
     let mut rest = bytes;
     loop {
-        let (header, after) = rest.split_at_checked(BLOCK).ok_or(TarError::Truncated)?;
-        if header.iter().all(|byte| *byte == 0) {
-            return Ok(files);
-        }
-        if octal(&header[148..156]) != Some(checksum(header)) {
-            return Err(TarError::Checksum);
-        }
-        let name = name(header)?;
-        if !matches!(header[156], b'0' | 0) {
-            return Err(TarError::NotAFile(name));
-        }
-        let size = octal(&header[124..136]).and_then(|size| usize::try_from(size).ok()).ok_or(TarError::Size)?;
+        let (header, after) = rest.split_first_chunk().ok_or(TarError::Truncated)?;
+        let Some((name, size)) = member(header)? else { return Ok(files) };
         let padded = size.checked_next_multiple_of(BLOCK).ok_or(TarError::Size)?;
         let (content, after) = after.split_at_checked(padded).ok_or(TarError::Truncated)?;
         files.push((name, &content[..size]));
         rest = after;
     }
+}
+
+/// What the header of a member says: its name and its bytes; none: the tar ends here.
+pub fn member(header: &[u8; BLOCK]) -> Result<Option<(String, usize)>, TarError> {
+    if header.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    if octal(&header[148..156]) != Some(checksum(header)) {
+        return Err(TarError::Checksum);
+    }
+    let name = name(header)?;
+    if !matches!(header[156], b'0' | 0) {
+        return Err(TarError::NotAFile(name));
+    }
+    let size = octal(&header[124..136]).and_then(|size| usize::try_from(size).ok()).ok_or(TarError::Size)?;
+    Ok(Some((name, size)))
 }
 
 /// # Errors
@@ -77,7 +83,11 @@ pub fn write<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result
     Ok(bytes)
 }
 
-fn header(name: &str, size: usize) -> Result<[u8; BLOCK], TarError> {
+/// The header of a plain file.
+///
+/// # Errors
+/// A name that does not fit.
+pub fn header(name: &str, size: usize) -> Result<[u8; BLOCK], TarError> {
     let (prefix, short) = split(name).filter(|_| is_plain(name)).ok_or_else(|| TarError::Name(name.to_owned()))?;
     let mut header = [0; BLOCK];
     let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
@@ -123,7 +133,7 @@ fn name(header: &[u8]) -> Result<String, TarError> {
 }
 
 /// Relative, without `.` and `..`, without what a path may not hold.
-fn is_plain(name: &str) -> bool {
+pub fn is_plain(name: &str) -> bool {
     name.len() <= 255 && !name.contains(['\0', '\\']) && name.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 

@@ -59,7 +59,7 @@ const LOG_BYTES_MAX: u64 = 64 << 10;
 
 /// How many children may live at once.
 fn slots(recipe: &Recipe) -> u32 {
-    recipe.deployed.function.limits.concurrency.saturating_add(recipe.base.spares_max()).min(SLOTS_MAX)
+    recipe.deployed.function.limits.concurrency.saturating_add(recipe.base.spares().max).min(SLOTS_MAX)
 }
 
 /// What is the same in every start of a function.

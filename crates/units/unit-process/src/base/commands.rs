@@ -94,7 +94,7 @@ pub fn unavailable(detail: String) -> Problem {
 }
 
 /// What comes and goes while it is counted is not counted.
-fn folder_bytes(folder: &Path) -> u64 {
+pub fn folder_bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let bytes = entries.map(|entry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => folder_bytes(&entry.path()),

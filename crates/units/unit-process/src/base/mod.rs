@@ -6,6 +6,7 @@
 //!     python-KEY/        a virtual environment with numpy, or with what a bundle's lock file adds; base.json says what it is
 //!     sdk-HASH/          the Python SDK of this program
 //!     java-KEY/          a runtime, the unit half of this program in Java, and the archive from which both start
+//!     ready-KIND-ID/     one that was built ahead or imported, named by what is in it
 //!     root/              empty: jails mount their own root over it
 //! ```
 //! A base is named by what it is made of, so the same lock file is installed once. It is made beside its place and then
@@ -15,8 +16,10 @@ mod commands;
 mod java;
 mod lock;
 mod python;
+pub mod ready;
+mod runtime;
 
-pub use java::JavaBases;
+pub use java::{JavaBase, JavaBases};
 pub use lock::Lock;
 pub use python::{Description, PythonBase};
 
@@ -34,6 +37,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+use unit_host::pool::Spares;
 
 include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
@@ -58,16 +62,16 @@ pub trait Base: Send + Sync + 'static {
     fn binds(&self) -> &[Bind];
 
     /// What runs a function in a jail.
-    fn program(&self, wanted: &Wanted<'_>) -> Program;
+    fn program(&self, assignment: &Assignment<'_>) -> Program;
 
     /// What a unit takes on it beside what the function's limits say: nothing, unless it says so.
     fn beside(&self) -> Beside {
         Beside::default()
     }
 
-    /// How many units beyond those that calls need are made ahead of need, at most.
-    fn spares_max(&self) -> u32 {
-        8
+    /// How many units beyond those that calls need are made ahead of need.
+    fn spares(&self) -> Spares {
+        Spares { min: 2, max: 8 }
     }
 }
 
@@ -79,7 +83,7 @@ pub struct Beside {
 }
 
 /// The function that a base is to run.
-pub struct Wanted<'a> {
+pub struct Assignment<'a> {
     pub about: &'a About,
     pub function: &'a Function,
     /// What each unit may have, where no control group bounds it and the base has to.

@@ -2,7 +2,7 @@
 
 use super::commands::{bounded, run, unavailable, watched};
 use super::lock::Lock;
-use super::{Base, Program, Wanted, normal};
+use super::{Assignment, Base, Program, normal};
 use crate::bundle::About;
 use crate::jail::{Bind, SDK};
 use problem::{Code, Problem};
@@ -98,8 +98,8 @@ impl Base for PythonBase {
     }
 
     /// The zygote of the Python SDK.
-    fn program(&self, wanted: &Wanted<'_>) -> Program {
-        let Wanted { about, function, memory_bytes } = wanted;
+    fn program(&self, assignment: &Assignment<'_>) -> Program {
+        let Assignment { about, function, memory_bytes } = assignment;
         let text = |path: &PathBuf| path.display().to_string();
         let paths: Vec<String> =
             std::iter::once(SDK.to_owned()).chain(self.description.paths.iter().map(text)).collect();

@@ -53,7 +53,7 @@ fn jar(folder: &Path) -> Vec<u8> {
 }
 
 fn bundle(entry: &str, jar: &[u8]) -> Vec<u8> {
-    of_jars(entry, &BTreeMap::from([("guests.jar".to_owned(), jar.to_vec())])).expect("a bundle")
+    of_jars(entry, Runtime::Java, &BTreeMap::from([("guests.jar".to_owned(), jar.to_vec())])).expect("a bundle")
 }
 
 fn run(stage: &Stage, entry: &str, jar: &[u8], change: impl FnOnce(&mut Function)) -> Running {
@@ -81,7 +81,18 @@ pub async fn no_attempt_to_escape_from_java_succeeds(stage: &Stage) {
         function.limits.scratch_bytes = 4 << 20;
         function.limits.memory_bytes = 128 << 20;
     });
-    for name in ["programs", "libraries", "files", "neighbours", "network", "processes", "scratch", "scratch"] {
+    for name in [
+        "programs",
+        "libraries",
+        "files",
+        "neighbours",
+        "network",
+        "processes",
+        "scratch",
+        "scratch",
+        "reflection",
+        "agents",
+    ] {
         let answer = attack.call(&format!("escape {name}")).await.unwrap_or_else(|problem| panic!("{name}: {problem}"));
         assert!(answer.starts_with("held"), "{name}: {answer}");
     }
@@ -99,6 +110,8 @@ pub async fn what_a_java_unit_does_to_itself_ends_with_it(stage: &Stage) {
         ("garble", Code::UnitGarbled),
         ("announce", Code::ReplyTooLarge),
         ("panic", Code::UnitTrapped),
+        ("classes", Code::MemoryExceeded),
+        ("unsafe", Code::UnitTrapped),
     ] {
         let problem = attack.call(word).await.expect_err(word);
         assert_eq!(problem.code, code, "{word}: {problem}\n{}", attack.log());
@@ -110,6 +123,8 @@ pub async fn what_a_java_unit_does_to_itself_ends_with_it(stage: &Stage) {
     stage::wait_until("what stays is ended", || stage::processes_below() <= before + 1).await;
     let strange = run(stage, ATTACK, jar, |function| function.limits.cpu_ms = 200);
     let problem = strange.call("strange").await.unwrap_err();
+    assert_eq!(problem.code, Code::CpuExceeded, "{problem}");
+    let problem = strange.call("finalizers").await.unwrap_err();
     assert_eq!(problem.code, Code::CpuExceeded, "{problem}");
     let began = Instant::now();
     assert_eq!(attack.call("remember").await.unwrap(), "1");

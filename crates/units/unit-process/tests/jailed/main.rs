@@ -3,6 +3,7 @@
 //! No usual test harness: the jail is this program, started again with the word `jail`. Where the system cannot make
 //! jails, or has no Python, everything here is skipped, and a line says what is missing.
 
+mod android;
 mod java;
 mod killed;
 mod leavings;
@@ -62,6 +63,22 @@ const ALL: &[(&str, Test)] = &[
     ("a_java_function_that_does_not_load_says_why", |stage| {
         Box::pin(java::a_java_function_that_does_not_load_says_why(stage))
     }),
+    ("every_published_class_works_in_the_jail", |stage| {
+        Box::pin(android::every_published_class_works_in_the_jail(stage))
+    }),
+    ("methods_of_dex_files_and_apks_are_called", |stage| {
+        Box::pin(android::methods_of_dex_files_and_apks_are_called(stage))
+    }),
+    ("apps_that_do_not_fit_are_refused_by_name", |stage| {
+        Box::pin(android::apps_that_do_not_fit_are_refused_by_name(stage))
+    }),
+    ("no_attempt_to_escape_through_libdroid_succeeds", |stage| {
+        Box::pin(android::no_attempt_to_escape_through_libdroid_succeeds(stage))
+    }),
+    ("a_spike_of_calls_is_answered_and_its_units_go", |stage| {
+        Box::pin(android::a_spike_of_calls_is_answered_and_its_units_go(stage))
+    }),
+    ("damaged_apps_are_refused", |stage| Box::pin(android::damaged_apps_are_refused(stage))),
     ("idle_functions_hold_no_process", |stage| Box::pin(idle_functions_hold_no_process(stage))),
     ("a_bundle_is_the_one_of_the_sdk", |stage| Box::pin(a_bundle_is_the_one_of_the_sdk(stage))),
 ];

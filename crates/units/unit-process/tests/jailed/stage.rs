@@ -80,6 +80,11 @@ impl Stage {
         self.bases
     }
 
+    /// Where the kind keeps its bases.
+    pub fn bases(&self) -> &Path {
+        &self.bases
+    }
+
     pub fn folder(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

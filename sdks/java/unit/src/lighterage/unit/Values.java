@@ -22,6 +22,7 @@ import java.util.Map;
 import java.util.Set;
 import lighterage.frame.Buffer;
 import lighterage.frame.Tagged;
+import lighterage.json.Json;
 
 /**
  * Between plain values and objects: `lift` makes an object of a class out of a value, `lower` a value out of an object.
@@ -241,8 +242,10 @@ final class Values {
             String deeper = "the result is deeper than " + Json.DEPTH_MAX;
             throw new IllegalArgumentException(deeper + ": does it hold itself?");
         }
-        if (object == null || object instanceof Boolean || object instanceof String || object instanceof byte[]) {
+        if (object == null || object instanceof Boolean || object instanceof String) {
             return object;
+        } else if (object instanceof byte[] bytes) {
+            return framed ? bytes : Base64.getEncoder().encodeToString(bytes);
         } else if (object instanceof Number number) {
             return lowered(number, framed);
         } else if (object instanceof Character || object instanceof CharSequence) {

@@ -18,6 +18,7 @@ import lighterage.frame.Frame;
 import lighterage.frame.FrameException;
 import lighterage.frame.Limits;
 import lighterage.frame.Tagged;
+import lighterage.json.Json;
 
 /**
  * The function of a bundle: one piece of work after another is handed to it, and what comes of it becomes a frame.
@@ -47,7 +48,7 @@ final class Work {
         kind = Class.forName(parts[0], true, ClassLoader.getSystemClassLoader());
         for (Class<?> above = kind; above != null && above != Object.class; above = above.getSuperclass()) {
             for (Method method : above.getDeclaredMethods()) {
-                if (method.getName().equals(parts[1]) && !method.isBridge() && !method.isSynthetic() && isNew(method)) {
+                if (method.getName().equals(parts[1]) && isWritten(method) && isNew(method)) {
                     method.setAccessible(true);
                     methods.add(method);
                 }
@@ -57,6 +58,11 @@ final class Work {
             throw new NoSuchMethodException(parts[0] + " has no method " + parts[1]);
         }
         isHandler = !isCall && methods.size() == 1 && isHandler(methods.get(0));
+    }
+
+    /** Whether somebody wrote it, and not the compiler; the body of a lambda is written too. */
+    private static boolean isWritten(Method method) {
+        return !method.isBridge() && (!method.isSynthetic() || method.getName().startsWith("lambda$"));
     }
 
     /** One that is overridden is not called. */

@@ -17,6 +17,7 @@ import lighterage.frame.Frame;
 import lighterage.frame.FrameException;
 import lighterage.frame.Limits;
 import lighterage.frame.Tagged;
+import lighterage.json.Json;
 
 /** Goes through all cases of `contracts/conformance/frame`, the folder of the first argument. */
 public final class Conformance {

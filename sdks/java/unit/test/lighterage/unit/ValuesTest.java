@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import lighterage.json.Json;
 
 /** JSON, and objects made of it: each line of the tables is a claim. */
 public final class ValuesTest {

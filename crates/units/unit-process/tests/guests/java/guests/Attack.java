@@ -82,6 +82,9 @@ public final class Attack {
             case "strange" -> throw new Strange();
             case "stays" -> stays();
             case "threads" -> threads();
+            case "classes" -> classes();
+            case "unsafe" -> unsafe();
+            case "finalizers" -> finalizers();
             case "escape" -> Escapes.attempt(rest);
             default -> throw new Invalid("the data is no word of this function");
         };
@@ -233,5 +236,44 @@ public final class Attack {
             waits.start();
         }
         return "as many as it likes";
+    }
+
+    /** 100,000 classes, none of which goes. */
+    private static Object classes() throws Exception {
+        byte[] code;
+        try (var in = Attack.class.getResourceAsStream("Hello.class")) {
+            code = in.readAllBytes();
+        }
+        List<Class<?>> kept = new ArrayList<>();
+        for (int number = 0; number < 100_000; number++) {
+            kept.add(java.lang.invoke.MethodHandles.lookup().defineHiddenClass(code, false).lookupClass());
+        }
+        return kept.size() + " classes";
+    }
+
+    /** Reads from an address at which nothing is. */
+    private static Object unsafe() throws Exception {
+        Class<?> kind = Class.forName("sun.misc.Unsafe");
+        var field = kind.getDeclaredField("theUnsafe");
+        field.setAccessible(true);
+        return kind.getMethod("getLong", long.class).invoke(field.get(null), 8L);
+    }
+
+    /** Leaves an object that never ends to be finalized. */
+    private static Object finalizers() {
+        for (int number = 0; number < 10; number++) {
+            new Finalized();
+        }
+        System.gc();
+        System.runFinalization();
+        return "unheard";
+    }
+
+    private static final class Finalized {
+        @Override
+        @SuppressWarnings({"deprecation", "removal"})
+        protected void finalize() {
+            spin();
+        }
     }
 }

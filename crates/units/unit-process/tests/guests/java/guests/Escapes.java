@@ -21,6 +21,8 @@ final class Escapes {
             case "network" -> network();
             case "processes" -> processes();
             case "scratch" -> scratch();
+            case "reflection" -> reflection();
+            case "agents" -> agents();
             default -> throw new IllegalArgumentException(name);
         };
     }
@@ -119,6 +121,34 @@ final class Escapes {
 
     private static String fail() throws IOException {
         throw new IOException("it does not end");
+    }
+
+    /** What Java keeps to itself stays so: the loader of classes, and the fields that say who may do what. */
+    private static String reflection() {
+        mustFail("a field of the loader", () -> {
+            var field = ClassLoader.class.getDeclaredField("classes");
+            field.setAccessible(true);
+            return field.get(Escapes.class.getClassLoader());
+        });
+        mustFail("a class of Java's own package", () -> {
+            var define = ClassLoader.class.getDeclaredMethod("defineClass", byte[].class, int.class, int.class);
+            define.setAccessible(true);
+            return define;
+        });
+        mustFail("another class in the unit half's place", () -> {
+            Class<?> main = Class.forName("lighterage.unit.Main");
+            String place = main.getProtectionDomain().getCodeSource().getLocation().getPath();
+            return place.startsWith("/bundle") ? place : fail();
+        });
+        return "held";
+    }
+
+    /** Nothing can be attached to a virtual machine, and no agent be loaded into this one. */
+    private static String agents() {
+        mustFail("attaching", () -> Class.forName("com.sun.tools.attach.VirtualMachine"));
+        mustFail("an agent", () -> Class.forName("java.lang.instrument.Instrumentation"));
+        mustFail("management", () -> Class.forName("java.lang.management.ManagementFactory"));
+        return "held";
     }
 
     private static String scratch() throws IOException {

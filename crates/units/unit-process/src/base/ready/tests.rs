@@ -1,0 +1,123 @@
+//! Files that are no bases, and one that is, but for its Java.
+
+use super::*;
+
+fn listed(path: &str, content: &[u8]) -> Listed {
+    Listed {
+        path: path.to_owned(),
+        bytes: content.len() as u64,
+        sha256: hex(&Sha256::digest(content)),
+        executable: path.starts_with("runtime/bin/"),
+    }
+}
+
+fn files() -> Vec<(&'static str, &'static [u8])> {
+    vec![("runtime/bin/java", b"a program"), ("runtime/release", b"JAVA_VERSION=\"17.0.1\"\n")]
+}
+
+fn contents(files: &[(&str, &[u8])]) -> Contents {
+    let files = files.iter().map(|(path, content)| listed(path, content)).collect();
+    Contents {
+        format: FORMAT,
+        kind: Kind::Java,
+        java: "17.0.1".to_owned(),
+        machine: std::env::consts::ARCH.to_owned(),
+        files,
+    }
+}
+
+fn written(contents: &Contents, files: &[(&str, &[u8])]) -> Vec<u8> {
+    let text = serde_json::to_vec(contents).unwrap();
+    let members = [(CONTENTS, text.as_slice())].into_iter().chain(files.iter().copied());
+    let mut bytes = Vec::new();
+    for (name, content) in members {
+        // By hand, for `tar::header` refuses names that a stranger may write.
+        bytes.extend_from_slice(&tar::header("x", content.len()).unwrap());
+        let at = bytes.len() - tar::BLOCK;
+        bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
+        bytes[at + 148..at + 156].copy_from_slice(b"        ");
+        let sum: u64 = bytes[at..].iter().map(|byte| u64::from(*byte)).sum();
+        bytes[at + 148..at + 155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        bytes.extend_from_slice(content);
+        bytes.resize(bytes.len().next_multiple_of(tar::BLOCK), 0);
+    }
+    bytes.resize(bytes.len() + 2 * tar::BLOCK, 0);
+    bytes
+}
+
+fn refused(tar: &[u8], id: Option<&str>, word: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.base");
+    fs::write(&file, tar).unwrap();
+    let bases = folder.path().join("bases");
+    let problem = import(&bases, &file, id).unwrap_err();
+    assert_eq!(problem.code, Code::BaseInvalid, "{problem}");
+    assert!(problem.detail.contains(word), "{word}: {problem}");
+    assert_eq!(fs::read_dir(&bases).unwrap().count(), 0, "nothing is kept");
+}
+
+#[test]
+fn what_is_listed_is_unpacked_with_its_hash() {
+    let folder = tempfile::tempdir().unwrap();
+    let (files, made) = (files(), contents(&files()));
+    let tar = written(&made, &files);
+    assert_eq!(unpack(&mut tar.as_slice(), folder.path(), None).unwrap(), made);
+    let java = folder.path().join("runtime/bin/java");
+    assert_eq!(
+        (fs::read(&java).unwrap().as_slice(), fs::metadata(&java).unwrap().permissions().mode() & 0o777),
+        (files[0].1, 0o755)
+    );
+}
+
+#[test]
+fn a_base_that_was_cut_or_changed_is_refused() {
+    let (files, made) = (files(), contents(&files()));
+    let tar = written(&made, &files);
+    for cut in [0, 100, tar::BLOCK, tar.len() - 3 * tar::BLOCK] {
+        refused(&tar[..cut], None, "cut off");
+    }
+    let mut changed = tar.clone();
+    let at = changed.windows(9).position(|bytes| bytes == b"a program").unwrap();
+    changed[at] = b'A';
+    refused(&changed, None, "another hash");
+    refused(&tar, Some("0123456789abcdef"), "and not 0123456789abcdef");
+    refused(&written(&made, &files[..1]), None, "is not where its list says");
+    let more = [files.clone(), vec![("more", &b"x"[..])]].concat();
+    refused(&written(&made, &more), None, "more is not in its list");
+}
+
+#[test]
+fn a_list_that_would_do_harm_is_refused() {
+    for path in ["/etc/passwd", "../../x", "a/../b", "unit.jar", "unit.jsa", "base.json", "contents.json", ""] {
+        let files = [files(), vec![(path, &b"x"[..])]].concat();
+        refused(&written(&contents(&files), &files), None, "no name of a file in a base");
+    }
+    let twice = [files(), files()].concat();
+    refused(&written(&contents(&twice), &twice), None, "twice");
+    let change = |change: fn(&mut Contents), word: &str| {
+        let mut made = contents(&files());
+        change(&mut made);
+        refused(&written(&made, &files()), None, word);
+    };
+    change(|made| made.format = 2, "format is 2");
+    change(|made| made.machine = "pdp11".to_owned(), "for pdp11");
+    change(|made| made.kind = Kind::Android, "no libdroid.jar");
+    change(|made| made.files[0].bytes = BYTES_MAX, "the limit is");
+    change(|made| made.files[0].bytes = u64::MAX, "the limit is");
+    let many: Vec<Listed> = (0..=FILES_MAX).map(|number| listed(&number.to_string(), b"")).collect();
+    let made = Contents { files: many, ..contents(&[]) };
+    refused(&written(&made, &[]), None, "the limit is 4000");
+    refused(&written(&contents(&files()[..1]), &files()[..1]), None, "no runtime/release");
+}
+
+/// A file in the place of a folder of another, which no tool but an attacker's writes.
+#[test]
+fn a_file_that_is_a_folder_too_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [files(), vec![("a", &b"x"[..]), ("a/b", b"y")]].concat();
+    let file = folder.path().join("x.base");
+    fs::write(&file, written(&contents(&files), &files)).unwrap();
+    let bases = folder.path().join("bases");
+    import(&bases, &file, None).unwrap_err();
+    assert_eq!(fs::read_dir(&bases).unwrap().count(), 0, "nothing is kept");
+}

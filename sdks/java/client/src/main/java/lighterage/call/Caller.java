@@ -1,0 +1,90 @@
+package lighterage.call;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Future;
+import lighterage.Explanation;
+import lighterage.OnMainThread;
+import lighterage.decide.Decision;
+import lighterage.places.Background;
+import lighterage.places.Cancel;
+import lighterage.places.Clock;
+import lighterage.places.Node;
+import lighterage.places.Nodes;
+
+/** What a generated class does with its method: call it, later or explained. Safe for threads. */
+public final class Caller {
+    private final Function function;
+    private final Options options;
+    private final Nodes nodes;
+
+    /** Of this method, among these nodes. */
+    public Caller(Function function, Options options, Nodes nodes) {
+        this.function = function;
+        this.options = options;
+        this.nodes = nodes;
+    }
+
+    /** The same with other options. */
+    public Caller with(Options other) {
+        return new Caller(function, other, nodes);
+    }
+
+    /** How it is offloaded. */
+    public Options options() {
+        return options;
+    }
+
+    /** The result. Throws what the method throws, or a LighterageException. */
+    public Object call(Object[] arguments) throws Throwable {
+        if (MainThread.isThis()) {
+            throw new OnMainThread(function.name() + " was called on the main thread, which would stand still; "
+                    + "use submit, or another thread");
+        }
+        return run(arguments, new Cancel());
+    }
+
+    private Object run(Object[] arguments, Cancel cancel) throws Throwable {
+        return new Run(new Call(function, options, arguments, nodes, cancel)).run();
+    }
+
+    /** The same in another thread. */
+    public <R> Future<R> submit(Object[] arguments) {
+        Cancel cancel = new Cancel();
+        Pending<R> pending = new Pending<>(() -> {
+            try {
+                @SuppressWarnings("unchecked")
+                R result = (R) run(arguments, cancel);
+                return result;
+            } catch (Exception | Error thrown) {
+                throw thrown;
+            } catch (Throwable strange) {
+                throw new Exception(strange);
+            }
+        }, cancel);
+        Background.call(pending);
+        return pending;
+    }
+
+    /** Where it would run, and why. Runs nothing. */
+    public Explanation explain(Object[] arguments) {
+        Call call = new Call(function, options, arguments, nodes, new Cancel());
+        double now = Clock.now();
+        List<Node> usable = nodes.usable(options.on, now);
+        List<String> notes = new ArrayList<>();
+        for (Node node : nodes.all()) {
+            if (!usable.contains(node)) {
+                boolean isAmong = node.isAmong(options.on);
+                String problem = node.problem().isEmpty() ? "has not answered yet" : node.problem();
+                notes.add(node.name + (isAmong ? ": " + problem : " is none of those it may run on"));
+            } else if (!function.mayRunOn(node)) {
+                notes.add(node.name + ": " + function.refusal(node).getMessage());
+            }
+        }
+        Decision decision;
+        synchronized (nodes) {
+            decision = nodes.engine().decide(call.question(usable, now));
+        }
+        return new Explanation(function.name(), decision, call.size, call.bytes, notes);
+    }
+}

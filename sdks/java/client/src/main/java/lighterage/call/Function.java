@@ -1,0 +1,119 @@
+package lighterage.call;
+
+import java.util.Collections;
+import java.util.HashSet;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import lighterage.DoesNotTravel;
+import lighterage.LighterageException;
+import lighterage.NodeRefused;
+import lighterage.code.Code;
+import lighterage.places.Background;
+import lighterage.places.Node;
+import lighterage.places.Nodes;
+
+/** A method that is offloaded: its code as nodes get it, and which of them take it. Safe for threads. */
+public final class Function {
+    /** What it does and how its values travel. */
+    final Table table;
+    private final Options options;
+    private final Set<Node> refuses = Collections.newSetFromMap(new ConcurrentHashMap<Node, Boolean>());
+    private final Set<Node> preparing = new HashSet<>();
+    private volatile Code code;
+    private volatile DoesNotTravel stays;
+    /** Of the sources that had no code. */
+    private volatile int staysVersion;
+
+    /** The method of this table; of the options its limits and its units count. */
+    public Function(Table table, Options options) {
+        this.table = table;
+        this.options = options;
+    }
+
+    /** `package.Class::method`. */
+    public String name() {
+        return table.entry;
+    }
+
+    /** Whether the method is on the node. */
+    boolean isReady(Node node) {
+        Code made = code;
+        return made != null && node.isReady(made.name);
+    }
+
+    /** Whether calls may go to the node, as far as is known. */
+    boolean mayRunOn(Node node) {
+        return stays() == null && !refuses.contains(node);
+    }
+
+    /** Why it does not run on the node, where that is known; else null. */
+    LighterageException refusal(Node node) {
+        DoesNotTravel own = stays();
+        return own != null ? own : code == null ? null : node.refusal(code.name);
+    }
+
+    /** Why its code cannot be had, as far as is known; else null. */
+    private DoesNotTravel stays() {
+        return stays != null && staysVersion == Sources.version() ? stays : null;
+    }
+
+    /** The node said that it will not take it. */
+    void refusedBy(Node node) {
+        if (refusal(node) != null) {
+            refuses.add(node);
+        }
+    }
+
+    /** The code, made once. Throws DoesNotTravel where it cannot be had. */
+    Code code() {
+        Code made = code;
+        if (made != null) {
+            return made;
+        }
+        synchronized (this) {
+            if (stays() != null) {
+                throw stays();
+            }
+            if (code == null) {
+                int version = Sources.version();
+                String type = table.entry.substring(0, table.entry.indexOf("::"));
+                try {
+                    code = new Code(table.entry, Sources.jars(type), options.limits, options.isReused);
+                } catch (DoesNotTravel error) {
+                    staysVersion = version;
+                    stays = error;
+                    throw error;
+                }
+            }
+            return code;
+        }
+    }
+
+
+    /** Puts the method on a node in the background. */
+    void prepareLater(Node node, Nodes nodes) {
+        if (!mayRunOn(node) || isReady(node)) {
+            return;
+        }
+        synchronized (preparing) {
+            if (!preparing.add(node)) {
+                return;
+            }
+        }
+        Background.call(() -> {
+            try {
+                node.prepare(code());
+            } catch (NodeRefused refused) {
+                refusedBy(node);
+            } catch (DoesNotTravel stay) {
+                return;
+            } catch (LighterageException error) {
+                nodes.failed(node, error);
+            } finally {
+                synchronized (preparing) {
+                    preparing.remove(node);
+                }
+            }
+        });
+    }
+}

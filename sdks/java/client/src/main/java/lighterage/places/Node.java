@@ -1,0 +1,325 @@
+package lighterage.places;
+
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.Comparator;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
+import lighterage.CallTooLarge;
+import lighterage.LighterageException;
+import lighterage.NodeRefused;
+import lighterage.ReplyBroken;
+import lighterage.code.Code;
+import lighterage.json.Json;
+
+/**
+ * One node as a device sees it: whether it answers, what is deployed there, and calls to it. Safe for threads.
+ *
+ * <p>A node that fails is left alone for a while that doubles, up to half a minute.
+ */
+public final class Node {
+    /** The media type of a frame. */
+    private static final String FRAME = "application/vnd.lighter.frame";
+    /** Seconds that a failed node is left alone: first, and at most. */
+    private static final double AWAY_SECONDS = 0.5;
+    private static final double AWAY_SECONDS_MAX = 30.0;
+    /** Seconds that a probe may take, and a deployment (the base may have to be made for it). */
+    private static final double PROBE_SECONDS = 3.0;
+    private static final double DEPLOY_SECONDS = 600.0;
+    /** Bytes of a reply beside the result's own. */
+    private static final int REPLY_EXTRA_BYTES = 1 << 20;
+    /** Characters of what a node says went wrong. */
+    private static final int WORDS_MAX = 4_000;
+    /** The function is not there, or was removed. */
+    private static final String GONE = "L2001";
+    private static final Set<String> TOO_LARGE = new HashSet<>(Arrays.asList("L3006", "L3011", "L2005"));
+    /** Statuses of a deployment that trying again does not change. */
+    private static final Set<Integer> FINAL = new HashSet<>(Arrays.asList(400, 401, 403, 413, 422));
+
+    /** Its address, and the address without the scheme, by which it is called. */
+    public final String url;
+    public final String name;
+    private final Api api;
+    private final ConcurrentMap<String, Deployed> deployed = new ConcurrentHashMap<>();
+    private volatile double roundTrip = Double.NaN;
+    private volatile double bytesPerSecond;
+    private volatile double heardAt;
+    private volatile double awayUntil;
+    private volatile String problem = "";
+    private int failures;
+    private boolean isWatched;
+
+    /** What is known of one method on the node. */
+    private static final class Deployed {
+        private volatile boolean isThere;
+        private volatile LighterageException problem;
+    }
+
+    Node(Address address) {
+        this.url = address.url;
+        this.name = address.name();
+        this.api = new Api(address);
+    }
+
+    /** Asks the node who it is, and how far it is. Throws what a request throws. */
+    void ask() {
+        json(new Api.Request("GET", "/v1/node", Clock.now() + PROBE_SECONDS));
+        // The second one finds the connection open.
+        double began = Clock.now();
+        Object said = json(new Api.Request("GET", "/v1/node", began + PROBE_SECONDS));
+        double took = Clock.now() - began;
+        Object isolation = said instanceof Map ? ((Map<?, ?>) said).get("isolation") : null;
+        if (!(isolation instanceof List)) {
+            throw new ReplyBroken(url + " sent another answer than was asked for");
+        }
+        if (!((List<?>) isolation).contains("process")) {
+            throw new NodeRefused(422, "L2011", "node " + name + " runs no Java: it offers " + isolation, "");
+        }
+        bytesPerSecond = rate(took);
+        roundTrip = took;
+        answered();
+    }
+
+    /** Loads the API's description, which every node has and which is large enough to say something. */
+    private double rate(double took) {
+        Reply reply = api.request(new Api.Request("GET", "/v1/openapi.json", Clock.now() + PROBE_SECONDS));
+        double all = reply.wholeAt - reply.beganAt;
+        // A round trip that was late says nothing of this one.
+        return reply.body.length / Math.max(Math.max(all - took, all / 4), 1e-6) + 1.0;
+    }
+
+    /** Whether it has said who it is. */
+    public boolean isKnown() {
+        return !Double.isNaN(roundTrip);
+    }
+
+    /** What went wrong when it was asked last, to be read after its name; empty: nothing that is known. */
+    public String problem() {
+        return problem;
+    }
+
+    double roundTrip() {
+        return roundTrip;
+    }
+
+    double bytesPerSecond() {
+        return bytesPerSecond;
+    }
+
+    /** Whether it failed lately and should be left alone. */
+    public boolean isAway(double now) {
+        return now < awayUntil;
+    }
+
+    /** Whether it is time to ask it again; says so once. */
+    synchronized boolean isUnheard(double now, double seconds) {
+        boolean isOld = now - heardAt >= seconds && !isAway(now);
+        heardAt = isOld ? now : heardAt;
+        return isOld;
+    }
+
+    /** It did not answer, or nonsense: leaves it alone for a while, and says for how many seconds. */
+    synchronized double failed(LighterageException error) {
+        problem = error.getMessage();
+        double pause = Math.min(AWAY_SECONDS * Math.pow(2, Math.min(failures, 20)), AWAY_SECONDS_MAX);
+        failures++;
+        awayUntil = Clock.now() + pause;
+        api.close();
+        return pause;
+    }
+
+    /** Whether it is to be asked in the background whether it is back: only once at a time. */
+    synchronized boolean beginsWatch() {
+        boolean begins = !isWatched;
+        isWatched = true;
+        return begins;
+    }
+
+    synchronized void endWatch() {
+        isWatched = false;
+    }
+
+    private synchronized void answered() {
+        heardAt = Clock.now();
+        failures = 0;
+        awayUntil = 0.0;
+        problem = "";
+    }
+
+    /** Whether these names and addresses, or none for all nodes, mean this one. */
+    public boolean isAmong(Set<String> on) {
+        return on.isEmpty() || on.contains(name) || on.contains(url);
+    }
+
+    /** Whether the method is deployed, as far as is known here. */
+    public boolean isReady(String function) {
+        Deployed found = deployed.get(function);
+        return found != null && found.isThere;
+    }
+
+    /** Why the method cannot be deployed here, if that was tried and would fail again; else null. */
+    public LighterageException refusal(String function) {
+        Deployed found = deployed.get(function);
+        return found == null ? null : found.problem;
+    }
+
+    /** Deploys the method, unless it is there. Of several threads one does it, and the others wait. */
+    public void prepare(Code code) {
+        Deployed fresh = new Deployed();
+        Deployed known = deployed.putIfAbsent(code.name, fresh);
+        Deployed entry = known == null ? fresh : known;
+        if (entry.isThere) {
+            return;
+        }
+        synchronized (entry) {
+            if (entry.isThere) {
+                return;
+            }
+            try {
+                deploy(code);
+            } catch (NodeRefused refused) {
+                entry.problem = FINAL.contains(refused.status) ? refused : null;
+                throw refused;
+            }
+            entry.problem = null;
+            entry.isThere = true;
+        }
+    }
+
+    /** Calls a method with a frame; the reply's body is one. Deploys it again where it is gone. */
+    public Reply call(Code code, byte[] frame, double deadline, Cancel cancel) {
+        for (boolean isLast = false; ; isLast = true) {
+            Api.Request request = new Api.Request("POST", "/v1/functions/" + code.name + "/call", deadline)
+                    .body(frame, FRAME)
+                    .replyMax(code.limits.bodyBytes + REPLY_EXTRA_BYTES)
+                    .endedBy(cancel);
+            Reply reply = api.request(request);
+            if (reply.status == 200) {
+                answered();
+                return reply;
+            }
+            LighterageException error = refused(reply);
+            if (isLast || !error.code().equals(GONE)) {
+                throw error;
+            }
+            deployed.remove(code.name);
+            prepare(code);
+        }
+    }
+
+    void close() {
+        api.close();
+    }
+
+    private void deploy(Code code) {
+        double deadline = Clock.now() + DEPLOY_SECONDS;
+        String image = "/v1/images/" + code.sha256;
+        if (api.request(new Api.Request("HEAD", image, deadline)).status != 200) {
+            json(new Api.Request("PUT", image, deadline).body(code.bundle, "application/octet-stream"));
+        }
+        Api.Request request = new Api.Request("POST", "/v1/deployments", deadline);
+        Reply reply = api.request(request.body(code.manifest(), "application/json"));
+        if (reply.status != 200) {
+            throw refused(reply);
+        }
+        String text = new String(reply.body, StandardCharsets.UTF_8).trim();
+        Map<?, ?> last = map(parsed(text.substring(text.lastIndexOf('\n') + 1)));
+        if (!"done".equals(last.get("step"))) {
+            throw refused(422, last.get("problem"));
+        }
+        removeOld(code);
+    }
+
+    /** Removes versions of the method beyond those kept, the oldest first. What fails is left for the next time. */
+    private void removeOld(Code code) {
+        try {
+            double deadline = Clock.now() + PROBE_SECONDS;
+            List<Map<?, ?>> family = new ArrayList<>();
+            for (Object one : (List<?>) json(new Api.Request("GET", "/v1/functions", deadline))) {
+                String found = (String) map(one).get("name");
+                if (found.startsWith(code.family) && !found.equals(code.name) && found.matches("[A-Za-z0-9-]+")) {
+                    family.add(map(one));
+                }
+            }
+            Collections.sort(family, NEWEST_FIRST);
+            for (int at = Code.VERSIONS_KEPT - 1; at < family.size(); at++) {
+                api.request(new Api.Request("DELETE", "/v1/functions/" + family.get(at).get("name"), deadline));
+            }
+        } catch (LighterageException | ClassCastException | NullPointerException strange) {
+            return;
+        }
+    }
+
+    private static final Comparator<Map<?, ?>> NEWEST_FIRST = (one, other) -> {
+        long first = deployedMs(one);
+        long second = deployedMs(other);
+        return first > second ? -1 : first < second ? 1 : 0;
+    };
+
+    private static long deployedMs(Map<?, ?> function) {
+        long newest = 0;
+        for (Object version : (List<?>) function.get("versions")) {
+            newest = Math.max(newest, ((Number) ((Map<?, ?>) version).get("deployed_ms")).longValue());
+        }
+        return newest;
+    }
+
+    private Object json(Api.Request request) {
+        Reply reply = api.request(request);
+        if (reply.status < 200 || reply.status >= 300) {
+            throw refused(reply);
+        }
+        return reply.body.length == 0 ? null : parsed(new String(reply.body, StandardCharsets.UTF_8));
+    }
+
+    private Object parsed(String text) {
+        try {
+            return Json.read(text);
+        } catch (IllegalArgumentException strange) {
+            throw new ReplyBroken(url + " sent what is no JSON");
+        }
+    }
+
+    private Map<?, ?> map(Object value) {
+        if (value instanceof Map) {
+            return (Map<?, ?>) value;
+        }
+        throw new ReplyBroken(url + " sent another answer than was asked for");
+    }
+
+    private static LighterageException refused(Reply reply) {
+        Object said = null;
+        try {
+            said = reply.body.length == 0 ? null : Json.read(new String(reply.body, StandardCharsets.UTF_8));
+        } catch (IllegalArgumentException strange) {
+            // Then the status says it all.
+        }
+        return refused(reply.status, said);
+    }
+
+    private static LighterageException refused(int status, Object said) {
+        Map<?, ?> document = said instanceof Map ? (Map<?, ?>) said : Collections.emptyMap();
+        String title = text(document.get("title"), "the node answered " + status);
+        String detail = text(document.get("detail"), title);
+        String code = text(document.get("code"), "L9002");
+        if (TOO_LARGE.contains(code)) {
+            return new CallTooLarge(detail);
+        }
+        boolean isCode = code.matches("L[0-9]{4}");
+        return new NodeRefused(status, isCode ? code : "L9002", detail, text(document.get("hint"), ""));
+    }
+
+    private static String text(Object value, String other) {
+        if (!(value instanceof String) || ((String) value).isEmpty()) {
+            return other;
+        }
+        String text = (String) value;
+        return text.length() > WORDS_MAX ? text.substring(0, WORDS_MAX) : text;
+    }
+}

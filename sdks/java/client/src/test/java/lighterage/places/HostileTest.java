@@ -1,0 +1,208 @@
+package lighterage.places;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.CancellationException;
+import lighterage.ConfigInvalid;
+import lighterage.LighterageException;
+import lighterage.NodeUnproven;
+import lighterage.ReplyBroken;
+import lighterage.TimeIsUp;
+
+/** What a node may send that is no reply, and addresses that are none: each has a clear end. */
+public final class HostileTest {
+    private static final String OK = "HTTP/1.1 200 OK\r\n";
+
+    /** Every broken reply is ReplyBroken, and says what is wrong. */
+    public void testBrokenRepliesAreRefused() throws IOException {
+        Map<String, String> replies = new LinkedHashMap<>();
+        replies.put("SSH-2.0-x\r\n\r\n", "does not speak HTTP");
+        replies.put("HTTP/1.1 999 x\r\n\r\n", "does not speak HTTP");
+        replies.put(OK + "\r\n", "does not say how long");
+        replies.put(OK + "content-length: -1\r\n\r\n", "does not say how long");
+        replies.put(OK + "content-length: 99999999999\r\n\r\n", "the limit is 1000");
+        replies.put(OK + "content-length: 9\r\n\r\nshort", "broke off");
+        replies.put(OK + "a: " + repeated("b", 70_000) + "\r\n\r\n", "bytes of headers");
+        replies.put(repeated("HTTP/1.1 100 Continue\r\n\r\n", 20), "again and again");
+        replies.put(OK + "transfer-encoding: chunked\r\n\r\nx\r\n", "broken chunk");
+        replies.put(OK + "transfer-encoding: chunked\r\n\r\nfffffff\r\n", "more than 1000");
+        replies.put(OK + "transfer-encoding: chunked\r\n\r\n1\r\nab\r\n", "broken chunk");
+        replies.put(OK + "transfer-encoding: chunked\r\n\r\n" + repeated("1", 9_000), "between chunks");
+        replies.put(OK + "transfer-encoding: chunked\r\n\r\n0\r\n" + repeated("a: b\r\n", 2_000), "after its last");
+        for (Map.Entry<String, String> one : replies.entrySet()) {
+            LighterageException error = failed(one.getKey(), 30);
+            assert error instanceof ReplyBroken && error.getMessage().contains(one.getValue()) : error;
+        }
+    }
+
+    /** A node that goes silent, at any place, is left at the deadline. */
+    public void testSilenceEndsAtTheDeadline() throws IOException {
+        for (String begin : new String[] {"", "HTTP/1.1 2", OK + "content-length: 9\r\n\r\nabc"}) {
+            LighterageException error = failed(begin + "\0", 0.2);
+            assert error instanceof TimeIsUp : error;
+        }
+    }
+
+    /** Whole replies of both kinds are read, and the connection is used again. */
+    public void testGoodRepliesAreRead() throws IOException {
+        String chunked = OK + "transfer-encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nt: u\r\n\r\n";
+        String timed = "HTTP/1.1 100 Continue\r\n\r\n" + OK
+                + "Server-Timing: queue;dur=0.5, run;dur=2000, x;dur=-1, y;dur=nan\r\ncontent-length: 5\r\n\r\nabcde";
+        for (String whole : new String[] {chunked, timed}) {
+            try (Server server = new Server(whole)) {
+                Api api = new Api(new Address(server.url(), null, null, false, false));
+                for (int turn = 0; turn < 3; turn++) {
+                    Reply reply = api.request(new Api.Request("GET", "/", Clock.now() + 30).replyMax(1_000));
+                    assert new String(reply.body, StandardCharsets.UTF_8).equals("abcde");
+                    boolean isTimed = whole.equals(timed);
+                    assert reply.timing().size() == (isTimed ? 2 : 0) : reply.timing();
+                }
+                assert server.connections == 1 : server.connections;
+            }
+        }
+    }
+
+    /** The token of a data folder is not sent to whoever listens there, but to the node alone. */
+    public void testATokenIsNotSentWithoutProof() throws IOException {
+        try (Server server = new Server(OK + "content-length: 16\r\n\r\n{\"proof\": \"00\"}\n")) {
+            Api api = new Api(new Address(server.url(), "secret-token", null, true, false));
+            try {
+                api.request(new Api.Request("GET", "/", Clock.now() + 30));
+                assert false;
+            } catch (NodeUnproven unproven) {
+                assert !server.heard.toString().contains("secret-token");
+                assert server.heard.toString().contains("/v1/identity?nonce=");
+            }
+        }
+    }
+
+    /** A call that was cancelled ends, whatever the node does. */
+    public void testACancelledRequestEnds() throws IOException {
+        try (Server server = new Server("\0")) {
+            Api api = new Api(new Address(server.url(), null, null, false, false));
+            Cancel cancel = new Cancel();
+            server.onRequest = cancel::cancel;
+            try {
+                api.request(new Api.Request("GET", "/", Clock.now() + 60).endedBy(cancel));
+                assert false;
+            } catch (CancellationException cancelled) {
+                assert cancel.isCancelled() && !cancel.isBusy();
+            }
+        }
+    }
+
+    /** What is no address is said, and a token never leaves this machine in the clear. */
+    public void testAddressesAreChecked() {
+        String[] wrong = {"ftp://x:1", "http://x:1/path", "http://", "http://u@x:1", "http://x:1?a", "x y"};
+        for (String url : wrong) {
+            try {
+                new Address(url, null, null, false, false);
+                assert false : url;
+            } catch (ConfigInvalid said) {
+                assert said.code().equals("L9003");
+            }
+        }
+        assert new Address("127.0.0.1:7", "t", null, false, false).url.equals("http://127.0.0.1:7");
+        assert new Address("http://192.0.2.1:7", "t", null, false, true).token.equals("t");
+        try {
+            new Address("http://192.0.2.1:7", "t", null, false, false);
+            assert false;
+        } catch (ConfigInvalid said) {
+            assert said.getMessage().contains("unencrypted");
+        }
+        Map<String, String> two = new LinkedHashMap<>();
+        two.put("LIGHTERAGE_NODES", "127.0.0.1:1, 127.0.0.1:2");
+        assert new Config(two).found().size() == 2;
+        two.put("LIGHTER_TOKEN", "one");
+        try {
+            new Config(two).found();
+            assert false;
+        } catch (ConfigInvalid said) {
+            assert said.getMessage().contains("one token") && !said.getMessage().contains("=one");
+        }
+        two.put("LIGHTERAGE_TOKENS", "127.0.0.1:1=a,http://127.0.0.1:2=b");
+        assert new Config(two).found().get(1).token.equals("b");
+        assert new Config(Collections.singletonMap("LIGHTER_DATA", "/nowhere")).found().isEmpty();
+    }
+
+    private static LighterageException failed(String reply, double seconds) throws IOException {
+        try (Server server = new Server(reply)) {
+            Api api = new Api(new Address(server.url(), null, null, false, false));
+            api.request(new Api.Request("GET", "/", Clock.now() + seconds).replyMax(1_000));
+            throw new AssertionError("it is read: " + reply);
+        } catch (LighterageException error) {
+            return error;
+        }
+    }
+
+    private static String repeated(String text, int times) {
+        return String.join("", Collections.nCopies(times, text));
+    }
+
+    /** Answers each request of each connection with these bytes; after a zero byte it says nothing more. */
+    private static final class Server implements AutoCloseable {
+        private final ServerSocket listening = new ServerSocket(0, 50, InetAddress.getByName("127.0.0.1"));
+        private final byte[] reply;
+        private final StringBuffer heard = new StringBuffer();
+        private volatile int connections;
+        private volatile Runnable onRequest = () -> { };
+
+        private Server(String reply) throws IOException {
+            this.reply = reply.getBytes(StandardCharsets.UTF_8);
+            Thread thread = new Thread(this::serve);
+            thread.setDaemon(true);
+            thread.start();
+        }
+
+        private String url() {
+            return "http://127.0.0.1:" + listening.getLocalPort();
+        }
+
+        private void serve() {
+            try {
+                while (true) {
+                    Socket socket = listening.accept();
+                    connections++;
+                    serve(socket);
+                }
+            } catch (IOException closed) {
+                return;
+            }
+        }
+
+        private void serve(Socket socket) {
+            try (Socket open = socket) {
+                InputStream in = open.getInputStream();
+                OutputStream out = open.getOutputStream();
+                byte[] some = new byte[65_536];
+                for (int got = in.read(some); got > 0; got = in.read(some)) {
+                    heard.append(new String(some, 0, got, StandardCharsets.UTF_8));
+                    boolean isSilent = reply[reply.length - 1] == 0;
+                    out.write(reply, 0, reply.length - (isSilent ? 1 : 0));
+                    onRequest.run();
+                    if (!isSilent && !new String(reply, StandardCharsets.UTF_8).contains("abc")) {
+                        return;
+                    }
+                    if (new String(reply, StandardCharsets.UTF_8).contains("short")) {
+                        return;
+                    }
+                }
+            } catch (IOException closed) {
+                return;
+            }
+        }
+
+        @Override
+        public void close() throws IOException {
+            listening.close();
+        }
+    }
+}

@@ -1,0 +1,104 @@
+package lighterage.jvm;
+
+import java.util.List;
+import java.util.Map;
+import lighterage.DoesNotTravel;
+import lighterage.travel.Values;
+
+/** Values of types that are known only when they are there. */
+final class Plain {
+    private Plain() {}
+
+    /** The plain value of an object. Throws DoesNotTravel where it has none. */
+    static Object lower(Object value) {
+        if (value == null || value instanceof Boolean || value instanceof String || isNumber(value)) {
+            return value;
+        } else if (value instanceof double[]) {
+            return Values.of((double[]) value);
+        } else if (value instanceof float[]) {
+            return Values.of((float[]) value);
+        } else if (value instanceof long[]) {
+            return Values.of((long[]) value);
+        } else if (value instanceof int[]) {
+            return Values.of((int[]) value);
+        } else if (value instanceof byte[]) {
+            return Values.of((byte[]) value);
+        } else if (value instanceof Character) {
+            return value.toString();
+        } else if (value instanceof Enum) {
+            return Values.of((Enum<?>) value);
+        } else if (value instanceof List) {
+            return Values.list((List<?>) value, Plain::lower);
+        } else if (value instanceof Map) {
+            return map((Map<?, ?>) value);
+        }
+        throw new DoesNotTravel("a variable of " + value.getClass().getName()
+                + " does not travel in a lambda: mark a method with @Offload, or pass what it holds");
+    }
+
+    private static Object map(Map<?, ?> entries) {
+        for (Object key : entries.keySet()) {
+            if (!(key instanceof String)) {
+                throw new DoesNotTravel("a map travels whose keys are texts");
+            }
+        }
+        @SuppressWarnings("unchecked")
+        Map<String, ?> named = (Map<String, ?>) entries;
+        return Values.map(named, Plain::lower);
+    }
+
+    private static boolean isNumber(Object value) {
+        return value instanceof Integer
+                || value instanceof Long
+                || value instanceof Double
+                || value instanceof Float
+                || value instanceof Short
+                || value instanceof Byte;
+    }
+
+    /** The value of a type as a class file describes it: `D`, `[D`, `Ljava/lang/String;`. */
+    static Object lift(Object value, String type) {
+        switch (type) {
+            case "[D":
+                return Values.asDoubles(value);
+            case "[F":
+                return Values.asFloats(value);
+            case "[J":
+                return Values.asLongs(value);
+            case "[I":
+                return Values.asInts(value);
+            case "[B":
+                return Values.asBytes(value);
+            case "I":
+            case "Ljava/lang/Integer;":
+                return Values.asInt(value);
+            case "F":
+            case "Ljava/lang/Float;":
+                return Values.asFloat(value);
+            case "S":
+            case "Ljava/lang/Short;":
+                return Values.asShort(value);
+            case "B":
+            case "Ljava/lang/Byte;":
+                return Values.asByte(value);
+            case "C":
+            case "Ljava/lang/Character;":
+                return Values.asChar(value);
+            case "D":
+            case "Ljava/lang/Double;":
+                return Values.asDouble(value);
+            case "J":
+            case "Ljava/lang/Long;":
+            case "Z":
+            case "Ljava/lang/Boolean;":
+            case "Ljava/lang/String;":
+            case "Ljava/util/List;":
+            case "Ljava/util/Map;":
+            case "Ljava/lang/Void;":
+                return value;
+            default:
+                throw new DoesNotTravel("a lambda that returns " + type + " does not travel: give its result as "
+                        + "numbers, texts, arrays, lists or maps, or mark a method with @Offload");
+        }
+    }
+}
