@@ -48,6 +48,8 @@ class StandIn:
         self.break_reply = None
         self.refuse = None
         self.calls = 0
+        #: Reports of decisions; None where it takes none.
+        self.told = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"node": self}))
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -170,6 +172,13 @@ class _Handler(BaseHTTPRequestHandler):
         if self.node.python is not None:
             said["python"] = self.node.python
         self.send(200, json.dumps(said).encode())
+
+    def on_decisions(self, rest, body):
+        if self.node.told is None:
+            self.problem(404, "L4009", "the API has no such path")
+            return
+        self.node.told.append(json.loads(body))
+        self.send(204, b"")
 
     def on_openapi(self, rest, body):
         self.send(200, b"x" * 75_000)

@@ -33,17 +33,17 @@ class Place:
 
     def child(self, *words):
         with (self.folder / "log").open("a") as log:
-            child = subprocess.Popen([PROGRAM, *words, "--data", self.folder], stdout=log, stderr=log)
+            child = subprocess.Popen([PROGRAM, *words, "--data-folder", self.folder], stdout=log, stderr=log)
         self.children.append(child)
         return child
 
     def deploy(self, guest, text):
         shutil.copy(GUESTS / f"{guest}.wasm", self.folder)
         (self.folder / "lighter.toml").write_text(f'[function.{guest}]\nimage = "{guest}.wasm"\n{text}')
-        subprocess.run([PROGRAM, "deploy", self.folder, "--data", self.folder], check=True, capture_output=True)
+        subprocess.run([PROGRAM, "deploy", self.folder, "--data-folder", self.folder], check=True, capture_output=True)
 
     def boot(self):
-        self.child("boot", "--board", "virt", "--beacon-port", self.beacons)
+        self.child("boot", "--board", "qemu-arm", "--beacon-port", self.beacons)
         self.wait(lambda: [board.state for board in self.node.boards()] == ["attested"], "no board is attested")
 
     def wait(self, is_so, otherwise):
@@ -85,7 +85,7 @@ def test_a_component_runs_on_a_board_that_is_a_place_of_its_own(place):
     place.boot()
     assert fibonacci(b"20") == b"6765\n"
     (board,) = place.node.boards()
-    assert (board.name, board.state, board.architecture) == (f"{place.node.name}/virt", "attested", "aarch64")
+    assert (board.name, board.state, board.architecture) == (f"{place.node.name}/qemu-arm", "attested", "aarch64")
     assert fibonacci(b"21") == b"10946\n"
     assert places(fibonacci, b"21") == {"local", board.name}
     (stats,) = [one for one in lighterage.stats() if one.function.endswith(":fibonacci")]

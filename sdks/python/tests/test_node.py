@@ -41,7 +41,8 @@ class RealNode:
         self.start()
 
     def start(self):
-        command = [PROGRAM, "up", "--data", self.folder, "--http", "127.0.0.1:0", "--api", self.api, "--allow-weaker-jail"]
+        command = [PROGRAM, "up", "--data-folder", self.folder, "--allow-weaker-jail"]
+        command += ["--http", "127.0.0.1:0", "--api", self.api]
         command += ["--python", os.environ.get("LIGHTER_PYTHON") or os.sys.executable, *self.options]
         (self.folder / "node.json").unlink(missing_ok=True)
         log = (self.folder / "log").open("a")

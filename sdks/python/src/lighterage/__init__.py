@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .offloaded import Offloaded, OffloadWarning, Options, offload
     from .places.node import Board, Node, NodeInfo
     from .places.runtime import FunctionStats
-    from .places.session import connect, disconnect, nodes, policy, stats
+    from .places.session import connect, disconnect, nodes, policy, report, stats
 
 __all__ = [
     "Board",
@@ -67,6 +67,7 @@ __all__ = [
     "nodes",
     "offload",
     "policy",
+    "report",
     "stats",
 ]
 
@@ -82,7 +83,7 @@ _MODULES = {
     "offloaded": ("OffloadWarning", "Offloaded", "Options", "offload"),
     "places.node": ("Board", "Node", "NodeInfo"),
     "places.runtime": ("FunctionStats",),
-    "places.session": ("connect", "disconnect", "nodes", "policy", "stats"),
+    "places.session": ("connect", "disconnect", "nodes", "policy", "report", "stats"),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -40,6 +40,14 @@ def ran_here(call: Call, seconds: float, decision: Decision | None, is_disturbed
     with call.current.lock:
         call.current.engine.observe_local(call.function.name, call.size, seconds, decision, is_disturbed)
         call.current.stats_of(call.function.name).ran(LOCAL, seconds)
+    _report(call, LOCAL, decision, seconds)
+
+
+def _report(call: Call, place: str, decision: Decision | None, seconds: float) -> None:
+    """Nobody is told unless somebody asked for it."""
+    reports = call.current.reports
+    if reports is not None and decision is not None:
+        reports.note(call.function.name, place, decision, seconds)
 
 
 def returned(call: Call, result: Any) -> None:
@@ -60,10 +68,13 @@ def answered(attempt: Attempt, answer: Answer, is_first: bool) -> None:
     current, function, node, reply = call.current, call.function, attempt.node, answer.reply
     is_disturbed = current.is_disturbed or (race is not None and race.has_begun_here)
     now = time.monotonic()
+    took = answer.encoded + reply.whole_at - reply.began_at + answer.decoded
+    if is_first:
+        _report(call, node.name, attempt.decision, took)
     with current.lock:
         stats = current.stats_of(function.name)
         if is_first:
-            stats.ran(node.name, answer.encoded + reply.whole_at - reply.began_at + answer.decoded)
+            stats.ran(node.name, took)
         stats.bytes_up += answer.bytes_up
         stats.bytes_down += reply.body.nbytes
         if now - function.learnt_at < LEARN_SECONDS and attempt.decision is None:
@@ -107,6 +118,8 @@ def raced(attempt: Attempt, race: Race) -> None:
     current, engine = call.current, call.current.engine
     seconds_there, computed = race.there()
     here_won = race.outcome is not None
+    if here_won:
+        _report(call, LOCAL, attempt.decision, race.here_ended - race.here_began)
     with current.lock:
         stats = current.stats_of(name)
         if race.is_doubled and attempt.decision is not None:

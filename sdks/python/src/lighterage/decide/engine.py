@@ -178,6 +178,7 @@ class Engine:
                 oldest = next(iter(self._works))
                 del self._works[oldest]
                 self._habits = {key: habit for key, habit in self._habits.items() if key[0] != oldest}
+                self._tries = {key: tries for key, tries in self._tries.items() if key[0] != oldest}
         # The last one is the one used last.
         self._works[function] = found
         return found

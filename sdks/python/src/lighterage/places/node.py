@@ -300,6 +300,16 @@ class Node:
             raise ReplyBroken(f"{self.url} did not say what its functions are")
         return found
 
+    def tell(self, report: dict[str, Any], deadline: float) -> None:
+        """Tells it of decisions where calls ran; see `reports`.
+
+        Raises what a request raises, and NodeRefused where it takes none.
+        """
+        body = json.dumps(report).encode()
+        reply = self._api.request("POST", "/v1/decisions", [body], content_type="application/json", deadline=deadline)
+        if not 200 <= reply.status < 300:
+            raise _problem(reply)
+
     def close(self) -> None:
         """Closes idle connections."""
         self._api.close()

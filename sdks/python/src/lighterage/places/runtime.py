@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..code.code import Code, Component
     from .config import Address
     from .node import Node, NodeInfo
+    from .reports import Reports
 
 #: Calls that `submit` and `aio` run at once; more wait.
 THREADS_MAX: Final = 64
@@ -89,6 +90,8 @@ class Runtime:
         self.quick: WeakSet[Counting] = WeakSet()
         #: Whether there are nodes at all; looked at by every call.
         self.has_nodes = False
+        #: Tells nodes where calls ran; None: nobody is told.
+        self.reports: Reports | None = None
         self._nodes: dict[str, Node] = {}
         self._is_configured = False
         self._pool: ThreadPoolExecutor | None = None
@@ -105,11 +108,19 @@ class Runtime:
             # What is wrong with it is said by every call until it is right: a call that ran here would hide it.
             found = config.found()
             self._is_configured = True
+            if self.reports is None and os.environ.get("LIGHTERAGE_REPORT") == "1":
+                self.report(True)
             for address in found:
                 node = Node(address)
                 self._nodes[node.name] = node
                 background(functools.partial(self._look, node))
             self.has_nodes = bool(self._nodes)
+
+    def report(self, is_on: bool, device: str | None = None) -> None:
+        """From now on nodes are told where calls ran, or no more."""
+        from .reports import Reports
+
+        self.reports = Reports(self, device) if is_on else None
 
     @property
     def is_configured(self) -> bool:
@@ -300,6 +311,8 @@ def _child() -> None:
     for node in list(old._nodes.values()):
         current.adopt(node.twin())
     current._is_configured = old._is_configured
+    if old.reports is not None:
+        current.report(True, old.reports.device)
 
 
 current = Runtime()

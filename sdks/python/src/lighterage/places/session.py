@@ -33,6 +33,16 @@ def stats() -> list[FunctionStats]:
     return runtime.current.told()
 
 
+def report(is_on: bool = True, *, device: str | None = None) -> None:
+    """Tells nodes from now on where calls ran, what they were expected to take and what they took, for their dashboards. Off
+    by default; `LIGHTERAGE_REPORT=1` turns it on too.
+
+    At most once a second, in the background: no call waits for it. `device` is what the node calls this machine; without it
+    that is its host name. Names of functions and times are told, and no arguments.
+    """
+    runtime.current.report(is_on, device)
+
+
 def policy(policy: Policy) -> None:
     """How places are chosen, from now on: hysteresis, how much trying may cost, what energy is worth."""
     runtime.set_policy(policy)
