@@ -31,7 +31,7 @@ fn main() -> io::Result<()> {
 }
 
 /// What a build leaves in a template that somebody tried out is no part of it.
-const LEFT_OVER: [&str; 4] = ["target", "node_modules", "__pycache__", "Cargo.lock"];
+const LEFT_OVER: [&str; 5] = ["target", "build", "node_modules", "__pycache__", "Cargo.lock"];
 
 fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {

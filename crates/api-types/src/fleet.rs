@@ -15,8 +15,21 @@ pub struct FleetInfo {
     pub nodes: Vec<FleetNode>,
     /// What keeps this node from its fleet; none if nothing does.
     pub trouble: Option<FleetTrouble>,
+    /// The fleet's engine, as this node reaches it; none if the system let it open none.
+    pub engine: Option<FleetEngine>,
     /// Whether another machine had this node's key, and was refused, in the last hour.
     pub doubled: bool,
+}
+
+/// What keeps the facts of a fleet and its mail: nats-server on an anchor.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetEngine {
+    /// Whether this node is connected to it.
+    pub connected: bool,
+    /// Its process, where this node runs it and it is up.
+    pub process: Option<u32>,
+    /// What keeps this node from it; none if nothing does, or if it has only just been started.
+    pub trouble: Option<FleetTrouble>,
 }
 
 /// A node of a fleet.
@@ -32,6 +45,97 @@ pub struct FleetNode {
     pub version: Option<String>,
     /// How long ago it was heard of; none: not since this node was started.
     pub heard_ms: Option<u64>,
+    /// Events that wait on the node that says this, until the disk of this one has them.
+    #[serde(default)]
+    pub mail_waiting: u64,
+    /// How it was when it last said so; none of this node, and of nodes that cannot be reached or that it does not ask.
+    pub load: Option<FleetLoad>,
+    /// The functions there that other nodes can send calls to.
+    pub functions: Vec<String>,
+}
+
+/// How another node is, as this node knows it.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+pub struct FleetLoad {
+    /// Milliseconds of the way there and back.
+    pub round_trip_ms: f64,
+    /// Milliseconds until a call that comes there now begins to run.
+    pub wait_ms: f64,
+    /// Calls that it runs at once.
+    pub places: u32,
+    /// How fast it is, by its own word.
+    pub speed: f64,
+    /// Calls that entered here and ran there, since this node was started.
+    pub calls: u64,
+}
+
+/// Why a call of a function that enters here runs where it runs.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetWhy {
+    pub function: String,
+    pub rule: FleetRule,
+    /// Id of the node where a call that comes now would run; none: nowhere.
+    pub runs: Option<String>,
+    /// What a call is expected to take at each node that may run it and was heard, the soonest first.
+    pub forecasts: Vec<FleetForecast>,
+    /// Nodes that have a function of this name, and get no call of it.
+    pub others: Vec<FleetOther>,
+}
+
+/// By what it is decided where a call runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FleetRule {
+    /// It has no route that is answered at once: its work stays where it comes in.
+    NoRoute,
+    /// It is here and may use buckets or queues.
+    KeepsHere,
+    /// It is here, and no other node has the very same one.
+    OnlyHere,
+    /// It is here and elsewhere and keeps nothing: where it ends soonest. Another node has to be better by more than
+    /// what a hop costs.
+    Soonest,
+    /// It is not here, and keeps nothing: at that of the nodes with it where it ends soonest.
+    SoonestElsewhere,
+    /// It is not here, and may use buckets or queues: at the node with the least id, for every caller the same.
+    KeepsElsewhere,
+}
+
+/// What a call is expected to take at a node.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetForecast {
+    /// Its id.
+    pub id: String,
+    pub name: String,
+    pub this_node: bool,
+    /// Milliseconds of the way there and back.
+    pub way_ms: f64,
+    /// Milliseconds of the body's way.
+    pub body_ms: f64,
+    pub wait_ms: f64,
+    pub run_ms: f64,
+    pub total_ms: f64,
+}
+
+/// A node that gets no call of a function though it has one of this name.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetOther {
+    /// Its id.
+    pub id: String,
+    pub name: String,
+    pub reason: FleetReason,
+}
+
+/// Why a node gets no call of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FleetReason {
+    /// Manifest or image differ.
+    Different,
+    /// The function keeps something, and another node is the one for it.
+    Keeps,
+    /// It was not heard, or could not be reached since.
+    NotHeard,
 }
 
 /// A problem that lasts.
@@ -76,6 +180,24 @@ pub struct InvitationRequest {
 pub struct InvitationCreated {
     /// Its holder may join: it is as secret as a password.
     pub token: String,
+}
+
+/// What still runs on a node that takes nothing new any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FleetDrain {
+    /// Calls and events that have a unit.
+    pub running: u32,
+    /// Those that wait for one.
+    pub waiting: u32,
+    /// Queues of which an event is being handled.
+    pub queues: usize,
+}
+
+/// What a node has left.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetLeft {
+    /// The fleet.
+    pub name: String,
 }
 
 /// A node that was taken out of its fleet.

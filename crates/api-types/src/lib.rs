@@ -1,13 +1,26 @@
 //! What travels over the API, both ways. The node serves these, the command line reads them; nothing else is shared.
 #![forbid(unsafe_code)]
 
+mod audit;
+mod decisions;
+mod deployments;
 mod fleet;
+mod handlings;
 pub mod identity;
+mod live;
 mod tokens;
 
-pub use fleet::{
-    FleetInfo, FleetNode, FleetRemoved, FleetRequest, FleetTrouble, InvitationCreated, InvitationRequest, JoinRequest,
+pub use audit::AuditEntry;
+pub use decisions::{DecisionInfo, DecisionReport, DecisionsInfo, OffloadDecision};
+pub use deployments::{
+    DeployerCreated, DeployerInfo, DeployerRequest, DeploymentNode, FleetDeployment, FleetDeployments, OrderTaken,
 };
+pub use fleet::{
+    FleetDrain, FleetEngine, FleetForecast, FleetInfo, FleetLeft, FleetLoad, FleetNode, FleetOther, FleetReason,
+    FleetRemoved, FleetRequest, FleetRule, FleetTrouble, FleetWhy, InvitationCreated, InvitationRequest, JoinRequest,
+};
+pub use handlings::HandlingInfo;
+pub use live::{FunctionTimes, HourInfo, LiveFunction, LiveHandler, LiveLine, LiveQueue};
 pub use tokens::{Scope, TokenCreated, TokenInfo, TokenRequest};
 
 use base64::Engine as _;
@@ -31,6 +44,15 @@ pub struct RequestId(pub Arc<str>);
 pub struct IdentityProof {
     /// HMAC-SHA256 in hexadecimal digits; docs/api.md says of what.
     pub proof: String,
+}
+
+/// What a backup is to hold. It has no `Debug`: a passphrase stands in no log.
+#[derive(Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BackupRequest {
+    /// What secrets and keys are sealed with. Without one they are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passphrase: Option<String>,
 }
 
 /// The node at a glance.
@@ -234,7 +256,7 @@ pub struct Paused {
 /// What handles a queue.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct HandlerInfo {
-    /// `function` or `sink`.
+    /// `function`, `sink`, or `node`: its events go to another node of the fleet, which is its home.
     pub kind: String,
     pub name: String,
     /// Workers that take events now.
@@ -515,25 +537,4 @@ pub struct LogLine {
     /// `log` (the contract's log), `stdout`, `stderr` or `node`.
     pub stream: String,
     pub message: String,
-}
-
-/// Who did what on the node, or failed to log in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct AuditEntry {
-    /// Of failed logins, when their minute began.
-    pub time_ms: u64,
-    /// The command's words, as `deploy` or `token create`; `login` for failed logins; `forget` where the oldest entries
-    /// went.
-    pub action: String,
-    /// Name of the token; none if there was none.
-    pub token: Option<String>,
-    /// Where it came from; of a failed login the address or network, none for those that are not told apart.
-    pub peer: Option<String>,
-    /// What it was done to; of a login the door: `api`, `gate` or `mqtt`, and `mqtt: NAME` where NAME is a user there
-    /// is.
-    pub target: String,
-    /// `done`, `failed`, or the code of the problem.
-    pub outcome: String,
-    /// How often.
-    pub count: u64,
 }

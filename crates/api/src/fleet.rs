@@ -3,7 +3,10 @@
 use super::functions::detached;
 use super::reply::{Answer, Json, of_query};
 use super::scope::{MayAdmin, MayLook};
-use api_types::{FleetInfo, FleetRemoved, FleetRequest, InvitationCreated, InvitationRequest, JoinRequest};
+use api_types::{
+    FleetDrain, FleetInfo, FleetLeft, FleetRemoved, FleetRequest, FleetWhy, InvitationCreated, InvitationRequest,
+    JoinRequest,
+};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -17,7 +20,33 @@ use std::sync::Arc;
     (status = 409, description = "L9116: the node belongs to no fleet"),
 ))]
 pub async fn get(_: MayLook, State(node): State<Arc<Node>>) -> Answer<axum::Json<FleetInfo>> {
-    Ok(axum::Json(fleet::describe(node.fleet.status()?)))
+    Ok(axum::Json(fleet::describe(&node, node.fleet.status()?)))
+}
+
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Call {
+    /// Bytes of the call's body.
+    #[serde(default)]
+    bytes: u64,
+}
+
+/// Where a call of a function would run that came in here now, and by what that is decided.
+#[utoipa::path(get, path = "/v1/fleet/why/{function}", tag = "fleet", params(("function" = String, Path), Call),
+    responses(
+        (status = 200, body = FleetWhy),
+        (status = 404, description = "L2001: no node that was heard has the function"),
+        (status = 409, description = "L9116: the node belongs to no fleet"),
+    ))]
+pub async fn why(
+    _: MayLook,
+    State(node): State<Arc<Node>>,
+    Path(function): Path<String>,
+    query: Result<Query<Call>, QueryRejection>,
+) -> Answer<axum::Json<FleetWhy>> {
+    let Call { bytes } = of_query(query)?;
+    Ok(axum::Json(fleet::why(&node, &function, bytes)?))
 }
 
 /// Founds a fleet, of which this node is the anchor. From now on the node listens for other nodes.
@@ -31,12 +60,17 @@ pub async fn found(
     State(node): State<Arc<Node>>,
     Json(FleetRequest { name }): Json<FleetRequest>,
 ) -> Answer<(StatusCode, axum::Json<FleetInfo>)> {
-    let status = detached(async move {
+    let fleet = detached(async move {
         let founded = node.fleet.found(&name).await;
-        who.did(&node, "fleet new", &name, founded).await
+        let status = who.did(&node, "fleet new", &name, founded).await?;
+        // So that the answer says it if there is none.
+        if let Some(engine) = node.engine() {
+            engine.settle().await;
+        }
+        Ok(fleet::describe(&node, status))
     })
     .await?;
-    Ok((StatusCode::CREATED, axum::Json(fleet::describe(status))))
+    Ok((StatusCode::CREATED, axum::Json(fleet)))
 }
 
 /// Joins a fleet by an invitation. A node that is a member of it already stays one.
@@ -53,13 +87,48 @@ pub async fn join(
     State(node): State<Arc<Node>>,
     Json(JoinRequest { token }): Json<JoinRequest>,
 ) -> Answer<axum::Json<FleetInfo>> {
-    let status = detached(async move {
+    let fleet = detached(async move {
         let token = fleet::read_token(&token)?;
         let joined = node.fleet.join(&token).await;
-        who.did(&node, "fleet join", &token.fleet().to_string(), joined).await
+        let status = who.did(&node, "fleet join", &token.fleet().to_string(), joined).await?;
+        Ok(fleet::describe(&node, status))
     })
     .await?;
-    Ok(axum::Json(fleet::describe(status)))
+    Ok(axum::Json(fleet))
+}
+
+/// Takes no new work until the node is started again, and says what still runs: ask again until that is nothing. Events
+/// that come in meanwhile wait on its disk.
+#[utoipa::path(post, path = "/v1/fleet/drain", tag = "fleet", responses(
+    (status = 200, body = FleetDrain),
+    (status = 409, description = "L9116: the node belongs to no fleet"),
+))]
+pub async fn drain(MayAdmin(who): MayAdmin, State(node): State<Arc<Node>>) -> Answer<axum::Json<FleetDrain>> {
+    node.fleet.status()?;
+    let left = detached(async move {
+        if node.is_draining() {
+            return Ok(node.drain().await);
+        }
+        let left = node.drain().await;
+        who.did(&node, "fleet drain", "", Ok(left)).await
+    })
+    .await?;
+    Ok(axum::Json(left))
+}
+
+/// Leaves the fleet. The node's key is revoked for good; it may join again as a new node.
+#[utoipa::path(post, path = "/v1/fleet/leave", tag = "fleet", responses(
+    (status = 200, body = FleetLeft),
+    (status = 409, description = "L9116: the node belongs to no fleet; L9117: it is an anchor"),
+    (status = 503, description = "L9105: no anchor answers, and nothing has changed"),
+))]
+pub async fn leave(MayAdmin(who): MayAdmin, State(node): State<Arc<Node>>) -> Answer<axum::Json<FleetLeft>> {
+    let name = detached(async move {
+        let left = fleet::leave(&node).await;
+        who.did(&node, "fleet leave", "", left).await
+    })
+    .await?;
+    Ok(axum::Json(FleetLeft { name }))
 }
 
 /// Makes an invitation. The answer is the one time it is shown.

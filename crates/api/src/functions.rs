@@ -1,5 +1,6 @@
 //! Functions: list, deploy, roll back, remove, and the core dump of the last trap.
 
+use super::deployments::check_own;
 use super::reply::{Answer, Json, NDJSON, line, whole};
 use super::scope::{MayDeploy, MayLookSome};
 use api_types::{DeployStep, FunctionInfo, RollbackRequest};
@@ -44,6 +45,7 @@ pub async fn get(
 #[utoipa::path(delete, path = "/v1/functions/{name}", tag = "functions", params(("name" = String, Path)), responses(
     (status = 204, description = "It is gone"),
     (status = 404, description = "L2001: there is none"),
+    (status = 409, description = "L9136: a deployment of the fleet has it"),
 ))]
 pub async fn remove(
     MayDeploy(who): MayDeploy,
@@ -51,6 +53,7 @@ pub async fn remove(
     Path(name): Path<String>,
 ) -> Answer<StatusCode> {
     let name = known(&node, &name)?;
+    check_own(&node, [name.as_str()].into_iter())?;
     // To its end even if the client goes away: half a removal helps nobody.
     detached(async move {
         let removed = node.functions.remove(&name).await;
@@ -65,6 +68,7 @@ pub async fn remove(
     request_body = RollbackRequest, responses(
     (status = 200, body = FunctionInfo),
     (status = 404, description = "L2001, L2002: no such function or version"),
+    (status = 409, description = "L9136: a deployment of the fleet has it"),
 ))]
 pub async fn rollback(
     MayDeploy(who): MayDeploy,
@@ -73,6 +77,7 @@ pub async fn rollback(
     Json(request): Json<RollbackRequest>,
 ) -> Answer<axum::Json<FunctionInfo>> {
     let name = known(&node, &name)?;
+    check_own(&node, [name.as_str()].into_iter())?;
     let (working, wanted) = (node.clone(), name.clone());
     detached(async move {
         let rolled = working.functions.roll_back(&wanted, request.version).await;
@@ -104,7 +109,7 @@ pub async fn dump(
         return Err(problem.with_hint(hint).into());
     };
     who.did(&node, "dump", &name, Ok(())).await?;
-    let bytes = Bytes::from_owner(Shared(dump));
+    let bytes = Bytes::from_owner(DumpBytes(dump));
     Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
@@ -122,13 +127,14 @@ pub async fn deployed(_: MayDeploy, State(node): State<Arc<Node>>) -> axum::Json
     request_body(content = Object, description = "A manifest as JSON, with the hashes of uploaded images in `image`"), responses(
     (status = 200, content_type = "application/x-ndjson", body = DeployStep),
     (status = 400, description = "L1003, L1004, L1005: the manifest is not right, or at odds with what is deployed; nothing was begun"),
-    (status = 409, description = "L2012: somebody else is changing one of the functions; nothing was begun"),
+    (status = 409, description = "L2012: somebody else is changing one of the functions; L9136: a deployment of the fleet has one; nothing was begun"),
 ))]
 pub async fn deploy(MayDeploy(who): MayDeploy, State(node): State<Arc<Node>>, body: Body) -> Answer<Response> {
     let manifest = parse(&whole(&node, body, MANIFEST_JSON_BYTES_MAX).await?.data)?;
     if node.is_stopping() {
         return Err(Problem::new(Code::Draining, "the node is shutting down").into());
     }
+    check_own(&node, manifest.function.keys().chain(manifest.sink.keys()).map(Name::as_str))?;
     let claim = Claim::all(&node.functions, &manifest)?;
     let (steps, receiver) = Steps::new(&manifest);
     tokio::spawn(async move {
@@ -197,9 +203,9 @@ pub async fn detached<T: Send + 'static>(
     ended.map_err(|error| Problem::new(Code::Internal, format!("a change gave up: {error}")))?
 }
 
-struct Shared(Arc<Vec<u8>>);
+struct DumpBytes(Arc<Vec<u8>>);
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for DumpBytes {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }

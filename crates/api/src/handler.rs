@@ -3,14 +3,23 @@
 use api_types::RequestId;
 use axum::Router;
 use axum::body::Body;
-use gate_http::{Arrival, Handled, Handler, RequestBody};
+use gate_http::{Arrival, Config, Gate, Handled, Handler, Listener, RequestBody};
 use http::Request;
+use problem::Problem;
 use std::sync::Arc;
 use tower_service::Service;
 
-/// Serves the API.
-pub struct Api {
-    pub router: Router,
+/// Serves the API until the gate is drained or dropped. Generic code of the gate is compiled here for it, and not where
+/// this is called.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub fn serve(listener: Listener, config: Config, router: Router) -> Result<Gate, Problem> {
+    Gate::start(vec![listener], config, Arc::new(Api { router }))
+}
+
+struct Api {
+    router: Router,
 }
 
 impl Handler for Api {

@@ -22,11 +22,14 @@ pub async fn healthz() -> &'static str {
 /// Does the node take calls?
 #[utoipa::path(get, path = "/readyz", tag = "node", security(()), responses(
     (status = 200, description = "It does; says so where the queues are paused", body = String),
-    (status = 503, description = "L4010: it is stopping"),
+    (status = 503, description = "L4010: it is stopping, or being drained"),
     (status = 507, description = "L5003: its disk was full in the middle of a write; reads go on"),
     (status = 500, description = "L5004: its disk failed; reads go on"),
 ))]
 pub async fn readyz(State(node): State<Arc<Node>>) -> Answer<Cow<'static, str>> {
+    if node.is_draining() {
+        return Err(Problem::new(Code::Draining, "the node is being drained").into());
+    }
     if node.is_stopping() {
         return Err(Problem::new(Code::Draining, "the node is shutting down").into());
     }

@@ -9,8 +9,12 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod backup;
 mod call;
 mod dashboard;
+mod decisions;
+mod deployments;
+mod events;
 mod fleet;
 mod flow;
 mod functions;
@@ -18,6 +22,7 @@ mod handler;
 mod health;
 mod identity;
 mod images;
+mod live;
 mod logs;
 mod mqtt;
 mod openapi;
@@ -29,7 +34,7 @@ mod secrets;
 mod store;
 mod tokens;
 
-pub use handler::Api;
+pub use handler::serve;
 pub use openapi::whole as document;
 pub use reply::{Answer, Refused};
 pub use scope::MayLook;
@@ -70,7 +75,9 @@ endpoints! {
     get "/v1/node" health::node;
     get "/v1/units" health::units;
     get "/v1/stats" health::stats;
+    get "/v1/live" live::live;
     post "/v1/stop" health::stop;
+    post "/v1/backup" backup::make;
     get "/v1/openapi.json" openapi::document;
     get "/v1/manifest.schema.json" openapi::manifest_schema;
     get "/v1/functions" functions::list;
@@ -82,8 +89,11 @@ endpoints! {
     get "/v1/functions/{name}/dump" functions::dump;
     post "/v1/functions/{name}/events" queues::push_to_function;
     get "/v1/flow" flow::flow;
+    get "/v1/decisions" decisions::list;
+    post "/v1/decisions" decisions::tell;
     get "/v1/deployments" functions::deployed;
     post "/v1/deployments" functions::deploy;
+    get "/v1/events" events::list;
     get "/v1/queues" queues::list;
     post "/v1/pause" queues::pause;
     post "/v1/resume" queues::resume;
@@ -111,8 +121,16 @@ endpoints! {
     get "/v1/fleet" fleet::get;
     post "/v1/fleet" fleet::found;
     post "/v1/fleet/join" fleet::join;
+    post "/v1/fleet/drain" fleet::drain;
+    post "/v1/fleet/leave" fleet::leave;
     post "/v1/fleet/invitations" fleet::invite;
+    get "/v1/fleet/why/{function}" fleet::why;
     delete "/v1/fleet/nodes/{node}" fleet::remove;
+    get "/v1/fleet/deployments" deployments::list;
+    post "/v1/fleet/orders" deployments::order;
+    get "/v1/fleet/deployers" deployments::deployers;
+    post "/v1/fleet/deployers" deployments::add_deployer;
+    delete "/v1/fleet/deployers/{name}" deployments::remove_deployer;
     get "/v1/tokens" tokens::list;
     post "/v1/tokens" tokens::create;
     delete "/v1/tokens/{name}" tokens::remove;
@@ -143,6 +161,7 @@ pub fn router(node: Arc<Node>, guard: Guard, added: Vec<Routes>) -> Router {
         })
         .layer(Extension(described))
         .layer(Extension(flow::Drawn::default()))
+        .layer(Extension(Arc::<live::Hub>::default()))
         .layer(from_fn_with_state(Arc::new(guard), keep_out))
         .with_state(node)
 }

@@ -20,7 +20,7 @@ use node::events::refuse_forged;
 use node::{Node, TRACEPARENT, clock};
 use problem::{Code, Problem};
 use serde::Deserialize;
-use state::{Listed, Part, Position, Push, Pushed, Queue, Replay, Replayed};
+use state::{Discard, Listed, Part, Position, Push, Pushed, Queue, Replay, Replayed};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ const PAGE_EVENTS_MAX: u32 = 1_000;
 const PAGE_EVENTS: u32 = 20;
 /// Events that are looked at for one page of those that failed for some reason; the next page goes on behind them.
 const LOOKED_AT_MAX: usize = 10_000;
+/// Dead letters that one request names.
+const SEQUENCES_MAX: usize = 1_000;
 /// How often a dead letter may be replayed; then it stays, unless the request says `force`: what cannot be handled
 /// would go round for ever.
 const REPLAYS_MAX: u32 = 5;
@@ -312,12 +314,37 @@ fn page(
 pub struct Purging {
     /// Which events. Without it, the ready, the delayed and the dead ones.
     part: Option<QueuePart>,
+    /// Of the dead letters: only those that died for a reason with this text in it, such as `L6003`.
+    reason: Option<String>,
+    /// Of the dead letters: only these, numbers with commas between them, at most 1,000.
+    sequences: Option<String>,
+    /// Of the dead letters: only says how many it would be.
+    #[serde(default)]
+    dry_run: bool,
 }
 
-/// Removes events of a queue. Those that are being handled stay.
+impl Purging {
+    fn chooses(&self) -> bool {
+        self.reason.is_some() || self.sequences.is_some() || self.dry_run
+    }
+
+    fn numbers(&self) -> Result<Option<Vec<u64>>, Problem> {
+        let bad = |detail: String| Problem::new(Code::ApiRequest, detail);
+        let Some(text) = &self.sequences else { return Ok(None) };
+        let numbers: Result<Vec<u64>, _> = text.split(',').map(str::parse).collect();
+        let numbers = numbers.map_err(|_| bad(format!("`sequences` is {text:?}, it is numbers like 3,17")))?;
+        match numbers.len() {
+            0..=SEQUENCES_MAX => Ok(Some(numbers)),
+            count => Err(bad(format!("`sequences` are {count}, the most is {SEQUENCES_MAX}"))),
+        }
+    }
+}
+
+/// Removes events of a queue. Those that are being handled stay. Of the dead letters some can be chosen.
 #[utoipa::path(delete, path = "/v1/queues/{name}/events", tag = "events", params(("name" = String, Path), Purging),
     responses(
     (status = 200, body = RemovedReply),
+    (status = 400, description = "L4009: the query is not right"),
     (status = 404, description = "L7001: there is no such queue"),
 ))]
 pub async fn purge(
@@ -327,7 +354,14 @@ pub async fn purge(
     query: Result<Query<Purging>, QueryRejection>,
 ) -> Answer<axum::Json<RemovedReply>> {
     let queue = node.events.queue(&name)?;
-    let Purging { part } = of_query(query)?;
+    let purging = of_query(query)?;
+    let part = purging.part;
+    if purging.chooses() {
+        return match part {
+            Some(QueuePart::Dead) => discard(who, node, queue, purging).await,
+            _ => Err(Problem::new(Code::ApiRequest, "only dead letters can be chosen: say part=dead").into()),
+        };
+    }
     let parts = part.map_or(vec![Part::Ready, Part::Delayed, Part::Dead], |part| vec![kept(part)]);
     let removed = detached(async move {
         let purged = queue.purge(&parts).await;
@@ -335,6 +369,21 @@ pub async fn purge(
     })
     .await?;
     tracing::info!(queue = name, removed, "purged");
+    Ok(axum::Json(RemovedReply { removed }))
+}
+
+async fn discard(who: Who, node: Arc<Node>, queue: Queue, purging: Purging) -> Answer<axum::Json<RemovedReply>> {
+    let sequences = purging.numbers()?;
+    let Purging { reason, dry_run, .. } = purging;
+    let removed = detached(async move {
+        let discard = Discard { sequences: sequences.as_deref(), reason: reason.as_deref(), dry_run };
+        let discarded = queue.discard(discard).await;
+        match dry_run {
+            true => discarded,
+            false => who.did(&node, "queue purge", queue.name(), discarded).await,
+        }
+    })
+    .await?;
     Ok(axum::Json(RemovedReply { removed }))
 }
 

@@ -125,7 +125,7 @@ impl Call {
         let since = Instant::now();
         let response = client.exchange(request, data)?;
         drop(progress);
-        let head = Head::of(&response, since);
+        let head = ReplyHead::of(&response, since);
         let reply = match is_problem(&response) {
             true => Err(self.failed(&client, response, &head, out)?),
             false => self.print(&client, response, &head, out),
@@ -145,7 +145,7 @@ impl Call {
 
     /// The node's problem, with what helps to look into it. A function may answer with a problem of its own: that is a
     /// reply like any other.
-    fn failed(&self, client: &Client, response: Response<Body>, head: &Head, out: Output) -> Result<Stop> {
+    fn failed(&self, client: &Client, response: Response<Body>, head: &ReplyHead, out: Output) -> Result<Stop> {
         let body = client.bytes(response, SHOWN_BYTES_MAX)?;
         let is_ours = serde_json::from_slice::<problem::Document>(&body)
             .is_ok_and(|document| document.kind.starts_with("urn:lighter:"));
@@ -174,7 +174,7 @@ impl Call {
         Ok(Stop::Status(stop.exit_code()))
     }
 
-    fn print(&self, client: &Client, response: Response<Body>, head: &Head, out: Output) -> Result {
+    fn print(&self, client: &Client, response: Response<Body>, head: &ReplyHead, out: Output) -> Result {
         if out.json {
             let body = client.bytes(response, SHOWN_BYTES_MAX)?;
             out.json(&head.to_json(&body))?;
@@ -213,7 +213,7 @@ fn copy(client: &Client, response: Response<Body>, out: Output) -> Result {
 }
 
 /// What a reply says before its body.
-struct Head {
+struct ReplyHead {
     status: u16,
     content_type: Option<String>,
     request_id: Option<String>,
@@ -222,7 +222,7 @@ struct Head {
     round_trip_us: f64,
 }
 
-impl Head {
+impl ReplyHead {
     fn of(response: &Response<Body>, since: Instant) -> Self {
         let text = |headers: &HeaderMap, name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
         let headers = response.headers();
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_travel_in_json_as_base64() {
-        let head = Head {
+        let head = ReplyHead {
             status: 200,
             content_type: None,
             request_id: None,

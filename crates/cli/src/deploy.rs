@@ -1,12 +1,14 @@
 //! `lighter deploy`: everything is checked here, then sent, then checked and compiled there, then swapped in.
 
 use super::client::{Client, announced, json};
+use super::deployment::{self, Deployer};
 use super::images::{self, Project};
 use super::progress::Progress;
 use super::stop::Result;
 use super::{Session, build, flow, ls, words};
 use api_types::{DeployStep, FunctionInfo};
 use clap::Args;
+use fleet_deploy::Wish;
 use manifest::{Function, Manifest, Name};
 use problem::{Code, Problem};
 use std::cell::Cell;
@@ -25,6 +27,14 @@ pub struct Deploy {
     /// Build first, as `lighter build` does
     #[arg(long, short)]
     build: bool,
+    /// Put them on the nodes of the fleet, as `place` says, and wait until those that are there have them
+    #[arg(long)]
+    fleet: bool,
+    /// Name of the deployment in the fleet [default: that of the folder]
+    #[arg(long, value_name = "NAME", requires = "fleet")]
+    name: Option<String>,
+    #[command(flatten)]
+    deployer: Deployer,
 }
 
 impl Deploy {
@@ -34,6 +44,11 @@ impl Deploy {
         let client = session.client()?;
         if self.build {
             build::build(&project, session.out)?;
+        }
+        if self.fleet {
+            let name = deployment::name(self.name.as_deref(), &project.folder)?;
+            let manifest = sent(&project, &client, &session.out.progress())?;
+            return deployment::order(session, &self.deployer, &name, Wish::Deploy(Box::new(manifest)));
         }
         let functions = deploy(&project, &client, &session.out.progress())?;
         match session.out.json {
@@ -45,12 +60,7 @@ impl Deploy {
 
 /// Deploys a project and returns its functions as they are now.
 pub fn deploy(project: &Project, client: &Client, progress: &Progress) -> Result<Vec<FunctionInfo>> {
-    let (manifest, images) = hashed(project, progress)?;
-    for (hash, upload) in &images {
-        if !is_there(client, hash)? {
-            send(project, client, hash, upload, progress)?;
-        }
-    }
+    let manifest = sent(project, client, progress)?;
     progress.step("waiting for the node");
     let request = client.request("POST", "/v1/deployments").header(CONTENT_TYPE, "application/json");
     let response = client.succeeded(client.exchange(request, json(&manifest))?)?;
@@ -74,6 +84,17 @@ pub fn deploy(project: &Project, client: &Client, progress: &Progress) -> Result
         }
     }
     Err(client.broken(&io::Error::other("the deployment was cut off; `lighter ls` shows what runs")))
+}
+
+/// The manifest with hashes in the place of paths; the images are on the node.
+fn sent(project: &Project, client: &Client, progress: &Progress) -> Result<Manifest> {
+    let (manifest, images) = hashed(project, progress)?;
+    for (hash, upload) in &images {
+        if !is_there(client, hash)? {
+            send(project, client, hash, upload, progress)?;
+        }
+    }
+    Ok(manifest)
 }
 
 /// An image, by the function it was first seen in. Its bytes are read when they are sent: a project may have many.

@@ -40,7 +40,7 @@ pub fn run(session: &Session) -> Result {
 
 /// The node's process, if it is the one of this data folder.
 fn process(session: &Session, url: &str) -> Option<u32> {
-    let known = known_node(&data_folder(session.global.data.as_deref()).ok()?)?;
+    let known = known_node(&data_folder(session.global.data_folder.as_deref()).ok()?)?;
     (known.api == url && is_node(known.pid)).then_some(known.pid)
 }
 

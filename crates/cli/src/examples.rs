@@ -5,7 +5,14 @@ pub const OWN: &[(&str, &[&str])] = &[
     ("down", &["lighter down"]),
     ("new", &["lighter new hello", "lighter new hello --lang python"]),
     ("build", &["lighter build hello", "lighter build hello --target aarch64-unknown-none"]),
-    ("deploy", &["lighter deploy hello --build", "lighter deploy --json hello | jq -r '.[0].urls[0]'"]),
+    (
+        "deploy",
+        &[
+            "lighter deploy hello --build",
+            "lighter deploy --json hello | jq -r '.[0].urls[0]'",
+            "lighter deploy hello --fleet",
+        ],
+    ),
     ("rollback", &["lighter rollback hello", "lighter rollback hello --to 3"]),
     ("rm", &["lighter rm hello", "lighter rm --sink alarm"]),
     ("ls", &["lighter ls", "lighter ls --versions"]),
@@ -22,6 +29,7 @@ pub const OWN: &[(&str, &[&str])] = &[
         ],
     ),
     ("queue", &["lighter queue ls", "lighter queue dead readings", "lighter queue replay readings"]),
+    ("event", &["lighter event 01j9x7-000000000000002a", "lighter event --failed --queue readings"]),
     ("store", &["lighter store ls counters", "lighter store export counters > counters.jsonl"]),
     ("logs", &["lighter logs hello --follow", "lighter logs --tail 20"]),
     ("stats", &["lighter stats", "lighter stats hello"]),
@@ -31,8 +39,17 @@ pub const OWN: &[(&str, &[&str])] = &[
     ("token", &["lighter token create ci --scope deploy --expires 30d", "lighter token ls", "lighter token rm ci"]),
     ("secret", &["lighter secret set SMTP_PASSWORD", "lighter secret ls", "lighter secret rm SMTP_PASSWORD"]),
     ("mqtt", &["lighter mqtt sessions ls", "lighter mqtt sessions rm meter-7 --user meter"]),
-    ("fleet", &["lighter fleet new campus", "lighter fleet invite --times 50 --for 8h", "lighter fleet"]),
+    (
+        "fleet",
+        &[
+            "lighter fleet new campus",
+            "lighter fleet invite --times 50 --for 8h",
+            "lighter fleet why plate",
+            "lighter fleet rollback hello",
+        ],
+    ),
     ("audit", &["lighter audit", "lighter audit -n 1000 --json"]),
+    ("backup", &["lighter backup node.backup", "lighter backup node.backup --passphrase-file passphrase"]),
     ("schema", &["lighter schema > lighter.schema.json"]),
     ("errors", &["lighter errors L2001", "lighter errors"]),
     (

@@ -8,10 +8,10 @@ use clap::{Command, CommandFactory, Subcommand};
 /// last two, and the common options.
 const GROUPS: &str = "\
 Write   new      begin a function   build     build it        dev     on changes
-        flow     draw a workflow    schema    of lighter.toml
-Run     up       start a node here  down      stop it         deploy  functions
-        call     a function         rollback  a version back  rm      functions
-Events  push     into a queue       queue     look, replay    store   of keys
+        flow     draw a workflow    schema    of lighter.toml deploy  functions
+Run     up       start a node here  down      stop it         call    a function
+        rollback a version back     rm        functions       store   of keys
+Events  push     into a queue       queue     look, replay    event   its tries
 Look    ls       functions          ps        units           logs    written
         stats    calls, latency     top       stats live      dashboard a page
 Debug   debug    with gdb or lldb   dump      core of a trap  salvage a disk";
@@ -19,7 +19,7 @@ Debug   debug    with gdb or lldb   dump      core of a trap  salvage a disk";
 const LAST_GROUPS: &str = "\
 Secure  token    make, list, remove secret    set, list, end  mqtt-password
         mqtt     sessions           audit     who did what    fleet   of nodes
-Other   version  of both sides      errors    codes           completions";
+Other   backup   restore  base  version  errors  completions";
 
 pub const EXAMPLES: &str = "\
 Examples:

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod backup;
 mod brought;
 pub mod build;
 pub mod call;
@@ -17,10 +18,13 @@ mod completions;
 mod component;
 mod dashboard;
 mod deploy;
+mod deployers;
+mod deployment;
 mod dev;
 mod down;
 mod dump;
 mod errors;
+mod event;
 pub mod examples;
 mod fleet;
 mod flow;
@@ -30,10 +34,12 @@ pub mod images;
 pub mod locate;
 mod logs;
 mod ls;
+mod man_pages;
 mod mqtt;
 pub mod nearest;
 mod new;
 pub mod output;
+pub mod passphrase;
 mod progress;
 mod prompt;
 mod prove;
@@ -43,6 +49,7 @@ mod queue;
 mod rm;
 mod rollback;
 mod schema;
+mod screen;
 pub mod secret;
 mod stats;
 pub mod stop;
@@ -78,7 +85,7 @@ struct Cli {
 /// Options of every command.
 #[derive(Debug, Args)]
 pub struct Global {
-    /// Node's API [default: LIGHTER_NODE, or the data folder's]
+    /// Node's API [default: LIGHTER_NODE, or the folder's]
     #[arg(long, global = true, value_name = "URL")]
     node: Option<String>,
     /// File with the token to send [default: LIGHTER_TOKEN, else the one in the data folder]
@@ -87,13 +94,12 @@ pub struct Global {
     /// Certificate (PEM) that signed the node's certificate, unless a public authority did
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     ca_cert: Option<PathBuf>,
-    /// Data folder [default: LIGHTER_DATA, or the user's own]
+    /// Data folder [default: LIGHTER_DATA, or the user's]
     ///
-    /// The user's own is $XDG_DATA_HOME/lighter, or ~/.local/share/lighter. In `call`, `push` and `debug` the option is
-    /// --data-folder, because their --data is the data of the event.
-    #[arg(long, global = true, value_name = "DIR", alias = "data-folder")]
-    pub data: Option<PathBuf>,
-    /// Print JSON: one document, or one on each line for streams
+    /// The user's own is $XDG_DATA_HOME/lighter, or ~/.local/share/lighter.
+    #[arg(long, global = true, value_name = "DIR", alias = locate::OLD_OPTION)]
+    pub data_folder: Option<PathBuf>,
+    /// Print JSON; streams print one document a line
     #[arg(long, global = true)]
     json: bool,
     /// Print only results and errors
@@ -101,11 +107,12 @@ pub struct Global {
     quiet: bool,
 }
 
-/// `--data` means the event's data in some commands; these take the folder as `--data-folder`.
+/// The option of every command again, without its old spelling `--data`, which is the event's data in some commands.
+/// It goes when the old spelling goes.
 #[derive(Debug, Args)]
 pub struct DataFolder {
     /// Data folder of the node [default: LIGHTER_DATA, else ~/.local/share/lighter]
-    #[arg(id = "data", long = "data-folder", value_name = "DIR")]
+    #[arg(id = "data_folder", long = "data-folder", value_name = "DIR")]
     _folder: Option<PathBuf>,
 }
 
@@ -136,6 +143,8 @@ enum Command {
     /// Look into queues, replay dead letters, purge
     #[command(subcommand)]
     Queue(queue::Queue),
+    /// Follow an event through its handlings, or list the newest
+    Event(event::Event),
     /// Look at what functions keep; set, export and import it
     #[command(subcommand)]
     Store(store::Store),
@@ -164,12 +173,17 @@ enum Command {
     Fleet(fleet::Fleet),
     /// Print who did what on the node, and who failed to log in
     Audit(audit::Audit),
+    /// Write all that the node keeps into a file, while it runs
+    Backup(backup::Backup),
     /// Print the JSON Schema of lighter.toml
     Schema,
     /// Explain an error code, or list all
     Errors(errors::Errors),
     /// Print completions for a shell
     Completions(completions::Completions),
+    /// Write a manual page for each command
+    #[command(hide = true)]
+    ManPages(man_pages::ManPages),
     /// Print the versions of this program and of the node
     Version,
 }
@@ -182,6 +196,9 @@ pub fn main(brought: Brought) -> ExitCode {
         Err(error) => return usage::end(&error),
     };
     let out = Output::new(global.json, global.quiet);
+    if let Some(warning) = locate::old_option(&matches, std::env::args_os()) {
+        out.complain(warning);
+    }
     let session = Session { out, global, brought };
     match dispatch(&session, &matches) {
         Ok(()) => ExitCode::SUCCESS,
@@ -227,7 +244,7 @@ impl Session {
             node: self.global.node.as_deref().or(node.as_deref()),
             token_file: self.global.token_file.as_deref(),
             token: std::env::var("LIGHTER_TOKEN").ok().filter(|token| !token.trim().is_empty()),
-            data: self.global.data.as_deref(),
+            data_folder: self.global.data_folder.as_deref(),
         })
     }
 }
@@ -246,6 +263,7 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Call(call) => call.run(session),
         Command::Push(push) => push.run(session),
         Command::Queue(queue) => queue.run(session),
+        Command::Event(event) => event.run(session),
         Command::Store(store) => store.run(session),
         Command::Logs(logs) => logs.run(session),
         Command::Stats(stats) => stats.run(session),
@@ -258,9 +276,11 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Mqtt(mqtt) => mqtt.run(session),
         Command::Fleet(fleet) => fleet.run(session),
         Command::Audit(audit) => audit.run(session),
+        Command::Backup(backup) => backup.run(session),
         Command::Schema => schema::run(session),
         Command::Errors(errors) => errors.run(session),
         Command::Completions(completions) => completions.run(session),
+        Command::ManPages(pages) => pages.run(session),
         Command::Version => version::run(session),
     }
 }

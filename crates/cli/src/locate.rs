@@ -3,13 +3,16 @@
 //! ```text
 //! address   --node  ▸ LIGHTER_NODE ▸ api in DATA/node.json
 //! token     --token-file ▸ LIGHTER_TOKEN ▸ DATA/token, sent only to the node that wrote it and proves to know it
-//! DATA      --data ▸ LIGHTER_DATA ▸ $XDG_DATA_HOME/lighter ▸ ~/.local/share/lighter
+//! DATA      --data-folder ▸ LIGHTER_DATA ▸ $XDG_DATA_HOME/lighter ▸ ~/.local/share/lighter
 //! ```
 
 use super::stop::{Result, Stop};
 use api_types::identity::Identity;
+use clap::ArgMatches;
+use clap::parser::ValueSource;
 use problem::{Code, Problem};
 use serde::Deserialize;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -40,7 +43,7 @@ pub struct Wishes<'a> {
     pub node: Option<&'a str>,
     pub token_file: Option<&'a Path>,
     pub token: Option<String>,
-    pub data: Option<&'a Path>,
+    pub data_folder: Option<&'a Path>,
 }
 
 /// What a node writes into its data folder when it starts.
@@ -67,7 +70,7 @@ pub fn keep_tokens_from(command: &mut Command) {
 /// # Errors
 /// No address is known, it is not an address, or a token would travel unencrypted.
 pub fn find(wishes: &Wishes<'_>) -> Result<NodeAddress> {
-    let folder = data_folder(wishes.data);
+    let folder = data_folder(wishes.data_folder);
     let known = folder.as_deref().ok().and_then(known_node).map(|known| known.api);
     let url = match (wishes.node, &known) {
         (Some(url), _) => url.trim_end_matches('/').to_owned(),
@@ -108,7 +111,21 @@ pub fn data_folder(wish: Option<&Path>) -> Result<PathBuf> {
         .or_else(|| variable("LIGHTER_DATA"))
         .or_else(|| variable("XDG_DATA_HOME").map(|folder| folder.join("lighter")))
         .or_else(|| variable("HOME").map(|folder| folder.join(".local/share/lighter")))
-        .ok_or_else(|| Stop::new(Code::Usage, "neither --data nor HOME says where the data folder is"))
+        .ok_or_else(|| Stop::new(Code::Usage, "neither --data-folder nor HOME says where the data folder is"))
+}
+
+/// The old spelling of `--data-folder`. The next release drops it: `--data` is the data of an event.
+pub const OLD_OPTION: &str = "data";
+
+/// A warning for who named the data folder by [`OLD_OPTION`] on the command line `words`.
+pub(super) fn old_option(matches: &ArgMatches, words: impl Iterator<Item = OsString>) -> Option<&'static str> {
+    let option = "data_folder";
+    if !matches!(matches.value_source(option), Some(ValueSource::CommandLine)) {
+        return None;
+    }
+    let is_new = |word: OsString| word.to_str().is_some_and(|word| word.split('=').next() == Some("--data-folder"));
+    let says_so = words.take_while(|word| word != "--").any(is_new);
+    (!says_so).then_some("warning: the data folder is named by --data-folder now; --data works until the next release")
 }
 
 /// The node that was started with this folder.
@@ -198,10 +215,27 @@ mod tests {
     #[test]
     fn the_node_of_the_data_folder_is_found_with_its_token() {
         let folder = folder_with_node();
-        let address = find(&Wishes { data: Some(folder.path()), ..Wishes::default() }).unwrap();
+        let address = find(&Wishes { data_folder: Some(folder.path()), ..Wishes::default() }).unwrap();
         assert_eq!(address.url, "http://127.0.0.1:8701");
         assert_eq!(address.token.as_deref(), Some("lt_secret"));
         assert_eq!(address.identity, Some(Identity::new("lt_secret", "http://127.0.0.1:8701")));
+    }
+
+    #[test]
+    fn the_old_spelling_of_the_data_folder_is_taken_with_a_warning() {
+        let warned = |line: &str| {
+            let matches = crate::help::command(&crate::Brought::default()).get_matches_from(line.split(' '));
+            let folder = crate::read::<crate::Global>(&matches).unwrap().data_folder;
+            (folder, old_option(&matches, line.split(' ').map(OsString::from)).is_some())
+        };
+        let folder = || Some(PathBuf::from("/d"));
+        for line in ["lighter --data /d ls", "lighter ls --data=/d", "lighter --data /d push work --data x"] {
+            assert_eq!(warned(line), (folder(), true), "{line}");
+        }
+        for line in ["lighter ls --data-folder /d", "lighter --data-folder=/d call f --data x"] {
+            assert_eq!(warned(line), (folder(), false), "{line}");
+        }
+        assert_eq!(warned("lighter call f --data x"), (None, false));
     }
 
     #[test]
@@ -240,18 +274,24 @@ mod tests {
     fn the_token_of_the_data_folder_goes_to_no_other_node() {
         let folder = folder_with_node();
         for other in ["https://example.org", "http://127.0.0.1:9"] {
-            let address = find(&Wishes { node: Some(other), data: Some(folder.path()), ..Wishes::default() }).unwrap();
+            let address =
+                find(&Wishes { node: Some(other), data_folder: Some(folder.path()), ..Wishes::default() }).unwrap();
             assert_eq!(address.token, None, "{other}");
         }
-        let same = Wishes { node: Some("http://127.0.0.1:8701/"), data: Some(folder.path()), ..Wishes::default() };
+        let same =
+            Wishes { node: Some("http://127.0.0.1:8701/"), data_folder: Some(folder.path()), ..Wishes::default() };
         assert!(find(&same).unwrap().token.is_some());
     }
 
     #[test]
     fn a_token_never_travels_unencrypted_beyond_this_machine() {
         let folder = folder_with_node();
-        let with =
-            |node| Wishes { node: Some(node), token: Some("t".into()), data: Some(folder.path()), ..Wishes::default() };
+        let with = |node| Wishes {
+            node: Some(node),
+            token: Some("t".into()),
+            data_folder: Some(folder.path()),
+            ..Wishes::default()
+        };
         assert_eq!(code(find(&with("http://example.org"))), Code::Usage);
         for good in ["https://example.org", "http://localhost:1", "http://[::1]:1", "http://127.9.9.9"] {
             assert_eq!(find(&with(good)).unwrap().token.as_deref(), Some("t"), "{good}");
@@ -262,10 +302,10 @@ mod tests {
     fn what_is_no_address_is_refused_before_anything_is_sent() {
         let folder = tempfile::tempdir().unwrap();
         for bad in ["", "8701", "ftp://x", "http://", "http://x/path", "http://user:pass@x", "127.0.0.1:8701"] {
-            let wishes = Wishes { node: Some(bad), data: Some(folder.path()), ..Wishes::default() };
+            let wishes = Wishes { node: Some(bad), data_folder: Some(folder.path()), ..Wishes::default() };
             assert_eq!(code(find(&wishes)), Code::Usage, "{bad:?}");
         }
-        let nothing = Wishes { data: Some(folder.path()), ..Wishes::default() };
+        let nothing = Wishes { data_folder: Some(folder.path()), ..Wishes::default() };
         assert_eq!(code(find(&nothing)), Code::NodeUnreachable);
     }
 }

@@ -1,7 +1,8 @@
 //! `lighter new`: begin a function from a template.
 
+use super::Session;
 use super::stop::{Result, Stop};
-use super::{Session, template};
+use super::template::{self, Contract};
 use clap::{Args, ValueEnum};
 use manifest::Name;
 use problem::{Code, Problem};
@@ -26,6 +27,9 @@ enum Language {
     #[value(alias = "py")]
     Python,
     Go,
+    Java,
+    #[value(alias = "kt")]
+    Kotlin,
 }
 
 impl Language {
@@ -35,6 +39,16 @@ impl Language {
             Self::Javascript => "javascript",
             Self::Python => "python",
             Self::Go => "go",
+            Self::Java => "java",
+            Self::Kotlin => "kotlin",
+        }
+    }
+
+    /// What a build needs of the contract.
+    fn contract(self) -> Contract {
+        match self {
+            Self::Java | Self::Kotlin => Contract::Jar,
+            _ => Contract::Wit,
         }
     }
 }
@@ -43,7 +57,7 @@ impl New {
     pub fn run(&self, session: &Session) -> Result {
         let folder = PathBuf::from(self.name.as_str());
         check_empty(&folder)?;
-        let files = template::files(self.lang.as_str(), self.name.as_str());
+        let files = template::files(self.lang.as_str(), self.lang.contract(), self.name.as_str());
         for (path, content) in &files {
             let file = folder.join(path);
             let parent = file.parent().expect("a file stands in a folder");
@@ -84,7 +98,7 @@ mod tests {
     #[test]
     fn every_language_has_a_template_whose_manifest_is_right() {
         for language in Language::value_variants() {
-            let files = template::files(language.as_str(), "my-thing");
+            let files = template::files(language.as_str(), language.contract(), "my-thing");
             let (_, text) = files
                 .iter()
                 .find(|(path, _)| path == manifest::FILE_NAME)
@@ -93,6 +107,8 @@ mod tests {
                 .unwrap_or_else(|problem| panic!("{}: {problem}", language.as_str()));
             let function = manifest.function.get("my-thing").expect("the function has the name that was asked for");
             assert!(function.build.is_some(), "`lighter build` needs a command");
+            let has = |path: &str| files.iter().any(|(name, _)| name == path);
+            assert_ne!(has("wit/unit.wit"), has("sdk/lighterage-unit.jar"), "{}", language.as_str());
         }
     }
 

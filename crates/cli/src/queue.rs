@@ -42,13 +42,7 @@ pub enum Queue {
         how: How,
     },
     /// Remove events, except those that are being handled
-    Purge {
-        /// Queue to purge
-        queue: String,
-        /// Only these [default: all of them]
-        #[arg(long)]
-        part: Option<QueuePart>,
-    },
+    Purge(Purge),
     /// Pause these queues, or all, until they are resumed, even after a restart; pushes go on
     Pause {
         /// Queues to pause [default: all, and those that come later]
@@ -89,6 +83,23 @@ pub struct Dead {
 }
 
 #[derive(Debug, Args)]
+pub struct Purge {
+    /// Queue to purge
+    queue: String,
+    /// Numbers of the dead letters to remove, from `lighter queue dead` [default: all events]
+    sequences: Vec<u64>,
+    /// Only these [default: all of them]
+    #[arg(long)]
+    part: Option<QueuePart>,
+    /// Only dead letters that died for a reason with this text in it, such as L6003
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Only say how many dead letters it would be
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct How {
     /// Only those that died for a reason with this text in it, such as L6003
     #[arg(long, value_name = "TEXT")]
@@ -125,13 +136,7 @@ impl Queue {
             Self::Peek(Peek { queue, part, page }) => page.show(&client, out, &queue, part),
             Self::Dead(Dead { queue, page }) => page.show(&client, out, &queue, QueuePart::Dead),
             Self::Replay { queue, sequences, how } => how.replay(&client, out, &queue, sequences),
-            Self::Purge { queue, part } => {
-                let part = part.map_or(String::new(), |part| format!("?part={}", word(part)));
-                let response = client.ask("DELETE", &path(&queue, &format!("/events{part}")), ());
-                let response = response.map_err(|stop| explain(&client, &queue, stop))?;
-                let reply: RemovedReply = client.read(response)?;
-                said(out, &reply, format!("{} events of {queue} are gone", reply.removed))
-            }
+            Self::Purge(purge) => purge.run(&client, out),
             Self::Pause { queues } => pause(&client, out, queues, true),
             Self::Resume { queues } => pause(&client, out, queues, false),
             Self::Rm { queues } => {
@@ -217,6 +222,29 @@ fn overview(queues: &[QueueInfo]) -> Table {
         ]);
     }
     table
+}
+
+impl Purge {
+    fn run(self, client: &Client, out: Output) -> Result {
+        let Self { queue, sequences, part, reason, dry_run } = self;
+        // What chooses among dead letters means dead letters.
+        let chooses = !sequences.is_empty() || reason.is_some() || dry_run;
+        let mut query: Vec<String> = Vec::new();
+        let part = part.or(chooses.then_some(QueuePart::Dead));
+        query.extend(part.map(|part| format!("part={}", word(part))));
+        query.extend(reason.map(|reason| format!("reason={}", encoded(&reason))));
+        if !sequences.is_empty() {
+            let numbers: Vec<String> = sequences.iter().map(u64::to_string).collect();
+            query.push(format!("sequences={}", numbers.join(",")));
+        }
+        query.extend(dry_run.then(|| "dry_run=true".to_owned()));
+        let response = client.ask("DELETE", &path(&queue, &format!("/events?{}", query.join("&"))), ());
+        let response = response.map_err(|stop| explain(client, &queue, stop))?;
+        let reply: RemovedReply = client.read(response)?;
+        let what = if chooses { "dead letters" } else { "events" };
+        let would = if dry_run { "would be" } else { "are" };
+        said(out, &reply, format!("{} {what} of {queue} {would} gone", reply.removed))
+    }
 }
 
 impl How {

@@ -7,13 +7,28 @@ const NAME: &str = "{{name}}";
 /// The name as an identifier: `my-thing` becomes `my_thing`.
 const IDENTIFIER: &str = "{{identifier}}";
 
-/// Path and content of each file of a new function: the language's template, and the contract as `wit/`.
-pub fn files(language: &str, name: &str) -> Vec<(String, Vec<u8>)> {
+/// The unit half in Java, which a compiler of Java or Kotlin needs; the node has its own.
+const JAR: (&str, &[u8]) = ("sdk/lighterage-unit.jar", include_bytes!("../../../sdks/java/unit/lighterage-unit.jar"));
+
+/// How a language is told the contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contract {
+    /// As `wit/`, of which bindings are made.
+    Wit,
+    /// As classes that are there already.
+    Jar,
+}
+
+/// Path and content of each file of a new function: the language's template, and the contract.
+pub fn files(language: &str, contract: Contract, name: &str) -> Vec<(String, Vec<u8>)> {
     let own = TEMPLATES.iter().filter_map(|(path, content)| {
         let path = path.strip_prefix(language)?.strip_prefix('/')?;
         Some((filled(path, name), filled_bytes(content, name)))
     });
-    let contract = WIT.iter().map(|(path, content)| (format!("wit/{path}"), content.to_vec()));
+    let contract: Vec<_> = match contract {
+        Contract::Wit => WIT.iter().map(|(path, content)| (format!("wit/{path}"), content.to_vec())).collect(),
+        Contract::Jar => vec![(JAR.0.to_owned(), JAR.1.to_vec())],
+    };
     own.chain(contract).collect()
 }
 
@@ -44,9 +59,12 @@ mod tests {
 
     #[test]
     fn no_placeholder_is_left_and_the_contract_goes_along() {
-        for language in ["rust", "javascript", "python", "go"] {
-            let files = files(language, "my-thing");
-            assert!(files.iter().any(|(path, _)| path == "wit/unit.wit"), "{language} has the contract");
+        let languages =
+            ["rust", "javascript", "python", "go"].map(|language| (language, Contract::Wit, "wit/unit.wit"));
+        let of_jars = ["java", "kotlin"].map(|language| (language, Contract::Jar, JAR.0));
+        for (language, contract, file) in languages.into_iter().chain(of_jars) {
+            let files = files(language, contract, "my-thing");
+            assert!(files.iter().any(|(path, _)| path == file), "{language} has the contract");
             for (path, content) in files.iter().filter(|(path, _)| !path.starts_with("wit/")) {
                 let text = String::from_utf8_lossy(content);
                 assert!(

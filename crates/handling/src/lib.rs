@@ -25,7 +25,7 @@ mod rerun;
 mod values;
 
 pub use once::once;
-pub use outgoing::DELAY_MAX;
+pub use outgoing::{DELAY_MAX, id_of_push};
 pub use rerun::RERUNS_MAX;
 
 use bytes::Bytes;

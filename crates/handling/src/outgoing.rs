@@ -43,7 +43,7 @@ impl PushedBy<'_> {
             attributes.extend(trace.filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))));
         }
         let mut event = Event {
-            id: self.id(number, queue),
+            id: id_of_push(&self.named.id_giver, &self.named.id, number, queue),
             source: format!("/function/{}", self.function.as_str()),
             kind,
             subject,
@@ -57,21 +57,23 @@ impl PushedBy<'_> {
         event.came_by(Gate::Function, "");
         Ok(Push { event, delay, ttl })
     }
+}
 
-    /// The same in every handling of the same work, so that a queue which remembers ids takes an event once, however
-    /// often it is pushed. A hash: the ids of events that cause each other for ever do not grow.
-    fn id(&self, number: u32, queue: &str) -> String {
-        let mut hash = Sha256::new();
-        for part in [&self.named.id_giver, &self.named.id, queue] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        hash.update(number.to_le_bytes());
-        hash.finalize()[..ID_BYTES].iter().fold(String::with_capacity(2 * ID_BYTES), |mut id, byte| {
-            write!(id, "{byte:02x}").expect("a string takes all");
-            id
-        })
+/// The id of the push number `number` (from 1) in the handling of the event `id` of `id_giver`, to `queue`.
+///
+/// The same in every handling of the same work, so that a queue which remembers ids takes an event once, however often
+/// it is pushed. A hash: the ids of events that cause each other for ever do not grow.
+pub fn id_of_push(id_giver: &str, id: &str, number: u32, queue: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in [id_giver, id, queue] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
     }
+    hash.update(number.to_le_bytes());
+    hash.finalize()[..ID_BYTES].iter().fold(String::with_capacity(2 * ID_BYTES), |mut id, byte| {
+        write!(id, "{byte:02x}").expect("a string takes all");
+        id
+    })
 }
 
 fn check(outgoing: &Outgoing) -> Result<(), String> {

@@ -3,6 +3,7 @@
 
 mod classes;
 mod commands;
+mod engine;
 mod files;
 mod run;
 
@@ -13,7 +14,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // A jail has no use for a command line, and starts in every function's first call.
-    if let Some(ended) = std::env::args().nth(1).and_then(|word| classes::program(&word)) {
+    let program = |word: String| classes::program(&word).or_else(|| engine::program(&word));
+    if let Some(ended) = std::env::args().nth(1).and_then(program) {
         return ended;
     }
     cli::main(commands::brought())

@@ -1,15 +1,16 @@
 //! The life of a node: open, restore, listen, say so, wait, drain, end.
 
 use crate::classes::{self, Configured};
+use crate::engine;
 use crate::files::{self, Shares};
-use api::{Api, Routes};
+use api::Routes;
 use api_types::identity::Identity;
 use api_types::{Scope, TokenRequest};
 use gate_http::{Certificates, Gate, Listener};
 use node::config::{Config, LogFormat, TlsFiles};
 use node::mqtt::{Mqtt, MqttSinks};
 use node::starts::LASTING_AFTER;
-use node::{Guard, Node, Opening, Row, clock, gate, timers};
+use node::{Guard, Node, Opening, Row, clock, gate};
 use problem::{Code, Problem};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
@@ -23,9 +24,6 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tracing_subscriber::EnvFilter;
-
-/// How often idle functions, idle units and overlong logs are looked for.
-const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Connections of the API at once. The next one waits in the listen backlog.
 const API_CONNECTIONS_MAX: u32 = 256;
@@ -44,7 +42,12 @@ const LOCAL_TOKEN: &str = "local";
 ///
 /// # Errors
 /// It could not start; nothing was changed but in its data folder.
-pub fn run(config: Config, classes: Vec<Configured>, ready: impl FnOnce(&Value)) -> Result<(), Problem> {
+pub fn run(
+    config: Config,
+    classes: Vec<Configured>,
+    engine: engine::Configured,
+    ready: impl FnOnce(&Value),
+) -> Result<(), Problem> {
     let started = Instant::now();
     start_log(&config)?;
     let mut config = config;
@@ -58,20 +61,21 @@ pub fn run(config: Config, classes: Vec<Configured>, ready: impl FnOnce(&Value))
         mqtt.limits.connections_max = shares.mqtt;
     }
     outlive_units();
+    stay_in_memory();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .enable_all()
         .build()
         .map_err(|error| Problem::new(Code::Internal, format!("the runtime cannot start: {error}")))?;
-    let ended = runtime.block_on(live(config, classes, shares, started, ready));
+    let ended = runtime.block_on(live(config, (classes, engine), shares, started, ready));
     runtime.shutdown_timeout(LAST_WORDS);
     ended
 }
 
 async fn live(
     config: Config,
-    classes: Vec<Configured>,
+    (classes, engine): (Vec<Configured>, engine::Configured),
     shares: Shares,
     started: Instant,
     ready: impl FnOnce(&Value),
@@ -82,12 +86,8 @@ async fn live(
     let classes = classes::open(classes, &config)?;
     let opening = Opening { files_kept: shares.state, classes: classes.all, mqtt_sinks: mqtt_sinks.clone(), started };
     let node = Node::open(config, opening).await?;
-    node::fleet::carry_calls(&node);
-    // Before the doors are open: a node that is asked to join and cannot does not start.
-    node.fleet.open().await?;
-    if let Some(token) = &node.config.fleet.join {
-        node.fleet.join(token).await?;
-    }
+    node::fleet::take_part(&node, move |part| engine.open(part));
+    node.enter_fleet().await?;
     let doors = Doors::open(&node, shares, &mqtt_sinks, classes.routes).await?;
     // Where the command line finds this node, and what the next run should know of this one.
     let mut place = json!({ "api": doors.api_url, "gate": doors.gate_url, "mqtt": doors.mqtt,
@@ -95,14 +95,10 @@ async fn live(
     classes.found.into_iter().for_each(|(name, value)| place[name] = value);
     replace_file(&node.config.data.join("node.json"), format!("{place}\n").as_bytes())?;
     let lasting = tokio::spawn(last(node.clone(), place.clone()));
-    let helpers = [
-        tokio::spawn(sweep(node.clone())),
-        tokio::spawn(node.events.clone().run()),
-        tokio::spawn(timers::run(node.events.clone())),
-    ];
+    let helpers = node.begin();
     say_ready(&node, &doors.gate_url, &doors.api_url);
     ready(&place);
-    tokio::spawn(warm_up(node.clone()));
+    node.warm_up();
 
     tokio::select! {
         () = node.stop_wanted() => {}
@@ -112,8 +108,7 @@ async fn live(
         link.drain();
     }
     doors.drain(&node, &mut signals).await;
-    node.set_link(None);
-    node.fleet.end();
+    node::fleet::end(&node).await;
     helpers.iter().for_each(JoinHandle::abort);
     lasting.abort();
     lasting.await.ok();
@@ -170,9 +165,8 @@ impl Doors {
             connections_per_peer_max: node.config.connections_per_peer,
             ..config
         };
-        let api = Gate::start(vec![api_listener], api_config, Arc::new(Api { router }))?;
-        let functions = Arc::new(gate::Functions { node: node.clone() });
-        let gate = Gate::start(vec![gate_listener], gate_config, functions)?;
+        let api = api::serve(api_listener, api_config, router)?;
+        let gate = gate::serve(node, gate_listener, gate_config)?;
         let mqtt = node.mqtt.get().and_then(|mqtt| mqtt.addresses.iter().find(|(_, is_tls)| !is_tls));
         Ok(Self { gate, api, gate_url, api_url, mqtt: mqtt.map(|(address, _)| *address) })
     }
@@ -231,27 +225,6 @@ async fn last(node: Arc<Node>, mut place: Value) {
     let write = || replace_file(&file, format!("{place}\n").as_bytes());
     if let Err(problem) = tokio::task::block_in_place(write) {
         tracing::warn!("{} {}", problem.code, problem.detail);
-    }
-}
-
-/// Makes one function ready and starts a unit of it, so that the first caller does not wait for the process to touch
-/// its own code for the first time. The others wait for their calls.
-async fn warm_up(node: Arc<Node>) {
-    let table = node.functions.table();
-    let Some(entry) = table.entries().next() else { return };
-    // What is wrong with it is told by its first call.
-    if let Ok(ready) = node.functions.loader.ready(&entry.live, Instant::now()).await {
-        node.functions.loader.handler.try_start(&ready.prepared).await.ok();
-    }
-}
-
-async fn sweep(node: Arc<Node>) {
-    let mut tick = tokio::time::interval(SWEEP_EVERY);
-    loop {
-        tick.tick().await;
-        node.functions.loader.sweep(Instant::now());
-        node.logs.sweep();
-        node.audit.sweep(clock::now_ms());
     }
 }
 
@@ -353,13 +326,24 @@ fn outlive_units() {
     }
 }
 
-/// The data folder is nobody else's business: it holds secrets.
-fn make_folder(data: &Path) -> Result<(), Problem> {
+/// Where memory is short, the kernel takes what units have read from files before the program's own code.
+fn stay_in_memory() {
+    match resident::keep() {
+        Ok(bytes) => tracing::debug!(bytes, "the program's own pages stay in memory once they were used"),
+        Err(error) => tracing::debug!("the program's own pages may be taken from memory: {error}"),
+    }
+}
+
+/// Makes the data folder, for its owner alone: it holds secrets.
+///
+/// # Errors
+/// `DataUnusable`: it cannot be made, is a file, or belongs to another user.
+pub fn make_folder(data: &Path) -> Result<(), Problem> {
     let failed =
         |error: std::io::Error| Problem::new(Code::DataUnusable, format!("data folder {}: {error}", data.display()));
     if data.is_file() {
         let problem = Problem::new(Code::DataUnusable, format!("{} is a file, and no data folder", data.display()));
-        return Err(problem.with_hint("name a folder with --data, or one that is to be made"));
+        return Err(problem.with_hint("name a folder with --data-folder, or one that is to be made"));
     }
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     let found = fs::metadata(data).map_err(failed)?;

@@ -3,6 +3,7 @@
 use crate::Name;
 use crate::Span;
 use crate::http::{self, HttpTrigger, TRIGGERS_MAX};
+use crate::place::Place;
 use crate::queue::Retry;
 use crate::trigger::{self, CronTrigger, EveryTrigger, MqttTrigger};
 use problem::{Code, Problem};
@@ -72,6 +73,9 @@ pub struct Function {
     pub limits: Limits,
     #[serde(default)]
     pub units: Units,
+    /// Where it is in a fleet. A node alone reads none of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
 }
 
 /// An isolation class.
@@ -126,6 +130,8 @@ pub enum Base {
     Python,
     /// A Java virtual machine.
     Java,
+    /// A Java virtual machine with classes of Android, and a converter of dex.
+    Android,
 }
 
 /// What a function may touch. Nothing is granted by default.
@@ -318,7 +324,7 @@ pub struct Units {
     #[schemars(range(min = 0, max = 10_000))]
     pub maximum: u32,
     /// What decides how many there are.
-    pub policy: Policy,
+    pub policy: PolicyWord,
     /// With the policy `triggers`: events in the queue over which another unit starts.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub threshold: u64,
@@ -336,7 +342,7 @@ impl Default for Units {
             reuse_calls: 1,
             reuse_idle_ms: 10_000,
             maximum: 10,
-            policy: Policy::Latency,
+            policy: PolicyWord::Latency,
             threshold: 10,
             grace: Span::from_ms(1_000),
             target: Span::from_ms(100),
@@ -348,7 +354,7 @@ impl Default for Units {
 /// What decides how many units handle a queue. Either way idle functions hold no unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Policy {
+pub enum PolicyWord {
     /// The measured service time and the age of the oldest event.
     #[default]
     Latency,
@@ -376,6 +382,7 @@ impl Function {
             grants: Grants::default(),
             limits: Limits::default(),
             units: Units::default(),
+            place: None,
         }
     }
 
@@ -425,6 +432,7 @@ impl Function {
         }
         self.grants.check(name)?;
         self.limits.check(name)?;
+        self.place.as_ref().map_or(Ok(()), |place| place.check(name))?;
         in_range(name, "units.reuse_calls", self.units.reuse_calls, 1..=1_000_000_000)?;
         in_range(name, "units.reuse_idle_ms", self.units.reuse_idle_ms, 0..=86_400_000)?;
         in_range(name, "units.maximum", self.units.maximum, 0..=10_000)?;

@@ -21,6 +21,7 @@ mod http;
 mod keys;
 mod name;
 pub mod nearest;
+mod place;
 mod queue;
 mod sink;
 mod trigger;
@@ -30,9 +31,10 @@ pub const BOARD_HEADER: &str = "lighter-board";
 
 pub use bucket::Bucket;
 pub use duration::Span;
-pub use function::{Base, Errors, Function, Grants, HostGrant, Isolation, Limits, Policy, Units, is_secret_name};
+pub use function::{Base, Errors, Function, Grants, HostGrant, Isolation, Limits, PolicyWord, Units, is_secret_name};
 pub use http::{HttpTrigger, RESULTS, RouteAuth};
 pub use name::Name;
+pub use place::{Label, Place, Term, TermWanted, bytes_as_text};
 pub use queue::{Order, Queue, Retry, WhenFull};
 pub use sink::{Format, MqttSink, Sink, Webhook};
 pub use trigger::{CatchUp, CronTrigger, EveryTrigger, MqttTrigger, is_topic_filter};
@@ -114,10 +116,26 @@ impl Manifest {
         self.sink.iter().try_for_each(|(name, sink)| sink.check(name))?;
         self.bucket.iter().try_for_each(|(name, bucket)| bucket.check(name))?;
         self.check_handlers()?;
+        self.check_homes()?;
         match flow::Flow::of(self).check(self).errors.into_iter().next() {
             Some(problem) => Err(problem),
             None => Ok(()),
         }
+    }
+
+    /// The result of an `async` request is kept where its event is handled, and asked for where it came in.
+    fn check_homes(&self) -> Result<(), Problem> {
+        for (name, function) in &self.function {
+            let Some(queue) = function.handles(name) else { continue };
+            let has_home = self.queue.get(queue).is_some_and(|queue| queue.home.is_some());
+            if has_home && function.http.iter().any(|trigger| trigger.is_async) {
+                let detail =
+                    format!("{:?} has an async route, and its queue {:?} a home", name.as_str(), queue.as_str());
+                let hint = "push to the queue by `grants.push` of another function, or leave `home` away";
+                return Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint));
+            }
+        }
+        Ok(())
     }
 
     /// A queue is handled by one function or sink: each event has one place to go.

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+/// Bytes of the name of a node, or of its id.
+const NODE_BYTES_MAX: usize = 32;
+
 /// A durable list of events. A queue that only its name says has these defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -33,6 +36,12 @@ pub struct Queue {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_to: Option<Name>,
     pub when_full: WhenFull,
+    /// The node of the fleet where the events of this queue are handled, by its name or its id. On every other node the
+    /// queue holds events until they are on their way there; what starts its function by the clock starts it at home
+    /// only. Without it, each node handles its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[a-z0-9-]{1,32}$"))]
+    pub home: Option<String>,
     /// Events may come back to this queue by way of others. Without it a cycle is an error.
     pub cycle: bool,
 }
@@ -71,6 +80,7 @@ impl Default for Queue {
             dead_letters_max: 10_000,
             dead_to: None,
             when_full: WhenFull::Refuse,
+            home: None,
             cycle: false,
         }
     }
@@ -86,7 +96,16 @@ impl Queue {
                 in_range(name, key, span, Span::from_ms(1)..=Span::from_ms(366 * 86_400_000))?;
             }
         }
-        Ok(())
+        match &self.home {
+            Some(home) if !is_node_name(home) => {
+                let detail = format!(
+                    "{:?}: home is {home:?}, it must be 1 to {NODE_BYTES_MAX} of a-z, 0-9 and -",
+                    name.as_str()
+                );
+                Err(Problem::new(Code::ManifestValue, detail).with_hint("`lighter fleet` lists the nodes by name"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -115,6 +134,11 @@ impl Retry {
         in_range(name, "retry.pause", self.pause, Span::from_ms(1)..=Span::from_ms(86_400_000))?;
         in_range(name, "retry.pause_max", self.pause_max, self.pause..=Span::from_ms(7 * 86_400_000))
     }
+}
+
+fn is_node_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=NODE_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
 fn in_range<T: PartialOrd + Display>(

@@ -162,7 +162,7 @@ fn the_manual_has_every_key_with_its_default_and_bounds() {
         digits.chars().enumerate().map(group).collect()
     }
     let schema = json_schema();
-    for table in ["Function", "HttpTrigger", "Grants", "Limits", "Units"] {
+    for table in ["Function", "HttpTrigger", "Grants", "Limits", "Units", "Place"] {
         for (key, property) in schema["$defs"][table]["properties"].as_object().unwrap() {
             let line = MANUAL
                 .lines()
@@ -234,4 +234,18 @@ fn the_nodes_own_buckets_cannot_be_granted() {
     let text = "[function.f]\nimage = \"x\"\ngrants.stores = [\".results\"]";
     refused(text, Code::ManifestValue, &["\".results\""]);
     refused("[bucket.\".results\"]\nkeys_max = 1", Code::ManifestValue, &["\".results\""]);
+}
+
+#[test]
+fn a_queue_may_have_its_home_on_one_node() {
+    let function = "[function.f]\nimage = \"x\"\nqueue = \"readings\"\n";
+    let home = |home: &str| format!("{function}[queue.readings]\nhome = \"{home}\"\n");
+    assert_eq!(parse(&home("7-pi")).unwrap().queue["readings"].home.as_deref(), Some("7-pi"));
+    assert_eq!(parse(function).unwrap().queue.len(), 0);
+    for bad in ["", "Pi 7", "pi_7", &"a".repeat(33)] {
+        refused(&home(bad), Code::ManifestValue, &["readings", "home"]);
+    }
+    // The result would be at another node than the one that is asked for it.
+    let asynchronous = home("pi-7").replace("queue =", "http = { route = \"/f\", async = true }\nqueue =");
+    refused(&asynchronous, Code::ManifestConflict, &["async", "readings"]);
 }

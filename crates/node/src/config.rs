@@ -4,12 +4,15 @@
 
 use super::memory;
 use super::mqtt::{self, MqttArgs};
-use super::options::Options;
+use super::options::{Asked, Options};
 use super::sinks::Trust;
 use clap::{Args, ValueEnum};
+use fleet_deploy::profile::LABELS_MAX;
 use fleet_trust::{Address, Token, check_name};
+use manifest::Label;
 use problem::{Code, Problem};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -26,8 +29,9 @@ const MIB: u64 = 1 << 20;
 #[serde(default)]
 pub struct UpArgs {
     /// Folder for everything the node keeps [default: $XDG_DATA_HOME/lighter or ~/.local/share/lighter]
-    #[arg(long, value_name = "DIR", env = "LIGHTER_DATA")]
-    pub data: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", env = "LIGHTER_DATA", alias = "data")]
+    #[serde(alias = "data")]
+    pub data_folder: Option<PathBuf>,
     /// File with the same options, as `drain_seconds = 5`
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
@@ -69,6 +73,18 @@ pub struct UpArgs {
     /// Invitation of `lighter fleet invite`: join that fleet, unless this node has already
     #[arg(long, value_name = "TOKEN")]
     pub join: Option<String>,
+    /// The nats-server that an anchor runs [default: the one in bin of the data folder, or else in PATH]
+    #[arg(long, value_name = "FILE")]
+    pub nats_server: Option<PathBuf>,
+    /// A NATS cluster of your own in place of the anchors' engine, such as tls://nats.example.org
+    #[arg(long, value_name = "URL")]
+    pub nats: Option<String>,
+    /// Credentials for --nats, as NATS' own tools write them
+    #[arg(long, value_name = "FILE")]
+    pub nats_creds: Option<PathBuf>,
+    /// Label of this node in a fleet, such as site=harbour; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub label: Vec<String>,
     /// Address of the MQTT broker, plain text; `[mqtt]` in the file says more [default: none]
     #[arg(long, value_name = "ADDRESS")]
     pub mqtt: Option<MqttArgs>,
@@ -193,7 +209,19 @@ pub struct FleetConfig {
     pub address: Option<Address>,
     /// None: that of the machine.
     pub node_name: Option<String>,
+    pub labels: BTreeMap<String, String>,
     pub join: Option<Token>,
+    /// The engine's program on an anchor; none: it is looked for.
+    pub nats_server: Option<PathBuf>,
+    /// None: the engine of the anchors.
+    pub nats: Option<NatsTarget>,
+}
+
+/// A NATS cluster of the user's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NatsTarget {
+    pub servers: String,
+    pub credentials: PathBuf,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -210,27 +238,32 @@ pub struct TraceTarget {
 }
 
 impl Config {
+    /// What was asked for, checked. Here and not where options are asked for, so that the reader of TOML is compiled
+    /// once for them.
+    ///
+    /// # Errors
+    /// As [`Config::new`] and [`Asked::options`].
+    pub fn of(asked: &Asked<'_>) -> Result<Self, Problem> {
+        Self::new(asked.options()?)
+    }
+
     /// Adds the defaults to what is asked for, and checks the result.
     ///
     /// # Errors
     /// [`Code::ConfigInvalid`] names the option and its bounds; [`Code::InsecureListen`].
     pub fn new(args: UpArgs) -> Result<Self, Problem> {
+        let fleet = FleetConfig::new(&args)?;
         let tls = match (args.tls_cert, args.tls_key) {
             (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
             (None, None) => None,
             _ => return Err(invalid("tls_cert and tls_key belong together, only one is given")),
         };
         let config = Self {
-            data: args.data.map_or_else(default_data, Ok)?,
+            data: args.data_folder.map_or_else(default_data, Ok)?,
             http: args.http.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8700))),
             api: args.api.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 8701))),
             api_names: args.api_name,
-            fleet: FleetConfig {
-                listen: args.fleet_listen.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8702))),
-                address: args.fleet_address.as_deref().map(fleet_address).transpose()?,
-                node_name: args.node_name.map(|name| check_name(&name).map(|()| name)).transpose()?,
-                join: args.join.as_deref().map(Token::read).transpose()?,
-            },
+            fleet,
             dashboard: folder("dashboard", args.dashboard)?,
             mqtt: mqtt::Config::new(args.mqtt.unwrap_or_default(), tls.is_some(), args.insecure_listen)?,
             tls,
@@ -294,10 +327,30 @@ impl Config {
     }
 }
 
+impl FleetConfig {
+    fn new(args: &UpArgs) -> Result<Self, Problem> {
+        let nats = match (args.nats.clone(), args.nats_creds.clone()) {
+            (Some(servers), Some(credentials)) => Some(NatsTarget { servers, credentials }),
+            (None, None) => None,
+            _ => return Err(invalid("nats and nats_creds belong together, only one is given")),
+        };
+        args.node_name.as_deref().map_or(Ok(()), check_name)?;
+        Ok(Self {
+            listen: args.fleet_listen.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8702))),
+            address: args.fleet_address.as_deref().map(fleet_address).transpose()?,
+            node_name: args.node_name.clone(),
+            labels: labels(&args.label)?,
+            join: args.join.as_deref().map(Token::read).transpose()?,
+            nats_server: args.nats_server.clone(),
+            nats,
+        })
+    }
+}
+
 impl Options for UpArgs {
     fn or(self, file: Self) -> Self {
         Self {
-            data: self.data.or(file.data),
+            data_folder: self.data_folder.or(file.data_folder),
             config: self.config,
             http: self.http.or(file.http),
             api: self.api.or(file.api),
@@ -310,6 +363,10 @@ impl Options for UpArgs {
             fleet_address: self.fleet_address.or(file.fleet_address),
             node_name: self.node_name.or(file.node_name),
             join: self.join.or(file.join),
+            nats_server: self.nats_server.or(file.nats_server),
+            nats: self.nats.or(file.nats),
+            nats_creds: self.nats_creds.or(file.nats_creds),
+            label: if self.label.is_empty() { file.label } else { self.label },
             mqtt: match (self.mqtt, file.mqtt) {
                 (Some(line), Some(file)) => Some(line.or(file)),
                 (line, file) => line.or(file),
@@ -346,12 +403,26 @@ fn default_data() -> Result<PathBuf, Problem> {
     variable("XDG_DATA_HOME")
         .map(|folder| folder.join("lighter"))
         .or_else(|| variable("HOME").map(|folder| folder.join(".local/share/lighter")))
-        .ok_or_else(|| invalid("data is not given, and neither HOME nor XDG_DATA_HOME is set"))
+        .ok_or_else(|| invalid("data_folder is not given, and neither HOME nor XDG_DATA_HOME is set"))
 }
 
 fn fleet_address(text: &str) -> Result<Address, Problem> {
     Address::read(text)
         .ok_or_else(|| invalid(format!("fleet_address is {text:?}, write it like pi-7.example.org:8702")))
+}
+
+fn labels(texts: &[String]) -> Result<BTreeMap<String, String>, Problem> {
+    let mut labels = BTreeMap::new();
+    for text in texts {
+        let Label { key, value } = Label::read(text).map_err(|why| invalid(format!("label: {why}")))?;
+        if labels.insert(key.clone(), value).is_some() {
+            return Err(invalid(format!("label: {key} is given twice")));
+        }
+    }
+    match labels.len() {
+        count if count > LABELS_MAX => Err(invalid(format!("label is given {count} times, {LABELS_MAX} at most"))),
+        _ => Ok(labels),
+    }
 }
 
 fn folder(key: &str, path: Option<PathBuf>) -> Result<Option<PathBuf>, Problem> {
@@ -400,13 +471,13 @@ mod tests {
     }
 
     fn args(text: &str) -> UpArgs {
-        UpArgs { data: Some("data".into()), ..parse(text).unwrap() }
+        UpArgs { data_folder: Some("data".into()), ..parse(text).unwrap() }
     }
 
     fn refused(text: &str) -> Problem {
         match parse(text) {
             Err(problem) => problem,
-            Ok(parsed) => Config::new(UpArgs { data: Some("data".into()), ..parsed }).unwrap_err(),
+            Ok(parsed) => Config::new(UpArgs { data_folder: Some("data".into()), ..parsed }).unwrap_err(),
         }
     }
 
@@ -434,6 +505,14 @@ mod tests {
     }
 
     #[test]
+    fn the_old_key_of_the_data_folder_is_taken() {
+        assert_eq!(parse("data = \"/d\"").unwrap().data_folder, Some("/d".into()));
+        assert_eq!(parse("data_folder = \"/d\"").unwrap().data_folder, Some("/d".into()));
+        let problem = refused("data = \"/d\"\ndata_folder = \"/e\"");
+        assert!(problem.code == Code::ConfigInvalid && problem.detail.contains("duplicate field"), "{problem}");
+    }
+
+    #[test]
     fn an_unknown_key_names_the_nearest() {
         let problem = refused("drain_second = 2");
         assert_eq!(problem.code, Code::ConfigInvalid);
@@ -450,7 +529,10 @@ mod tests {
             "otlp = \"nowhere\"",
             "http = \"localhost\"",
             "tls_cert = \"c\"",
+            "nats = \"tls://nats.example.org\"",
             "fleet_address = \"nowhere\"",
+            "label = [\"site\"]",
+            "label = [\"site=a\", \"site=b\"]",
             "webhook_ca = \"/nowhere/ca.pem\"",
             "http = \"127.0.0.1:1\"\napi = \"127.0.0.1:1\"",
             "units_max = \"many\"",

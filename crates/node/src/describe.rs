@@ -1,7 +1,7 @@
 //! What the API says about the node and its functions.
 
-use super::events::Numbers;
-use super::functions::{Handler, Table, TableEntry};
+use super::events::{Duty, Numbers};
+use super::functions::{Table, TableEntry};
 use super::metrics::usage;
 use super::{Node, clock};
 use api_types::{
@@ -78,7 +78,7 @@ impl Node {
         Ok(QueueInfo {
             name: name.to_owned(),
             paused: self.events.pauses.is_paused(name),
-            handler: table.handlers().get(name).map(|handler| self.describe_handler(&table, name, handler)),
+            handler: self.events.duty(name).map(|duty| self.describe_duty(&table, name, &duty)),
             ready: counts.ready,
             delayed: counts.delayed,
             leased: counts.leased,
@@ -125,13 +125,17 @@ impl Node {
         })
     }
 
-    fn describe_handler(&self, table: &Table, queue: &str, handler: &Handler) -> HandlerInfo {
+    fn describe_duty(&self, table: &Table, queue: &str, duty: &Duty) -> HandlerInfo {
         let shell = self.events.shell(queue);
         let number = |read: fn(&Numbers) -> u64| shell.as_ref().map_or(0, |shell| read(&shell.numbers));
-        let ended = table.parts().ended.get(handler.name()).map(|ended| ended.reason.clone());
+        let (kind, name, ended) = match duty {
+            Duty::Handle(handler) => (handler.kind(), handler.name().as_str(), table.parts().ended.get(handler.name())),
+            Duty::Send(_, home) => ("node", home.as_str(), None),
+        };
+        let ended = ended.map(|ended| ended.reason.clone());
         HandlerInfo {
-            kind: handler.kind().to_owned(),
-            name: handler.name().to_string(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
             workers: number(|numbers| numbers.workers.load(Relaxed).into()) as u32,
             workers_max: match &ended {
                 Some(_) => 0,
@@ -145,17 +149,17 @@ impl Node {
     }
 
     pub fn stats(&self) -> Vec<FunctionStats> {
-        let table = self.functions.table();
-        let stats = table.entries().map(|entry| {
-            let counts = entry.live.identity.admission.counts();
-            let (running, waiting) = (u64::from(counts.running), u64::from(counts.waiting));
-            let live = &entry.live;
-            FunctionStats {
-                queue: live.function.handles(live.name()).and_then(|queue| self.queued(queue.as_str())),
-                ..live.identity.counters.stats(live.name().as_str(), live.version, running, waiting)
-            }
-        });
-        stats.collect()
+        self.functions.table().entries().map(|entry| self.stats_of(entry)).collect()
+    }
+
+    pub fn stats_of(&self, entry: &TableEntry) -> FunctionStats {
+        let live = &entry.live;
+        let counts = live.identity.admission.counts();
+        let (running, waiting) = (u64::from(counts.running), u64::from(counts.waiting));
+        FunctionStats {
+            queue: live.function.handles(live.name()).and_then(|queue| self.queued(queue.as_str())),
+            ..live.identity.counters.stats(live.name().as_str(), live.version, running, waiting)
+        }
     }
 
     pub fn units(&self) -> Vec<UnitInfo> {

@@ -4,16 +4,16 @@ use super::asker::Asker;
 use super::audit::{Door, is_failed_login};
 use super::functions::{Answered, Target};
 use super::link::{CallLink, Elsewhere, FarFunction};
-use super::serve::{ReplyBody, Wanted, serve};
+use super::serve::{self, ReplyBody, Wanted};
 use super::{Failed, Node, clock, hide_token, later};
 use bytes::Bytes;
 use event::Gate;
-use gate_http::{Arrival, Handled, Handler, Refusal, RequestBody, problem_reply};
+use gate_http::{Arrival, Config, Handled, Handler, Listener, Refusal, RequestBody, problem_reply};
 use http::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
 use http::uri::Scheme;
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use problem::Problem;
+use problem::{Code, Problem};
 use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,9 +21,17 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use unit::BodyError;
 
-/// Serves the routes of all functions.
-pub struct Functions {
-    pub node: Arc<Node>,
+/// Serves the routes of all functions until the gate is drained or dropped. Generic code of the gate is compiled here
+/// for it, and not where this is called.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub fn serve(node: &Arc<Node>, listener: Listener, config: Config) -> Result<gate_http::Gate, Problem> {
+    gate_http::Gate::start(vec![listener], config, Arc::new(Functions { node: node.clone() }))
+}
+
+struct Functions {
+    node: Arc<Node>,
 }
 
 impl Handler for Functions {
@@ -68,6 +76,7 @@ impl Handler for Functions {
                     Some(link) => called.somewhere(&link, request, authorization).await,
                 }
             }
+            Answered::Later if node.is_draining() => Err(Node::drains().into()),
             Answered::Later => later::accept(node, &target, &asker, request).await,
             Answered::Earlier => later::result(node, &target, &asker, request.uri().path()).await,
         };
@@ -100,7 +109,7 @@ impl Called<'_> {
             request_id: self.request_id.clone(),
             arrived: self.arrived,
         };
-        serve(self.node, wanted, request).await
+        serve::serve(self.node, wanted, request).await
     }
 
     /// Here, or on another node that has the same function and less to do.
@@ -114,6 +123,10 @@ impl Called<'_> {
         let bytes = request.body().size_hint().lower();
         let ran_here = |response: &Response<ReplyBody>| link.ran_here(live, bytes, response);
         let Some(sooner) = link.sooner(node, target, &request, authorization) else {
+            if node.is_draining() {
+                live.identity.counters.refused(Code::Draining);
+                return Err(Node::drains().into());
+            }
             return self.here(request).await.inspect(ran_here);
         };
         match link.send(node, live, sooner, request, &self.request_id).await {
@@ -144,7 +157,7 @@ async fn far_away(
         name_scheme(&mut request);
     }
     let label = Some(function.name.clone());
-    match link.send_far(function, request, &arrival.request_id).await {
+    match link.send_far(node, function, request, &arrival.request_id).await {
         Elsewhere::Ran(response) => Handled { response, function: label },
         Elsewhere::Here(_) => unreachable!("the function is not here"),
         Elsewhere::Failed(problem) => {

@@ -13,13 +13,10 @@ impl Ids {
         Self { next: AtomicU64::new(seed) }
     }
 
-    /// SplitMix64: the counter goes through a one-to-one mix, so ids repeat only after 2^64 of them. Never 0, which
-    /// traces take for "none".
+    /// The counter goes through a one-to-one mix, so ids repeat only after 2^64 of them. Never 0, which traces take for
+    /// "none".
     pub fn next(&self) -> u64 {
-        let mut mixed = self.next.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)).max(1)
+        random::mix(self.next.fetch_add(random::STEP, Relaxed)).max(1)
     }
 }
 

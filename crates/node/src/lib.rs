@@ -4,10 +4,12 @@
 //! - [`options`], [`config`]: what it was told · `open`: what is kept on disk, opened
 //! - [`gate`]: where requests come in · `serve`, `event`, `body`: a request made into work · [`call`]: the hot path
 //! - [`events`]: the door for events, and who handles them
-//! - [`fleet`]: other nodes · [`link`]: calls that run there, and theirs that run here
+//! - [`fleet`]: other nodes · [`link`]: calls that run there, and theirs that run here · [`mail`]: events for them
+//! - [`deployments`]: what the fleet is to run, and this node's share of it
 //! - [`mqtt`]: the MQTT gate · [`functions`]: what is deployed, made ready, swapped
 //! - [`Class`]: what an isolation class brings · [`registry`]: the classes there are
 //! - [`access`]: tokens, secrets, the guard · [`log`], [`metrics`], [`traces`]: what can be seen of it all
+//! - `backup`: all of it at one instant, on its way out
 //!
 //! Its life (start, serve, drain, end) is the program's, `lighter`; its API is `api`.
 #![forbid(unsafe_code)]
@@ -15,22 +17,30 @@
 mod access;
 mod asker;
 pub mod audit;
+mod backup;
 pub mod body;
 mod call;
 mod class;
 pub mod clock;
 pub mod compiler;
 pub mod config;
+mod decisions;
+pub mod deployments;
 mod describe;
+mod drain;
 mod event;
 pub mod events;
 pub mod fleet;
 mod functions;
 pub mod gate;
+mod hour;
 mod ids;
 mod later;
+mod life;
 pub mod link;
+mod live;
 mod log;
+pub mod mail;
 mod memory;
 pub mod metrics;
 pub mod mqtt;
@@ -47,6 +57,7 @@ mod timing;
 mod traces;
 
 pub use access::{Guard, SECRET_BYTES_MAX};
+pub use backup::BackupPieces;
 pub use call::{Failed, Incoming};
 pub use class::{Class, ClassMemory, Header};
 pub use event::hide_token;
@@ -63,15 +74,19 @@ use audit::Audit;
 use body::BodyRoom;
 use budget::Budget;
 use config::Config;
+use decisions::Decisions;
 use events::Events;
+use fleet::engine::EngineWay;
 use fleet_agent::Agent;
 use functions::Functions;
+use hour::Hour;
 use link::CallLink;
 use log::Logs;
 use metrics::Counters;
 use mqtt::Mqtt;
 use parking_lot::RwLock;
 use results::ResultIds;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::watch;
@@ -87,6 +102,10 @@ pub struct Node {
     /// This node's part in a fleet, if it belongs to one.
     pub fleet: Agent,
     pub logs: Arc<Logs>,
+    /// What devices tell of where they ran their calls.
+    pub decisions: Decisions,
+    /// The last hour, for small lines.
+    pub hour: Hour,
     pub traces: Option<Arc<Traces>>,
     /// What the node may hold for others, of all that follows here and of units.
     pub budget: Arc<Budget>,
@@ -101,10 +120,12 @@ pub struct Node {
     pub mqtt: OnceLock<Arc<Mqtt>>,
     /// None in a node that belongs to no fleet.
     link: RwLock<Option<Arc<CallLink>>>,
+    engine: watch::Sender<Option<Arc<dyn EngineWay>>>,
     gate_url: OnceLock<String>,
     /// Once the API listens.
     identity: OnceLock<Identity>,
     stopping: watch::Sender<bool>,
+    is_draining: AtomicBool,
 }
 
 impl Node {
@@ -135,6 +156,21 @@ impl Node {
     /// From now on calls may run on other nodes, and theirs here; with none no more.
     pub fn set_link(&self, link: Option<Arc<CallLink>>) {
         *self.link.write() = link;
+    }
+
+    /// The engine of the node's fleet; none in a node that belongs to none.
+    pub fn engine(&self) -> Option<Arc<dyn EngineWay>> {
+        self.engine.borrow().clone()
+    }
+
+    /// Tells when the node gets an engine, or has none any more.
+    pub fn engines(&self) -> watch::Receiver<Option<Arc<dyn EngineWay>>> {
+        self.engine.subscribe()
+    }
+
+    /// From now on this is the engine. Whoever takes it away ends it.
+    pub fn set_engine(&self, engine: Option<Arc<dyn EngineWay>>) {
+        self.engine.send_replace(engine);
     }
 
     /// Says where the gate listens, once it does.

@@ -5,8 +5,10 @@ use crate::audit::Audit;
 use crate::body::BodyRoom;
 use crate::compiler::Compilers;
 use crate::config::Config;
+use crate::decisions::Decisions;
 use crate::events::{Events, Pauses, Running, SinkKinds};
 use crate::functions::{Functions, Loader};
+use crate::hour::Hour;
 use crate::ids::Ids;
 use crate::log::Logs;
 use crate::metrics::Counters;
@@ -18,9 +20,11 @@ use crate::starts::Starts;
 use crate::traces::Traces;
 use crate::{Class, Node, fleet};
 use budget::Budget;
+use futures_util::future::BoxFuture;
 use parking_lot::RwLock;
 use problem::{Code, Problem};
 use state::State;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::watch;
@@ -39,7 +43,11 @@ pub struct Opening {
 impl Node {
     /// # Errors
     /// Something of it cannot be opened; nothing was changed but in the data folder.
-    pub async fn open(config: Config, opening: Opening) -> Result<Arc<Self>, Problem> {
+    pub fn open(config: Config, opening: Opening) -> BoxFuture<'static, Result<Arc<Self>, Problem>> {
+        Box::pin(Self::opened(config, opening))
+    }
+
+    async fn opened(config: Config, opening: Opening) -> Result<Arc<Self>, Problem> {
         let Opening { files_kept, classes, mqtt_sinks, started } = opening;
         let budget = Budget::new(config.memory_bytes_max);
         let state = State::open(&config.data, state::Options { files_kept, ..state::Options::default() })?;
@@ -70,7 +78,7 @@ impl Node {
             config.function_idle,
         ));
         let token_by_default = !config.http.ip().is_loopback();
-        let units = dispatch::Node::new(config.units_max, config.units_max);
+        let units = dispatch::NodeTurns::new(config.units_max, config.units_max);
         let functions = Functions::restore(loader, logs.clone(), units, token_by_default, sinks)?;
         let seed =
             getrandom::u64().map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
@@ -94,15 +102,19 @@ impl Node {
             access,
             audit,
             logs,
+            decisions: Decisions::default(),
+            hour: Hour::default(),
             traces,
             strays: Counters::default(),
             started,
             short_runs,
             mqtt: OnceLock::new(),
             link: RwLock::new(None),
+            engine: watch::Sender::new(None),
             gate_url: OnceLock::new(),
             identity: OnceLock::new(),
             stopping: watch::Sender::new(false),
+            is_draining: AtomicBool::new(false),
         }))
     }
 }

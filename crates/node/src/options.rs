@@ -8,7 +8,7 @@
 //! Each part of the program reads its own; the command line wins. A key that no part knows is an error.
 
 use super::config::invalid;
-use clap::{ArgMatches, Args, Command};
+use clap::{Arg, ArgMatches, Args, Command};
 use manifest::nearest::nearest;
 use problem::{Code, Problem};
 use serde::de::DeserializeOwned;
@@ -45,6 +45,14 @@ impl<'a> Asked<'a> {
         Ok(Self { line, file })
     }
 
+    /// A warning for a key of the file that has another name now.
+    #[must_use]
+    pub fn old_key(&self) -> Option<String> {
+        let (path, File { old: Some((old, new)), .. }) = self.file.as_ref()? else { return None };
+        let path = path.display();
+        Some(format!("warning: {path}: the key {old} is called {new} now; {old} works until the next release"))
+    }
+
     /// The options of one part.
     ///
     /// # Errors
@@ -57,7 +65,11 @@ impl<'a> Asked<'a> {
 }
 
 /// The text of a file whose keys are known.
-pub(super) struct File(String);
+pub(super) struct File {
+    text: String,
+    /// The old and the new name of a key that it calls by the old one.
+    old: Option<(String, String)>,
+}
 
 impl File {
     fn read(path: &Path, command: &Command) -> Result<Self, Problem> {
@@ -74,7 +86,14 @@ impl File {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| invalid(located(&text, &error)))?;
         let ids = command.get_arguments().map(|option| option.get_id().as_str());
         let known: Vec<&str> = ids.filter(|id| *id != FILE_OPTION).collect();
-        let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(Self(text)) };
+        let is_old = |option: &&Arg, key: &str| option.get_all_aliases().is_some_and(|names| names.contains(&key));
+        let mut old = None;
+        let unknown = table.keys().filter(|key| !known.contains(&key.as_str())).find(|key| {
+            let now = command.get_arguments().find(|option| is_old(option, key));
+            old = old.take().or(now.map(|option| ((*key).clone(), option.get_id().to_string())));
+            now.is_none()
+        });
+        let Some(key) = unknown else { return Ok(Self { text, old }) };
         let problem = invalid(format!("there is no key {key:?}"));
         Err(match nearest(key, known) {
             Some(near) => problem.with_hint(format!("did you mean {near:?}?")),
@@ -83,7 +102,7 @@ impl File {
     }
 
     pub(super) fn options<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        toml::from_str(&self.0).map_err(|error| invalid(located(&self.0, &error)))
+        toml::from_str(&self.text).map_err(|error| invalid(located(&self.text, &error)))
     }
 }
 

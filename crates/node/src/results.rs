@@ -47,7 +47,7 @@ const KEPT: Duration = Duration::from_secs(3_600);
 const REPLY_BYTES_MAX: usize = VALUE_BYTES_MAX - (64 << 10);
 
 /// Table and key of the number that makes ids unpredictable.
-const SECRETS: &str = "results";
+pub const SECRETS: &str = "results";
 const SECRET: &str = "secret";
 
 const ID_BYTES: usize = 16;
@@ -211,13 +211,13 @@ enum Kept {
     Pending,
     /// What a handler returned.
     Bytes(Bytes),
-    Http(Head, Bytes),
+    Http(KeptHead, Bytes),
     Failure(Problem),
 }
 
 /// Status and headers of an HTTP reply.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Head {
+struct KeptHead {
     status: u16,
     headers: Vec<(String, String)>,
 }
@@ -227,7 +227,7 @@ impl Kept {
         let headers = reply.headers().iter();
         let headers =
             headers.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
-        Self::Http(Head { status: reply.status().as_u16(), headers: headers.collect() }, reply.body().clone())
+        Self::Http(KeptHead { status: reply.status().as_u16(), headers: headers.collect() }, reply.body().clone())
     }
 
     fn too_large(bytes: usize) -> Self {

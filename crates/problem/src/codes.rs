@@ -62,6 +62,8 @@ codes! {
     2017 DumpMissing 404 "the function has no core dump" "set units.dump = true: the next unit that traps leaves a dump";
     2019 CompileTooLong 422 "compiling took too long" "split large functions in the component, or raise compile_cpu_seconds_max of the node";
     2020 CompileTooLarge 422 "compiling took too much memory" "split large functions in the component, or raise memory_bytes_max of the node";
+    2031 BaseInvalid 422 "the file is not a base" "export it again with `lighter base export`, and compare the ids";
+    2032 ApiMissing 422 "the function reaches what its base does not have" "docs/android.md lists the classes that work; other code of the app may use what it likes";
     3001 TimeExceeded 504 "the call ran out of wall time" "raise limits.time_ms, or make the function faster";
     3002 CpuExceeded 504 "the call ran out of CPU time" "raise limits.cpu_ms, or make the function faster";
     3003 MemoryExceeded 500 "the unit ran out of memory" "raise limits.memory_bytes";
@@ -90,8 +92,8 @@ codes! {
     4013 TokenUnknown 404 "no token of this name" "`lighter token ls` lists the tokens";
     4014 SecretUnknown 404 "no secret of this name" "`lighter secret ls` lists the secrets";
     4015 MqttSessionUnknown 404 "no MQTT session of this client and user" "`lighter mqtt sessions ls` lists the sessions";
-    5001 DataLocked 409 "another node uses this data folder" "stop that node, or choose another folder with --data";
-    5002 DataUnusable 500 "the data folder cannot be used" "use --data to name a folder that the node's user may write to";
+    5001 DataLocked 409 "another node uses this data folder" "stop that node, or choose another folder with --data-folder";
+    5002 DataUnusable 500 "the data folder cannot be used" "use --data-folder to name a folder that the node's user may write to";
     5003 DiskFull 507 "the disk is full" "free some space; reads still work";
     5004 DiskFailed 500 "the disk reported an error" "look at the kernel log; reads go on where possible";
     5005 Conflict 503 "another handling changed the same keys" "try again";
@@ -100,6 +102,11 @@ codes! {
     5008 StateBusy 503 "the disk cannot keep up with the writes" "try again in a moment, or write less";
     5009 KeyUnknown 404 "no such key" "`lighter store ls BUCKET` lists the keys";
     5011 FilesExhausted 503 "the node has no files left to open" "use fewer connections, or raise the limit of open files (ulimit -n; LimitNOFILE of the service) and restart the node";
+    5020 DataNewer 409 "the data folder was written by a newer version" "use that version of lighter or a newer one; a backup of the time before can be restored into another folder";
+    5021 BackupBroken 422 "the backup is cut short or damaged" "copy it again, or use another one; nothing was restored";
+    5022 BackupNewer 422 "the backup is of a newer format" "restore it with the version of lighter that made it, or a newer one";
+    5023 BackupSealed 403 "the backup's secrets need its passphrase" "--passphrase-file names a file with the passphrase it was made with; --without-secrets restores the rest";
+    5024 RestoreUnfinished 409 "a restore into the data folder has not ended" "run `lighter restore` again: it begins anew";
     5010 BucketUnknown 404 "no bucket of this name" "`lighter store ls` lists the buckets";
     6001 UnitTrapped 500 "the unit trapped" "`lighter logs` has the backtrace; `lighter dump` has the core if units.dump is set";
     6002 UnitNoReply 500 "the unit ended without a reply" "set a reply on every path, errors included; `lighter logs` has the output of the function";
@@ -136,6 +143,7 @@ codes! {
     8005 TimeIsUp 504 "the call did not end in time" "raise the call's time limit or its deadline";
     8006 RemoteError 500 "the function raised an exception of a class that is unknown here" "install the module of that class here: the exception then arrives as itself";
     8007 CallTooLarge 413 "arguments or result are larger than a call may carry" "raise body_bytes of the function";
+    8008 OnMainThread 409 "a call on the main thread of an application would make its screen stand still" "use submit, or call from another thread";
     9001 Internal 500 "the node failed" "please report this with the node's log";
     9002 Unknown 500 "this program does not know the error" "update the program to the version of the node";
     9003 ConfigInvalid 400 "the node's configuration is not right" "`lighter up --help` lists the options with their bounds";
@@ -151,6 +159,7 @@ codes! {
     9107 InvitationUnknown 403 "no such invitation" "ask for a new one: this one was taken back, or is of another fleet";
     9108 InvitationEnded 403 "the invitation has ended" "ask for a new one";
     9109 InvitationUsed 403 "the invitation is used up" "ask for a new one; an invitation can be made for several nodes";
+    9110 NothingFits 409 "no node of the fleet fits" "change `place.where` or the label of a node: `lighter up --label KEY=VALUE`";
     9111 NodeRevoked 403 "the node was taken out of the fleet" "if it is to come back, delete its folder `fleet` and join with a new invitation";
     9112 NodeDoubled 409 "two machines run with the key of one node" "one of the two data folders is a copy: stop that machine, delete its folder `fleet`, and join as a new node";
     9113 FleetMessage 400 "the other side said something that it may not say" "check that both sides run the same version";
@@ -164,6 +173,18 @@ codes! {
     9121 CallLost 502 "the node that ran the call is gone" "the call may have run: repeat it only if running twice does no harm";
     9122 MemberAway 503 "the node that has the function cannot be reached" "the call did not run; `lighter fleet` shows who is there";
     9123 CallLooped 508 "the call was sent from node to node twice" "check that all nodes run the same version";
+    9124 DrainUnfinished 409 "work still runs on the node" "wait longer with --for; `lighter ps` shows what runs, and `lighter down` ends it";
+    9130 DeployerUnknown 403 "the fleet does not know the key of the deployer" "`lighter fleet deployer add NAME` on an anchor makes one; name its file with --deployer";
+    9131 DeploymentGarbled 400 "what came is no deployment of this fleet" "check that both sides run the same version";
+    9132 DeploymentChanged 409 "another deployment of the same name came first" "look at what runs now, and deploy again";
+    9133 DeploymentUnknown 404 "the fleet has no such deployment" "`lighter fleet deployments` lists them";
+    9134 DeploymentFull 409 "the fleet has no room for the deployment" "remove one that is not needed: `lighter fleet undeploy NAME`";
+    9135 HomeHeld 409 "what a function keeps cannot move" "leave its place as it was; what it keeps stays on its node";
+    9136 FleetDeployed 409 "a deployment of the fleet has it" "change it there: `lighter deploy --fleet`";
+    9137 ImageNowhere 503 "no node that can be reached has the image" "it is looked for again; `lighter deploy --fleet` sends it anew";
+    9301 MailWaits 503 "events wait for another node" "nothing is lost: they go on when the node that is their home can take them; `lighter fleet` shows how many wait for whom";
+    9302 LetterTooLarge 413 "the event is too large to go to another node" "events for a queue with a home on another node have at most 512 KiB, attributes included: keep the data in a bucket and push its key";
+    9303 LettersGone 500 "events on their way were lost with a disk" "a node was restored from a backup; the events it took since then are gone with all else it did";
 }
 
 impl Code {

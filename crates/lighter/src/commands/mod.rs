@@ -1,6 +1,7 @@
 //! The commands that need more than a node's API: they start a node, open its data folder, or know what a gate knows.
 
 mod mqtt_password;
+mod restore;
 mod salvage;
 mod up;
 
@@ -15,7 +16,16 @@ pub fn brought() -> Brought {
         "salvage",
         "Copy what can be read out of a damaged data folder",
         Some("dump"),
-        &["lighter salvage rescued", "lighter salvage --data /var/lib/lighter /media/usb/rescued"],
+        &["lighter salvage rescued", "lighter salvage --data-folder /var/lib/lighter /media/usb/rescued"],
+    ));
+    brought.commands.push(Extra::new::<restore::Restore>(
+        "restore",
+        "Put a backup into a data folder",
+        Some("backup"),
+        &[
+            "lighter restore node.backup",
+            "lighter restore node.backup --data-folder /var/lib/lighter --without-secrets",
+        ],
     ));
     brought.commands.push(Extra::new::<mqtt_password::MqttPassword>(
         "mqtt-password",

@@ -71,7 +71,7 @@ impl Files {
 
 impl Run for Salvage {
     fn run(self, session: &Session) -> Result {
-        let (out, data) = (session.out, data_folder(session.global.data.as_deref())?);
+        let (out, data) = (session.out, data_folder(session.global.data_folder.as_deref())?);
         let failed = |error: io::Error| Stop::file(&self.out, &error);
         if self.out.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
             let detail = format!("{} is not empty", self.out.display());

@@ -108,12 +108,14 @@ fn the_manual_has_every_exit_code() {
 fn the_data_folder_and_the_data_of_an_event_do_not_get_in_each_others_way() {
     let parse = |line: &str| cli::read::<Global>(&command().try_get_matches_from(line.split(' ')).unwrap()).unwrap();
     for line in [
-        "lighter --data /d call f --data x",
+        "lighter --data-folder /d call f --data x",
         "lighter call f --data x --data-folder /d",
-        "lighter --data /d ls",
+        "lighter --data-folder /d ls",
+        "lighter ls --data-folder /d",
+        "lighter up --data-folder /d",
         "lighter ls --data /d",
     ] {
-        assert_eq!(parse(line).data.as_deref(), Some(std::path::Path::new("/d")), "{line}");
+        assert_eq!(parse(line).data_folder.as_deref(), Some(std::path::Path::new("/d")), "{line}");
     }
     assert!(command().try_get_matches_from(["lighter", "deplyo"]).unwrap_err().to_string().contains("deploy"));
 }

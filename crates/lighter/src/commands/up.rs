@@ -1,6 +1,6 @@
 //! `lighter up`: start a node here. The one command that does not go through the API.
 
-use crate::{classes, run};
+use crate::{classes, engine, run};
 use clap::{Arg, ArgMatches, Args, Command};
 use cli::stop::Result;
 use cli::{Extra, Session};
@@ -36,16 +36,20 @@ fn augment(command: Command) -> Command {
 /// Returns when the node has been stopped.
 fn up(matches: &ArgMatches, session: &Session) -> Result {
     let asked = Asked::new(matches, &augment(Command::new("up")))?;
-    let config = Config::new(asked.options()?)?;
+    let config = Config::of(&asked)?;
     let classes = classes::configure(&asked)?;
+    let engine = engine::configure(&config)?;
     let out = session.out;
+    if let Some(warning) = asked.old_key() {
+        out.complain(warning);
+    }
     let ready = |place: &Value| {
         if out.json {
             // A node serves, even if nobody reads where.
             out.json(place).ok();
         }
     };
-    Ok(run::run(config, classes, ready)?)
+    Ok(run::run(config, classes, engine, ready)?)
 }
 
 #[cfg(test)]
@@ -58,6 +62,22 @@ mod tests {
         let line = command.clone().get_matches_from(["up".as_ref(), "--config".as_ref(), file.as_os_str()]);
         let read = |asked: &Asked<'_>| asked.options::<UpArgs>().is_ok() && classes::configure(asked).is_ok();
         Asked::new(&line, &command).is_ok_and(|asked| read(&asked))
+    }
+
+    #[test]
+    fn a_file_that_calls_a_key_by_its_old_name_is_read_with_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("node.toml");
+        let command = augment(Command::new("up"));
+        let line = command.clone().get_matches_from(["up".as_ref(), "--config".as_ref(), file.as_os_str()]);
+        let warning = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            let asked = Asked::new(&line, &command).unwrap();
+            assert_eq!(asked.options::<UpArgs>().unwrap().data_folder.as_deref(), Some(Path::new("/d")));
+            asked.old_key()
+        };
+        assert!(warning("data = \"/d\"").unwrap().contains("data is called data_folder now"));
+        assert_eq!(warning("data_folder = \"/d\""), None);
     }
 
     #[test]

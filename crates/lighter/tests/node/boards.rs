@@ -17,7 +17,7 @@ impl Board {
     /// Its beacons go where the node of the data folder listens, unless a port is given.
     fn boot(node: &Node, kind: &str, name: &str, beacon_port: Option<u16>) -> Self {
         let mut lighter = Command::new(env!("CARGO_BIN_EXE_lighter"));
-        lighter.args(["boot", "--board", kind, "--name", name, "--data"]).arg(&node.data);
+        lighter.args(["boot", "--board", kind, "--name", name, "--data-folder"]).arg(&node.data);
         if let Some(port) = beacon_port {
             lighter.args(["--beacon-port", &port.to_string()]);
         }
@@ -79,8 +79,8 @@ fn functions_run_on_boards_with_the_nodes_store_and_elsewhere_when_one_is_lost()
     let reply = node.call("hello", "you");
     assert_eq!((reply.code().as_str(), reply.status), ("L6102", 503), "{}", reply.text());
 
-    let one = Board::boot(&node, "virt", "one", None);
-    let _two = Board::boot(&node, "microvm", "two", None);
+    let one = Board::boot(&node, "qemu-arm", "one", None);
+    let _two = Board::boot(&node, "qemu-x86", "two", None);
     assert_eq!(wait_for(&node, "one", "attested")["architecture"], "aarch64");
     assert_eq!(wait_for(&node, "two", "attested")["architecture"], "x86_64");
     for board in ["one", "two"] {
@@ -128,7 +128,7 @@ fn a_board_of_another_node_is_heard_and_gets_no_call() {
     let beacons = port();
     let (node, other) = (Node::start_with(&["--boards", "--beacon-port", &beacons.to_string()]), Node::start());
     node.deploy_one("hello", "hello", json!({ "isolation": "metal" }));
-    let _stranger = Board::boot(&other, "microvm", "stranger", Some(beacons));
+    let _stranger = Board::boot(&other, "qemu-x86", "stranger", Some(beacons));
     wait_for(&node, "stranger", "unknown");
     let reply = call_on(&node, "hello", "stranger", "");
     assert_eq!(reply.code(), "L6101");
@@ -154,13 +154,13 @@ fn a_call_whose_board_dies_under_it_ends_on_another() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let host = server.local_addr().unwrap().to_string();
     node.deploy_one("fetch", "fetch", json!({ "isolation": "metal", "grants": { "hosts": [host] } }));
-    let one = Board::boot(&node, "virt", "one", None);
+    let one = Board::boot(&node, "qemu-arm", "one", None);
     wait_for(&node, "one", "attested");
     std::thread::scope(|scope| {
         let call = scope.spawn(|| node.call("fetch", &format!("http://{host}/")));
         // It runs on the only board there is, and waits for its answer.
         let (mut first, _) = server.accept().unwrap();
-        let _two = Board::boot(&node, "virt", "two", None);
+        let _two = Board::boot(&node, "qemu-arm", "two", None);
         wait_for(&node, "two", "attested");
         drop(one);
         answer(&mut first, "lost");
@@ -182,7 +182,7 @@ fn a_card_is_written_whole_and_the_board_is_enrolled() {
     let card = node.data.join("card");
     let flash = |name: &str| {
         let mut lighter = Command::new(env!("CARGO_BIN_EXE_lighter"));
-        lighter.args(["flash", "--board", "raspi3b", "--name", name, "--address", "10.0.8.2/24", "--data"]);
+        lighter.args(["flash", "--board", "raspi3b", "--name", name, "--address", "10.0.8.2/24", "--data-folder"]);
         let output = lighter.arg(&node.data).arg("--to").arg(&card).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
@@ -206,7 +206,7 @@ fn a_flash_that_is_cut_off_leaves_the_old_image_or_a_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let (data, card) = (folder.path().join("data"), folder.path().join("card"));
     let mut flash = Command::new(env!("CARGO_BIN_EXE_lighter"));
-    flash.args(["flash", "--board", "virt", "--name", "shed", "--data"]).arg(&data).arg("--to").arg(&card);
+    flash.args(["flash", "--board", "qemu-arm", "--name", "shed", "--data-folder"]).arg(&data).arg("--to").arg(&card);
     let began = Instant::now();
     assert!(flash.output().unwrap().status.success());
     let whole = began.elapsed();

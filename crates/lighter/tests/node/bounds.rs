@@ -7,15 +7,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where bounds are looked for: what a node runs. Tests and programs that try it out are none of it.
-const FOLDERS: [(&str, &str); 15] = [
+const FOLDERS: [(&str, &str); 17] = [
     ("The node", "crates/node/src"),
     ("Its life", "crates/lighter/src"),
     ("The API", "crates/api/src"),
+    ("Backups", "crates/backup/src"),
     ("Connections of gates", "crates/gates/connections/src"),
     ("The HTTP gate", "crates/gates/http/src"),
     ("The MQTT gate", "crates/gates/mqtt/src"),
     ("Timers", "crates/gates/timer/src"),
     ("A node of a fleet", "crates/fleet/agent/src"),
+    ("Deployments of a fleet", "crates/fleet/deploy/src"),
     ("Who belongs to a fleet", "crates/fleet/trust/src"),
     ("A handling, and what units ask of it", "crates/handling/src"),
     ("Outgoing requests", "crates/egress/src"),

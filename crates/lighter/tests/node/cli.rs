@@ -135,6 +135,11 @@ fn every_command_speaks_to_people_and_to_machines() {
     }
     check(&node, "queue pause nothere", "", 5);
     check(&node, "queue replay work 99999999", "", 5);
+    for line in ["queue purge work --reason L6003 --dry-run", "queue purge work 5 7", "event", "event --failed -n 5"] {
+        check(&node, line, "", 0);
+    }
+    check(&node, "event nothere", "", 5);
+    check(&node, "event --queue nothere", "", 5);
 
     check(&node, "store set things {}", "1", 0);
     for line in ["store ls", "store ls things", "store get things a", "store export things"] {
@@ -227,7 +232,7 @@ fn top_draws_the_functions_until_q_is_pressed() {
 fn up_says_where_it_listens_and_down_what_it_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let up = || {
-        let mut up = command(&["up", "--json", "--http", "127.0.0.1:0", "--api", "127.0.0.1:0", "--data"]);
+        let mut up = command(&["up", "--json", "--http", "127.0.0.1:0", "--api", "127.0.0.1:0", "--data-folder"]);
         up.arg(folder.path());
         up
     };

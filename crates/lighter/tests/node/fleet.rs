@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-struct Said {
-    is_done: bool,
-    out: String,
-    err: String,
+pub struct Said {
+    pub is_done: bool,
+    pub out: String,
+    pub err: String,
 }
 
 /// A command on the node of a data folder.
-fn lighter(data: &Path, words: &[&str]) -> Said {
+pub fn lighter(data: &Path, words: &[&str]) -> Said {
     let mut command = Command::new("timeout");
     command.args(["600", PROGRAM]).args(words).env("LIGHTER_DATA", data).stdin(Stdio::null());
     let output = command.env_remove("LIGHTER_NODE").env_remove("LIGHTER_TOKEN").output().unwrap();
@@ -23,7 +23,7 @@ fn lighter(data: &Path, words: &[&str]) -> Said {
 }
 
 #[track_caller]
-fn done(node: &Node, words: &[&str]) -> String {
+pub fn done(node: &Node, words: &[&str]) -> String {
     let said = lighter(&node.data, words);
     assert!(said.is_done, "{words:?}: {}{}", said.out, said.err);
     said.out
@@ -31,7 +31,7 @@ fn done(node: &Node, words: &[&str]) -> String {
 
 /// The code with which a command is refused.
 #[track_caller]
-fn refused(node: &Node, words: &[&str]) -> String {
+pub fn refused(node: &Node, words: &[&str]) -> String {
     let said = lighter(&node.data, &[words, &["--json"]].concat());
     assert!(!said.is_done, "{words:?}: {}", said.out);
     let problem: Value = serde_json::from_str(said.err.lines().last().unwrap_or_default()).unwrap();
@@ -39,14 +39,14 @@ fn refused(node: &Node, words: &[&str]) -> String {
     problem["code"].as_str().unwrap().to_owned()
 }
 
-fn fleet(node: &Node) -> Value {
+pub fn fleet(node: &Node) -> Value {
     let reply = node.api("GET", "/v1/fleet", &[]);
     assert_eq!(reply.status, 200, "{}", reply.text());
     reply.json()
 }
 
 /// The names of the nodes that a node has heard of in the last seconds, and its own.
-fn heard(node: &Node) -> Vec<String> {
+pub fn heard(node: &Node) -> Vec<String> {
     let fleet = fleet(node);
     let nodes = fleet["nodes"].as_array().unwrap();
     let heard = nodes.iter().filter(|one| one["heard_ms"].as_u64().is_some_and(|ms| ms < 20_000));
@@ -59,22 +59,22 @@ fn trouble(node: &Node) -> String {
     fleet(node)["trouble"]["code"].as_str().unwrap_or_default().to_owned()
 }
 
-fn start(data: &Path, name: &str, listen: &str, more: &[&str]) -> Node {
+pub fn start(data: &Path, name: &str, listen: &str, more: &[&str]) -> Node {
     Node::start_in(data, &[&["--node-name", name, "--fleet-listen", listen], more].concat())
 }
 
-fn address(node: &Node) -> String {
+pub fn address(node: &Node) -> String {
     fleet(node)["nodes"][0]["address"].as_str().unwrap().to_owned()
 }
 
 /// Waits until it is so.
 #[track_caller]
-fn until(what: &str, is_so: impl Fn() -> bool) {
+pub fn until(what: &str, is_so: impl Fn() -> bool) {
     wait_for(what, || is_so().then_some(()));
 }
 
 /// An address that nobody connects from, so that its ports are free when a node starts again.
-const ANY: &str = "127.0.77.1:0";
+pub const ANY: &str = "127.0.77.1:0";
 
 #[test]
 fn three_nodes_are_a_fleet_until_one_is_taken_out_and_after_all_were_killed() {
@@ -120,6 +120,28 @@ fn three_nodes_are_a_fleet_until_one_is_taken_out_and_after_all_were_killed() {
     let audit = done(&anchor, &["audit", "--json"]);
     assert!(audit.contains("fleet rm --stolen") && audit.contains("fleet invite"), "{audit}");
     assert!(!audit.contains(token.trim()), "an invitation is a secret");
+}
+
+#[test]
+fn a_node_leaves_its_fleet_and_goes_on_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let [anchor, pi] = ["server-1", "pi-7"].map(|name| start(&folder.path().join(name), name, ANY, &[]));
+    assert_eq!(refused(&pi, &["fleet", "leave"]), "L9116");
+    done(&anchor, &["fleet", "new", "campus"]);
+    done(&pi, &["fleet", "join", done(&anchor, &["fleet", "invite"]).trim()]);
+    pi.deploy_one("hello", "hello", json!({}));
+    assert_eq!(refused(&anchor, &["fleet", "leave"]), "L9117");
+    // The other one can call it, until it has left.
+    until("a call of the other node's function", || anchor.get("/hello").status == 200);
+    done(&pi, &["fleet", "leave"]);
+    assert_eq!((refused(&pi, &["fleet"]), pi.data.join("fleet").exists()), ("L9116".to_owned(), false));
+    assert_eq!(fleet(&anchor)["nodes"].as_array().unwrap().len(), 1);
+    until("word that it is gone", || anchor.get("/hello").status != 200);
+    assert_eq!(pi.get("/hello").status, 200);
+    assert!(done(&pi, &["audit", "--json"]).contains("fleet leave"));
+    // As a new node.
+    done(&pi, &["fleet", "join", done(&anchor, &["fleet", "invite"]).trim()]);
+    until("a fleet of two", || heard(&anchor) == ["pi-7", "server-1"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The node as its users meet it: the real program, a data folder of its own, functions from `guests/prebuilt`.
 
 mod access;
+mod backup;
 mod boards;
 mod bounds;
 mod cli;
@@ -10,13 +11,20 @@ mod crash;
 mod damage;
 mod dashboard;
 mod deploy;
+mod deployments;
 mod disk;
 mod events;
 mod fleet;
+mod fleet_drain;
+mod fleet_engine;
+mod fleet_look;
+mod followed;
 mod gates;
 mod lacking;
 mod later;
 mod limits;
+mod live;
+mod mail;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod microvm;
 mod mqtt;

@@ -3,8 +3,11 @@
 use crate::receiver::Receiver;
 use crate::support::{Node, send, wait_for};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::path::Path;
 use std::thread;
 
 #[test]
@@ -226,4 +229,30 @@ fn a_missing_grant_is_named_in_the_log_of_the_function() {
     assert_eq!((&line["level"], &line["stream"]), (&json!("warn"), &json!("node")), "{line}");
     let message = line["message"].as_str().unwrap();
     assert!(message.contains("no grant covers example.org:443") && message.contains("grants.hosts"), "{message}");
+}
+
+/// An alert about a metric that does not exist never comes, and nobody notices.
+#[test]
+fn every_metric_that_is_drawn_alerted_or_documented_is_one_that_a_node_has() {
+    let node = Node::start_with(&["--mqtt", "127.0.0.1:0"]);
+    node.deploy_one("f", "hello", json!({ "queue": "f" }));
+    let metrics = node.api("GET", "/metrics", &[]).text();
+    let families: BTreeSet<&str> =
+        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let mut named = 0;
+    for file in
+        ["packaging/monitoring/lighter.rules.yml", "packaging/monitoring/lighter-dashboard.json", "docs/operating.md"]
+    {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
+        let words = text.split(|one: char| !(one.is_ascii_alphanumeric() || one == '_'));
+        for word in words.filter(|word| word.starts_with("lighter_") || word.starts_with("process_")) {
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
+            // A name cut short stands for a folder.
+            if word != "lighter_" {
+                assert!(families.contains(family), "{file} names {word}, which no node has");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 50, "{named}");
 }

@@ -83,7 +83,7 @@ impl Node {
     /// Started by another program, which becomes this one: the command up to its name.
     pub fn try_start_by(program: &mut Command, data: &Path, options: &[&str]) -> Result<Self, String> {
         let mut process = program
-            .args(["up", "--api", "127.0.0.1:0", "--data"])
+            .args(["up", "--api", "127.0.0.1:0", "--data-folder"])
             .arg(data)
             .args(options)
             .args(if options.contains(&"--http") { &[][..] } else { &["--http", "127.0.0.1:0"] })

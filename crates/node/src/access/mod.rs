@@ -6,7 +6,7 @@ mod secrets;
 mod tokens;
 
 pub use guard::Guard;
-pub use secrets::{SECRET_BYTES_MAX, Secrets};
+pub use secrets::{SECRET_BYTES_MAX, Secrets, TABLE as SECRETS_TABLE};
 
 use super::records;
 use api_types::{Scope, TokenCreated, TokenInfo, TokenRequest};

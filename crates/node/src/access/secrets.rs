@@ -8,7 +8,7 @@ use state::{Records, State};
 use std::collections::BTreeMap;
 
 /// Table of the secrets in the state, by name.
-const TABLE: &str = "secrets";
+pub const TABLE: &str = "secrets";
 
 /// Secrets of one node; the next one is refused.
 const SECRETS_MAX: usize = 10_000;

@@ -1,7 +1,7 @@
 //! The one clock of all queues: ends what is over and makes ready what is due, when it is due.
 //!
 //! ```text
-//!   every second ──▶ tick each queue ──▶ due before the next round? ──▶ Agenda ──▶ tick it then
+//!   every second ──▶ each queue does what is due ──▶ due before the next round? ──▶ Agenda ──▶ again then
 //!   somebody delayed an event ─────────────────────────────────────────────┘
 //! ```
 //! No queue has a timer of its own.
@@ -70,25 +70,25 @@ pub async fn run(state: State, agenda: Arc<Agenda>) {
         }
         let queues = agenda.take(now);
         let (state, agenda) = (state.clone(), agenda.clone());
-        let ticked = blocking(move || {
+        let done = blocking(move || {
             let queues = if is_round { state.queues().into_iter().map(Arc::from).collect() } else { queues };
             for queue in &queues {
-                tick(&state, queue, &agenda);
+                do_due(&state, queue, &agenda);
             }
             if is_round {
                 sweep(&state);
             }
             Ok(())
         });
-        if let Err(problem) = ticked.await {
+        if let Err(problem) = done.await {
             tracing::error!("the clock of the queues: {}", problem.detail);
         }
     }
 }
 
-fn tick(state: &State, queue: &Arc<str>, agenda: &Agenda) {
+fn do_due(state: &State, queue: &Arc<str>, agenda: &Agenda) {
     let now_ms = now_ms();
-    match state.queue(queue).and_then(|queue| queue.tick(now_ms)) {
+    match state.queue(queue).and_then(|queue| queue.do_due(now_ms)) {
         Ok(None) => {}
         Ok(Some(next_ms)) => agenda.add(queue, Duration::from_millis(next_ms.saturating_sub(now_ms))),
         Err(problem) => tracing::error!(%queue, "cannot be looked after: {} {}", problem.code, problem.detail),

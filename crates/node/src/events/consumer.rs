@@ -1,5 +1,6 @@
 //! What handles the events of one queue: a function, or a sink. Leasing, retry and dead letters are the same for both.
 
+use super::past::Ran;
 use futures_util::future::BoxFuture;
 use manifest::{Name, Retry, Sink};
 use problem::{Code, Problem};
@@ -40,7 +41,20 @@ pub trait Consumer: Send + Sync + 'static {
     }
 
     /// Handles one event; called for each try. A dropped future must leave nothing behind that goes on.
-    fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Outcome>;
+    fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Tried>;
+}
+
+/// A try that has ended.
+pub struct Tried {
+    pub outcome: Outcome,
+    /// The function that had it; none of a sink.
+    pub ran: Option<Ran>,
+}
+
+impl From<Outcome> for Tried {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, ran: None }
+    }
 }
 
 /// How one handling ended.

@@ -1,10 +1,12 @@
 //! A function as the consumer of its queue: each event becomes a call, admitted like an HTTP call, that acks the event
 //! in its own transaction.
 
-use super::consumer::{Consumer, Outcome};
+use super::consumer::{Consumer, Outcome, Tried};
+use super::past::Ran;
 use super::{failure, work};
-use crate::call::{Failed, Incoming, Trace};
+use crate::call::{Answer, Failed, Incoming, Trace};
 use crate::functions::{Live, Loader};
+use crate::metrics::Times;
 use crate::results;
 use crate::traces::{self, Traces};
 use event::Event;
@@ -57,7 +59,7 @@ impl Consumer for FunctionConsumer {
         self.live.identity.log.node(Level::Warn, self.live.version, &note);
     }
 
-    fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Outcome> {
+    fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Tried> {
         Box::pin(async move {
             let mut event = leased.event.clone();
             let trace = self.traces.as_ref().map(|traces| {
@@ -69,20 +71,28 @@ impl Consumer for FunctionConsumer {
             let incoming = Incoming { live: self.live.clone(), request_id, arrived: Instant::now(), trace };
             let work = match work::of(self.live.contract, event) {
                 Ok(work) => work,
-                Err(problem) => return Outcome::Dead(incoming.refused(problem)),
+                Err(problem) => return self.tried(Outcome::Dead(incoming.refused(problem)), None),
             };
             match incoming.run(&self.loader, work, Some(leased)).await {
-                Ok(_) => Outcome::Acked,
-                Err(Failed { problem, retry_after_s, began, .. }) => {
-                    match failure::outcome(problem, began, self.in_cycle) {
+                Ok(Answer { times, .. }) => self.tried(Outcome::Acked, Some(times)),
+                Err(Failed { problem, retry_after_s, began, times }) => {
+                    let outcome = match failure::outcome(problem, began, self.in_cycle) {
                         Outcome::Postponed { problem, .. } => {
                             Outcome::Postponed { problem, after: retry_after_s.map(Duration::from_secs) }
                         }
                         outcome => outcome,
-                    }
+                    };
+                    self.tried(outcome, times.map(|times| *times))
                 }
             }
         })
+    }
+}
+
+impl FunctionConsumer {
+    fn tried(&self, outcome: Outcome, times: Option<Times>) -> Tried {
+        let ran = Ran { function: self.live.name().clone(), version: self.live.version, times };
+        Tried { outcome, ran: Some(ran) }
     }
 }
 

@@ -6,13 +6,15 @@
 //!     └── Sources: triggers                └── Policy           └──▶ Outcome: acked · retry · dead letter · postponed
 //! ```
 //! A gate knows queues and triggers, never a unit; a consumer knows one event at a time, never the queue. In reading
-//! order: [`consumer`], `shell`, `worker`, [`failure`], `function`, `work`; `runtime` keeps up with what is deployed
-//! and `agenda` with the time.
+//! order: [`consumer`], `shell`, `worker`, [`failure`], `function`, `work`; `runtime` keeps up with what is deployed,
+//! `duties` say who handles what here, and `agenda` keeps the time.
 
 mod agenda;
 mod consumer;
+mod duties;
 mod failure;
 mod function;
+mod past;
 mod pauses;
 mod pushes;
 mod running;
@@ -24,7 +26,9 @@ mod tests;
 mod work;
 mod worker;
 
-pub use consumer::{Consumer, Outcome, SinkKind, SinkKinds};
+pub use consumer::{Consumer, Outcome, SinkKind, SinkKinds, Tried};
+pub use duties::Duty;
+pub use past::{BYTES_MAX as PAST_BYTES_MAX, Past};
 pub use pauses::Pauses;
 pub use pushes::{PushError, Pushes, refuse_forged};
 pub use running::Running;
@@ -35,6 +39,7 @@ pub use work::{GATE_HEADER, is_request, judge};
 use super::clock;
 use super::functions::{Functions, Table};
 use super::ids::Ids;
+use super::mail::Mail;
 use super::traces::Traces;
 use agenda::Agenda;
 use manifest::Name;
@@ -55,9 +60,13 @@ pub struct Events {
     shells: Shells,
     agenda: Arc<Agenda>,
     seeds: Ids,
+    /// None in a node that belongs to no fleet.
+    mail: watch::Sender<Option<Arc<Mail>>>,
     pub pauses: Pauses,
     /// What is being handled, for the next start.
     pub running: Arc<Running>,
+    /// What became of the last handlings.
+    pub past: Arc<Past>,
 }
 
 impl Events {
@@ -70,7 +79,7 @@ impl Events {
         seed: u64,
     ) -> Arc<Self> {
         let state = functions.loader.state.clone();
-        let sources = watch::Sender::new(Arc::new(sources_of(&functions.table())));
+        let sources = watch::Sender::new(Arc::new(sources_of(&functions.table(), None)));
         Arc::new(Self {
             functions,
             state,
@@ -79,8 +88,10 @@ impl Events {
             shells: Shells::default(),
             agenda: Arc::default(),
             seeds: Ids::new(seed),
+            mail: watch::Sender::new(None),
             pauses,
             running,
+            past: Arc::default(),
         })
     }
 
@@ -160,6 +171,12 @@ impl Events {
         configured.chain(self.state.queues()).collect()
     }
 
+    /// Who handles the events of a queue on this node; none if nobody does.
+    pub fn duty(&self, queue: &str) -> Option<Duty> {
+        let queue = queue.parse::<Name>().ok()?;
+        duties::of(&self.functions.table(), &queue, self.mail.borrow().as_ref())
+    }
+
     /// What is deployed.
     pub fn table(&self) -> Arc<Table> {
         self.functions.table()
@@ -170,13 +187,25 @@ impl Events {
         self.sources.subscribe()
     }
 
+    /// This node's mail, if it belongs to a fleet.
+    pub fn mail(&self) -> Option<Arc<Mail>> {
+        self.mail.borrow().clone()
+    }
+
+    /// From now on events go to other nodes that are the home of their queue; with none no more: they wait.
+    pub fn set_mail(&self, mail: Option<Arc<Mail>>) {
+        self.mail.send_replace(mail);
+    }
+
     /// For gates that read queues or records of their own, and for who waits until something is durable.
     pub fn state(&self) -> &State {
         &self.state
     }
 }
 
-/// The triggers of what is deployed.
-pub fn sources_of(table: &Table) -> Sources {
-    Sources::of(table.entries().map(|entry| (entry.live.name(), &*entry.live.function)))
+/// The triggers of what is deployed. What the clock starts, it starts at the home of its queue only: else one tick
+/// would be as many events as there are nodes.
+pub fn sources_of(table: &Table, mail: Option<&Mail>) -> Sources {
+    let is_here = |queue: &Name| duties::is_here(table, queue, mail);
+    Sources::of(table.entries().map(|entry| (entry.live.name(), &*entry.live.function)), is_here)
 }

@@ -1,11 +1,14 @@
 //! Keeps a shell for every queue that is handled, as deployments come and go; ends workflows; drains.
 
+use super::consumer::Consumer;
+use super::duties::{self, Duty};
 use super::function::FunctionConsumer;
-use super::shell::{Cast, Shell};
+use super::shell::{Cast, Shared, Shell};
 use super::{Events, agenda, sources_of};
 use crate::clock;
 use crate::functions::{Ended, Handler, Table};
-use manifest::{Function, Name, Policy as PolicyWord, Queue, Units, WhenFull};
+use crate::mail::{Mail, MailConsumer};
+use manifest::{Function, Name, PolicyWord, Queue, Units, WhenFull};
 use orchestrator::{Latency, LatencyConfig, Policy, Triggers, TriggersConfig};
 use parking_lot::Mutex;
 use problem::Problem;
@@ -33,8 +36,9 @@ struct Handled {
 /// What a shell was given last: while it is the same, nothing has to be done.
 #[derive(PartialEq)]
 struct Role {
-    handler: Name,
-    /// The address of the version or sink, held by the consumer.
+    /// None: mail.
+    handler: Option<Name>,
+    /// The address of the version, the sink or the mail, held by the consumer.
     what: usize,
     queue: Queue,
     in_cycle: bool,
@@ -46,16 +50,23 @@ impl Events {
     /// ready again.
     pub async fn run(self: Arc<Self>) {
         let mut tables = self.functions.watch();
+        let mut mails = self.mail.subscribe();
         let (overflowed, mut overflows) = mpsc::channel(OVERFLOWS_MAX);
+        let (agenda, running, past) = (self.agenda.clone(), self.running.clone(), self.past.clone());
+        let shared = Shared { agenda, running, past, overflowed };
         let mut tasks = JoinSet::new();
         tasks.spawn(agenda::run(self.state.clone(), self.agenda.clone()));
         loop {
             let table = tables.borrow_and_update().clone();
-            self.follow_sources(&table);
-            self.follow_handlers(&table, &overflowed, &mut tasks);
+            let mail = mails.borrow_and_update().clone();
+            self.follow_sources(&table, mail.as_deref());
+            self.follow_duties(&table, &duties::all(&table, mail.as_ref()), &shared, &mut tasks);
+            drop(mail);
             while tasks.try_join_next().is_some() {}
             tokio::select! {
                 changed = tables.changed() => if changed.is_err() { return },
+                // The sender is in this very node.
+                _ = mails.changed() => {}
                 queue = overflows.recv() => {
                     if let Some(queue) = queue {
                         self.end_workflow(&queue).await;
@@ -65,8 +76,8 @@ impl Events {
         }
     }
 
-    fn follow_sources(&self, table: &Table) {
-        let sources = sources_of(table);
+    fn follow_sources(&self, table: &Table, mail: Option<&Mail>) {
+        let sources = sources_of(table, mail);
         self.sources.send_if_modified(|known| {
             let is_new = **known != sources;
             if is_new {
@@ -76,9 +87,15 @@ impl Events {
         });
     }
 
-    fn follow_handlers(&self, table: &Table, overflowed: &mpsc::Sender<Arc<str>>, tasks: &mut JoinSet<()>) {
+    fn follow_duties(
+        &self,
+        table: &Table,
+        duties: &BTreeMap<Name, Duty>,
+        shared: &Shared,
+        tasks: &mut JoinSet<()>,
+    ) {
         let mut shells = self.shells.by_queue.lock();
-        let gone: Vec<Name> = shells.keys().filter(|queue| !table.handlers().contains_key(*queue)).cloned().collect();
+        let gone: Vec<Name> = shells.keys().filter(|queue| !duties.contains_key(*queue)).cloned().collect();
         for queue in gone {
             let Handled { shell, .. } = shells.remove(&queue).expect("it was just there");
             shell.retire();
@@ -86,12 +103,12 @@ impl Events {
             retired.retain(|shell| shell.is_working());
             retired.push(shell);
         }
-        for (queue, handler) in table.handlers() {
-            let role = Role::new(table, queue, handler);
+        for (queue, duty) in duties {
+            let role = Role::new(table, queue, duty);
             if shells.get(queue).is_some_and(|handled| handled.role == role) {
                 continue;
             }
-            let cast = match self.cast(handler, &role) {
+            let cast = match self.cast(duty, &role) {
                 Ok(cast) => cast,
                 Err(problem) => {
                     tracing::error!(%queue, "nobody handles it: {} {}", problem.code, problem.detail);
@@ -106,9 +123,7 @@ impl Events {
                 None => match self.state.queue(queue.as_str()) {
                     Ok(opened) => {
                         let (state, seed) = (self.state.clone(), self.seeds.next());
-                        let agenda = self.agenda.clone();
-                        let running = self.running.clone();
-                        let shell = Shell::new(opened, state, cast, agenda, running, overflowed.clone(), seed);
+                        let shell = Shell::new(opened, state, cast, shared.clone(), seed);
                         shell.pause(self.pauses.is_paused(queue.as_str()));
                         tasks.spawn(shell.clone().run());
                         shells.insert(queue.clone(), Handled { shell, role });
@@ -119,10 +134,15 @@ impl Events {
         }
     }
 
-    fn cast(&self, handler: &Handler, role: &Role) -> Result<Cast, Problem> {
+    fn cast(&self, duty: &Duty, role: &Role) -> Result<Cast, Problem> {
         let dead_to = role.queue.dead_to.clone();
-        match handler {
-            Handler::Function(live) => {
+        match duty {
+            Duty::Send(mail, home) => {
+                let consumer = MailConsumer::new(mail.clone(), home.clone());
+                let units = Units { maximum: consumer.workers_max(), ..Units::default() };
+                Ok(Cast { consumer: Arc::new(consumer), policy: policy(&units, role), dead_to })
+            }
+            Duty::Handle(Handler::Function(live)) => {
                 let consumer = FunctionConsumer {
                     live: live.clone(),
                     loader: self.functions.loader.clone(),
@@ -132,7 +152,7 @@ impl Events {
                 let policy = policy(&live.function.units, role);
                 Ok(Cast { consumer: Arc::new(consumer), policy, dead_to })
             }
-            Handler::Sink(name, sink) => {
+            Duty::Handle(Handler::Sink(name, sink)) => {
                 let consumer = self.functions.sinks.get(name, sink)?.open(name, sink);
                 let units = Units { maximum: consumer.workers_max(), ..Units::default() };
                 let policy = policy(&units, role);
@@ -198,17 +218,19 @@ impl Events {
 }
 
 impl Role {
-    fn new(table: &Table, queue: &Name, handler: &Handler) -> Self {
-        let what = match handler {
-            Handler::Function(live) => Arc::as_ptr(live) as usize,
-            Handler::Sink(_, sink) => Arc::as_ptr(sink) as usize,
+    fn new(table: &Table, queue: &Name, duty: &Duty) -> Self {
+        let (handler, what) = match duty {
+            // The home is one of the queue's settings.
+            Duty::Send(mail, _) => (None, Arc::as_ptr(mail) as usize),
+            Duty::Handle(Handler::Function(live)) => (Some(live.name()), Arc::as_ptr(live) as usize),
+            Duty::Handle(Handler::Sink(name, sink)) => (Some(name), Arc::as_ptr(sink) as usize),
         };
         Self {
-            handler: handler.name().clone(),
+            handler: handler.cloned(),
             what,
             queue: table.parts().queues.get(queue).map(|part| (*part.what).clone()).unwrap_or_default(),
             in_cycle: is_in_cycle(table, queue),
-            has_ended: table.parts().ended.contains_key(handler.name()),
+            has_ended: handler.is_some_and(|name| table.parts().ended.contains_key(name)),
         }
     }
 }

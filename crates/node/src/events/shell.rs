@@ -8,6 +8,7 @@
 use super::agenda::Agenda;
 use super::consumer::Consumer;
 use super::failure;
+use super::past::Past;
 use super::running::Running;
 use super::worker::Worker;
 use crate::clock;
@@ -43,16 +44,24 @@ pub struct Shell {
     delayed: AtomicU64,
     is_retired: AtomicBool,
     is_paused: AtomicBool,
-    /// What is being handled, for the next start.
-    pub running: Arc<Running>,
+    pub shared: Shared,
     changed: Notify,
     /// Told when the last worker has ended.
     last_ended: Notify,
-    /// Hears the name of a queue whose workflow is to end.
-    overflowed: mpsc::Sender<Arc<str>>,
-    pub agenda: Arc<Agenda>,
     random: Ids,
     started: Instant,
+}
+
+/// What all shells of a node share.
+#[derive(Clone)]
+pub struct Shared {
+    pub agenda: Arc<Agenda>,
+    /// What is being handled, for the next start.
+    pub running: Arc<Running>,
+    /// What became of the last handlings.
+    pub past: Arc<Past>,
+    /// Hears the name of a queue whose workflow is to end.
+    pub overflowed: mpsc::Sender<Arc<str>>,
 }
 
 /// Who handles a queue, and how.
@@ -92,15 +101,7 @@ struct Rest {
 }
 
 impl Shell {
-    pub fn new(
-        queue: Queue,
-        state: State,
-        cast: Cast,
-        agenda: Arc<Agenda>,
-        running: Arc<Running>,
-        overflowed: mpsc::Sender<Arc<str>>,
-        seed: u64,
-    ) -> Arc<Self> {
+    pub fn new(queue: Queue, state: State, cast: Cast, shared: Shared, seed: u64) -> Arc<Self> {
         Arc::new(Self {
             name: queue.name().clone(),
             queue,
@@ -115,11 +116,9 @@ impl Shell {
             delayed: AtomicU64::new(0),
             is_retired: AtomicBool::new(false),
             is_paused: AtomicBool::new(false),
-            running,
+            shared,
             changed: Notify::new(),
             last_ended: Notify::new(),
-            overflowed,
-            agenda,
             random: Ids::new(seed),
             started: Instant::now(),
         })
@@ -169,7 +168,7 @@ impl Shell {
             self.to_stop.fetch_add(decision.stop, Relaxed);
             if decision.ends_workflow {
                 // If there is no room, it is said again at the next look.
-                self.overflowed.try_send(self.name.clone()).ok();
+                self.shared.overflowed.try_send(self.name.clone()).ok();
             }
             for _ in 0..decision.start {
                 workers.spawn(Worker::new(self.clone()).run());
@@ -208,7 +207,7 @@ impl Shell {
     /// An event was pushed that is not ready yet: the clock finds out when it will be.
     fn watch_delayed(&self, delayed: u64) {
         if delayed > self.delayed.swap(delayed, Relaxed) {
-            self.agenda.add(&self.name, Duration::ZERO);
+            self.shared.agenda.add(&self.name, Duration::ZERO);
         }
     }
 

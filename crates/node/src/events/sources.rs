@@ -23,14 +23,17 @@ pub struct Source<Trigger> {
 }
 
 impl Sources {
-    pub fn of<'a>(functions: impl Iterator<Item = (&'a Name, &'a Function)>) -> Self {
+    /// `is_here` says whether the events of a queue are handled on this node.
+    pub fn of<'a>(functions: impl Iterator<Item = (&'a Name, &'a Function)>, is_here: impl Fn(&Name) -> bool) -> Self {
         let mut sources = Self::default();
         for (name, function) in functions {
-            let Some(queue) = function.handles(name) else { continue };
-            let queue: Arc<str> = queue.as_str().into();
+            let Some(handled) = function.handles(name) else { continue };
+            let queue: Arc<str> = handled.as_str().into();
             add(&mut sources.mqtt, name, &queue, &function.mqtt);
-            add(&mut sources.every, name, &queue, &function.every);
-            add(&mut sources.cron, name, &queue, &function.cron);
+            if is_here(handled) {
+                add(&mut sources.every, name, &queue, &function.every);
+                add(&mut sources.cron, name, &queue, &function.cron);
+            }
         }
         sources
     }
@@ -67,11 +70,14 @@ mod tests {
             http = "/"
             "#,
         );
-        let sources = Sources::of(manifest.unwrap().function.iter());
+        let manifest = manifest.unwrap();
+        let sources = Sources::of(manifest.function.iter(), |_| true);
         let mqtt: Vec<_> =
             sources.mqtt.iter().map(|source| (&*source.queue, source.place, source.trigger.topic.as_str())).collect();
         assert_eq!(mqtt, [("lights", 0, "door/1"), ("lights", 1, "door/2")]);
         assert_eq!((sources.every.len(), &*sources.every[0].queue), (1, "readings"));
         assert_eq!((sources.cron.len(), sources.cron[0].function.as_str()), (1, "report"));
+        let elsewhere = Sources::of(manifest.function.iter(), |queue| queue.as_str() != "readings");
+        assert_eq!((elsewhere.mqtt.len(), elsewhere.every.len(), elsewhere.cron.len()), (2, 0, 0));
     }
 }

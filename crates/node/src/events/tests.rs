@@ -3,9 +3,9 @@
 mod disk;
 
 use super::agenda::{self, Agenda};
-use super::consumer::{Consumer, Outcome};
+use super::consumer::{Consumer, Outcome, Tried};
 use super::running::Running;
-use super::shell::{Cast, Shell};
+use super::shell::{Cast, Shared, Shell};
 use crate::clock;
 use event::Event;
 use futures_util::future::BoxFuture;
@@ -49,7 +49,7 @@ impl Consumer for Script {
         &self.retry
     }
 
-    fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Outcome> {
+    fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Tried> {
         Box::pin(async move {
             let word = String::from_utf8_lossy(&leased.event.data).into_owned();
             let attempt = leased.event.attempt;
@@ -59,7 +59,7 @@ impl Consumer for Script {
             sleep(Duration::from_millis(2)).await;
             self.at_once.fetch_sub(1, SeqCst);
             let problem = Problem::new(Code::UnitRetry, "as told");
-            match word.as_str() {
+            let outcome = match word.as_str() {
                 "fill" if self.count("fill") == 1 => {
                     let state = self.state.get().unwrap();
                     state.durable(self.fill.as_ref().unwrap()(state)).await.unwrap();
@@ -71,7 +71,8 @@ impl Consumer for Script {
                 "not-yet" if self.count("not-yet") < 3 => Outcome::Postponed { problem, after: None },
                 "panic" if self.count("panic") == 1 => panic!("as told"),
                 _ => Outcome::Done,
-            }
+            };
+            outcome.into()
         })
     }
 }
@@ -111,7 +112,9 @@ impl World {
         let (overflowed, _) = mpsc::channel(1);
         let running = Running::open(folder.path()).unwrap();
         let cast = cast(script.clone());
-        let shell = Shell::new(queue.clone(), state.clone(), cast, agenda.clone(), running, overflowed, 1);
+        let past = Arc::default();
+        let shared = Shared { agenda: agenda.clone(), running, past, overflowed };
+        let shell = Shell::new(queue.clone(), state.clone(), cast, shared, 1);
         let mut tasks = JoinSet::new();
         tasks.spawn(agenda::run(state.clone(), agenda.clone()));
         tasks.spawn(shell.clone().run());
@@ -258,7 +261,9 @@ async fn an_event_in_whose_middle_the_node_ended_counts_a_try_and_is_a_dead_lett
     let running = Running::open(world.folder.path()).unwrap();
     let (overflowed, _) = mpsc::channel(1);
     let (state, cast) = (world.state.clone(), cast(world.script.clone()));
-    let shell = Shell::new(world.queue.clone(), state, cast, world.agenda.clone(), running.clone(), overflowed, 1);
+    let (agenda, past) = (world.agenda.clone(), Arc::default());
+    let shared = Shared { agenda, running: running.clone(), past, overflowed };
+    let shell = Shell::new(world.queue.clone(), state, cast, shared, 1);
     let _running = JoinSet::from_iter([shell.clone().run()]);
     world.drained().await;
     assert_eq!(world.script.attempts("first"), [2]);

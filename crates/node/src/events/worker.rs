@@ -1,8 +1,9 @@
 //! A worker: takes one event after the other, hands it to the consumer, and settles the outcome. It ends when the queue
 //! is empty, when it is told to, and when the queue must rest.
 
-use super::consumer::{Consumer, Outcome};
+use super::consumer::{Consumer, Outcome, Tried};
 use super::failure::{self, ms};
+use super::past::Became;
 use super::running::{Slot, Suspect};
 use super::shell::Shell;
 use crate::clock;
@@ -33,7 +34,7 @@ pub struct Worker {
 impl Worker {
     pub fn new(shell: Arc<Shell>) -> Self {
         shell.numbers.workers.fetch_add(1, Relaxed);
-        let slot = shell.running.slot();
+        let slot = shell.shared.running.slot();
         Self { shell, slot }
     }
 
@@ -41,7 +42,7 @@ impl Worker {
         while self.shell.may_lease() {
             let consumer = self.shell.consumer();
             let Some(leased) = self.lease(&*consumer) else { return };
-            match self.shell.running.suspect(&leased.leased()) {
+            match self.shell.shared.running.suspect(&leased.leased()) {
                 None => self.handle(consumer, leased).await,
                 Some(suspect) => self.blame(&*consumer, leased, suspect).await,
             }
@@ -70,17 +71,19 @@ impl Worker {
         if let Some(slot) = &self.slot {
             slot.take(&leased);
         }
-        let began = Instant::now();
+        let (began, began_ms) = (Instant::now(), clock::now_ms());
         let _busy = Busy::new(shell, began);
         let time_max = consumer.time_max() + LEASE_MARGIN / 2;
-        let outcome = match self.may_be_told(&*consumer, &leased).await {
-            Err(problem) => Outcome::Postponed { problem, after: None },
+        let Tried { outcome, ran } = match self.may_be_told(&*consumer, &leased).await {
+            Err(problem) => Outcome::Postponed { problem, after: None }.into(),
             Ok(()) => tokio::time::timeout(time_max, consumer.clone().handle(leased)).await.unwrap_or_else(|_| {
                 let detail = format!("the handling took longer than {} ms", time_max.as_millis());
-                Outcome::Retry { problem: Problem::new(Code::TimeExceeded, detail), after: None }
+                Outcome::Retry { problem: Problem::new(Code::TimeExceeded, detail), after: None }.into()
             }),
         };
-        let _nobody_waits = shell.settle(&*consumer, held, outcome, began.elapsed());
+        let (leased, took) = (held.leased(), began.elapsed());
+        let (_nobody_waits, became) = shell.settle(&*consumer, held, outcome, took);
+        shell.shared.past.note(&leased, ran, became, (began_ms, took));
     }
 
     /// What leaves the node cannot be taken back, so it waits for the disk; the rule is at [`state::Ticket`].
@@ -102,7 +105,9 @@ impl Worker {
         let detail = "the node ended while it handled the event";
         tracing::warn!(queue = %self.shell.name, event = %held.leased().event.id, attempt, "{detail}");
         let outcome = Outcome::Retry { problem: Problem::new(Code::NodeEnded, detail), after: None };
-        let ticket = self.shell.settle(consumer, held, outcome, Duration::ZERO);
+        let leased = held.leased();
+        let (ticket, became) = self.shell.settle(consumer, held, outcome, Duration::ZERO);
+        self.shell.shared.past.note(&leased, None, became, (clock::now_ms(), Duration::ZERO));
         // If the disk fails, nothing more is leased either.
         self.shell.state.durable(ticket).await.ok();
         drop(slot);
@@ -164,9 +169,9 @@ impl Drop for Busy<'_> {
 }
 
 impl Shell {
-    /// Writes down what became of an event. Nobody has to wait for the disk: what is lost with a power cut is done
-    /// again.
-    fn settle(&self, consumer: &dyn Consumer, held: Held, outcome: Outcome, took: Duration) -> Ticket {
+    /// Writes down what became of an event, and says it. Nobody has to wait for the disk: what is lost with a power cut
+    /// is done again.
+    fn settle(&self, consumer: &dyn Consumer, held: Held, outcome: Outcome, took: Duration) -> (Ticket, Became) {
         let leased = held.leased();
         let numbers = &self.numbers;
         let mut why = None;
@@ -175,19 +180,15 @@ impl Shell {
                 numbers.handled.fetch_add(1, Relaxed);
                 self.handled(took);
                 held.settled();
-                return Ticket::NOTHING_WRITTEN;
+                return (Ticket::NOTHING_WRITTEN, Became::Done);
             }
             Outcome::Done => None,
-            Outcome::Lost => {
-                numbers.lost.fetch_add(1, Relaxed);
-                held.settled();
-                return Ticket::NOTHING_WRITTEN;
-            }
+            Outcome::Lost => return self.lose(held),
             Outcome::Postponed { problem, after } => {
                 numbers.postponed.fetch_add(1, Relaxed);
                 tracing::debug!(queue = %self.name, event = %leased.event.id, "postponed: {} {}", problem.code, problem.detail);
                 self.rest(after);
-                return Ticket::NOTHING_WRITTEN;
+                return (Ticket::NOTHING_WRITTEN, postponed(&problem));
             }
             Outcome::Retry { problem, after } => {
                 let (attempt, now_ms) = (leased.event.attempt, clock::now_ms());
@@ -203,36 +204,43 @@ impl Shell {
         };
         let ticket = match self.write(consumer, &leased, failed.as_ref(), why.as_ref()) {
             Ok(ticket) => ticket,
-            Err(CommitError::LeaseLost) => {
-                numbers.lost.fetch_add(1, Relaxed);
-                held.settled();
-                return Ticket::NOTHING_WRITTEN;
-            }
+            Err(CommitError::LeaseLost) => return self.lose(held),
             Err(error) => {
                 let problem = Problem::from(error);
                 tracing::error!(queue = %self.name, "cannot write what became of an event: {} {}", problem.code, problem.detail);
                 // It is tried again as if this try had not been.
                 self.rest(None);
-                return Ticket::NOTHING_WRITTEN;
+                return (Ticket::NOTHING_WRITTEN, postponed(&problem));
             }
         };
         held.settled();
         // Not before: of what cannot be written each try makes the queue rest longer.
         self.handled(took);
-        match failed {
-            None => _ = numbers.handled.fetch_add(1, Relaxed),
+        let became = match failed {
+            None => {
+                numbers.handled.fetch_add(1, Relaxed);
+                Became::Done
+            }
             Some(Failed::Retry { at_ms, reason }) => {
-                self.agenda.add(&self.name, Duration::from_millis(at_ms.saturating_sub(clock::now_ms())));
+                self.shared.agenda.add(&self.name, Duration::from_millis(at_ms.saturating_sub(clock::now_ms())));
                 numbers.retried.fetch_add(1, Relaxed);
                 tracing::debug!(queue = %self.name, event = %leased.event.id, attempt = leased.event.attempt, "tried again later: {reason}");
+                Became::Retry { again_ms: at_ms, reason: Became::reason(&reason) }
             }
             Some(Failed::Dead { reason }) => {
                 numbers.died.fetch_add(1, Relaxed);
                 tracing::warn!(queue = %self.name, event = %leased.event.id, "a dead letter: {reason}");
                 consumer.died(&leased, &reason);
+                Became::Dead { reason: Became::reason(&reason) }
             }
-        }
-        ticket
+        };
+        (ticket, became)
+    }
+
+    fn lose(&self, held: Held) -> (Ticket, Became) {
+        self.numbers.lost.fetch_add(1, Relaxed);
+        held.settled();
+        (Ticket::NOTHING_WRITTEN, Became::Lost)
     }
 
     /// Without `failed` the event was handled; else `why` is its problem.
@@ -286,4 +294,8 @@ impl Shell {
         transaction.push(dead_to, &Push { event, delay: Duration::ZERO, ttl: None }, clock::now_ms())?;
         Ok(transaction.commit()?)
     }
+}
+
+fn postponed(problem: &Problem) -> Became {
+    Became::Postponed { reason: Became::reason(&format!("{}: {}", problem.code, problem.detail)) }
 }

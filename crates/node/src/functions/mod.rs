@@ -36,18 +36,21 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
+use warehouse::ImageHash;
 
 pub struct Functions {
     pub loader: Arc<Loader>,
     pub logs: Arc<Logs>,
     /// The units of all functions together.
-    pub units: dispatch::Node,
+    pub units: dispatch::NodeTurns,
     /// Replaced, never changed; who wants to know of it watches.
     table: watch::Sender<Arc<Table>>,
     /// What a deployment, rollback or removal is working on, as `function "hello"`.
     busy: Mutex<HashSet<String>>,
     /// Held from the last look at the table to its replacement.
     committing: tokio::sync::Mutex<()>,
+    /// Images that stay though no function here has them.
+    held: Mutex<HashSet<ImageHash>>,
     /// Whether routes that do not say need a token.
     token_by_default: bool,
     pub sinks: SinkKinds,
@@ -68,7 +71,7 @@ impl Functions {
     pub fn restore(
         loader: Arc<Loader>,
         logs: Arc<Logs>,
-        units: dispatch::Node,
+        units: dispatch::NodeTurns,
         token_by_default: bool,
         sinks: SinkKinds,
     ) -> Result<Arc<Self>, Problem> {
@@ -79,6 +82,7 @@ impl Functions {
             table: watch::Sender::default(),
             busy: Mutex::default(),
             committing: tokio::sync::Mutex::default(),
+            held: Mutex::default(),
             token_by_default,
             sinks,
         };
@@ -201,6 +205,11 @@ impl Functions {
         self.commit(names.into_iter().map(end).collect()).await
     }
 
+    /// Nothing is deployed, rolled back or removed until what it returns is dropped.
+    pub async fn hold_still(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.committing.lock().await
+    }
+
     /// Makes the changes durable, all or none, then shows them to calls at once. A crash in between shows them at the
     /// next start.
     async fn commit(self: &Arc<Self>, changes: Vec<Change>) -> Result<(), Problem> {
@@ -267,10 +276,25 @@ impl Functions {
         Ok(())
     }
 
+    /// Says which images stay here though no function has them. Replaces what was said before.
+    ///
+    /// # Errors
+    /// The disk refused to remove another one.
+    pub async fn hold(&self, images: HashSet<ImageHash>) -> Result<(), Problem> {
+        *self.held.lock() = images;
+        let table = self.table();
+        self.hold_images(&table, &table).await
+    }
+
     /// Keeps the images of both tables from being evicted.
     async fn hold_images(&self, before: &Arc<Table>, after: &Arc<Table>) -> Result<(), Problem> {
         let (warehouse, before, after) = (self.loader.warehouse.clone(), before.clone(), after.clone());
-        blocking(move || warehouse.set_in_use(before.images().union(&after.images()).copied().collect())).await
+        let mut images = self.held.lock().clone();
+        blocking(move || {
+            images.extend(before.images().union(&after.images()));
+            warehouse.set_in_use(images)
+        })
+        .await
     }
 
     fn identity(&self, name: &Name, function: &Function) -> Arc<Identity> {

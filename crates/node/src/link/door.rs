@@ -10,7 +10,7 @@ use choice::{Report, Truth};
 use event::Gate;
 use fleet_link::{FarBody, FarCall, Local, Offers, Ran, Why};
 use fleet_trust::NodeId;
-use http::Request;
+use http::{Request, Response};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -42,6 +42,20 @@ impl Local for Door {
         if let Some(node) = self.node.upgrade() {
             self.look(node.functions.table());
         }
+    }
+
+    fn mail(&self, from: NodeId, message: &[u8]) -> bool {
+        let Some(node) = self.node.upgrade() else { return false };
+        node.events.mail().is_some_and(|mail| mail.hear(&node, from, message))
+    }
+
+    fn reached(&self, node: NodeId) {
+        let mail = self.node.upgrade().and_then(|here| here.events.mail());
+        mail.inspect(|mail| mail.reached(node));
+    }
+
+    async fn answer(self: &Arc<Self>, from: NodeId, request: Request<FarBody>) -> Option<Response<ReplyBody>> {
+        self.deployments.as_ref()?.answer(from, request).await
     }
 
     async fn run(self: &Arc<Self>, mut request: Request<FarBody>, call: FarCall) -> Result<Ran<ReplyBody>, Why> {

@@ -1,13 +1,15 @@
 //! Calls that enter here: those that run on another node.
 
 use super::CallLink;
+use super::hop::Hop;
 use super::offers::FarFunction;
 use crate::Node;
 use crate::functions::{Live, Target};
 use crate::metrics::Times;
 use crate::serve::{REQUEST_ID_HEADER, ReplyBody};
 use bytes::Bytes;
-use fleet_link::{CallBody, Sent, Wanted, Way};
+use choice::Truth;
+use fleet_link::{CallBody, Sent, Undecided, Way};
 use fleet_trust::NodeId;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response};
@@ -52,13 +54,18 @@ impl CallLink {
     ) -> Option<Sooner> {
         let live = &target.live;
         let nodes = self.seen(node).elsewhere.same(live.name().as_str())?;
-        let truth = self.link.local().means.truth(node, live, Instant::now());
         let bytes = request.body().size_hint().lower();
-        let wanted = Wanted { function: live.name().as_str(), bytes, here: Some(truth), nodes: &nodes };
-        match self.link.choose(&wanted) {
+        let here = self.truth(node, live);
+        let undecided = Undecided { function: live.name().as_str(), bytes, here, nodes: &nodes };
+        match self.link.choose(&undecided) {
             Way::There { node, expected } => Some(Sooner { nodes, first: (node, expected), authorization }),
             Way::Here | Way::Nowhere => None,
         }
+    }
+
+    /// How busy this node is for a function of its own. None: it takes nothing new.
+    fn truth(&self, node: &Node, live: &Live) -> Option<Truth> {
+        (!node.is_draining()).then(|| self.link.local().means.truth(node, live, Instant::now()))
     }
 
     /// A call that could have run elsewhere ran here.
@@ -83,23 +90,31 @@ impl CallLink {
     {
         let Sooner { nodes, first, authorization } = sooner;
         authorization.map(|value| request.headers_mut().insert(AUTHORIZATION, value));
-        let truth = self.link.local().means.truth(node, live, Instant::now());
         let bytes = request.body().size_hint().lower();
-        let wanted = Wanted { function: live.name().as_str(), bytes, here: Some(truth), nodes: &nodes };
+        let here = self.truth(node, live);
+        let undecided = Undecided { function: live.name().as_str(), bytes, here, nodes: &nodes };
         let left = live.function.limits.time() + live.identity.admission.limits().wait_max;
-        self.carry(&wanted, first, request, left, request_id).await
+        self.carry(node, &undecided, first, request, (left, request_id)).await
     }
 
     /// Runs a call of a function that is not here.
-    pub async fn send_far<B>(&self, function: &FarFunction, request: Request<B>, request_id: &str) -> Elsewhere
+    pub async fn send_far<B>(
+        &self,
+        node: &Node,
+        function: &FarFunction,
+        request: Request<B>,
+        request_id: &str,
+    ) -> Elsewhere
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         Problem: From<B::Error>,
     {
         let bytes = request.body().size_hint().lower();
-        let wanted = Wanted { function: &function.name, bytes, here: None, nodes: &function.nodes };
-        match self.link.choose(&wanted) {
-            Way::There { node, expected } => self.carry(&wanted, (node, expected), request, LEFT, request_id).await,
+        let undecided = Undecided { function: &function.name, bytes, here: None, nodes: &function.nodes };
+        match self.link.choose(&undecided) {
+            Way::There { node: far, expected } => {
+                self.carry(node, &undecided, (far, expected), request, (LEFT, request_id)).await
+            }
             Way::Here | Way::Nowhere => {
                 let detail = format!("no node that has the function {:?} is heard of", &*function.name);
                 Elsewhere::Failed(Problem::new(Code::MemberAway, detail))
@@ -109,11 +124,11 @@ impl CallLink {
 
     async fn carry<B>(
         &self,
-        wanted: &Wanted<'_>,
+        node: &Node,
+        undecided: &Undecided<'_>,
         first: (NodeId, f64),
         mut request: Request<B>,
-        left: Duration,
-        request_id: &str,
+        (left, request_id): (Duration, &str),
     ) -> Elsewhere
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -122,11 +137,21 @@ impl CallLink {
         if let Ok(id) = HeaderValue::from_str(request_id) {
             request.headers_mut().insert(REQUEST_ID_HEADER, id);
         }
+        let hop = Hop::begin(node, &mut request, undecided.function, request_id);
         let request = request.map(|body| CallBody::new(body.map_err(Problem::from)));
-        match self.link.send(wanted, first, request, left).await {
-            Sent::Ran(response) => Elsewhere::Ran(response.map(|body| ReplyBody::Far(Box::new(body)))),
-            Sent::Here(request) => Elsewhere::Here(request),
-            Sent::Failed(problem) => Elsewhere::Failed(problem),
+        match self.link.send(undecided, first, request, left).await {
+            Sent::Ran(response) => {
+                hop.inspect(|hop| hop.ran(&response));
+                Elsewhere::Ran(response.map(|body| ReplyBody::Far(Box::new(body))))
+            }
+            Sent::Here(mut request) => {
+                hop.inspect(|hop| hop.came_back(&mut request));
+                Elsewhere::Here(request)
+            }
+            Sent::Failed(problem) => {
+                hop.inspect(|hop| hop.failed(&problem));
+                Elsewhere::Failed(problem)
+            }
         }
     }
 }

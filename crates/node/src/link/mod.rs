@@ -9,22 +9,28 @@
 
 mod door;
 mod entry;
+mod hop;
 mod load;
 mod offers;
+mod spread;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use entry::Elsewhere;
 pub use offers::FarFunction;
+pub use spread::Spread;
 
 use crate::Node;
+use crate::deployments::Deployments;
 use crate::functions::Table;
+use bytes::Bytes;
 use fleet_link::{Link, Members, Offers};
 use fleet_trust::serve::MemberArrival;
 use fleet_trust::{NodeId, Trust};
 use load::Means;
 use offers::Offered;
 use parking_lot::{Mutex, RwLock};
+use problem::Problem;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -34,7 +40,7 @@ use tokio::task::JoinHandle;
 /// The way to the other nodes of a fleet, and from them. Dropping it cuts all their calls.
 pub struct CallLink {
     link: Arc<Link<Door>>,
-    tasks: [JoinHandle<()>; 2],
+    tasks: Vec<JoinHandle<()>>,
 }
 
 /// This node, as the link sees it.
@@ -42,6 +48,8 @@ pub struct Door {
     /// The node has the fleet, and so the door.
     node: Weak<Node>,
     means: Means,
+    /// None: it takes no part in the fleet's deployments.
+    deployments: Option<Arc<Deployments>>,
     /// What others have said that they have.
     others: Mutex<BTreeMap<NodeId, Vec<Offered>>>,
     seen: RwLock<Arc<Seen>>,
@@ -51,6 +59,7 @@ pub struct Door {
 #[derive(Default)]
 struct Seen {
     table: Option<Arc<Table>>,
+    here: Vec<Offered>,
     offers: Offers,
     elsewhere: offers::Others,
 }
@@ -61,16 +70,21 @@ impl CallLink {
         node: &Arc<Node>,
         trust: Arc<Trust>,
         members: Arc<dyn Members>,
+        deployments: Option<Arc<Deployments>>,
         calls: mpsc::Receiver<MemberArrival>,
     ) -> Self {
         let door = Door {
             node: Arc::downgrade(node),
             means: Means::default(),
+            deployments: deployments.clone(),
             others: Mutex::default(),
             seen: RwLock::default(),
         };
         let link = Link::new(trust, members, Arc::new(door), node.budget.clone());
-        let tasks = [tokio::spawn(link.clone().receive(calls)), tokio::spawn(link.clone().keep_hearing())];
+        let mut tasks = vec![tokio::spawn(link.clone().receive(calls)), tokio::spawn(link.clone().keep_hearing())];
+        if let Some(deployments) = deployments {
+            tasks.extend(deployments.start(&link));
+        }
         Self { link, tasks }
     }
 
@@ -79,9 +93,22 @@ impl CallLink {
         self.link.drain();
     }
 
+    /// The fleet's deployments. None: this node takes no part in them.
+    pub fn deployments(&self) -> Option<&Arc<Deployments>> {
+        self.link.local().deployments.as_ref()
+    }
+
     /// What became of calls that went to other nodes, and of those that came from them.
     pub fn counts(&self) -> &fleet_link::Counts {
         self.link.counts()
+    }
+
+    /// Sends a message of mail to another node.
+    ///
+    /// # Errors
+    /// It was not taken, or nobody knows.
+    pub async fn send_mail(&self, node: NodeId, message: Bytes) -> Result<(), Problem> {
+        self.link.send_mail(node, message).await
     }
 
     fn seen(&self, node: &Node) -> Arc<Seen> {
@@ -113,7 +140,8 @@ impl Door {
         let revision = u64::from_le_bytes(std::array::from_fn(|at| hash[at]));
         let offers = Offers { revision, bytes: bytes.into() };
         let others = self.others.lock();
-        let seen = Arc::new(Seen { elsewhere: offers::Others::of(&here, &others), table: Some(table), offers });
+        let elsewhere = offers::Others::of(&here, &others);
+        let seen = Arc::new(Seen { here, elsewhere, table: Some(table), offers });
         // Under the lock: what is learned later is looked at later.
         *self.seen.write() = seen.clone();
         seen

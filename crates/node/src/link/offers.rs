@@ -36,6 +36,8 @@ pub struct Offered {
 #[derive(Debug, PartialEq)]
 pub struct FarFunction {
     pub name: Arc<str>,
+    pub hash: Arc<str>,
+    pub is_stateless: bool,
     pub nodes: Vec<NodeId>,
 }
 
@@ -43,6 +45,8 @@ pub struct FarFunction {
 #[derive(Debug, Default)]
 pub struct Others {
     routes: RouteTable<Arc<FarFunction>>,
+    /// Functions that are not here, by their names.
+    far: BTreeMap<Arc<str>, Arc<FarFunction>>,
     /// Of functions that are here as well.
     same: HashMap<String, Arc<[NodeId]>>,
 }
@@ -96,12 +100,21 @@ impl Others {
                 best.insert(name, (nodes.clone(), one));
             }
         }
-        Self { same: same.collect(), routes: routes_of(best.into_values()) }
+        let far = best.into_values().map(|(nodes, one)| (FarFunction::of(one, nodes), one));
+        let far: Vec<(Arc<FarFunction>, &Offered)> = far.collect();
+        let routes = routes_of(&far);
+        let far = far.into_iter().map(|(function, _)| (function.name.clone(), function)).collect();
+        Self { same: same.collect(), routes, far }
     }
 
     /// The function elsewhere that a request is for.
     pub fn route<B>(&self, request: &Request<B>) -> Option<Arc<FarFunction>> {
         self.routes.route(request).ok().map(|route| route.target.clone())
+    }
+
+    /// The function elsewhere that has this name, where none here has it.
+    pub fn far(&self, name: &str) -> Option<Arc<FarFunction>> {
+        self.far.get(name).cloned()
     }
 
     /// The other nodes that have the same function as this one does.
@@ -110,14 +123,23 @@ impl Others {
     }
 }
 
+impl FarFunction {
+    fn of(one: &Offered, nodes: BTreeSet<NodeId>) -> Arc<Self> {
+        let counted = if one.is_stateless { nodes.len() } else { 1 };
+        Arc::new(Self {
+            name: one.name.as_str().into(),
+            hash: one.hash.as_str().into(),
+            is_stateless: one.is_stateless,
+            nodes: nodes.into_iter().take(counted).collect(),
+        })
+    }
+}
+
 /// A route that two functions want belongs to the first by name.
-fn routes_of<'a>(functions: impl Iterator<Item = (BTreeSet<NodeId>, &'a Offered)>) -> RouteTable<Arc<FarFunction>> {
+fn routes_of(functions: &[(Arc<FarFunction>, &Offered)]) -> RouteTable<Arc<FarFunction>> {
     let mut owners: BTreeMap<(Option<&str>, &str), &Name> = BTreeMap::new();
     let mut routes = Vec::new();
-    for (nodes, one) in functions {
-        let counted = if one.is_stateless { nodes.len() } else { 1 };
-        let nodes = nodes.into_iter().take(counted).collect();
-        let target = Arc::new(FarFunction { name: one.name.as_str().into(), nodes });
+    for (target, one) in functions {
         let name = one.name.as_str();
         // A function whose own routes make no table is left out, so that it does not spoil that of all.
         if RouteTable::build(one.http.iter().map(|trigger| (name, trigger, ()))).is_err() {
@@ -160,6 +182,7 @@ mod tests {
         assert_eq!(found(&elsewhere, "/plate"), Some(("plate".into(), NODES[1..].to_vec())), "most nodes have it");
         assert_eq!(found(&elsewhere, "/plate/7"), None, "that is a route of the other one");
         assert_eq!(found(&elsewhere, "/old"), Some(("old".into(), NODES[..1].to_vec())));
+        assert_eq!((&*elsewhere.far("plate").unwrap().hash, elsewhere.far("here")), ("b", None));
         assert_eq!((found(&elsewhere, "/else"), found(&elsewhere, "/here")), (None, None), "it is here");
     }
 

@@ -32,10 +32,10 @@ const RING_BYTES_LEAST: usize = 2 << 10;
 /// The logs of all functions.
 pub struct Logs {
     functions: RwLock<HashMap<Name, Arc<FunctionLog>>>,
-    shared: Arc<Shared>,
+    all: Arc<LogsInner>,
 }
 
-struct Shared {
+struct LogsInner {
     bytes_max: usize,
     /// Bytes each ring may hold now; a fair share of `bytes_max`.
     ring_bytes: AtomicU64,
@@ -52,7 +52,7 @@ pub struct FunctionLog {
     dropped: AtomicU64,
     /// Bytes of calls that wrote more than they may.
     dropped_bytes: AtomicU64,
-    shared: Arc<Shared>,
+    all: Arc<LogsInner>,
 }
 
 /// Where the units of one version write.
@@ -63,13 +63,13 @@ struct VersionLog {
 
 impl Logs {
     pub fn new(bytes_max: usize, mirror: bool) -> Self {
-        let shared = Shared {
+        let all = LogsInner {
             bytes_max,
             ring_bytes: AtomicU64::new(RING_BYTES_MAX as u64),
             followers: Followers::default(),
             mirror,
         };
-        Self { functions: RwLock::default(), shared: Arc::new(shared) }
+        Self { functions: RwLock::default(), all: Arc::new(all) }
     }
 
     /// The log of this function, which is made if it is not there.
@@ -84,7 +84,7 @@ impl Logs {
                 ring: parking_lot::Mutex::default(),
                 dropped: AtomicU64::new(0),
                 dropped_bytes: AtomicU64::new(0),
-                shared: self.shared.clone(),
+                all: self.all.clone(),
             })
         });
         log.clone()
@@ -107,20 +107,20 @@ impl Logs {
 
     /// Hears every line from now on, of one function or of all. None when there are [`FOLLOWERS_MAX`] already.
     pub fn follow(&self, name: Option<Name>) -> Option<Follower> {
-        self.shared.followers.add(name)
+        self.all.followers.add(name)
     }
 
     /// Ends every follower's stream: the node is stopping.
     pub fn close(&self) {
-        self.shared.followers.close();
+        self.all.followers.close();
     }
 
     /// Shares the memory among the functions that have lines, and drops what is over. Called now and then.
     pub fn sweep(&self) {
         let functions = self.functions.read();
         let talking = functions.values().filter(|log| log.ring.lock().bytes() > 0).count().max(1);
-        let share = (self.shared.bytes_max / talking).clamp(RING_BYTES_LEAST, RING_BYTES_MAX);
-        self.shared.ring_bytes.store(share as u64, Relaxed);
+        let share = (self.all.bytes_max / talking).clamp(RING_BYTES_LEAST, RING_BYTES_MAX);
+        self.all.ring_bytes.store(share as u64, Relaxed);
         for log in functions.values() {
             log.ring.lock().shrink(share);
         }
@@ -151,18 +151,18 @@ impl FunctionLog {
 
     fn write(&self, version: u32, line: unit::LogLine<'_>) {
         let line = KeptLine::new(version, &line, clock::now_ms());
-        if self.shared.mirror {
+        if self.all.mirror {
             self.mirror(&line);
         }
         let mut ring = self.ring.lock();
-        let Some(sequence) = ring.push(line, self.shared.ring_bytes.load(Relaxed) as usize) else {
+        let Some(sequence) = ring.push(line, self.all.ring_bytes.load(Relaxed) as usize) else {
             self.dropped.fetch_add(1, Relaxed);
             return;
         };
         // Under the lock, so that followers hear the lines in their order.
-        if self.shared.followers.any() {
+        if self.all.followers.any() {
             let line = ring.last().map(|line| line.published(sequence, &self.name));
-            line.inspect(|line| self.shared.followers.send(&self.name, line));
+            line.inspect(|line| self.all.followers.send(&self.name, line));
         }
     }
 

@@ -98,6 +98,11 @@ impl Snapshot {
         self.max.as_nanos() as f64 / 1_000.0
     }
 
+    /// The buckets that hold something: the least microseconds of each, and how many values.
+    pub fn filled(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.buckets.iter().enumerate().filter(|(_, count)| **count > 0).map(|(at, count)| (lower_us(at), *count))
+    }
+
     /// Values below each of [`BOUNDS_US`], each count including those before it.
     pub fn below_bounds(&self) -> [u64; BOUNDS_US.len()] {
         let mut below = [0; BOUNDS_US.len()];
@@ -165,6 +170,15 @@ mod tests {
         }
         let below = histogram.snapshot().below_bounds();
         assert_eq!((below[0], below[1], below[4], below[12], below[13]), (2, 3, 4, 4, 5));
+    }
+
+    #[test]
+    fn only_buckets_that_hold_something_are_told() {
+        let histogram = Histogram::default();
+        for us in [3, 3, 17, 60] {
+            histogram.record(Duration::from_micros(us));
+        }
+        assert_eq!(histogram.snapshot().filled().collect::<Vec<_>>(), [(3, 2), (16, 1), (60, 1)]);
     }
 
     #[test]

@@ -4,10 +4,18 @@
 use super::queues::queues;
 use super::text::Text;
 use super::{Counters, usage};
+use crate::events::PAST_BYTES_MAX;
 use crate::functions::TableEntry;
 use crate::{ClassMemory, Node, clock};
 use budget::Purpose;
 use problem::Code;
+use std::time::Duration;
+
+/// A node that was not heard of for so long counts as silent.
+const SILENT_AFTER: Duration = Duration::from_secs(60);
+
+/// What `lighter_memory_bytes` calls the handlings that are remembered.
+const PAST_WORD: &str = "handlings";
 
 pub fn page(node: &Node) -> String {
     let mut text = Text::default();
@@ -21,7 +29,9 @@ pub fn page(node: &Node) -> String {
     parts(&mut text, node, entries.len());
     memory(&mut text, node);
     mqtt(&mut text, node);
+    fleet(&mut text, node);
     link(&mut text, node);
+    mail(&mut text, node);
     process(&mut text, node);
     text.finish()
 }
@@ -107,6 +117,32 @@ fn refused(text: &mut Text, node: &Node) {
     }
 }
 
+/// Only in a node of a fleet.
+fn fleet(text: &mut Text, node: &Node) {
+    let Ok(status) = node.fleet.status() else { return };
+    let link = node.link();
+    let [mut reached, mut heard, mut silent] = [0_u64; 3];
+    for row in status.rows.iter().filter(|row| !row.is_this_node) {
+        let is_reached = link.as_ref().is_some_and(|link| link.neighbour(&row.node).is_some());
+        let is_heard = row.heard.is_some_and(|heard| heard < SILENT_AFTER);
+        match (is_reached, is_heard) {
+            (true, _) => reached += 1,
+            (false, true) => heard += 1,
+            (false, false) => silent += 1,
+        }
+    }
+    text.gauge(
+        "lighter_fleet_nodes",
+        "Other nodes of the fleet: calls of this node reach them, they were heard of in the last minute, or neither.",
+    );
+    for (state, count) in [("reached", reached), ("heard", heard), ("silent", silent)] {
+        text.sample(&[("state", state)], count);
+    }
+    let is_connected = node.engine().is_some_and(|engine| engine.status().is_connected);
+    text.gauge("lighter_fleet_engine_connected", "Whether the node is connected to the fleet's engine.")
+        .sample(&[], u8::from(is_connected));
+}
+
 fn link(text: &mut Text, node: &Node) {
     let Some(link) = node.link() else { return };
     text.counter(
@@ -119,6 +155,17 @@ fn link(text: &mut Text, node: &Node) {
     for (outcome, count) in link.counts().incoming() {
         text.sample(&[("way", "in"), ("outcome", outcome)], count);
     }
+}
+
+fn mail(text: &mut Text, node: &Node) {
+    let Some(mail) = node.events.mail() else { return };
+    let waiting = mail.waiting_in_all();
+    text.gauge("lighter_mail_waiting_letters", "Events that wait until the disk of another node has them.");
+    text.sample(&[], waiting.letters);
+    text.gauge("lighter_mail_waiting_bytes", "Their bytes.").sample(&[], waiting.bytes);
+    let totals = mail.totals();
+    text.counter("lighter_mail_letters_total", "Events that are on the disk of another node (way: out), or came (in).");
+    text.sample(&[("way", "out")], totals.sent).sample(&[("way", "in")], totals.taken);
 }
 
 fn limit_name(code: Code) -> Option<&'static str> {
@@ -184,11 +231,13 @@ fn memory(text: &mut Text, node: &Node) {
         text.sample(&[("for", purpose.word())], budget.used_bytes(purpose));
     }
     counted.iter().for_each(|units| _ = text.sample(&[("for", units.word)], units.bytes));
+    text.sample(&[("for", PAST_WORD)], node.events.past.bytes());
     text.gauge("lighter_memory_bytes_max", "The most it may hold, of each and of all.");
     for purpose in Purpose::ALL {
         text.sample(&[("for", purpose.word())], budget.part_bytes(purpose));
     }
     counted.iter().for_each(|units| _ = text.sample(&[("for", units.word)], units.bytes_max));
+    text.sample(&[("for", PAST_WORD)], PAST_BYTES_MAX);
     text.sample(&[("for", "all")], budget.bytes_max());
     text.counter("lighter_memory_refused_total", "What was refused because the memory for it was used up.");
     for purpose in Purpose::ALL {

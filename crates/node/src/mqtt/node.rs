@@ -22,23 +22,23 @@ const TABLE: &str = "mqtt";
 /// What the gate asks of the node.
 pub struct GateNode {
     events: Arc<Events>,
-    wanted: RwLock<Arc<Wanted>>,
+    wanted: RwLock<Arc<TopicTable>>,
     audit: Arc<Audit>,
     ids: Ids,
 }
 
 /// Which queue wants which topics.
 #[derive(Default)]
-struct Wanted {
+struct TopicTable {
     /// What was deployed when this was made. It keeps nothing of it alive.
     table: Weak<Table>,
     filters: Filters,
     queues: Vec<Arc<str>>,
 }
 
-impl Wanted {
+impl TopicTable {
     fn of(table: &Arc<Table>) -> Self {
-        let sources = sources_of(table);
+        let sources = sources_of(table, None);
         let mut queues: BTreeMap<Arc<str>, u32> = BTreeMap::new();
         let mut filters = Vec::new();
         for source in &sources.mqtt {
@@ -65,18 +65,18 @@ impl GateNode {
     }
 
     /// As of this moment: what was deployed before a message came gets it, for the message is confirmed.
-    fn wanted(&self) -> Arc<Wanted> {
+    fn wanted(&self) -> Arc<TopicTable> {
         let table = self.events.table();
         let known = self.wanted.read().clone();
         if Weak::as_ptr(&known.table) == Arc::as_ptr(&table) {
             return known;
         }
-        let now = Arc::new(Wanted::of(&table));
+        let now = Arc::new(TopicTable::of(&table));
         *self.wanted.write() = now.clone();
         now
     }
 
-    fn write(&self, into: &mut Pushes<'_>, changes: &Changes, wanted: &Wanted) -> Result<(), Failed> {
+    fn write(&self, into: &mut Pushes<'_>, changes: &Changes, wanted: &TopicTable) -> Result<(), Failed> {
         for (key, value) in &changes.records {
             into.transaction().record(TABLE, key, value.clone()).map_err(Failed::of_store)?;
         }
@@ -86,7 +86,7 @@ impl GateNode {
         Ok(())
     }
 
-    fn push(&self, into: &mut Pushes<'_>, delivery: &Delivery, wanted: &Wanted) -> Result<(), Failed> {
+    fn push(&self, into: &mut Pushes<'_>, delivery: &Delivery, wanted: &TopicTable) -> Result<(), Failed> {
         let numbers = wanted.filters.matches(delivery.message.topic());
         if numbers.is_empty() {
             return Ok(());

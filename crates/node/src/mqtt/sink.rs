@@ -2,7 +2,7 @@
 
 use super::Mqtt;
 use super::event::to_message;
-use crate::events::{Consumer, Outcome, SinkKind};
+use crate::events::{Consumer, Outcome, SinkKind, Tried};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use gate_mqtt::broker::View;
@@ -79,8 +79,8 @@ impl Consumer for Publisher {
         &self.sink.retry
     }
 
-    fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Outcome> {
-        async move { self.publish(&leased).await }.boxed()
+    fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Tried> {
+        async move { self.publish(&leased).await.into() }.boxed()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::super::access::Secrets;
 use super::super::clock;
-use super::super::events::{Consumer, Outcome, SinkKind};
+use super::super::events::{Consumer, Outcome, SinkKind, Tried};
 use super::{Trust, request, verdict};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -127,8 +127,8 @@ impl Consumer for Receiver {
         &self.sink.retry
     }
 
-    fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Outcome> {
-        Box::pin(async move { self.deliver(&leased).await })
+    fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Tried> {
+        Box::pin(async move { self.deliver(&leased).await.into() })
     }
 }
 

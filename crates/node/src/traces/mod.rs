@@ -72,6 +72,16 @@ pub struct CallEnd<'a> {
     pub problem: Option<&'a Problem>,
 }
 
+/// What is known of a call's way to another node when the head of its reply is there.
+pub struct HopEnd<'a> {
+    pub function: &'a str,
+    pub request_id: &'a str,
+    /// Where it ran.
+    pub node: Option<&'a str>,
+    pub took: Duration,
+    pub problem: Option<&'a Problem>,
+}
+
 impl Traces {
     /// # Errors
     /// The exporter cannot be made.
@@ -130,6 +140,24 @@ impl Traces {
             let id = SpanId::from_bytes(self.ids.next().to_be_bytes());
             self.processor.on_end(self.span(call, id, call.context.span, part, SpanKind::Internal));
         }
+    }
+
+    /// Ends the span of a call's way to another node.
+    pub fn end_hop(&self, hop: &CallSpan, end: &HopEnd<'_>) {
+        if !hop.context.recorded {
+            return;
+        }
+        let part = Part { name: format!("hop {}", end.function).into(), start: hop.start, duration: end.took };
+        let mut span = self.span(hop, hop.context.span, hop.parent.unwrap_or(SpanId::INVALID), part, SpanKind::Client);
+        span.parent_span_is_remote = hop.parent.is_some();
+        span.status = end.problem.map_or(Status::Unset, |problem| Status::error(problem.to_string()));
+        span.attributes = vec![
+            KeyValue::new("faas.invoked_name", end.function.to_owned()),
+            KeyValue::new("faas.invocation_id", end.request_id.to_owned()),
+        ];
+        span.attributes.extend(end.node.map(|node| KeyValue::new("server.address", node.to_owned())));
+        span.attributes.extend(end.problem.map(|problem| KeyValue::new("error.type", problem.code.to_string())));
+        self.processor.on_end(span);
     }
 
     /// A push of an event to a queue, which takes no time. Returns the `traceparent` for the event.
@@ -229,6 +257,25 @@ mod tests {
         );
         assert!(spans[1..].iter().all(|span| span.parent_span_id == spans[0].span_context.span_id()));
         assert!(spans[1].end_time == spans[2].start_time && spans[2].end_time == spans[3].start_time);
+    }
+
+    #[test]
+    fn a_way_to_another_node_is_a_span_between_the_caller_and_what_runs_there() {
+        let (near, far) = (Kept::default(), Kept::default());
+        let [here, there] = [&near, &far].map(|kept| Traces::with_exporter(kept.clone(), 1.0, Ids::new(7)));
+        let caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let hop = here.begin(Some(caller), SystemTime::UNIX_EPOCH);
+        let call = there.begin(Some(&hop.context.to_string()), SystemTime::UNIX_EPOCH);
+        there.end(&call, &end(None));
+        let took = Duration::from_millis(9);
+        let ended = HopEnd { function: "hello", request_id: "r1", node: Some("pi-7"), took, problem: None };
+        here.end_hop(&hop, &ended);
+        [&here, &there].into_iter().for_each(Traces::shutdown);
+        let (near, far) = (near.0.lock(), far.0.lock());
+        assert_eq!((&*near[0].name, near[0].parent_span_id.to_string()), ("hop hello", "b7ad6b7169203331".to_owned()));
+        assert!(near[0].attributes.contains(&KeyValue::new("server.address", "pi-7")));
+        assert_eq!(near[0].span_context.trace_id(), far[0].span_context.trace_id());
+        assert_eq!((near.len(), far[0].parent_span_id), (1, near[0].span_context.span_id()));
     }
 
     #[test]

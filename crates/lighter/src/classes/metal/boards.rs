@@ -49,17 +49,17 @@ fn list(session: &Session) -> Result {
 /// What to do about it. Of a node of this data folder it is known whether and where it listens.
 fn none_heard(session: &Session) -> String {
     let known = || {
-        let known = locate::known_node(&locate::data_folder(session.global.data.as_deref()).ok()?)?;
+        let known = locate::known_node(&locate::data_folder(session.global.data_folder.as_deref()).ok()?)?;
         (session.address().ok()?.url == known.api).then_some(known.beacons)
     };
     match known() {
         Some(Some(port)) => {
-            format!("no board was heard on UDP port {port}: `lighter boot --board virt` starts one here")
+            format!("no board was heard on UDP port {port}: `lighter boot --board qemu-arm` starts one here")
         }
         Some(None) => {
             "no board was heard: the node does not listen, `lighter up --boards` starts one that does".to_owned()
         }
-        None => "no board was heard: `lighter boot --board virt` starts one, for a node that listens \
+        None => "no board was heard: `lighter boot --board qemu-arm` starts one, for a node that listens \
                  (`lighter up --boards`)"
             .to_owned(),
     }

@@ -43,7 +43,7 @@ impl Run for Boot {
     /// Returns when the machine has ended.
     fn run(self, session: &Session) -> Result {
         let machine = self.board.machine();
-        let data = locate::data_folder(session.global.data.as_deref())?;
+        let data = locate::data_folder(session.global.data_folder.as_deref())?;
         let beacon_port = self.beacon_port.or_else(|| locate::known_node(&data)?.beacons);
         let beacon_port = beacon_port.unwrap_or(board_link::BEACON_PORT);
         let folder = data.join("boards");

@@ -40,8 +40,8 @@ pub struct Flash {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Board {
-    Virt,
-    Microvm,
+    QemuArm,
+    QemuX86,
     Raspi3b,
 }
 
@@ -57,8 +57,8 @@ struct Written {
 impl Board {
     pub const fn machine(self) -> Machine {
         match self {
-            Self::Virt => Machine::Virt,
-            Self::Microvm => Machine::Microvm,
+            Self::QemuArm => Machine::QemuArm,
+            Self::QemuX86 => Machine::QemuX86,
             Self::Raspi3b => Machine::Raspi3b,
         }
     }
@@ -68,7 +68,7 @@ impl Run for Flash {
     /// Each file is written beside its place, made durable and renamed; the one that makes the others count comes last.
     /// So a card holds the old or the new, whenever the power goes.
     fn run(self, session: &Session) -> Result {
-        let folder = locate::data_folder(session.global.data.as_deref())?.join("boards");
+        let folder = locate::data_folder(session.global.data_folder.as_deref())?.join("boards");
         let network = self.network()?;
         let image = kernel(self.board, self.kernel.as_deref())?;
         let hash = image.kernel();
@@ -78,7 +78,7 @@ impl Run for Flash {
         let image = image.with(&settings).map_err(unusable)?;
         let files: Vec<(&str, Vec<u8>)> = match self.board {
             Board::Raspi3b => vec![("kernel8.img", image.flat().map_err(unusable)?), ("config.txt", CONFIG.into())],
-            Board::Virt | Board::Microvm => vec![("image.elf", image.elf().to_vec())],
+            Board::QemuArm | Board::QemuX86 => vec![("image.elf", image.elf().to_vec())],
         };
         fs::create_dir_all(&self.to).map_err(|error| Stop::file(&self.to, &error))?;
         let mut written =
@@ -115,7 +115,7 @@ impl Flash {
                         .with_hint("for instance: --address 10.0.8.2/24")
                         .into())
                 }
-                Board::Virt | Board::Microvm => Ok(board_link::Network::Dhcp),
+                Board::QemuArm | Board::QemuX86 => Ok(board_link::Network::Dhcp),
             };
         };
         let parsed = text.split_once('/').and_then(|(address, prefix)| {

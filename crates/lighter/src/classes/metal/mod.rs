@@ -103,7 +103,7 @@ fn bring(brought: &mut Brought) {
         "boot",
         "Start a board in QEMU, to try it out",
         Some("boards"),
-        &["lighter boot --board virt", "lighter boot --board microvm --name shed --kvm"],
+        &["lighter boot --board qemu-arm", "lighter boot --board qemu-x86 --name shed --kvm"],
     ));
     brought.commands.push(Extra::new::<flash::Flash>(
         "flash",

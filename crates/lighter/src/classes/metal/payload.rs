@@ -56,7 +56,7 @@ fn run(matches: &ArgMatches, session: &Session) -> Option<Result> {
 
 impl Targets {
     fn payloads(&self, session: &Session, project: &Project, built: &[Built]) -> Result {
-        let folder = locate::data_folder(session.global.data.as_deref())?.join("boards");
+        let folder = locate::data_folder(session.global.data_folder.as_deref())?.join("boards");
         let enrolled = super::flash::enrolled(&folder)?;
         let mut payloads = Vec::new();
         for built in built {
@@ -114,8 +114,8 @@ impl Target {
 /// Of the kernel that comes with this program for such boards.
 fn kernel_bytes(target: kernel_code::Target) -> Option<u64> {
     let machine = match target {
-        kernel_code::Target::Aarch64 => Machine::Virt,
-        kernel_code::Target::X86_64(_) => Machine::Microvm,
+        kernel_code::Target::Aarch64 => Machine::QemuArm,
+        kernel_code::Target::X86_64(_) => Machine::QemuX86,
         kernel_code::Target::Pulley64 => return None,
     };
     Some(unit_metal::kernel(machine).len() as u64)

@@ -10,7 +10,7 @@ use problem::{Code, Problem};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use unit_process::bundle::{self, Bundle};
+use unit_process::bundle::{self, Bundle, Runtime};
 
 /// The handler where the manifest does not say.
 const HANDLER: &str = "handle";
@@ -35,7 +35,8 @@ pub fn bundle(folder: &Folder, inner: &Path, function: &Function) -> Result<Vec<
     let is_jar = |path: &Path| path.extension() == Some(OsStr::new("jar"));
     match (&at, function.base) {
         (AtPath::File(_), _) if is_jar(inner) => return jars(folder, &[inner.to_owned()], function),
-        (AtPath::Folder(_), Some(Base::Java)) => {
+        (AtPath::File(_), _) if app_kind(inner).is_some() => return app(folder, inner, function),
+        (AtPath::Folder(_), Some(Base::Java | Base::Android)) => {
             let mut found = Vec::new();
             for place in [inner.to_owned(), inner.join("libs")] {
                 let names = folder.names(&place).unwrap_or_default();
@@ -65,12 +66,35 @@ pub fn bundle(folder: &Folder, inner: &Path, function: &Function) -> Result<Vec<
 
 type Files = BTreeMap<String, Vec<u8>>;
 
+/// Whether the file is an apk; none: it is neither that nor a dex file.
+fn app_kind(path: &Path) -> Option<bool> {
+    match path.extension()?.to_str()? {
+        "apk" => Some(true),
+        "dex" => Some(false),
+        _ => None,
+    }
+}
+
+/// A bundle of an apk or a dex file.
+fn app(folder: &Folder, inner: &Path, function: &Function) -> Result<Vec<u8>> {
+    let entry = entry(function)?;
+    if function.base != Some(Base::Android) {
+        let detail = format!("{} is for Android, and the function's base is not", inner.display());
+        return Err(Problem::new(Code::BundleInvalid, detail).with_hint("write base = \"android\"").into());
+    }
+    let bytes = read(folder, inner, bundle::JARS_BYTES_MAX)?;
+    Ok(bundle::of_app(entry, app_kind(inner) == Some(true), &bytes)?)
+}
+
+fn entry(function: &Function) -> Result<&str> {
+    let hint = "name the method that handles events: entry = \"package.Class::method\"";
+    let none = || Problem::new(Code::BundleInvalid, "a function in Java has no entry").with_hint(hint);
+    Ok(function.entry.as_deref().ok_or_else(none)?)
+}
+
 /// A bundle of jars, by the names of their files.
 fn jars(folder: &Folder, found: &[PathBuf], function: &Function) -> Result<Vec<u8>> {
-    let hint = "name the method that handles events: entry = \"package.Class::method\"";
-    let Some(entry) = &function.entry else {
-        return Err(Problem::new(Code::BundleInvalid, "a function in Java has no entry").with_hint(hint).into());
-    };
+    let entry = entry(function)?;
     let mut jars = Files::new();
     for path in found {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
@@ -79,7 +103,8 @@ fn jars(folder: &Folder, found: &[PathBuf], function: &Function) -> Result<Vec<u
             return Err(Problem::new(Code::BundleInvalid, format!("there are two jars of the name {name}")).into());
         }
     }
-    Ok(bundle::of_jars(entry, &jars)?)
+    let runtime = if function.base == Some(Base::Android) { Runtime::Android } else { Runtime::Java };
+    Ok(bundle::of_jars(entry, runtime, &jars)?)
 }
 
 /// One file, and the lock file beside it.

@@ -1,5 +1,6 @@
 //! `process`: Python and Java in a jail.
 
+mod bases;
 mod bundle;
 
 use super::{Class, Open, Opened};
@@ -26,7 +27,10 @@ const JAIL: &str = "jail";
 pub const CLASS: Class = Class {
     options: Some(JailOptions::augment_args),
     configure,
-    command_line: Some(|brought: &mut Brought| brought.images.0.push((Isolation::Process, &Bundles))),
+    command_line: Some(|brought: &mut Brought| {
+        brought.images.0.push((Isolation::Process, &Bundles));
+        brought.commands.push(bases::command());
+    }),
     document: None,
     compiler: None,
     program: Some((JAIL, unit_process::jail::main)),
@@ -143,7 +147,7 @@ impl Process {
     }
 }
 
-/// Its images are bundles of Python files, or of jars.
+/// Its images are bundles of Python files, of jars, or of an app for Android.
 struct Bundles;
 
 impl MakesImages for Bundles {
@@ -156,7 +160,7 @@ impl MakesImages for Bundles {
     }
 
     fn hint(&self) -> &'static str {
-        "`image` names a Python file or a folder of them, or a jar or a folder of them"
+        "`image` names a Python file or a folder of them, a jar or a folder of them, an apk or a dex file"
     }
 
     fn media_type(&self) -> &'static str {

@@ -1,12 +1,12 @@
 //! Two nodes with gates, links and certificates of their own, whose functions say where they ran.
 
-mod town;
+pub(crate) mod town;
 
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use town::{Town, TownNode};
 
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_function_that_is_not_here_runs_where_it_is() {
@@ -120,7 +120,7 @@ async fn nodes_that_join_a_fleet_run_each_others_calls() {
     let [one, two] = ["one", "two"].map(TownNode::start);
     let (one, two) = (one.await, two.await);
     for node in [&one, &two] {
-        crate::fleet::carry_calls(&node.node);
+        crate::fleet::take_part(&node.node, |_| None);
     }
     one.node.fleet.found("campus").await.unwrap();
     let invitation = one.node.fleet.invite(1, 3_600).await.unwrap();

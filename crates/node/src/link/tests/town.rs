@@ -170,13 +170,13 @@ impl Town {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             at.push((trust.node(), listener.local_addr().unwrap()));
             let (sender, calls) = mpsc::channel(4);
-            let to = Arrivals { members: sender.clone(), calls: Some(sender) };
+            let to = Arrivals { calls: Some(sender.clone()), ..sender.into() };
             tokio::spawn(serve(listener, trust.clone(), None, to));
             nodes.push((node, trust, calls));
         }
         book.0.set(at.try_into().unwrap()).unwrap();
         let nodes = nodes.into_iter().map(|(node, trust, calls)| {
-            node.node.set_link(Some(Arc::new(CallLink::start(&node.node, trust, book.clone(), calls))));
+            node.node.set_link(Some(Arc::new(CallLink::start(&node.node, trust, book.clone(), None, calls))));
             Arc::new(node)
         });
         let Ok(nodes) = nodes.collect::<Vec<_>>().try_into() else { panic!("there are two") };
@@ -209,7 +209,8 @@ impl Reply {
 impl TownNode {
     pub async fn start(name: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut config = Config::new(UpArgs { data: Some(folder.path().to_owned()), ..UpArgs::default() }).unwrap();
+        let mut config =
+            Config::new(UpArgs { data_folder: Some(folder.path().to_owned()), ..UpArgs::default() }).unwrap();
         config.fleet.listen = (Ipv4Addr::LOCALHOST, 0).into();
         config.fleet.node_name = Some(name.to_owned());
         let units = Arc::new(Semaphore::new(0));
@@ -223,8 +224,7 @@ impl TownNode {
         let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), None).unwrap();
         let address = listener.address();
         let config = gate_http::Config { budget: node.budget.clone(), ..gate_http::Config::default() };
-        let functions = Arc::new(gate::Functions { node: node.clone() });
-        let gate = Gate::start(vec![listener], config, functions).unwrap();
+        let gate = gate::serve(&node, listener, config).unwrap();
         Self { node, address, units, _gate: gate, _folder: folder }
     }
 
@@ -301,7 +301,7 @@ impl TownNode {
         self.units.add_permits(count);
     }
 
-    async fn until(&self, is_so: impl Fn() -> bool) {
+    pub async fn until(&self, is_so: impl Fn() -> bool) {
         let wait = async {
             while !is_so() {
                 sleep(Duration::from_millis(5)).await;

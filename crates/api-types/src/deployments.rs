@@ -1,0 +1,86 @@
+//! What a fleet is to run, and who may say so.
+
+use crate::FleetTrouble;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// All deployments of a fleet.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetDeployments {
+    /// The fleet's id.
+    pub fleet: String,
+    /// The node whose view this is: an anchor, if one answers.
+    pub told_by: String,
+    #[serde(rename = "anchor")]
+    pub is_anchor: bool,
+    pub deployments: Vec<FleetDeployment>,
+}
+
+/// A deployment of a fleet, and how far each node is with it.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetDeployment {
+    pub name: String,
+    /// Counts its changes. An order names the one that it was made from.
+    pub serial: u64,
+    /// Which form of it holds.
+    pub revision: u64,
+    /// Revisions that can be gone back to, the last one first.
+    pub earlier: Vec<u64>,
+    /// The name of the key that ordered it.
+    pub deployer: String,
+    /// When, in seconds since 1970, by the anchor's clock.
+    pub made_s: u64,
+    #[serde(rename = "removed")]
+    pub is_removed: bool,
+    pub functions: Vec<String>,
+    /// The nodes that it is for.
+    pub nodes: Vec<DeploymentNode>,
+}
+
+/// How far a node is with a deployment.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DeploymentNode {
+    pub id: String,
+    pub name: String,
+    /// Whether it was heard of in the last seconds.
+    #[serde(rename = "there")]
+    pub is_there: bool,
+    /// `waiting`: it has not said that it knows of it; `working`, `ready` or `failed`.
+    pub stage: String,
+    /// Those of its functions that are for this node.
+    pub functions: Vec<String>,
+    /// Why it failed.
+    pub trouble: Option<FleetTrouble>,
+}
+
+/// What an anchor made of an order.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct OrderTaken {
+    /// Of the deployment.
+    pub name: String,
+    pub serial: u64,
+    pub revision: u64,
+}
+
+/// One who may deploy to the fleet.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DeployerInfo {
+    pub name: String,
+    /// Since when, in seconds since 1970.
+    pub added_s: u64,
+}
+
+/// A deployer that is to be added.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeployerRequest {
+    /// 1 to 32 of a-z, 0-9 and -.
+    pub name: String,
+}
+
+/// A new deployer's key, the one time it is shown.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DeployerCreated {
+    /// Its holder may deploy to the whole fleet: it is as secret as a password.
+    pub key: String,
+}

@@ -1,0 +1,139 @@
+//! `lighter fleet show` and `lighter fleet why`: one node, and why a call goes where it goes.
+
+use super::{ID_CHARS, heard, named};
+use crate::Session;
+use crate::client::encoded;
+use crate::stop::Result;
+use crate::table::Table;
+use crate::words;
+use api_types::{FleetForecast, FleetInfo, FleetLoad, FleetReason, FleetRule, FleetWhy};
+
+pub fn show(session: &Session, which: &str) -> Result {
+    let (out, client) = (session.out, session.client()?);
+    let fleet: FleetInfo = client.get("/v1/fleet")?;
+    let node = named(&fleet, which)?;
+    if out.json {
+        return out.json(node);
+    }
+    out.line(format!("{} of the fleet {}", node.name, fleet.name))?;
+    let line = |word: &str, value: String| out.line(format!("  {word:<10} {value}"));
+    line("id", node.id.clone())?;
+    line("address", node.address.clone().unwrap_or_else(|| "unknown: it was not heard of".to_owned()))?;
+    line("anchor", if node.anchor { "yes" } else { "no" }.to_owned())?;
+    line("heard", heard(node))?;
+    line("version", node.version.clone().unwrap_or_else(|| "-".to_owned()))?;
+    match &node.load {
+        Some(load) => loaded(load).into_iter().try_for_each(|(word, value)| line(word, value))?,
+        None if node.this_node => {}
+        None => line("load", "unknown: no report of it has come".to_owned())?,
+    }
+    let functions = if node.functions.is_empty() { "-".to_owned() } else { node.functions.join(", ") };
+    line("functions", functions)
+}
+
+fn loaded(load: &FleetLoad) -> [(&'static str, String); 4] {
+    [
+        ("way", format!("{} there and back", ms(load.round_trip_ms))),
+        ("wait", format!("{} until a call begins", ms(load.wait_ms))),
+        ("places", format!("{} calls at once, at {:.2} of the usual speed", load.places, load.speed)),
+        ("calls", format!("{} from here ran there", load.calls)),
+    ]
+}
+
+pub fn why(session: &Session, function: &str, bytes: u64) -> Result {
+    let (out, client) = (session.out, session.client()?);
+    let why: FleetWhy = client.get(&format!("/v1/fleet/why/{}?bytes={bytes}", encoded(function)))?;
+    if out.json {
+        return out.json(&why);
+    }
+    let runs = why.forecasts.iter().find(|forecast| Some(&forecast.id) == why.runs.as_ref());
+    let place = match runs {
+        Some(forecast) if forecast.this_node => "would run here".to_owned(),
+        Some(forecast) => format!("would run at {}", forecast.name),
+        None if why.runs.is_some() => "would run here".to_owned(),
+        None => "would run nowhere: no node that has the function was heard".to_owned(),
+    };
+    out.line(format!("a call of {} that comes in here now {place}", why.function))?;
+    out.line(format!("  {}", reason(why.rule)))?;
+    if !why.forecasts.is_empty() {
+        out.table(&table(&why))?;
+    }
+    for other in &why.others {
+        out.line(format!("  {} ({}): {}", other.name, short(&other.id), passed_by(other.reason)))?;
+    }
+    Ok(())
+}
+
+fn reason(rule: FleetRule) -> &'static str {
+    match rule {
+        FleetRule::NoRoute => "it has no route that is answered at once, so its work stays where it comes in",
+        FleetRule::KeepsHere => "it may use buckets or queues, and they are here",
+        FleetRule::OnlyHere => "no other node that was heard has the very same function",
+        FleetRule::Soonest => "it keeps nothing and other nodes have it too: it runs where it is to end soonest",
+        FleetRule::SoonestElsewhere => {
+            "it is not here: it runs at that of the nodes with it where it is to end soonest"
+        }
+        FleetRule::KeepsElsewhere => "it is not here and may use buckets or queues: all callers go to the same node",
+    }
+}
+
+fn passed_by(reason: FleetReason) -> &'static str {
+    match reason {
+        FleetReason::Different => "has another function of this name: manifest or image differ",
+        FleetReason::Keeps => "has it too, with buckets or queues of its own",
+        FleetReason::NotHeard => "has it too, and cannot be reached",
+    }
+}
+
+fn table(why: &FleetWhy) -> Table {
+    let mut table = Table::new(&["NODE", "WAY", "BODY", "WAIT", "RUN", "TOTAL", ""]);
+    for forecast in &why.forecasts {
+        let FleetForecast { id, name, this_node, way_ms, body_ms, wait_ms, run_ms, total_ms } = forecast;
+        let mark = if Some(id) == why.runs.as_ref() { "◀" } else { "" };
+        let [way, body] = [way_ms, body_ms].map(|value| if *this_node { "-".to_owned() } else { ms(*value) });
+        table.row([name.clone(), way, body, ms(*wait_ms), ms(*run_ms), ms(*total_ms), mark.to_owned()]);
+    }
+    table
+}
+
+/// `0 µs` is a measured value here.
+pub fn ms(value: f64) -> String {
+    if value <= 0.0 { "0 ms".to_owned() } else { words::microseconds(value * 1e3) }
+}
+
+fn short(id: &str) -> String {
+    id.chars().take(ID_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forecast(id: &str, this_node: bool, wait_ms: f64) -> FleetForecast {
+        let (name, id) = (format!("pi-{id}"), id.to_owned());
+        FleetForecast {
+            id,
+            name,
+            this_node,
+            way_ms: 0.4,
+            body_ms: 0.0,
+            wait_ms,
+            run_ms: 12.0,
+            total_ms: 12.4 + wait_ms,
+        }
+    }
+
+    #[test]
+    fn the_table_has_every_term_and_marks_where_it_runs() {
+        let why = FleetWhy {
+            function: "plate".to_owned(),
+            rule: FleetRule::Soonest,
+            runs: Some("8".to_owned()),
+            forecasts: vec![forecast("8", false, 0.0), forecast("7", true, 80.0)],
+            others: Vec::new(),
+        };
+        let lines: Vec<String> = table(&why).lines().iter().map(|line| line.trim_end().to_owned()).collect();
+        assert_eq!(lines[1], "pi-8  400 µs  0 ms  0 ms     12.0 ms  12.4 ms  ◀");
+        assert_eq!(lines[2], "pi-7  -       -     80.0 ms  12.0 ms  92.4 ms");
+    }
+}

@@ -1,0 +1,9 @@
+#!/bin/sh
+# Builds the function: classes by the JDK alone, and one jar of them. The same source makes the same bytes.
+set -e
+cd "$(dirname "$0")"
+rm -rf build
+mkdir -p build/classes
+find src -name '*.java' > build/sources
+javac --release 17 -Xlint:all -cp sdk/lighterage-unit.jar -d build/classes @build/sources
+jar --create --file build/{{name}}.jar --date 1980-01-01T00:00:02Z -C build/classes .

@@ -1,0 +1,34 @@
+package app
+
+import java.nio.ByteBuffer
+import java.nio.charset.CharacterCodingException
+import lighterage.unit.Event
+import lighterage.unit.Invalid
+import lighterage.unit.Retry
+import lighterage.unit.Store
+import lighterage.unit.Unavailable
+
+/** The function {{name}}: greets who is named in the data, or in ?name= of the URL, and counts the greetings. */
+object Greet {
+    /** What is printed, and the stack of what is thrown and not caught, ends up in the function's log. */
+    @JvmStatic
+    fun handle(event: Event): String {
+        val name = data(event).ifEmpty { nameInQuery(event) }
+        try {
+            val count = Store.increment("{{name}}", "greetings", 1)
+            return "hello, $name, greeting $count\n"
+        } catch (refused: Unavailable) {
+            throw Retry(refused.message)
+        }
+    }
+
+    private fun data(event: Event): String =
+        try {
+            Charsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(event.data())).toString()
+        } catch (strange: CharacterCodingException) {
+            throw Invalid("the data is not UTF-8")
+        }
+
+    private fun nameInQuery(event: Event): String =
+        event.attribute("httpquery")?.split("&")?.firstOrNull { it.startsWith("name=") }?.removePrefix("name=") ?: "world"
+}

@@ -1,0 +1,244 @@
+//! A backup of a running node: the state of one instant, the images its functions need, and, with a passphrase, secrets
+//! and keys. `docs/operating.md` says what is in one; the crate `backup` writes its bytes.
+//!
+//! ```text
+//!  no deployment commits ─┬─▶ snapshot of the state ─▶ entries, without secrets ─┐
+//!                         └─▶ images of its versions ─▶ read and checked ────────┼─▶ pieces, as the caller takes them
+//!          secrets, results' key, fleet/, boards/ ─▶ sealed, or left out by name ┘
+//! ```
+
+use crate::access::SECRETS_TABLE;
+use crate::functions::Functions;
+use crate::{Node, blocking, clock, results};
+use backup::{BackupWriter, Head, Passphrase, SEAL_ROUNDS, Seal, Secret, is_inside};
+use problem::{Code, Problem};
+use state::{STATE_FORMAT, Space, StoredEntry};
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use warehouse::{ImageHash, Warehouse};
+
+/// Tables of the node's records that are for its owner alone.
+const SECRET_TABLES: [&str; 2] = [SECRETS_TABLE, results::SECRETS];
+/// Folders of the data folder with keys, and how they are called where they are left out.
+const KEY_FOLDERS: [(&str, &str); 2] = [("fleet", "the node's key in its fleet"), ("boards", "the keys of boards")];
+/// Files of these folders that a backup has; with more it is refused.
+const KEY_FILES_MAX: usize = 10_000;
+/// Bytes of one of them; with a larger one the backup is refused.
+const KEY_FILE_BYTES_MAX: u64 = 32 << 20;
+/// Bytes of a piece of an image.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// A backup on its way out.
+pub struct BackupPieces {
+    writer: Option<BackupWriter>,
+    head: Option<Head>,
+    state: Option<state::Backup>,
+    images: VecDeque<ImageHash>,
+    /// The image on its way, and how much of it has gone.
+    image: Option<(Vec<u8>, usize)>,
+    warehouse: Warehouse,
+    passphrase: Option<Passphrase>,
+    /// What is sealed next.
+    secret: Option<Secret>,
+    files: VecDeque<PathBuf>,
+    data: PathBuf,
+}
+
+impl Node {
+    /// Begins a backup of this instant. With a passphrase it holds secrets and keys too, sealed with it.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub async fn backup(&self, passphrase: Option<String>) -> Result<BackupPieces, Problem> {
+        let time_ms = clock::now_ms();
+        let (state, images) = self.functions.instant().await?;
+        let (warehouse, secrets) = (self.functions.loader.warehouse.clone(), self.functions.loader.secrets.clone());
+        let (data, statistics_of) = (self.config.data.clone(), self.functions.loader.state.clone());
+        blocking(move || {
+            let files = key_files(&data)?;
+            let (mut left_out, mut seal, mut key) = (Vec::new(), None, None);
+            match passphrase {
+                Some(passphrase) => {
+                    let made = Seal { salt: salt()?, rounds: SEAL_ROUNDS };
+                    key = Some(Passphrase::new(passphrase.as_bytes(), &made)?);
+                    seal = Some(made);
+                }
+                None => {
+                    left_out.extend(secrets.names()?.into_iter().map(|name| format!("the secret {name}")));
+                    let has = |folder: &str| files.iter().any(|file| file.starts_with(folder));
+                    left_out
+                        .extend(KEY_FOLDERS.iter().filter(|(folder, _)| has(folder)).map(|(_, word)| (*word).into()));
+                }
+            }
+            let stored = warehouse.images();
+            let bytes = stored.iter().filter(|image| images.contains(&image.hash)).map(|image| image.bytes);
+            let head = Head {
+                time_ms,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                state_format: STATE_FORMAT.to_owned(),
+                state_bytes: statistics_of.statistics().disk_bytes,
+                images: images.len() as u64,
+                images_bytes: bytes.sum(),
+                seal,
+                left_out,
+            };
+            Ok(BackupPieces {
+                writer: Some(BackupWriter::default()),
+                head: Some(head),
+                state: Some(state),
+                images: images.into(),
+                image: None,
+                warehouse,
+                passphrase: key,
+                secret: None,
+                files: files.into(),
+                data,
+            })
+        })
+        .await
+    }
+}
+
+impl Functions {
+    /// The state as it is now, and the images of all versions that are in it: no deployment commits in between.
+    async fn instant(&self) -> Result<(state::Backup, Vec<ImageHash>), Problem> {
+        let _still = self.hold_still().await;
+        let state = self.loader.state.backup().await?;
+        let mut images: Vec<ImageHash> = self.table().images().into_iter().collect();
+        images.sort_unstable();
+        Ok((state, images))
+    }
+}
+
+impl BackupPieces {
+    /// The next bytes; none after the last. Reads the disk.
+    ///
+    /// # Errors
+    /// What is stored cannot be read, or an image of a version was removed meanwhile: what came is no backup.
+    pub fn next(&mut self) -> Result<Option<Vec<u8>>, Problem> {
+        let Some(writer) = &mut self.writer else { return Ok(None) };
+        if let Some(head) = self.head.take() {
+            return Ok(Some(writer.begin(&head)));
+        }
+        while let (None, Some(state)) = (&self.secret, &mut self.state) {
+            let Some((part, mut entries)) = state.next_entries()? else {
+                self.state = None;
+                break;
+            };
+            if part == Space::Node {
+                let secrets: Vec<StoredEntry> = entries.extract_if(.., |(key, _)| is_secret(key)).collect();
+                let is_wanted = self.passphrase.is_some() && !secrets.is_empty();
+                self.secret = is_wanted.then_some(Secret::Records(secrets));
+            }
+            if !entries.is_empty() {
+                return Ok(Some(writer.entries(part.number(), &entries)));
+            }
+        }
+        if self.secret.is_none()
+            && let Some(bytes) = self.next_of_image()?
+        {
+            return Ok(Some(bytes));
+        }
+        self.sealed_or_end()
+    }
+
+    fn next_of_image(&mut self) -> Result<Option<Vec<u8>>, Problem> {
+        let writer = self.writer.as_mut().expect("it has not ended");
+        if let Some((image, gone)) = &mut self.image
+            && *gone < image.len()
+        {
+            let end = image.len().min(*gone + PIECE_BYTES);
+            let piece = writer.image_bytes(&image[*gone..end]);
+            *gone = end;
+            return Ok(Some(piece));
+        }
+        self.image = None;
+        let Some(hash) = self.images.pop_front() else { return Ok(None) };
+        let image = self.warehouse.read_image(&hash).map_err(|problem| match problem.code {
+            Code::ImageUnknown => {
+                let detail = format!("the image {hash} was removed while the backup was made");
+                Problem::new(Code::Conflict, detail).with_hint("make the backup again")
+            }
+            _ => problem,
+        })?;
+        let begin = writer.image(&hash.0, image.len() as u64);
+        self.image = Some((image, 0));
+        Ok(Some(begin))
+    }
+
+    fn sealed_or_end(&mut self) -> Result<Option<Vec<u8>>, Problem> {
+        let secret = match self.secret.take() {
+            None if self.passphrase.is_some() => self.next_file()?,
+            secret => secret,
+        };
+        let Some((secret, passphrase)) = secret.zip(self.passphrase.as_mut()) else {
+            return Ok(self.writer.take().map(BackupWriter::end));
+        };
+        let sealed = passphrase.seal(&secret.to_bytes());
+        Ok(self.writer.as_mut().map(|writer| writer.sealed(&sealed)))
+    }
+
+    fn next_file(&mut self) -> Result<Option<Secret>, Problem> {
+        while let Some(name) = self.files.pop_front() {
+            match read_file(&self.data.join(&name)) {
+                Ok(bytes) => return Ok(Some(Secret::File { name: name.to_string_lossy().into_owned(), bytes })),
+                // The node has written another in its place, under another name.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(unreadable(&name, &error)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn is_secret(key: &[u8]) -> bool {
+    state::table_of(key).is_some_and(|table| SECRET_TABLES.contains(&table))
+}
+
+fn salt() -> Result<[u8; 16], Problem> {
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt).map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
+    Ok(salt)
+}
+
+/// The files with keys, from the data folder on.
+fn key_files(data: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let mut files = Vec::new();
+    for (folder, _) in KEY_FOLDERS {
+        let entries = match fs::read_dir(data.join(folder)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(unreadable(Path::new(folder), &error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| unreadable(Path::new(folder), &error))?;
+            let name = Path::new(folder).join(entry.file_name());
+            // What begins with a dot is on its way to its name.
+            let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+            if is_file && name.to_str().is_some_and(is_inside) {
+                files.push(name);
+            }
+        }
+    }
+    files.sort_unstable();
+    if files.len() > KEY_FILES_MAX {
+        let detail = format!("{} files with keys, a backup has at most {KEY_FILES_MAX}", files.len());
+        return Err(Problem::new(Code::DataUnusable, detail));
+    }
+    Ok(files)
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(KEY_FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 <= KEY_FILE_BYTES_MAX {
+        true => Ok(bytes),
+        false => Err(io::Error::other(format!("more than {KEY_FILE_BYTES_MAX} bytes"))),
+    }
+}
+
+fn unreadable(name: &Path, error: &io::Error) -> Problem {
+    Problem::new(Code::DataUnusable, format!("{} in the data folder: {error}", name.display()))
+}

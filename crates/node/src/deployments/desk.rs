@@ -1,0 +1,219 @@
+//! An anchor's desk: whose orders count, and what becomes of one.
+
+use super::shelf::unusable;
+use super::{AWAY_AFTER, Deployments};
+use crate::{blocking, clock};
+use api_types::{AuditEntry, DeployerInfo, OrderTaken};
+use fleet_deploy::decide::{Known, decide, decide_again};
+use fleet_deploy::{DeployerKey, Deployers, Record, Records, SignedOrder, SignedRecord};
+use fleet_trust::{Anchor, NodeId, random};
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+use whole_file::write_new;
+
+/// Public halves of the keys that count.
+const DEPLOYERS: &str = "deployers.json";
+/// The key of whoever may read the anchor's data folder.
+const LOCAL_KEY: &str = "deployer.key";
+const LOCAL_NAME: &str = "local";
+
+/// How long an order waits for nodes that have not said what they have. Then it goes on without them.
+const HEARING_MAX: Duration = Duration::from_secs(3);
+const HEARING_EVERY: Duration = Duration::from_millis(50);
+
+pub struct Desk {
+    anchor: Arc<Anchor>,
+    folder: PathBuf,
+    deployers: Mutex<Deployers>,
+    /// Held while a record is made: each is made from the one before.
+    deciding: tokio::sync::Mutex<()>,
+}
+
+impl Desk {
+    /// Opens it, and makes a key for this machine's user if there is none.
+    ///
+    /// # Errors
+    /// [`Code::DataUnusable`].
+    pub fn open(folder: &Path, anchor: Arc<Anchor>) -> Result<Self, Problem> {
+        let path = folder.join(DEPLOYERS);
+        let deployers = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unusable(&path, &error.into()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Deployers::default(),
+            Err(error) => return Err(unusable(&path, &error)),
+        };
+        let is_new = !folder.join(LOCAL_KEY).exists();
+        let desk = Self {
+            anchor,
+            folder: folder.to_owned(),
+            deployers: Mutex::new(deployers),
+            deciding: tokio::sync::Mutex::default(),
+        };
+        if is_new {
+            // A crash may have left its name without a key.
+            desk.deployers.lock().remove(LOCAL_NAME).ok();
+            let key = desk.add(LOCAL_NAME)?;
+            let text = key.secret_text() + "\n";
+            write_new(folder, LOCAL_KEY, text.as_bytes()).map_err(|error| unusable(&folder.join(LOCAL_KEY), &error))?;
+        }
+        Ok(desk)
+    }
+
+    /// Makes a key for a new deployer. It is told once and kept nowhere. Durable once `Ok`.
+    fn add(&self, name: &str) -> Result<DeployerKey, Problem> {
+        let key = DeployerKey::new(name, random()?)?;
+        self.change(|deployers| deployers.add(name, &key.public(), clock::now_ms() / 1_000))?;
+        Ok(key)
+    }
+
+    /// Changes a copy, keeps it, and only then goes on with it.
+    fn change(&self, change: impl FnOnce(&mut Deployers) -> Result<(), Problem>) -> Result<(), Problem> {
+        let mut deployers = self.deployers.lock();
+        let mut changed = deployers.clone();
+        change(&mut changed)?;
+        let bytes = serde_json::to_vec(&changed).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+        write_new(&self.folder, DEPLOYERS, &bytes).map_err(|error| unusable(&self.folder.join(DEPLOYERS), &error))?;
+        *deployers = changed;
+        Ok(())
+    }
+
+    fn sign(&self, record: Record) -> Result<SignedRecord, Problem> {
+        SignedRecord::sign(record, |purpose, parts| self.anchor.sign(purpose, parts))
+    }
+}
+
+impl Deployments {
+    /// Makes a key for a new deployer and says its secret, once.
+    ///
+    /// # Errors
+    /// [`Code::NotAnchor`]; what [`Deployers::add`] says; [`Code::DataUnusable`].
+    pub async fn add_deployer(self: &Arc<Self>, name: String) -> Result<DeployerKey, Problem> {
+        self.at_desk(move |desk| desk.add(&name)).await
+    }
+
+    /// From now on no order of this deployer counts. What was deployed stays.
+    ///
+    /// # Errors
+    /// [`Code::NotAnchor`], [`Code::DeployerUnknown`], [`Code::DataUnusable`].
+    pub async fn remove_deployer(self: &Arc<Self>, name: String) -> Result<(), Problem> {
+        self.at_desk(move |desk| desk.change(|deployers| deployers.remove(&name))).await
+    }
+
+    /// # Errors
+    /// [`Code::NotAnchor`].
+    pub fn deployers(&self) -> Result<Vec<DeployerInfo>, Problem> {
+        let deployers = self.desk()?.deployers.lock().clone();
+        let info = |(name, one): (&str, &fleet_deploy::deployers::Deployer)| DeployerInfo {
+            name: name.to_owned(),
+            added_s: one.added_at,
+        };
+        Ok(deployers.iter().map(info).collect())
+    }
+
+    /// Decides about an order that came from a node, or from this one. The deployment is durable here, with its images,
+    /// when this returns; the nodes take it then.
+    ///
+    /// # Errors
+    /// [`Code::NotAnchor`], [`Code::DeployerUnknown`], [`Code::ImageNowhere`]; what [`decide`] says.
+    pub(super) async fn take_order(
+        self: &Arc<Self>,
+        bytes: &[u8],
+        from: Option<NodeId>,
+    ) -> Result<OrderTaken, Problem> {
+        let desk = self.desk()?;
+        let signed = SignedOrder::read(bytes)?;
+        let key = desk.deployers.lock().key(signed.deployer())?;
+        let order = signed.check(&key)?;
+        self.hear_all_out().await;
+        // What cannot be is refused before anything is fetched.
+        let first = self.decided(|known| decide(order, known))?;
+        self.fetch_all(&first.images(), from).await?;
+        let record = {
+            let _deciding = desk.deciding.lock().await;
+            let record = desk.sign(self.decided(|known| decide(order, known))?)?;
+            let taken = record.record().clone();
+            self.learn(record).await?;
+            taken
+        };
+        self.audit(&record, from).await;
+        let (revision, deployer) = (record.revision, &record.deployer);
+        tracing::info!(deployment = %record.name, revision, deployer, "an order was taken");
+        Ok(OrderTaken { name: record.name.to_string(), serial: record.serial, revision: record.revision })
+    }
+
+    /// Makes copies elsewhere of what is on nodes that are away, and takes none back before all nodes had time to be
+    /// heard of.
+    pub(super) async fn replace_copies(self: &Arc<Self>) {
+        let Ok(desk) = self.desk() else { return };
+        if self.began.elapsed() < AWAY_AFTER * 2 {
+            return;
+        }
+        let _deciding = desk.deciding.lock().await;
+        for record in self.newest() {
+            let Some(again) = self.decided(|known| decide_again(record.record(), known)) else { continue };
+            let name = again.name.clone();
+            let learned = match desk.sign(again) {
+                Ok(record) => self.learn(record).await,
+                Err(problem) => Err(problem),
+            };
+            match learned {
+                Ok(_) => tracing::info!(deployment = %name, "copies have other nodes, because some are away"),
+                Err(problem) => tracing::warn!(deployment = %name, "{} {}", problem.code, problem.detail),
+            }
+        }
+    }
+
+    /// Waits for nodes that are there and have not said yet what they have: they just joined, or this anchor started.
+    async fn hear_all_out(&self) {
+        let is_open = || self.candidates().iter().any(|candidate| candidate.is_there && candidate.profile.is_none());
+        let begun = Instant::now();
+        while is_open() && begun.elapsed() < HEARING_MAX {
+            sleep(HEARING_EVERY).await;
+        }
+    }
+
+    fn decided<T>(&self, decide: impl FnOnce(&Known<'_>) -> T) -> T {
+        let (fleet, candidates) = (self.fleet(), self.candidates());
+        let records: &Records = &self.records.lock();
+        decide(&Known { fleet: &fleet, records, candidates: &candidates, now: clock::now_ms() / 1_000 })
+    }
+
+    fn desk(&self) -> Result<&Desk, Problem> {
+        let not = || Problem::new(Code::NotAnchor, "this node is a member of its fleet, and no anchor");
+        self.desk.as_ref().ok_or_else(not)
+    }
+
+    async fn at_desk<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Desk) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let this = self.clone();
+        blocking(move || work(this.desk()?)).await
+    }
+
+    /// Writes into the audit of the anchor who had what deployed.
+    async fn audit(&self, record: &Record, from: Option<NodeId>) {
+        let Ok(node) = self.node() else { return };
+        let what =
+            if record.manifest.is_some() { format!("revision {}", record.revision) } else { "nothing".to_owned() };
+        let entry = AuditEntry {
+            time_ms: clock::now_ms(),
+            action: "fleet order".to_owned(),
+            token: Some(format!("deployer {}", record.deployer)),
+            peer: from.map(|from| format!("node {from}")),
+            target: format!("{} {what}", record.name),
+            outcome: "done".to_owned(),
+            count: 1,
+        };
+        let keep = move || {
+            node.audit.keep(entry);
+            Ok(())
+        };
+        blocking(keep).await.ok();
+    }
+}

@@ -1,0 +1,223 @@
+//! Deployments of the fleet, as far as this node goes: it knows them all, runs what is for it, and tells how far it is.
+//!
+//! ```text
+//!   order ─▶ relay ═════▶ desk, on an anchor: decides, signs ─▶ records ═══ talk ═══▶ records of every node
+//!                                                                  │
+//!   follow: share of this node ─▶ images, from any node ─▶ deploy ─┴─▶ progress ═══ talk ═══▶ anchor ─▶ view
+//! ```
+//! - `shelf`: records on disk · `desk`: what an anchor decides · `relay`: orders and views, by way of an anchor
+//! - `follow`: makes it so here · `images`: fetched by hash, from whoever has them
+//! - `talking`: with whom and when · `answers`: what other nodes ask
+//!
+//! Nothing here waits for an anchor but a new order: a node runs what it knows from the start, and any node may tell it
+//! what is newer, because the CA has signed it.
+
+mod answers;
+mod desk;
+mod follow;
+mod images;
+mod relay;
+mod shelf;
+mod talking;
+mod view;
+
+use crate::link::Door;
+use crate::{Node, blocking};
+use desk::Desk;
+use fleet_agent::{Directory, Row};
+use fleet_deploy::talk::{NodeTold, Progress, Stage, Trouble};
+use fleet_deploy::{Candidate, Profile, Records, SignedRecord};
+use fleet_link::Link;
+use fleet_trust::{Anchor, NodeId, Trust};
+use images::Fetching;
+use manifest::Name;
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use shelf::Shelf;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Bytes of an order. A longer one is refused.
+pub const ORDER_BYTES_MAX: u64 = fleet_deploy::record::DOCUMENT_BYTES_MAX as u64;
+/// A node that said nothing for so long counts as away: its copies are made elsewhere.
+const AWAY_AFTER: Duration = Duration::from_secs(10);
+
+/// What this needs of a fleet.
+pub struct Parts {
+    pub trust: Arc<Trust>,
+    pub directory: Directory,
+    /// If this node is one.
+    pub anchor: Option<Arc<Anchor>>,
+    /// The folder of the fleet in the data folder.
+    pub folder: PathBuf,
+}
+
+/// See the top of this file.
+pub struct Deployments {
+    node: Weak<Node>,
+    link: OnceLock<Weak<Link<Door>>>,
+    trust: Arc<Trust>,
+    directory: Directory,
+    desk: Option<Desk>,
+    shelf: Shelf,
+    profile: Profile,
+    records: Mutex<Records>,
+    progress: Mutex<BTreeMap<Name, Progress>>,
+    /// What others have said last, and when.
+    told: Mutex<BTreeMap<NodeId, (NodeTold, Instant)>>,
+    fetching: Fetching,
+    /// How many bodies of each node are being read.
+    reading: Mutex<BTreeMap<NodeId, usize>>,
+    began: Instant,
+    /// Counts changes of the records and of the progress.
+    changes: watch::Sender<u64>,
+}
+
+impl Deployments {
+    /// Reads what this node knows.
+    ///
+    /// # Errors
+    /// [`Code::DataUnusable`]: it cannot be read.
+    pub async fn open(node: &Arc<Node>, parts: Parts) -> Result<Arc<Self>, Problem> {
+        let Parts { trust, directory, anchor, folder } = parts;
+        let profile = profile(node).await;
+        let (fleet, ca) = (trust.fleet().to_string(), trust.ca_key());
+        let (shelf, records, desk) = blocking(move || {
+            let shelf = Shelf::open(&folder)?;
+            let records = shelf.records(&fleet, &ca)?;
+            let desk = anchor.map(|anchor| Desk::open(&folder, anchor)).transpose()?;
+            Ok((shelf, records, desk))
+        })
+        .await?;
+        let deployments = Arc::new(Self {
+            node: Arc::downgrade(node),
+            link: OnceLock::new(),
+            trust,
+            directory,
+            desk,
+            shelf,
+            profile,
+            records: Mutex::new(records),
+            progress: Mutex::default(),
+            told: Mutex::default(),
+            fetching: Fetching::default(),
+            reading: Mutex::default(),
+            began: Instant::now(),
+            changes: watch::Sender::default(),
+        });
+        deployments.hold_images().await?;
+        Ok(deployments)
+    }
+
+    /// Begins to talk with other nodes over this link, and to follow what they tell.
+    pub(crate) fn start(self: &Arc<Self>, link: &Arc<Link<Door>>) -> [JoinHandle<()>; 2] {
+        self.link.set(Arc::downgrade(link)).ok();
+        [tokio::spawn(self.clone().keep_talking()), tokio::spawn(self.clone().follow())]
+    }
+
+    fn link(&self) -> Result<Arc<Link<Door>>, Problem> {
+        let link = self.link.get().and_then(Weak::upgrade);
+        link.ok_or_else(|| Problem::new(Code::Draining, "the node is shutting down"))
+    }
+
+    fn node(&self) -> Result<Arc<Node>, Problem> {
+        self.node.upgrade().ok_or_else(|| Problem::new(Code::Draining, "the node is shutting down"))
+    }
+
+    fn fleet(&self) -> String {
+        self.trust.fleet().to_string()
+    }
+
+    /// Takes a record, durably, if it is news. Says whether it is.
+    async fn learn(&self, record: SignedRecord) -> Result<bool, Problem> {
+        let record = Arc::new(record);
+        let name = record.record().name.clone();
+        let (kept, is_news) = {
+            let mut records = self.records.lock();
+            let is_news = records.put(record)?;
+            (records.all(name.as_str()), is_news)
+        };
+        let shelf = self.shelf.clone();
+        let written = name.clone();
+        blocking(move || shelf.keep(&written, &kept)).await?;
+        if is_news {
+            self.hold_images().await?;
+            self.changed();
+        }
+        Ok(is_news)
+    }
+
+    /// An anchor keeps the images of all revisions: it is where others find them.
+    async fn hold_images(&self) -> Result<(), Problem> {
+        if self.desk.is_none() {
+            return Ok(());
+        }
+        let images: HashSet<_> = self.records.lock().images().iter().filter_map(|hash| hash.parse().ok()).collect();
+        self.node()?.functions.hold(images).await
+    }
+
+    fn newest(&self) -> Vec<Arc<SignedRecord>> {
+        self.records.lock().iter().cloned().collect()
+    }
+
+    fn set_progress(&self, name: &Name, serial: u64, stage: Stage, problem: Option<&Problem>) {
+        let progress = Progress { serial, stage, trouble: problem.map(Trouble::from) };
+        let before = self.progress.lock().insert(name.clone(), progress.clone());
+        if before.as_ref() != Some(&progress) {
+            self.changed();
+        }
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
+    }
+
+    /// What this node says of itself.
+    fn told(&self) -> NodeTold {
+        let digest = self.records.lock().digest();
+        NodeTold { profile: self.profile.clone(), digest, progress: self.progress.lock().clone() }
+    }
+
+    /// All members as they are known here, this node among them.
+    fn candidates(&self) -> Vec<Candidate> {
+        let mut told = self.told.lock();
+        let rows = self.directory.others();
+        told.retain(|node, _| rows.iter().any(|row| row.node == *node));
+        let mut all: Vec<Candidate> = rows
+            .into_iter()
+            .map(|row| {
+                let said = told.get(&row.node);
+                let is_there = said.is_some_and(|(_, at)| at.elapsed() < AWAY_AFTER)
+                    || row.heard.is_some_and(|heard| heard < AWAY_AFTER);
+                let profile = said.map(|(told, _)| told.profile.clone());
+                Candidate { node: row.node, name: row.record.name, profile, is_there }
+            })
+            .collect();
+        let name = self.directory.own_name();
+        let profile = Some(self.profile.clone());
+        all.push(Candidate { node: self.trust.node(), name, profile, is_there: true });
+        all
+    }
+
+    /// The anchors, those first that were heard of last.
+    fn anchors(&self) -> Vec<Row> {
+        let mut anchors: Vec<Row> = self.directory.others().into_iter().filter(|row| row.is_anchor).collect();
+        anchors.sort_by_key(|row| row.heard.unwrap_or(Duration::MAX));
+        anchors
+    }
+}
+
+/// What this node has.
+async fn profile(node: &Node) -> Profile {
+    let mut words = std::collections::BTreeSet::from([std::env::consts::ARCH.to_owned()]);
+    for kind in node.functions.loader.kinds.iter() {
+        if kind.units.usable().await.is_ok() {
+            words.insert(kind.units.isolation().as_str().to_owned());
+        }
+    }
+    Profile { labels: node.config.fleet.labels.clone(), words, memory_bytes: node.config.memory_bytes_max }
+}

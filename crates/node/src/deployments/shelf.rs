@@ -1,0 +1,146 @@
+//! What a node keeps on disk of the fleet's deployments, in the folder of the fleet.
+//!
+//! ```text
+//!   fleet/deployments/NAME.SERIAL    records as they were signed: the newest, and earlier revisions
+//!         deployed.json              what this node runs of each: what goes when it is no longer for this node
+//! ```
+
+use fleet_deploy::record::DOCUMENT_BYTES_MAX;
+use fleet_deploy::{Records, SignedRecord};
+use fleet_trust::PublicKey;
+use manifest::{Manifest, Name};
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use whole_file::write_new;
+
+const DEPLOYED: &str = "deployed.json";
+
+/// What of one deployment is on this node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Owned {
+    pub functions: BTreeSet<Name>,
+    pub sinks: BTreeSet<Name>,
+}
+
+/// The two. Clones write one after the other.
+#[derive(Clone)]
+pub struct Shelf {
+    folder: PathBuf,
+    records: PathBuf,
+    owned: Arc<Mutex<BTreeMap<Name, Owned>>>,
+    writing: Arc<Mutex<()>>,
+}
+
+impl Owned {
+    pub fn of(manifest: &Manifest) -> Self {
+        Self { functions: manifest.function.keys().cloned().collect(), sinks: manifest.sink.keys().cloned().collect() }
+    }
+
+    pub fn with(&self, other: &Self) -> Self {
+        Self {
+            functions: self.functions.union(&other.functions).cloned().collect(),
+            sinks: self.sinks.union(&other.sinks).cloned().collect(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.functions.is_empty() && self.sinks.is_empty()
+    }
+}
+
+impl Shelf {
+    /// # Errors
+    /// [`Code::DataUnusable`], as of all here.
+    pub fn open(folder: &Path) -> Result<Self, Problem> {
+        let records = folder.join("deployments");
+        DirBuilder::new().recursive(true).mode(0o700).create(&records).map_err(|error| unusable(&records, &error))?;
+        let owned = match fs::read(folder.join(DEPLOYED)) {
+            Ok(bytes) => {
+                serde_json::from_slice(&bytes).map_err(|error| unusable(&folder.join(DEPLOYED), &error.into()))?
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(unusable(&folder.join(DEPLOYED), &error)),
+        };
+        let (owned, writing) = (Arc::new(Mutex::new(owned)), Arc::default());
+        Ok(Self { folder: folder.to_owned(), records, owned, writing })
+    }
+
+    /// All records. One that is damaged is named and left out: other nodes have it too.
+    pub fn records(&self, fleet: &str, ca: &PublicKey) -> Result<Records, Problem> {
+        let mut records = Records::default();
+        for entry in fs::read_dir(&self.records).map_err(|error| unusable(&self.records, &error))? {
+            let path = entry.map_err(|error| unusable(&self.records, &error))?.path();
+            let mut bytes = Vec::new();
+            // One byte more is enough to see that it is too long.
+            let read =
+                File::open(&path).and_then(|file| file.take(DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes));
+            let record = read.map_err(|error| unusable(&path, &error));
+            let put =
+                record.and_then(|_| SignedRecord::read(&bytes, fleet, ca)).and_then(|one| records.put(Arc::new(one)));
+            if let Err(problem) = put {
+                let (path, code) = (path.display(), problem.code);
+                tracing::warn!("{path}: {code} {}; other nodes are asked for it", problem.detail);
+            }
+        }
+        Ok(records)
+    }
+
+    /// Keeps these records of a name and no others. Durable once `Ok`.
+    pub fn keep(&self, name: &Name, records: &[Arc<SignedRecord>]) -> Result<(), Problem> {
+        let _one_at_a_time = self.writing.lock();
+        let file = |record: &SignedRecord| format!("{name}.{}", record.record().serial);
+        let kept: BTreeSet<String> = records.iter().map(|record| file(record)).collect();
+        // The newest last: until it is there, what it replaces holds.
+        for record in records.iter().rev() {
+            let path = self.records.join(file(record));
+            if !path.exists() {
+                write_new(&self.records, &file(record), record.bytes()).map_err(|error| unusable(&path, &error))?;
+            }
+        }
+        for entry in fs::read_dir(&self.records).map_err(|error| unusable(&self.records, &error))?.flatten() {
+            let other = entry.file_name().to_string_lossy().into_owned();
+            if other.rsplit_once('.').is_some_and(|(owner, _)| owner == name.as_str()) && !kept.contains(&other) {
+                fs::remove_file(entry.path()).map_err(|error| unusable(&entry.path(), &error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What of a deployment is on this node.
+    pub fn owned(&self, name: &Name) -> Owned {
+        self.owned.lock().get(name).cloned().unwrap_or_default()
+    }
+
+    /// The deployment that a function or a sink on this node belongs to.
+    pub fn owner(&self, part: &str) -> Option<Name> {
+        let owned = self.owned.lock();
+        let found = owned.iter().find(|(_, owned)| owned.functions.contains(part) || owned.sinks.contains(part));
+        found.map(|(name, _)| name.clone())
+    }
+
+    /// Notes what of a deployment is on this node. Durable once `Ok`.
+    pub fn own(&self, name: &Name, owned: Owned) -> Result<(), Problem> {
+        let _one_at_a_time = self.writing.lock();
+        let mut all = self.owned.lock().clone();
+        match owned.is_empty() {
+            true => _ = all.remove(name),
+            false => _ = all.insert(name.clone(), owned),
+        }
+        let bytes = serde_json::to_vec(&all).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+        write_new(&self.folder, DEPLOYED, &bytes).map_err(|error| unusable(&self.folder.join(DEPLOYED), &error))?;
+        *self.owned.lock() = all;
+        Ok(())
+    }
+}
+
+pub fn unusable(path: &Path, error: &io::Error) -> Problem {
+    Problem::new(Code::DataUnusable, format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,130 @@
+//! With whom a node talks of deployments, and when.
+//!
+//! An anchor talks with all nodes as soon as it knows more, and hears of each every few seconds. A node talks with an
+//! anchor, at once when it has come further; where no anchor answers, with some other nodes.
+
+use super::Deployments;
+use bytes::Bytes;
+use fleet_deploy::SignedRecord;
+use fleet_deploy::record::DOCUMENT_BYTES_MAX;
+use fleet_deploy::talk::{TALK_BYTES_MAX, TalkReply};
+use fleet_link::whole;
+use fleet_trust::NodeId;
+use futures_util::{StreamExt, stream};
+use http::{Method, Request};
+use manifest::Name;
+use problem::{Code, Problem};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// How often a node talks although nothing has changed; up to a quarter less, by chance.
+const PERIOD: Duration = Duration::from_secs(5);
+/// The first rest of a node that no anchor has heard yet, doubled each time.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// What lies between two rounds at least: progress comes in bursts.
+const PACE: Duration = Duration::from_millis(50);
+/// Nodes that are talked with at once. The others wait.
+const AT_ONCE_MAX: usize = 32;
+/// Nodes that are talked with when no anchor answers.
+const NEIGHBOURS: usize = 3;
+/// How long a node may think.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Deployments {
+    /// Talks with other nodes until it is dropped.
+    pub(super) async fn keep_talking(self: Arc<Self>) {
+        let (mut changes, mut pause) = (self.changes.subscribe(), PAUSE_MIN);
+        loop {
+            changes.mark_unchanged();
+            let is_told = self.round().await;
+            self.replace_copies().await;
+            sleep(PACE).await;
+            let mut chance = [0];
+            // Without a random number all nodes talk as seldom.
+            let _ = getrandom::fill(&mut chance);
+            // A node that just joined is known to an anchor soon; one whose anchors are away does not hurry.
+            pause = if is_told { PERIOD } else { (pause * 2).min(PERIOD) };
+            let rest = pause - pause * u32::from(chance[0]) / 1_024;
+            // It has changed, or nothing has for long enough.
+            let _ = timeout(rest, changes.changed()).await;
+        }
+    }
+
+    /// Says whether an anchor knows what this node has.
+    async fn round(&self) -> bool {
+        if self.desk.is_some() {
+            let digest = self.records.lock().digest();
+            let behind = |node: &NodeId| self.told.lock().get(node).is_none_or(|(told, _)| told.digest != digest);
+            let heard = self.directory.others().into_iter().filter(|row| row.heard.is_some());
+            let nodes: Vec<NodeId> = heard.map(|row| row.node).filter(behind).collect();
+            let talks = nodes.into_iter().map(|node| self.talk_with(node));
+            stream::iter(talks).buffer_unordered(AT_ONCE_MAX).collect::<Vec<()>>().await;
+            return true;
+        }
+        for anchor in self.anchors() {
+            if self.tell(anchor.node).await.is_ok() {
+                return true;
+            }
+        }
+        let mut others: Vec<NodeId> = self.directory.others().into_iter().map(|row| row.node).collect();
+        let me = self.trust.node();
+        others.sort_by_key(|node| (*node < me, *node));
+        let talks = others.into_iter().take(NEIGHBOURS).map(|node| self.talk_with(node));
+        stream::iter(talks).buffer_unordered(NEIGHBOURS).collect::<Vec<()>>().await;
+        false
+    }
+
+    async fn talk_with(&self, node: NodeId) {
+        if let Err(problem) = self.tell(node).await {
+            tracing::debug!(%node, %problem, "a node was not told of deployments");
+        }
+    }
+
+    /// Tells a node how far this one is; both know the same records then.
+    async fn tell(&self, node: NodeId) -> Result<(), Problem> {
+        let told = serde_json::to_vec(&self.told()).expect("it is plain data");
+        let answer = self.ask(node, Method::POST, "/deployments/talk", told.into(), TALK_BYTES_MAX).await?;
+        let Some(theirs) = TalkReply::read(&answer)?.serials else { return Ok(()) };
+        let ours = self.records.lock().serials();
+        for (name, serial) in &theirs {
+            if ours.get(name).is_none_or(|ours| ours < serial) {
+                let record = self.ask(node, Method::GET, &path(name), Bytes::new(), DOCUMENT_BYTES_MAX).await?;
+                self.take_record(&record).await?;
+            }
+        }
+        for name in
+            ours.iter().filter(|(name, ours)| theirs.get(*name).is_none_or(|serial| serial < *ours)).map(|one| one.0)
+        {
+            let Some(record) = self.records.lock().get(name.as_str()).cloned() else { continue };
+            let bytes = Bytes::copy_from_slice(record.bytes());
+            self.ask(node, Method::PUT, &path(name), bytes, TALK_BYTES_MAX).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a record that another node has passed on.
+    pub(super) async fn take_record(&self, bytes: &[u8]) -> Result<bool, Problem> {
+        let record = SignedRecord::read(bytes, &self.fleet(), &self.trust.ca_key())?;
+        self.learn(record).await
+    }
+
+    pub(super) async fn ask(
+        &self,
+        node: NodeId,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        bytes_max: usize,
+    ) -> Result<Bytes, Problem> {
+        let request = Request::builder().method(method).uri(path).body(body);
+        let request = request.map_err(|error| Problem::new(Code::Internal, format!("{path}: {error}")))?;
+        let asked = async { whole(self.link()?.exchange(node, request, PATIENCE).await?, bytes_max).await };
+        let late = |_| Problem::new(Code::MemberAway, format!("the node {node} has not answered whole"));
+        timeout(PATIENCE * 3, asked).await.map_err(late)?
+    }
+}
+
+fn path(name: &Name) -> String {
+    format!("/deployments/records/{name}")
+}

@@ -1,0 +1,80 @@
+//! All deployments of the fleet and how far each node is with them, as this node sees it.
+
+use super::Deployments;
+use api_types::{DeploymentNode, FleetDeployment, FleetDeployments, FleetTrouble};
+use fleet_deploy::talk::{Progress, Stage};
+use fleet_deploy::{Candidate, Record};
+use manifest::Name;
+use std::collections::BTreeMap;
+
+impl Deployments {
+    /// What this node knows. An anchor knows of all nodes; others know of those that have talked with them.
+    pub(super) fn view(&self) -> FleetDeployments {
+        let candidates = self.candidates();
+        let mut progress: BTreeMap<_, BTreeMap<Name, Progress>> =
+            self.told.lock().iter().map(|(node, (told, _))| (*node, told.progress.clone())).collect();
+        progress.insert(self.trust.node(), self.progress.lock().clone());
+        let one = |record: &Record| {
+            let node = |candidate: &Candidate| {
+                let said = progress.get(&candidate.node).and_then(|all| all.get(&record.name));
+                shown(record, candidate, said)
+            };
+            let manifest = record.manifest.as_ref();
+            FleetDeployment {
+                name: record.name.to_string(),
+                serial: record.serial,
+                revision: record.revision,
+                earlier: self.records.lock().earlier(record.name.as_str()).map(|earlier| earlier.revision).collect(),
+                deployer: record.deployer.clone(),
+                made_s: record.made_at,
+                is_removed: manifest.is_none(),
+                functions: manifest.iter().flat_map(|manifest| manifest.function.keys()).map(Name::to_string).collect(),
+                nodes: candidates.iter().filter_map(node).collect(),
+            }
+        };
+        let records = self.newest();
+        let deployments = records.iter().map(|record| one(record.record())).collect();
+        let told_by = self.directory.own_name();
+        FleetDeployments { fleet: self.fleet(), told_by, is_anchor: self.desk.is_some(), deployments }
+    }
+
+    /// The deployment of the fleet that a function or a sink on this node belongs to.
+    pub fn owner(&self, part: &str) -> Option<Name> {
+        self.shelf.owner(part)
+    }
+}
+
+/// How far a node is. None: nothing of it is for it, and nothing of it was there.
+fn shown(record: &Record, candidate: &Candidate, said: Option<&Progress>) -> Option<DeploymentNode> {
+    let whole = record.manifest.as_ref();
+    let placed = record.places.iter().filter(|placed| {
+        let is_named = placed.nodes.as_ref().is_some_and(|nodes| nodes.contains(&candidate.node));
+        let fits = || {
+            candidate
+                .profile
+                .as_ref()
+                .zip(whole)
+                .is_some_and(|(profile, whole)| placed.is_on(whole, &candidate.node, profile))
+        };
+        is_named || fits()
+    });
+    let functions: Vec<String> = placed.flat_map(|placed| &placed.group.functions).map(Name::to_string).collect();
+    let said = said.filter(|said| said.serial == record.serial);
+    let stage = match said.map(|said| said.stage) {
+        Some(Stage::Ready) => "ready",
+        Some(Stage::Working) => "working",
+        Some(Stage::Failed) => "failed",
+        Some(Stage::Elsewhere) => return None,
+        None if functions.is_empty() => return None,
+        None => "waiting",
+    };
+    let trouble = said.and_then(|said| said.trouble.clone());
+    Some(DeploymentNode {
+        id: candidate.node.to_string(),
+        name: candidate.name.clone(),
+        is_there: candidate.is_there,
+        stage: stage.to_owned(),
+        functions,
+        trouble: trouble.map(|one| FleetTrouble { code: one.code, detail: one.detail, hint: one.hint }),
+    })
+}

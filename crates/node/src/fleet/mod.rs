@@ -1,0 +1,150 @@
+//! The node's part in a fleet: what it is told at the start, what stands on it, and what it shows of it.
+
+pub mod engine;
+mod look;
+
+pub use look::why;
+
+use crate::Node;
+use crate::config::Config;
+use crate::deployments::{Deployments, Parts};
+use crate::link::CallLink;
+use crate::mail::{Book, Mail};
+use api_types::{FleetEngine, FleetInfo, FleetTrouble};
+use engine::{EngineStatus, EngineWay, ForEngine};
+use fleet_agent::{Agent, Directory, Part, Row, Settings, Status};
+use fleet_link::Members;
+use fleet_trust::{Address, Clock, NodeId, Token};
+use problem::Problem;
+use std::future::ready;
+use std::sync::Arc;
+
+/// A day that is surely past, in seconds since 1970: 23 November 2026. Clocks that stand before it are wrong.
+const PAST: u64 = 1_795_392_000;
+
+/// The part of a node that has this configuration. It does nothing before it is opened.
+pub(crate) fn agent(config: &Config) -> Agent {
+    Agent::new(Settings {
+        folder: config.data.join("fleet"),
+        listen: config.fleet.listen,
+        address: config.fleet.address.clone(),
+        name: config.fleet.node_name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        clock: Clock::system(PAST),
+    })
+}
+
+/// Has calls and mail carried, and the engine opened, in each fleet that the node becomes a part of. Call this before
+/// that. `open` gives none if there is no engine to be had; then calls and mail are carried all the same.
+pub fn take_part(node: &Arc<Node>, open: impl Fn(ForEngine) -> Option<Arc<dyn EngineWay>> + Send + Sync + 'static) {
+    let weak = Arc::downgrade(node);
+    node.fleet.on_part(move |Part { trust, anchor, directory, calls, engine }| {
+        let Some(node) = weak.upgrade() else { return Box::pin(ready(())) };
+        node.set_engine(open(ForEngine { trust: trust.clone(), anchor: anchor.clone(), arrivals: engine }));
+        let own = (trust.node(), directory.own_name());
+        let listed = Arc::new(Listed(directory.clone()));
+        let post = node.engine().map(|engine| engine.post());
+        // Before the link: others may have mail for this node at once.
+        match Mail::start(&node, own, listed.clone(), post) {
+            Ok(mail) => node.events.set_mail(Some(mail)),
+            Err(problem) => tracing::error!("no mail goes out or in: {} {}", problem.code, problem.detail),
+        }
+        Box::pin(async move {
+            let folder = node.config.data.join("fleet");
+            let parts = Parts { trust: trust.clone(), directory, anchor, folder };
+            let deployments = Deployments::open(&node, parts).await.inspect_err(|problem| {
+                tracing::error!("no part in the fleet's deployments: {} {}", problem.code, problem.detail);
+            });
+            let link = CallLink::start(&node, trust, listed, deployments.ok(), calls);
+            node.set_link(Some(Arc::new(link)));
+        })
+    });
+}
+
+/// Nothing more goes to other nodes, or comes from them.
+pub async fn end(node: &Node) {
+    node.events.set_mail(None);
+    node.set_link(None);
+    if let Some(engine) = node.engine() {
+        engine.end().await;
+    }
+    node.set_engine(None);
+    node.fleet.end();
+}
+
+impl Book for Listed {
+    fn find(&self, name_or_id: &str) -> Option<NodeId> {
+        let id = NodeId::read(name_or_id);
+        let others = self.0.others();
+        others.into_iter().find(|row| row.record.name == name_or_id || Some(row.node) == id).map(|row| row.node)
+    }
+
+    fn name(&self, node: &NodeId) -> Option<String> {
+        Members::name(self, node)
+    }
+}
+
+/// The members, as the link asks for them.
+struct Listed(Directory);
+
+impl Listed {
+    fn row(&self, node: &NodeId) -> Option<Row> {
+        self.0.others().into_iter().find(|row| row.node == *node)
+    }
+}
+
+impl Members for Listed {
+    fn others(&self) -> Vec<NodeId> {
+        self.0.others().into_iter().map(|row| row.node).collect()
+    }
+
+    fn address(&self, node: &NodeId) -> Option<Address> {
+        self.row(node)?.record.address
+    }
+
+    fn name(&self, node: &NodeId) -> Option<String> {
+        Some(self.row(node)?.record.name)
+    }
+}
+
+/// Leaves the fleet: no calls go to other nodes or come from them any more, and the node is alone.
+///
+/// # Errors
+/// As [`Agent::leave`]; then nothing has changed.
+pub async fn leave(node: &Node) -> Result<String, Problem> {
+    let fleet = node.fleet.leave().await?;
+    end(node).await;
+    Ok(fleet)
+}
+
+/// Reads an invitation.
+///
+/// # Errors
+/// [`problem::Code::InvitationGarbled`].
+pub fn read_token(text: &str) -> Result<Token, Problem> {
+    Ok(Token::read(text)?)
+}
+
+/// What the API says of a fleet.
+pub fn describe(node: &Node, status: Status) -> FleetInfo {
+    let Status { name, fleet, is_anchor, rows, trouble, is_doubled } = status;
+    let engine = node.engine().map(|engine| engine.status());
+    let engine = engine.map(|EngineStatus { is_connected, process, trouble }| FleetEngine {
+        connected: is_connected,
+        process,
+        trouble: trouble.map(told),
+    });
+    let (link, mail) = (node.link(), node.events.mail());
+    let member = |row| look::member(node, (link.as_deref(), mail.as_deref()), row);
+    let nodes = rows.into_iter().map(member).collect();
+    let trouble = trouble.map(told);
+    FleetInfo { name, id: fleet.to_string(), anchor: is_anchor, nodes, trouble, engine, doubled: is_doubled }
+}
+
+fn told(problem: Problem) -> FleetTrouble {
+    FleetTrouble {
+        code: problem.code.to_string(),
+        detail: problem.detail.into_owned(),
+        hint: problem.hint.into_owned(),
+    }
+}

@@ -1,0 +1,263 @@
+//! Outbox and inbox of this node with the state they are kept in: each step is one transaction.
+//!
+//! ```text
+//!   post    ─▶ stage ─▶ ack + letter: one transaction ─▶ committed ┐
+//!   arrive  ─▶ sort  ─▶ events + mark: one transaction ─▶ committed ┼─▶ keep_durable ─▶ receipts; letters may be sent
+//!   receipt ─▶ letters are deleted: one transaction ─────▶ ─────────┘
+//! ```
+//! All of it is done under one lock, commits included: so the commits of outbox and inbox stand in the journal in the
+//! order in which they count them.
+
+use super::kept::Kept;
+use super::lanes::Lanes;
+use super::names::{EPOCH, node_of};
+use super::{Totals, names};
+use ::mail::{
+    Commit, Config, Counts, Household, INBOX_KEYS, Inbox, Notice, OUTBOX_KEYS, Outbox, PushError, Receipt, Write,
+};
+use fleet_trust::NodeId;
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use state::{CommitError, Leased, State, StoreError, Ticket};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+/// The shortest wait before the outbox is asked again.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+pub struct Desk {
+    pub(super) state: State,
+    pub(super) kept: Kept,
+    pub(super) sides: Mutex<Sides>,
+    /// There may be something to send.
+    to_send: Notify,
+    /// There is something that waits for the disk.
+    to_sync: Notify,
+    began: Instant,
+}
+
+pub(super) struct Sides {
+    pub outbox: Outbox,
+    pub inbox: Inbox,
+    /// Commits that are not known to be durable, in the order of the journal.
+    unsynced: VecDeque<(Ticket, Side)>,
+    /// Deletions that a full disk refused. They go with the next ones.
+    owed: Vec<Write>,
+    pub totals: Totals,
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Outbox(Commit),
+    Inbox(Commit),
+}
+
+/// Why an event did not become a letter. Nothing has happened.
+#[derive(Debug)]
+pub enum NotPosted {
+    /// There is no room before other letters have arrived.
+    Full(PushError),
+    /// It can never be one.
+    Unfit(PushError),
+    /// The event is another handling's now.
+    LeaseLost,
+    /// The state takes no writes now.
+    Unavailable(Problem),
+}
+
+impl Desk {
+    /// # Errors
+    /// A record cannot be read.
+    pub fn open(state: &State, own: Household) -> Result<Self, Problem> {
+        let kept = Kept::new(state, &own);
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce)
+            .map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
+        let corrupt = |error: ::mail::Unreadable| Problem::new(Code::StateCorrupt, format!("mail: {error}"));
+        let outbox = Outbox::open(Config::new(own.clone(), EPOCH), nonce, kept.all(OUTBOX_KEYS)?).map_err(corrupt)?;
+        let inbox = Inbox::open(own, EPOCH, kept.all(INBOX_KEYS)?).map_err(corrupt)?;
+        let (unsynced, owed, totals) = Default::default();
+        let sides = Mutex::new(Sides { outbox, inbox, unsynced, owed, totals });
+        let (to_send, to_sync) = Default::default();
+        Ok(Self { state: state.clone(), kept, sides, to_send, to_sync, began: Instant::now() })
+    }
+
+    /// Makes a letter of a leased event: acks it and puts the letter into the outbox, both or neither.
+    ///
+    /// # Errors
+    /// Nothing has happened; where the disk failed, nobody knows.
+    pub fn post(&self, leased: &Leased, to: &Household, letter: Vec<u8>) -> Result<(), NotPosted> {
+        let mut sides = self.sides.lock();
+        let staged = sides.outbox.stage(&[(to.clone(), letter)])?;
+        let mut transaction = self.state.begin();
+        self.kept.write(&mut transaction, &staged.writes)?;
+        transaction.ack(leased);
+        let ticket = transaction.commit()?;
+        let commit = sides.outbox.committed(staged);
+        self.wait_for(&mut sides, ticket, Side::Outbox(commit));
+        Ok(())
+    }
+
+    /// Letters of a parcel are committed.
+    pub(super) fn took(&self, sides: &mut Sides, ticket: Ticket, commit: Commit) {
+        self.wait_for(sides, ticket, Side::Inbox(commit));
+    }
+
+    /// What a receipt says is written down: letters that have arrived go.
+    pub(super) fn settle(&self, receipt: &Receipt, by: &NodeId) {
+        let by = by.to_string();
+        let sides = &mut *self.sides.lock();
+        let before = sides.outbox.counts().letters;
+        let home = names::home_of(&receipt.from);
+        let Ok(received) = sides.outbox.receive(receipt, &by, home, self.now(), &self.kept) else {
+            return tracing::warn!(by, "a node confirmed letters in the name of another one");
+        };
+        sides.totals.sent += before - sides.outbox.counts().letters;
+        received.notice.iter().for_each(say);
+        sides.owed.extend(received.writes);
+        if !sides.owed.is_empty() {
+            let mut transaction = self.state.begin();
+            let written = self.kept.write(&mut transaction, &sides.owed).map_err(Problem::from);
+            match written.and_then(|()| Ok(transaction.commit()?)) {
+                Ok(ticket) => {
+                    sides.owed.clear();
+                    if let Some(commit) = received.commit {
+                        self.wait_for(sides, ticket, Side::Outbox(commit));
+                    }
+                }
+                Err(problem) => tracing::warn!(%problem, "letters that have arrived are deleted later"),
+            }
+        }
+        self.to_send.notify_one();
+    }
+
+    /// Sends what there is to send, until it is dropped.
+    pub async fn send(self: Arc<Self>, lanes: Arc<Lanes>) {
+        loop {
+            let now = self.now();
+            let (sent, next) = {
+                let mut sides = self.sides.lock();
+                let sent = sides.outbox.poll(now, &self.kept);
+                (sent, sides.outbox.next_poll(now))
+            };
+            if let Some(sent) = sent {
+                if let Some(node) = node_of(&sent.to) {
+                    lanes.send(node, sent.bytes);
+                }
+                tokio::task::consume_budget().await;
+                continue;
+            }
+            let wait = next.map(|at| at.saturating_sub(now).max(LOOK_AGAIN));
+            tokio::select! {
+                () = self.to_send.notified() => {}
+                () = sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            }
+        }
+    }
+
+    /// Waits for the disk, for all that was committed: then letters may be sent, and receipts go out. Ends where the
+    /// disk fails: nothing is sent or confirmed any more before the node is started again.
+    pub async fn keep_durable(self: Arc<Self>, lanes: Arc<Lanes>) {
+        loop {
+            let last = self.sides.lock().unsynced.back().map(|(ticket, _)| *ticket);
+            let Some(ticket) = last else {
+                self.to_sync.notified().await;
+                continue;
+            };
+            if let Err(problem) = self.state.durable(ticket).await {
+                return tracing::error!(%problem, "mail rests: the disk has not confirmed it");
+            }
+            for receipt in self.durable(ticket) {
+                if let Some(node) = node_of(&receipt.to) {
+                    lanes.send(node, receipt.write());
+                }
+            }
+            self.to_send.notify_one();
+        }
+    }
+
+    fn durable(&self, upto: Ticket) -> Vec<Receipt> {
+        let Sides { outbox, inbox, unsynced, .. } = &mut *self.sides.lock();
+        let mut receipts = Vec::new();
+        while let Some((_, side)) = unsynced.pop_front_if(|(ticket, _)| *ticket <= upto) {
+            match side {
+                Side::Outbox(commit) => outbox.durable(commit),
+                // A later receipt to the same sender says all that an earlier one does.
+                Side::Inbox(commit) => {
+                    for receipt in inbox.durable(commit) {
+                        receipts.retain(|earlier: &Receipt| earlier.to != receipt.to);
+                        receipts.push(receipt);
+                    }
+                }
+            }
+        }
+        receipts
+    }
+
+    pub fn wake(&self, to: &Household) {
+        self.sides.lock().outbox.wake(to, self.now());
+        self.to_send.notify_one();
+    }
+
+    pub fn waiting(&self, to: &Household) -> Counts {
+        self.sides.lock().outbox.waiting(to)
+    }
+
+    pub fn waiting_in_all(&self) -> Counts {
+        self.sides.lock().outbox.counts()
+    }
+
+    pub fn totals(&self) -> Totals {
+        self.sides.lock().totals
+    }
+
+    fn wait_for(&self, sides: &mut Sides, ticket: Ticket, side: Side) {
+        sides.unsynced.push_back((ticket, side));
+        self.to_sync.notify_one();
+    }
+
+    /// Time, as outbox and inbox count it.
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+fn say(notice: &Notice) {
+    match notice {
+        Notice::RolledBack { to, waiting, .. } => tracing::warn!(
+            "this node was restored from a backup: {waiting} events for {to} are sent again; those that had arrived \
+             after the backup arrive twice"
+        ),
+        Notice::Over { to } => tracing::warn!("{to} takes no mail of this node any more"),
+        Notice::Missing { to, number } => {
+            tracing::error!("{} the letter {number} for {to} cannot be read", Code::StateCorrupt);
+        }
+    }
+}
+
+impl From<PushError> for NotPosted {
+    fn from(error: PushError) -> Self {
+        match error {
+            PushError::Full(_) | PushError::TooManyReceivers => Self::Full(error),
+            PushError::TooLarge(_) | PushError::ToItself => Self::Unfit(error),
+        }
+    }
+}
+
+impl From<StoreError> for NotPosted {
+    fn from(error: StoreError) -> Self {
+        Self::Unavailable(error.into())
+    }
+}
+
+impl From<CommitError> for NotPosted {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::LeaseLost => Self::LeaseLost,
+            other => Self::Unavailable(other.into()),
+        }
+    }
+}
