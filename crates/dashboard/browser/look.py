@@ -26,7 +26,7 @@ AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 
 # Nothing takes longer unless it hangs: the machine may be busy.
 PATIENCE_SECONDS = 60
-VIEWS = ["overview", "functions", "queues", "units", "logs", "boards", "node"]
+VIEWS = ["overview", "functions", "queues", "events", "units", "logs", "boards", "offloading", "node", "api"]
 HOSTILE = "<img src=x onerror=window.hurt=1>"
 
 
@@ -42,7 +42,7 @@ class Node:
         self.lighter("deploy", str(ROOT / "examples/hello"))
 
     def start(self) -> None:
-        command = [PROGRAM, "up", "--data", str(self.folder), "--log", "warn", *self.options]
+        command = [PROGRAM, "up", "--data-folder", str(self.folder), "--log", "warn", *self.options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         said = []
@@ -77,12 +77,14 @@ class Node:
     def link(self, scope: str = "deploy") -> str:
         return json.loads(self.lighter("dashboard", "--json", "--scope", scope))["url"]
 
-    def ask(self, path: str, token: str | None = None) -> tuple[int, object]:
+    def ask(self, path: str, token: str | None = None, body: object = None) -> tuple[int, object]:
         token = token or (self.folder / "token").read_text().strip()
-        request = urllib.request.Request(self.api + path, headers={"authorization": f"Bearer {token}"})
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.api + path, data=data, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as reply:
-                return reply.status, json.load(reply)
+                return reply.status, json.loads(reply.read() or b"null")
         except urllib.error.HTTPError as refused:
             return refused.code, json.load(refused)
 
@@ -220,7 +222,7 @@ def a_token_that_may_look_sees_numbers_and_no_data(browser: Browser, node: Node)
     visitor = Visitor(browser, node, "look")
     page = visitor.page
     token = visitor.link.split("token=")[1]
-    for path in ("/v1/queues/threshold/events?part=dead", "/v1/functions/-/logs", "/v1/deployments", "/v1/audit"):
+    for path in ("/v1/queues/threshold/events?part=dead", "/v1/functions/-/logs", "/v1/deployments", "/v1/audit", "/v1/events"):
         assert node.ask(path, token)[0] == 403, path
     for path in ("/v1/queues", "/v1/stats", "/v1/flow", "/v1/functions", "/v1/units"):
         assert node.ask(path, token)[0] == 200, path
@@ -275,7 +277,7 @@ def every_view_fits_and_can_be_read_in_both_lights(browser: Browser, node: Node)
         visitor = Visitor(browser, node, "admin", color_scheme=light, viewport={"width": width, "height": 800})
         page = visitor.page
         page.evaluate(AXE)
-        for view in [*VIEWS, "functions/threshold", "queues/threshold"]:
+        for view in [*VIEWS, "functions/threshold", "queues/threshold", "events/followed-1"]:
             visitor.go(view)
             expect(page.locator("main .card").first).to_be_attached()
             wide = page.evaluate("document.documentElement.scrollWidth")
@@ -316,6 +318,93 @@ def the_keyboard_alone_is_enough(browser: Browser, node: Node) -> None:
     visitor.end()
 
 
+def one_stream_takes_the_place_of_asking_again_and_again(browser: Browser, node: Node) -> None:
+    visitor = Visitor(browser, node)
+    page, asked = visitor.page, []
+    visitor.go("functions")
+    page.on("request", lambda request: "/v1/" in request.url and asked.append(request.url.partition("/v1/")[2]))
+    drawn = "performance.getEntriesByName('draw').length"
+    before = page.evaluate(drawn)
+    wait_for("lines of the stream", lambda: page.evaluate(drawn) >= before + 4)
+    assert asked == [], asked
+    # Frozen it ends, and another one begins when it goes on.
+    page.keyboard.press("f")
+    expect(page.locator(".link")).to_have_text("frozen")
+    page.keyboard.press("f")
+    wait_for("another stream", lambda: [one for one in asked if one.startswith("live")])
+    visitor.end()
+
+
+def an_event_is_followed_through_its_tries_and_what_it_set_off(browser: Browser, node: Node) -> None:
+    node.lighter("push", "threshold", "--id", "followed-1", "--data", "{", "--subject", "device/sck/r/readings")
+    wait_for("the handlings", lambda: node.ask("/v1/events?id=followed-1")[0] == 200)
+    visitor = Visitor(browser, node)
+    page = visitor.page
+    visitor.go("events")
+    expect(page.get_by_role("link", name="followed-1").first).to_be_visible()
+    page.get_by_role("group", name="Which handlings").get_by_role("button", name="failed").click()
+    page.get_by_role("link", name="followed-1").first.click()
+    expect(page.locator(".trail li").first).to_contain_text("threshold try 1 by threshold v1")
+    expect(page.locator(".trail")).to_contain_text("no JSON")
+    # A dead letter leads to its handlings.
+    visitor.go("queues/threshold")
+    page.locator(".detail tbody tr:not(.gap)").first.click()
+    expect(page.get_by_role("link", name="follow it")).to_have_attribute("href", re.compile("^#/events/."))
+    visitor.end()
+
+
+def times_of_a_function_are_spread_over_bars(browser: Browser, node: Node) -> None:
+    node.publish(20, 0.0)
+    visitor = Visitor(browser, node)
+    visitor.go("functions/threshold")
+    bars = visitor.page.locator(".spread rect")
+    expect(bars.first).to_be_attached()
+    counted = sum(int(title.split(" ")[0].replace(",", "")) for title in visitor.page.locator(".spread title").all_text_contents())
+    assert counted >= 20, counted
+    visitor.end()
+
+
+def what_devices_expected_is_beside_what_it_took(browser: Browser, node: Node) -> None:
+    one = {"function": "invert", "place": "node", "why": "best", "predicted_us": 1000, "actual_us": 3000, "other": "local", "other_us": 9000}
+    assert node.ask("/v1/decisions", body={"device": HOSTILE, "decisions": [one, {**one, "place": "local"}]})[0] == 204
+    visitor = Visitor(browser, node, "look")
+    page = visitor.page
+    visitor.go("offloading")
+    expect(page.locator("main h1")).to_contain_text("2 decisions")
+    assert page.locator(".plot circle").count() == 2
+    row = page.get_by_role("region", name="Decisions", exact=True).locator("tbody tr:not(.gap)").first
+    expect(row).to_contain_text("× 3.00")
+    expect(row).to_contain_text(HOSTILE)
+    visitor.end()
+
+
+def the_api_describes_itself_on_the_page(browser: Browser, node: Node) -> None:
+    visitor = Visitor(browser, node)
+    page = visitor.page
+    visitor.go("api")
+    page.get_by_label("Filter the endpoints").fill("/v1/live")
+    expect(page.locator(".reference details")).to_have_count(1)
+    page.locator(".reference summary").click()
+    expect(page.locator(".reference dl")).to_contain_text("function?")
+    visitor.end()
+
+
+def dead_letters_of_a_reason_are_discarded(browser: Browser, node: Node) -> None:
+    node.lighter("push", "threshold", "--data", "{", "--subject", "device/sck/r/readings")
+    wait_for("a dead letter", lambda: node.queue("threshold")["dead"] > 0)
+    visitor = Visitor(browser, node)
+    page = visitor.page
+    visitor.go("queues/threshold")
+    page.get_by_label("Filter by reason").fill("no JSON")
+    page.get_by_label("Filter by reason").press("Enter")
+    page.get_by_role("button", name="Discard these").click()
+    expect(page.locator("dialog code")).to_have_text("lighter queue purge threshold --reason 'no JSON'")
+    page.locator("dialog").get_by_role("button", name="Discard").click()
+    reasons = "/v1/queues/threshold/events?part=dead&limit=1000&reason=no%20JSON"
+    wait_for("that they are gone", lambda: not node.ask(reasons)[1]["events"])
+    visitor.end()
+
+
 def the_map_shows_what_lighter_flow_draws(browser: Browser, node: Node) -> None:
     visitor = Visitor(browser, node)
     boxes = visitor.page.locator(".stage")
@@ -332,10 +421,11 @@ def the_map_shows_what_lighter_flow_draws(browser: Browser, node: Node) -> None:
 def a_picture_of_the_overview(browser: Browser, node: Node, picture: Path) -> None:
     picture.parent.mkdir(parents=True, exist_ok=True)
     visitor = Visitor(browser, node, viewport={"width": 1360, "height": 900})
-    node.publish(40, 0.1)
     expect(visitor.page.locator(".tile").first).to_be_visible()
-    # Two points make a line.
-    expect(visitor.page.locator(".spark-line").first).to_have_attribute("points", re.compile(" .* "))
+    # Two points make a line, and they may be a minute apart.
+    expect(visitor.page.locator(".spark-line").first).to_have_attribute("points", re.compile(" .* "), timeout=150_000)
+    # Two seconds' worth, so that the page is told of it while it lasts.
+    node.publish(1000, 0.1)
     expect(visitor.page.locator(".stage[data-is=busy]").first).to_be_visible()
     visitor.page.screenshot(path=str(picture))
     visitor.end()
@@ -347,10 +437,16 @@ PARTS = [
     the_map_shows_what_lighter_flow_draws,
     a_dead_letter_is_read_edited_replayed_and_acked,
     all_that_match_are_replayed_and_what_goes_round_stays,
+    one_stream_takes_the_place_of_asking_again_and_again,
+    an_event_is_followed_through_its_tries_and_what_it_set_off,
+    times_of_a_function_are_spread_over_bars,
+    what_devices_expected_is_beside_what_it_took,
+    the_api_describes_itself_on_the_page,
     a_token_that_may_look_sees_numbers_and_no_data,
     what_strangers_write_is_shown_as_text,
     every_view_fits_and_can_be_read_in_both_lights,
     the_keyboard_alone_is_enough,
+    dead_letters_of_a_reason_are_discarded,
     it_comes_back_by_itself_after_the_node_was_killed,
 ]
 

@@ -27,7 +27,7 @@ function open() {
   const element = h('div', { class: 'view' }, h('section', { class: 'card' }, h('h1', {}, 'Node'), facts, h('div', { class: 'buttons' }, leave)), audit);
 
   function draw() {
-    const { node } = state;
+    const { node, token } = state;
     if (!node) return;
     list(facts, [
       ['version', node.version], ['gate', node.gate], ['data folder', node.data_folder], ['up', span(node.uptime_seconds * 1000)],
@@ -36,12 +36,12 @@ function open() {
       ['engine', node.engine],
       ['Python', node.python && `${node.python.version}, numpy ${node.python.numpy}`],
       ['not protected', node.missing_protections.map(one => `${one.protection}: ${one.why}`).join(' · ')],
-      ['this token', node.token && `${node.token.name} may ${MAY[node.token.scope]}${node.token.expires_ms ? `, until ${stamp(node.token.expires_ms)}` : ''}`],
+      ['this token', token && `${token.name} may ${MAY[token.scope]}${token.expires_ms ? `, until ${stamp(token.expires_ms)}` : ''}`],
     ].filter(([, text]) => text), ([word, text]) => [h('dt', {}, word), h('dd', {}, text)]);
     audit.hidden = !may('admin');
     grid.set(state.audit);
   }
-  return { element, draw, parts: may('admin') ? ['audit'] : [] };
+  return { element, draw, parts: ['audit'] };
 }
 
 export const about = { title: 'Node', open };

@@ -1,167 +1,223 @@
-// What the page knows of the node: asked for again and again, kept for ten minutes, and given to whatever shows it.
+// What the page knows of the node: one stream of what changes, kept and given to whatever shows it.
 //
-//   the API ──parts, each at its pace──▶ state ──changed()──▶ the view on screen, once for each frame
+//   v1/live ──lines──▶ state ──changed()──▶ the view on screen, once for each frame
+//   v1/boards, v1/audit, each at its pace while its view is on screen ──┘
 //
-// Nothing is asked for while nobody looks: a hidden page stops, and asks at once when it is seen again.
+// Nothing is asked for while nobody looks: a hidden page ends its stream, and begins another when it is seen again.
 
-import { Refused, get } from './client.js';
+import { Refused, get, lines } from './client.js';
 
-/** Points of a small line: one every two seconds for ten minutes. */
-const PAST = 300;
-const PAST_EVERY = 2000;
 /** Rates are means over so long. */
 const RATE_OVER = 10000;
-/** With more functions than this the numbers come at half the pace. */
-const MANY = 200;
+/** A stream without a line for so long is lost: one comes each second or two. */
+const QUIET = 10000;
+const AGAIN = 1000;
 
-/** Parts of the state: where they are, and how often they are asked for, in milliseconds. */
-const PARTS = {
-  node: { path: 'node', every: 2000, always: true },
-  stats: { path: 'stats', every: 1000, always: true, slower: true },
-  queues: { path: 'queues', every: 1000, always: true, slower: true },
-  functions: { path: 'functions', every: 5000, always: true },
-  flow: { path: 'flow', every: 60000, always: true },
-  units: { path: 'units', every: 1000 },
-  boards: { path: 'boards', every: 2000 },
-  audit: { path: 'audit?limit=500', every: 4000 },
-};
+/** What some views need beside the stream: where it is, and how often it is asked for, in milliseconds. */
+const PARTS = { boards: ['boards', 2000], audit: ['audit?limit=500', 4000], decisions: ['decisions', 2000] };
+
+/** The stream leaves numbers of 0 out. */
+const FUNCTION = { calls: 0, errors: 0, running: 0, waiting: 0, p50_us: 0, p99_us: 0 };
+const QUEUE = { paused: false, ready: 0, delayed: 0, leased: 0, damaged: 0, dead: 0, bytes: 0, pushed: 0, acked: 0, retried: 0, died: 0, refused: 0 };
 
 export const state = {
   /** `waiting`, `live`, `lost` (it asks on), or `refused`: the token is not good. */
   link: 'waiting', problem: undefined, frozen: false,
-  node: undefined, stats: [], queues: [], functions: [], units: [], boards: [], audit: [], flow: undefined,
+  /** The node's clock, and how often something was deployed. */
+  now: 0, deployed: 0,
+  node: undefined, token: undefined, stats: [], queues: [], units: [], boards: [], audit: [], decisions: { decisions: [], told: 0, left_out: 0 }, flow: undefined,
+  /** All numbers of the function on screen. */
+  times: undefined,
   /** By part: why this token may not see it. */
   closed: {},
   /** Mean rates: of functions `calls` and `errors`, of queues `pushed`, `acked` and `died`, by name. */
   calls: new Map(), errors: new Map(), pushed: new Map(), acked: new Map(), died: new Map(),
-  past: { calls: [], errors: [], acked: [], waiting: [], dead: [], units: [], memory: [] },
+  /** The node's last hour, a list for each of `totals()`. */
+  hour: {},
 };
 
 const scopes = ['look', 'call', 'deploy', 'admin'];
 
 /** Whether the token of this page covers a scope. The node decides; this is for buttons. */
-export const may = scope => scopes.indexOf(state.node?.token?.scope) >= scopes.indexOf(scope);
+export const may = scope => scopes.indexOf(state.token?.scope) >= scopes.indexOf(scope);
 
-let changed = () => {};
-let wanted = new Set();
-let asked = {};
-let timer;
-let notedAt = 0;
+const functions = new Map();
+const queues = new Map();
 const samples = [];
+let changed = () => {};
+let shows = false;
+let polled = [];
+let query = '';
+let ending;
+let silence;
+let timer;
+/** Who waits until a change can be seen, and for how many lines. */
+let waiting = [];
+
+export const queueOf = name => queues.get(name);
+/** For how long the oldest event of a queue has waited. */
+export const age = queue => queue.oldest_ms === undefined ? undefined : Math.max(0, state.now - queue.oldest_ms);
 
 /** Begins. `show` is called when there is something new. */
 export function start(show) {
   changed = show;
-  document.addEventListener('visibilitychange', () => { if (!document.hidden) round(); });
-  round();
+  shows = true;
+  document.addEventListener('visibilitychange', renew);
+  renew();
 }
 
-/** Which further parts the view on screen needs. */
-export function want(...parts) {
-  wanted = new Set(parts);
-  for (const part of parts) asked[part] = 0;
-  round();
+/** What the view on screen needs: further parts, and all numbers of one function. */
+export function want(parts, name) {
+  polled = parts.filter(part => PARTS[part]);
+  const words = [parts.includes('units') && !state.closed.units && 'units=true', name && `function=${encodeURIComponent(name)}`];
+  const wanted = words.filter(Boolean).join('&');
+  state.times = undefined;
+  if (wanted !== query) {
+    query = wanted;
+    renew();
+  } else poll();
 }
 
-/** Asks for a part now, because something was done to it. */
+/** Resolves once something that was done can be seen: the line after the next was made after it. */
 export function again(...parts) {
-  for (const part of parts) asked[part] = 0;
-  return round();
+  if (parts.some(part => PARTS[part])) poll();
+  return ending ? new Promise(done => waiting.push({ lines: 2, done })) : undefined;
 }
 
 export function freeze(frozen) {
   state.frozen = frozen;
-  if (!frozen) round();
+  renew();
   changed();
 }
 
-let running = false;
-async function round() {
+/** Ends the stream, and begins another if somebody looks. */
+function renew() {
+  ending?.abort();
+  ending = undefined;
+  clearTimeout(silence);
   clearTimeout(timer);
-  if (running) return;
-  if (document.hidden || state.frozen || state.link === 'refused') return;
-  running = true;
-  const now = performance.now();
-  const slower = state.stats.length > MANY ? 2 : 1;
-  const due = Object.entries(PARTS).filter(([name, part]) => (part.always || wanted.has(name)) && !state.closed[name]
-    && now - (asked[name] || -1e9) >= part.every * (part.slower ? slower : 1) - 60);
-  for (const [name] of due) asked[name] = now;
-  const ended = await Promise.allSettled(due.map(([name, part]) => load(name, part)));
-  running = false;
-  const failed = ended.find(one => one.status === 'rejected')?.reason;
-  if (failed) fail(failed);
-  else if (due.length) { state.link = 'live'; state.problem = undefined; }
-  if (due.length) changed();
-  timer = setTimeout(round, failed ? 1000 : 250);
+  release();
+  if (!shows || document.hidden || state.frozen || state.link === 'refused') return;
+  ending = new AbortController();
+  follow(ending.signal);
+  poll();
 }
 
-async function load(name, part) {
+async function follow(signal) {
+  listen();
   try {
-    take(name, await get(part.path));
+    await lines(`live?${query}`, signal, take);
+    throw new Error('the node ended the stream');
   } catch (error) {
-    if (!(error instanceof Refused && error.status === 403)) throw error;
-    state.closed[name] = error.message;
+    if (!signal.aborted) lost(error);
   }
 }
 
-function fail(error) {
-  state.problem = error.message;
-  state.link = error instanceof Refused && error.status === 401 ? 'refused' : 'lost';
-  // The node may be another when it is back, with other tokens, functions and numbers.
-  asked = {};
+/** Begins anew if nothing comes. */
+function listen() {
+  clearTimeout(silence);
+  silence = setTimeout(() => lost(new Error('the node says nothing')), QUIET);
+}
+
+function lost(error) {
+  const { status } = error;
+  state.problem = error instanceof Refused ? error.message : undefined;
+  state.link = status === 401 ? 'refused' : 'lost';
+  // The token is for some functions alone, or the function is gone.
+  if (status === 403 && query.includes('units')) state.closed.units = error.message;
+  if (status === 403 || status === 404) query = '';
+  // The node may be another when it is back, with other functions and numbers.
   samples.length = 0;
+  ending?.abort();
+  clearTimeout(silence);
+  release();
+  changed();
+  if (state.link === 'lost') silence = setTimeout(renew, AGAIN);
 }
 
-let deployed;
-function take(name, value) {
-  state[name] = value;
-  if (name === 'stats') {
-    const now = value.map(one => `${one.function} ${one.version}`).join();
-    // What is deployed is another: so are the map and the versions.
-    if (deployed !== undefined && deployed !== now) asked.flow = asked.functions = 0;
-    deployed = now;
+function release() {
+  waiting.forEach(({ done }) => done());
+  waiting = [];
+}
+
+/** One line of the stream: everything, or the rows that are others now. */
+function take(line) {
+  listen();
+  const isNew = state.link !== 'live';
+  if (isNew) performance.mark('data');
+  state.link = 'live';
+  state.problem = undefined;
+  if (line.whole) {
+    functions.clear();
+    queues.clear();
+    state.token = line.token;
   }
-  if (name === 'stats' || name === 'queues') measure(name);
+  for (const row of line.functions) functions.set(row.function, { ...FUNCTION, ...row });
+  for (const row of line.queues) queues.set(row.name, { ...QUEUE, ...row });
+  state.stats = [...functions.values()];
+  state.queues = [...queues.values()];
+  state.node = line.node;
+  state.now = line.time_ms;
+  state.times = line.function;
+  if (line.units) state.units = line.units;
+  if (line.hour) state.hour = line.hour;
+  if (isNew || line.deployed !== state.deployed) load('flow', 'flow');
+  state.deployed = line.deployed;
+  measure();
+  waiting.forEach(one => { one.lines -= 1; });
+  waiting.filter(one => one.lines <= 0).forEach(one => one.done());
+  waiting = waiting.filter(one => one.lines > 0);
+  changed();
+}
+
+/** Asks for the parts of the view on screen, again and again. */
+function poll() {
+  clearTimeout(timer);
+  if (!ending || !polled.length) return;
+  for (const part of polled) load(part, PARTS[part][0]);
+  timer = setTimeout(poll, Math.min(...polled.map(part => PARTS[part][1])));
+}
+
+async function load(part, path) {
+  if (state.closed[part]) return;
+  try {
+    state[part] = await get(path);
+  } catch (error) {
+    // Of anything else the stream tells too.
+    if (error.status === 403) state.closed[part] = error.message;
+  }
+  changed();
 }
 
 /** Rates since the oldest sample that is kept, and a point of each line. */
-function measure(name) {
+function measure() {
   const now = performance.now();
-  const sample = { now, name, numbers: new Map() };
-  if (name === 'stats') {
-    for (const one of state.stats) sample.numbers.set(one.function, [one.calls, failures(one)]);
-  } else {
-    for (const one of state.queues) sample.numbers.set(one.name, [one.pushed, one.acked, one.died]);
-  }
+  const sample = { now, functions: new Map(), queues: new Map() };
+  for (const one of functions.values()) sample.functions.set(one.function, [one.calls, one.errors]);
+  for (const one of queues.values()) sample.queues.set(one.name, [one.pushed, one.acked, one.died]);
   while (samples.length && now - samples[0].now > RATE_OVER) samples.shift();
-  const since = samples.find(one => one.name === name);
-  const rates = name === 'stats' ? [state.calls, state.errors] : [state.pushed, state.acked, state.died];
-  rates.forEach(one => one.clear());
+  const since = samples[0];
   const seconds = since ? (now - since.now) / 1000 : 0;
-  for (const [key, numbers] of sample.numbers) {
-    const before = since?.numbers.get(key) ?? numbers;
-    rates.forEach((one, at) => one.set(key, seconds ? Math.max(0, numbers[at] - before[at]) / seconds : 0));
-  }
+  const fill = (kind, rates) => {
+    rates.forEach(one => one.clear());
+    for (const [key, numbers] of sample[kind]) {
+      const before = since?.[kind].get(key) ?? numbers;
+      rates.forEach((one, at) => one.set(key, seconds ? Math.max(0, numbers[at] - before[at]) / seconds : 0));
+    }
+  };
+  fill('functions', [state.calls, state.errors]);
+  fill('queues', [state.pushed, state.acked, state.died]);
   samples.push(sample);
-  if (now - notedAt >= PAST_EVERY - 100) { notedAt = now; note(); }
 }
 
-export const failures = stats => Object.values(stats.errors).reduce((sum, number) => sum + number, 0);
 const sum = numbers => { let all = 0; for (const number of numbers) all += number; return all; };
 
 /** What the tiles show now. */
 export function totals() {
-  const { queues, node } = state;
+  const { node } = state;
   return {
     calls: sum(state.calls.values()), errors: sum(state.errors.values()), acked: sum(state.acked.values()),
-    waiting: sum(queues.map(queue => queue.ready + queue.delayed)), dead: sum(queues.map(queue => queue.dead)),
-    units: node?.units_running ?? 0, memory: node?.rss_bytes ?? 0,
+    waiting: sum(state.queues.map(queue => queue.ready + queue.delayed)), dead: sum(state.queues.map(queue => queue.dead)),
+    units: node?.units_running ?? 0, memory_bytes: node?.rss_bytes ?? 0,
   };
-}
-
-function note() {
-  for (const [name, value] of Object.entries(totals())) {
-    state.past[name].push(value);
-    if (state.past[name].length > PAST) state.past[name].shift();
-  }
 }

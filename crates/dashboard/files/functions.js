@@ -1,7 +1,7 @@
 // Functions: how often, how fast and how well they run; of one its versions, its times and its errors.
 
-import { named, post } from './client.js';
-import { again, failures, may, state } from './data.js';
+import { get, named, post } from './client.js';
+import { may, queueOf, state } from './data.js';
 import { ask, h, mark, put, say, s } from './dom.js';
 import { Grid } from './grid.js';
 import { bytes, count, micros, of, rate, stamp } from './words.js';
@@ -9,22 +9,24 @@ import { bytes, count, micros, of, rate, stamp } from './words.js';
 const link = row => `#/functions/${encodeURIComponent(row.function)}`;
 const speed = row => state.calls.get(row.function) ?? 0;
 const fails = row => state.errors.get(row.function) ?? 0;
+const held = row => row.queue ? queueOf(row.queue) : undefined;
+const waits = row => row.waiting + (held(row)?.ready ?? 0) + (held(row)?.delayed ?? 0);
 
 const COLUMNS = [
   { title: 'function', text: row => row.function },
   { title: 'calls/s', number: true, text: row => rate(speed(row)), order: speed, tone: row => speed(row) > 0 ? 'busy' : 'faint' },
   { title: 'running', number: true, text: row => count(row.running), order: row => row.running, tone: row => row.running ? '' : 'faint' },
-  { title: 'waiting', number: true, text: row => count(row.waiting + (row.queue?.waiting ?? 0)), order: row => row.waiting + (row.queue?.waiting ?? 0), tone: row => row.waiting || row.queue?.waiting ? '' : 'faint' },
-  { title: 'p50', number: true, text: row => row.calls ? micros(row.total_us.p50) : '–', order: row => row.total_us.p50 },
-  { title: 'p99', number: true, text: row => row.calls ? micros(row.total_us.p99) : '–', order: row => row.total_us.p99 },
-  { title: 'errors', number: true, text: row => count(failures(row)), order: failures, tone: row => fails(row) ? 'bad' : failures(row) ? '' : 'faint' },
-  { title: 'dead', number: true, text: row => row.queue ? count(row.queue.dead) : '–', order: row => row.queue?.dead ?? -1, tone: row => row.queue?.dead ? 'bad' : 'faint' },
+  { title: 'waiting', number: true, text: row => count(waits(row)), order: waits, tone: row => waits(row) ? '' : 'faint' },
+  { title: 'p50', number: true, text: row => row.calls ? micros(row.p50_us) : '–', order: row => row.p50_us },
+  { title: 'p99', number: true, text: row => row.calls ? micros(row.p99_us) : '–', order: row => row.p99_us },
+  { title: 'errors', number: true, text: row => count(row.errors), order: row => row.errors, tone: row => fails(row) ? 'bad' : row.errors ? '' : 'faint' },
+  { title: 'dead', number: true, text: row => held(row) ? count(held(row).dead) : '–', order: row => held(row)?.dead ?? -1, tone: row => held(row)?.dead ? 'bad' : 'faint' },
 ];
 
 const MORE = [
   { title: 'calls', number: true, text: row => count(row.calls), order: row => row.calls },
   { title: 'version', number: true, text: row => count(row.version), order: row => row.version },
-  { title: 'class', text: row => info(row.function)?.isolation ?? '–' },
+  { title: 'class', text: row => row.isolation },
 ];
 
 /** A table of functions; the rows are statistics. */
@@ -32,8 +34,6 @@ export const functionsGrid = ({ label, keep }) => new Grid({
   label, keep, link, key: row => row.function, columns: keep ? COLUMNS : [...COLUMNS, ...MORE], sort: 0,
   empty: 'No function is deployed: lighter new hello && lighter deploy --build hello',
 });
-
-const info = name => state.functions.find(one => one.name === name);
 
 function open() {
   const grid = functionsGrid({ label: 'Functions' });
@@ -53,7 +53,7 @@ function open() {
     mark(element, 'data-detail', chosen ? 'open' : undefined);
     detail.draw(chosen);
   }
-  return { element, draw, choose: name => { chosen = name; } };
+  return { element, draw, choose: name => { chosen = name; }, focus: () => chosen };
 }
 
 /** Times of a function: a band from the median to the slowest, on a scale of powers of ten. */
@@ -72,7 +72,6 @@ class Times {
   }
 
   draw(stats) {
-    const place = us => 300 * Math.min(1, Math.max(0, Math.log10(Math.max(us, 1)) / 8));
     for (const { part, band, marks, text } of this.rows) {
       const times = stats[`${part}_us`];
       const all = [times.p50, times.p90, times.p99, times.max];
@@ -84,11 +83,36 @@ class Times {
   }
 }
 
+/** How the times of a function are spread: a bar for each bucket, on the same scale. */
+class Spread {
+  constructor() {
+    this.bars = s('g', {});
+    this.element = h('figure', { class: 'spread' }, s('svg', { viewBox: '0 0 300 44', preserveAspectRatio: 'none', role: 'img', 'aria-label': 'How many calls took how long' }, this.bars),
+      h('figcaption', { class: 'faint' }, ['1 µs', '100 µs', '10 ms', '1 s', '100 s'].map(text => h('span', {}, text))));
+  }
+
+  draw(histogram) {
+    this.element.hidden = !histogram.length;
+    const most = Math.max(...histogram.map(([, calls]) => calls));
+    list(this.bars, histogram, ([us, calls]) => {
+      const from = place(us), to = place(next(us));
+      const height = 3 + 39 * Math.sqrt(calls / most);
+      return [s('rect', { x: from.toFixed(1), width: Math.max(0.8, to - from - 0.4).toFixed(1), y: (44 - height).toFixed(1), height: height.toFixed(1) },
+        s('title', {}, `${of(calls, 'call')} of ${micros(us)} to ${micros(next(us))}`))];
+    });
+  }
+}
+
+const place = us => 300 * Math.min(1, Math.max(0, Math.log10(Math.max(us, 1)) / 8));
+/** Where the next of eight buckets for each doubling begins. */
+const next = us => us < 16 ? us + 1 : us + 2 ** (Math.floor(Math.log2(us)) - 3);
+
 class Detail {
   constructor() {
     this.title = h('span', {});
     this.facts = h('dl', { class: 'facts' });
     this.times = new Times();
+    this.spread = new Spread();
     this.errors = h('ul', { class: 'errors' });
     this.versions = new Grid({
       label: 'Versions', keep: true, pick: row => this.back(row),
@@ -101,29 +125,44 @@ class Detail {
     this.log = h('a', {}, 'its log');
     this.element = h('section', { class: 'card detail', 'aria-label': 'The function' },
       h('h1', {}, this.title, h('a', { href: '#/functions', class: 'close', 'aria-label': 'Close' }, '×')),
-      this.facts, h('h2', { class: 'part' }, 'Times'), this.times.element, h('h2', { class: 'part' }, 'Errors'), this.errors,
+      this.facts, h('h2', { class: 'part' }, 'Times'), this.times.element, this.spread.element, h('h2', { class: 'part' }, 'Errors'), this.errors,
       h('h2', { class: 'part' }, 'Versions'), this.versions.element, h('p', { class: 'links' }, this.log));
   }
 
   draw(name) {
     this.element.hidden = !name;
-    const stats = name && state.stats.find(one => one.function === name);
     put(this.title, name);
-    if (!stats) return;
-    const about = info(name);
-    this.name = name;
+    const row = name && state.stats.find(one => one.function === name);
+    if (!row) return;
+    this.read(row);
+    const stats = state.times?.function === name ? state.times : undefined;
+    const about = this.about?.name === name ? this.about : undefined;
     mark(this.log, 'href', `#/logs/${encodeURIComponent(name)}`);
-    this.times.draw(stats);
+    if (stats) {
+      this.times.draw(stats);
+      this.spread.draw(stats.histogram);
+    }
+    const queue = held(row);
     const facts = [
-      ['calls', `${count(stats.calls)}, ${rate(speed(stats))}/s`], ['now', `${count(stats.running)} running, ${count(stats.waiting)} waiting`],
-      ['class', about?.isolation], ['contract', about?.contract],
+      ['calls', `${count(row.calls)}, ${rate(speed(row))}/s`], ['now', `${count(row.running)} running, ${count(row.waiting)} waiting`],
+      ['class', row.isolation], ['contract', about?.contract],
       ['routes', about?.urls.join('  ')], ['triggers', about?.triggers.join('  ')],
-      ['queue', stats.queue && `${stats.queue.queue}: ${count(stats.queue.waiting)} waiting, ${count(stats.queue.dead)} dead, ${of(stats.queue.workers, 'worker')}`],
+      ['queue', queue && `${queue.name}: ${count(queue.ready + queue.delayed)} waiting, ${count(queue.dead)} dead, ${of(queue.handler?.workers ?? 0, 'worker')}`],
     ].filter(([, text]) => text);
     list(this.facts, facts, ([word, text]) => [h('dt', {}, word), h('dd', {}, text)]);
-    const errors = Object.entries(stats.errors).sort(([, a], [, b]) => b - a);
+    const errors = Object.entries(stats?.errors ?? {}).sort(([, a], [, b]) => b - a);
     list(this.errors, errors.length ? errors : [['none since the start', '']], ([code, number]) => [h('li', {}, h('b', {}, code), number && ` ${count(number)}`)]);
     this.versions.set((about?.versions ?? []).map(one => ({ ...one, current: one.version === about.version })));
+  }
+
+  /** Asks for what only a deployment changes. */
+  async read({ function: name, version }) {
+    const key = `${name} ${version} ${state.deployed}`;
+    if (this.key === key) return;
+    this.key = key;
+    this.name = name;
+    try { this.about = await get(named('functions', name)); } catch { this.key = undefined; return; }
+    this.draw(this.name);
   }
 
   async back({ version, current }) {
@@ -139,7 +178,6 @@ class Detail {
       await post(named('functions', name, '/rollback'), { version });
       say(`${name} is at version ${version}`);
     } catch (error) { say(error.message, 'bad'); }
-    again('functions', 'stats');
   }
 }
 

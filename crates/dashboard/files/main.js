@@ -10,12 +10,15 @@ import { span } from './words.js';
 import { overview } from './overview.js';
 import { functions } from './functions.js';
 import { queues } from './queues.js';
+import { decisions } from './decisions.js';
+import { events } from './events.js';
+import { reference } from './reference.js';
 import { units } from './units.js';
 import { logs } from './logs.js';
 import { boards } from './boards.js';
 import { about } from './about.js';
 
-const VIEWS = { overview, functions, queues, units, logs, boards, node: about };
+const VIEWS = { overview, functions, queues, events, units, logs, boards, offloading: decisions, node: about, api: reference };
 const main = document.getElementById('main');
 const LINKS = { waiting: 'connecting', live: 'live', lost: 'no answer, trying again', refused: 'no access' };
 
@@ -58,7 +61,7 @@ function open() {
   view.choose?.(of);
   ways.forEach(way => mark(way, 'aria-current', way.hash === `#/${name}` ? 'page' : undefined));
   document.title = `${of || VIEWS[name].title} – Lighterage`;
-  want(...(view.parts ?? []));
+  want(view.parts ?? [], view.focus?.());
   draw();
 }
 
@@ -72,7 +75,7 @@ function soon() {
 function draw() {
   const { node, link: is } = state;
   put(where, node ? `${location.host} · ${node.version} · up ${span(node.uptime_seconds * 1000)}` : location.host);
-  put(link, state.frozen ? 'frozen' : LINKS[is]);
+  put(link, state.frozen ? 'frozen' : is === 'lost' && state.problem || LINKS[is]);
   mark(link, 'data-is', state.frozen ? 'frozen' : is);
   mark(hold, 'aria-pressed', String(state.frozen));
   put(hold, state.frozen ? 'Go on' : 'Freeze');
@@ -112,7 +115,7 @@ window.addEventListener('keydown', event => {
     const search = main.querySelector('input[type=search]');
     if (search) { event.preventDefault(); search.focus(); }
   }
-  const number = Number(event.key);
+  const number = event.key === '0' ? 10 : Number(event.key);
   if (number >= 1 && number <= ways.length) location.hash = ways[number - 1].hash;
 });
 

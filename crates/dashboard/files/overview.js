@@ -1,6 +1,6 @@
-// The node at a glance: its totals with ten minutes of their past, what needs attention, and who is busiest.
+// The node at a glance: its totals with the last hour, what needs attention, and who is busiest.
 
-import { failures, state, totals } from './data.js';
+import { age, state, totals } from './data.js';
 import { Spark, h, mark, put } from './dom.js';
 import { functionsGrid } from './functions.js';
 import { Flow } from './map.js';
@@ -9,7 +9,7 @@ import { bytes, count, of, rate, span } from './words.js';
 
 const TILES = [
   ['calls', 'calls/s', rate], ['errors', 'errors/s', rate], ['acked', 'events/s', rate], ['waiting', 'events waiting', count],
-  ['dead', 'dead letters', count], ['units', 'units', count], ['memory', 'memory', bytes],
+  ['dead', 'dead letters', count], ['units', 'units', count], ['memory_bytes', 'memory', bytes],
 ];
 
 /** Rows of a table here; its own view shows them all. */
@@ -17,7 +17,7 @@ const ROWS = 8;
 
 function open() {
   const tiles = TILES.map(([name, title, words]) => {
-    const spark = new Spark(`${title}, the last ten minutes`);
+    const spark = new Spark(`${title}, the last hour`);
     const value = h('b', {});
     return { name, words, spark, value, element: h('div', { class: 'tile' }, h('dt', {}, title), h('dd', {}, value, spark.element)) };
   });
@@ -39,7 +39,7 @@ function open() {
     const now = totals();
     for (const { name, words, spark, value, element } of tiles) {
       put(value, words(now[name]));
-      spark.draw(state.past[name]);
+      spark.draw([...state.hour[name] ?? [], now[name]]);
       mark(element, 'data-tone', (name === 'dead' || name === 'errors') && now[name] > 0 ? 'bad' : undefined);
     }
     remark(notes);
@@ -67,11 +67,11 @@ function remark(list) {
     if (queue.dead > 0) notes.push(['bad', `${queue.name} has ${of(queue.dead, 'dead letter')}.`, link]);
     if (queue.damaged > 0) notes.push(['bad', `${of(queue.damaged, 'event')} of ${queue.name} cannot be read from the disk.`, link]);
     if (!queue.handler && queue.ready > 0) notes.push(['warn', `Nothing handles ${queue.name}, where ${of(queue.ready, 'event')} wait${queue.ready === 1 ? 's' : ''}.`, link]);
-    if (queue.oldest_age_ms > 60000 && queue.handler) notes.push(['warn', `The oldest event of ${queue.name} has waited for ${span(queue.oldest_age_ms)}.`, link]);
+    if (age(queue) > 60000 && queue.handler) notes.push(['warn', `The oldest event of ${queue.name} has waited for ${span(age(queue))}.`, link]);
   }
   for (const one of stats) {
     const speed = state.errors.get(one.function) ?? 0;
-    if (speed > 0) notes.push(['bad', `${one.function} fails: ${rate(speed)} errors/s, ${of(failures(one), 'error')} since the start.`, `#/functions/${encodeURIComponent(one.function)}`]);
+    if (speed > 0) notes.push(['bad', `${one.function} fails: ${rate(speed)} errors/s, ${of(one.errors, 'error')} since the start.`, `#/functions/${encodeURIComponent(one.function)}`]);
   }
   const shown = notes.slice(0, 6);
   const key = JSON.stringify(shown) + notes.length;

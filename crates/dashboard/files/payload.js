@@ -1,7 +1,7 @@
 // One event, as it is kept: its attributes, and its data as text, JSON or bytes. All of it is shown as text.
 
 import { may } from './data.js';
-import { choices, h, put } from './dom.js';
+import { choices, h, mark, put } from './dom.js';
 import { list } from './functions.js';
 import { stamp } from './words.js';
 
@@ -51,9 +51,11 @@ export class Payload {
     this.other = h('textarea', { rows: 8, spellcheck: 'false', 'aria-label': 'Other data for the event' });
     this.edit = h('button', { type: 'button', on: { click: () => this.begin() } }, 'Edit');
     this.replay = h('button', { type: 'button', class: 'act', on: { click: () => queue.replayOne(this.row, this.other.hidden ? undefined : this.other.value) } });
+    this.discard = h('button', { type: 'button', class: 'danger', on: { click: () => queue.purge(this.row.sequence) } }, 'Discard this one');
+    this.trail = h('a', {}, 'follow it');
     this.ways = choices('Data as', VIEWS, this.way, way => { this.way = way; this.draw(); });
     this.element = h('div', { class: 'payload', hidden: true },
-      h('div', { class: 'tools' }, this.ways, this.edit, this.replay), this.text, this.other, this.facts);
+      h('div', { class: 'tools' }, this.ways, this.edit, this.replay, this.discard, this.trail), this.text, this.other, this.facts);
     this.queue = queue;
   }
 
@@ -83,6 +85,8 @@ export class Payload {
     const editing = !this.other.hidden;
     this.text.hidden = this.ways.hidden = editing;
     this.replay.hidden = this.queue.part !== 'dead' || !may('deploy');
+    this.discard.hidden = this.replay.hidden || editing;
+    mark(this.trail, 'href', `#/events/${encodeURIComponent(row.event.id)}`);
     put(this.replay, editing ? 'Replay with this data' : 'Replay this one');
     this.edit.hidden = this.replay.hidden || editing || !isText(bytes);
   }

@@ -1,7 +1,7 @@
 // Queues: what waits where, and the events of one, dead letters above all. Looking changes nothing.
 
 import { get, named, post, send } from './client.js';
-import { again, may, state } from './data.js';
+import { again, age, may, queueOf, state } from './data.js';
 import { ask, choices, h, mark, put, say } from './dom.js';
 import { list } from './functions.js';
 import { Grid } from './grid.js';
@@ -27,7 +27,7 @@ const COLUMNS = [
   { title: 'delayed', number: true, text: row => count(row.delayed), order: row => row.delayed, tone: row => faint(row.delayed) },
   { title: 'leased', number: true, text: row => count(row.leased), order: row => row.leased, tone: row => faint(row.leased) },
   { title: 'dead', number: true, text: row => count(row.dead), order: row => row.dead, tone: row => row.dead ? 'bad' : 'faint' },
-  { title: 'oldest', number: true, text: row => span(row.oldest_age_ms), order: row => row.oldest_age_ms ?? -1, tone: row => faint(row.oldest_age_ms) },
+  { title: 'oldest', number: true, text: row => span(age(row)), order: row => age(row) ?? -1, tone: row => faint(age(row)) },
   { title: 'in/s', number: true, text: row => rate(state.pushed.get(row.name)), order: row => state.pushed.get(row.name), tone: row => state.pushed.get(row.name) ? 'busy' : 'faint' },
   { title: 'done/s', number: true, text: row => rate(state.acked.get(row.name)), order: row => state.acked.get(row.name), tone: row => state.acked.get(row.name) ? 'busy' : 'faint' },
 ];
@@ -67,7 +67,7 @@ class Detail {
     this.pause = h('button', { type: 'button', on: { click: () => this.setPaused() } });
     this.look = h('button', { type: 'button', on: { click: () => this.load() } }, 'Look again');
     this.replay = h('button', { type: 'button', class: 'act', on: { click: () => this.replayAll() } });
-    this.discard = h('button', { type: 'button', class: 'danger', on: { click: () => this.purge() } }, 'Discard all');
+    this.discard = h('button', { type: 'button', class: 'danger', on: { click: () => this.purge() } });
     this.filter = h('input', { type: 'search', placeholder: 'Filter by reason, as L6003  ( / )', 'aria-label': 'Filter by reason', on: { change: () => this.load() } });
     this.note = h('p', { class: 'note faint' });
     this.events = new Grid({
@@ -116,7 +116,7 @@ class Detail {
     this.draw(this.name);
   }
 
-  queue() { return state.queues.find(one => one.name === this.name); }
+  queue() { return queueOf(this.name); }
   count() { return this.queue()?.[this.part]; }
 
   read(row) {
@@ -132,14 +132,15 @@ class Detail {
     if (!queue) return;
     list(this.facts, [
       ['handled by', handler(queue)], ['ready', count(queue.ready)], ['delayed', count(queue.delayed)], ['leased', count(queue.leased)],
-      ['dead', count(queue.dead)], ['oldest', span(queue.oldest_age_ms)], ['pushed', count(queue.pushed)], ['acked', count(queue.acked)],
+      ['dead', count(queue.dead)], ['oldest', span(age(queue))], ['pushed', count(queue.pushed)], ['acked', count(queue.acked)],
       ['tried again', count(queue.retried)], ['refused', count(queue.refused)],
     ], ([word, text]) => [h('div', {}, h('dt', {}, word), h('dd', {}, text))]);
     const mayChange = may('deploy');
     put(this.pause, queue.paused ? 'Resume the queue' : 'Pause the queue');
     this.pause.hidden = !mayChange;
     this.replay.hidden = !mayChange || this.part !== 'dead' || !queue.dead;
-    this.discard.hidden = !mayChange || !queue[this.part] || Boolean(this.reason);
+    this.discard.hidden = !mayChange || !queue[this.part];
+    put(this.discard, this.reason ? 'Discard these' : 'Discard all');
     this.filter.hidden = this.part !== 'dead';
     put(this.replay, this.reason ? 'Replay these' : 'Replay all');
     const newer = this.seen !== undefined && this.count() !== this.seen ? 'The queue has changed since. ' : '';
@@ -181,7 +182,7 @@ class Detail {
       title: `Replay ${of(replayed, 'dead letter')} of ${name}?`,
       text: `${reason ? `Those that died with “${reason}”. ` : ''}They go to the end of the queue, to be tried anew.`,
       more: stayed > 0 && h('p', {}, often, h('label', { for: 'often' }, ` also the ${count(stayed)} that were replayed five times already`)),
-      command: `lighter queue replay ${name}${reason ? ` --reason '${reason.replaceAll("'", "'\\''")}'` : ''}`, word: 'Replay',
+      command: `lighter queue replay ${name}${reason ? ` --reason ${quoted(reason)}` : ''}`, word: 'Replay',
     }, async () => this.back(await post(named('queues', name, '/replay'), { ...wanted, force: often.checked })));
   }
 
@@ -199,14 +200,23 @@ class Detail {
     return `${of(replayed, 'event')} back in ${this.name}${stayed ? `, ${count(stayed)} stay` : ''}`;
   }
 
-  purge() {
-    const { name, part } = this;
+  /** All of a part; of the dead letters perhaps those that match the filter, or one. How many there are the node says first. */
+  async purge(sequence) {
+    const { name, part, reason } = this;
+    const chosen = part === 'dead' && (sequence !== undefined || reason);
+    const query = `/events?part=${part}${sequence !== undefined ? `&sequences=${sequence}` : chosen ? `&reason=${encodeURIComponent(reason)}` : ''}`;
+    const remove = async more => (await (await send('DELETE', named('queues', name, query + more))).json()).removed;
+    let number = this.count();
+    try { if (chosen) number = await remove('&dry_run=true'); } catch (error) { return say(error.message, 'bad'); }
     const what = part === 'dead' ? 'dead letter' : `${part} event`;
     this.change({
-      title: `Discard ${of(this.count(), what)} of ${name}?`, text: 'They are gone for good.',
-      command: `lighter queue purge ${name} --part ${part}`, word: 'Discard',
-    }, async () => `${of((await (await send('DELETE', named('queues', name, `/events?part=${part}`))).json()).removed, 'event')} gone`);
+      title: sequence !== undefined ? `Discard dead letter ${sequence} of ${name}?` : `Discard ${of(number, what)} of ${name}?`,
+      text: `${chosen && sequence === undefined ? `Those that died with “${reason}”. ` : ''}They are gone for good.`,
+      command: `lighter queue purge ${name}${sequence !== undefined ? ` ${sequence}` : chosen ? ` --reason ${quoted(reason)}` : ` --part ${part}`}`, word: 'Discard',
+    }, async () => `${of(await remove(''), 'event')} gone`);
   }
 }
 
+/** As a shell takes it. */
+const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
 export const queues = { title: 'Queues', open };

@@ -1,10 +1,10 @@
 //! The files of the dashboard, packed into the program: what the API serves at `/`.
 //!
 //! ```text
-//!  files/*.{html,css,js,svg} ──build.rs, gzip──▶ FILES ──▶ api ──▶ a browser
+//!  files/*.{html,css,js,svg} ──build.rs: modules joined, gzip──▶ FILES ──▶ api ──▶ a browser
 //! ```
-//! No build of their own: what stands in `files` is what runs, but for comments and indents. With
-//! `lighter up --dashboard DIR` a folder is served instead.
+//! No tool but the build of the program: what stands in `files` is what runs, but for comments and indents, and that
+//! its modules travel as one. With `lighter up --dashboard DIR` a folder is served instead, as it is.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
@@ -72,22 +72,28 @@ mod tests {
     #[test]
     fn what_is_packed_is_what_stands_in_the_folder() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("files");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), FILES.len());
-        for file in FILES {
-            assert!(is_name(file.name) && media_type(file.name).is_some(), "{}", file.name);
-            let text = String::from_utf8(file.content().into()).unwrap();
-            let mut packed = text.lines();
-            // Each line is there, in order, but for those that only say something to its reader.
-            let mut next = packed.next();
-            for line in fs::read_to_string(folder.join(file.name)).unwrap().lines().map(str::trim_start) {
-                match next == Some(line) {
-                    true => next = packed.next(),
-                    false => assert!(line.is_empty() || line.starts_with(['/', '*']), "{}: {line}", file.name),
-                }
+        let text = |name: &str| String::from_utf8(Packed::find(name).unwrap().content().into()).unwrap();
+        let modules = text("main.js");
+        for entry in fs::read_dir(&folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(is_name(&name) && media_type(&name).is_some(), "{name}");
+            let is_module = name.ends_with(".js");
+            let packed = if is_module { modules.clone() } else { text(&name) };
+            // Each line is there, in order, but for those that only say something to its reader and those that join.
+            let mut packed = packed.lines();
+            for line in fs::read_to_string(folder.join(&name)).unwrap().lines().map(str::trim_start) {
+                let is_said = line.is_empty() || ["//", "/*", "* ", "*/"].iter().any(|start| line.starts_with(start));
+                let joins = is_module && line.starts_with("import ");
+                let line = line.strip_prefix("export ").filter(|_| is_module).unwrap_or(line);
+                assert!(is_said || joins || packed.any(|packed| packed == line), "{name}: {line}");
             }
-            assert_eq!(next, None, "{}", file.name);
         }
-        assert!(Packed::find(INDEX).is_some() && Packed::find("other.js").is_none());
+        assert!(
+            Packed::find(INDEX).is_some() && Packed::find("other.js").is_none() && Packed::find("dom.js").is_none()
+        );
+        for word in ["import ", "export "] {
+            assert!(!modules.lines().any(|line| line.starts_with(word)), "a module is not joined: {word}");
+        }
     }
 
     #[test]

@@ -1,0 +1,108 @@
+"""`./bench page`: what the dashboard weighs, how soon it shows something, and what those who look cost the node."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import load
+import looked
+from watched import Node
+
+import shared.figures
+import shared.machine
+
+BARS: Final = {
+    "page_gz_kb": ("<=", 30),
+    "first_data_ms": ("<=", 300),
+    "draw_p99_ms": ("<=", 8),
+    "viewer_core_percent": ("<=", 0.5),
+    "ten_viewers_core_percent": ("<=", 1),
+    "no_viewer_cost": ("<=", 0),
+    "events_with_10_viewers": (">=", 0.98),
+    "binary_added_kb": ("<=", 60),
+}
+FUNCTIONS: Final = 1_000
+EVENTS_A_SECOND: Final = 10_000
+#: Seconds for which a number of viewers look before another one does.
+LOOK_SECONDS: Final = 6.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./bench page", description=__doc__)
+    parser.add_argument("--lighter", required=True, help="the program")
+    parser.add_argument("--guests", required=True, type=Path, help="components to deploy")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    asked = parser.parse_args()
+    print(shared.machine.words())
+    rounds, drawn_seconds = (3, 10.0) if asked.quick else (9, 40.0)
+    figures: dict[str, float | None] = dict.fromkeys(BARS)
+    with tempfile.TemporaryDirectory() as folder:
+        node = Node(asked.lighter, Path(folder) / "data")
+        try:
+            files = node.files()
+            figures["page_gz_kb"] = sum(files.values()) / 1e3
+            # What the program carries of the page is what travels; the code that serves it is not told apart.
+            figures["binary_added_kb"] = figures["page_gz_kb"]
+            print("files:", ", ".join(f"{name or 'the page'} {size}" for name, size in files.items()))
+            node.deploy(asked.guests / "hello.wasm", FUNCTIONS)
+            figures["no_viewer_cost"] = _nobody(node, LOOK_SECONDS)
+            with load.Steady(node, EVENTS_A_SECOND) as steady:
+                figures |= _viewers(node, rounds)
+                figures |= looked.figures(node, drawn_seconds)
+                print(f"load: {steady.rate():.0f} events/s of {EVENTS_A_SECOND} wanted")
+            figures["events_with_10_viewers"] = _events(node, rounds)
+        finally:
+            node.stop()
+    return shared.figures.report(BARS, figures)
+
+
+def _nobody(node: Node, seconds: float) -> float:
+    """How much oftener the idle node wakes up in a second after somebody looked than before; its own timers go on."""
+    before = node.wake_ups(seconds)
+    with node.viewers(10):
+        load.wait(2.0)
+    load.wait(1.0)
+    after = node.wake_ups(seconds)
+    print(f"wake-ups of the idle node: {before:.1f}/s before anybody looked, {after:.1f}/s after ten have left")
+    # A node that nobody looks at wakes up some times a second, now one more and now one less.
+    return max(0.0, round(after - before - 1.0, 1))
+
+
+def _viewers(node: Node, rounds: int) -> dict[str, float]:
+    """What viewers cost, in percent of a core: medians of differences between neighbours in time."""
+    found: dict[int, list[float]] = {1: [], 10: []}
+    for number in range(rounds):
+        order = (0, 1, 10) if number % 2 == 0 else (10, 1, 0)
+        percent = {}
+        for count in order:
+            with node.viewers(count):
+                load.wait(1.0)
+                percent[count] = node.core_percent(LOOK_SECONDS)
+        for count, all_found in found.items():
+            all_found.append(percent[count] - percent[0])
+        print("core of the node: " + ", ".join(f"{percent[count]:.2f} % with {count} viewers" for count in (0, 1, 10)))
+    return {
+        "viewer_core_percent": statistics.median(found[1]),
+        "ten_viewers_core_percent": statistics.median(found[10]),
+    }
+
+
+def _events(node: Node, rounds: int) -> float:
+    """Events a second with ten viewers by those without, as fast as they are handled: the median of rounds."""
+    ratios = []
+    for number in range(rounds):
+        rates = {}
+        for count in (0, 10) if number % 2 == 0 else (10, 0):
+            with node.viewers(count):
+                rates[count] = load.flood(node)
+        ratios.append(rates[10] / rates[0])
+        print(f"events/s: {rates[0]:.0f} with nobody looking, {rates[10]:.0f} with ten")
+    return statistics.median(ratios)
+
+
+if __name__ == "__main__":
+    raise SystemExit(1 if main() else 0)
