@@ -65,7 +65,7 @@ class Node:
 
     def _spawn(self) -> None:
         gate, api = (f"127.0.0.1:{port}" for port in self._ports)
-        command = [self._lighter, "up", "--data", str(self.folder), "--http", gate, "--api", api]
+        command = [self._lighter, "up", "--data-folder", str(self.folder), "--http", gate, "--api", api]
         command += self._options
         if self._group is not None:
             command = self._group.command(command)

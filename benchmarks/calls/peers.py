@@ -95,7 +95,7 @@ class Lighterage:
         data = Path(self._folder.name)
         ports = [free_port(), free_port()]
         self._server = _server(
-            *(lighter, "up", "--data", str(data), "--http", f"127.0.0.1:{ports[0]}", "--api", f"127.0.0.1:{ports[1]}"),
+            *(lighter, "up", "--data-folder", str(data), "--http", f"127.0.0.1:{ports[0]}", "--api", f"127.0.0.1:{ports[1]}"),
             *("--python", sys.executable),
         )
         _await_port(ports[1])

@@ -34,7 +34,7 @@ class Machines:
         data = Path(self._folder.name)
         self._log = (data / "node.log").open("w")
         gate, api = (f"{NODE_ADDRESS}:{next(_ports)}" for _ in range(2))
-        command = [lighter, "up", "--data", str(data), "--http", gate, "--api", api, "--insecure-listen"]
+        command = [lighter, "up", "--data-folder", str(data), "--http", gate, "--api", api, "--insecure-listen"]
         command += ["--python", sys.executable]
         self.node = testbed.start(testbed.node, command, stdout=self._log, stderr=subprocess.STDOUT)
         place = data / "node.json"

@@ -48,7 +48,7 @@ const PROMISES: [Promise; 17] = [
     Promise {
         name: "kernel_image_kb",
         bar: Bar::AtMost(1_000.0),
-        says: "the largest of the stripped kernels: for KVM, virt, microvm, raspi3b",
+        says: "the largest of the stripped kernels: for KVM, qemu-arm, qemu-x86, raspi3b",
     },
     Promise { name: "kernel_boot_ms", bar: Bar::AtMost(5.0), says: "from nothing to a kernel that waits for code" },
     Promise {
@@ -74,7 +74,7 @@ const PROMISES: [Promise; 17] = [
     Promise {
         name: "virt_beacon_ms",
         bar: Bar::AtMost(1_000.0),
-        says: "board `virt` in QEMU, emulated: QEMU starts, its first beacon is heard",
+        says: "board `qemu-arm`, emulated: QEMU starts, its first beacon is heard",
     },
     Promise {
         name: "virt_beacon_to_result_ms",

@@ -38,7 +38,7 @@ impl Node {
         fs::create_dir_all(data)?;
         let (gate, api) = (process::free_address()?, process::free_address()?);
         let mut command = process::command(program, cores);
-        command.arg("up").arg("--data").arg(data).args(["--http", &gate.to_string(), "--api", &api.to_string()]);
+        command.arg("up").arg("--data-folder").arg(data).args(["--http", &gate.to_string(), "--api", &api.to_string()]);
         command.args(arguments);
         let begin = Instant::now();
         let mut process = Process::start(command, &data.with_extension("log"))?;

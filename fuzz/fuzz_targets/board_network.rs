@@ -4,7 +4,7 @@
 
 use board_link::{Network, Settings};
 use lighter_fuzz::fuzz_target;
-use network::{CONNECTIONS_MAX, Line, Net, Nic, PACKET_BYTES_MAX, Slip, tcp};
+use network::{CONNECTIONS_MAX, Net, Nic, PACKET_BYTES_MAX, SerialLine, Slip, tcp};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -149,7 +149,7 @@ impl Nic for Card {
 
 struct Serial(Wire);
 
-impl Line for Serial {
+impl SerialLine for Serial {
     fn get(&mut self) -> Option<u8> {
         self.0.0.lock().unwrap().bytes.pop_front()
     }

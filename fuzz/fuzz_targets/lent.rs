@@ -1,9 +1,9 @@
-//! Whatever a unit says of where its reply lies is refused, or places whose bytes add up.
+//! Whatever a unit says of where its reply lies is refused, or pieces whose bytes add up.
 #![no_main]
 
 use frame::{Frame, Limits, Value};
 use lighter_fuzz::fuzz_target;
-use unit_process::Places;
+use unit_process::Pieces;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(frame) = Frame::decode(bytes, &Limits::default()) {
@@ -16,16 +16,16 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn check(said: &Value<'_>) {
-    let Ok(places) = Places::read(said) else { return };
-    let Value::List(pairs) = said else { panic!("places that are no list") };
+    let Ok(pieces) = Pieces::read(said) else { return };
+    let Value::List(pairs) = said else { panic!("pieces that are no list") };
     let bytes = pairs.iter().map(|pair| match pair {
         Value::List(pair) => match pair.as_slice() {
             [Value::I64(address), Value::I64(bytes)] if *address >= 0 => {
                 u128::try_from(*bytes).expect("not below zero")
             }
-            _ => panic!("a place that is none"),
+            _ => panic!("a piece that is none"),
         },
-        _ => panic!("a place that is none"),
+        _ => panic!("a piece that is none"),
     });
-    assert_eq!(bytes.sum::<u128>(), u128::from(places.bytes()));
+    assert_eq!(bytes.sum::<u128>(), u128::from(pieces.bytes()));
 }

@@ -144,7 +144,7 @@ impl World {
                 // The wall clock may jump, the other one never does.
                 self.now.steady_ms += passed_ms;
                 self.now.unix_ms = if how & 0x80 != 0 { self.now.unix_ms / 2 } else { self.now.unix_ms + passed_ms };
-                self.broker.tick(self.now);
+                self.broker.do_due(self.now);
             }
             4 => self.cut(how),
             5 => self.store.0.lock().is_full = how & 1 != 0,

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fleet_trust::dates::Dates;
 use fleet_trust::digits::Digits;
-use fleet_trust::message::{HEAD_BYTES, Head, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reply, Request};
+use fleet_trust::message::{HEAD_BYTES, MessageHead, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reply, Request};
 use fleet_trust::revoked::ListFault;
 use fleet_trust::{Address, Authority, FleetId, NodeKey, PublicKey, Revoked, Token};
 use lighter_fuzz::fuzz_target;
@@ -39,19 +39,19 @@ fn token(text: &str) {
 
 fn message(data: &[u8]) {
     let Some((head, body)) = data.split_first_chunk::<HEAD_BYTES>() else { return };
-    if let Ok(request) = Head::read(*head, REQUEST_BYTES_MAX).and_then(|head| Request::read(head, body)) {
+    if let Ok(request) = MessageHead::read(*head, REQUEST_BYTES_MAX).and_then(|head| Request::read(head, body)) {
         let (head, body) = written(&request.write());
         assert_eq!(Request::read(head, &body), Ok(request));
     }
-    if let Ok(reply) = Head::read(*head, REPLY_BYTES_MAX).and_then(|head| Reply::read(head, body)) {
+    if let Ok(reply) = MessageHead::read(*head, REPLY_BYTES_MAX).and_then(|head| Reply::read(head, body)) {
         let (head, body) = written(&reply.write());
         assert_eq!(Reply::read(head, &body), Ok(reply));
     }
 }
 
-fn written(bytes: &[u8]) -> (Head, Vec<u8>) {
+fn written(bytes: &[u8]) -> (MessageHead, Vec<u8>) {
     let (head, body) = bytes.split_first_chunk().expect("a message has a head");
-    (Head::read(*head, REPLY_BYTES_MAX).expect("it is one of ours"), body.to_vec())
+    (MessageHead::read(*head, REPLY_BYTES_MAX).expect("it is one of ours"), body.to_vec())
 }
 
 /// The fleet whose lists the seeds are.

@@ -74,8 +74,8 @@ impl Prepared {
 /// A component, compiled for the board and signed by its node.
 pub fn payload(component: &[u8], machine: Machine) -> anyhow::Result<Vec<u8>> {
     let target = match machine {
-        Machine::Microvm => Target::X86_64(Features::default()),
-        Machine::Virt | Machine::Raspi3b => Target::Aarch64,
+        Machine::QemuX86 => Target::X86_64(Features::default()),
+        Machine::QemuArm | Machine::Raspi3b => Target::Aarch64,
     };
     let compiled = kernel_code::compile(component, target)?;
     Ok(seal_payload(&compiled, &board_link::format_of(target.as_str()), &signer()))

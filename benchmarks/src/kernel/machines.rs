@@ -168,7 +168,7 @@ impl Archive {
     }
 }
 
-/// Our kernel on the board `microvm`, with a session and one function on it.
+/// Our kernel on the board `qemu-x86`, with a session and one function on it.
 pub struct Board {
     pub echo: Echo,
     session: Session,
@@ -183,13 +183,13 @@ impl Board {
         let (link, echo) = (free_port()?, free_port()?);
         let settings = Settings { beacon_pause_ms: 500, echo_port: ECHO_PORT, ..Settings::default() };
         let link_port = settings.link_port;
-        let board = Prepared::new(bench, Machine::Microvm, &finder, link, settings)?;
+        let board = Prepared::new(bench, Machine::QemuX86, &finder, link, settings)?;
         let forwards = [format!("tcp:127.0.0.1:{link}-:{link_port}"), format!("udp:127.0.0.1:{echo}-:{ECHO_PORT}")];
         let line = ["-device", "virtio-rng-device"];
         let qemu = Qemu::start("microvm", "virtio-net-device,netdev=n0", &forwards, &[&*board.file], &line)?;
         let goal = board.heard(&finder).await?;
         let mut session = board.session(goal).await?;
-        let payload = board::payload(&bench.guest(guest)?, Machine::Microvm)?;
+        let payload = board::payload(&bench.guest(guest)?, Machine::QemuX86)?;
         let code = hash(&payload);
         session.bring(code, &payload).await?;
         Ok(Self { echo: Echo::to(echo)?, session, code, number: 0, _qemu: qemu })

@@ -16,8 +16,8 @@ use unit_metal::qemu::{self, Machine, free_port};
 
 /// A board, and which code of its image is how large.
 const BOARDS: [(Machine, &str); 2] = [
-    (Machine::Virt, include_str!("../../../kernel/prebuilt/virt.code")),
-    (Machine::Microvm, include_str!("../../../kernel/prebuilt/microvm.code")),
+    (Machine::QemuArm, include_str!("../../../kernel/prebuilt/qemu-arm.code")),
+    (Machine::QemuX86, include_str!("../../../kernel/prebuilt/qemu-x86.code")),
 ];
 
 /// What crates are for; what is in none of them is of small libraries.
@@ -69,7 +69,7 @@ const PARTS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("run: bytecode", &["pulley_interpreter"]),
-    ("machine: processor, memory, reports", &["arch_metal", "kernel_arch", "virt", "microvm", "faults"]),
+    ("machine: processor, memory, reports", &["arch_metal", "kernel_arch", "qemu-arm", "qemu-x86", "faults"]),
 ];
 
 /// What one run took, in milliseconds.
@@ -111,7 +111,7 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
                 code,
                 [("the component", component.len()), ("its payload", payload.len()), ("the image", image)],
             )?;
-            if machine == Machine::Virt {
+            if machine == Machine::QemuArm {
                 let of =
                     |step: &str| steps.0.iter().find(|(name, _)| *name == step).map_or(&[][..], |(_, times)| times);
                 figures.set("virt_beacon_ms", quantile(of(FOUND), 0.5));
