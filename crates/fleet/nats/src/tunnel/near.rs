@@ -1,6 +1,7 @@
 //! The node's end: a listener on loopback that the client of NATS connects to.
 
 use crate::keys::Credentials;
+use crate::process::EngineState;
 use crate::tunnel::far::{Far, name_of};
 use crate::tunnel::owner::owner;
 use crate::tunnel::{GREETING_TIMEOUT, ask};
@@ -114,6 +115,11 @@ async fn lead(client: TcpStream, ways: Arc<Ways>, turn: usize, trouble: Arc<Trou
 }
 
 async fn to_own(client: TcpStream, ways: &Ways, own: &Far, trouble: &Trouble) -> Result<(), Problem> {
+    if !matches!(own.engine().state(), EngineState::Up { .. }) {
+        // It says itself what keeps it; what was said of an earlier connection is over.
+        *trouble.lock() = None;
+        return Ok(());
+    }
     let admitted = own.admit(&ways.credentials.public_key(), &name_of(&ways.trust.node()), true);
     let admitted = admitted.ok_or_else(|| Problem::new(Code::EngineUnsound, "the fleet's engine is not up here"))?;
     ways.credentials.show(admitted.jwt);

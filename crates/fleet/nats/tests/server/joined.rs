@@ -12,7 +12,9 @@ use rustix::process::Signal;
 use std::future::ready;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::time::timeout;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
 
 /// A node that may belong to a fleet.
 struct Node {
@@ -98,6 +100,32 @@ pub async fn until_it_is_taken_out() {
     anchor.engine().end().await;
     assert!(!Path::new(&format!("/proc/{server}")).exists(), "it has ended before the node goes on");
     pi.engine().end().await;
+}
+
+pub async fn start_is_no_trouble() {
+    let folder = tempfile::tempdir().unwrap();
+    let may_start = Arc::new(AtomicBool::new(false));
+    let waits = may_start.clone();
+    let anchor = Node::start(folder.path(), "anchor", move || {
+        while !waits.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        in_path()
+    });
+    anchor.agent.found("campus").await.unwrap();
+    let report = || {
+        let report = anchor.engine().report();
+        assert_eq!(report.trouble, None, "{:?}", report.server);
+        report
+    };
+    // Long enough for the client's first tries, which find nobody.
+    for _ in 0..40 {
+        assert!(!report().is_connected);
+        sleep(Duration::from_millis(20)).await;
+    }
+    may_start.store(true, Ordering::Relaxed);
+    until("it is connected", async || report().is_connected).await;
+    anchor.engine().end().await;
 }
 
 pub async fn program_comes_late(stage: &Stage) {

@@ -36,6 +36,7 @@ const ALL: &[(&str, Test)] = &[
     ("an_anchor_without_the_program_has_it_started_once_it_is_there", |stage| {
         Box::pin(joined::program_comes_late(stage))
     }),
+    ("an_engine_that_starts_is_no_trouble", |_| Box::pin(joined::start_is_no_trouble())),
     ("mail_arrives_once_whatever_the_engine_loses", |stage| Box::pin(letters::arrive_once(stage))),
 ];
 
