@@ -9,15 +9,15 @@ Needs root, `ip` and `tc`. Nothing is left behind, whatever ends it.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any, Final
+
+from shared.namespaces import Unable, need, remove, remove_leftovers, run
 
 CLIENT_ADDRESS: Final = "10.77.0.1"
 NODE_ADDRESS: Final = "10.77.0.2"
@@ -30,17 +30,9 @@ BURST_MIN: Final = 3_200
 QUEUE_SECONDS: Final = 0.2
 
 
-class Unable(Exception):
-    """This machine cannot do it; says what is missing."""
-
-
 def check() -> None:
-    """Raises Unable where namespaces cannot be made."""
-    if os.geteuid() != 0:
-        raise Unable("network namespaces need root: run it with sudo")
-    for tool in ("ip", "tc", "taskset", "nsenter"):
-        if shutil.which(tool) is None:
-            raise Unable(f"{tool} is missing: install iproute2 and util-linux")
+    """Raises Unable where the testbed cannot be made."""
+    need("tc", "taskset", "nsenter")
     if (os.cpu_count() or 1) < 2:
         raise Unable("the client and the node need a processor each; this machine has one")
 
@@ -70,7 +62,7 @@ class Testbed:
 
     def __enter__(self) -> Testbed:
         check()
-        _remove_leftovers()
+        remove_leftovers("lt")
         for name in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, lambda *_: sys.exit(1))
         try:
@@ -96,26 +88,26 @@ class Testbed:
                 process.wait()
         self._processes.clear()
         for space in (self.client, self.node, self.link):
-            _remove_namespace(space)
+            remove(space)
 
     def _build(self) -> None:
         for space in (self.client, self.node, self.link):
-            _run("ip", "netns", "add", space)
-            _run("ip", "-n", space, "link", "set", "lo", "up")
+            run("ip", "netns", "add", space)
+            run("ip", "-n", space, "link", "set", "lo", "up")
         for space, port, address in ((self.client, PORTS[0], CLIENT_ADDRESS), (self.node, PORTS[1], NODE_ADDRESS)):
-            _run("ip", "link", "add", "eth", "netns", space, "type", "veth", "peer", "name", port, "netns", self.link)
-            _run("ip", "-n", space, "address", "add", f"{address}/24", "dev", "eth")
-            _run("ip", "-n", space, "link", "set", "eth", "up")
+            run("ip", "link", "add", "eth", "netns", space, "type", "veth", "peer", "name", port, "netns", self.link)
+            run("ip", "-n", space, "address", "add", f"{address}/24", "dev", "eth")
+            run("ip", "-n", space, "link", "set", "eth", "up")
             # Hosts leave checksums and cutting to their network card, and packets of 64 kB would pass the link at once.
             script = Path(__file__).with_name("delay.py")
-            _run("ip", "netns", "exec", space, sys.executable, str(script), "--whole-packets", "eth")
-            _run("ip", "-n", self.link, "link", "set", "dev", port, "up")
+            run("ip", "netns", "exec", space, sys.executable, str(script), "--whole-packets", "eth")
+            run("ip", "-n", self.link, "link", "set", "dev", port, "up")
         # The bridge is the cable; what is emulated happens where packets leave its ports.
-        _run("ip", "-n", self.link, "link", "add", "cable", "type", "bridge", "forward_delay", "0")
-        _run("ip", "-n", self.link, "link", "set", "cable", "up")
+        run("ip", "-n", self.link, "link", "add", "cable", "type", "bridge", "forward_delay", "0")
+        run("ip", "-n", self.link, "link", "set", "cable", "up")
         for port in PORTS:
-            _run("ip", "-n", self.link, "link", "set", "dev", port, "master", "cable")
-            _run("tc", "-n", self.link, "qdisc", "add", "dev", port, "root", "handle", "1:", "htb", "default", "1")
+            run("ip", "-n", self.link, "link", "set", "dev", port, "master", "cable")
+            run("tc", "-n", self.link, "qdisc", "add", "dev", port, "root", "handle", "1:", "htb", "default", "1")
 
     def rate(self, mbits: float) -> None:
         """From now on the network carries so many megabits a second, in either direction."""
@@ -124,8 +116,8 @@ class Testbed:
         for port in PORTS:
             tc = ("tc", "-n", self.link)
             limits = ("rate", f"{mbits}mbit", "burst", str(burst), "cburst", str(burst))
-            _run(*tc, "class", "replace", "dev", port, "parent", "1:", "classid", "1:1", "htb", *limits)
-            _run(*tc, "qdisc", "replace", "dev", port, "parent", "1:1", "handle", "10:", "pfifo", "limit", str(queue))
+            run(*tc, "class", "replace", "dev", port, "parent", "1:", "classid", "1:1", "htb", *limits)
+            run(*tc, "qdisc", "replace", "dev", port, "parent", "1:1", "handle", "10:", "pfifo", "limit", str(queue))
 
     def delay(self, milliseconds: float) -> None:
         """From now on each packet takes so long, in either direction; 0 is the bare bridge.
@@ -138,7 +130,7 @@ class Testbed:
             self._processes.remove(self._delay)
             self._delay = None
         for port in PORTS:
-            _run("ip", "-n", self.link, "link", "set", "dev", port, *(("nomaster",) if milliseconds else ("master", "cable")))
+            run("ip", "-n", self.link, "link", "set", "dev", port, *(("nomaster",) if milliseconds else ("master", "cable")))
         self.delay_ms = milliseconds
         if milliseconds:
             script = Path(__file__).with_name("delay.py")
@@ -160,26 +152,3 @@ class Testbed:
     def ended(self, process: subprocess.Popen[Any]) -> None:
         """A program that was started has been waited for."""
         self._processes.remove(process)
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Unable(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
-
-
-def _remove_namespace(space: str) -> None:
-    found = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=False)
-    for pid in found.stdout.split():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)
-    subprocess.run(["ip", "netns", "delete", space], capture_output=True, check=False)
-
-
-def _remove_leftovers() -> None:
-    """What a run that was killed has left."""
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
-    for space in {line.split()[0] for line in listed.splitlines() if line.startswith("lt")}:
-        pid = space[2:].partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            _remove_namespace(space)
