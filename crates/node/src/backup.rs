@@ -22,7 +22,11 @@ use warehouse::{ImageHash, Warehouse};
 /// Tables of the node's records that are for its owner alone.
 const SECRET_TABLES: [&str; 2] = [SECRETS_TABLE, results::SECRETS];
 /// Folders of the data folder with keys, and how they are called where they are left out.
-const KEY_FOLDERS: [(&str, &str); 2] = [("fleet", "the node's key in its fleet"), ("boards", "the keys of boards")];
+const KEY_FOLDERS: [(&str, &str); 3] = [
+    ("fleet", "the node's key in its fleet"),
+    ("fleet/deployments", "what is deployed over the fleet"),
+    ("boards", "the keys of boards"),
+];
 /// Files of these folders that a backup has; with more it is refused.
 const KEY_FILES_MAX: usize = 10_000;
 /// Bytes of one of them; with a larger one the backup is refused.

@@ -36,6 +36,8 @@ const RESTORING: &str = "restoring";
 const PIECE_BYTES: usize = 256 << 10;
 /// What one batch of a restore writes, except that one entry may be larger.
 const BATCH_BYTES: usize = 1 << 20;
+/// Of a key; the database panics where one is longer, or empty.
+const KEY_BYTES_MAX: usize = 65_535;
 /// How long writing waits for tables, each time it looks.
 const PACE_STEP: Duration = Duration::from_millis(1);
 
@@ -155,8 +157,12 @@ impl Restoring {
     /// Takes the next entry of a part.
     ///
     /// # Errors
-    /// `DiskFull`, `DiskFailed`: the restore is over.
+    /// `BackupBroken`: no state has such a key. `DiskFull`, `DiskFailed`: the restore is over.
     pub fn put(&mut self, part: Space, key: &[u8], value: &[u8]) -> Result<(), Problem> {
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+            let detail = format!("an entry has a key of {} bytes", key.len());
+            return Err(Problem::new(Code::BackupBroken, detail));
+        }
         let keyspace = match part {
             Space::Buckets => &self.opened.buckets,
             Space::Node => &self.opened.node,

@@ -10,13 +10,23 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Several may write into one folder at once: each has a file of its own beside the place.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Writes a file whole or not at all, for its owner alone.
 ///
 /// # Errors
 /// Those of the system. What was there before is there still.
 pub fn write_new(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    put(&mut Folder(folder), &format!(".new-{}", std::process::id()), name, bytes)
+    let beside = format!(".new-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let put = put(&mut Folder(folder), &beside, name, bytes);
+    if put.is_err() {
+        // It may be gone already, or the disk may be: what counts is the error before.
+        let _ = fs::remove_file(folder.join(beside));
+    }
+    put
 }
 
 /// What is done to a folder, one step after the other.
@@ -149,6 +159,26 @@ mod tests {
             assert!(card.found("kernel8.img").into_iter().all(|found| found.as_deref() == Some(&new[..])));
         }
         assert!(ends.contains(&true) && ends.contains(&false));
+    }
+
+    #[test]
+    fn those_who_write_into_one_folder_at_once_do_not_meet() {
+        let folder = std::env::temp_dir().join(format!("whole-file-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        std::thread::scope(|scope| {
+            for name in ["ledger", "deployed", "nodes"] {
+                let folder = &folder;
+                scope.spawn(move || {
+                    for length in 1..200 {
+                        let bytes = name.repeat(length * 20);
+                        write_new(folder, name, bytes.as_bytes()).unwrap();
+                        assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), bytes);
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -14,6 +14,7 @@ use api_types::{LiveFunction, LiveQueue, TokenInfo};
 use node::{Node, Table, blocking};
 use parking_lot::Mutex as Lock;
 use problem::Problem;
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,6 +23,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// Who looks at once; the next one is refused.
 pub const VIEWERS_MAX: usize = 32;
+/// Of those with one token, so that nobody keeps all others out.
+pub const VIEWERS_OF_TOKEN_MAX: usize = VIEWERS_MAX / 2;
 
 /// How often the node is looked at, and where there are more functions or queues than [`MANY`].
 const EVERY: Duration = Duration::from_secs(1);
@@ -31,6 +34,8 @@ const MANY: usize = 200;
 /// Those who look at one node.
 pub struct Hub {
     places: Arc<Semaphore>,
+    /// Places that those with a token have taken, by its name.
+    taken: Arc<Lock<BTreeMap<String, usize>>>,
     /// What was seen last, for as long as somebody looks.
     shown: Lock<Weak<Mutex<Shown>>>,
 }
@@ -40,7 +45,14 @@ pub struct Viewer {
     shown: Arc<Mutex<Shown>>,
     /// The last look they have seen; 0 before the first.
     since: u64,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
+}
+
+/// A place among all, and among those with one token.
+struct Place {
+    token: String,
+    taken: Arc<Lock<BTreeMap<String, usize>>>,
+    _of_all: OwnedSemaphorePermit,
 }
 
 /// What was seen in the last look.
@@ -72,14 +84,14 @@ pub struct Sight<'a> {
 
 impl Default for Hub {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(VIEWERS_MAX)), shown: Lock::default() }
+        Self { places: Arc::new(Semaphore::new(VIEWERS_MAX)), taken: Arc::default(), shown: Lock::default() }
     }
 }
 
 impl Hub {
-    /// None when there are [`VIEWERS_MAX`] already.
-    pub fn enter(&self) -> Option<Viewer> {
-        let place = self.places.clone().try_acquire_owned().ok()?;
+    /// None when there are [`VIEWERS_MAX`] already, or [`VIEWERS_OF_TOKEN_MAX`] with this token.
+    pub fn enter(&self, token: &str) -> Option<Viewer> {
+        let place = self.place(token)?;
         let mut last = self.shown.lock();
         let shown = last.upgrade().unwrap_or_else(|| {
             let shown = Arc::default();
@@ -87,6 +99,29 @@ impl Hub {
             shown
         });
         Some(Viewer { shown, since: 0, _place: place })
+    }
+
+    fn place(&self, token: &str) -> Option<Place> {
+        let of_all = self.places.clone().try_acquire_owned().ok()?;
+        let mut taken = self.taken.lock();
+        let count = taken.get(token).copied().unwrap_or_default();
+        if count >= VIEWERS_OF_TOKEN_MAX {
+            return None;
+        }
+        taken.insert(token.to_owned(), count + 1);
+        Some(Place { token: token.to_owned(), taken: self.taken.clone(), _of_all: of_all })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock();
+        if let Some(count) = taken.get_mut(&self.token) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.token);
+            }
+        }
     }
 }
 
@@ -214,7 +249,7 @@ mod tests {
     #[test]
     fn viewers_share_what_is_seen_and_the_last_one_takes_it_along() {
         let hub = Hub::default();
-        let (one, two) = (hub.enter().unwrap(), hub.enter().unwrap());
+        let (one, two) = (hub.enter("a").unwrap(), hub.enter("b").unwrap());
         assert!(Arc::ptr_eq(&one.shown, &two.shown));
         drop(one);
         assert!(hub.shown.lock().upgrade().is_some());
@@ -225,9 +260,13 @@ mod tests {
     #[test]
     fn there_are_so_many_viewers_and_a_place_that_is_left_is_free() {
         let hub = Hub::default();
-        let mut viewers: Vec<Viewer> = (0..VIEWERS_MAX).map(|_| hub.enter().unwrap()).collect();
-        assert!(hub.enter().is_none());
+        let mut viewers: Vec<Viewer> = (0..VIEWERS_OF_TOKEN_MAX).map(|_| hub.enter("a").unwrap()).collect();
+        assert!(hub.enter("a").is_none(), "one token does not keep the others out");
+        viewers.extend((0..VIEWERS_MAX - VIEWERS_OF_TOKEN_MAX).map(|_| hub.enter("b").unwrap()));
+        assert!(hub.enter("c").is_none());
         viewers.pop();
-        assert!(hub.enter().is_some());
+        viewers.push(hub.enter("c").unwrap());
+        viewers.clear();
+        assert!(hub.taken.lock().is_empty());
     }
 }

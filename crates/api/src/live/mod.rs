@@ -16,7 +16,7 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use hub::{Sight, VIEWERS_MAX, Viewer};
+use hub::{Sight, VIEWERS_MAX, VIEWERS_OF_TOKEN_MAX, Viewer};
 use node::{Node, clock};
 use problem::{Code, Problem};
 use serde::Deserialize;
@@ -52,7 +52,7 @@ struct Stream {
     (status = 200, content_type = "application/x-ndjson", body = LiveLine),
     (status = 403, description = "L4006: the token is bound, and wants to see units or a function it is not for"),
     (status = 404, description = "L2001: there is no such function"),
-    (status = 503, description = "L3007: 32 look already"),
+    (status = 503, description = "L3007: 32 look already, or 16 with this token"),
 ))]
 pub async fn live(
     MayLookSome(who): MayLookSome,
@@ -69,8 +69,10 @@ pub async fn live(
     if wish.units && who.token.is_bound() {
         return Err(Problem::new(Code::ScopeMissing, "the token is for some functions and queues only").into());
     }
-    let viewer = hub.enter().ok_or_else(|| {
-        Problem::new(Code::ConcurrencyExceeded, format!("{VIEWERS_MAX} look at the node already"))
+    let viewer = hub.enter(&who.token.name).ok_or_else(|| {
+        let detail =
+            format!("{VIEWERS_MAX} look at the node already, or {VIEWERS_OF_TOKEN_MAX} of them with this token");
+        Problem::new(Code::ConcurrencyExceeded, detail)
             .with_hint("close a dashboard")
     })?;
     let stream = Stream { viewer, node, headers, wish };

@@ -139,7 +139,8 @@ impl Active {
         self.table.lock().rows(self.record(), self.anchor.is_some(), Instant::now())
     }
 
-    /// A member says this of itself. On an anchor, the name is what the ledger has.
+    /// A member says this of itself. On an anchor, the name is what the ledger has; elsewhere, what is known of it, so
+    /// that nobody takes another's name and its mail.
     ///
     /// # Errors
     /// [`Code::NodeDoubled`]; [`Code::NotAdmitted`]: the ledger of this anchor does not have the node.
@@ -148,7 +149,8 @@ impl Active {
             Some(anchor) => anchor.name_of(&node).ok_or_else(|| {
                 Problem::new(Code::NotAdmitted, format!("the ledger of this anchor has no node {node}"))
             })?,
-            None => record.name,
+            None if record.name == self.name => node.to_string(),
+            None => self.table.lock().name_of(&node, record.name),
         };
         let is_news = self.table.lock().hear(node, Record { name, ..record }, is_anchor, Instant::now())?;
         if is_news {

@@ -98,13 +98,31 @@ impl Table {
         Ok(self.put(node, Known { record, is_anchor, heard: Some(now) }))
     }
 
+    /// What to call a node that says `said` of itself: what it was called before, because a node keeps its name for its
+    /// life. A name that another node has is not believed; an anchor may say so later.
+    pub fn name_of(&self, node: &NodeId, said: String) -> String {
+        match self.nodes.get(node) {
+            Some(known) => known.record.name.clone(),
+            None if self.nodes.values().any(|other| other.record.name == said) => node.to_string(),
+            None => said,
+        }
+    }
+
     /// An anchor says this of a node. Says whether something new is to be kept on disk.
     pub fn learn(&mut self, told: ToldNode, now: Instant) -> bool {
         let ToldNode { node, is_anchor, record, heard_ms } = told;
+        // The ledger has names, whatever the node has said of itself since.
+        let is_renamed = self.nodes.get_mut(&node).is_some_and(|known| {
+            let is_renamed = known.record.name != record.name;
+            if is_renamed {
+                known.record.name.clone_from(&record.name);
+            }
+            is_renamed
+        });
         let heard = heard_ms.and_then(|ms| now.checked_sub(Duration::from_millis(ms)));
         let known = self.nodes.get(&node);
         let is_later = known.is_none_or(|known| heard > known.heard || known.heard.is_none());
-        node != self.own && is_later && self.put(node, Known { record, is_anchor, heard })
+        (node != self.own && is_later && self.put(node, Known { record, is_anchor, heard })) || is_renamed
     }
 
     /// The ledger has this node: an anchor knows of it before it has heard of it.
@@ -197,6 +215,26 @@ mod tests {
     fn name(table: &Table, number: u8) -> String {
         let rows = table.rows(record("own", 1), true, Instant::now());
         rows.into_iter().find(|row| row.node == node(number)).map_or_else(String::new, |row| row.record.name)
+    }
+
+    #[test]
+    fn a_name_is_not_taken_by_saying_it() {
+        let now = Instant::now();
+        let mut table = Table::new(node(0));
+        let name = |table: &Table, one: u8| {
+            let rows = table.rows(record("own", 1), false, now);
+            rows.into_iter().find(|row| row.node == node(one)).unwrap().record.name
+        };
+        table.hear(node(9), record("server-1", 1), true, now).unwrap();
+        // A node that is not known yet, and one that is, say that they are the server.
+        let said = table.name_of(&node(3), "server-1".to_owned());
+        table.hear(node(3), record(&said, 1), false, now).unwrap();
+        assert_eq!(name(&table, 3), node(3).to_string());
+        let told = |said: &str| ToldNode { node: node(3), is_anchor: false, record: record(said, 1), heard_ms: None };
+        assert!(table.learn(told("pi-3"), now));
+        assert_eq!(table.name_of(&node(3), "server-1".to_owned()), "pi-3");
+        assert_eq!((name(&table, 3), name(&table, 9)), ("pi-3".to_owned(), "server-1".to_owned()));
+        assert_eq!(table.name_of(&node(4), "pi-4".to_owned()), "pi-4");
     }
 
     #[test]

@@ -65,6 +65,11 @@ pub trait Local: Send + Sync + 'static {
     /// Another node says what it has. Called when that has changed; bytes that make no sense are to be ignored.
     fn learn(&self, node: NodeId, offers: Offers);
 
+    /// Members are these and no others: what one that has left has said counts no more.
+    fn forget_others(&self, members: &[NodeId]) {
+        let _ = members;
+    }
+
     /// Takes a message of mail that another node sent. Says whether it was taken: one that was not may come again, as
     /// any may that was.
     fn mail(&self, from: NodeId, message: &[u8]) -> bool {

@@ -40,6 +40,7 @@ impl<L: Local> Link<L> {
             }
             stays
         });
+        self.local.forget_others(&others);
         let cell = cell(self.dialer.trust.node(), others);
         known.retain(|node, _| cell.contains(node));
         let asked = join_all(cell.iter().map(|node| self.hear(*node, known.get(node).copied()))).await;

@@ -76,7 +76,12 @@ impl Book for Listed {
     fn find(&self, name_or_id: &str) -> Option<NodeId> {
         let id = NodeId::read(name_or_id);
         let others = self.0.others();
-        others.into_iter().find(|row| row.record.name == name_or_id || Some(row.node) == id).map(|row| row.node)
+        // A name may look like another node's id.
+        if let Some(row) = others.iter().find(|row| Some(row.node) == id) {
+            return Some(row.node);
+        }
+        let mut called = others.iter().filter(|row| row.record.name == name_or_id);
+        called.next().filter(|_| called.next().is_none()).map(|row| row.node)
     }
 
     fn name(&self, node: &NodeId) -> Option<String> {

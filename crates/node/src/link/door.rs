@@ -44,6 +44,13 @@ impl Local for Door {
         }
     }
 
+    fn forget_others(&self, members: &[NodeId]) {
+        let has_left = self.others.lock().extract_if(.., |node, _| !members.contains(node)).count() > 0;
+        if let Some(node) = self.node.upgrade().filter(|_| has_left) {
+            self.look(node.functions.table());
+        }
+    }
+
     fn mail(&self, from: NodeId, message: &[u8]) -> bool {
         let Some(node) = self.node.upgrade() else { return false };
         node.events.mail().is_some_and(|mail| mail.hear(&node, from, message))

@@ -11,9 +11,10 @@
 use super::kept::Kept;
 use super::lanes::Lanes;
 use super::names::{EPOCH, node_of};
+use super::owed::Owed;
 use super::{Totals, names};
 use ::mail::{
-    Commit, Config, Counts, Household, INBOX_KEYS, Inbox, Notice, OUTBOX_KEYS, Outbox, PushError, Receipt, Write,
+    Commit, Config, Counts, Household, INBOX_KEYS, Inbox, Notice, OUTBOX_KEYS, Outbox, PushError, Receipt,
 };
 use fleet_trust::NodeId;
 use parking_lot::Mutex;
@@ -44,8 +45,8 @@ pub(super) struct Sides {
     pub inbox: Inbox,
     /// Commits that are not known to be durable, in the order of the journal.
     unsynced: VecDeque<(Ticket, Side)>,
-    /// Deletions that a full disk refused. They go with the next ones.
-    owed: Vec<Write>,
+    /// What a full disk refused. It goes before anything else is written.
+    owed: Owed,
     pub totals: Totals,
 }
 
@@ -91,6 +92,8 @@ impl Desk {
     /// Nothing has happened; where the disk failed, nobody knows.
     pub fn post(&self, leased: &Leased, to: &Household, letter: Vec<u8>) -> Result<(), NotPosted> {
         let mut sides = self.sides.lock();
+        // A record that is written later must not be older than one that is written now.
+        self.write_owed(&mut sides).map_err(NotPosted::Unavailable)?;
         let staged = sides.outbox.stage(&[(to.clone(), letter)])?;
         let mut transaction = self.state.begin();
         self.kept.write(&mut transaction, &staged.writes)?;
@@ -117,21 +120,26 @@ impl Desk {
         };
         sides.totals.sent += before - sides.outbox.counts().letters;
         received.notice.iter().for_each(say);
-        sides.owed.extend(received.writes);
-        if !sides.owed.is_empty() {
-            let mut transaction = self.state.begin();
-            let written = self.kept.write(&mut transaction, &sides.owed).map_err(Problem::from);
-            match written.and_then(|()| Ok(transaction.commit()?)) {
-                Ok(ticket) => {
-                    sides.owed.clear();
-                    if let Some(commit) = received.commit {
-                        self.wait_for(sides, ticket, Side::Outbox(commit));
-                    }
-                }
-                Err(problem) => tracing::warn!(%problem, "letters that have arrived are deleted later"),
-            }
+        sides.owed.add(received.writes, received.commit);
+        if let Err(problem) = self.write_owed(sides) {
+            tracing::warn!(%problem, "letters that have arrived are deleted later");
         }
         self.to_send.notify_one();
+    }
+
+    /// # Errors
+    /// The state takes no writes now. What is left is kept.
+    fn write_owed(&self, sides: &mut Sides) -> Result<(), Problem> {
+        while !sides.owed.is_empty() {
+            let writes = sides.owed.next();
+            let mut transaction = self.state.begin();
+            self.kept.write(&mut transaction, &writes)?;
+            let ticket = transaction.commit()?;
+            if let Some(commit) = sides.owed.written(&writes) {
+                self.wait_for(sides, ticket, Side::Outbox(commit));
+            }
+        }
+        Ok(())
     }
 
     /// Sends what there is to send, until it is dropped.

@@ -17,6 +17,7 @@ mod desk;
 mod kept;
 mod lanes;
 mod names;
+mod owed;
 mod post;
 #[cfg(test)]
 mod tests;

@@ -168,3 +168,13 @@ fn entries_of_a_newer_format_are_refused_and_nothing_is_in_place() {
     assert_eq!(restore(to.path(), &pieces).unwrap_err().code, Code::DataNewer);
     assert!(!to.path().join("state").exists());
 }
+
+#[test]
+fn an_entry_that_no_state_has_is_refused() {
+    let folder = common::folder();
+    let mut restoring = Restoring::begin(folder.path()).unwrap();
+    for key in [vec![], vec![1; 65_536]] {
+        assert_eq!(restoring.put(Space::Node, &key, b"value").unwrap_err().code, Code::BackupBroken);
+    }
+    restoring.put(Space::Node, &[1; 65_535], b"value").unwrap();
+}

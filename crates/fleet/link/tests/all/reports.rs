@@ -36,6 +36,7 @@ async fn a_node_hears_how_others_are_and_what_they_have() {
     until(|| !matches!(one.link.choose(&wanted), Way::There { node, .. } if node == three.id)).await;
     town.book.remove(&two.id);
     until(|| one.link.choose(&wanted) == Way::Nowhere).await;
+    until(|| learned(two.id).is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

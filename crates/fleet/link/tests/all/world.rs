@@ -109,6 +109,10 @@ impl Local for Tested {
         self.learned.lock().insert(node, offers);
     }
 
+    fn forget_others(&self, members: &[NodeId]) {
+        self.learned.lock().retain(|node, _| members.contains(node));
+    }
+
     fn mail(&self, from: NodeId, message: &[u8]) -> bool {
         if message == b"not now" {
             return false;

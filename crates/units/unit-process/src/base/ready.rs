@@ -372,16 +372,28 @@ fn put(folder: &Path, new: &Path, contents: &Contents) -> Result<(Kind, String),
     let text = serde_json::to_vec(contents).expect("texts and numbers");
     let (kind, id) = (contents.kind, id_of(&text));
     let place = place(folder, kind, &id);
-    fs::remove_dir_all(&place).or_else(super::gone_is_fine).map_err(at(&place))?;
     fs::write(new.join(CONTENTS), text).map_err(at(new))?;
-    // The archive names jars where the base will be.
-    symlink(new, &place).map_err(at(&place))?;
-    let finished = finish(new, &place, kind);
-    fs::remove_file(&place).map_err(at(&place))?;
+    // The same base may be there already. It stays where this one turns out to be of no use.
+    let before = folder.join(format!("{NEW}before-{id}"));
+    fs::remove_dir_all(&before).or_else(super::gone_is_fine).map_err(at(&before))?;
+    fs::rename(&place, &before).or_else(super::gone_is_fine).map_err(at(&place))?;
+    let finished = finish_in_place(new, &place, kind);
+    match &finished {
+        Ok(_) => fs::rename(new, &place).map_err(at(&place))?,
+        Err(_) => fs::rename(&before, &place).or_else(super::gone_is_fine).map_err(at(&place))?,
+    }
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))?;
+    fs::remove_dir_all(&before).ok();
+    finished.map(|()| (kind, id))
+}
+
+/// The archive names jars where the base will be: a link stands there meanwhile.
+fn finish_in_place(new: &Path, place: &Path, kind: Kind) -> Result<(), Problem> {
+    symlink(new, place).map_err(at(place))?;
+    let finished = finish(new, place, kind);
+    fs::remove_file(place).map_err(at(place))?;
     finished?;
-    open_for_reading(new).map_err(at(new))?;
-    fs::rename(new, &place).and_then(|()| File::open(folder)?.sync_all()).map_err(at(&place))?;
-    Ok((kind, id))
+    open_for_reading(new).map_err(at(new))
 }
 
 /// Adds to a base in `new`, which is or will be `place`, what is this machine's and this program's own.

@@ -121,3 +121,19 @@ fn a_file_that_is_a_folder_too_leaves_nothing_behind() {
     import(&bases, &file, None).unwrap_err();
     assert_eq!(fs::read_dir(&bases).unwrap().count(), 0, "nothing is kept");
 }
+
+#[test]
+fn a_base_that_does_not_start_leaves_the_one_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let contents = Contents { kind: Kind::Android, ..contents(&files()) };
+    let file = folder.path().join("x.base");
+    fs::write(&file, written(&contents, &files())).unwrap();
+    let bases = folder.path().join("bases");
+    let there = place(&bases, Kind::Android, &id_of(&serde_json::to_vec(&contents).unwrap()));
+    fs::create_dir_all(&there).unwrap();
+    fs::write(there.join("mine"), b"as it was").unwrap();
+    let problem = import(&bases, &file, None).unwrap_err();
+    assert!(problem.detail.contains("does not start"), "{problem}");
+    assert_eq!(fs::read(there.join("mine")).unwrap(), b"as it was");
+    assert_eq!(fs::read_dir(&bases).unwrap().count(), 1, "nothing else is kept");
+}
