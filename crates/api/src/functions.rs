@@ -167,8 +167,8 @@ pub async fn deploy(MayDeploy(who): MayDeploy, State(node): State<Arc<Node>>, bo
 
 /// The names of what a manifest deploys, for the audit.
 fn described(manifest: &Manifest) -> String {
-    let Manifest { function, queue, sink, bucket } = manifest;
-    let others = [("queue", queue.len()), ("sink", sink.len()), ("bucket", bucket.len())];
+    let Manifest { function, queue, sink, bucket, workflow } = manifest;
+    let others = [("queue", queue.len()), ("sink", sink.len()), ("bucket", bucket.len()), ("workflow", workflow.len())];
     let functions = function.keys().map(ToString::to_string);
     let others = others.into_iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what} ({count})"));
     functions.chain(others).collect::<Vec<_>>().join(", ")
@@ -184,7 +184,8 @@ fn parse(body: &[u8]) -> Result<Manifest, Problem> {
         Problem::new(code, format!("the manifest as JSON: {text}"))
     })?;
     manifest.check()?;
-    let Manifest { function, queue, sink, bucket } = &manifest;
+    // A workflow has functions in its manifest.
+    let Manifest { function, queue, sink, bucket, workflow: _ } = &manifest;
     if function.is_empty() && queue.is_empty() && sink.is_empty() && bucket.is_empty() {
         return Err(Problem::new(Code::ManifestValue, "the manifest has nothing to deploy"));
     }

@@ -279,6 +279,8 @@ impl Limits {
     pub const TIME_MS: RangeInclusive<u64> = 1..=86_400_000;
     pub const MEMORY_BYTES: RangeInclusive<u64> = 65_536..=4 << 30;
     pub const BODY_BYTES: RangeInclusive<u64> = 0..=1 << 40;
+    /// A lease lasts this much longer than the handling may take.
+    pub const LEASE_MARGIN: Duration = Duration::from_secs(5);
 
     pub fn time(&self) -> Duration {
         Duration::from_millis(self.time_ms)
@@ -290,6 +292,11 @@ impl Limits {
 
     pub fn wait(&self) -> Duration {
         Duration::from_millis(self.wait_ms)
+    }
+
+    /// How long a handling may take: its turn, making the function ready, and the handling itself.
+    pub fn handling_max(&self) -> Duration {
+        self.wait() + self.time() * 2
     }
 
     fn check(&self, name: &Name) -> Result<(), Problem> {
@@ -325,10 +332,11 @@ pub struct Units {
     pub maximum: u32,
     /// What decides how many there are.
     pub policy: PolicyWord,
-    /// With the policy `triggers`: events in the queue over which another unit starts.
+    /// With the policy `triggers`: events in the queue from which on another unit starts.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub threshold: u64,
-    /// With the policy `triggers`: pause after a start before the same trigger starts another.
+    /// With the policy `triggers`: pause after a start before the same trigger starts another. A unit that ends ends
+    /// it. At most as long as a lease.
     pub grace: Span,
     /// With the policy `latency`: how old the oldest event may become before another unit starts.
     pub target: Span,
@@ -358,7 +366,7 @@ pub enum PolicyWord {
     /// The measured service time and the age of the oldest event.
     #[default]
     Latency,
-    /// UniFaaS's triggers: first event in an empty queue, queue emptied, size over the threshold.
+    /// UniFaaS's triggers: first event in an empty queue, queue emptied, size at the threshold.
     Triggers,
 }
 
@@ -433,12 +441,33 @@ impl Function {
         self.grants.check(name)?;
         self.limits.check(name)?;
         self.place.as_ref().map_or(Ok(()), |place| place.check(name))?;
-        in_range(name, "units.reuse_calls", self.units.reuse_calls, 1..=1_000_000_000)?;
-        in_range(name, "units.reuse_idle_ms", self.units.reuse_idle_ms, 0..=86_400_000)?;
-        in_range(name, "units.maximum", self.units.maximum, 0..=10_000)?;
-        in_range(name, "units.threshold", self.units.threshold, 1..=1_000_000_000)?;
-        in_range(name, "units.grace", self.units.grace, Span::from_ms(0)..=Span::from_ms(86_400_000))?;
-        in_range(name, "units.target", self.units.target, Span::from_ms(1)..=Span::from_ms(86_400_000))
+        self.units.check(name, self.limits.handling_max() + Limits::LEASE_MARGIN)
+    }
+}
+
+impl Units {
+    /// `lease`: how long a unit may have an event.
+    fn check(&self, name: &Name, lease: Duration) -> Result<(), Problem> {
+        in_range(name, "units.reuse_calls", self.reuse_calls, 1..=1_000_000_000)?;
+        in_range(name, "units.reuse_idle_ms", self.reuse_idle_ms, 0..=86_400_000)?;
+        in_range(name, "units.maximum", self.maximum, 0..=10_000)?;
+        in_range(name, "units.threshold", self.threshold, 1..=1_000_000_000)
+            .map_err(|problem| problem.with_hint("1 starts a unit for each event that waits, up to `units.maximum`"))?;
+        in_range(name, "units.grace", self.grace, Span::from_ms(0)..=Span::from_ms(86_400_000))?;
+        in_range(name, "units.target", self.target, Span::from_ms(1)..=Span::from_ms(86_400_000))?;
+        if self.policy == PolicyWord::Triggers && self.grace.duration() > lease {
+            let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+            let detail = format!(
+                "function {:?}: units.grace is {}, longer than the lease of an event, which is {}",
+                name.as_str(),
+                self.grace,
+                Span::from_ms(lease_ms)
+            );
+            let hint =
+                "a hung unit would outlast its lease without help: shorten `units.grace`, or raise `limits.time_ms`";
+            return Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint));
+        }
+        Ok(())
     }
 }
 

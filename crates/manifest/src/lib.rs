@@ -25,6 +25,7 @@ mod place;
 mod queue;
 mod sink;
 mod trigger;
+mod workflow;
 
 /// Header of a call that names the board for it; of functions whose isolation is `metal`.
 pub const BOARD_HEADER: &str = "lighter-board";
@@ -38,6 +39,7 @@ pub use place::{Label, Place, Term, TermWanted, bytes_as_text};
 pub use queue::{Order, Queue, Retry, WhenFull};
 pub use sink::{Format, MqttSink, Sink, Webhook};
 pub use trigger::{CatchUp, CronTrigger, EveryTrigger, MqttTrigger, is_topic_filter};
+pub use workflow::{OnOverload, Workflow};
 
 use problem::{Code, Problem};
 use schemars::JsonSchema;
@@ -72,6 +74,9 @@ pub struct Manifest {
     /// Bounds of buckets, by name of the bucket.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bucket: BTreeMap<String, Bucket>,
+    /// Functions that are bounded together, by name of the workflow.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub workflow: BTreeMap<Name, Workflow>,
 }
 
 /// Reads and checks a manifest.
@@ -116,6 +121,7 @@ impl Manifest {
         self.sink.iter().try_for_each(|(name, sink)| sink.check(name))?;
         self.bucket.iter().try_for_each(|(name, bucket)| bucket.check(name))?;
         self.check_handlers()?;
+        self.check_workflows()?;
         self.check_homes()?;
         match flow::Flow::of(self).check(self).errors.into_iter().next() {
             Some(problem) => Err(problem),

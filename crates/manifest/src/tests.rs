@@ -7,7 +7,7 @@ fn error(text: &str) -> Problem {
 }
 
 #[track_caller]
-fn refused(text: &str, code: Code, words: &[&str]) {
+pub(crate) fn refused(text: &str, code: Code, words: &[&str]) {
     let problem = error(text);
     assert_eq!(problem.code, code, "{problem}");
     for word in words {
@@ -248,4 +248,16 @@ fn a_queue_may_have_its_home_on_one_node() {
     // The result would be at another node than the one that is asked for it.
     let asynchronous = home("pi-7").replace("queue =", "http = { route = \"/f\", async = true }\nqueue =");
     refused(&asynchronous, Code::ManifestConflict, &["async", "readings"]);
+}
+
+#[test]
+fn triggers_that_cannot_work_are_refused_with_what_helps() {
+    let units = |lines: &str| format!("[function.f]\nimage = \"x\"\nqueue = \"f\"\n{lines}\n[function.f.units]\n");
+    let zero = units("") + "policy = \"triggers\"\nthreshold = 0";
+    refused(&zero, Code::ManifestValue, &["units.threshold is 0", "1 starts a unit"]);
+    // A lease of 5 s for its turn, twice 1 s for the handling, and 5 s more.
+    let long = units("limits.time_ms = 1000") + "policy = \"triggers\"\ngrace = \"12001ms\"";
+    refused(&long, Code::ManifestConflict, &["units.grace is 12001ms", "12s", "limits.time_ms"]);
+    parse(&long.replace("12001ms", "12s")).unwrap();
+    parse(&long.replace("triggers", "latency")).unwrap();
 }

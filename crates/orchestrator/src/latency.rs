@@ -9,8 +9,8 @@
 //! that hang, service times that change. It acts at most once in a target's time, and only upwards: workers end by
 //! themselves when the queue is empty, never because a measurement wavers, so nothing swings.
 
-use crate::overflow::Overflow;
-use crate::{Decision, Observation, Policy, excess};
+use crate::overload::Refusals;
+use crate::{Decision, Observation, Overload, Policy, excess};
 use std::time::Duration;
 
 /// How often a queue that is worked on is looked at, as a part of the target.
@@ -35,12 +35,12 @@ pub struct Latency {
     grown: Option<Duration>,
     /// Since when events have been ready without a break: an age the wall clock cannot change.
     ready_since: Option<Duration>,
-    overflow: Overflow,
+    refusals: Refusals,
 }
 
 impl Latency {
     pub fn new(config: LatencyConfig) -> Self {
-        Self { config, grown: None, ready_since: None, overflow: Overflow::default() }
+        Self { config, grown: None, ready_since: None, refusals: Refusals::default() }
     }
 
     /// Workers that begin the last of the ready events within the target, as far as can be known.
@@ -69,8 +69,9 @@ impl Latency {
 impl Policy for Latency {
     fn decide(&mut self, now: Duration, seen: &Observation) -> Decision {
         let LatencyConfig { maximum, target, ends_workflow } = self.config;
-        if ends_workflow && self.overflow.is_there(seen, maximum) {
-            return Overflow::DECISION;
+        let reachable = seen.reachable(maximum);
+        if ends_workflow && self.refusals.are_there(seen, reachable) {
+            return Decision::end(Overload::Full);
         }
         if seen.ready == 0 {
             self.ready_since = None;
@@ -84,9 +85,9 @@ impl Policy for Latency {
         // Nobody is started for whom there is no event.
         let idle = seen.workers.saturating_sub(seen.busy);
         let useful = u32::try_from(seen.ready).unwrap_or(u32::MAX).saturating_sub(idle);
-        let start = wanted.min(maximum).saturating_sub(seen.workers).min(useful);
+        let start = wanted.min(reachable).saturating_sub(seen.workers).min(useful);
         let look_after = (maximum > 0).then(|| (target / LOOKS_PER_TARGET).clamp(LOOK_MIN, LOOK_MAX));
-        Decision { start, stop: excess(seen.workers, maximum), look_after, ends_workflow: false }
+        Decision { start, stop: excess(seen.workers, maximum), look_after, ends_workflow: None }
     }
 }
 
@@ -149,6 +150,12 @@ mod tests {
     fn as_many_work_as_the_load_needs_before_a_backlog_says_so() {
         let load = Observation { arrival_rate: 450.0, ..seen(8, 1, 10, 0) };
         assert_eq!(start(&mut Latency::new(CONFIG), 0, load), 4);
+    }
+
+    #[test]
+    fn no_more_are_started_than_the_workflow_leaves() {
+        let full = |room| Observation { workflow_room: Some(room), ..seen(100, 2, 50, 0) };
+        assert_eq!([0, 2, 9].map(|room| start(&mut Latency::new(CONFIG), 0, full(room))), [0, 2, 6]);
     }
 
     #[test]

@@ -19,11 +19,12 @@
 
 mod latency;
 mod measure;
-mod overflow;
+mod overload;
 mod triggers;
 
 pub use latency::{Latency, LatencyConfig};
 pub use measure::{Mean, Rate};
+pub use overload::Overload;
 pub use triggers::{Triggers, TriggersConfig};
 
 use std::time::Duration;
@@ -41,6 +42,10 @@ pub struct Observation {
     pub workers: u32,
     /// Workers that handle an event.
     pub busy: u32,
+    /// Workers that have ended since the shell began to count.
+    pub ended: u64,
+    /// Workers that may be started before the workflow has its maximum at work; none if it has no maximum.
+    pub workflow_room: Option<u32>,
     /// Pushes refused for want of room since the shell began to count.
     pub refused: u64,
     /// Mean time of a handling; none before the first has ended.
@@ -56,8 +61,8 @@ pub struct Decision {
     pub start: u32,
     /// Workers to end, each after the event it handles.
     pub stop: u32,
-    /// The workflow ends: nothing of it is handled until it is deployed again.
-    pub ends_workflow: bool,
+    /// Why the workflow ends: nothing of it is handled until it is deployed again.
+    pub ends_workflow: Option<Overload>,
     /// Ask again after this time even if nothing happens meanwhile. None: only when something happens.
     pub look_after: Option<Duration>,
 }
@@ -68,6 +73,13 @@ pub trait Policy: Send {
     /// since a start of the shell's choice and never goes back. The shell does what is said at once: the next
     /// observation counts the workers started.
     fn decide(&mut self, now: Duration, seen: &Observation) -> Decision;
+}
+
+impl Observation {
+    /// Workers there can be now, of a step with this maximum: those there are and what the workflow leaves it.
+    fn reachable(&self, maximum: u32) -> u32 {
+        self.workflow_room.map_or(maximum, |room| maximum.min(self.workers.saturating_add(room)))
+    }
 }
 
 /// Ends what is above the maximum, which may have become lower.

@@ -35,5 +35,6 @@ mod receiver;
 mod support;
 mod timers;
 mod toolchains;
+mod triggers;
 mod webhooks;
 mod workflows;

@@ -31,9 +31,7 @@ pub struct FunctionConsumer {
 
 impl Consumer for FunctionConsumer {
     fn time_max(&self) -> Duration {
-        // Its turn, making it ready, and the handling itself.
-        let limits = &self.live.function.limits;
-        limits.wait() + limits.time() * 2
+        self.live.function.limits.handling_max()
     }
 
     fn workers_max(&self) -> u32 {

@@ -25,6 +25,7 @@ mod sources;
 mod tests;
 mod work;
 mod worker;
+mod workflow;
 
 pub use consumer::{Consumer, Outcome, SinkKind, SinkKinds, Tried};
 pub use duties::Duty;

@@ -4,12 +4,13 @@ use super::consumer::Consumer;
 use super::duties::{self, Duty};
 use super::function::FunctionConsumer;
 use super::shell::{Cast, Shared, Shell};
+use super::workflow::Places;
 use super::{Events, agenda, sources_of};
 use crate::clock;
 use crate::functions::{Ended, Handler, Table};
 use crate::mail::{Mail, MailConsumer};
-use manifest::{Function, Name, PolicyWord, Queue, Units, WhenFull};
-use orchestrator::{Latency, LatencyConfig, Policy, Triggers, TriggersConfig};
+use manifest::{Function, Name, OnOverload, PolicyWord, Queue, Units, WhenFull, Workflow};
+use orchestrator::{Latency, LatencyConfig, Overload, Policy, Triggers, TriggersConfig};
 use parking_lot::Mutex;
 use problem::Problem;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,13 +20,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 /// Workflows that wait to be ended. One that finds no room says so again.
-const OVERFLOWS_MAX: usize = 64;
+const OVERLOADS_MAX: usize = 64;
 
 /// The queues that are handled, and those whose last handlings run.
 #[derive(Default)]
 pub struct Shells {
     by_queue: Mutex<BTreeMap<Name, Handled>>,
     retired: Mutex<Vec<Arc<Shell>>>,
+    /// Of each workflow that has a maximum.
+    places: Mutex<BTreeMap<Name, Arc<Places>>>,
 }
 
 struct Handled {
@@ -41,6 +44,7 @@ struct Role {
     /// The address of the version, the sink or the mail, held by the consumer.
     what: usize,
     queue: Queue,
+    workflow: Option<(Name, Workflow)>,
     in_cycle: bool,
     has_ended: bool,
 }
@@ -51,9 +55,9 @@ impl Events {
     pub async fn run(self: Arc<Self>) {
         let mut tables = self.functions.watch();
         let mut mails = self.mail.subscribe();
-        let (overflowed, mut overflows) = mpsc::channel(OVERFLOWS_MAX);
+        let (overloaded, mut overloads) = mpsc::channel(OVERLOADS_MAX);
         let (agenda, running, past) = (self.agenda.clone(), self.running.clone(), self.past.clone());
-        let shared = Shared { agenda, running, past, overflowed };
+        let shared = Shared { agenda, running, past, overloaded };
         let mut tasks = JoinSet::new();
         tasks.spawn(agenda::run(self.state.clone(), self.agenda.clone()));
         loop {
@@ -67,9 +71,9 @@ impl Events {
                 changed = tables.changed() => if changed.is_err() { return },
                 // The sender is in this very node.
                 _ = mails.changed() => {}
-                queue = overflows.recv() => {
-                    if let Some(queue) = queue {
-                        self.end_workflow(&queue).await;
+                overload = overloads.recv() => {
+                    if let Some((queue, overload)) = overload {
+                        self.end_workflow(&queue, overload).await;
                     }
                 }
             }
@@ -94,6 +98,7 @@ impl Events {
         shared: &Shared,
         tasks: &mut JoinSet<()>,
     ) {
+        self.follow_workflows(table);
         let mut shells = self.shells.by_queue.lock();
         let gone: Vec<Name> = shells.keys().filter(|queue| !duties.contains_key(*queue)).cloned().collect();
         for queue in gone {
@@ -134,13 +139,27 @@ impl Events {
         }
     }
 
+    /// Those who work keep their places through a new deployment.
+    fn follow_workflows(&self, table: &Table) {
+        let workflows = &table.parts().workflows;
+        let mut places = self.shells.places.lock();
+        places.retain(|name, _| workflows.contains_key(name));
+        for (name, part) in workflows {
+            let Some(maximum) = part.what.units_max else {
+                places.remove(name);
+                continue;
+            };
+            places.entry(name.clone()).or_insert_with(|| Places::new(maximum)).set_maximum(maximum);
+        }
+    }
+
     fn cast(&self, duty: &Duty, role: &Role) -> Result<Cast, Problem> {
         let dead_to = role.queue.dead_to.clone();
         match duty {
             Duty::Send(mail, home) => {
                 let consumer = MailConsumer::new(mail.clone(), home.clone());
                 let units = Units { maximum: consumer.workers_max(), ..Units::default() };
-                Ok(Cast { consumer: Arc::new(consumer), policy: policy(&units, role), dead_to })
+                Ok(Cast { consumer: Arc::new(consumer), policy: policy(&units, role), dead_to, places: None })
             }
             Duty::Handle(Handler::Function(live)) => {
                 let consumer = FunctionConsumer {
@@ -150,13 +169,15 @@ impl Events {
                     in_cycle: role.in_cycle,
                 };
                 let policy = policy(&live.function.units, role);
-                Ok(Cast { consumer: Arc::new(consumer), policy, dead_to })
+                let workflow = role.workflow.as_ref().map(|(name, _)| name);
+                let places = workflow.and_then(|name| self.shells.places.lock().get(name).cloned());
+                Ok(Cast { consumer: Arc::new(consumer), policy, dead_to, places })
             }
             Duty::Handle(Handler::Sink(name, sink)) => {
                 let consumer = self.functions.sinks.get(name, sink)?.open(name, sink);
                 let units = Units { maximum: consumer.workers_max(), ..Units::default() };
                 let policy = policy(&units, role);
-                Ok(Cast { consumer, policy, dead_to })
+                Ok(Cast { consumer, policy, dead_to, places: None })
             }
         }
     }
@@ -198,10 +219,14 @@ impl Events {
     }
 
     /// Everything that is joined to this queue by pushes handles nothing more until it is deployed again.
-    async fn end_workflow(&self, queue: &str) {
+    async fn end_workflow(&self, queue: &str, overload: Overload) {
         let table = self.functions.table();
         let Some(handler) = table.handlers().get(queue) else { return };
-        let reason = format!("queue {queue:?} was full while {:?} had all its units at work", handler.name().as_str());
+        let what = match overload {
+            Overload::Full => "was full",
+            Overload::Growing => "went on growing",
+        };
+        let reason = format!("queue {queue:?} {what} while {:?} had all its units at work", handler.name().as_str());
         let names = joined(&table, handler.name());
         tracing::error!(queue, workflow = ?names, "the workflow ends: {reason}");
         for name in &names {
@@ -229,6 +254,7 @@ impl Role {
             handler: handler.cloned(),
             what,
             queue: table.parts().queues.get(queue).map(|part| (*part.what).clone()).unwrap_or_default(),
+            workflow: handler.and_then(|name| workflow_of(table, name)),
             in_cycle: is_in_cycle(table, queue),
             has_ended: handler.is_some_and(|name| table.parts().ended.contains_key(name)),
         }
@@ -237,16 +263,25 @@ impl Role {
 
 fn policy(units: &Units, role: &Role) -> Box<dyn Policy> {
     let maximum = if role.has_ended { 0 } else { units.maximum };
-    let ends_workflow = role.queue.when_full == WhenFull::End;
+    let ends_when_full = role.queue.when_full == WhenFull::End;
     match units.policy {
         PolicyWord::Latency => {
-            Box::new(Latency::new(LatencyConfig { maximum, target: units.target.duration(), ends_workflow }))
+            let (target, ends_workflow) = (units.target.duration(), ends_when_full);
+            Box::new(Latency::new(LatencyConfig { maximum, target, ends_workflow }))
         }
         PolicyWord::Triggers => {
             let (threshold, grace) = (units.threshold, units.grace.duration());
-            Box::new(Triggers::new(TriggersConfig { maximum, threshold, grace, ends_workflow }))
+            let ends_when_growing =
+                role.workflow.as_ref().is_some_and(|(_, workflow)| workflow.on_overload == OnOverload::End);
+            Box::new(Triggers::new(TriggersConfig { maximum, threshold, grace, ends_when_full, ends_when_growing }))
         }
     }
+}
+
+/// The bounds of the workflow that a function belongs to, if the manifest says some.
+fn workflow_of(table: &Table, function: &Name) -> Option<(Name, Workflow)> {
+    let (name, part) = table.parts().workflows.iter().find(|(_, part)| part.what.functions.contains(function))?;
+    Some((name.clone(), (*part.what).clone()))
 }
 
 /// The queues that events of this one may lead to: its handler pushes to them, or what cannot be handled goes there.
@@ -277,7 +312,8 @@ fn is_in_cycle(table: &Table, queue: &Name) -> bool {
     false
 }
 
-/// The functions and sinks of the workflow this one belongs to: all that is joined by pushes, in either direction.
+/// The functions and sinks of the workflow this one belongs to: all that is joined by pushes, in either direction, and
+/// all that the manifest names together.
 fn joined(table: &Table, handler: &Name) -> BTreeSet<Name> {
     let handlers = table.handlers();
     let mut joined = BTreeSet::from([handler.clone()]);
@@ -288,7 +324,9 @@ fn joined(table: &Table, handler: &Name) -> BTreeSet<Name> {
         let handled: Vec<&Name> = handled.collect();
         let pushes_to = |function: &Function| handled.iter().any(|queue| function.grants.push.contains(queue));
         let before = table.entries().filter(|entry| pushes_to(&entry.live.function)).map(|entry| entry.live.name());
-        for next in after.chain(before) {
+        let named = table.parts().workflows.values().filter(|part| part.what.functions.contains(&name));
+        let named = named.flat_map(|part| &part.what.functions).filter(|name| table.entry(name.as_str()).is_some());
+        for next in after.chain(before).chain(named) {
             if joined.insert(next.clone()) {
                 ahead.push(next.clone());
             }

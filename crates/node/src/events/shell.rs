@@ -11,10 +11,11 @@ use super::failure;
 use super::past::Past;
 use super::running::Running;
 use super::worker::Worker;
+use super::workflow::{Places, Taking};
 use crate::clock;
 use crate::ids::Ids;
 use manifest::Name;
-use orchestrator::{Decision, Mean, Observation, Policy, Rate};
+use orchestrator::{Decision, Mean, Observation, Overload, Policy, Rate};
 use parking_lot::{Mutex, RwLock};
 use state::{Queue, State};
 use std::future::pending;
@@ -37,6 +38,7 @@ pub struct Shell {
     consumer: RwLock<Arc<dyn Consumer>>,
     policy: Mutex<Box<dyn Policy>>,
     dead_to: RwLock<Option<Name>>,
+    places: RwLock<Option<Arc<Places>>>,
     measured: Mutex<Measured>,
     rest: Mutex<Rest>,
     to_stop: AtomicU32,
@@ -60,8 +62,8 @@ pub struct Shared {
     pub running: Arc<Running>,
     /// What became of the last handlings.
     pub past: Arc<Past>,
-    /// Hears the name of a queue whose workflow is to end.
-    pub overflowed: mpsc::Sender<Arc<str>>,
+    /// Hears the name of a queue whose workflow is to end, and why.
+    pub overloaded: mpsc::Sender<(Arc<str>, Overload)>,
 }
 
 /// Who handles a queue, and how.
@@ -70,6 +72,8 @@ pub struct Cast {
     pub policy: Box<dyn Policy>,
     /// The queue for events that cannot be handled, if they are to go on.
     pub dead_to: Option<Name>,
+    /// Those of its workflow, if that has a maximum.
+    pub places: Option<Arc<Places>>,
 }
 
 /// What is counted of a handled queue since the node started, or since it was first handled.
@@ -77,6 +81,8 @@ pub struct Cast {
 pub struct Numbers {
     pub workers: AtomicU32,
     pub busy: AtomicU32,
+    /// Workers that have ended.
+    pub ended: AtomicU64,
     pub handled: AtomicU64,
     pub retried: AtomicU64,
     pub died: AtomicU64,
@@ -91,6 +97,15 @@ pub struct Numbers {
 struct Measured {
     service_time: Mean,
     arrivals: Rate,
+}
+
+/// What a look came to.
+#[derive(Default)]
+struct Decided {
+    decision: Decision,
+    started: Vec<Worker>,
+    /// Whose places are all taken, though there would be something to do.
+    lacks: Option<Arc<Places>>,
 }
 
 /// After an event that could not be begun.
@@ -110,6 +125,7 @@ impl Shell {
             consumer: RwLock::new(cast.consumer),
             policy: Mutex::new(cast.policy),
             dead_to: RwLock::new(cast.dead_to),
+            places: RwLock::new(cast.places),
             measured: Mutex::default(),
             rest: Mutex::default(),
             to_stop: AtomicU32::new(0),
@@ -129,6 +145,7 @@ impl Shell {
         *self.consumer.write() = cast.consumer;
         *self.policy.lock() = cast.policy;
         *self.dead_to.write() = cast.dead_to;
+        *self.places.write() = cast.places;
         *self.rest.lock() = Rest::default();
         self.wake();
     }
@@ -164,24 +181,43 @@ impl Shell {
             }
             ready.borrow_and_update();
             let rests = is_retired || self.is_paused.load(Relaxed);
-            let decision = if rests { Decision::default() } else { self.decide(Instant::now()) };
+            let Decided { decision, started, lacks } =
+                if rests { Decided::default() } else { self.decide(Instant::now()) };
             self.to_stop.fetch_add(decision.stop, Relaxed);
-            if decision.ends_workflow {
+            if let Some(overload) = decision.ends_workflow {
                 // If there is no room, it is said again at the next look.
-                self.shared.overflowed.try_send(self.name.clone()).ok();
+                self.shared.overloaded.try_send((self.name.clone(), overload)).ok();
             }
-            for _ in 0..decision.start {
-                workers.spawn(Worker::new(self.clone()).run());
+            for worker in started {
+                workers.spawn(worker.run());
             }
-            self.until_something_happens(&mut ready, decision.look_after).await;
+            self.until_something_happens(&mut ready, decision.look_after, lacks).await;
         }
     }
 
-    fn decide(&self, now: Instant) -> Decision {
+    /// Asks the policy, and makes the workers that it starts: nobody else takes their places meanwhile.
+    fn decide(self: &Arc<Self>, now: Instant) -> Decided {
         let rest = self.resting(now);
         if !rest.is_zero() {
-            return Decision { look_after: Some(rest), ..Decision::default() };
+            let decision = Decision { look_after: Some(rest), ..Decision::default() };
+            return Decided { decision, ..Decided::default() };
         }
+        let places = self.places.read().clone();
+        let mut taking = places.as_ref().map(Places::hold);
+        let (since, seen) = self.observe(now, taking.as_ref().map(Taking::left));
+        let decision = self.policy.lock().decide(since, &seen);
+        let place = |_| match &mut taking {
+            None => Some(Worker::new(self.clone(), None)),
+            Some(taking) => taking.take().map(|place| Worker::new(self.clone(), Some(place))),
+        };
+        let started = (0..decision.start).map_while(place).collect();
+        let is_held = seen.ready > 0 && seen.workflow_room == Some(0);
+        drop(taking);
+        Decided { decision, started, lacks: places.filter(|_| is_held) }
+    }
+
+    /// What the policy is to know, and the time it knows.
+    fn observe(&self, now: Instant, workflow_room: Option<u32>) -> (Duration, Observation) {
         let counts = self.queue.counts();
         self.watch_delayed(counts.delayed);
         let since = now.saturating_duration_since(self.started);
@@ -196,12 +232,13 @@ impl Shell {
             // Those who have been told to end do not count, or they would be told again.
             workers: workers.saturating_sub(self.to_stop.load(Relaxed)),
             busy: self.numbers.busy.load(Relaxed).min(workers),
+            ended: self.numbers.ended.load(Relaxed),
+            workflow_room,
             refused: counts.since_start.refused,
             service_time: measured.service_time.get(),
             arrival_rate: measured.arrivals.per_second(),
         };
-        drop(measured);
-        self.policy.lock().decide(since, &seen)
+        (since, seen)
     }
 
     /// An event was pushed that is not ready yet: the clock finds out when it will be.
@@ -211,7 +248,12 @@ impl Shell {
         }
     }
 
-    async fn until_something_happens(&self, ready: &mut watch::Receiver<u64>, look_after: Option<Duration>) {
+    async fn until_something_happens(
+        &self,
+        ready: &mut watch::Receiver<u64>,
+        look_after: Option<Duration>,
+        lacks: Option<Arc<Places>>,
+    ) {
         let is_working = self.numbers.workers.load(Relaxed) > 0;
         let becomes_ready = async {
             if is_working {
@@ -227,8 +269,15 @@ impl Shell {
                 None => pending().await,
             }
         };
+        let has_room = async {
+            match lacks {
+                Some(places) => places.has_room().await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
             () = self.changed.notified() => {}
+            () = has_room => {}
             () = becomes_ready => {}
             () = time_to_look => {}
         }

@@ -109,11 +109,11 @@ impl World {
         let retry = Retry { attempts: 3, pause: Span::from_ms(5), pause_max: Span::from_ms(10) };
         let script = Arc::new(Script { retry, state: state.clone().into(), ..script });
         let agenda: Arc<Agenda> = Arc::default();
-        let (overflowed, _) = mpsc::channel(1);
+        let (overloaded, _) = mpsc::channel(1);
         let running = Running::open(folder.path()).unwrap();
         let cast = cast(script.clone());
         let past = Arc::default();
-        let shared = Shared { agenda: agenda.clone(), running, past, overflowed };
+        let shared = Shared { agenda: agenda.clone(), running, past, overloaded };
         let shell = Shell::new(queue.clone(), state.clone(), cast, shared, 1);
         let mut tasks = JoinSet::new();
         tasks.spawn(agenda::run(state.clone(), agenda.clone()));
@@ -151,7 +151,7 @@ fn push_of(state: &State, words: &[&str]) -> Ticket {
 
 fn cast(consumer: Arc<Script>) -> Cast {
     let policy = Latency::new(LatencyConfig { maximum: 4, target: Duration::from_millis(5), ends_workflow: false });
-    Cast { consumer, policy: Box::new(policy), dead_to: None }
+    Cast { consumer, policy: Box::new(policy), dead_to: None, places: None }
 }
 
 #[tokio::test]
@@ -259,10 +259,10 @@ async fn an_event_in_whose_middle_the_node_ended_counts_a_try_and_is_a_dead_lett
     leased.iter().for_each(|leased| world.queue.release(leased.lease));
 
     let running = Running::open(world.folder.path()).unwrap();
-    let (overflowed, _) = mpsc::channel(1);
+    let (overloaded, _) = mpsc::channel(1);
     let (state, cast) = (world.state.clone(), cast(world.script.clone()));
     let (agenda, past) = (world.agenda.clone(), Arc::default());
-    let shared = Shared { agenda, running: running.clone(), past, overflowed };
+    let shared = Shared { agenda, running: running.clone(), past, overloaded };
     let shell = Shell::new(world.queue.clone(), state, cast, shared, 1);
     let _running = JoinSet::from_iter([shell.clone().run()]);
     world.drained().await;

@@ -6,15 +6,16 @@ use super::failure::{self, ms};
 use super::past::Became;
 use super::running::{Slot, Suspect};
 use super::shell::Shell;
+use super::workflow::Place;
 use crate::clock;
+use manifest::Limits;
 use problem::{Code, Problem};
 use state::{CommitError, Failed, Leased, Push, Ticket, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// A lease lasts this much longer than the handling may take.
-const LEASE_MARGIN: Duration = Duration::from_secs(5);
+const LEASE_MARGIN: Duration = Limits::LEASE_MARGIN;
 
 /// How long an event that is not durable yet is held for a sink. Beyond, it goes back to its place and the queue rests.
 const DURABLE_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -29,13 +30,16 @@ pub struct Worker {
     shell: Arc<Shell>,
     /// Where it writes down what it handles.
     slot: Option<Slot>,
+    /// Given back when it ends.
+    _place: Option<Place>,
 }
 
 impl Worker {
-    pub fn new(shell: Arc<Shell>) -> Self {
+    /// `place`: among those of its workflow, if that has a maximum.
+    pub fn new(shell: Arc<Shell>, place: Option<Place>) -> Self {
         shell.numbers.workers.fetch_add(1, Relaxed);
         let slot = shell.shared.running.slot();
-        Self { shell, slot }
+        Self { shell, slot, _place: place }
     }
 
     pub async fn run(self) {
@@ -116,6 +120,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        self.shell.numbers.ended.fetch_add(1, Relaxed);
         self.shell.numbers.workers.fetch_sub(1, Relaxed);
         self.shell.wake();
     }

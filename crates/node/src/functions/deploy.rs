@@ -31,9 +31,11 @@ pub struct Steps(mpsc::Sender<DeployStep>);
 impl Steps {
     /// For the deployment of this manifest.
     pub fn new(manifest: &Manifest) -> (Self, mpsc::Receiver<DeployStep>) {
-        let Manifest { function, queue, sink, bucket } = manifest;
-        // A function or sink whose workflow had ended has a step more.
-        let steps = function.len() * STEPS_PER_FUNCTION + queue.len() + 2 * sink.len() + bucket.len();
+        let Manifest { function, queue, sink, bucket, workflow } = manifest;
+        // A function or sink whose workflow had ended has a step more. A function ends the bounds of one workflow at
+        // most.
+        let steps = function.len() * (STEPS_PER_FUNCTION + 1) + queue.len() + 2 * sink.len() + bucket.len();
+        let steps = steps + workflow.len();
         let (sender, receiver) = mpsc::channel(steps + STEPS_AT_THE_END);
         (Self(sender), receiver)
     }
@@ -60,11 +62,12 @@ impl Claim {
     /// # Errors
     /// [`Code::DeployBusy`] names what somebody else is changing.
     pub fn all(functions: &Arc<Functions>, manifest: &Manifest) -> Result<Self, Problem> {
-        let Manifest { function, queue, sink, bucket } = manifest;
+        let Manifest { function, queue, sink, bucket, workflow } = manifest;
         let subjects = function.keys().map(|name| ("function", name.as_str()));
         let subjects = subjects.chain(queue.keys().map(|name| ("queue", name.as_str())));
         let subjects = subjects.chain(sink.keys().map(|name| ("sink", name.as_str())));
-        Self::new(functions, subjects.chain(bucket.keys().map(|name| ("bucket", name.as_str()))))
+        let subjects = subjects.chain(bucket.keys().map(|name| ("bucket", name.as_str())));
+        Self::new(functions, subjects.chain(workflow.keys().map(|name| ("workflow", name.as_str()))))
     }
 
     /// Kinds and names; errors as of [`Claim::all`].

@@ -1,12 +1,12 @@
-//! What a deployment puts on the node besides its functions: queues, sinks, bounds of buckets; and which workflows have
-//! ended.
+//! What a deployment puts on the node besides its functions: queues, sinks, bounds of buckets and of workflows; and
+//! which workflows have ended.
 //!
 //! Each is a record of its own in the state, written in the batch of the functions it was deployed with. They have no
 //! versions: a queue holds events and a bucket holds values whatever became of the functions, so rolling a function
 //! back leaves them as they are.
 
 use crate::records;
-use manifest::{Bucket, Manifest, Name, Queue, Sink};
+use manifest::{Bucket, Manifest, Name, Queue, Sink, Workflow};
 use problem::{Code, Problem};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,7 @@ use std::sync::Arc;
 const QUEUES: &str = "queues";
 const SINKS: &str = "sinks";
 const BUCKETS: &str = "buckets";
+const WORKFLOWS: &str = "workflows";
 const ENDED: &str = "ended";
 
 /// Functions and sinks remembered as those a queue or bucket was deployed with.
@@ -30,11 +31,13 @@ pub struct Parts {
     pub queues: BTreeMap<Name, Arc<Part<Queue>>>,
     pub sinks: BTreeMap<Name, Arc<Part<Sink>>>,
     pub buckets: BTreeMap<String, Arc<Part<Bucket>>>,
+    /// With all their functions named.
+    pub workflows: BTreeMap<Name, Arc<Part<Workflow>>>,
     /// Functions and sinks that handle nothing until they are deployed again.
     pub ended: BTreeMap<Name, Arc<Ended>>,
 }
 
-/// A queue, sink or bucket as deployed.
+/// A queue, sink, bucket or workflow as deployed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part<T> {
@@ -59,6 +62,7 @@ pub enum PartChange {
     Queue(Name, Option<Arc<Part<Queue>>>),
     Sink(Name, Option<Arc<Part<Sink>>>),
     Bucket(String, Option<Arc<Part<Bucket>>>),
+    Workflow(Name, Option<Arc<Part<Workflow>>>),
     Ended(Name, Option<Arc<Ended>>),
 }
 
@@ -70,6 +74,7 @@ impl Parts {
             queues: read(state, QUEUES)?,
             sinks: read(state, SINKS)?,
             buckets: read(state, BUCKETS)?,
+            workflows: read(state, WORKFLOWS)?,
             ended: read(state, ENDED)?,
         })
     }
@@ -79,6 +84,7 @@ impl Parts {
             PartChange::Queue(name, part) => put(&mut self.queues, name, part),
             PartChange::Sink(name, part) => put(&mut self.sinks, name, part),
             PartChange::Bucket(name, part) => put(&mut self.buckets, name, part),
+            PartChange::Workflow(name, part) => put(&mut self.workflows, name, part),
             PartChange::Ended(name, ended) => put(&mut self.ended, name, ended),
         }
     }
@@ -86,7 +92,7 @@ impl Parts {
     /// What this manifest changes of them. `exists` says whether a function of this name is deployed.
     ///
     /// # Errors
-    /// [`Code::ManifestConflict`]: a queue or bucket belongs to another manifest and is something else there.
+    /// [`Code::ManifestConflict`]: a queue, bucket or workflow belongs to another manifest and is something else there.
     pub fn changes(
         &self,
         manifest: &Manifest,
@@ -112,10 +118,42 @@ impl Parts {
                 changes.push(PartChange::Sink(name.clone(), Some(Arc::new(part))));
             }
         }
+        self.workflow_changes(manifest, now_ms, exists, &mut changes)?;
         let deployed = manifest.function.keys().chain(manifest.sink.keys());
         let ended = deployed.filter(|name| self.ended.contains_key(*name));
         changes.extend(ended.map(|name| PartChange::Ended(name.clone(), None)));
         Ok(changes)
+    }
+
+    /// A workflow goes when the manifest has all its functions and no longer says anything of it.
+    fn workflow_changes(
+        &self,
+        manifest: &Manifest,
+        now_ms: u64,
+        exists: impl Fn(&Name) -> bool + Copy,
+        changes: &mut Vec<PartChange>,
+    ) -> Result<(), Problem> {
+        for (name, workflow) in &manifest.workflow {
+            let wanted = workflow.resolved(manifest);
+            let with = wanted.functions.iter().cloned().take(WITH_MAX).collect();
+            let part = part(("workflow", name), &wanted, self.workflows.get(name), manifest, with, now_ms, exists)?;
+            changes.extend(part.map(|part| PartChange::Workflow(name.clone(), Some(part))));
+        }
+        for (name, part) in self.workflows.iter().filter(|(name, _)| !manifest.workflow.contains_key(*name)) {
+            let (ours, others): (Vec<&Name>, Vec<&Name>) =
+                part.what.functions.iter().partition(|step| manifest.function.contains_key(*step));
+            if !ours.is_empty() && !others.iter().any(|step| exists(step)) {
+                changes.push(PartChange::Workflow(name.clone(), None));
+                continue;
+            }
+            let mut wanted = manifest.workflow.values().flat_map(|workflow| workflow.resolved(manifest).functions);
+            if let Some(step) = wanted.find(|step| part.what.functions.contains(step)) {
+                let detail = format!("function {:?} belongs to workflow {:?} already", step.as_str(), name.as_str());
+                let hint = "deploy the manifest of that workflow without it first";
+                return Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -126,6 +164,7 @@ impl PartChange {
             Self::Queue(name, _) => ("queue", name.as_str()),
             Self::Sink(name, _) => ("sink", name.as_str()),
             Self::Bucket(name, _) => ("bucket", name.as_str()),
+            Self::Workflow(name, _) => ("bounds of workflow", name.as_str()),
             Self::Ended(name, _) => ("workflow", name.as_str()),
         }
     }
@@ -136,6 +175,7 @@ impl PartChange {
             Self::Queue(name, part) => write(batch, QUEUES, name.as_str(), part.as_ref()),
             Self::Sink(name, part) => write(batch, SINKS, name.as_str(), part.as_ref()),
             Self::Bucket(name, part) => write(batch, BUCKETS, name.as_str(), part.as_ref()),
+            Self::Workflow(name, part) => write(batch, WORKFLOWS, name.as_str(), part.as_ref()),
             Self::Ended(name, ended) => write(batch, ENDED, name.as_str(), ended.as_ref()),
         }
     }
@@ -257,6 +297,21 @@ mod tests {
         parts.apply(&PartChange::Ended("a".parse().unwrap(), Some(Arc::new(ended))));
         assert_eq!(deployed(&mut parts, A, &["a"]), Ok(1));
         assert!(parts.ended.is_empty());
+    }
+
+    #[test]
+    fn bounds_of_a_workflow_go_with_the_manifest_that_no_longer_has_them() {
+        let mut parts = Parts::default();
+        let bounds = "units.maximum = 2\n[workflow.w]\nunits_max = 2\n";
+        let [plain, bounded] = ["", bounds].map(|lines| A.replace("[queue", &format!("{lines}[queue")));
+        assert_eq!(deployed(&mut parts, &bounded, &[]), Ok(2));
+        assert_eq!(parts.workflows["w"].what.functions[0].as_str(), "a");
+        assert_eq!(deployed(&mut parts, &bounded, &["a"]), Ok(0));
+        let other = bounded.replace("function.a", "function.b").replace("[workflow.w]", "[workflow.v]");
+        let takes = other.replace("units_max", "functions = [\"b\"]\nunits_max");
+        assert_eq!(deployed(&mut parts, &takes, &["a"]), Ok(1), "another workflow beside it");
+        assert_eq!(deployed(&mut parts, &plain, &["a", "b"]), Ok(1));
+        assert_eq!(parts.workflows.keys().map(Name::as_str).collect::<Vec<_>>(), ["v"]);
     }
 
     #[test]

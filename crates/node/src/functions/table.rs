@@ -142,6 +142,7 @@ impl Table {
             queue: self.parts.queues.iter().map(|(name, part)| (name.clone(), (*part.what).clone())).collect(),
             sink: self.parts.sinks.iter().map(|(name, part)| (name.clone(), (*part.what).clone())).collect(),
             bucket: self.parts.buckets.iter().map(|(name, part)| (name.clone(), (*part.what).clone())).collect(),
+            workflow: self.parts.workflows.iter().map(|(name, part)| (name.clone(), (*part.what).clone())).collect(),
         }
     }
 

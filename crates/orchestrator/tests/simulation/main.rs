@@ -1,11 +1,11 @@
 //! A queue, its workers and a policy in virtual time, many seeds each. A failure names its seed.
 //!
 //! What is checked holds for every policy: never above the maximum, every event is taken, an idle queue has no worker,
-//! and no event waits longer for its first worker than the policy promises.
+//! and an event that comes when nobody works has a worker at once, also within the grace period of one that has ended.
 
 mod world;
 
-use orchestrator::{Latency, LatencyConfig, Policy, Triggers, TriggersConfig};
+use orchestrator::{Latency, LatencyConfig, Overload, Policy, Triggers, TriggersConfig};
 use std::time::Duration;
 use world::{Jump, Load, Report, World};
 
@@ -19,13 +19,18 @@ fn latency(maximum: u32) -> Box<dyn Policy> {
 }
 
 fn triggers(maximum: u32) -> Box<dyn Policy> {
-    Box::new(Triggers::new(TriggersConfig { maximum, threshold: 10, grace: GRACE, ends_workflow: false }))
+    Box::new(triggers_that_end(maximum, false))
+}
+
+fn triggers_that_end(maximum: u32, ends_when_growing: bool) -> Triggers {
+    let (threshold, grace, ends_when_full) = (10, GRACE, false);
+    Triggers::new(TriggersConfig { maximum, threshold, grace, ends_when_full, ends_when_growing })
 }
 
 /// Runs all seeds of a load with both policies; `check` hears which, and what happened.
 fn each(load: impl Fn(u64) -> Load, check: impl Fn(&str, &Report)) {
     type Make = fn(u32) -> Box<dyn Policy>;
-    for (name, make, reaction) in [("latency", latency as Make, TARGET), ("triggers", triggers as Make, GRACE)] {
+    for (name, make) in [("latency", latency as Make), ("triggers", triggers as Make)] {
         for seed in 0..SEEDS {
             let maximum = [1, 3, 10, 64][(seed % 4) as usize];
             let load = load(seed);
@@ -34,7 +39,8 @@ fn each(load: impl Fn(u64) -> Load, check: impl Fn(&str, &Report)) {
             assert!(report.workers_max <= maximum, "{place}: {} workers", report.workers_max);
             assert_eq!(report.handled, report.arrived, "{place}: not all were handled");
             assert_eq!(report.workers_at_the_end, 0, "{place}");
-            assert!(report.reaction_max <= reaction, "{place}: nobody came for {:?}", report.reaction_max);
+            assert_eq!(report.reaction_max, Duration::ZERO, "{place}: nobody came");
+            assert_eq!(report.ended, None, "{place}");
             check(name, &report);
         }
     }
@@ -98,5 +104,32 @@ fn latency_helps_when_every_worker_hangs() {
         let report = World::new(seed, latency(1_000), load).run();
         // Two hang each second for ten seconds; the others get through.
         assert!(report.wait_p99 <= 4 * TARGET, "seed {seed}: p99 of the wait is {:?}", report.wait_p99);
+    }
+}
+
+#[test]
+fn steps_share_the_maximum_of_their_workflow_and_all_events_are_handled() {
+    let workflow_max = Some(12);
+    each(
+        |seed| Load { workflow_max, ..Load::bursts(seed, 200, Duration::from_millis(5)) },
+        |name, report| assert!(report.workers_max <= 12, "{name}: {} workers", report.workers_max),
+    );
+    each(|seed| Load { workflow_max, ..Load::steady(seed, 40.0, 20 * SECOND, Duration::from_millis(20)) }, |_, _| {});
+}
+
+#[test]
+fn a_step_at_its_maximum_that_goes_on_growing_ends_its_workflow_and_one_that_keeps_up_does_not() {
+    for seed in 0..SEEDS {
+        // Two workers can do 200 a second.
+        let run = |per_second, ends| {
+            let load = Load::steady(seed, per_second, 20 * SECOND, Duration::from_millis(10));
+            World::new(seed, Box::new(triggers_that_end(2, ends)), load).run()
+        };
+        let (overload, at) = run(400.0, true).ended.unwrap_or_else(|| panic!("seed {seed}: it goes on"));
+        assert_eq!(overload, Overload::Growing, "seed {seed}");
+        // The maximum is at work after one grace period at most, and it grows for another.
+        assert!(at <= 4 * GRACE, "seed {seed}: it took {at:?}");
+        assert_eq!(run(60.0, true).ended, None, "seed {seed}");
+        assert_eq!(run(400.0, false).ended, None, "seed {seed}: it is not asked for");
     }
 }

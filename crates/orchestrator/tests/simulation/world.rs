@@ -1,7 +1,7 @@
 //! The world of the simulation: arrivals, workers and a wall clock that may jump; time goes from one happening to the
 //! next.
 
-use orchestrator::{Decision, Mean, Observation, Policy, Rate};
+use orchestrator::{Decision, Mean, Observation, Overload, Policy, Rate};
 use random::Random;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,6 +20,8 @@ pub struct Load {
     /// Share of handlings that hang.
     pub hang_share: f64,
     pub jumps: Vec<Jump>,
+    /// Units of the whole workflow, if it has a maximum. Other steps of it take and leave what this one leaves them.
+    pub workflow_max: Option<u32>,
 }
 
 /// The wall clock is set.
@@ -36,7 +38,9 @@ pub struct Report {
     pub workers_max: u32,
     pub workers_at_the_end: u32,
     pub stopped: u32,
-    /// Longest time events were ready with no worker there.
+    /// Why and when the workflow ended, if it did. Nothing happened afterwards.
+    pub ended: Option<(Overload, Duration)>,
+    /// Longest time events were ready with no worker there, though the workflow left room for one.
     pub reaction_max: Duration,
     pub wait_p99: Duration,
     /// Share of the time of the load in which there was a worker.
@@ -46,7 +50,13 @@ pub struct Report {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
     Arrival,
-    HandlingEnds { took: Duration },
+    HandlingEnds {
+        took: Duration,
+    },
+    /// Other steps of the workflow would have so many workers.
+    Others {
+        wanted: u32,
+    },
     Look,
 }
 
@@ -61,6 +71,9 @@ pub struct World {
     ready: VecDeque<(Duration, i64)>,
     workers: u32,
     busy: u32,
+    ended: u64,
+    /// Workers of other steps of the workflow.
+    others: u32,
     to_stop: u32,
     last_lease: Duration,
     service_time: Mean,
@@ -82,7 +95,7 @@ impl Load {
             arrivals.push(at);
             at += Duration::from_secs_f64(-random.share().max(1e-9).ln() / per_second);
         }
-        Self { arrivals, service, hang_share: 0.0, jumps: Vec::new() }
+        Self { arrivals, service, hang_share: 0.0, jumps: Vec::new(), workflow_max: None }
     }
 
     /// Five bursts of up to `size` events, with pauses of up to 20 seconds.
@@ -96,7 +109,7 @@ impl Load {
             at += Duration::from_millis(random.below(20_000));
         }
         arrivals.sort();
-        Self { arrivals, service, hang_share: 0.0, jumps: Vec::new() }
+        Self { arrivals, service, hang_share: 0.0, jumps: Vec::new(), workflow_max: None }
     }
 }
 
@@ -111,6 +124,8 @@ impl World {
             ready: VecDeque::new(),
             workers: 0,
             busy: 0,
+            ended: 0,
+            others: 0,
             to_stop: 0,
             last_lease: Duration::ZERO,
             service_time: Mean::default(),
@@ -124,6 +139,16 @@ impl World {
         };
         for at in world.load.arrivals.clone() {
             world.plan(at, Happening::Arrival);
+        }
+        if let Some(maximum) = world.load.workflow_max {
+            let last = world.load.arrivals.last().copied().unwrap_or_default();
+            let mut at = Duration::ZERO;
+            while at < last {
+                let wanted = world.random.below(u64::from(maximum) + 1) as u32;
+                world.plan(at, Happening::Others { wanted });
+                at += Duration::from_millis(1 + world.random.below(500));
+            }
+            world.plan(last, Happening::Others { wanted: 0 });
         }
         world
     }
@@ -146,15 +171,19 @@ impl World {
                     self.report.handled += 1;
                     if self.to_stop > 0 {
                         self.to_stop -= 1;
-                        self.workers -= 1;
+                        self.end();
                     } else {
                         self.work();
                     }
                 }
+                Happening::Others { wanted } => self.others = wanted.min(self.room().unwrap_or(0) + self.others),
                 Happening::Look => {}
             }
             self.ask();
             self.note();
+            if self.report.ended.is_some() {
+                break;
+            }
         }
         self.waits.sort();
         let place = self.waits.len() * 99 / 100;
@@ -186,12 +215,15 @@ impl World {
             last_lease: self.last_lease,
             workers: self.workers,
             busy: self.busy,
+            ended: self.ended,
+            workflow_room: self.room(),
             refused: 0,
             service_time: self.service_time.get(),
             arrival_rate: self.rate.per_second(),
         };
         let Decision { start, stop, ends_workflow, look_after } = self.policy.decide(self.now, &seen);
-        assert!(!ends_workflow, "nothing is full");
+        self.report.ended = ends_workflow.map(|overload| (overload, self.now));
+        assert!(self.room().is_none_or(|room| start <= room), "more than the workflow has room for");
         self.report.stopped += stop;
         self.to_stop += stop;
         self.workers += start;
@@ -205,7 +237,7 @@ impl World {
     /// A worker that is free takes the next event, or ends.
     fn work(&mut self) {
         let Some((arrived, _)) = self.ready.pop_front() else {
-            self.workers -= 1;
+            self.end();
             return;
         };
         self.waits.push(self.now - arrived);
@@ -218,10 +250,20 @@ impl World {
         self.plan(self.now + took, Happening::HandlingEnds { took });
     }
 
+    fn end(&mut self) {
+        self.workers -= 1;
+        self.ended += 1;
+    }
+
+    /// What the workflow's maximum leaves.
+    fn room(&self) -> Option<u32> {
+        self.load.workflow_max.map(|maximum| maximum - self.others - self.workers)
+    }
+
     fn note(&mut self) {
         self.report.workers_max = self.report.workers_max.max(self.workers);
         match (self.ready.is_empty(), self.workers) {
-            (false, 0) => _ = self.alone_since.get_or_insert(self.now),
+            (false, 0) if self.room() != Some(0) => _ = self.alone_since.get_or_insert(self.now),
             _ => {
                 if let Some(since) = self.alone_since.take() {
                     self.report.reaction_max = self.report.reaction_max.max(self.now - since);

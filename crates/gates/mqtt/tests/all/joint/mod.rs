@@ -85,7 +85,8 @@ fn policies() -> [Stage; 2] {
     let (maximum, ends_workflow) = (3, false);
     let latency = Latency::new(LatencyConfig { maximum, target: Duration::from_millis(500), ends_workflow });
     let grace = Duration::from_millis(300);
-    let triggers = Triggers::new(TriggersConfig { maximum, threshold: 2, grace, ends_workflow });
+    let (ends_when_full, ends_when_growing) = (false, false);
+    let triggers = Triggers::new(TriggersConfig { maximum, threshold: 2, grace, ends_when_full, ends_when_growing });
     [
         Stage::new(FIRST, "effects", Some(SECOND), Box::new(latency)),
         Stage::new(SECOND, "done", Some(OUT), Box::new(triggers)),

@@ -21,6 +21,8 @@ pub struct Stage {
     pub next: Option<&'static str>,
     pub policy: Box<dyn Policy>,
     workers: Vec<Worker>,
+    /// Workers that have ended.
+    ended: u64,
     last_lease: Duration,
     mean: orchestrator::Mean,
 }
@@ -53,7 +55,7 @@ enum Outcome {
 impl Stage {
     pub fn new(queue: &'static str, bucket: &'static str, next: Option<&'static str>, policy: Box<dyn Policy>) -> Self {
         let (workers, last_lease) = (Vec::new(), Duration::ZERO);
-        Self { queue, bucket, next, policy, workers, last_lease, mean: orchestrator::Mean::default() }
+        Self { queue, bucket, next, policy, workers, ended: 0, last_lease, mean: orchestrator::Mean::default() }
     }
 
     /// The node is gone, and all that worked with it.
@@ -69,6 +71,7 @@ impl Stage {
         for place in (0..self.workers.len()).rev() {
             if self.workers[place].work.is_none() && !self.take(place, state, hands, random, is_calm) {
                 self.workers.remove(place);
+                self.ended += 1;
                 continue;
             }
             let is_due = self.workers[place].work.as_ref().is_some_and(|work| work.ends_ms <= hands.steady_ms());
@@ -77,6 +80,7 @@ impl Stage {
                 self.end(work, state, hands);
                 if self.workers[place].is_ending {
                     self.workers.remove(place);
+                    self.ended += 1;
                 }
             }
         }
@@ -92,12 +96,14 @@ impl Stage {
             last_lease: self.last_lease,
             workers: self.workers.len() as u32,
             busy: self.workers.iter().filter(|worker| worker.work.is_some()).count() as u32,
+            ended: self.ended,
+            workflow_room: None,
             refused: counts.since_start.refused,
             service_time: self.mean.get(),
             arrival_rate: 0.0,
         };
         let decision = self.policy.decide(Duration::from_millis(hands.steady_ms()), &seen);
-        assert!(!decision.ends_workflow);
+        assert_eq!(decision.ends_workflow, None);
         self.workers.extend((0..decision.start).map(|_| Worker { work: None, is_ending: false }));
         self.workers.iter_mut().take(decision.stop as usize).for_each(|worker| worker.is_ending = true);
     }
