@@ -9,6 +9,7 @@ mod handlings;
 pub mod identity;
 mod live;
 mod tokens;
+mod work;
 
 pub use audit::AuditEntry;
 pub use decisions::{DecisionInfo, DecisionReport, DecisionsInfo, OffloadDecision};
@@ -22,6 +23,7 @@ pub use fleet::{
 pub use handlings::HandlingInfo;
 pub use live::{FunctionTimes, HourInfo, LiveFunction, LiveHandler, LiveLine, LiveQueue};
 pub use tokens::{Scope, TokenCreated, TokenInfo, TokenRequest};
+pub use work::{AckRequest, FailReply, FailRequest, LeaseReply, LeaseRequest, LeasedEvent, RenewRequest};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

@@ -11,7 +11,9 @@ pub enum Scope {
     /// See what there is and how it does: functions, counts of queues, units, boards, statistics, metrics. No event's
     /// data, no log, no call.
     Look,
-    /// Also call functions and push to queues.
+    /// Also take events out of the queues it names, as a worker outside of the node. No call, no push.
+    Work,
+    /// As `look`, and call functions and push to queues.
     Call,
     /// Also deploy, roll back, remove, read logs and dumps.
     Deploy,
@@ -22,7 +24,11 @@ pub enum Scope {
 impl Scope {
     /// Whether a token of this scope may do what needs the other.
     pub fn covers(self, needed: Self) -> bool {
-        self as u8 >= needed as u8
+        match (self, needed) {
+            // What is pushed by one token is not for another to read.
+            (Self::Call, Self::Work) => false,
+            _ => self as u8 >= needed as u8,
+        }
     }
 }
 
@@ -36,7 +42,7 @@ pub struct TokenRequest {
     /// With the scope `call`: the functions it may call, and no others. None of either kind: all of them.
     #[serde(default)]
     pub functions: Vec<String>,
-    /// And the queues it may push to.
+    /// And the queues it may push to. With the scope `work`: the queues whose events it may take, at least one.
     #[serde(default)]
     pub queues: Vec<String>,
 }
@@ -78,6 +84,12 @@ impl TokenInfo {
     /// [`Code::ScopeMissing`]: it is bound to others.
     pub fn may_call(&self, function: &str) -> Result<(), Problem> {
         self.bound(self.covers_function(function), "function", function)
+    }
+
+    /// # Errors
+    /// [`Code::ScopeMissing`]: it is bound to others.
+    pub fn may_take(&self, queue: &str) -> Result<(), Problem> {
+        self.bound(self.covers_queue(queue), "queue", queue)
     }
 
     /// # Errors

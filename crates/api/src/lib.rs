@@ -33,6 +33,7 @@ mod scope;
 mod secrets;
 mod store;
 mod tokens;
+mod work;
 
 pub use handler::serve;
 pub use openapi::whole as document;
@@ -103,6 +104,10 @@ endpoints! {
     get "/v1/queues/{name}/events" queues::peek;
     delete "/v1/queues/{name}/events" queues::purge;
     post "/v1/queues/{name}/replay" queues::replay;
+    post "/v1/queues/{name}/lease" work::lease;
+    post "/v1/queues/{name}/renew" work::renew;
+    post "/v1/queues/{name}/ack" work::ack;
+    post "/v1/queues/{name}/fail" work::fail;
     delete "/v1/sinks/{name}" queues::remove_sink;
     get "/v1/mqtt/sessions" mqtt::list;
     delete "/v1/mqtt/sessions" mqtt::remove;

@@ -513,8 +513,13 @@ fn kept(part: QueuePart) -> Part {
 
 fn event_info(listed: Listed) -> EventInfo {
     let Listed { sequence, event, tries, pushed_ms, at_ms, reason, .. } = listed;
+    EventInfo { sequence, tries, pushed_ms, at_ms, reason, event: json_of(&event) }
+}
+
+/// The event in the JSON of CloudEvents.
+pub fn json_of(event: &Event) -> serde_json::Value {
     // Data may be JSON that a reader of JSON refuses all the same: `1e999`, half a character.
-    let json = serde_json::from_slice(&cloudevents::structured(&event))
-        .or_else(|_| serde_json::from_slice(&cloudevents::structured_opaque(&event)));
-    EventInfo { sequence, tries, pushed_ms, at_ms, reason, event: json.unwrap_or_default() }
+    let json = serde_json::from_slice(&cloudevents::structured(event))
+        .or_else(|_| serde_json::from_slice(&cloudevents::structured_opaque(event)));
+    json.unwrap_or_default()
 }

@@ -23,6 +23,8 @@ pub struct MayLook;
 pub struct MayLookSome(pub Who);
 /// A token that may be bound: the handler looks at what it is for.
 pub struct MayCallSome(pub Who);
+/// A token that takes events: the handler looks at which queues it is for.
+pub struct MayWorkSome(pub Who);
 pub struct MayDeploy(pub Who);
 pub struct MayAdmin(pub Who);
 
@@ -92,4 +94,4 @@ macro_rules! needs {
     )*};
 }
 
-needs!(MayLookSome Look, MayCallSome Call, MayDeploy Deploy, MayAdmin Admin);
+needs!(MayLookSome Look, MayCallSome Call, MayWorkSome Work, MayDeploy Deploy, MayAdmin Admin);

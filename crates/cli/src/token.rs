@@ -14,7 +14,7 @@ pub enum Token {
     Create {
         /// Name of the token
         name: String,
-        /// What the token allows; each scope includes the ones before it
+        /// What the token allows; each scope includes the ones before it, but `call` does not include `work`
         #[arg(long, value_enum, default_value_t = Scope::Call)]
         scope: Scope,
         /// When the token ends, such as 12h or 30d, or `never`
@@ -23,7 +23,7 @@ pub enum Token {
         /// Functions that a token with the scope `call` may call [default: all, and all queues]
         #[arg(long = "function", value_name = "NAME", num_args = 1..)]
         functions: Vec<String>,
-        /// Queues that a token with the scope `call` may push to
+        /// Queues that a token with the scope `call` may push to, or with the scope `work` take events from
         #[arg(long = "queue", value_name = "NAME", num_args = 1..)]
         queues: Vec<String>,
     },

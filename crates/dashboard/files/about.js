@@ -17,7 +17,7 @@ const COLUMNS = [
   { title: 'times', number: true, text: row => count(row.count), order: row => row.count },
 ];
 
-const MAY = { look: 'look', call: 'look and call', deploy: 'look, call, deploy and change queues', admin: 'everything' };
+const MAY = { look: 'look', work: 'take events of its queues', call: 'look and call', deploy: 'look, call, deploy and change queues', admin: 'everything' };
 
 function open() {
   const facts = h('dl', { class: 'facts' });

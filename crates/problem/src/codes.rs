@@ -132,10 +132,11 @@ codes! {
     7005 LeaseLost 409 "the lease of the event ended before it was handled" "raise limits.time_ms, or make the function faster";
     7006 EventUnknown 404 "no such event" "it was handled or removed, or it expired";
     7007 BucketFull 507 "the bucket is full" "raise keys_max or bytes_max of the bucket, or delete keys";
-    7008 WorkflowEnded 503 "the workflow has ended because one of its queues was full" "deploy it again to go on";
+    7008 WorkflowEnded 503 "the workflow has ended because a step of it could not keep up" "deploy it again to go on";
     7009 SinkFailed 502 "the sink could not deliver the event" "check that the receiver is up and accepts the event; events that are given up are dead letters, see `lighter queue dead`";
     7010 ResultsFull 503 "the function has as many results as it may keep" "a result is removed an hour after its call has ended; keep large results in the store";
     7011 NodeEnded 500 "the node ended while it handled the event" "the function may have used up the machine's memory, or the node may have a fault: look at the kernel's log before you replay the event";
+    7012 LeasesFull 503 "workers outside of the node have as many events as they may" "ack or fail what is leased, or lease less at once; leases that are not renewed end by themselves";
     8001 NoNode 503 "the call may run only on a node, and there is none" "name one with LIGHTERAGE_NODES or connect()";
     8002 ReplyBroken 502 "the reply of the node broke off or makes no sense" "call again if running twice does no harm: the function may already have run";
     8003 VersionsDiffer 409 "the node's Python or one of its packages differs from the one here" "name the packages that the function needs with lock, or accept the difference with any_version";

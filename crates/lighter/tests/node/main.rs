@@ -30,6 +30,7 @@ mod microvm;
 mod mqtt;
 mod mqtt_client;
 mod observe;
+mod outside;
 mod process;
 mod receiver;
 mod support;

@@ -152,6 +152,7 @@ impl Access {
 fn word(scope: Scope) -> &'static str {
     match scope {
         Scope::Look => "look",
+        Scope::Work => "work",
         Scope::Call => "call",
         Scope::Deploy => "deploy",
         Scope::Admin => "admin",
@@ -217,6 +218,25 @@ mod tests {
             code(&with_token("Bearer x"));
         }
         assert_eq!(code(&with_token("Bearer x")), Code::RateExceeded);
+    }
+
+    #[tokio::test]
+    async fn a_token_for_work_takes_events_of_its_queues_and_does_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_state, access) = open(&folder).await;
+        let work = |queues: &[&str], functions: &[&str]| {
+            let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+            let request = request("w", Scope::Work);
+            access.create(TokenRequest { functions: names(functions), queues: names(queues), ..request }, 1)
+        };
+        assert_eq!(work(&[], &[]).await.unwrap_err().code, Code::ApiRequest);
+        assert_eq!(work(&["q"], &["f"]).await.unwrap_err().code, Code::ApiRequest);
+        let worker = work(&["q"], &[]).await.unwrap();
+        assert!(worker.info.may_take("q").is_ok() && worker.info.may_take("r").is_err());
+        let caller = access.create(request("c", Scope::Call), 1).await.unwrap();
+        let may = |token: &str, needed| access.check(&with_token(&format!("Bearer {token}")), needed, 2).is_ok();
+        assert_eq!([Scope::Look, Scope::Work, Scope::Call].map(|scope| may(&worker.token, scope)), [true, true, false]);
+        assert_eq!([Scope::Look, Scope::Work, Scope::Call].map(|scope| may(&caller.token, scope)), [true, false, true]);
     }
 
     #[tokio::test]

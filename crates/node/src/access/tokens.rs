@@ -90,8 +90,15 @@ impl Tokens {
         }
         let TokenRequest { functions, queues, scope, .. } = request;
         let bound = [functions, queues];
-        if *scope != Scope::Call && bound.iter().any(|names| !names.is_empty()) {
-            return bad("only a token of the scope call can be bound to functions and queues".to_owned());
+        match scope {
+            Scope::Work if queues.is_empty() || !functions.is_empty() => {
+                return bad("a token of the scope work names the queues it is for, and no functions".to_owned());
+            }
+            Scope::Call | Scope::Work => {}
+            _ if bound.iter().any(|names| !names.is_empty()) => {
+                return bad("only tokens of the scopes call and work can be bound to functions and queues".to_owned());
+            }
+            _ => {}
         }
         if bound.iter().any(|names| names.len() > BOUND_TO_MAX) {
             return bad(format!("a token can be bound to {BOUND_TO_MAX} functions and as many queues"));

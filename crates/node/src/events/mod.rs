@@ -11,9 +11,11 @@
 
 mod agenda;
 mod consumer;
+mod dead_to;
 mod duties;
 mod failure;
 mod function;
+mod outside;
 mod past;
 mod pauses;
 mod pushes;
@@ -29,6 +31,7 @@ mod workflow;
 
 pub use consumer::{Consumer, Outcome, SinkKind, SinkKinds, Tried};
 pub use duties::Duty;
+pub use outside::{Failure, Lent, Named, Wanted};
 pub use past::{BYTES_MAX as PAST_BYTES_MAX, Past};
 pub use pauses::Pauses;
 pub use pushes::{PushError, Pushes, refuse_forged};
@@ -44,6 +47,7 @@ use super::mail::Mail;
 use super::traces::Traces;
 use agenda::Agenda;
 use manifest::Name;
+use outside::Outside;
 use problem::{Code, Problem};
 use runtime::Shells;
 use state::{CommitError, Push, Pushed, Queue, State, Ticket};
@@ -63,6 +67,8 @@ pub struct Events {
     seeds: Ids,
     /// None in a node that belongs to no fleet.
     mail: watch::Sender<Option<Arc<Mail>>>,
+    /// What workers outside of the node have.
+    outside: Arc<Outside>,
     pub pauses: Pauses,
     /// What is being handled, for the next start.
     pub running: Arc<Running>,
@@ -90,6 +96,7 @@ impl Events {
             agenda: Arc::default(),
             seeds: Ids::new(seed),
             mail: watch::Sender::new(None),
+            outside: Arc::default(),
             pauses,
             running,
             past: Arc::default(),

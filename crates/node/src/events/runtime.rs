@@ -60,6 +60,8 @@ impl Events {
         let shared = Shared { agenda, running, past, overloaded };
         let mut tasks = JoinSet::new();
         tasks.spawn(agenda::run(self.state.clone(), self.agenda.clone()));
+        let outside = self.outside.clone();
+        tasks.spawn(async move { outside.sweep().await });
         loop {
             let table = tables.borrow_and_update().clone();
             let mail = mails.borrow_and_update().clone();
@@ -91,13 +93,7 @@ impl Events {
         });
     }
 
-    fn follow_duties(
-        &self,
-        table: &Table,
-        duties: &BTreeMap<Name, Duty>,
-        shared: &Shared,
-        tasks: &mut JoinSet<()>,
-    ) {
+    fn follow_duties(&self, table: &Table, duties: &BTreeMap<Name, Duty>, shared: &Shared, tasks: &mut JoinSet<()>) {
         self.follow_workflows(table);
         let mut shells = self.shells.by_queue.lock();
         let gone: Vec<Name> = shells.keys().filter(|queue| !duties.contains_key(*queue)).cloned().collect();

@@ -2,6 +2,7 @@
 //! is empty, when it is told to, and when the queue must rest.
 
 use super::consumer::{Consumer, Outcome, Tried};
+use super::dead_to;
 use super::failure::{self, ms};
 use super::past::Became;
 use super::running::{Slot, Suspect};
@@ -10,7 +11,7 @@ use super::workflow::Place;
 use crate::clock;
 use manifest::Limits;
 use problem::{Code, Problem};
-use state::{CommitError, Failed, Leased, Push, Ticket, Transaction};
+use state::{CommitError, Failed, Leased, Ticket, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -19,11 +20,6 @@ const LEASE_MARGIN: Duration = Limits::LEASE_MARGIN;
 
 /// How long an event that is not durable yet is held for a sink. Beyond, it goes back to its place and the queue rests.
 const DURABLE_WAIT_MAX: Duration = Duration::from_secs(1);
-
-/// Attributes of an event that went on to the queue for what cannot be handled: where it was, and why.
-const DEAD_QUEUE: &str = "deadqueue";
-const DEAD_REASON: &str = "deadreason";
-const REASON_CHARACTERS_MAX: usize = 512;
 
 /// Counted as a worker of the shell until it is dropped.
 pub struct Worker {
@@ -260,13 +256,13 @@ impl Shell {
             (Some(Failed::Dead { .. }), Some(why)) => consumer.dies(transaction, leased, why),
             _ => Ok(()),
         };
-        if let (Some(Failed::Dead { reason }), Some(dead_to)) = (failed, self.dead_to()) {
-            match self.send_on(leased, reason, dead_to.as_str(), ends) {
+        if let (Some(Failed::Dead { reason }), Some(to)) = (failed, self.dead_to()) {
+            match dead_to::send_on(&self.state, leased, reason, to.as_str(), ends) {
                 Ok(ticket) => return Ok(ticket),
                 Err(problem) if problem.code == Code::LeaseLost => return Err(CommitError::LeaseLost),
                 // Rather a dead letter here than an event that is nowhere.
                 Err(problem) => {
-                    tracing::warn!(queue = %self.name, "cannot send on to {dead_to}: {} {}", problem.code, problem.detail);
+                    tracing::warn!(queue = %self.name, "cannot send on to {to}: {} {}", problem.code, problem.detail);
                 }
             }
         }
@@ -277,27 +273,6 @@ impl Shell {
             Some(failed) => transaction.fail(leased, failed.clone()),
         }
         transaction.commit()
-    }
-
-    /// Acks an event that cannot be handled and pushes it to the queue for those, with where it was and why: both or
-    /// neither.
-    fn send_on(
-        &self,
-        leased: &Leased,
-        reason: &str,
-        dead_to: &str,
-        ends: impl Fn(&mut Transaction) -> Result<(), Problem>,
-    ) -> Result<Ticket, Problem> {
-        let mut event = leased.event.clone();
-        event.attempt = 1;
-        event.attributes.retain(|(name, _)| name != DEAD_QUEUE && name != DEAD_REASON);
-        let reason: String = reason.chars().take(REASON_CHARACTERS_MAX).collect();
-        event.attributes.extend([(DEAD_QUEUE.into(), self.name.as_ref().into()), (DEAD_REASON.into(), reason)]);
-        let mut transaction = self.state.begin();
-        ends(&mut transaction)?;
-        transaction.ack(leased);
-        transaction.push(dead_to, &Push { event, delay: Duration::ZERO, ttl: None }, clock::now_ms())?;
-        Ok(transaction.commit()?)
     }
 }
 

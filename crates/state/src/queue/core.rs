@@ -396,6 +396,24 @@ impl Core {
         true
     }
 
+    /// Has a lease end at another time; says whether it was still on.
+    pub fn renew(&mut self, lease: LeaseId, now_ms: u64, until_ms: u64) -> bool {
+        let time = self.clock.observe(now_ms);
+        self.pass(time);
+        let Some(sequence) = self.leases.get(&lease.0).copied() else { return false };
+        let renewed = time.saturating_add(until_ms.saturating_sub(now_ms));
+        let slot = self.slots.get_mut(&sequence).expect("leased events are in memory");
+        let SlotState::Leased { until, .. } = &mut slot.state else { return false };
+        self.ends.remove(&(*until, sequence));
+        self.ends.insert((renewed, sequence));
+        *until = renewed;
+        true
+    }
+
+    pub fn has_lease(&self, lease: LeaseId) -> bool {
+        self.leases.contains_key(&lease.0)
+    }
+
     /// Ends all leases; nothing is ready again by that.
     pub fn drop_leases(&mut self) {
         let leased: Vec<u64> = self.leases.values().copied().collect();

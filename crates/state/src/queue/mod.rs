@@ -284,6 +284,24 @@ impl Queue {
         self.shared.release(lease);
     }
 
+    /// Has a lease end at another time. Says whether it was still on; one that has ended stays so.
+    pub fn renew(&self, lease: LeaseId, now_ms: u64, until_ms: u64) -> bool {
+        let (is_on, news) = {
+            let mut core = self.shared.core.lock();
+            let is_on = core.renew(lease, now_ms, until_ms);
+            (is_on, std::mem::take(&mut core.has_news))
+        };
+        if news {
+            self.shared.tell();
+        }
+        is_on
+    }
+
+    /// Whether the lease is still on, as far as the queue's clock has been told.
+    pub fn has_lease(&self, lease: LeaseId) -> bool {
+        self.shared.core.lock().has_lease(lease)
+    }
+
     /// Moves what is due to the ready ones and ends leases and lives that are over. Called by the node's clock.
     /// Says when it wants to be called next; at once if there is more to do than one call should take.
     pub fn do_due(&self, now_ms: u64) -> Result<Option<u64>, Problem> {

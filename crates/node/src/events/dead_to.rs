@@ -1,0 +1,34 @@
+//! An event that cannot be handled goes on to the queue for such, with where it was and why.
+
+use crate::clock;
+use problem::Problem;
+use state::{Leased, Push, State, Ticket, Transaction};
+use std::time::Duration;
+
+/// Attributes of an event that went on: where it was, and why.
+const DEAD_QUEUE: &str = "deadqueue";
+const DEAD_REASON: &str = "deadreason";
+const REASON_CHARACTERS_MAX: usize = 512;
+
+/// Acks the event and pushes it to the queue `to`, with what `ends` writes: all of it or nothing.
+///
+/// # Errors
+/// [`problem::Code::LeaseLost`], [`problem::Code::QueueFull`], those of `ends` and of the disk.
+pub fn send_on(
+    state: &State,
+    leased: &Leased,
+    reason: &str,
+    to: &str,
+    ends: impl Fn(&mut Transaction) -> Result<(), Problem>,
+) -> Result<Ticket, Problem> {
+    let mut event = leased.event.clone();
+    event.attempt = 1;
+    event.attributes.retain(|(name, _)| name != DEAD_QUEUE && name != DEAD_REASON);
+    let reason: String = reason.chars().take(REASON_CHARACTERS_MAX).collect();
+    event.attributes.extend([(DEAD_QUEUE.into(), leased.queue.as_ref().into()), (DEAD_REASON.into(), reason)]);
+    let mut transaction = state.begin();
+    ends(&mut transaction)?;
+    transaction.ack(leased);
+    transaction.push(to, &Push { event, delay: Duration::ZERO, ttl: None }, clock::now_ms())?;
+    Ok(transaction.commit()?)
+}

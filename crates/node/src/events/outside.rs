@@ -1,0 +1,329 @@
+//! Events in the hands of workers outside of the node, which lease, renew, ack and fail them over the API.
+//!
+//! ```text
+//!   lease ──▶ Lent: lease of the queue, owner ──▶ renew … ──▶ ack · fail
+//!                        └── ended, or the node ended: the event is ready again
+//! ```
+//! The name of a lease is random, and only the token that took it may use it: a worker that was slow, or outlived the
+//! node, never acks what another has by then. Leases live in memory, as those of the node's own workers do; acks and
+//! failures are durable before they are answered.
+
+use super::duties::Duty;
+use super::{Events, dead_to, failure};
+use crate::body::{BodyRoom, Share};
+use crate::clock;
+use crate::functions::Handler;
+use manifest::Retry;
+use parking_lot::Mutex;
+use problem::{Code, Problem};
+use state::{CommitError, Failed, Leased, Queue, Ticket};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, sleep_until};
+
+/// Leases of all workers outside together, and of one token.
+const LEASES_MAX: usize = 10_000;
+const LEASES_PER_TOKEN_MAX: usize = 1_000;
+/// Requests that wait for an event at once.
+const WAITING_MAX: usize = 256;
+/// Data of the events of one answer: once it has so much, it takes no more.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// A lease ends this long after it began, however often it is renewed.
+const RENEWED_MAX: Duration = Duration::from_secs(86_400);
+/// How often a request that waits looks whether the queue was resumed, and leases that have ended are forgotten.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Characters of a reason that are kept; the state keeps fewer bytes still.
+const REASON_CHARACTERS_MAX: usize = 512;
+
+/// The leases of workers outside, by name.
+pub struct Outside {
+    leases: Mutex<HashMap<String, Arc<Lent>>>,
+    waiting: Semaphore,
+}
+
+/// One lease.
+pub struct Lent {
+    pub leased: Leased,
+    /// Name of the token that has it.
+    owner: String,
+    queue: Queue,
+    began: Instant,
+    /// Its data in the node's memory.
+    _share: Share,
+}
+
+/// What a worker asks for.
+pub struct Wanted<'a> {
+    pub queue: &'a str,
+    /// Name of its token.
+    pub owner: &'a str,
+    pub count: usize,
+    pub lease: Duration,
+    /// How long it waits for the first event.
+    pub wait: Duration,
+}
+
+/// Which lease a worker speaks of.
+pub struct Named<'a> {
+    pub queue: &'a str,
+    pub owner: &'a str,
+    pub lease: &'a str,
+}
+
+/// What a worker says of an event it could not handle.
+pub struct Failure {
+    pub reason: String,
+    /// It can never be handled.
+    pub is_final: bool,
+    /// The longer of this pause and the queue's own is kept.
+    pub after: Option<Duration>,
+}
+
+impl Default for Outside {
+    fn default() -> Self {
+        Self { leases: Mutex::default(), waiting: Semaphore::new(WAITING_MAX) }
+    }
+}
+
+impl Outside {
+    fn get(&self, named: &Named<'_>) -> Result<Arc<Lent>, Problem> {
+        let leases = self.leases.lock();
+        let lent = leases.get(named.lease);
+        // Not told apart: nobody learns that a name exists.
+        let own = lent.filter(|lent| lent.owner == named.owner && lent.queue.name().as_ref() == named.queue);
+        own.cloned().ok_or_else(|| lost(named.queue))
+    }
+
+    fn forget(&self, lease: &str) {
+        self.leases.lock().remove(lease);
+    }
+
+    fn check_room(&self, owner: &str) -> Result<(), Problem> {
+        let leases = self.leases.lock();
+        let own = leases.values().filter(|lent| lent.owner == owner).count();
+        let full = match (leases.len() >= LEASES_MAX, own >= LEASES_PER_TOKEN_MAX) {
+            (true, _) => format!("{} events are leased to workers outside, the limit is {LEASES_MAX}", leases.len()),
+            (_, true) => format!("the token has leased {own} events, the limit is {LEASES_PER_TOKEN_MAX}"),
+            _ => return Ok(()),
+        };
+        Err(Problem::new(Code::LeasesFull, full))
+    }
+
+    /// Forgets leases that have ended by themselves; runs until it is dropped.
+    pub async fn sweep(&self) {
+        loop {
+            sleep(LOOK_EVERY).await;
+            self.leases.lock().retain(|_, lent| lent.queue.has_lease(lent.leased.lease));
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // Nothing, if it was acked or failed, or has ended.
+        self.queue.release(self.leased.lease);
+    }
+}
+
+impl Events {
+    /// Leases events to a worker outside, each by a name. They are durable. Dropping the future gives all back.
+    ///
+    /// # Errors
+    /// [`Code::QueueUnknown`]; [`Code::ManifestConflict`]: its events go to another node. [`Code::LeasesFull`],
+    /// [`Code::MemoryFull`] and [`Code::NodeFull`]; those of the disk.
+    pub async fn lease_outside(
+        &self,
+        wanted: &Wanted<'_>,
+        bodies: &Arc<BodyRoom>,
+    ) -> Result<Vec<(String, Arc<Lent>)>, Problem> {
+        let queue = self.queue(wanted.queue)?;
+        if let Some(Duty::Send(_, home)) = self.duty(wanted.queue) {
+            let detail = format!("the events of queue {:?} are handled at their home, {home}", wanted.queue);
+            return Err(Problem::new(Code::ManifestConflict, detail).with_hint("lease them there"));
+        }
+        let mut ready = queue.watch();
+        let until = tokio::time::Instant::now() + wanted.wait;
+        let mut place = None;
+        loop {
+            ready.borrow_and_update();
+            self.outside.check_room(wanted.owner)?;
+            let lent = self.take_outside(&queue, wanted, bodies)?;
+            let now = tokio::time::Instant::now();
+            if !lent.is_empty() || now >= until {
+                return self.hand_out(lent).await;
+            }
+            if place.is_none() {
+                let full = format!("{WAITING_MAX} requests wait for events, which is the limit");
+                let waiting = self.outside.waiting.try_acquire();
+                place = Some(waiting.map_err(|_| Problem::new(Code::LeasesFull, full))?);
+            }
+            tokio::select! {
+                changed = ready.changed() => if changed.is_err() { return Ok(Vec::new()) },
+                () = sleep_until(until.min(now + LOOK_EVERY)) => {}
+            }
+        }
+    }
+
+    /// Those that are ready now, and that have not had all their tries.
+    fn take_outside(&self, queue: &Queue, wanted: &Wanted<'_>, bodies: &Arc<BodyRoom>) -> Result<Vec<Lent>, Problem> {
+        let mut lent: Vec<Lent> = Vec::new();
+        if self.pauses.is_paused(wanted.queue) {
+            return Ok(lent);
+        }
+        let now_ms = clock::now_ms();
+        let until_ms = now_ms.saturating_add(failure::ms(wanted.lease));
+        let retry = self.retry_of(wanted.queue);
+        let mut bytes = 0;
+        for _ in 0..wanted.count {
+            let Some(leased) = queue.lease(now_ms, until_ms, 1)?.pop() else { break };
+            let size = leased.event.data.len();
+            let (queue, owner, share) = (queue.clone(), wanted.owner.to_owned(), bodies.share());
+            let mut one = Lent { leased, owner, queue, began: Instant::now(), _share: share };
+            if one.leased.event.attempt > retry.attempts {
+                self.give_up(&one.leased, retry.attempts)?;
+                continue;
+            }
+            if let Err(problem) = one._share.hold(size as u64) {
+                // What is there already is worth an answer.
+                return if lent.is_empty() { Err(problem) } else { Ok(lent) };
+            }
+            bytes += size;
+            lent.push(one);
+            if bytes >= ANSWER_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(lent)
+    }
+
+    /// Gives each a name, once a power cut cannot undo it any more.
+    async fn hand_out(&self, lent: Vec<Lent>) -> Result<Vec<(String, Arc<Lent>)>, Problem> {
+        let mut named = Vec::with_capacity(lent.len());
+        for lent in lent {
+            self.state.durable(lent.leased.ticket).await?;
+            named.push((name()?, Arc::new(lent)));
+        }
+        self.outside.leases.lock().extend(named.iter().cloned());
+        Ok(named)
+    }
+
+    /// Has a lease end so long from now.
+    ///
+    /// # Errors
+    /// [`Code::LeaseLost`]: it has ended, or is another's.
+    pub fn renew_outside(&self, named: &Named<'_>, lease: Duration) -> Result<(), Problem> {
+        let lent = self.outside.get(named)?;
+        let now_ms = clock::now_ms();
+        let left = RENEWED_MAX.saturating_sub(lent.began.elapsed());
+        let until_ms = now_ms.saturating_add(failure::ms(lease.min(left)));
+        match lent.queue.renew(lent.leased.lease, now_ms, until_ms) {
+            true => Ok(()),
+            false => Err(self.ended(named)),
+        }
+    }
+
+    /// The event is handled. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Code::LeaseLost`]: nothing was done; those of the disk.
+    pub async fn ack_outside(&self, named: &Named<'_>) -> Result<(), Problem> {
+        let lent = self.outside.get(named)?;
+        let mut transaction = self.state.begin();
+        transaction.ack(&lent.leased);
+        let ticket = transaction.commit().map_err(|error| self.failed(named, error))?;
+        self.outside.forget(named.lease);
+        self.state.durable(ticket).await
+    }
+
+    /// The event could not be handled: it is tried again, or a dead letter. Says when it is ready again; none of a dead
+    /// one. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Code::LeaseLost`]: nothing was done; those of the disk.
+    pub async fn fail_outside(&self, named: &Named<'_>, why: Failure) -> Result<Option<u64>, Problem> {
+        let lent = self.outside.get(named)?;
+        let reason: String = why.reason.chars().take(REASON_CHARACTERS_MAX).collect();
+        let failed = match why.is_final {
+            true => Failed::Dead { reason: format!("{}: {reason}", Code::UnitFatal) },
+            false => {
+                let (retry, problem) = (self.retry_of(named.queue), Problem::new(Code::UnitRetry, reason));
+                let (attempt, now_ms) = (lent.leased.event.attempt, clock::now_ms());
+                failure::next_step(&retry, attempt, &problem, why.after, now_ms, self.seeds.next())
+            }
+        };
+        let again_ms = match &failed {
+            Failed::Retry { at_ms, .. } => Some(*at_ms),
+            Failed::Dead { .. } => None,
+        };
+        let ticket = self.write_failure(&lent.leased, failed).map_err(|error| self.failed(named, error))?;
+        self.outside.forget(named.lease);
+        if let Some(again_ms) = again_ms {
+            self.agenda.add(lent.queue.name(), Duration::from_millis(again_ms.saturating_sub(clock::now_ms())));
+        }
+        self.state.durable(ticket).await?;
+        Ok(again_ms)
+    }
+
+    /// Workers took it again and again, and never answered in time.
+    fn give_up(&self, leased: &Leased, attempts: u32) -> Result<(), Problem> {
+        let reason = format!("{}: no worker answered before its lease ended ({attempts} tries)", Code::LeaseLost);
+        tracing::warn!(queue = %leased.queue, event = %leased.event.id, "a dead letter: {reason}");
+        // A power cut that undoes it has the event given up once more.
+        let _ticket = self.write_failure(leased, Failed::Dead { reason }).map_err(Problem::from)?;
+        Ok(())
+    }
+
+    fn write_failure(&self, leased: &Leased, failed: Failed) -> Result<Ticket, CommitError> {
+        let table = self.functions.table();
+        let part = table.parts().queues.get(leased.queue.as_ref());
+        if let (Failed::Dead { reason }, Some(to)) = (&failed, part.and_then(|part| part.what.dead_to.as_ref())) {
+            match dead_to::send_on(&self.state, leased, reason, to.as_str(), |_| Ok(())) {
+                Ok(ticket) => return Ok(ticket),
+                Err(problem) if problem.code == Code::LeaseLost => return Err(CommitError::LeaseLost),
+                // Rather a dead letter here than an event that is nowhere.
+                Err(problem) => {
+                    let Problem { code, detail, .. } = &problem;
+                    tracing::warn!(queue = %leased.queue, "cannot send on to {to}: {code} {detail}");
+                }
+            }
+        }
+        let mut transaction = self.state.begin();
+        transaction.fail(leased, failed);
+        transaction.commit()
+    }
+
+    /// That of the function which handles the queue too, or the defaults.
+    fn retry_of(&self, queue: &str) -> Retry {
+        match self.duty(queue) {
+            Some(Duty::Handle(Handler::Function(live))) => live.function.retry.clone(),
+            _ => Retry::default(),
+        }
+    }
+
+    fn failed(&self, named: &Named<'_>, error: CommitError) -> Problem {
+        match error {
+            CommitError::LeaseLost => self.ended(named),
+            error => error.into(),
+        }
+    }
+
+    fn ended(&self, named: &Named<'_>) -> Problem {
+        self.outside.forget(named.lease);
+        lost(named.queue)
+    }
+}
+
+fn lost(queue: &str) -> Problem {
+    let detail = format!("this token has no such lease in queue {queue:?}: it ended, was settled, or never was");
+    Problem::new(Code::LeaseLost, detail)
+        .with_hint("renew a lease before it ends; the event is leased again by whoever comes next")
+}
+
+/// 128 random bits: no name comes again, in this run of the node or another.
+fn name() -> Result<String, Problem> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
