@@ -1,34 +1,34 @@
-"""`./bench android`: how functions in Java and for Android start, what they take, and how dex is converted."""
+"""`./bench android`: functions in Java and for Android, beside a container and a virtual machine with a stock JVM.
+
+Parts run alone: `--part starts --part dex`. What a part that did not run would have measured is null in the last line,
+and so is what could not be measured; a line says why.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import json
-import re
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
-import time
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-import shared.figures
+import boots
+import java
+import starts
+import workloads
 
-ROOT: Final = Path(__file__).parents[2]
-LIBDROID: Final = ROOT / "build/libdroid"
-UNIT: Final = ROOT / "sdks/java/unit/lighterage-unit.jar"
-#: Calls of the spike, and how long they take to begin.
-SPIKE: Final = 200
-SPIKE_SECONDS: Final = 1.0
-#: A unit that waits is there after this; what a call that comes at once waits for is its start.
-PAUSE_SECONDS: Final = 0.4
-START_MS: Final = re.compile(r"start;dur=([0-9.]+)")
+import shared.figures
+import shared.machine
+import work
+from node import Node
+from offload.testbed import NODE_ADDRESS
+from offload.testbed import Unable as NoTestbed
+from peers import LIBDROID, ROOT, Container, Machine, Rootfs, Unable, kernel
+
 BARS: Final = {
     "java_ready_p50_ms": ("<=", 45),
     "android_ready_p50_ms": ("<=", 80),
@@ -39,193 +39,159 @@ BARS: Final = {
     "warm_call_p50_ms": ("<=", 0.4),
     "dex_round_trip_failed": ("<=", 0),
     "dex_convert_warm_ms": ("<=", 40),
-    "dex_convert_83kb_ms": ("<=", 400),
+    "dex_convert_115kB_ms": ("<=", 400),
     "spike_p99_ms": ("<=", 10_000),
+    "spike_vs_container": (">=", 5),
+    "mean_gain_over_local": (">=", 0.6),
+    "peak_vs_jvm": (">=", 0.95),
+    "java_python_same_choices": (">=", 1),
 }
-MANIFEST: Final = """
-[function.plain]
-isolation = "process"
-base = "java"
-image = "work.jar"
-entry = "bench.Work::plain"
-http = "/plain"
-limits.concurrency = 64
-limits.waiting = 1000
-limits.wait_ms = 60000
-
-[function.warm]
-isolation = "process"
-base = "java"
-image = "work.jar"
-entry = "bench.Work::plain"
-http = "/warm"
-units.reuse_calls = 100000
-
-[function.picture]
-isolation = "process"
-base = "android"
-image = "work.dex"
-entry = "bench.Work::picture"
-http = "/picture"
-"""
+#: Seconds that a boot of the machine may take.
+BOOT_SECONDS: Final = (30.0, 180.0)
 
 
-class Node:
-    """A node of its own, in a folder of its own."""
+class Bench:
+    """One run: what is asked for, what stands ready, and what was found."""
 
-    def __init__(self, lighter: Path, folder: Path) -> None:
-        self.lighter = lighter
-        self.folder = folder
-        self.process: subprocess.Popen[bytes] | None = None
-        self.url = ""
+    def __init__(self, folder: Path, lighter: Path, is_quick: bool) -> None:
+        self.folder, self.is_quick = folder, is_quick
+        self.node = Node(lighter.resolve(), folder / "data")
+        self.figures: dict[str, float | None] = dict.fromkeys(BARS)
+        self._rootfs: Rootfs | None = None
 
-    def command(self, *words: str, cwd: Path | None = None) -> str:
-        """What `lighter` says on standard output."""
-        command = [str(self.lighter), *words, "--data-folder", str(self.folder)]
-        return subprocess.run(command, check=True, capture_output=True, text=True, cwd=cwd).stdout
+    def pick(self, quick: int, whole: int) -> int:
+        return quick if self.is_quick else whole
+
+    def rootfs(self) -> Rootfs:
+        """That of the peers, made once."""
+        self._rootfs = self._rootfs or Rootfs(self.folder)
+        return self._rootfs
+
+    def peers(self) -> list[Container | Machine]:
+        """Those that are to be had; a line says why another one is not."""
+        found: list[Container | Machine] = []
+        makers: list[Callable[[], Container | Machine]] = [lambda: starts.container(self.rootfs()), self._machine]
+        for make in makers:
+            try:
+                found.append(make())
+            except Unable as why:
+                print(f"not measured: {why}")
+        return found
+
+    def _machine(self) -> Machine:
+        return Machine(self.rootfs(), kernel(), BOOT_SECONDS[not self.is_quick])
+
+    def prepare(self) -> None:
+        """What every part needs: the functions, and the bases."""
+        work.run(ROOT / "tools/libdroid")
+        work.compile_work(self.folder)
+        self.node.command("base", "build", "java")
+        self.node.command("base", "build", "android", "--libdroid", str(LIBDROID))
+        for base in json.loads(self.node.command("base", "ls", "--json")):
+            self.figures[f"{base['kind']}_image_mb"] = base["bytes"] / 1e6
 
     @contextlib.contextmanager
-    def up(self, project: Path) -> Iterator[None]:
-        """Runs it, with the functions of a folder."""
-        command = [str(self.lighter), "up", "--data-folder", str(self.folder)]
-        command += ["--http", "127.0.0.1:0", "--api", "127.0.0.1:0"]
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        try:
-            known = self.folder / "node.json"
-            while not known.exists():
-                if self.process.poll() is not None:
-                    raise RuntimeError("the node has ended")
-                time.sleep(0.05)
-            functions = json.loads(self.command("deploy", "--json", cwd=project))
-            self.url = functions[0]["urls"][0].rsplit("/", 1)[0]
+    def up(self) -> Iterator[None]:
+        """The node with all functions."""
+        with self.node.up():
+            self.node.deploy(self.folder)
             yield
-        finally:
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait(30)
 
-    def call(self, name: str, argument: int) -> tuple[float, float]:
-        """How long a call took from here, and how long its unit took to start, in milliseconds."""
-        began = time.perf_counter()
-        request = urllib.request.Request(f"{self.url}/{name}", data=str(argument).encode())
-        with urllib.request.urlopen(request, timeout=120) as reply:
-            reply.read()
-            found = START_MS.search(reply.headers.get("Server-Timing", ""))
-        return (time.perf_counter() - began) * 1e3, float(found[1]) if found else float("nan")
+    def starts(self) -> None:
+        times = self.pick(8, 60)
+        with self.up():
+            self.figures["java_ready_p50_ms"] = starts.ready_ms(self.node, "plain", 1, times)
+            self.figures["android_ready_p50_ms"] = starts.ready_ms(self.node, "picture", 64, times)
+            self.figures["android_pss_mb"] = starts.unit_pss_mb()
+            client = self.node.client()
+            self.figures["call_with_spare_p50_ms"] = starts.call_ms(client, "plain", 2 * times, starts.PAUSE_SECONDS)
+            self.figures["warm_call_p50_ms"] = starts.call_ms(client, "warm", 100 * times, 0)
+            runtime = next((self.node.folder / "bases").glob("ready-android-*/runtime"))
+            self.figures["peak_vs_jvm"] = java.peak_vs_jvm(client, runtime, self.folder, self.pick(5, 20))
+            client.close()
 
+    def spike(self) -> None:
+        with self.up():
+            client = self.node.client()
+            client.call("plain", b"1")
+            client.close()
+            try:
+                ours = self.figures["spike_p99_ms"] = starts.spike_p99_ms(self.node)
+            except Unable as why:
+                print(f"not measured: spike_p99_ms, spike_vs_container: {why}")
+                return
+        try:
+            theirs = starts.spike_container_p99_ms(starts.container(self.rootfs()))
+            print(f"\n1 -> {starts.SPIKE} requests within a second, p99: {ours:.0f} ms, containers {theirs:.0f} ms")
+            self.figures["spike_vs_container"] = theirs / ours
+        except Unable as why:
+            print(f"not measured: spike_vs_container: {why}")
 
-def ready_ms(node: Node, name: str, argument: int, calls: int) -> float:
-    """Median of the starts that calls waited for whole: each comes as soon as the one before has taken its unit."""
-    starts = []
-    for _ in range(calls):
-        time.sleep(PAUSE_SECONDS)
-        # The first has the unit that waits. The second finds one that has just begun, the third none.
-        threads = [threading.Thread(target=lambda: starts.append(node.call(name, argument)[1])) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    waited = [start for start in starts if start > 5]
-    return statistics.median(waited)
+    def dex(self) -> None:
+        libraries, failed = java.round_trip()
+        print(f"\nlibraries that went to dex and back: {libraries}")
+        self.figures["dex_round_trip_failed"] = failed
+        for name, file, times in (("dex_convert_warm_ms", "work.dex", 40), ("dex_convert_115kB_ms", "large.dex", 20)):
+            dex = self.folder / file
+            print(f"{name}: {dex.stat().st_size} bytes")
+            self.figures[name] = java.convert_ms(self.folder, dex, times)
 
+    def choices(self) -> None:
+        self.figures["java_python_same_choices"] = java.same_choices(self.folder)
 
-def call_ms(node: Node, name: str, calls: int, pause: float) -> float:
-    """Median of calls one after the other."""
-    for _ in range(20 if pause == 0 else 2):
-        node.call(name, 1)
-    took = []
-    for _ in range(calls):
-        time.sleep(pause)
-        took.append(node.call(name, 1)[0])
-    return statistics.median(took)
+    def boots(self) -> None:
+        times = self.pick(1, 5)
+        with self.up():
+            for _ in range(2):
+                starts.ready_ms(self.node, "picture", 64, 1)
+            image_mb = self.figures["android_image_mb"]
+            assert image_mb is not None
+            all_ = [boots.units(self.node, image_mb, starts.unit_pss_mb(), 3 * times)]
+        all_ += [boots.peers(kind, times) for kind in self.peers()]
+        boots.tables(all_)
 
-
-def spike_p99_ms(node: Node) -> float:
-    """200 calls that begin within a second, after one call at a time."""
-    took: list[float] = []
-    threads = [threading.Thread(target=lambda: took.append(node.call("plain", 1)[0])) for _ in range(SPIKE)]
-    for thread in threads:
-        thread.start()
-        time.sleep(SPIKE_SECONDS / SPIKE)
-    for thread in threads:
-        thread.join()
-    if len(took) != SPIKE:
-        raise RuntimeError(f"{SPIKE - len(took)} calls of the spike failed")
-    return sorted(took)[int(SPIKE * 0.99) - 1]
-
-
-def pss_mb(word: str) -> float:
-    """The mean memory of the virtual machines with this word in their command line, shared pages in parts."""
-    found = []
-    for process in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            if process.name.isdigit() and word in (process / "cmdline").read_text().split("\0"):
-                rollup = (process / "smaps_rollup").read_text()
-                found.append(int(re.search(r"^Pss: +(\d+)", rollup, re.M)[1]) / 1e3)
-    return statistics.mean(found) if found else float("nan")
-
-
-def compile_work(folder: Path) -> None:
-    """A jar and a dex file of the functions, where the manifest says."""
-    android = next(ROOT.glob("build/maven/android-all-*.jar"))
-    r8 = next(ROOT.glob("build/maven/r8-*.jar"))
-    source = Path(__file__).parent / "Work.java"
-
-    def run(*words: object) -> None:
-        subprocess.run([str(word) for word in words], check=True, stdout=subprocess.DEVNULL)
-
-    run("javac", "--release", "17", "-cp", android, "-d", folder / "classes", source)
-    run("jar", "--create", "--file", folder / "work.jar", "-C", folder / "classes", ".")
-    classes = list((folder / "classes/bench").iterdir())
-    d8 = ["java", "-cp", r8, "com.android.tools.r8.D8", "--release", "--min-api", "26", "--lib", android]
-    run(*d8, "--output", folder, *classes)
-    (folder / "classes.dex").rename(folder / "work.dex")
-    (folder / "lighter.toml").write_text(MANIFEST)
-    okio = next(ROOT.glob("build/maven/okio-*.jar"))
-    (folder / "okio").mkdir()
-    run(*d8, "--output", folder / "okio", okio)
+    def workloads(self) -> None:
+        where = "unit on Libdroid, here"
+        kinds = self.peers()
+        try:
+            with workloads.bed(self.folder, self.pick(1, 5), self.is_quick) as bed:
+                with self.node.up(bed.there, NODE_ADDRESS):
+                    found = workloads.measure(self.node, kinds, bed, where)
+                assert self.node.process is not None
+                bed.testbed.ended(self.node.process)
+        except NoTestbed as why:
+            print(f"not measured: mean_gain_over_local: {why}")
+            return
+        workloads.table(found, bed.size)
+        self.figures["mean_gain_over_local"] = statistics.mean(gain for one in found.values() for gain in one.gains(where))
 
 
-def convert_ms(folder: Path, dex: Path, times: int) -> float:
-    """The median conversion in a converter that is warm."""
-    tests = folder / "tests"
-    path = f"{LIBDROID}/converter.jar:{UNIT}"
-    source = ROOT / "sdks/java/converter/test/lighterage/convert/RoundTrip.java"
-    subprocess.run(["javac", "-cp", path, "-d", str(tests), str(source)], check=True)
-    options = [f"-Dlighterage.libdroid={LIBDROID}/libdroid.so", "-XX:+UseSerialGC", "-cp", f"{path}:{tests}"]
-    command = ["java", *options, "lighterage.convert.RoundTrip", "each", str(folder / "out.jar"), *[str(dex)] * times]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)
-    return statistics.median([float(word) for word in found.stdout.split()][times // 2 :])
+PARTS: Final[dict[str, Callable[[Bench], None]]] = {
+    "starts": Bench.starts,
+    "spike": Bench.spike,
+    "dex": Bench.dex,
+    "choices": Bench.choices,
+    "boots": Bench.boots,
+    "workloads": Bench.workloads,
+}
 
 
 def main() -> int:
     """Prints the figures; how many miss their bar."""
-    options = argparse.ArgumentParser(description=__doc__)
+    options = argparse.ArgumentParser(prog="./bench android", description="functions in Java and for Android, beside others")
     options.add_argument("--lighter", type=Path, required=True)
     options.add_argument("--quick", action="store_true")
+    options.add_argument("--part", action="append", choices=PARTS, help="only this part; may be given more than once")
     asked = options.parse_args()
-    subprocess.run([ROOT / "tools/libdroid"], check=True, stdout=subprocess.DEVNULL)
-    round_trip = subprocess.run([ROOT / "tools/check-android"], check=False, capture_output=True, text=True)
-    libraries = json.loads(round_trip.stdout.splitlines()[-1])
-    calls = 20 if asked.quick else 200
-    figures: dict[str, float | None] = {"dex_round_trip_failed": float(libraries["dex_round_trip_failed"])}
-    with tempfile.TemporaryDirectory() as place:
-        folder, node = Path(place), Node(asked.lighter.resolve(), Path(place) / "data")
-        compile_work(folder)
-        node.command("base", "build", "java")
-        node.command("base", "build", "android", "--libdroid", str(LIBDROID))
-        for base in json.loads(node.command("base", "ls", "--json")):
-            figures[f"{base['kind']}_image_mb"] = base["bytes"] / 1e6
-        with node.up(folder):
-            figures["java_ready_p50_ms"] = ready_ms(node, "plain", 1, calls)
-            figures["android_ready_p50_ms"] = ready_ms(node, "picture", 64, calls)
-            figures["android_pss_mb"] = pss_mb("lighterage.droid.Main")
-            figures["call_with_spare_p50_ms"] = call_ms(node, "plain", calls, PAUSE_SECONDS)
-            figures["warm_call_p50_ms"] = call_ms(node, "warm", calls * 20, 0)
-            figures["spike_p99_ms"] = spike_p99_ms(node)
-        figures["dex_convert_warm_ms"] = convert_ms(folder, folder / "work.dex", 20)
-        figures["dex_convert_83kb_ms"] = convert_ms(folder, folder / "okio/classes.dex", 10)
-    print(f"libraries of the round trip: {libraries['libraries']}")
-    return shared.figures.report(BARS, figures)
+    print(shared.machine.words())
+    with tempfile.TemporaryDirectory(prefix="lighter-android-") as place:
+        bench = Bench(Path(place), asked.lighter, asked.quick)
+        bench.prepare()
+        for name, part in PARTS.items():
+            if not asked.part or name in asked.part:
+                part(bench)
+        print()
+        return shared.figures.report(BARS, bench.figures)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,115 @@
+"""Starts, calls, sizes and a spike of units; the same spike of containers."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from node import Client, Node, pids_of, pss_mb
+from peers import Container, Rootfs, Unable
+
+#: Calls of the spike, and how long they take to begin.
+SPIKE: Final = 200
+SPIKE_SECONDS: Final = 1.0
+#: A unit that waits is there after this; what a call that comes at once waits for is its start.
+PAUSE_SECONDS: Final = 0.4
+#: A call whose unit took longer than this had none that waited for it.
+WAITED_MS: Final = 5.0
+
+
+def ready_ms(node: Node, name: str, argument: int, times: int) -> float:
+    """Median of the starts that calls waited for whole: each comes as soon as the one before has taken its unit."""
+    starts: list[float] = []
+
+    def call() -> None:
+        client = node.client()
+        starts.append(client.call(name, str(argument).encode()).start)
+        client.close()
+
+    while len(starts) < 3 * times:
+        time.sleep(PAUSE_SECONDS)
+        # The first has the unit that waits. The second finds one that has just begun, the third none.
+        _together([call] * 3, 0)
+    return statistics.median(start for start in starts if start > WAITED_MS)
+
+
+def call_ms(client: Client, name: str, calls: int, pause: float) -> float:
+    """Median of calls one after the other, on one connection."""
+    for _ in range(20 if pause == 0 else 2):
+        client.call(name, b"1")
+    took = []
+    for _ in range(calls):
+        time.sleep(pause)
+        took.append(client.call(name, b"1").whole)
+    return statistics.median(took)
+
+
+def unit_pss_mb() -> float:
+    """The mean of the units on Libdroid that are there."""
+    return statistics.mean(pss_mb(pid) for pid in pids_of("lighterage.droid.Main"))
+
+
+def spike_p99_ms(node: Node) -> float:
+    """200 calls that begin within a second, each on a connection of its own, after one call at a time.
+
+    Raises Unable if one fails.
+    """
+
+    def call() -> None:
+        client = node.client()
+        client.call("plain", b"1")
+        client.close()
+
+    return _spike(call)
+
+
+def spike_container_p99_ms(container: Container) -> float:
+    """The same where each request is a container: from its start to its end, with what it says."""
+    java = ["/jre/bin/java", "-cp", "/peer/peer.jar", "bench.Peer", "-"]
+    commands = iter([container.once(java) for _ in range(SPIKE)])
+    taking = threading.Lock()
+
+    def run() -> None:
+        with taking:
+            command = next(commands)
+        subprocess.run(command, stdin=subprocess.DEVNULL, check=True, capture_output=True)
+
+    return _spike(run)
+
+
+def container(rootfs: Rootfs) -> Container:
+    """One that can be started. Raises Unable if there is none."""
+    found = Container(rootfs)
+    with found.booted(256):
+        return found
+
+
+def _spike(one: Callable[[], None]) -> float:
+    took: list[float] = []
+    failed: list[Exception] = []
+
+    def timed() -> None:
+        began = time.perf_counter()
+        try:
+            one()
+            took.append((time.perf_counter() - began) * 1e3)
+        except (OSError, RuntimeError, subprocess.SubprocessError) as why:
+            failed.append(why)
+
+    _together([timed] * SPIKE, SPIKE_SECONDS / SPIKE)
+    if failed:
+        raise Unable(f"{len(failed)} of {SPIKE} requests of a spike failed, the first with: {failed[0]}")
+    return sorted(took)[int(SPIKE * 0.99) - 1]
+
+
+def _together(calls: list[Callable[[], None]], pause: float) -> None:
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+        time.sleep(pause)
+    for thread in threads:
+        thread.join()
