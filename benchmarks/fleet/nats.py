@@ -20,7 +20,8 @@ class Nats:
         self._lines = connection.makefile("rb")
         self._lines.readline()
         options = json.dumps({"verbose": False, "pedantic": False, "name": "bench"})
-        self._socket.sendall(f"CONNECT {options}\r\nSUB {INBOX} 1\r\n".encode())
+        self._socket.sendall(f"CONNECT {options}\r\nSUB {INBOX}.* 1\r\n".encode())
+        self._asked = 0
 
     def __enter__(self) -> Nats:
         return self
@@ -32,22 +33,24 @@ class Nats:
     def api(self, subject: str, asked: dict[str, Any]) -> dict[str, Any]:
         """What JetStream answers; raises Failed where that is an error."""
         body = json.dumps(asked).encode()
-        self._socket.sendall(f"PUB $JS.API.{subject} {INBOX} {len(body)}\r\n".encode() + body + b"\r\n")
-        found: dict[str, Any] = json.loads(self._message())
+        self._asked += 1
+        inbox = f"{INBOX}.{self._asked}"
+        self._socket.sendall(f"PUB $JS.API.{subject} {inbox} {len(body)}\r\n".encode() + body + b"\r\n")
+        found: dict[str, Any] = json.loads(self._message(inbox.encode()))
         if "error" in found:
             raise Failed(f"JetStream, {subject}: {found['error']}")
         return found
 
-    def _message(self) -> bytes:
+    def _message(self, inbox: bytes) -> bytes:
+        """The next one there: what comes elsewhere answers an earlier question."""
         while True:
             line = self._lines.readline()
             if line.startswith(b"PING"):
                 self._socket.sendall(b"PONG\r\n")
-            elif line.startswith((b"MSG ", b"HMSG ")):
-                length = int(line.split()[-1])
-                body = self._lines.read(length + 2)[:-2]
-                if line.startswith(b"HMSG "):
-                    raise Failed(f"nobody answers: {body[:100]!r}")
-                return body
+            elif line.startswith(b"MSG "):
+                _, to, *_, length = line.split()
+                body = self._lines.read(int(length) + 2)[:-2]
+                if to == inbox:
+                    return body
             elif not line:
                 raise OSError("nats-server has closed the connection")
