@@ -10,10 +10,14 @@ from bench import Bench
 from nodes import Failed
 
 NODES: Final = 10_000
+#: Calls of each node. Few of them are its first second, while nobody knows much of the others yet.
+CALLS: Final = 100
+CALLS_QUICK: Final = 20
 
 
 def town(bench: Bench) -> None:
-    command = [str(bench.programs.town), str(NODES)]
+    calls = bench.rounds(CALLS_QUICK, CALLS)
+    command = [str(bench.programs.town), str(NODES), str(calls)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Failed(f"the simulation: {done.stderr.strip()[-300:]}")

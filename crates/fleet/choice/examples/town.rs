@@ -1,6 +1,6 @@
-//! What choosing and planning cost in a large town: `cargo run --release -p choice --example town [NODES]`.
+//! What choosing and planning cost in a large town: `cargo run --release -p choice --example town [NODES [CALLS]]`.
 //!
-//! The last line is one JSON object.
+//! CALLS are those of each node, 100 if it is not said. The last line is one JSON object.
 
 #[path = "../tests/town/world.rs"]
 mod world;
@@ -18,9 +18,10 @@ const ENTRIES: usize = 32;
 
 fn main() {
     let nodes = std::env::args().nth(1).map_or(10_000, |nodes| nodes.parse().expect("a number of nodes"));
+    let calls: usize = std::env::args().nth(2).map_or(100, |calls| calls.parse().expect("a number of calls"));
     let mut worst = (0.0f64, 0.0f64);
     for load in [0.3, 0.5, 0.7] {
-        let town = Town { nodes, calls: (100 * nodes).max(60_000), ..Town::of(load) };
+        let town = Town { nodes, calls: (calls * nodes).max(60_000), ..Town::of(load) };
         let began = Instant::now();
         let (ours, oracle) = (World::new(1, Policy::Ours, town).run(), World::new(1, Policy::Oracle, town).run());
         let (mean, p99) = (ours.mean() / oracle.mean() - 1.0, ours.p99() / oracle.p99() - 1.0);
@@ -37,7 +38,7 @@ fn main() {
         );
     }
     for policy in [Policy::Believing, Policy::Nearest] {
-        let town = Town { nodes, calls: 30 * nodes, ..Town::of(0.5) };
+        let town = Town { nodes, calls: calls * nodes * 3 / 10, ..Town::of(0.5) };
         let outcome = World::new(1, policy, town).run();
         println!("load 0.5, {policy:?}: {:.1} ms, p99 {:.1}", outcome.mean() * 1e3, outcome.p99() * 1e3);
     }
