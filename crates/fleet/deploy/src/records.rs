@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 /// Deployments of one fleet, with those that were removed. Another one is refused.
 pub const DEPLOYMENTS_MAX: usize = 1_000;
-/// Bytes of all records that are kept. A deployment beyond them is refused.
+/// Bytes of all records that are kept. Where a new one would make more of them, earlier revisions of its deployment go;
+/// beyond that it is refused. One that removes a deployment never is, and does not count.
 pub const RECORDS_BYTES_MAX: usize = 16 << 20;
 /// Revisions of one deployment that are kept, the newest record included. The oldest goes.
 pub const REVISIONS_MAX: usize = 5;
 
 /// See the top of this file.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Records(BTreeMap<Name, Known>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Known {
     newest: Arc<SignedRecord>,
     /// One of each other revision, the last one first.
@@ -27,6 +28,7 @@ struct Known {
 
 impl Records {
     /// Takes a record. Says whether it is newer than what was known; an older one is kept if its revision is not.
+    /// Nothing has changed after an error.
     ///
     /// # Errors
     /// [`Code::DeploymentFull`]: there are [`DEPLOYMENTS_MAX`] others, or [`RECORDS_BYTES_MAX`] of all of them.
@@ -36,19 +38,22 @@ impl Records {
             let detail = format!("the fleet has {DEPLOYMENTS_MAX} deployments, which is the limit");
             return Err(Problem::new(Code::DeploymentFull, detail));
         }
-        let bytes = self.bytes() + record.bytes().len();
-        if bytes > RECORDS_BYTES_MAX {
-            let detail =
-                format!("all deployments with their revisions have {bytes} bytes, the limit is {RECORDS_BYTES_MAX}");
-            return Err(Problem::new(Code::DeploymentFull, detail));
-        }
-        let Some(known) = self.0.get_mut(&name) else {
-            self.0.insert(name, Known { newest: record, earlier: Vec::new() });
-            return Ok(true);
+        let before = self.0.get(&name);
+        let is_newer = before.is_none_or(|known| record.record().serial > known.newest.record().serial);
+        let others: usize = self.0.iter().filter(|(other, _)| **other != name).map(|(_, known)| known.bytes()).sum();
+        let mut after = match before {
+            Some(known) => known.with(record, is_newer),
+            None => Known { newest: record, earlier: Vec::new() },
         };
-        let is_newer = record.record().serial > known.newest.record().serial;
-        let other = if is_newer { std::mem::replace(&mut known.newest, record) } else { record };
-        known.keep(other);
+        while others + after.bytes() > RECORDS_BYTES_MAX && after.earlier.pop().is_some() {}
+        let bytes = others + after.bytes();
+        // Older ones and removals make nothing larger: what is there may stay.
+        if is_newer && after.newest.record().manifest.is_some() && bytes > RECORDS_BYTES_MAX {
+            let detail = format!("all deployments would have {bytes} bytes, the limit is {RECORDS_BYTES_MAX}");
+            let hint = "remove a deployment with `lighter fleet undeploy`, or make one smaller";
+            return Err(Problem::new(Code::DeploymentFull, detail).with_hint(hint));
+        }
+        self.0.insert(name, after);
         Ok(is_newer)
     }
 
@@ -79,11 +84,6 @@ impl Records {
         all.flat_map(|record| record.record().images()).collect()
     }
 
-    fn bytes(&self) -> usize {
-        let all = self.0.values().flat_map(|known| std::iter::once(&known.newest).chain(&known.earlier));
-        all.map(|record| record.bytes().len()).sum()
-    }
-
     /// The serials that hold.
     pub fn serials(&self) -> BTreeMap<Name, u64> {
         self.0.iter().map(|(name, known)| (name.clone(), known.newest.record().serial)).collect()
@@ -100,15 +100,23 @@ impl Records {
 }
 
 impl Known {
-    fn keep(&mut self, record: Arc<SignedRecord>) {
-        let revision = record.record().revision;
-        let has_manifest = record.record().manifest.is_some();
-        self.earlier.retain(|one| one.record().revision != self.newest.record().revision);
-        let is_known = self.earlier.iter().any(|one| one.record().revision == revision);
-        if has_manifest && !is_known && revision != self.newest.record().revision {
-            self.earlier.push(record);
+    /// What is kept when one more is known. Of a deployment that was removed nothing can be gone back to.
+    fn with(&self, record: Arc<SignedRecord>, is_newer: bool) -> Self {
+        let (newest, other) = if is_newer { (record, &self.newest) } else { (self.newest.clone(), &record) };
+        let mut earlier = self.earlier.clone();
+        let is_known = earlier.iter().any(|one| one.record().revision == other.record().revision);
+        if other.record().manifest.is_some() && !is_known {
+            earlier.push(other.clone());
         }
-        self.earlier.sort_by_key(|one| std::cmp::Reverse(one.record().revision));
-        self.earlier.truncate(REVISIONS_MAX - 1);
+        earlier.retain(|one| newest.record().manifest.is_some() && one.record().revision != newest.record().revision);
+        earlier.sort_by_key(|one| std::cmp::Reverse(one.record().revision));
+        earlier.truncate(REVISIONS_MAX - 1);
+        Self { newest, earlier }
+    }
+
+    /// Of the records that run something.
+    fn bytes(&self) -> usize {
+        let all = std::iter::once(&self.newest).chain(&self.earlier);
+        all.filter(|record| record.record().manifest.is_some()).map(|record| record.bytes().len()).sum()
     }
 }

@@ -92,3 +92,34 @@ fn the_highest_serial_holds_in_whatever_order_records_come() {
         assert_eq!((kept, other.digest()), (vec![2, 1], anchor.records.digest()));
     }
 }
+
+/// It used to be refused before anything was dropped, so that not even a removal was possible.
+#[test]
+fn what_fills_all_room_can_be_changed_and_removed() {
+    let mut anchor = Anchor::new(&[candidate(1, &[])]);
+    let large = |name: u8, form: u8| format!("[function.f{name}]\nimage = \"IMAGE\"\nconfig.form = \"{form}\"\n");
+    let serial =
+        |anchor: &Anchor, name: u8| anchor.records.get(&format!("d{name}")).map_or(0, |record| record.record().serial);
+    let put = |anchor: &mut Anchor, name: u8, form: u8| {
+        let wish = Wish::Deploy(Box::new(manifest(&large(name, form))));
+        let order = order(&format!("d{name}"), serial(anchor, name), wish);
+        let record = decide(&order, &anchor.known()).unwrap();
+        // So that few of them take all room.
+        anchor.records.put(Arc::new(signed(&Record { deployer: "x".repeat(1_000_000), ..record })))
+    };
+    (1..=5).for_each(|form| _ = put(&mut anchor, 1, form).unwrap());
+    (2..=12).for_each(|name| _ = put(&mut anchor, name, 1).unwrap());
+    let kept = |anchor: &Anchor| anchor.records.earlier("d1").map(|record| record.revision).collect::<Vec<_>>();
+    assert_eq!(kept(&anchor), [4, 3, 2, 1]);
+    assert_eq!(put(&mut anchor, 13, 1).unwrap_err().code, Code::DeploymentFull);
+    assert_eq!(anchor.records.get("d13"), None);
+    // As many as before, and then one more, for which an earlier revision of its deployment goes.
+    assert!(put(&mut anchor, 1, 6).unwrap());
+    assert_eq!(kept(&anchor), [5, 4, 3, 2]);
+    assert!(put(&mut anchor, 2, 2).unwrap());
+    assert_eq!(anchor.records.earlier("d2").count(), 0);
+
+    anchor.take("d1", Wish::Remove).unwrap();
+    assert_eq!((kept(&anchor), anchor.records.all("d1").len()), (vec![], 1));
+    assert!(put(&mut anchor, 13, 1).unwrap());
+}
