@@ -245,6 +245,15 @@ pub fn import(folder: &Path, file: &Path, id: Option<&str>) -> Result<Ready, Pro
     into_place(folder, |new| unpack(&mut tar, new, id))
 }
 
+/// Unpacks a file that [`export`] has written into an empty folder, each byte checked; runs nothing of it. A folder in
+/// which it failed may hold a part.
+///
+/// # Errors
+/// [`Code::BaseInvalid`], as [`import`] has it.
+pub fn check(tar: &mut impl Read, new: &Path) -> Result<Kind, Problem> {
+    unpack(tar, new, None).map(|contents| contents.kind)
+}
+
 /// Unpacks what the list names, and nothing else, into the empty folder `new`.
 fn unpack(tar: &mut impl Read, new: &Path, id: Option<&str>) -> Result<Contents, Problem> {
     let text = first(tar)?;
