@@ -51,6 +51,9 @@ pub struct About {
     pub modules: Vec<String>,
     #[serde(default, skip_serializing_if = "Runtime::is_python")]
     pub runtime: Runtime,
+    /// In an artefact for Android: the base whose converter has made it. What an image says here is not believed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub converted_by: String,
 }
 
 impl About {
@@ -64,6 +67,7 @@ impl About {
             requires: Vec::new(),
             modules: Vec::new(),
             runtime,
+            converted_by: String::new(),
         }
     }
 }

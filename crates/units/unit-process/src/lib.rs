@@ -278,6 +278,9 @@ impl UnitKind for ProcessKind {
             let detail = "the manifest names another base than the one its bundle was made for";
             return Err(Problem::new(Code::BaseMismatch, detail));
         }
+        if bundle.about.runtime == Runtime::Android {
+            convert::check(&self.shared, &bundle.about)?;
+        }
         let base = self.shared.base(&bundle)?;
         let recipe = zygote::Recipe { deployed: Arc::new(function), about: bundle.about, base, code };
         Ok(prepared::PreparedProcess::new(self.shared.clone(), recipe))

@@ -212,6 +212,11 @@ impl JavaBase {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+
+    /// Names what is in it: another base has another name.
+    pub fn id(&self) -> String {
+        self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
 }
 
 impl Base for JavaBase {

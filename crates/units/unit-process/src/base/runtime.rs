@@ -31,16 +31,25 @@ pub fn link(home: &Path, runtime: &Path) -> bool {
     link.args(["--add-modules", MODULES, "--strip-java-debug-attributes", "--no-header-files", "--no-man-pages"]);
     // A quarter smaller; what starts comes from an archive, and starts no slower.
     link.arg("--compress=2");
-    if has_program("objcopy") {
-        // Symbols of the virtual machine's own functions: 4 MB that only its developers read.
-        link.args(["--strip-native-debug-symbols", "exclude-debuginfo-files"]);
-    }
     match run(link.arg("--output").arg(runtime), "jlink") {
-        Ok(_) => true,
+        Ok(_) => {
+            strip(&runtime.join("lib/server/libjvm.so"));
+            true
+        }
         Err(problem) => {
             tracing::warn!(target: "lighter::bases", "the Java at {} is used as it is: {}", home.display(), problem.detail);
             fs::remove_dir_all(runtime).ok();
             false
+        }
+    }
+}
+
+/// Symbols of the virtual machine's own functions are 4 MB that only its developers read. jlink leaves them in.
+fn strip(library: &Path) {
+    if has_program("strip") {
+        let stripped = run(Command::new("strip").arg("--strip-unneeded").arg(library), "strip");
+        if let Err(problem) = stripped {
+            tracing::warn!(target: "lighter::bases", "the virtual machine keeps its symbols: {}", problem.detail);
         }
     }
 }

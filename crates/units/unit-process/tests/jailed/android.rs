@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use unit::UnitKind;
-use unit_process::bundle::{Runtime, of_app, of_jars};
+use unit_process::bundle::{About, Bundle, Runtime, of_app, of_jars};
 use unit_process::ready::{self, Kind};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
@@ -159,6 +159,29 @@ pub async fn methods_of_dex_files_and_apks_are_called(stage: &Stage) {
     let multidex = apk(stage, "multidex", &members);
     calls_work(&|method| stage.run(&of_app(&entry(method), true, &multidex).unwrap(), |_| {})).await;
     calls_work(&|method| stage.run(&jar(&entry(method), &guests.jar), |_| {})).await;
+}
+
+/// Artefacts stayed as they were when a node got another base: they were named by their image alone.
+pub async fn what_another_base_has_converted_is_converted_anew(stage: &Stage) {
+    let Some(guests) = guests(stage) else { return };
+    let entry = "guests.App$Work::numbers";
+    for image in [of_app(entry, false, &guests.dex).unwrap(), jar(entry, &guests.jar)] {
+        let artefact = stage.kind.compile(&image).unwrap();
+        let Bundle { about, files } = Bundle::read(&artefact).unwrap();
+        let base = ready::list(stage.bases()).into_iter().rfind(|ready| ready.kind == Kind::Android).expect("just built");
+        assert_eq!(about.converted_by, format!("ready-android-{}", base.id));
+        let work = stage.load(&image, &artefact, |_| {}).expect("the base that is there has made it");
+        assert_eq!(work.call(r#"[1, "up", "DOUBLE"]"#).await.unwrap(), "[2]");
+        for other in ["", "ready-android-0123456789abcdef"] {
+            let about = About { converted_by: other.to_owned(), ..about.clone() };
+            let old = Bundle { about, files: files.clone() }.pack().unwrap();
+            let problem = stage.load(&image, &old, |_| {}).err().expect("another base has made it");
+            assert_eq!(problem.code, Code::ArtefactCorrupt, "{problem}");
+            // What an image says of itself is not believed.
+            let again = stage.kind.compile(&old).unwrap();
+            assert_eq!(Bundle::read(&again).unwrap().about.converted_by, format!("ready-android-{}", base.id));
+        }
+    }
 }
 
 pub async fn apps_that_do_not_fit_are_refused_by_name(stage: &Stage) {

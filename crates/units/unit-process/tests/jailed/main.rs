@@ -69,6 +69,9 @@ const ALL: &[(&str, Test)] = &[
     ("methods_of_dex_files_and_apks_are_called", |stage| {
         Box::pin(android::methods_of_dex_files_and_apks_are_called(stage))
     }),
+    ("what_another_base_has_converted_is_converted_anew", |stage| {
+        Box::pin(android::what_another_base_has_converted_is_converted_anew(stage))
+    }),
     ("apps_that_do_not_fit_are_refused_by_name", |stage| {
         Box::pin(android::apps_that_do_not_fit_are_refused_by_name(stage))
     }),

@@ -105,12 +105,22 @@ impl Stage {
 
     /// A function of a bundle.
     pub fn run(&self, image: &[u8], change: impl FnOnce(&mut Function)) -> Running {
+        self.load(image, &self.kind.compile(image).expect("it fits the base"), change).expect("it loads")
+    }
+
+    /// A function of a bundle, and of an artefact that may be another's.
+    pub fn load(
+        &self,
+        image: &[u8],
+        artefact: &[u8],
+        change: impl FnOnce(&mut Function),
+    ) -> Result<Running, Problem> {
         let number = self.number.fetch_add(1, Relaxed);
         let folder = self.folder(&number.to_string());
         fs::create_dir_all(&folder).expect("a folder");
         let shape = self.kind.check(image).expect("a bundle");
         let path = folder.join("artefact");
-        fs::write(&path, self.kind.compile(image).expect("it fits the base")).expect("room");
+        fs::write(&path, artefact).expect("room");
         let mut function = Function::new("attack");
         change(&mut function);
         let log = Arc::<Lines>::default();
@@ -124,9 +134,9 @@ impl Stage {
             budget: budget::Budget::unbounded(),
         };
         let file = File::open(&path).expect("just written");
-        let prepared = self.kind.load(Artefact { path, file }, deployed).expect("it loads");
+        let prepared = self.kind.load(Artefact { path, file }, deployed)?;
         let state = State::open(&folder.join("state"), Options::default()).expect("a store");
-        Running { prepared, handler: Handler::new(state), log }
+        Ok(Running { prepared, handler: Handler::new(state), log })
     }
 
     /// Memory of all units, where the kernel counts it.
