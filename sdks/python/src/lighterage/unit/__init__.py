@@ -7,6 +7,8 @@
 
 The verbs are those of `contracts/wit/unit.wit`. All that one handling does to stores and queues is one transaction: it
 becomes visible and durable when the handler returns, or not at all.
+
+Handlers that were written for AWS Lambda or OpenWhisk become such handlers with `lighterage.unit.foreign`.
 """
 
 from __future__ import annotations
