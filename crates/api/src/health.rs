@@ -76,3 +76,11 @@ pub async fn stop(MayAdmin(who): MayAdmin, State(node): State<Arc<Node>>) -> Sta
     node.stop();
     StatusCode::ACCEPTED
 }
+
+/// Stops the node as `/v1/stop` does; then its process runs the program's file again, with the same command line.
+#[utoipa::path(post, path = "/v1/restart", tag = "node", responses((status = 202, description = "It does so from now on")))]
+pub async fn restart(MayAdmin(who): MayAdmin, State(node): State<Arc<Node>>) -> StatusCode {
+    who.did(&node, "restart", "the node", Ok(())).await.ok();
+    node.restart();
+    StatusCode::ACCEPTED
+}

@@ -78,6 +78,7 @@ endpoints! {
     get "/v1/stats" health::stats;
     get "/v1/live" live::live;
     post "/v1/stop" health::stop;
+    post "/v1/restart" health::restart;
     post "/v1/backup" backup::make;
     get "/v1/openapi.json" openapi::document;
     get "/v1/manifest.schema.json" openapi::manifest_schema;

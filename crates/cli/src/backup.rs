@@ -24,7 +24,31 @@ pub struct Backup {
 }
 
 impl Backup {
+    /// One without secrets.
+    pub fn into_file(file: PathBuf) -> Self {
+        Self { file, passphrase_file: None }
+    }
+
     pub fn run(&self, session: &Session) -> Result {
+        let out = session.out;
+        let (head, bytes) = self.make(session)?;
+        if out.json {
+            let (images, left_out) = (head.images, &head.left_out);
+            let (file, is_sealed) = (&self.file, head.seal.is_some());
+            return out.json(&document!({ "file": file, "bytes": bytes, "time_ms": head.time_ms, "images": images,
+                "is_sealed": is_sealed, "left_out": left_out }));
+        }
+        out.line(self.file.display())?;
+        out.say(format!("backed up {} with {} image{}", words::bytes(bytes), head.images, plural(head.images)));
+        if !head.left_out.is_empty() {
+            out.say(format!("left out: {}", head.left_out.join(", ")));
+            out.advise("  --passphrase-file FILE puts secrets and keys in, sealed");
+        }
+        Ok(())
+    }
+
+    /// Makes it, and says what is in it and how large it is.
+    pub fn make(&self, session: &Session) -> Result<(Head, u64)> {
         let (out, client) = (session.out, session.client()?);
         let passphrase = self.passphrase_file.as_deref().map(passphrase::read).transpose()?;
         let partial = beside(&self.file);
@@ -44,20 +68,7 @@ impl Backup {
         file.sync_all().and_then(|()| fs::rename(&partial, &self.file)).map_err(failed)?;
         let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| Stop::file(folder, &error))?;
-        drop(progress);
-        if out.json {
-            let (images, left_out) = (head.images, &head.left_out);
-            let (file, is_sealed) = (&self.file, head.seal.is_some());
-            return out.json(&document!({ "file": file, "bytes": bytes, "time_ms": head.time_ms, "images": images,
-                "is_sealed": is_sealed, "left_out": left_out }));
-        }
-        out.line(self.file.display())?;
-        out.say(format!("backed up {} with {} image{}", words::bytes(bytes), head.images, plural(head.images)));
-        if !head.left_out.is_empty() {
-            out.say(format!("left out: {}", head.left_out.join(", ")));
-            out.advise("  --passphrase-file FILE puts secrets and keys in, sealed");
-        }
-        Ok(())
+        Ok((head, bytes))
     }
 }
 

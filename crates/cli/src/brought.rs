@@ -14,6 +14,8 @@ pub struct Brought {
     pub commands: Vec<Extra>,
     pub options: Vec<ExtraOption>,
     pub images: Images,
+    /// The format in which this program keeps state.
+    pub state_format: &'static str,
     /// Lines of `-h`, which shows commands by what they are for.
     pub groups: Vec<&'static str>,
 }

@@ -307,7 +307,7 @@ fn certificate_hint(error: &str) -> &'static str {
     }
 }
 
-fn roots(file: &Path) -> Result<RootCerts> {
+pub fn roots(file: &Path) -> Result<RootCerts> {
     let pem = std::fs::read(file).map_err(|error| Stop::file(file, &error))?;
     let certificates: Vec<_> = parse_pem(&pem)
         .filter_map(|item| match item {

@@ -50,6 +50,14 @@ pub const OWN: &[(&str, &[&str])] = &[
     ),
     ("audit", &["lighter audit", "lighter audit -n 1000 --json"]),
     ("backup", &["lighter backup node.backup", "lighter backup node.backup --passphrase-file passphrase"]),
+    (
+        "upgrade",
+        &[
+            "lighter upgrade --check lighter-0.2.0-x86_64-linux.tar.gz",
+            "lighter upgrade https://example.org/lighter-0.2.0-x86_64-linux.tar.gz --key release.pub",
+            "lighter upgrade --rollback",
+        ],
+    ),
     ("schema", &["lighter schema > lighter.schema.json"]),
     ("errors", &["lighter errors L2001", "lighter errors"]),
     (

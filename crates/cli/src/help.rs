@@ -19,7 +19,7 @@ Debug   debug    with gdb or lldb   dump      core of a trap  salvage a disk";
 const LAST_GROUPS: &str = "\
 Secure  token    make, list, remove secret    set, list, end  mqtt-password
         mqtt     sessions           audit     who did what    fleet   of nodes
-Other   backup   restore  base  version  errors  completions";
+Other   backup   restore  base  upgrade  version  errors  completions";
 
 pub const EXAMPLES: &str = "\
 Examples:

@@ -58,6 +58,7 @@ pub mod table;
 mod template;
 mod token;
 mod top;
+mod upgrade;
 mod usage;
 mod version;
 mod watch;
@@ -175,6 +176,8 @@ enum Command {
     Audit(audit::Audit),
     /// Write all that the node keeps into a file, while it runs
     Backup(backup::Backup),
+    /// Put another version of this program in its place, and go back if the node does not become healthy
+    Upgrade(upgrade::Upgrade),
     /// Print the JSON Schema of lighter.toml
     Schema,
     /// Explain an error code, or list all
@@ -277,6 +280,7 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Fleet(fleet) => fleet.run(session),
         Command::Audit(audit) => audit.run(session),
         Command::Backup(backup) => backup.run(session),
+        Command::Upgrade(upgrade) => upgrade.run(session),
         Command::Schema => schema::run(session),
         Command::Errors(errors) => errors.run(session),
         Command::Completions(completions) => completions.run(session),

@@ -18,7 +18,8 @@ pub fn run(session: &Session) -> Result {
             json!({ "version": info.version, "url": url, "architecture": info.architecture, "engine": info.engine,
             "python": info.python, "missing_protections": info.missing_protections })
         });
-        return session.out.json(&json!({ "version": VERSION, "machine": machine, "node": node }));
+        return session.out.json(&json!({ "version": VERSION, "machine": machine,
+            "state_format": session.brought.state_format, "node": node }));
     }
     session.out.line(format!("lighter {VERSION} ({machine})"))?;
     let Some((info, url)) = node else { return session.out.line("node    none answers") };

@@ -14,11 +14,14 @@ use node::{Guard, Node, Opening, Row, clock, gate};
 use problem::{Code, Problem};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
+use std::env;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -49,6 +52,8 @@ pub fn run(
     ready: impl FnOnce(&Value),
 ) -> Result<(), Problem> {
     let started = Instant::now();
+    // Now, for later its file may be another.
+    let program = env::current_exe();
     start_log(&config)?;
     let mut config = config;
     let shares = files::share(Shares {
@@ -70,7 +75,28 @@ pub fn run(
         .map_err(|error| Problem::new(Code::Internal, format!("the runtime cannot start: {error}")))?;
     let ended = runtime.block_on(live(config, (classes, engine), shares, started, ready));
     runtime.shutdown_timeout(LAST_WORDS);
-    ended
+    match ended? {
+        Then::End => Ok(()),
+        Then::Again => Err(again(program)),
+    }
+}
+
+/// What comes after a node has ended.
+enum Then {
+    End,
+    Again,
+}
+
+/// Has this process run the program's file, as it was run before. Whoever started the node, watches it or reads its log
+/// goes on doing so. Returns only if that failed.
+fn again(program: io::Result<PathBuf>) -> Problem {
+    let mut words = env::args_os();
+    let error = match program {
+        Ok(program) => Command::new(program).arg0(words.next().unwrap_or_default()).args(words).exec(),
+        Err(error) => error,
+    };
+    Problem::new(Code::Internal, format!("the program does not start again: {error}"))
+        .with_hint("start the node again with `lighter up`")
 }
 
 async fn live(
@@ -79,7 +105,7 @@ async fn live(
     shares: Shares,
     started: Instant,
     ready: impl FnOnce(&Value),
-) -> Result<(), Problem> {
+) -> Result<Then, Problem> {
     let mut signals = Signals::new()?;
     make_folder(&config.data)?;
     let mqtt_sinks = Arc::new(MqttSinks::new(config.mqtt.is_some()));
@@ -118,8 +144,13 @@ async fn live(
     fs::remove_file(node.config.data.join("node.json")).ok();
     node.events.running.end();
     node.audit.end();
-    say(node.config.log_format, "lighter has stopped");
-    Ok(())
+    let then = if node.restarts() { Then::Again } else { Then::End };
+    let words = match then {
+        Then::End => "lighter has stopped",
+        Then::Again => "lighter has stopped, and starts again",
+    };
+    say(node.config.log_format, words);
+    Ok(then)
 }
 
 /// Where the outside world comes in.
@@ -190,6 +221,8 @@ impl Doors {
             (gate, api, handlings) = drain => (gate.cut + api.cut, handlings),
             () = signals.next() => {
                 say("lighter ends at once");
+                // Whoever ends it so wants no other in its place.
+                node.stop();
                 (0, 0)
             }
         };

@@ -124,18 +124,36 @@ pub struct Node {
     gate_url: OnceLock<String>,
     /// Once the API listens.
     identity: OnceLock<Identity>,
-    stopping: watch::Sender<bool>,
+    stopping: watch::Sender<Option<Then>>,
     is_draining: AtomicBool,
+}
+
+/// What comes after a node that was asked to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    End,
+    Again,
 }
 
 impl Node {
     /// Asks the node to end.
     pub fn stop(&self) {
-        self.stopping.send_replace(true);
+        self.stopping.send_replace(Some(Then::End));
+    }
+
+    /// Asks the node to end, and its program to begin again in the same process: by its file, which may be another one
+    /// by then.
+    pub fn restart(&self) {
+        self.stopping.send_replace(Some(Then::Again));
+    }
+
+    /// Whether the program is to begin again when the node has ended.
+    pub fn restarts(&self) -> bool {
+        *self.stopping.borrow() == Some(Then::Again)
     }
 
     pub fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
+        self.stopping.borrow().is_some()
     }
 
     /// Address of the gate, as `http://127.0.0.1:8700`; empty before it listens.
@@ -187,6 +205,6 @@ impl Node {
     pub async fn stop_wanted(&self) {
         let mut stopping = self.stopping.subscribe();
         // The sender lives as long as the node.
-        stopping.wait_for(|stopping| *stopping).await.ok();
+        stopping.wait_for(Option::is_some).await.ok();
     }
 }

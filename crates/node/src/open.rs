@@ -113,7 +113,7 @@ impl Node {
             engine: watch::Sender::new(None),
             gate_url: OnceLock::new(),
             identity: OnceLock::new(),
-            stopping: watch::Sender::new(false),
+            stopping: watch::Sender::new(None),
             is_draining: AtomicBool::new(false),
         }))
     }

@@ -43,6 +43,15 @@ codes! {
     1107 FileUnusable 400 "a file cannot be read or written" "check that it exists, and that you may read and write it";
     1108 LinkLeaves 400 "a link leads out of the folder" "put a copy in its place; for an image, you can write its real path in the manifest";
     1109 NodeUnproven 502 "what listens there is not the node of the data folder" "if the node has ended, start it again with `lighter up`; if another program has its port now, choose another port with --api";
+    1110 SignatureMissing 403 "nobody has signed the release" "the signature is the file FILE.minisig beside it: fetch it too";
+    1111 SignatureWrong 403 "the signature of the release is not right" "fetch release and signature again; --key names the public key of whoever released it";
+    1112 ReleaseBroken 422 "the file is no release" "name a lighter-VERSION-PROCESSOR-linux.tar.gz, and fetch it again if it is one";
+    1113 ReleaseElsewhere 422 "the release is for another machine" "`lighter version` says which processor this machine has";
+    1114 ReleaseOlder 409 "the release is older than this program" "--allow-older installs it all the same; `lighter upgrade --rollback` goes back to the program before";
+    1115 ReleaseMigrates 409 "the release changes the format of the stored data" "--backup FILE makes a backup first, which is the only way back";
+    1116 UpgradeUndone 500 "the upgrade was undone" "see the node's log for what the new program said";
+    1117 RollbackMissing 409 "there is no program to go back to" "an upgrade keeps the program before it; a package goes back with its package manager";
+    1118 ProgramPackaged 409 "the program belongs to a package" "upgrade the package";
     2001 FunctionUnknown 404 "no function of this name" "`lighter ls` lists the functions";
     2002 VersionUnknown 404 "no such version of this function" "`lighter ls --versions` lists the versions kept";
     2003 ImageUnknown 404 "no image with this hash" "upload it first";

@@ -10,7 +10,7 @@ use cli::{Brought, Extra};
 
 /// All that the program brings to the command line, its classes' part with it.
 pub fn brought() -> Brought {
-    let mut brought = Brought::default();
+    let mut brought = Brought { state_format: state::STATE_FORMAT, ..Brought::default() };
     brought.commands.push(up::COMMAND);
     brought.commands.push(Extra::new::<salvage::Salvage>(
         "salvage",

@@ -37,5 +37,6 @@ mod support;
 mod timers;
 mod toolchains;
 mod triggers;
+mod upgrade;
 mod webhooks;
 mod workflows;
