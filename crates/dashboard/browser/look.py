@@ -26,12 +26,16 @@ AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 
 # Nothing takes longer unless it hangs: the machine may be busy.
 PATIENCE_SECONDS = 60
-VIEWS = ["overview", "functions", "queues", "events", "units", "logs", "boards", "offloading", "node", "api"]
+VIEWS = ["overview", "functions", "queues", "events", "units", "logs", "boards", "fleet", "offloading", "node", "api"]
+FLEET_PICTURE = ROOT / "build/dashboard-fleet.png"
 HOSTILE = "<img src=x onerror=window.hurt=1>"
 
 
 class Node:
     """A node with the CO2 workflow, and readings of which some are broken."""
+
+    #: Options beside the addresses.
+    more: tuple[str, ...] = ()
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +46,7 @@ class Node:
         self.lighter("deploy", str(ROOT / "examples/hello"))
 
     def start(self) -> None:
-        command = [PROGRAM, "up", "--data-folder", str(self.folder), "--log", "warn", *self.options]
+        command = [PROGRAM, "up", "--data-folder", str(self.folder), "--log", "warn", *self.options, *self.more]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         said = []
@@ -90,6 +94,17 @@ class Node:
 
     def queue(self, name: str) -> dict:
         return self.ask(f"/v1/queues/{name}")[1]  # type: ignore[return-value]
+
+
+class Member(Node):
+    """A node for a fleet, without functions of its own."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.options = ["--http", "127.0.0.1:0", "--api", "127.0.0.1:0", "--mqtt", "127.0.0.1:0"]
+        # An address that nobody connects from, so that its ports are free.
+        self.more = ("--fleet-listen", "127.0.78.1:0", "--node-name", name)
+        self.start()
 
 
 def wait_for(what: str, ask):
@@ -418,6 +433,67 @@ def the_map_shows_what_lighter_flow_draws(browser: Browser, node: Node) -> None:
     visitor.end()
 
 
+def the_fleet_is_drawn_with_what_runs_where_and_who_is_away(browser: Browser, _: Node) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        members = [Member(Path(folder) / name, name) for name in ("server-1", "pi-7", "pi-8")]
+        try:
+            anchor, near, far = members
+            anchor.lighter("fleet", "new", "campus")
+            token = anchor.lighter("fleet", "invite", "--times", "2").strip()
+            for member in (near, far):
+                member.lighter("fleet", "join", token)
+            wait_for("a fleet of three", lambda: all(len(one.ask("/v1/fleet")[1]["nodes"]) == 3 for one in members))
+            anchor.lighter("deploy", str(ROOT / "examples/hello"), "--fleet")
+            look_at_the_fleet(browser, anchor, far)
+        finally:
+            for member in members:
+                member.kill()
+
+
+def look_at_the_fleet(browser: Browser, anchor: Node, far: Node) -> None:
+    # Who may look sees all of it.
+    visitor = Visitor(browser, anchor, "look")
+    page = visitor.page
+    page.keyboard.press("8")
+    expect(page).to_have_title("Fleet – Lighterage")
+    expect(page.locator("main h1")).to_have_text("Fleet campus")
+    expect(page.locator(".fleet .stage")).to_have_count(3)
+    assert page.locator(".fleet .name").all_text_contents()[0] == "server-1 ⚓"
+    expect(page.locator("main .note").first).to_contain_text("2 of 2 others reached")
+    its_name = page.get_by_role("rowheader", name="hello", exact=True)
+    runs = page.get_by_role("region", name="Functions of the fleet").get_by_role("row").filter(has=its_name)
+    expect(runs.locator("td").first).to_have_text("3")
+    for name in ("server-1", "pi-7", "pi-8"):
+        expect(runs).to_contain_text(name)
+        deployed = page.get_by_role("region", name="Deployments of the fleet").get_by_role("row").filter(has_text=name)
+        expect(deployed).to_contain_text("ready")
+    far.kill()
+    box = page.locator(".fleet .stage").filter(has_text="pi-8")
+    expect(box.locator(".head")).to_contain_text("away, heard")
+    expect(page.locator(".fleet .way[data-is=away]")).to_have_count(1)
+    expect(page.locator("main .note").first).to_contain_text("1 of 2 others reached")
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    assert not found, [(one["id"], one["nodes"][0]["html"][:120]) for one in found]
+    FLEET_PICTURE.parent.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=str(FLEET_PICTURE))
+
+    # Names of nodes and functions are bounded by our own nodes; another's may be anything.
+    def lie(route) -> None:
+        reply = route.fetch()
+        said = reply.json()
+        said["name"] = HOSTILE
+        said["nodes"][1].update(name=HOSTILE, functions=[HOSTILE], version=HOSTILE, address=HOSTILE)
+        route.fulfill(response=reply, json=said)
+
+    page.route("**/v1/fleet", lie)
+    expect(page.locator("main h1")).to_have_text(f"Fleet {HOSTILE}")
+    expect(page.get_by_role("region", name="Functions of the fleet")).to_contain_text(HOSTILE)
+    expect(page.locator(".fleet title").filter(has_text=HOSTILE)).to_have_count(1)
+    assert page.locator("main img, main script").count() == 0
+    visitor.end()
+
+
 def a_picture_of_the_overview(browser: Browser, node: Node, picture: Path) -> None:
     picture.parent.mkdir(parents=True, exist_ok=True)
     visitor = Visitor(browser, node, viewport={"width": 1360, "height": 900})
@@ -446,6 +522,7 @@ PARTS = [
     what_strangers_write_is_shown_as_text,
     every_view_fits_and_can_be_read_in_both_lights,
     the_keyboard_alone_is_enough,
+    the_fleet_is_drawn_with_what_runs_where_and_who_is_away,
     dead_letters_of_a_reason_are_discarded,
     it_comes_back_by_itself_after_the_node_was_killed,
 ]

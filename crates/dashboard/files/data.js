@@ -1,7 +1,7 @@
 // What the page knows of the node: one stream of what changes, kept and given to whatever shows it.
 //
 //   v1/live ──lines──▶ state ──changed()──▶ the view on screen, once for each frame
-//   v1/boards, v1/audit, each at its pace while its view is on screen ──┘
+//   v1/boards, v1/audit, v1/fleet, each at its pace while its view is on screen ──┘
 //
 // Nothing is asked for while nobody looks: a hidden page ends its stream, and begins another when it is seen again.
 
@@ -14,7 +14,10 @@ const QUIET = 10000;
 const AGAIN = 1000;
 
 /** What some views need beside the stream: where it is, and how often it is asked for, in milliseconds. */
-const PARTS = { boards: ['boards', 2000], audit: ['audit?limit=500', 4000], decisions: ['decisions', 2000] };
+const PARTS = { boards: ['boards', 2000], audit: ['audit?limit=500', 4000], decisions: ['decisions', 2000], fleet: ['fleet', 2000], orders: ['fleet/deployments', 2000] };
+
+/** The code of a node that belongs to no fleet. */
+const NO_FLEET = 'L9116';
 
 /** The stream leaves numbers of 0 out. */
 const FUNCTION = { calls: 0, errors: 0, running: 0, waiting: 0, p50_us: 0, p99_us: 0 };
@@ -26,6 +29,8 @@ export const state = {
   /** The node's clock, and how often something was deployed. */
   now: 0, deployed: 0,
   node: undefined, token: undefined, stats: [], queues: [], units: [], boards: [], audit: [], decisions: { decisions: [], told: 0, left_out: 0 }, flow: undefined,
+  /** The fleet and what is deployed to it; null: there is none. */
+  fleet: undefined, orders: undefined,
   /** All numbers of the function on screen. */
   times: undefined,
   /** By part: why this token may not see it. */
@@ -185,6 +190,7 @@ async function load(part, path) {
   } catch (error) {
     // Of anything else the stream tells too.
     if (error.status === 403) state.closed[part] = error.message;
+    if (error.code === NO_FLEET) state[part] = null;
   }
   changed();
 }

@@ -16,9 +16,10 @@ import { reference } from './reference.js';
 import { units } from './units.js';
 import { logs } from './logs.js';
 import { boards } from './boards.js';
+import { fleet } from './fleet.js';
 import { about } from './about.js';
 
-const VIEWS = { overview, functions, queues, events, units, logs, boards, offloading: decisions, node: about, api: reference };
+const VIEWS = { overview, functions, queues, events, units, logs, boards, fleet, offloading: decisions, node: about, api: reference };
 const main = document.getElementById('main');
 const LINKS = { waiting: 'connecting', live: 'live', lost: 'no answer, trying again', refused: 'no access' };
 
