@@ -2,7 +2,7 @@
 
 use crate::fleet::{ANY, address, done, fleet, lighter, start, until};
 use crate::support::{Node, PROGRAM, wait_for};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -68,6 +68,58 @@ fn an_anchor_runs_the_engine_for_all_and_the_others_go_on_without_it() {
     let second = process(&anchor);
     anchor.stop();
     assert!(!runs(second), "a node that has stopped has left nothing behind");
+}
+
+/// A backup leaves out what the engine keeps. The events of the second half are in no backup at all.
+#[test]
+fn a_restored_anchor_makes_its_engine_anew_and_no_event_is_lost() {
+    if nats_server().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = ["server-1", "pi-7", "pi-8", "restored"].map(|name| folder.path().join(name));
+    let anchor = start(&data[0], "server-1", ANY, &[]);
+    done(&anchor, &["fleet", "new", "campus"]);
+    process(&anchor);
+    let token = done(&anchor, &["fleet", "invite", "--times", "2"]);
+    let [near, away] = [1, 2].map(|at| start(&data[at], ["", "pi-7", "pi-8"][at], ANY, &["--join", token.trim()]));
+    for node in [&anchor, &near, &away] {
+        until("a way to the engine", || is_connected(node));
+        let last = node.deploy_manifest(json!({ "queue": { "readings": { "home": "pi-8" } } }));
+        assert_eq!(last["step"], "done", "{last}");
+    }
+    let listen = [&anchor, &near, &away].map(address);
+    away.kill();
+    let push = |node: &Node, numbers: std::ops::Range<u32>| {
+        for number in numbers {
+            assert_eq!(node.push("readings", "", &number.to_string()).status, 201);
+        }
+    };
+    push(&anchor, 0..10);
+    push(&near, 10..20);
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("passphrase"), "open sesame\n").unwrap();
+    done(&anchor, &["backup", &path("node.backup"), "--passphrase-file", &path("passphrase")]);
+    push(&near, 20..30);
+    assert!(data[0].join("fleet/js").is_dir());
+    anchor.kill();
+
+    let said = lighter(&data[3], &["restore", &path("node.backup"), "--passphrase-file", &path("passphrase")]);
+    assert!(said.is_done, "{}", said.err);
+    assert!(!data[3].join("fleet/js").exists(), "what the engine keeps is in no backup");
+    let anchor = start(&data[3], "server-1", &listen[0], &[]);
+    until("an engine made anew", || is_connected(&anchor) && is_connected(&near));
+    assert!(data[3].join("fleet/js").is_dir());
+    let away = start(&data[2], "pi-8", &listen[2], &[]);
+    let arrived = || {
+        let page = away.api("GET", "/v1/queues/readings/events?limit=1000", &[]).json();
+        let events = page["events"].as_array().unwrap().clone();
+        let number = |one: &Value| one["event"]["data"].to_string().trim_matches('"').parse::<u32>().unwrap();
+        let mut numbers: Vec<u32> = events.iter().map(number).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    until("each event, once", || arrived() == (0..30).collect::<Vec<_>>());
 }
 
 #[test]
