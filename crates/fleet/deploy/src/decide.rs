@@ -24,7 +24,7 @@ pub struct Known<'a> {
 /// - [`Code::DeploymentGarbled`]: it is for another fleet. What [`Manifest::check`] says.
 /// - [`Code::DeploymentChanged`]: it was made from another record than the newest.
 /// - [`Code::DeploymentUnknown`]: there is none to go back from or to remove. [`Code::VersionUnknown`].
-/// - [`Code::FleetDeployed`]: another deployment has a function or a route of it.
+/// - [`Code::FleetDeployed`]: another deployment has a function, a sink or a route of it.
 /// - What [`place`] says.
 pub fn decide(order: &Order, known: &Known<'_>) -> Result<Record, Problem> {
     let Known { fleet, records, .. } = known;
@@ -129,7 +129,7 @@ fn check_homes(manifest: &Manifest) -> Result<(), Problem> {
     Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint))
 }
 
-/// Two deployments have no function and no route in common: on one node they could not be both.
+/// Two deployments have no function, sink or route in common: on one node they could not be both.
 fn check_others(name: &Name, manifest: &Manifest, records: &Records) -> Result<(), Problem> {
     let routes = |manifest: &Manifest| -> Vec<(Option<String>, String)> {
         let triggers = manifest.function.values().flat_map(|function| &function.http);
@@ -139,11 +139,13 @@ fn check_others(name: &Name, manifest: &Manifest, records: &Records) -> Result<(
     for other in records.iter().map(|record| record.record()).filter(|other| other.name != *name) {
         let Some(theirs) = &other.manifest else { continue };
         let function = manifest.function.keys().find(|function| theirs.function.contains_key(*function));
+        let sink = manifest.sink.keys().find(|sink| theirs.sink.contains_key(*sink));
         let route = routes(theirs).into_iter().find(|route| ours.contains(route));
-        let what = match (function, route) {
-            (Some(function), _) => format!("the function {:?}", function.as_str()),
-            (None, Some((_, route))) => format!("the route {route:?}"),
-            (None, None) => continue,
+        let what = match (function, sink, route) {
+            (Some(function), ..) => format!("the function {:?}", function.as_str()),
+            (None, Some(sink), _) => format!("the sink {:?}", sink.as_str()),
+            (None, None, Some((_, route))) => format!("the route {route:?}"),
+            (None, None, None) => continue,
         };
         let detail = format!("{what} belongs to the deployment {:?} of the fleet", other.name.as_str());
         return Err(Problem::new(Code::FleetDeployed, detail)

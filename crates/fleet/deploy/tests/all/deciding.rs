@@ -60,12 +60,16 @@ fn of_two_orders_from_one_record_the_second_is_refused() {
 }
 
 #[test]
-fn two_deployments_have_no_function_and_no_route_in_common() {
+fn two_deployments_have_no_function_sink_or_route_in_common() {
     let mut anchor = Anchor::new(&[candidate(1, &[])]);
     anchor.deploy("app", &form(1)).unwrap();
     assert_eq!(anchor.deploy("other", &form(1)).unwrap_err().code, Code::FleetDeployed);
     let route = form(1).replace("function.hello", "function.other");
     assert_eq!(anchor.deploy("other", &route).unwrap_err().code, Code::FleetDeployed);
+    let sink = |queue: &str| format!("[sink.far]\nqueue = \"{queue}\"\nwebhook.url = \"http://example.org/\"\n");
+    anchor.deploy("sinks", &sink("a")).unwrap();
+    let problem = anchor.deploy("more", &sink("b")).unwrap_err();
+    assert!(problem.code == Code::FleetDeployed && problem.detail.contains("the sink \"far\""), "{problem}");
     anchor.take("app", Wish::Remove).unwrap();
     anchor.deploy("other", &route).unwrap();
 }
