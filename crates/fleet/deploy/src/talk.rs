@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 pub const TALK_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a problem's text. What is beyond is cut.
 const TEXT_BYTES_MAX: usize = 1_000;
+/// The same where many problems would not go into one message. Without texts all do.
+const SHORTER_BYTES: [usize; 3] = [300, 60, 0];
 
 /// What a node says first. Unknown fields are left out of account.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,12 +72,36 @@ pub struct TalkReply {
 
 impl From<&Problem> for Trouble {
     fn from(problem: &Problem) -> Self {
-        let cut = |text: &str| text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned();
-        Self { code: problem.code.to_string(), detail: cut(&problem.detail), hint: cut(&problem.hint) }
+        let (detail, hint) = (problem.detail.clone().into_owned(), problem.hint.clone().into_owned());
+        let mut trouble = Self { code: problem.code.to_string(), detail, hint };
+        trouble.cut(TEXT_BYTES_MAX);
+        trouble
+    }
+}
+
+impl Trouble {
+    fn cut(&mut self, bytes_max: usize) {
+        for text in [&mut self.detail, &mut self.hint] {
+            text.truncate(text.floor_char_boundary(bytes_max));
+        }
     }
 }
 
 impl NodeTold {
+    /// As it is sent: at most [`TALK_BYTES_MAX`], for which texts of problems are cut.
+    pub fn write(mut self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec(&self).expect("it is plain data");
+        for text_bytes_max in SHORTER_BYTES {
+            if bytes.len() <= TALK_BYTES_MAX {
+                break;
+            }
+            let troubles = self.progress.values_mut().filter_map(|progress| progress.trouble.as_mut());
+            troubles.for_each(|trouble| trouble.cut(text_bytes_max));
+            bytes = serde_json::to_vec(&self).expect("it is plain data");
+        }
+        bytes
+    }
+
     /// # Errors
     /// [`Code::FleetMessage`].
     pub fn read(bytes: &[u8]) -> Result<Self, Problem> {

@@ -83,8 +83,8 @@ impl Deployments {
 
     /// Tells a node how far this one is; both know the same records then.
     async fn tell(&self, node: NodeId) -> Result<(), Problem> {
-        let told = serde_json::to_vec(&self.told()).expect("it is plain data");
-        let answer = self.ask(node, Method::POST, "/deployments/talk", told.into(), TALK_BYTES_MAX).await?;
+        let told = self.told().write().into();
+        let answer = self.ask(node, Method::POST, "/deployments/talk", told, TALK_BYTES_MAX).await?;
         let Some(theirs) = TalkReply::read(&answer)?.serials else { return Ok(()) };
         let ours = self.records.lock().serials();
         for (name, serial) in &theirs {

@@ -1,10 +1,13 @@
 //! What is forged, cut, changed or of another fleet is refused by its code.
 
 use crate::world::{Anchor, FLEET, ca, candidate, deployer, manifest, order, signed};
-use fleet_deploy::talk::{NodeTold, TalkReply};
-use fleet_deploy::{DeployerKey, Deployers, SignedOrder, SignedRecord, Wish};
+use fleet_deploy::profile::LABELS_MAX;
+use fleet_deploy::records::DEPLOYMENTS_MAX;
+use fleet_deploy::talk::{NodeTold, Progress, Stage, TalkReply, Trouble};
+use fleet_deploy::{DeployerKey, Deployers, Profile, SignedOrder, SignedRecord, Wish};
 use fleet_trust::NodeKey;
-use problem::Code;
+use manifest::Name;
+use problem::{Code, Problem};
 
 const HELLO: &str = "[function.hello]\nimage = \"IMAGE\"\nhttp = \"/hello\"\n";
 
@@ -102,4 +105,26 @@ fn what_a_node_says_is_bounded_and_plain() {
     }
     assert_eq!(TalkReply::read(b"{}").unwrap_err().code, Code::FleetMessage);
     assert_eq!(TalkReply::read(br#"{"digest":7}"#).unwrap(), TalkReply { digest: 7, serials: None });
+}
+
+/// A node whose disk was full, with many deployments that failed, used to say more than anybody read.
+#[test]
+fn a_node_can_say_that_everything_fails() {
+    let profile = Profile {
+        labels: (0..LABELS_MAX).map(|at| (format!("{:a>24}{at}", ""), "b".repeat(24))).collect(),
+        words: ["wasm", "aarch64"].map(str::to_owned).into(),
+        memory_bytes: u64::MAX,
+    };
+    // Each byte of the text takes six in JSON.
+    let problem = Problem::new(Code::DiskFull, "\u{1}".repeat(1_000)).with_hint("\u{1}".repeat(1_000));
+    let progress = Progress { serial: u64::MAX, stage: Stage::Failed, trouble: Some(Trouble::from(&problem)) };
+    for (count, text_bytes) in [(1, 1_000), (20, 1_000), (60, 300), (250, 60), (DEPLOYMENTS_MAX, 0)] {
+        let name = |at: usize| -> Name { format!("d{:a>55}{at}", "").parse().unwrap() };
+        let progress = (0..count).map(|at| (name(at), progress.clone())).collect();
+        let told = NodeTold { profile: profile.clone(), digest: u64::MAX, progress };
+        let read = NodeTold::read(&told.write()).unwrap();
+        assert_eq!((read.progress.len(), &read.profile), (count, &profile));
+        let said = read.progress.values().next().unwrap().trouble.as_ref().unwrap();
+        assert_eq!((said.code.as_str(), said.detail.len(), said.hint.len()), ("L5003", text_bytes, text_bytes));
+    }
 }
