@@ -5,7 +5,7 @@ use super::deployment::{self, Deployer};
 use super::images::{self, Project};
 use super::progress::Progress;
 use super::stop::Result;
-use super::{Session, build, flow, ls, words};
+use super::{Session, build, flow, foreign, ls, words};
 use api_types::{DeployStep, FunctionInfo};
 use clap::Args;
 use fleet_deploy::Wish;
@@ -41,6 +41,7 @@ impl Deploy {
     pub fn run(&self, session: &Session) -> Result {
         let project = images::project(&self.dir, &session.brought.images)?;
         flow::warn_of(session, &project);
+        name_lacks(session, &project)?;
         let client = session.client()?;
         if self.build {
             build::build(&project, session.out)?;
@@ -56,6 +57,17 @@ impl Deploy {
             false => session.out.table(&ls::urls(&functions)),
         }
     }
+}
+
+/// Names what handlers of other platforms do not have here.
+fn name_lacks(session: &Session, project: &Project) -> Result {
+    let foreign = project.manifest.function.iter().filter(|(_, made)| made.entry.as_deref() == Some(foreign::ENTRY));
+    for (name, function) in foreign {
+        for lack in foreign::lacks(&project.image_path(function))? {
+            session.out.advise(format!("function {:?}: not carried over: {lack}", name.as_str()));
+        }
+    }
+    Ok(())
 }
 
 /// Deploys a project and returns its functions as they are now.

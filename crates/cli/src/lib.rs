@@ -29,6 +29,7 @@ pub mod examples;
 mod fleet;
 mod flow;
 pub mod folder;
+mod foreign;
 pub mod help;
 pub mod images;
 pub mod locate;

@@ -1,6 +1,7 @@
-//! `lighter new`: begin a function from a template.
+//! `lighter new`: begin a function from a template, or from a handler that another platform runs.
 
 use super::Session;
+use super::foreign::{self, HandlerName, Origin};
 use super::stop::{Result, Stop};
 use super::template::{self, Contract};
 use clap::{Args, ValueEnum};
@@ -12,11 +13,18 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub struct New {
-    /// Name of the function, and of the folder it is written to
-    name: Name,
+    /// Name of the function, and of the folder it is written to; with --from, the folder that the handler is in
+    #[arg(value_name = "NAME|DIR")]
+    place: PathBuf,
     /// Language to write it in
     #[arg(long, short, value_enum, default_value_t = Language::Rust)]
     lang: Language,
+    /// Run a Python handler of another platform as it is
+    #[arg(long, value_enum, value_name = "PLATFORM", conflicts_with = "lang")]
+    from: Option<Origin>,
+    /// The handler, where its name or file is not a usual one
+    #[arg(long, value_name = "MODULE.FUNCTION", requires = "from")]
+    handler: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -55,9 +63,13 @@ impl Language {
 
 impl New {
     pub fn run(&self, session: &Session) -> Result {
-        let folder = PathBuf::from(self.name.as_str());
+        if let Some(origin) = self.from {
+            return self.adopt(origin, session);
+        }
+        let name = name(&self.place.to_string_lossy())?;
+        let folder = PathBuf::from(name.as_str());
         check_empty(&folder)?;
-        let files = template::files(self.lang.as_str(), self.lang.contract(), self.name.as_str());
+        let files = template::files(self.lang.as_str(), self.lang.contract(), name.as_str());
         for (path, content) in &files {
             let file = folder.join(path);
             let parent = file.parent().expect("a file stands in a folder");
@@ -74,10 +86,57 @@ impl New {
         session.out.advise(format!(
             "wrote a {} function to {name}/\n  next: lighter deploy {name} --build\n  then: lighter call {name} --data world",
             self.lang.as_str(),
-            name = self.name
         ));
         Ok(())
     }
+
+    /// Writes what runs a handler beside it, and changes nothing that is there.
+    fn adopt(&self, origin: Origin, session: &Session) -> Result {
+        let folder = &self.place;
+        let handler = match &self.handler {
+            Some(text) => HandlerName::read(text)?,
+            None => HandlerName::find(folder, origin)?,
+        };
+        let real = fs::canonicalize(folder).map_err(|error| Stop::file(folder, &error))?;
+        let name = name_of(&real)?;
+        let lacks = foreign::lacks(folder)?;
+        let files = template::from_python(origin.as_str(), &handler.module, &handler.function, name.as_str());
+        if let Some((path, _)) = files.iter().find(|(path, _)| folder.join(path).exists()) {
+            let detail = format!("there is a {} in {} already", path, folder.display());
+            return Err(Problem::new(Code::FolderNotEmpty, detail).with_hint("remove it to begin anew").into());
+        }
+        for (path, content) in &files {
+            fs::write(folder.join(path), content).map_err(|error| Stop::file(&folder.join(path), &error))?;
+        }
+        if session.out.json {
+            let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
+            let handler = format!("{}.{}", handler.module, handler.function);
+            return session.out.json(&serde_json::json!({
+                "folder": folder, "function": name, "handler": handler, "files": paths, "not_carried_over": lacks,
+            }));
+        }
+        session.out.line(folder.display())?;
+        for lack in &lacks {
+            session.out.advise(format!("not carried over: {lack}"));
+        }
+        let place = folder.display();
+        session.out.advise(format!(
+            "{}.{} is function {name}\n  next: lighter deploy {place}\n  then: lighter call {name} --data '{{}}'",
+            handler.module, handler.function,
+        ));
+        Ok(())
+    }
+}
+
+fn name(text: &str) -> Result<Name> {
+    Ok(text.parse().map_err(|error: String| Problem::new(Code::Usage, error))?)
+}
+
+/// The name of a folder, as far as it can be that of a function.
+fn name_of(folder: &Path) -> Result<Name> {
+    let text = folder.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let plain: String = text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
+    name(plain.trim_start_matches(|letter: char| !letter.is_ascii_lowercase()).trim_end_matches('-'))
 }
 
 fn check_empty(folder: &Path) -> Result {
@@ -110,6 +169,19 @@ mod tests {
             let has = |path: &str| files.iter().any(|(name, _)| name == path);
             assert_ne!(has("wit/unit.wit"), has("sdk/lighterage-unit.jar"), "{}", language.as_str());
         }
+    }
+
+    #[test]
+    fn what_runs_a_handler_of_another_platform_is_a_right_manifest_and_a_module() {
+        for origin in Origin::value_variants() {
+            let files = template::from_python(origin.as_str(), "app", "lambda_handler", "my-thing");
+            let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
+            assert_eq!(paths, [manifest::FILE_NAME, "lighter_from.py"]);
+            assert!(files.iter().all(|(_, text)| !text.contains("{{")), "{files:?}");
+            let manifest = manifest::parse(&files[0].1).unwrap();
+            assert_eq!(manifest.function["my-thing"].entry.as_deref(), Some(foreign::ENTRY));
+        }
+        assert_eq!(name_of(Path::new("/x/_My Fn_")).unwrap().as_str(), "my-fn");
     }
 
     #[test]

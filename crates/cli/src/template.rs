@@ -32,6 +32,16 @@ pub fn files(language: &str, contract: Contract, name: &str) -> Vec<(String, Vec
     own.chain(contract).collect()
 }
 
+/// Path and content of what runs a Python handler of another platform.
+pub fn from_python(origin: &str, module: &str, function: &str, name: &str) -> Vec<(String, String)> {
+    let fill = |text: &str| {
+        let filled = filled(text, name).replace("{{origin}}", origin);
+        filled.replace("{{module}}", module).replace("{{function}}", function)
+    };
+    let own = TEMPLATES.iter().filter_map(|(path, content)| Some((path.strip_prefix("from-python/")?, content)));
+    own.map(|(path, content)| (path.to_owned(), fill(&String::from_utf8_lossy(content)))).collect()
+}
+
 fn filled(text: &str, name: &str) -> String {
     text.replace(NAME, name).replace(IDENTIFIER, &name.replace('-', "_"))
 }
