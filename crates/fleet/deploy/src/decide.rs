@@ -46,7 +46,6 @@ pub fn decide(order: &Order, known: &Known<'_>) -> Result<Record, Problem> {
         Wish::Deploy(manifest) => {
             manifest.check()?;
             check_images(manifest)?;
-            check_homes(manifest)?;
             (last + 1, Some((**manifest).clone()))
         }
         Wish::RollBack { to } => {
@@ -118,15 +117,6 @@ fn check_images(manifest: &Manifest) -> Result<(), Problem> {
             Err(Problem::new(Code::ManifestValue, detail))
         }
     }
-}
-
-/// In a deployment of the fleet places say where what is.
-fn check_homes(manifest: &Manifest) -> Result<(), Problem> {
-    let Some((name, _)) = manifest.queue.iter().find(|(_, queue)| queue.home.is_some()) else { return Ok(()) };
-    let detail =
-        format!("the queue {:?} names its home, and in a fleet's deployment `place` says where it is", name.as_str());
-    let hint = "leave home out and give the function that handles it a `place`, or deploy to the nodes one by one";
-    Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint))
 }
 
 /// Two deployments have no function, sink or route in common: on one node they could not be both.

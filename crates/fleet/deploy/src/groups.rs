@@ -6,6 +6,9 @@
 //! ```
 //! What hangs together is one group and keeps something. A function that hangs on nothing is a group of its own, and
 //! may be on many nodes. A timer or an MQTT trigger makes events, which lie in a queue.
+//!
+//! A queue that names its home ties whoever handles it or pops from it, and nobody who pushes to it: from elsewhere
+//! events go there by mail.
 
 use manifest::{Function, Manifest, Name};
 use serde::{Deserialize, Serialize};
@@ -68,7 +71,7 @@ pub fn groups_of(manifest: &Manifest) -> Vec<PartGroup> {
     for (name, function) in &manifest.function {
         let part = Part::Function(name.clone());
         graph.add(&part);
-        for bond in bonds(name, function) {
+        for bond in bonds(name, function, manifest) {
             graph.join(&part, &bond);
         }
     }
@@ -78,17 +81,23 @@ pub fn groups_of(manifest: &Manifest) -> Vec<PartGroup> {
     for (name, queue) in &manifest.queue {
         let part = Part::Queue(name.clone());
         graph.add(&part);
-        queue.dead_to.iter().for_each(|other| graph.join(&part, &Part::Queue(other.clone())));
+        let dead_to = queue.dead_to.iter().filter(|other| !has_named_home(manifest, other));
+        dead_to.for_each(|other| graph.join(&part, &Part::Queue(other.clone())));
     }
     manifest.bucket.keys().for_each(|name| graph.add(&Part::Bucket(name.clone())));
     graph.groups(manifest)
 }
 
 /// The queues and buckets that tie a function to its place.
-fn bonds(name: &Name, function: &Function) -> Vec<Part> {
+fn bonds(name: &Name, function: &Function, manifest: &Manifest) -> Vec<Part> {
     let grants = &function.grants;
-    let queues = function.handles(name).into_iter().chain(&grants.push).chain(&grants.pop).cloned().map(Part::Queue);
+    let pushed = grants.push.iter().filter(|queue| !has_named_home(manifest, queue));
+    let queues = function.handles(name).into_iter().chain(pushed).chain(&grants.pop).cloned().map(Part::Queue);
     queues.chain(grants.stores.iter().cloned().map(Part::Bucket)).collect()
+}
+
+fn has_named_home(manifest: &Manifest, queue: &Name) -> bool {
+    manifest.queue.get(queue).is_some_and(|queue| queue.home.is_some())
 }
 
 /// Parts and the group that each is in so far, by number.

@@ -1,7 +1,7 @@
 //! On which nodes the groups of a deployment are.
 //!
 //! ```text
-//!   keeps something       ─▶ one node, its home; it stays where it was
+//!   keeps something       ─▶ one node, its home: the one that a queue of it names; it stays where it was
 //!   `copies`              ─▶ so many nodes that fit: those that have it, then those that have least
 //!   neither               ─▶ wherever it fits: each node decides for itself, now and when it joins
 //! ```
@@ -75,7 +75,7 @@ impl Placing<'_> {
                 );
                 return Err(problem.with_hint("leave copies out, or take the stores and queues from its grants"));
             }
-            let home = match self.home_before(&group)? {
+            let home = match self.named_home(&group)?.or(self.home_before(&group)?) {
                 Some(home) => home,
                 // Only a person says that what was kept there is lost.
                 None if self.absent == Absent::Replace => return Ok(self.as_before(group)),
@@ -122,6 +122,41 @@ impl Placing<'_> {
     /// The places of the groups before that this one goes on with.
     fn places_before<'a>(&'a self, group: &'a PartGroup) -> impl Iterator<Item = &'a Placed> {
         self.before.into_iter().flat_map(|record| &record.places).filter(|placed| placed.group.overlaps(group))
+    }
+
+    /// The node that the queues of the group name as their home.
+    fn named_home(&self, group: &PartGroup) -> Result<Option<NodeId>, Problem> {
+        let queues = group.queues.iter().filter_map(|name| Some((name, self.manifest.queue.get(name)?.home.as_ref()?)));
+        let mut homes = queues.map(|(queue, home)| (home.as_str(), queue));
+        let Some((home, queue)) = homes.next() else { return Ok(None) };
+        if let Some((other, more)) = homes.find(|(other, _)| *other != home) {
+            let detail = format!(
+                "{}: the queue {:?} has its home on {home}, and {:?} on {other}",
+                group.described(),
+                queue.as_str(),
+                more.as_str()
+            );
+            let problem = Problem::new(Code::ManifestConflict, detail);
+            return Err(
+                problem.with_hint("give both one home, or have no function handle the one and pop from the other")
+            );
+        }
+        let says = format!("{}: the queue {:?} has its home on {home}", group.described(), queue.as_str());
+        let id = NodeId::read(home);
+        let named = self.candidates.iter().find(|candidate| candidate.name == home || Some(candidate.node) == id);
+        let nothing = |why: &str| Problem::new(Code::NothingFits, format!("{says}, {why}"));
+        let named = named.ok_or_else(|| nothing("and no node of the fleet is called so"))?;
+        let lacks = named.profile.as_ref().map(|profile| lacks_of(group, self.manifest, profile)).unwrap_or_default();
+        if !lacks.is_empty() {
+            return Err(nothing(&format!("which lacks {}", lacks.into_iter().collect::<Vec<_>>().join(" and "))));
+        }
+        match self.home_before(group)? {
+            Some(before) if before != named.node => {
+                let kept = self.candidate(&before).map_or_else(|| before.to_string(), |kept| kept.name.clone());
+                Err(Problem::new(Code::HomeHeld, format!("{says}, and what it keeps is on {kept}")))
+            }
+            _ => Ok(Some(named.node)),
+        }
     }
 
     /// Where what the group keeps is until now. A home that is no member any more is none.

@@ -5,7 +5,7 @@ use crate::groups::PartGroup;
 use crate::profile::Profile;
 use crate::sealed::Document;
 use fleet_trust::{NodeId, PublicKey, Signature};
-use manifest::{Manifest, Name};
+use manifest::{Manifest, Name, Queue};
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -110,6 +110,8 @@ impl Record {
             share.bucket.extend(part_of(&whole.bucket, buckets));
         }
         share.function.values_mut().for_each(|function| function.place = None);
+        let homes = homes_elsewhere(whole, &share);
+        share.queue.extend(homes);
         (share != Manifest::default()).then_some(share)
     }
 
@@ -138,6 +140,14 @@ impl Placed {
             None => fit::lacks_of(&self.group, whole, profile).is_empty(),
         }
     }
+}
+
+/// The queues with a home that a node's functions push to, or its dead letters go to: it has to know where that is.
+fn homes_elsewhere(whole: &Manifest, share: &Manifest) -> Vec<(Name, Queue)> {
+    let pushed = share.function.values().flat_map(|function| &function.grants.push);
+    let named = pushed.chain(share.queue.values().filter_map(|queue| queue.dead_to.as_ref()));
+    let known = named.filter_map(|name| Some((name, whole.queue.get(name)?)));
+    known.filter(|(_, queue)| queue.home.is_some()).map(|(name, queue)| (name.clone(), queue.clone())).collect()
 }
 
 fn part_of<'a, K: Ord + Clone + 'a, V: Clone + 'a>(

@@ -140,3 +140,50 @@ fn copies_of_a_node_that_is_away_are_made_elsewhere() {
     anchor.candidates.iter_mut().for_each(|one| one.is_there = false);
     assert_eq!(decide_again(&again, &anchor.known()), None);
 }
+
+const ALERTS: &str = r#"
+[function.threshold]
+image = "IMAGE"
+grants.push = ["alerts"]
+mqtt = "sensors/#"
+[function.tell]
+image = "IMAGE"
+queue = "alerts"
+grants.stores = ["told"]
+[queue.alerts]
+home = "pi-2"
+events_max = 7
+"#;
+
+#[test]
+fn a_queue_with_a_home_is_there_with_who_handles_it_and_others_send_to_it() {
+    let mut anchor = Anchor::new(&[1, 2, 3].map(|number| candidate(number, &[])));
+    let text = format!("{ALERTS}[function.threshold.place]\nwhere = [\"!site=x\"]\n");
+    let record = anchor.deploy("app", &text).unwrap();
+    assert_eq!(places(&record, "tell"), Some(BTreeSet::from([2])));
+    let threshold = places(&record, "threshold").unwrap();
+    assert_eq!(threshold.len(), 1, "its own queue keeps something");
+    let share = |number: u8| record.share(&node(number), anchor.candidates[0].profile.as_ref().unwrap());
+    let at = share(*threshold.first().unwrap()).unwrap();
+    assert!(at.function.contains_key("threshold"));
+    assert_eq!((at.queue["alerts"].home.as_deref(), at.queue["alerts"].events_max), (Some("pi-2"), 7));
+    assert!(share(2).unwrap().function.contains_key("tell"));
+
+    // What is kept does not move, and a home has to be there and to fit.
+    let refused = |anchor: &mut Anchor, text: &str| anchor.deploy("app", text).unwrap_err();
+    assert_eq!(refused(&mut anchor, &ALERTS.replace("pi-2", "pi-3")).code, Code::HomeHeld);
+    let mut other = Anchor::new(&anchor.candidates);
+    let unknown = refused(&mut other, &ALERTS.replace("pi-2", "pi-7"));
+    assert_eq!(unknown.code, Code::NothingFits);
+    assert!(unknown.detail.contains("home on pi-7, and no node of the fleet is called so"), "{}", unknown.detail);
+    let lacking = refused(&mut other, &format!("{ALERTS}[function.tell.place]\nwhere = [\"site=x\"]\n"));
+    assert!(lacking.code == Code::NothingFits && lacking.detail.contains("which lacks site=x"), "{}", lacking.detail);
+    let two = format!(
+        "{}\n[queue.more]\nhome = \"pi-1\"\n",
+        ALERTS.replace("[\"told\"]", "[\"told\"]\ngrants.pop = [\"more\"]")
+    );
+    assert_eq!(refused(&mut other, &two).code, Code::ManifestConflict);
+    // By its id too.
+    let by_id = ALERTS.replace("pi-2", &node(3).to_string());
+    assert_eq!(places(&other.deploy("app", &by_id).unwrap(), "tell"), Some(BTreeSet::from([3])));
+}
