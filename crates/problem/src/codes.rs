@@ -195,6 +195,7 @@ codes! {
     9301 MailWaits 503 "events wait for another node" "nothing is lost: they go on when the node that is their home can take them; `lighter fleet` shows how many wait for whom";
     9302 LetterTooLarge 413 "the event is too large to go to another node" "events for a queue with a home on another node have at most 512 KiB, attributes included: keep the data in a bucket and push its key";
     9303 LettersGone 500 "events on their way were lost with a disk" "a node was restored from a backup; the events it took since then are gone with all else it did";
+    9304 HomeGone 410 "the home of the queue was taken out of the fleet" "name another home and deploy, or let a node of that name join; then `lighter queue replay` sends its dead letters";
 }
 
 impl Code {

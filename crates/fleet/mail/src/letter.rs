@@ -69,6 +69,16 @@ impl Letter {
     /// # Errors
     /// It is no letter.
     pub fn read(bytes: &[u8], from: &str) -> Result<Self, LetterError> {
+        let mut letter = Self::reread(bytes)?;
+        letter.event.came_by(Gate::Function, from);
+        Ok(letter)
+    }
+
+    /// Reads what this very node wrote: its event says what it said before.
+    ///
+    /// # Errors
+    /// It is no letter.
+    pub fn reread(bytes: &[u8]) -> Result<Self, LetterError> {
         if bytes.len() > LETTER_BYTES_MAX {
             return Err(LetterError::TooLarge(bytes.len()));
         }
@@ -77,8 +87,7 @@ impl Letter {
         if queue.is_empty() {
             return Err(LetterError::Queue(0));
         }
-        let mut event = decode_event(reader.0, &limits()).map_err(LetterError::Event)?;
-        event.came_by(Gate::Function, from);
+        let event = decode_event(reader.0, &limits()).map_err(LetterError::Event)?;
         let life = (life > 0).then(|| Duration::from_millis(life));
         Ok(Self { queue: queue.to_owned(), delay: Duration::from_millis(delay), life, event })
     }

@@ -14,7 +14,7 @@ use api_types::{FleetEngine, FleetInfo, FleetTrouble};
 use engine::{EngineStatus, EngineWay, ForEngine};
 use fleet_agent::{Agent, Directory, Part, Row, Settings, Status};
 use fleet_link::Members;
-use fleet_trust::{Address, Clock, NodeId, Token};
+use fleet_trust::{Address, Clock, NodeId, Token, Trust};
 use problem::Problem;
 use std::future::ready;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub fn take_part(node: &Arc<Node>, open: impl Fn(ForEngine) -> Option<Arc<dyn En
         let Some(node) = weak.upgrade() else { return Box::pin(ready(())) };
         node.set_engine(open(ForEngine { trust: trust.clone(), anchor: anchor.clone(), arrivals: engine }));
         let own = (trust.node(), directory.own_name());
-        let listed = Arc::new(Listed(directory.clone()));
+        let listed = Arc::new(Listed { directory: directory.clone(), trust: trust.clone() });
         let post = node.engine().map(|engine| engine.post());
         // Before the link: others may have mail for this node at once.
         match Mail::start(&node, own, listed.clone(), post) {
@@ -75,7 +75,7 @@ pub async fn end(node: &Node) {
 impl Book for Listed {
     fn find(&self, name_or_id: &str) -> Option<NodeId> {
         let id = NodeId::read(name_or_id);
-        let others = self.0.others();
+        let others = self.directory.others();
         // A name may look like another node's id.
         if let Some(row) = others.iter().find(|row| Some(row.node) == id) {
             return Some(row.node);
@@ -87,20 +87,31 @@ impl Book for Listed {
     fn name(&self, node: &NodeId) -> Option<String> {
         Members::name(self, node)
     }
+
+    fn all(&self) -> Vec<NodeId> {
+        Members::others(self)
+    }
+
+    fn is_out(&self, node: &NodeId) -> bool {
+        self.trust.revoked().is_some_and(|list| list.contains(node))
+    }
 }
 
 /// The members, as the link asks for them.
-struct Listed(Directory);
+struct Listed {
+    directory: Directory,
+    trust: Arc<Trust>,
+}
 
 impl Listed {
     fn row(&self, node: &NodeId) -> Option<Row> {
-        self.0.others().into_iter().find(|row| row.node == *node)
+        self.directory.others().into_iter().find(|row| row.node == *node)
     }
 }
 
 impl Members for Listed {
     fn others(&self) -> Vec<NodeId> {
-        self.0.others().into_iter().map(|row| row.node).collect()
+        self.directory.others().into_iter().map(|row| row.node).collect()
     }
 
     fn address(&self, node: &NodeId) -> Option<Address> {

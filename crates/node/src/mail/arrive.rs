@@ -2,7 +2,7 @@
 
 use super::desk::Desk;
 use super::names::home_of;
-use super::{Mail, UNDELIVERABLE};
+use super::{Mail, REASON, UNDELIVERABLE};
 use crate::Node;
 use crate::events::{PushError, Pushes};
 use crate::functions::Table;
@@ -16,8 +16,7 @@ use std::time::Duration;
 
 /// Type of the event that a letter becomes which is none.
 const UNREADABLE: &str = "lighterage.mail.unreadable";
-/// Why it is none: an attribute of that event.
-const REASON: &str = "deadreason";
+/// Characters of the reason why; the rest is cut off.
 const REASON_CHARACTERS_MAX: usize = 512;
 
 impl Desk {

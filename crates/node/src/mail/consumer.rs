@@ -36,6 +36,10 @@ impl MailConsumer {
 
     fn post(&self, leased: &Leased) -> Outcome {
         let Some(to) = self.find() else {
+            if let Some(node) = self.gone() {
+                let detail = format!("the node {node}, which was {:?}, is out of the fleet", self.home);
+                return Outcome::Dead(Problem::new(Code::HomeGone, detail));
+            }
             let problem = Problem::new(Code::MailWaits, format!("no node {:?} of the fleet is known here", self.home));
             return Outcome::Postponed { problem, after: Some(UNKNOWN_REST) };
         };
@@ -64,10 +68,17 @@ impl MailConsumer {
             Some((at, node)) if at.elapsed() < REMEMBERED => Some(node),
             _ => {
                 let node = self.mail.book.find(&self.home)?;
+                self.mail.desk.keep_home(&self.home, node);
                 *found = Some((Instant::now(), node));
                 Some(node)
             }
         }
+    }
+
+    /// The node that had the home's name, if it is out of the fleet for good.
+    fn gone(&self) -> Option<NodeId> {
+        let node = NodeId::read(&self.home).or_else(|| self.mail.desk.home_before(&self.home))?;
+        self.mail.book.is_out(&node).then_some(node)
     }
 }
 

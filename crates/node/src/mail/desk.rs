@@ -14,12 +14,12 @@ use super::names::{EPOCH, node_of};
 use super::owed::Owed;
 use super::{Totals, names};
 use ::mail::{
-    Commit, Config, Counts, Household, INBOX_KEYS, Inbox, Notice, OUTBOX_KEYS, Outbox, PushError, Receipt,
+    Commit, Config, Counts, Household, INBOX_KEYS, Inbox, Notice, OUTBOX_KEYS, Outbox, PushError, Receipt, Write,
 };
 use fleet_trust::NodeId;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
-use state::{CommitError, Leased, State, StoreError, Ticket};
+use state::{CommitError, Leased, State, StoreError, Ticket, Transaction};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +28,9 @@ use tokio::time::sleep;
 
 /// The shortest wait before the outbox is asked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// First byte of the keys of homes.
+const HOME: u8 = 0x40;
 
 pub struct Desk {
     pub(super) state: State,
@@ -104,6 +107,24 @@ impl Desk {
         Ok(())
     }
 
+    /// As [`super::Mail::post_with`].
+    pub fn post_with<E: From<Problem>>(
+        &self,
+        letters: &[(Household, Vec<u8>)],
+        commit: impl FnOnce(&dyn Fn(&mut Transaction) -> Result<(), StoreError>) -> Result<Ticket, E>,
+    ) -> Result<Result<Ticket, E>, PushError> {
+        let sides = &mut *self.sides.lock();
+        if let Err(problem) = self.write_owed(sides) {
+            return Ok(Err(problem.into()));
+        }
+        let staged = sides.outbox.stage(letters)?;
+        let committed = commit(&|transaction| self.kept.write(transaction, &staged.writes));
+        Ok(committed.inspect(|ticket| {
+            let commit = sides.outbox.committed(staged);
+            self.wait_for(sides, *ticket, Side::Outbox(commit));
+        }))
+    }
+
     /// Letters of a parcel are committed.
     pub(super) fn took(&self, sides: &mut Sides, ticket: Ticket, commit: Commit) {
         self.wait_for(sides, ticket, Side::Inbox(commit));
@@ -129,7 +150,7 @@ impl Desk {
 
     /// # Errors
     /// The state takes no writes now. What is left is kept.
-    fn write_owed(&self, sides: &mut Sides) -> Result<(), Problem> {
+    pub(super) fn write_owed(&self, sides: &mut Sides) -> Result<(), Problem> {
         while !sides.owed.is_empty() {
             let writes = sides.owed.next();
             let mut transaction = self.state.begin();
@@ -210,6 +231,30 @@ impl Desk {
         self.to_send.notify_one();
     }
 
+    /// All that letters wait for.
+    pub fn receivers(&self) -> Vec<Household> {
+        self.sides.lock().outbox.receivers().cloned().collect()
+    }
+
+    /// Which node had a home's name when it was last looked for; none before that.
+    pub fn home_before(&self, home: &str) -> Option<NodeId> {
+        let value = ::mail::Records::get(&self.kept, &home_key(home))?;
+        Some(NodeId(value.try_into().ok()?))
+    }
+
+    /// From now on this node has the home's name. Where the disk takes no writes it is found again later.
+    pub fn keep_home(&self, home: &str, node: NodeId) {
+        if self.home_before(home) == Some(node) {
+            return;
+        }
+        let mut transaction = self.state.begin();
+        let write = Write { key: home_key(home), value: Some(node.0.to_vec()) };
+        let written = self.kept.write(&mut transaction, &[write]).map_err(Problem::from);
+        if let Err(problem) = written.and_then(|()| Ok(transaction.commit()?)) {
+            tracing::debug!(home, %problem, "it is not written down which node is the home");
+        }
+    }
+
     pub fn waiting(&self, to: &Household) -> Counts {
         self.sides.lock().outbox.waiting(to)
     }
@@ -231,6 +276,11 @@ impl Desk {
     fn now(&self) -> Duration {
         self.began.elapsed()
     }
+}
+
+/// Beside the keys of outbox and inbox.
+fn home_key(home: &str) -> Vec<u8> {
+    [&[HOME], home.as_bytes()].concat()
 }
 
 fn say(notice: &Notice) {

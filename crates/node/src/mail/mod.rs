@@ -14,29 +14,34 @@
 mod arrive;
 mod consumer;
 mod desk;
+mod gone;
 mod kept;
 mod lanes;
 mod names;
 mod owed;
 mod post;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use consumer::MailConsumer;
 
 use crate::Node;
-use ::mail::Counts;
+use ::mail::{Counts, Household, PushError};
 use desk::Desk;
 use facts::Post;
 use fleet_trust::NodeId;
 use lanes::Lanes;
-use names::household;
+pub use names::{household, node_of_source};
 use problem::Problem;
+use state::{StoreError, Ticket, Transaction};
 use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 /// The queue for what came from another node and is no event that a queue takes.
 pub const UNDELIVERABLE: &str = "undeliverable";
+
+/// Why an event is there: an attribute of it.
+const REASON: &str = "deadreason";
 
 /// Who is in the fleet, as mail asks for it.
 pub trait Book: Send + Sync + 'static {
@@ -45,6 +50,12 @@ pub trait Book: Send + Sync + 'static {
 
     /// What people call a member.
     fn name(&self, node: &NodeId) -> Option<String>;
+
+    /// All other members.
+    fn all(&self) -> Vec<NodeId>;
+
+    /// Whether a node was taken out of the fleet, or has left it. It never comes back under this id.
+    fn is_out(&self, node: &NodeId) -> bool;
 }
 
 /// This node's mail, as long as it belongs to a fleet. Dropping it ends its tasks; what waits is on the disk.
@@ -74,6 +85,7 @@ impl Mail {
         let mut tasks = vec![
             tokio::spawn(desk.clone().send(lanes.clone())).abort_handle(),
             tokio::spawn(desk.clone().keep_durable(lanes.clone())).abort_handle(),
+            tokio::spawn(gone::return_letters(Arc::downgrade(node), desk.clone(), book.clone())).abort_handle(),
         ];
         tasks.extend(post.map(|post| tokio::spawn(post::listen(Arc::downgrade(node), post)).abort_handle()));
         Ok(Arc::new(Self { own, own_name, book, desk, lanes, tasks }))
@@ -84,11 +96,10 @@ impl Mail {
         home == self.own_name || NodeId::read(home) == Some(self.own)
     }
 
-    /// Takes a message that another node sent over the link. Says whether it was looked at.
-    pub fn hear(&self, node: &Node, from: NodeId, message: &[u8]) -> bool {
+    /// Takes a message that another node sent over the link.
+    pub fn hear(&self, node: &Node, from: NodeId, message: &[u8]) {
         self.reached(from);
         self.hear_by_post(node, from, message);
-        true
     }
 
     /// Takes a message that another node sent, proved by the way it came. It may be old.
@@ -100,6 +111,38 @@ impl Mail {
     /// The engine is there again: what rests because nobody answered may go through it.
     pub fn try_all_again(&self) {
         self.lanes.away().iter().for_each(|node| self.desk.wake(&household(node)));
+    }
+
+    /// Puts letters into the outbox by the transaction of somebody else: `commit` has them written with all else.
+    ///
+    /// # Errors
+    /// There is no room for them: nothing has happened, and `commit` was not called. What it refuses is in the result.
+    pub fn post_with<E: From<Problem>>(
+        &self,
+        letters: &[(Household, Vec<u8>)],
+        commit: impl FnOnce(&dyn Fn(&mut Transaction) -> Result<(), StoreError>) -> Result<Ticket, E>,
+    ) -> Result<Result<Ticket, E>, PushError> {
+        self.desk.post_with(letters, commit)
+    }
+
+    /// Which node this is.
+    pub fn own(&self) -> NodeId {
+        self.own
+    }
+
+    /// All other members.
+    pub fn members(&self) -> Vec<NodeId> {
+        self.book.all()
+    }
+
+    /// Whether a node was taken out of the fleet, or has left it.
+    pub fn is_out(&self, node: &NodeId) -> bool {
+        self.book.is_out(node)
+    }
+
+    /// Whether a node is away, and letters wait for it.
+    pub fn is_behind(&self, node: &NodeId) -> bool {
+        self.lanes.away().contains(node) && self.waiting(node).letters > 0
     }
 
     /// There is a way to this node: what rests because nobody answered is tried now.

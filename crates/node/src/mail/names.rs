@@ -23,6 +23,11 @@ pub fn node_of(household: &Household) -> Option<NodeId> {
     NodeId::read(household.as_str().strip_prefix(PREFIX)?)
 }
 
+/// The node that an event came from, by its source: `/mail/` and the household.
+pub fn node_of_source(source: &str) -> Option<NodeId> {
+    node_of(&Household::new(source.strip_prefix("/mail/")?)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

