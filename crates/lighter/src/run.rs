@@ -241,8 +241,7 @@ impl Doors {
 /// Starts the MQTT gate, if there is to be one.
 fn start_mqtt(node: &Node, certificates: Option<&Certificates>, sinks: &MqttSinks) -> Result<(), Problem> {
     let Some(config) = &node.config.mqtt else { return Ok(()) };
-    let seed = getrandom::u64().map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
-    let mqtt = Mqtt::start(config, certificates, &node.events, &node.audit, seed, &node.budget)?;
+    let mqtt = Mqtt::start(config, certificates, &node.gate_node, &node.budget)?;
     sinks.set_gate(mqtt.clone());
     node.mqtt.set(mqtt).ok();
     Ok(())

@@ -83,7 +83,7 @@ use hour::Hour;
 use link::CallLink;
 use log::Logs;
 use metrics::Counters;
-use mqtt::Mqtt;
+use mqtt::{GateNode, Mqtt};
 use parking_lot::RwLock;
 use results::ResultIds;
 use std::sync::atomic::AtomicBool;
@@ -118,6 +118,8 @@ pub struct Node {
     pub short_runs: u32,
     /// The MQTT gate, once it has started; none without one.
     pub mqtt: OnceLock<Arc<Mqtt>>,
+    /// What MQTT keeps in this node, and what crosses to others: there without a gate, too.
+    pub gate_node: Arc<GateNode>,
     /// None in a node that belongs to no fleet.
     link: RwLock<Option<Arc<CallLink>>>,
     engine: watch::Sender<Option<Arc<dyn EngineWay>>>,

@@ -12,7 +12,7 @@ use crate::hour::Hour;
 use crate::ids::Ids;
 use crate::log::Logs;
 use crate::metrics::Counters;
-use crate::mqtt::MqttSinks;
+use crate::mqtt::{GateNode, MqttSinks};
 use crate::registry::Kinds;
 use crate::results::ResultIds;
 use crate::sinks::Webhooks;
@@ -91,7 +91,10 @@ impl Node {
         let short_runs = Starts::short_runs(Starts::left(&config.data), running.suspected() > 0);
         let pauses = Pauses::open(&functions.loader.state, why_paused(&config, short_runs).as_deref())?;
         let events = Events::new(functions.clone(), traces.clone(), pauses, running, seed);
+        let when_full = config.mqtt.as_ref().map(|mqtt| mqtt.limits.when_session_full).unwrap_or_default();
+        let gate_node = GateNode::open(events.clone(), audit.clone(), seed, when_full)?;
         Ok(Arc::new(Node {
+            gate_node,
             fleet: fleet::agent(&config),
             bodies: BodyRoom::new(config.bodies_bytes_max, &budget),
             budget,

@@ -1,6 +1,6 @@
 //! The gate as the node holds it: listeners, the broker behind one lock, and what keeps it going.
 
-use crate::broker::{Broker, ConnectionKey, Counts, Now, SessionInfo, View};
+use crate::broker::{Broker, ConnectionKey, Counts, Message, Now, SessionInfo, View};
 use crate::client::run_client;
 use crate::limits::Limits;
 use crate::line::{Line, Wrote};
@@ -12,6 +12,7 @@ use budget::{Budget, Purpose};
 use gate_connections::{Certificates, Usher};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -177,6 +178,25 @@ impl<N: Node> Gate<N> {
             return Ok(());
         }
         shared.node.durable(ticket).await.map(|_| ()).map_err(Refused::Unavailable)
+    }
+
+    /// Publishes for the node, and does not wait for the disk. The number is that of the commit.
+    ///
+    /// # Errors
+    /// Nothing was published.
+    pub fn publish_soon(&self, view: View<'_>, retain: bool, client: &Arc<str>) -> Result<u64, Refused> {
+        self.shared.with(|broker, now| broker.publish_from_node(now, view, retain, client))
+    }
+
+    /// As [`Broker::filters`].
+    pub fn filters(&self, known: Option<u64>) -> Option<(u64, BTreeSet<String>)> {
+        self.shared.core.lock().broker.filters(known)
+    }
+
+    /// Hands over what is retained under these filters. Nothing is published before `take` has ended: it must be quick.
+    pub fn with_retained<T>(&self, filters: &BTreeSet<String>, take: impl FnOnce(Vec<Arc<Message>>) -> T) -> T {
+        let core = self.shared.core.lock();
+        take(core.broker.retained(filters))
     }
 
     /// Milliseconds since 1970, as the broker counts them.

@@ -56,6 +56,12 @@ impl Refused {
     }
 }
 
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self::Unavailable(problem)
+    }
+}
+
 /// The node, as the broker sees it. One broker uses it, from under one lock: commits come one after the other.
 pub trait Node: Send + Sync + 'static {
     /// Whether a function wants messages of this topic. Asked for each message: must be quick.

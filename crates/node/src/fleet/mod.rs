@@ -130,6 +130,9 @@ impl Members for Listed {
 pub async fn leave(node: &Node) -> Result<String, Problem> {
     let fleet = node.fleet.leave().await?;
     end(node).await;
+    if let Err(problem) = node.gate_node.far.forget_others(node.events.state(), |_| false) {
+        tracing::warn!(%problem, "what other nodes wanted by MQTT is forgotten later");
+    }
     Ok(fleet)
 }
 

@@ -6,6 +6,7 @@ use super::{Mail, REASON, UNDELIVERABLE};
 use crate::Node;
 use crate::events::{PushError, Pushes};
 use crate::functions::Table;
+use crate::mqtt::MQTT_QUEUE;
 use ::mail::{Arrival, Inbox, Letter, Lost, Mark, Message, NotTaken, Parcel, Receipt};
 use event::{Event, Gate};
 use fleet_trust::NodeId;
@@ -119,11 +120,16 @@ impl Pushing<'_> {
             Ok(letter) => letter,
             Err(error) => return self.push_unreadable(pushes, arrival, bytes, mark, &error.to_string()),
         };
-        if !self.is_here(&letter.queue) {
+        if letter.queue != MQTT_QUEUE && !self.is_here(&letter.queue) {
             tracing::debug!(from, queue = letter.queue, "mail waits: this node is not the home of its queue");
             return Ok(false);
         }
-        let mut push = Push { event: letter.event, delay: letter.delay, ttl: letter.life };
+        let mut event = letter.event;
+        if letter.queue == MQTT_QUEUE {
+            // Whoever takes it there has to know.
+            event.source = format!("/mail/{from}");
+        }
+        let mut push = Push { event, delay: letter.delay, ttl: letter.life };
         match pushes.push(&letter.queue.as_str().into(), &mut push, None) {
             Ok(_) => Ok(true),
             Err(PushError::Store(StoreError::QueueFull(_))) => Ok(false),

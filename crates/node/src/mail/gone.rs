@@ -12,6 +12,7 @@ use super::names::node_of;
 use super::{Book, UNDELIVERABLE};
 use crate::Node;
 use crate::events::{PushError, Pushes};
+use crate::mqtt::MQTT_QUEUE;
 use ::mail::{Household, Letter};
 use event::Event;
 use fleet_trust::NodeId;
@@ -80,6 +81,10 @@ fn push_back(pushes: &mut Pushes<'_>, letter: &[u8], to: &Household) -> Result<(
     let refused = |detail: String| PushError::Refused(Problem::new(Code::StateCorrupt, detail));
     let Letter { queue, event, .. } =
         Letter::reread(letter).map_err(|error| refused(format!("a letter for {to}: {error}")))?;
+    if queue == MQTT_QUEUE {
+        // Clients and triggers at that node are gone with it.
+        return Ok(());
+    }
     let mut push = Push { event, delay: Duration::ZERO, ttl: None };
     if pushes.push(&queue.as_str().into(), &mut push, None)? == Pushed::Duplicate {
         // The queue knows it: it came from there.

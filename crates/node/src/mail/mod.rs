@@ -25,7 +25,7 @@ pub(crate) mod tests;
 
 pub use consumer::MailConsumer;
 
-use crate::Node;
+use crate::{Node, mqtt};
 use ::mail::{Counts, Household, PushError};
 use desk::Desk;
 use facts::Post;
@@ -87,6 +87,7 @@ impl Mail {
             tokio::spawn(desk.clone().keep_durable(lanes.clone())).abort_handle(),
             tokio::spawn(gone::return_letters(Arc::downgrade(node), desk.clone(), book.clone())).abort_handle(),
         ];
+        tasks.push(tokio::spawn(mqtt::cross(Arc::downgrade(node))).abort_handle());
         tasks.extend(post.map(|post| tokio::spawn(post::listen(Arc::downgrade(node), post)).abort_handle()));
         Ok(Arc::new(Self { own, own_name, book, desk, lanes, tasks }))
     }

@@ -246,6 +246,16 @@ fn memory(text: &mut Text, node: &Node) {
 }
 
 fn mqtt(text: &mut Text, node: &Node) {
+    if node.events.mail().is_some() {
+        let far = &node.gate_node.far;
+        text.gauge("lighter_mqtt_fleet_filters", "Topic filters of clients and triggers at other nodes of the fleet.")
+            .sample(&[], far.filters() as u64);
+        text.counter(
+            "lighter_mqtt_fleet_dropped_total",
+            "MQTT messages that found no room on their way to other nodes.",
+        )
+        .sample(&[], far.dropped());
+    }
     let Some((broker, bridge)) = node.mqtt.get().map(|mqtt| mqtt.counts()) else { return };
     if let Some(counts) = broker {
         let gauges = [

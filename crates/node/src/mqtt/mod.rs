@@ -1,21 +1,22 @@
 //! The MQTT gate in the node: messages become events of functions, and events of sinks become messages.
 //!
-//! In reading order: [`config`], [`event`], [`node`], [`sink`].
+//! In reading order: [`config`], [`event`], [`node`], [`sink`], [`crossing`].
 
 mod config;
+mod crossing;
 mod event;
 mod node;
 mod sink;
 
 pub use config::{Config, MqttArgs};
+pub use crossing::{QUEUE as MQTT_QUEUE, cross};
+pub use node::GateNode;
 pub use sink::MqttSinks;
 
-use crate::audit::Audit;
 use crate::events::Events;
 use budget::Budget;
 use gate_mqtt::broker::{Counts, SessionInfo, View};
 use gate_mqtt::{Bridge, BridgeCounts, Certificates, Gate, Listener, Qos, Refused};
-use node::GateNode;
 use problem::Problem;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,19 +33,16 @@ pub struct Mqtt {
 }
 
 impl Mqtt {
-    /// Listens and connects, as configured. `seed` is random.
+    /// Listens and connects, as configured.
     ///
     /// # Errors
     /// An address cannot be listened on, or what was kept cannot be read.
     pub fn start(
         config: &Config,
         certificates: Option<&Certificates>,
-        events: &Arc<Events>,
-        audit: &Arc<Audit>,
-        seed: u64,
+        node: &Arc<GateNode>,
         budget: &Arc<Budget>,
     ) -> Result<Arc<Self>, Problem> {
-        let node = GateNode::new(events.clone(), audit.clone(), seed);
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
         for (address, certificates) in [(config.listen, None), (config.tls_listen, certificates)] {
@@ -62,8 +60,8 @@ impl Mqtt {
             None => None,
             Some(bridge) => {
                 let (wanted, filters) = watch::channel(Vec::new());
-                following = Some(tokio::spawn(follow_filters(events.clone(), wanted)));
-                Some(Bridge::start(bridge.clone(), node, filters)?)
+                following = Some(tokio::spawn(follow_filters(node.events().clone(), wanted)));
+                Some(Bridge::start(bridge.clone(), node.clone(), filters)?)
             }
         };
         Ok(Arc::new(Self { gate, bridge, following, addresses }))
@@ -79,6 +77,11 @@ impl Mqtt {
             (None, Some(gate)) => gate.publish(view, retain, client).await,
             (None, None) => Ok(()),
         }
+    }
+
+    /// The broker in the box, if there is one.
+    pub fn gate(&self) -> Option<&Gate<GateNode>> {
+        self.gate.as_ref()
     }
 
     /// Numbers for the metrics.

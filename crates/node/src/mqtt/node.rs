@@ -1,15 +1,17 @@
-//! The node as the MQTT gate sees it: its records and the events of functions commit together.
+//! The node as the MQTT gate sees it: its records, the events of functions and the letters to other nodes commit
+//! together.
 
+use super::crossing::{Far, Leaving, Whose};
 use super::event::{Origin, to_event};
 use crate::audit::{Audit, Door};
 use crate::events::{Events, PushError, Pushes, sources_of};
 use crate::functions::Table;
 use crate::{clock, records};
 use gate_mqtt::broker::Filters;
-use gate_mqtt::{Changes, Delivery, Node, Refused};
+use gate_mqtt::{Changes, Delivery, Node, Refused, WhenFull};
 use parking_lot::RwLock;
-use problem::Problem;
-use state::{CommitError, Push, StoreError};
+use problem::{Code, Problem};
+use state::{CommitError, Push, StoreError, Ticket, Transaction};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,12 +21,18 @@ use std::time::Duration;
 /// Table of the node's records that holds what the gate keeps.
 const TABLE: &str = "mqtt";
 
+/// What the name begins with of who publishes what a bridge brings: other nodes may have a bridge to the same broker.
+const BRIDGE: &str = "$bridge/";
+
 /// What the gate asks of the node.
 pub struct GateNode {
     events: Arc<Events>,
     wanted: RwLock<Arc<TopicTable>>,
     audit: Arc<Audit>,
     ids: Ids,
+    /// The other nodes of the fleet.
+    pub far: Far,
+    when_full: WhenFull,
 }
 
 /// Which queue wants which topics.
@@ -59,9 +67,23 @@ struct Ids {
 }
 
 impl GateNode {
-    pub fn new(events: Arc<Events>, audit: Arc<Audit>, seed: u64) -> Arc<Self> {
+    /// `seed` is random. `when_full` says what happens to messages for subscribers at a node that takes no more.
+    ///
+    /// # Errors
+    /// What is known of other nodes cannot be read.
+    pub fn open(events: Arc<Events>, audit: Arc<Audit>, seed: u64, when_full: WhenFull) -> Result<Arc<Self>, Problem> {
         let ids = Ids { run: seed, next: AtomicU64::new(0) };
-        Arc::new(Self { wanted: RwLock::default(), audit, ids, events })
+        let far = Far::open(events.state())?;
+        Ok(Arc::new(Self { wanted: RwLock::default(), audit, ids, events, far, when_full }))
+    }
+
+    pub fn events(&self) -> &Arc<Events> {
+        &self.events
+    }
+
+    /// A name for an event: no other one of this node has it.
+    pub fn next_id(&self) -> String {
+        format!("{:016x}{:08x}", self.ids.run, self.ids.next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// As of this moment: what was deployed before a message came gets it, for the message is confirmed.
@@ -76,27 +98,108 @@ impl GateNode {
         now
     }
 
-    fn write(&self, into: &mut Pushes<'_>, changes: &Changes, wanted: &TopicTable) -> Result<(), Failed> {
-        for (key, value) in &changes.records {
-            into.transaction().record(TABLE, key, value.clone()).map_err(Failed::of_store)?;
+    /// Writes all changes in one transaction, and with them what `more` writes.
+    fn write_all(
+        &self,
+        changes: &Changes,
+        wanted: &TopicTable,
+        more: &dyn Fn(&mut Transaction) -> Result<(), StoreError>,
+    ) -> Result<Ticket, Refused> {
+        let written = self.events.commit(|into| {
+            for (key, value) in &changes.records {
+                into.transaction().record(TABLE, key, value.clone()).map_err(Failed::of_store)?;
+            }
+            changes.events.iter().try_for_each(|delivery| self.deliver(into, delivery, wanted))?;
+            more(into.transaction()).map_err(Failed::of_store)
+        });
+        let ((), ticket) = written.map_err(|Failed(refused)| refused)?;
+        for delivery in changes.events.iter().filter(|delivery| delivery.retain) {
+            self.far.set_copy(delivery.message.topic(), self.is_copy(delivery));
         }
-        for delivery in &changes.events {
-            self.push(into, delivery, wanted)?;
+        Ok(ticket)
+    }
+
+    /// Whether what is retained after this message came from another node.
+    fn is_copy(&self, delivery: &Delivery) -> bool {
+        let is_deleted = delivery.message.payload().is_empty();
+        !is_deleted && matches!(self.far.whose(&delivery.client), Whose::Theirs(_))
+    }
+
+    fn deliver(&self, into: &mut Pushes<'_>, delivery: &Delivery, wanted: &TopicTable) -> Result<(), Failed> {
+        if delivery.retain {
+            let is_copy = self.is_copy(delivery);
+            let kept = self.far.keep_copy(into.transaction(), delivery.message.topic(), is_copy);
+            kept.map_err(Failed::of_store)?;
+        }
+        match self.far.whose(&delivery.client) {
+            Whose::Ours => self.push(into, delivery, wanted, |_| true),
+            Whose::Theirs(arrived) => {
+                into.transaction().ack(&arrived.leased);
+                let delivery =
+                    Delivery { client: arrived.client.as_str().into(), user: arrived.user.clone(), ..delivery.clone() };
+                self.push(into, &delivery, wanted, |queue| arrived.queues.iter().any(|one| one == queue))
+            }
+            Whose::Nobodys => Ok(()),
+        }
+    }
+
+    fn push(
+        &self,
+        into: &mut Pushes<'_>,
+        delivery: &Delivery,
+        wanted: &TopicTable,
+        hears: impl Fn(&str) -> bool,
+    ) -> Result<(), Failed> {
+        let numbers = wanted.filters.matches(delivery.message.topic());
+        let queues: Vec<&Arc<str>> =
+            numbers.iter().map(|number| &wanted.queues[*number as usize]).filter(|queue| hears(queue)).collect();
+        if queues.is_empty() {
+            return Ok(());
+        }
+        let event = to_event(delivery, Origin { id: &self.next_id(), time_ms: clock::now_ms() });
+        for queue in queues {
+            let mut push = Push { event: event.clone(), delay: Duration::ZERO, ttl: None };
+            into.push(queue, &mut push, None)?;
         }
         Ok(())
     }
 
-    fn push(&self, into: &mut Pushes<'_>, delivery: &Delivery, wanted: &TopicTable) -> Result<(), Failed> {
-        let numbers = wanted.filters.matches(delivery.message.topic());
-        if numbers.is_empty() {
-            return Ok(());
+    /// The letters that these messages are to other nodes.
+    fn leaving(&self, changes: &Changes, wanted: &TopicTable) -> Leaving {
+        let (mut leaving, elsewhere) = (Leaving::default(), self.far.elsewhere());
+        if elsewhere.is_empty() {
+            return leaving;
         }
-        let id = format!("{:016x}{:08x}", self.ids.run, self.ids.next.fetch_add(1, Ordering::Relaxed));
-        let event = to_event(delivery, Origin { id: &id, time_ms: clock::now_ms() });
-        for number in numbers {
-            let mut push = Push { event: event.clone(), delay: Duration::ZERO, ttl: None };
-            into.push(&wanted.queues[number as usize], &mut push, None)?;
+        for delivery in &changes.events {
+            let is_ours = matches!(self.far.whose(&delivery.client), Whose::Ours);
+            if !is_ours || delivery.client.starts_with(BRIDGE) {
+                continue;
+            }
+            let topic = delivery.message.topic();
+            let here: Vec<&str> =
+                wanted.filters.matches(topic).into_iter().map(|number| &*wanted.queues[number as usize]).collect();
+            for taker in elsewhere.takers(topic, &here) {
+                if !leaving.add(delivery, &taker, &self.next_id()) {
+                    self.far.drop_some(1);
+                    tracing::warn!(topic, node = %taker.node, "a message is too large to go to another node");
+                }
+            }
         }
+        leaving
+    }
+
+    /// A node takes no more of these letters now.
+    fn leave_out(&self, leaving: &mut Leaving, full: ::mail::PushError) -> Result<(), Refused> {
+        let refused = |error: &::mail::PushError| {
+            Err(Refused::QueueFull(Problem::new(Code::MailWaits, format!("MQTT for another node: {error}"))))
+        };
+        let ::mail::PushError::Full(to) = &full else { return refused(&full) };
+        if self.when_full == WhenFull::Refuse || leaving.has_triggers(to) {
+            return refused(&full);
+        }
+        let count = leaving.leave_out(to);
+        self.far.drop_some(count);
+        tracing::debug!(%to, count, "messages for subscribers at another node find no room and are dropped");
         Ok(())
     }
 }
@@ -133,13 +236,21 @@ impl From<CommitError> for Failed {
 impl Node for GateNode {
     fn wants(&self, topic: &str) -> bool {
         let wanted = self.wanted();
-        !wanted.queues.is_empty() && !wanted.filters.matches(topic).is_empty()
+        !wanted.queues.is_empty() && !wanted.filters.matches(topic).is_empty() || self.far.looks_at(topic)
     }
 
     fn commit(&self, changes: &Changes) -> Result<u64, Refused> {
         let wanted = self.wanted();
-        let written = self.events.commit(|into| self.write(into, changes, &wanted));
-        written.map(|((), ticket)| ticket.number()).map_err(|Failed(refused)| refused)
+        let mut leaving = self.leaving(changes, &wanted);
+        loop {
+            let Some(mail) = self.events.mail().filter(|_| !leaving.is_empty()) else {
+                return self.write_all(changes, &wanted, &|_| Ok(())).map(Ticket::number);
+            };
+            match mail.post_with(leaving.letters(), |more| self.write_all(changes, &wanted, more)) {
+                Ok(written) => return written.map(Ticket::number),
+                Err(full) => self.leave_out(&mut leaving, full)?,
+            }
+        }
     }
 
     async fn durable(&self, number: u64) -> Result<u64, Problem> {

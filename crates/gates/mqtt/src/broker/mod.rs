@@ -18,6 +18,7 @@ mod connecting;
 mod connection;
 mod fan_out;
 mod keeping;
+mod looking;
 mod message;
 mod packets;
 mod parts;

@@ -49,6 +49,8 @@ pub(super) struct Totals {
     pub session_bytes: usize,
     pub kept_sessions: usize,
     pub subscriptions: usize,
+    /// Counts the changes of what is subscribed to.
+    pub changes: u64,
 }
 
 /// What passing one message on needs. It is used again for the next one.

@@ -120,6 +120,7 @@ impl<N: Node> Broker<N> {
             let subscriber = Subscriber { session: key, options, id, is_checked: false };
             self.trie.insert(filter.topics, filter.group, subscriber);
             self.totals.subscriptions += 1;
+            self.totals.changes += 1;
             if let Some(session) = self.sessions.get_mut(key) {
                 session.subscriptions.insert(text, subscription);
             }

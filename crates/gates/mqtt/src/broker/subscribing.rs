@@ -85,6 +85,7 @@ impl<N: Node> Broker<N> {
         let subscriber = Subscriber { session: session_key, options: entry.options, id, is_checked };
         self.trie.insert(filter.topics, filter.group, subscriber);
         self.totals.subscriptions += usize::from(is_new);
+        self.totals.changes += u64::from(is_new);
         self.set_own_bytes(session_key, own_bytes);
         Ok(is_new)
     }
@@ -181,6 +182,7 @@ impl<N: Node> Broker<N> {
         if let Some(filter) = Filter::new(text, usize::MAX) {
             self.trie.remove(filter.topics, filter.group, session_key);
             self.totals.subscriptions -= 1;
+            self.totals.changes += 1;
         }
     }
 }
