@@ -52,8 +52,9 @@ pub struct Part {
     pub engine: mpsc::Receiver<MemberArrival>,
 }
 
-/// Who is in the fleet, as this node knows it now. Clones are one. Empty once the node has no part in it any more.
-#[derive(Clone)]
+/// Who is in the fleet, as this node knows it now. Clones are one. Empty once the node has no part in it any more, and by
+/// default.
+#[derive(Clone, Default)]
 pub struct Directory(Weak<Active>);
 
 impl Directory {

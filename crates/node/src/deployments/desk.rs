@@ -177,7 +177,7 @@ impl Deployments {
         }
     }
 
-    fn decided<T>(&self, decide: impl FnOnce(&Known<'_>) -> T) -> T {
+    pub(super) fn decided<T>(&self, decide: impl FnOnce(&Known<'_>) -> T) -> T {
         let (fleet, candidates) = (self.fleet(), self.candidates());
         let records: &Records = &self.records.lock();
         decide(&Known { fleet: &fleet, records, candidates: &candidates, now: clock::now_ms() / 1_000 })

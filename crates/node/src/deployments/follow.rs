@@ -1,7 +1,7 @@
 //! Makes it so here: of each record, what is for this node runs, and what is no longer for it goes.
 //!
 //! ```text
-//!   record ─▶ share ─▶ images ─▶ note what will be here ─▶ deploy, all or nothing ─▶ remove what was ─▶ note what is
+//!   record ─▶ share ─▶ images ─▶ note what will be here ─▶ deploy in place of what was, all or nothing ─▶ note what is
 //!                │ none                                        │ a problem
 //!                └─▶ remove what was                           └─▶ what ran runs on; again after a rest
 //! ```
@@ -9,13 +9,13 @@
 
 use super::Deployments;
 use super::shelf::Owned;
-use crate::functions::{Claim, Steps};
+use crate::functions::{Claim, Leaving, Steps};
 use crate::{Node, blocking, clock};
 use fleet_deploy::talk::Stage;
 use fleet_deploy::{Record, SignedRecord};
 use futures_util::{StreamExt, stream};
 use manifest::{Manifest, Name};
-use problem::{Code, Problem};
+use problem::Problem;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ impl Deployments {
         }
     }
 
-    async fn apply(&self, record: &SignedRecord) -> Result<Stage, Problem> {
+    pub(super) async fn apply(&self, record: &SignedRecord) -> Result<Stage, Problem> {
         let record = record.record();
         let node = self.node()?;
         let before = self.shelf.owned(&record.name);
@@ -101,7 +101,7 @@ impl Deployments {
             if before != Owned::default() {
                 self.set_progress(&record.name, record.serial, Stage::Working, None);
             }
-            remove(&node, &before, &Owned::default()).await?;
+            replace(&node, before.without(&Owned::default()), Manifest::default()).await?;
             self.own(&record.name, Owned::default()).await?;
             return Ok(Stage::Elsewhere);
         };
@@ -111,15 +111,7 @@ impl Deployments {
         let now = Owned::of(&share);
         // Both: whatever a crash leaves behind is known to belong here.
         self.own(&record.name, before.with(&now)).await?;
-        match deploy(&node, share.clone()).await {
-            // What has its route or queue may be what goes anyhow.
-            Err(problem) if matches!(problem.code, Code::RouteTaken | Code::ManifestConflict) && before != now => {
-                remove(&node, &before, &now).await?;
-                deploy(&node, share).await?;
-            }
-            deployed => deployed?,
-        }
-        remove(&node, &before, &now).await?;
+        replace(&node, before.without(&now), share).await?;
         self.own(&record.name, now).await?;
         tracing::info!(deployment = %record.name, revision = record.revision, "runs what the fleet has for this node");
         Ok(Stage::Ready)
@@ -134,25 +126,12 @@ impl Deployments {
     }
 }
 
-/// Deploys a manifest as `lighter deploy` does; nothing happens where it runs already.
-async fn deploy(node: &Arc<Node>, manifest: Manifest) -> Result<(), Problem> {
+/// Deploys a manifest as `lighter deploy` does, in place of what goes; nothing happens where it is so already. Queues
+/// and buckets stay, with what is in them.
+async fn replace(node: &Arc<Node>, leaving: Leaving, manifest: Manifest) -> Result<(), Problem> {
+    let _leaving = Claim::new(&node.functions, leaving.subjects())?;
     let _claim = Claim::all(&node.functions, &manifest)?;
     // Somebody hears the steps to the end: then a deployment that compiles is not given up.
     let (steps, _receiver) = Steps::new(&manifest);
-    node.functions.deploy(manifest, clock::now_ms(), &steps).await
-}
-
-/// Removes what was here and is no more. Queues and buckets stay, with what is in them.
-async fn remove(node: &Arc<Node>, before: &Owned, now: &Owned) -> Result<(), Problem> {
-    let unless_gone = |removed: Result<(), Problem>| match removed {
-        Err(problem) if problem.code != Code::FunctionUnknown => Err(problem),
-        _ => Ok(()),
-    };
-    for sink in before.sinks.difference(&now.sinks) {
-        unless_gone(node.functions.remove_sink(sink.as_str()).await)?;
-    }
-    for function in before.functions.difference(&now.functions) {
-        unless_gone(node.functions.remove(function).await)?;
-    }
-    Ok(())
+    node.functions.replace(&leaving, manifest, clock::now_ms(), &steps).await
 }

@@ -221,3 +221,6 @@ async fn profile(node: &Node) -> Profile {
     }
     Profile { labels: node.config.fleet.labels.clone(), words, memory_bytes: node.config.memory_bytes_max }
 }
+
+#[cfg(test)]
+mod tests;

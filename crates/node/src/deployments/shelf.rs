@@ -5,6 +5,7 @@
 //!         deployed.json              what this node runs of each: what goes when it is no longer for this node
 //! ```
 
+use crate::functions::Leaving;
 use fleet_deploy::record::DOCUMENT_BYTES_MAX;
 use fleet_deploy::{Records, SignedRecord};
 use fleet_trust::PublicKey;
@@ -48,6 +49,14 @@ impl Owned {
         Self {
             functions: self.functions.union(&other.functions).cloned().collect(),
             sinks: self.sinks.union(&other.sinks).cloned().collect(),
+        }
+    }
+
+    /// What of it is not in the other one.
+    pub fn without(&self, other: &Self) -> Leaving {
+        Leaving {
+            functions: self.functions.difference(&other.functions).cloned().collect(),
+            sinks: self.sinks.difference(&other.sinks).cloned().collect(),
         }
     }
 

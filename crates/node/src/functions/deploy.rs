@@ -11,6 +11,7 @@ use api_types::{DeployStep, LogLine};
 use handling::Handler;
 use manifest::{Function, Manifest, Name};
 use problem::{Code, Problem};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -93,6 +94,31 @@ impl Drop for Claim {
     }
 }
 
+/// Functions and sinks that go when a deployment comes, in the same moment. None of them is in its manifest.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Leaving {
+    pub functions: BTreeSet<Name>,
+    pub sinks: BTreeSet<Name>,
+}
+
+impl Leaving {
+    /// Kinds and names, as [`Claim::new`] takes them.
+    pub fn subjects(&self) -> impl Iterator<Item = (&str, &str)> {
+        let functions = self.functions.iter().map(|name| ("function", name.as_str()));
+        functions.chain(self.sinks.iter().map(|name| ("sink", name.as_str())))
+    }
+
+    /// What changes in a table when they go. Of what is not there, nothing.
+    fn changes(&self, table: &Table) -> Vec<Change> {
+        let ended = |name: &Name| Change::Part(PartChange::Ended(name.clone(), None));
+        let functions = self.functions.iter().filter(|name| table.entry(name.as_str()).is_some());
+        let functions = functions.flat_map(|name| [Change::Remove(name.clone()), ended(name)]);
+        let sinks = self.sinks.iter().filter(|name| table.parts().sinks.contains_key(*name));
+        let sinks = sinks.flat_map(|name| [Change::Part(PartChange::Sink(name.clone(), None)), ended(name)]);
+        functions.chain(sinks).collect()
+    }
+}
+
 /// A function that differs from what runs, and can run here.
 struct Candidate {
     name: Name,
@@ -108,10 +134,25 @@ impl Functions {
     /// # Errors
     /// The first problem that was found; nothing was changed.
     pub async fn deploy(self: &Arc<Self>, manifest: Manifest, now_ms: u64, steps: &Steps) -> Result<(), Problem> {
+        self.replace(&Leaving::default(), manifest, now_ms, steps).await
+    }
+
+    /// Deploys all functions of the manifest in place of others, whose routes and queues it may have, or does nothing.
+    /// The caller holds the claim on all of them.
+    ///
+    /// # Errors
+    /// The first problem that was found; nothing was changed.
+    pub async fn replace(
+        self: &Arc<Self>,
+        leaving: &Leaving,
+        manifest: Manifest,
+        now_ms: u64,
+        steps: &Steps,
+    ) -> Result<(), Problem> {
         manifest.check()?;
         let new_names: Vec<Name> =
             manifest.function.keys().filter(|name| self.get(name.as_str()).is_err()).cloned().collect();
-        let deployed = self.deploy_all(manifest, now_ms, steps).await;
+        let deployed = self.deploy_all(leaving, manifest, now_ms, steps).await;
         if deployed.is_err() {
             // What a function said that never came to be.
             new_names.iter().for_each(|name| self.logs.remove(name));
@@ -119,8 +160,16 @@ impl Functions {
         deployed
     }
 
-    async fn deploy_all(self: &Arc<Self>, manifest: Manifest, now_ms: u64, steps: &Steps) -> Result<(), Problem> {
-        let table = self.table();
+    async fn deploy_all(
+        self: &Arc<Self>,
+        leaving: &Leaving,
+        manifest: Manifest,
+        now_ms: u64,
+        steps: &Steps,
+    ) -> Result<(), Problem> {
+        let mut changes = leaving.changes(&self.table());
+        // What goes is in nobody's way.
+        let table = self.table().changed(&changes, self.token_by_default)?;
         table.check_routes(&manifest)?;
         table.check_handlers(&manifest)?;
         let parts = self.changed_parts(&table, &manifest, now_ms)?;
@@ -134,25 +183,28 @@ impl Functions {
                 None => candidates.push(self.check(name, function, steps).await?),
             }
         }
-        let mut changes = Vec::with_capacity(candidates.len());
         for candidate in candidates {
             changes.push(self.make_ready(candidate, now_ms, steps).await?);
+        }
+        for part in &parts {
+            let (kind, name) = part.subject();
+            steps.say(DeployStep::Configured { kind: kind.to_owned(), name: name.to_owned() });
         }
         changes.extend(parts.into_iter().map(Change::Part));
         if changes.is_empty() {
             return Ok(());
-        }
-        for change in &changes {
-            if let Change::Part(part) = change {
-                let (kind, name) = part.subject();
-                steps.say(DeployStep::Configured { kind: kind.to_owned(), name: name.to_owned() });
-            }
         }
         let said: Vec<(Arc<Live>, String)> = changes.iter().filter_map(describe).collect();
         self.commit(changes).await?;
         for (live, what) in said {
             live.identity.log.node(Level::Info, live.version, &what);
             tracing::info!(function = %live.name(), version = live.version, image = %live.image, "deployed");
+        }
+        for name in &leaving.functions {
+            self.logs.remove(name);
+        }
+        for (kind, name) in leaving.subjects() {
+            tracing::info!(kind, name, "removed");
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ mod loader;
 mod parts;
 mod table;
 
-pub use deploy::{Claim, Steps};
+pub use deploy::{Claim, Leaving, Steps};
 pub use history::History;
 pub use live::{Identity, Live};
 pub use loader::{Loader, blocking};

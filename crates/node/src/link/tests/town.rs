@@ -16,7 +16,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use gate_http::{Gate, Listener};
 use manifest::{Isolation, Manifest};
-use problem::Problem;
+use problem::{Code, Problem};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -34,7 +34,8 @@ use unit::{
 const NOW: u64 = 1_795_425_300;
 const NAMES: [&str; 2] = ["one", "two"];
 
-/// Units that answer `NODE/FUNCTION/BODY`; those that are to wait do so until they are let through.
+/// Units that answer `NODE/FUNCTION/BODY`; those that are to wait do so until they are let through. A function with
+/// `broken` in its config does not start.
 struct Saying {
     node: &'static str,
     gate: Arc<Semaphore>,
@@ -85,7 +86,9 @@ impl Prepared for Said {
     }
 
     fn try_start(self: Arc<Self>, _host: Arc<dyn Host>) -> BoxFuture<'static, Result<Duration, Problem>> {
-        async { Ok(Duration::ZERO) }.boxed()
+        let starts = !self.deployed.function.config.contains_key("broken");
+        async move { starts.then_some(Duration::ZERO).ok_or_else(|| Problem::new(Code::StartFailed, "it is broken")) }
+            .boxed()
     }
 
     fn attempt(self: Arc<Self>, attempt: Attempt) -> Box<dyn Running> {
@@ -228,14 +231,19 @@ impl TownNode {
         Self { node, address, units, _gate: gate, _folder: folder }
     }
 
-    /// Deploys functions. Their images are what the manifest has for them.
-    pub async fn deploy(&self, text: &str) {
+    /// A manifest whose images are here. They are what the text has for them.
+    pub fn manifest(&self, text: &str) -> Manifest {
         let mut manifest: Manifest = toml::from_str(text).unwrap();
         for function in manifest.function.values_mut() {
             let mut writer = self.node.functions.loader.warehouse.receive_image(None, None).unwrap();
             writer.write(function.image.as_bytes()).unwrap();
             function.image = writer.finish().unwrap().to_string();
         }
+        manifest
+    }
+
+    pub async fn deploy(&self, text: &str) {
+        let manifest = self.manifest(text);
         let (steps, _heard) = Steps::new(&manifest);
         self.node.functions.deploy(manifest, clock::now_ms(), &steps).await.unwrap();
     }

@@ -1,0 +1,107 @@
+//! Records that one node learns, and what it runs then.
+
+use super::{Deployments, Parts};
+use crate::link::tests::town::TownNode;
+use fleet_agent::Directory;
+use fleet_deploy::decide::decide;
+use fleet_deploy::talk::Stage;
+use fleet_deploy::{Order, SignedRecord, Wish};
+use fleet_trust::dates::Dates;
+use fleet_trust::{Authority, Clock, Membership, NodeKey, Role, Trust};
+use problem::{Code, Problem};
+use std::sync::Arc;
+
+const NOW: u64 = 1_795_425_300;
+/// Of the fleet's CA.
+const CA_SEED: [u8; 32] = [1; 32];
+
+/// A node of a fleet in which it has heard of nobody.
+struct Village {
+    node: TownNode,
+    deployments: Arc<Deployments>,
+}
+
+impl Village {
+    async fn new() -> Self {
+        let node = TownNode::start("one").await;
+        let authority = Authority::found("village", &CA_SEED).unwrap();
+        let key = NodeKey::from_seed(&[2; 32]);
+        let certificate = authority.issue(&key.public(), Role::Member, Dates::from(NOW), [2; 16]).unwrap();
+        let ca = authority.certificate().to_vec();
+        let membership =
+            Membership { fleet_name: "village".into(), ca, certificate, anchors: Vec::new(), incarnation: 1 };
+        let trust = Arc::new(Trust::new(key, membership, None, Clock::new(|| NOW, NOW)).unwrap());
+        let folder = node.node.config.data.join("fleet");
+        let parts = Parts { trust, directory: Directory::default(), anchor: None, folder };
+        let deployments = Deployments::open(&node.node, parts).await.unwrap();
+        Self { node, deployments }
+    }
+
+    /// The next record of a name, as an anchor makes it. An empty text: it is removed.
+    fn record(&self, name: &str, text: &str) -> SignedRecord {
+        let deploy = || Wish::Deploy(Box::new(self.node.manifest(text)));
+        let order = Order {
+            fleet: self.deployments.fleet(),
+            name: name.parse().unwrap(),
+            after: self.deployments.records.lock().get(name).map_or(0, |record| record.record().serial),
+            deployer: "ci".to_owned(),
+            wish: if text.is_empty() { Wish::Remove } else { deploy() },
+        };
+        let record = self.deployments.decided(|known| decide(&order, known)).unwrap();
+        SignedRecord::sign(record, |purpose, parts| NodeKey::from_seed(&CA_SEED).sign(purpose, parts)).unwrap()
+    }
+
+    async fn learn(&self, name: &str, text: &str) -> SignedRecord {
+        let record = self.record(name, text);
+        self.deployments.learn(record.clone()).await.unwrap();
+        record
+    }
+
+    /// Learns it and makes it so.
+    async fn run(&self, name: &str, text: &str) -> Result<Stage, Problem> {
+        let record = self.learn(name, text).await;
+        self.deployments.apply(&record).await
+    }
+
+    fn functions(&self) -> Vec<String> {
+        self.node.node.functions.table().entries().map(|entry| entry.live.name().to_string()).collect()
+    }
+
+    async fn answer(&self, path: &str) -> String {
+        self.node.ask("POST", path, "", "x").await.body
+    }
+}
+
+/// It used to be taken down as soon as the new one was found to have its route, and then the new one did not start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_function_goes_when_the_one_that_has_its_route_then_runs_and_not_before() {
+    let village = Village::new().await;
+    let old = "[function.old]\nimage = \"x\"\nhttp = \"/plate\"\nqueue = \"plates\"\n\
+               [queue.plates]\nevents_max = 5\n[sink.far]\nqueue = \"out\"\nwebhook.url = \"http://127.0.0.1:9/\"\n";
+    assert_eq!(village.run("app", old).await.unwrap(), Stage::Ready);
+    // Its route and its queue, which has other bounds now, and the queue of the sink.
+    let new = "[function.new]\nimage = \"x\"\nhttp = \"/plate\"\nqueue = \"plates\"\n\
+               [queue.plates]\nevents_max = 6\n[sink.near]\nqueue = \"out\"\nwebhook.url = \"http://127.0.0.1:9/\"\n";
+    let broken = new.replace("image = \"x\"", "image = \"x\"\nconfig.broken = \"yes\"");
+    assert_eq!(village.run("app", &broken).await.unwrap_err().code, Code::StartFailed);
+    assert_eq!((village.functions(), village.answer("/plate").await), (vec!["old".into()], "one/old/x".into()));
+
+    // Nor where the route is somebody else's.
+    village.node.deploy("[function.hand]\nimage = \"x\"\nhttp = \"/hand\"").await;
+    let taken = new.replace("/plate", "/hand");
+    assert_eq!(village.run("app", &taken).await.unwrap_err().code, Code::RouteTaken);
+    assert_eq!(village.functions(), ["hand", "old"]);
+
+    assert_eq!(village.run("app", new).await.unwrap(), Stage::Ready);
+    assert_eq!(
+        (village.functions(), village.answer("/plate").await),
+        (vec!["hand".into(), "new".into()], "one/new/x".into())
+    );
+    let table = village.node.node.functions.table();
+    assert_eq!(table.parts().sinks.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["near"]);
+    assert_eq!(table.parts().queues["plates"].what.events_max, 6);
+
+    assert_eq!(village.run("app", "").await.unwrap(), Stage::Elsewhere);
+    assert_eq!((village.functions(), village.deployments.owner("new")), (vec!["hand".into()], None));
+    assert!(village.node.node.functions.table().parts().sinks.is_empty());
+}
