@@ -9,13 +9,13 @@
 
 use super::Deployments;
 use super::shelf::Owned;
-use crate::functions::{Claim, Leaving, Steps};
+use crate::functions::{Claim, Steps};
 use crate::{Node, blocking, clock};
 use fleet_deploy::talk::Stage;
 use fleet_deploy::{Record, SignedRecord};
 use futures_util::{StreamExt, stream};
 use manifest::{Manifest, Name};
-use problem::Problem;
+use problem::{Code, Problem};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -96,42 +96,53 @@ impl Deployments {
     pub(super) async fn apply(&self, record: &SignedRecord) -> Result<Stage, Problem> {
         let record = record.record();
         let node = self.node()?;
-        let before = self.shelf.owned(&record.name);
-        let Some(share) = record.share(&self.trust.node(), &self.profile) else {
-            if before != Owned::default() {
-                self.set_progress(&record.name, record.serial, Stage::Working, None);
-            }
-            replace(&node, before.without(&Owned::default()), Manifest::default()).await?;
-            self.own(&record.name, Owned::default()).await?;
+        let share = record.share(&self.trust.node(), &self.profile);
+        let now = share.as_ref().map(Owned::of).unwrap_or_default();
+        if share.is_some() || self.shelf.owned(&record.name) != now {
+            self.set_progress(&record.name, record.serial, Stage::Working, None);
+        }
+        let Some(share) = share else {
+            self.replace(&node, &record.name, &now, Manifest::default()).await?;
             return Ok(Stage::Elsewhere);
         };
-        self.set_progress(&record.name, record.serial, Stage::Working, None);
+        if let Some(other) = self.newest().iter().map(|other| other.record()).find(|other| is_others(record, other)) {
+            let detail = format!("the deployment {:?} has a part of it, and is newer", other.name.as_str());
+            return Err(Problem::new(Code::FleetDeployed, detail).with_hint(
+                "this node waits for news of the older one; where none comes, deploy that without this part",
+            ));
+        }
         let images = share.function.values().map(|function| function.image.clone()).collect();
         self.fetch_all(&images, None).await?;
-        let now = Owned::of(&share);
         // Both: whatever a crash leaves behind is known to belong here.
-        self.own(&record.name, before.with(&now)).await?;
-        replace(&node, before.without(&now), share).await?;
-        self.own(&record.name, now).await?;
+        let (shelf, name, parts) = (self.shelf.clone(), record.name.clone(), now.clone());
+        blocking(move || shelf.take(&name, &parts)).await?;
+        self.replace(&node, &record.name, &now, share).await?;
         tracing::info!(deployment = %record.name, revision = record.revision, "runs what the fleet has for this node");
         Ok(Stage::Ready)
     }
 
-    async fn own(&self, name: &Name, owned: Owned) -> Result<(), Problem> {
-        if self.shelf.owned(name) == owned {
-            return Ok(());
-        }
+    /// Deploys a manifest as `lighter deploy` does, in place of what the deployment had here; nothing happens where it
+    /// is so already. Queues and buckets stay, with what is in them.
+    async fn replace(&self, node: &Arc<Node>, name: &Name, now: &Owned, manifest: Manifest) -> Result<(), Problem> {
+        let leaving = self.shelf.owned(name).without(now);
+        let _leaving = Claim::new(&node.functions, leaving.subjects())?;
+        let _claim = Claim::all(&node.functions, &manifest)?;
+        // Another deployment may have taken some of it before it was claimed here, and none can bring it now.
+        let leaving = self.shelf.owned(name).without(now);
+        // Somebody hears the steps to the end: then a deployment that compiles is not given up.
+        let (steps, _receiver) = Steps::new(&manifest);
+        node.functions.replace(&leaving, manifest, clock::now_ms(), &steps).await?;
         let (shelf, name) = (self.shelf.clone(), name.clone());
-        blocking(move || shelf.own(&name, owned)).await
+        blocking(move || shelf.give_up(&name, &leaving)).await
     }
 }
 
-/// Deploys a manifest as `lighter deploy` does, in place of what goes; nothing happens where it is so already. Queues
-/// and buckets stay, with what is in them.
-async fn replace(node: &Arc<Node>, leaving: Leaving, manifest: Manifest) -> Result<(), Problem> {
-    let _leaving = Claim::new(&node.functions, leaving.subjects())?;
-    let _claim = Claim::all(&node.functions, &manifest)?;
-    // Somebody hears the steps to the end: then a deployment that compiles is not given up.
-    let (steps, _receiver) = Steps::new(&manifest);
-    node.functions.replace(&leaving, manifest, clock::now_ms(), &steps).await
+/// Whether a part of a record belongs to a newer one of another deployment. An anchor gives a part to one of them alone,
+/// but a node may hear of that one first, and of the other's end later.
+fn is_others(record: &Record, other: &Record) -> bool {
+    let is_newer = (other.made_at, &other.name) > (record.made_at, &record.name);
+    let (Some(ours), Some(theirs)) = (&record.manifest, &other.manifest) else { return false };
+    let has = |function: &Name| theirs.function.contains_key(function);
+    let has_sink = |sink: &Name| theirs.sink.contains_key(sink);
+    other.name != record.name && is_newer && (ours.function.keys().any(has) || ours.sink.keys().any(has_sink))
 }

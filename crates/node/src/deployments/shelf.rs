@@ -45,23 +45,12 @@ impl Owned {
         Self { functions: manifest.function.keys().cloned().collect(), sinks: manifest.sink.keys().cloned().collect() }
     }
 
-    pub fn with(&self, other: &Self) -> Self {
-        Self {
-            functions: self.functions.union(&other.functions).cloned().collect(),
-            sinks: self.sinks.union(&other.sinks).cloned().collect(),
-        }
-    }
-
     /// What of it is not in the other one.
     pub fn without(&self, other: &Self) -> Leaving {
         Leaving {
             functions: self.functions.difference(&other.functions).cloned().collect(),
             sinks: self.sinks.difference(&other.sinks).cloned().collect(),
         }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.functions.is_empty() && self.sinks.is_empty()
     }
 }
 
@@ -135,13 +124,36 @@ impl Shelf {
         found.map(|(name, _)| name.clone())
     }
 
-    /// Notes what of a deployment is on this node. Durable once `Ok`.
-    pub fn own(&self, name: &Name, owned: Owned) -> Result<(), Problem> {
+    /// Notes what of a deployment is about to be on this node, beside what is. Other deployments have it no more, so
+    /// none removes it. Durable once `Ok`.
+    pub fn take(&self, name: &Name, parts: &Owned) -> Result<(), Problem> {
+        self.change(|all| {
+            for (other, owned) in all.iter_mut() {
+                owned.functions.retain(|function| other == name || !parts.functions.contains(function));
+                owned.sinks.retain(|sink| other == name || !parts.sinks.contains(sink));
+            }
+            let owned = all.entry(name.clone()).or_default();
+            owned.functions.extend(parts.functions.iter().cloned());
+            owned.sinks.extend(parts.sinks.iter().cloned());
+        })
+    }
+
+    /// Notes that this is gone. Durable once `Ok`.
+    pub fn give_up(&self, name: &Name, parts: &Leaving) -> Result<(), Problem> {
+        self.change(|all| {
+            let Some(owned) = all.get_mut(name) else { return };
+            owned.functions.retain(|function| !parts.functions.contains(function));
+            owned.sinks.retain(|sink| !parts.sinks.contains(sink));
+        })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<Name, Owned>)) -> Result<(), Problem> {
         let _one_at_a_time = self.writing.lock();
         let mut all = self.owned.lock().clone();
-        match owned.is_empty() {
-            true => _ = all.remove(name),
-            false => _ = all.insert(name.clone(), owned),
+        change(&mut all);
+        all.retain(|_, owned| *owned != Owned::default());
+        if *self.owned.lock() == all {
+            return Ok(());
         }
         let bytes = serde_json::to_vec(&all).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
         write_new(&self.folder, DEPLOYED, &bytes).map_err(|error| unusable(&self.folder.join(DEPLOYED), &error))?;

@@ -105,3 +105,29 @@ async fn a_function_goes_when_the_one_that_has_its_route_then_runs_and_not_befor
     assert_eq!((village.functions(), village.deployments.owner("new")), (vec!["hand".into()], None));
     assert!(village.node.node.functions.table().parts().sinks.is_empty());
 }
+
+/// A node that was away hears of both at once. The one that had it used to take it from the one that has it now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_deployment_has_taken_over_stays() {
+    let village = Village::new().await;
+    let plate = "[function.plate]\nimage = \"x\"\nhttp = \"/plate\"\n\
+                 [sink.far]\nqueue = \"out\"\nwebhook.url = \"http://127.0.0.1:9/\"\n";
+    let first = village.learn("app", plate).await;
+    assert_eq!(village.deployments.apply(&first).await.unwrap(), Stage::Ready);
+    let without = village.learn("app", "[function.other]\nimage = \"x\"\nhttp = \"/other\"\n").await;
+    assert_eq!(village.run("next", plate).await.unwrap(), Stage::Ready);
+    // After a restart, before it has heard of the second one.
+    assert_eq!(village.deployments.apply(&first).await.unwrap_err().code, Code::FleetDeployed);
+    let has = |functions: &[&str]| {
+        assert_eq!(village.functions(), functions);
+        assert!(village.node.node.functions.table().parts().sinks.contains_key("far"));
+        assert_eq!(village.deployments.owner("plate").unwrap().as_str(), "next");
+    };
+    has(&["plate"]);
+    assert_eq!(village.deployments.apply(&without).await.unwrap(), Stage::Ready);
+    has(&["other", "plate"]);
+    assert_eq!(village.run("app", "").await.unwrap(), Stage::Elsewhere);
+    has(&["plate"]);
+    assert_eq!(village.run("next", "").await.unwrap(), Stage::Elsewhere);
+    assert!(village.functions().is_empty());
+}
