@@ -1,6 +1,5 @@
 //! A backup of the running node, as a body that is made while it is taken.
 
-use super::pace::Pace;
 use super::reply::{Answer, Json};
 use super::scope::MayAdmin;
 use api_types::BackupRequest;
@@ -9,7 +8,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use node::{BackupPieces, Node, blocking};
+use node::{BackupPieces, Node, Pace, blocking};
 use problem::{Code, Problem};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};

@@ -5,7 +5,6 @@
 //!   GET ─▶ turn ─▶ the image, whole and checked ─▶ pieces ─▶ client
 //! ```
 
-use super::pace::Pace;
 use super::reply::Answer;
 use super::scope::MayDeploy;
 use axum::body::{Body, Bytes};
@@ -16,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use node::{Node, blocking};
+use node::{Node, Pace, blocking};
 use problem::{Code, Problem};
 use std::sync::Arc;
 use std::time::Duration;

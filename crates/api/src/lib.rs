@@ -26,7 +26,6 @@ mod live;
 mod logs;
 mod mqtt;
 mod openapi;
-mod pace;
 mod queues;
 mod reply;
 mod scope;

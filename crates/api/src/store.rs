@@ -2,7 +2,6 @@
 //!
 //! All of it needs the scope `deploy`: anybody who may deploy a function can let it read and write any bucket.
 
-use super::pace::Pace;
 use super::reply::{self, Answer, NDJSON, of_query, whole};
 use super::scope::MayDeploy;
 use api_types::{BucketInfo, DeleteRequest, DeletedReply, ImportReply, KeyInfo, KeyPage};
@@ -15,7 +14,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use node::body::Collected;
-use node::{Node, blocking};
+use node::{Node, Pace, blocking};
 use problem::{Code, Problem};
 use serde::Deserialize;
 use state::{Export, Import, ImportError, LIMIT_MAX, StoreError, Transaction, VALUE_BYTES_MAX};

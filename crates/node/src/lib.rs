@@ -46,6 +46,7 @@ pub mod metrics;
 pub mod mqtt;
 mod open;
 pub mod options;
+mod pace;
 mod records;
 mod registry;
 mod results;
@@ -65,6 +66,7 @@ pub use fleet_agent::Row;
 pub use functions::{Claim, Steps, Table, blocking};
 pub use log::{FOLLOWERS_MAX, Follower};
 pub use open::Opening;
+pub use pace::Pace;
 pub use serve::{ReplyBody, Wanted, reply_to_event, serve};
 pub use traces::HEADER as TRACEPARENT;
 

@@ -9,85 +9,67 @@
 
 use super::Deployments;
 use super::shelf::Owned;
+use super::works::Works;
 use crate::functions::{Claim, Steps};
 use crate::{Node, blocking, clock};
 use fleet_deploy::talk::Stage;
 use fleet_deploy::{Record, SignedRecord};
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use manifest::{Manifest, Name};
 use problem::{Code, Problem};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// Deployments that are worked on at once. The others wait.
-const AT_ONCE_MAX: usize = 4;
-/// The rest after one that failed, doubled each time.
-const REST_MIN: Duration = Duration::from_secs(2);
-const REST_MAX: Duration = Duration::from_secs(300);
 /// How long nothing is looked at while nothing changes.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// When a record that failed is tried again.
-struct Rest {
-    serial: u64,
-    pause: Duration,
-    until: Instant,
-}
-
 impl Deployments {
-    /// Follows the records until it is dropped.
+    /// Follows the records until it is dropped. One that takes long holds up no other.
     pub(super) async fn follow(self: Arc<Self>) {
         let mut changes = self.changes.subscribe();
-        let mut rests: BTreeMap<Name, Rest> = BTreeMap::new();
+        let (mut works, mut working) = (Works::default(), FuturesUnordered::new());
         loop {
             changes.mark_unchanged();
-            let due: Vec<Arc<SignedRecord>> =
-                self.newest().into_iter().filter(|record| self.is_due(record.record(), &rests)).collect();
-            let works = due.into_iter().map(|record| {
-                let this = self.clone();
-                async move {
-                    let done = this.apply(&record).await;
-                    (record, done)
+            for signed in self.newest() {
+                let record = signed.record();
+                if !self.is_done(record) && works.begin(&record.name, record.serial, Instant::now()) {
+                    let this = self.clone();
+                    working.push(async move {
+                        let done = this.apply(&signed).await;
+                        (signed, done)
+                    });
                 }
-            });
-            let done: Vec<_> = stream::iter(works).buffer_unordered(AT_ONCE_MAX).collect().await;
-            for (record, done) in done {
-                self.note(record.record(), done, &mut rests);
             }
-            let next = rests.values().map(|rest| rest.until.saturating_duration_since(Instant::now())).min();
             tokio::select! {
+                Some((signed, done)) = working.next() => {
+                    let record = signed.record();
+                    works.end(&record.name, record.serial, done.is_ok(), Instant::now());
+                    self.note(record, done);
+                }
                 changed = changes.changed() => if changed.is_err() {
                     return;
                 },
-                () = sleep(next.unwrap_or(IDLE)) => {}
+                () = sleep(works.rest(Instant::now()).unwrap_or(IDLE)) => {}
             }
         }
     }
 
-    fn is_due(&self, record: &Record, rests: &BTreeMap<Name, Rest>) -> bool {
+    fn is_done(&self, record: &Record) -> bool {
         let progress = self.progress.lock();
-        let is_done = progress.get(&record.name).is_some_and(|progress| {
+        progress.get(&record.name).is_some_and(|progress| {
             progress.serial == record.serial && matches!(progress.stage, Stage::Ready | Stage::Elsewhere)
-        });
-        let rests = rests.get(&record.name).filter(|rest| rest.serial == record.serial);
-        !is_done && rests.is_none_or(|rest| rest.until <= Instant::now())
+        })
     }
 
-    /// Tells what became of a record, and when it is tried again.
-    fn note(&self, record: &Record, done: Result<Stage, Problem>, rests: &mut BTreeMap<Name, Rest>) {
+    /// Tells what became of a record.
+    fn note(&self, record: &Record, done: Result<Stage, Problem>) {
         let Record { name, serial, .. } = record;
         match done {
-            Ok(stage) => {
-                rests.remove(name);
-                self.set_progress(name, *serial, stage, None);
-            }
+            Ok(stage) => self.set_progress(name, *serial, stage, None),
             Err(problem) => {
                 tracing::warn!(deployment = %name, serial, "{} {}", problem.code, problem.detail);
-                let before = rests.get(name).filter(|rest| rest.serial == *serial).map(|rest| rest.pause);
-                let pause = before.map_or(REST_MIN, |pause| (pause * 2).min(REST_MAX));
-                rests.insert(name.clone(), Rest { serial: *serial, pause, until: Instant::now() + pause });
                 self.set_progress(name, *serial, Stage::Failed, Some(&problem));
             }
         }

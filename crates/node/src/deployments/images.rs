@@ -7,14 +7,13 @@
 //! ```
 
 use super::Deployments;
-use crate::ReplyBody;
-use crate::blocking;
+use crate::{Pace, ReplyBody, blocking};
 use bytes::Bytes;
 use fleet_trust::NodeId;
 use futures_util::stream;
 use http::header::{CONTENT_LENGTH, RANGE};
 use http::{HeaderMap, Request, Response};
-use http_body::Frame;
+use http_body::{Body, Frame};
 use http_body_util::{BodyExt, StreamBody};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
@@ -103,6 +102,9 @@ impl Deployments {
                 }
             }
         }
+        if let Some(problem) = last.take_if(|problem| problem.code == Code::ImageTooLarge) {
+            return Err(problem);
+        }
         let why = last.map_or_else(|| "no other node is there".to_owned(), |problem| problem.detail.into_owned());
         Err(Problem::new(Code::ImageNowhere, format!("the image {hash}: {why}")))
     }
@@ -118,7 +120,7 @@ impl Deployments {
     }
 
     /// Takes what a node has of an image, from where it stopped.
-    async fn pull(&self, node: NodeId, hash: ImageHash, mut writer: ImageWriter) -> Pulled {
+    async fn pull(&self, node: NodeId, hash: ImageHash, writer: ImageWriter) -> Pulled {
         let link = match self.link() {
             Ok(link) => link,
             Err(problem) => return Pulled::Failed(problem),
@@ -129,27 +131,7 @@ impl Deployments {
             Ok(response) => response,
             Err(problem) => return Pulled::Part(writer, problem),
         };
-        let mut body = response.into_body();
-        while let Some(frame) = body.frame().await {
-            let bytes = match frame.map(Frame::into_data) {
-                Ok(Ok(bytes)) => bytes,
-                Ok(Err(_trailers)) => continue,
-                Err(problem) => return Pulled::Part(writer, problem),
-            };
-            let written = blocking(move || {
-                writer.write(&bytes)?;
-                Ok(writer)
-            });
-            match written.await {
-                Ok(back) => writer = back,
-                Err(problem) => return Pulled::Failed(problem),
-            }
-        }
-        match blocking(move || writer.finish()).await {
-            Ok(_) => Pulled::Whole,
-            Err(problem) if problem.code == Code::ImageHash => Pulled::Wrong(problem),
-            Err(problem) => Pulled::Failed(problem),
-        }
+        take(response.into_body(), writer).await
     }
 
     /// An image for another node, from the byte it asks for.
@@ -183,6 +165,39 @@ impl Deployments {
         let mut response = Response::new(ReplyBody::Streaming(StreamBody::new(frames).boxed_unsync()));
         response.headers_mut().insert(CONTENT_LENGTH, left.into());
         Ok(response)
+    }
+}
+
+/// Takes what comes, at a pace: a source that is slower is left for another one.
+async fn take<B>(mut body: B, mut writer: ImageWriter) -> Pulled
+where
+    B: Body<Data = Bytes, Error = Problem> + Unpin,
+{
+    let mut pace = Pace::begin("the image");
+    loop {
+        let bytes = match pace.wait(body.frame()).await {
+            Ok(None) => break,
+            Ok(Some(Ok(frame))) => match frame.into_data() {
+                Ok(bytes) => bytes,
+                Err(_trailers) => continue,
+            },
+            Ok(Some(Err(problem))) | Err(problem) => return Pulled::Part(writer, problem),
+        };
+        pace.moved(bytes.len());
+        let written = blocking(move || {
+            writer.write(&bytes)?;
+            Ok(writer)
+        });
+        match written.await {
+            Ok(back) => writer = back,
+            Err(problem) if problem.code == Code::ImageTooLarge => return Pulled::Wrong(problem),
+            Err(problem) => return Pulled::Failed(problem),
+        }
+    }
+    match blocking(move || writer.finish()).await {
+        Ok(_) => Pulled::Whole,
+        Err(problem) if problem.code == Code::ImageHash => Pulled::Wrong(problem),
+        Err(problem) => Pulled::Failed(problem),
     }
 }
 
@@ -226,4 +241,29 @@ enum Pulled {
     Wrong(Problem),
     /// This node cannot take it.
     Failed(Problem),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::{Instant, sleep};
+    use warehouse::{Config, Warehouse};
+
+    /// Each byte used to buy another minute.
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_gives_a_byte_a_minute_costs_a_try() {
+        let folder = tempfile::tempdir().unwrap();
+        let warehouse = Warehouse::open(folder.path(), Config::default()).unwrap();
+        let writer = warehouse.receive_image(None, None).unwrap();
+        let bytes = stream::unfold(100, async |left: u32| {
+            sleep(Duration::from_secs(50)).await;
+            let frame = Ok::<_, Problem>(Frame::data(Bytes::from_static(b"x")));
+            Some((frame, left.checked_sub(1)?))
+        });
+        let began = Instant::now();
+        let taken = take(StreamBody::new(Box::pin(bytes)), writer).await;
+        let Pulled::Part(writer, problem) = taken else { panic!("it was given up too late") };
+        assert_eq!((problem.code, writer.bytes()), (Code::RequestTimeout, 1));
+        assert!(began.elapsed() < Duration::from_secs(120));
+    }
 }

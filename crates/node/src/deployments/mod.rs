@@ -6,7 +6,7 @@
 //!   follow: share of this node ─▶ images, from any node ─▶ deploy ─┴─▶ progress ═══ talk ═══▶ anchor ─▶ view
 //! ```
 //! - `shelf`: records on disk · `desk`: what an anchor decides · `relay`: orders and views, by way of an anchor
-//! - `follow`: makes it so here · `images`: fetched by hash, from whoever has them
+//! - `follow`, `works`: makes it so here · `images`: fetched by hash, from whoever has them
 //! - `talking`: with whom and when · `answers`: what other nodes ask
 //!
 //! Nothing here waits for an anchor but a new order: a node runs what it knows from the start, and any node may tell it
@@ -20,6 +20,7 @@ mod relay;
 mod shelf;
 mod talking;
 mod view;
+mod works;
 
 use crate::link::Door;
 use crate::{Node, blocking};

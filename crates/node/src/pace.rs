@@ -1,4 +1,4 @@
-//! How fast a client must move large data: a slow client makes room for others.
+//! How fast a client or another node must move large data: a slow one makes room for others.
 //!
 //! While images and imports move they hold something scarce: a turn, a thread, a share of the room for bodies. So after
 //! a minute a transfer must have moved a modest number of bytes for each second since it began.
@@ -7,7 +7,7 @@ use problem::{Code, Problem};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// So long nothing is asked of a client.
+/// So long nothing is asked of it.
 const SLOW_AFTER: Duration = Duration::from_secs(60);
 /// What a transfer must have moved after that, for each second since it began.
 const BYTES_PER_SECOND_MIN: u64 = 8 << 10;
@@ -29,7 +29,7 @@ impl Pace {
         self.bytes += bytes as u64;
     }
 
-    /// Waits for the client's next step, for as long as what has been moved is enough.
+    /// Waits for the other side's next step, for as long as what has been moved is enough.
     ///
     /// # Errors
     /// [`Code::RequestTimeout`]: it is too slow.
