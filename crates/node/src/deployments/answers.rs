@@ -44,7 +44,7 @@ impl Deployments {
             (&Method::GET, "/deployments") => Ok(json(&self.view())),
             (method, path) => {
                 if let Some(hash) = path.strip_prefix("/images/").filter(|_| method == Method::GET) {
-                    self.give_image(hash, &head.headers).await
+                    self.give_image(from, hash, &head.headers).await
                 } else if let Some(name) = path.strip_prefix("/deployments/records/") {
                     self.record(from, method, name, body).await
                 } else {

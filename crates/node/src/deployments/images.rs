@@ -22,21 +22,22 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
-use tokio::time::timeout;
+use tokio::sync::mpsc;
 use unit::BodyError;
 use warehouse::{ImageHash, ImageWriter};
 
-/// Images on their way to other nodes at once. The next one is refused, and its node asks another one.
-static GIVING: Semaphore = Semaphore::const_new(4);
+/// Images on their way to other nodes at once: to each of them, and to all. The next one is refused, and its node asks
+/// another one.
+pub const GIVING_EACH_MAX: usize = 2;
+pub const GIVING_ALL_MAX: usize = 8;
 /// Bytes of one piece.
 const PIECE_BYTES: usize = 64 << 10;
 /// How often all nodes are asked for an image. Then whoever wanted it is told that it is nowhere.
 const ROUNDS_MAX: usize = 3;
+/// The same while one of them gives as many images as it may.
+const FULL_ROUNDS_MAX: usize = 40;
 /// How long a node may think before the first byte.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a piece may wait for the other node. Then the image breaks off.
-const GIVE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The rest between two rounds.
 const REST: Duration = Duration::from_millis(500);
 
@@ -79,10 +80,9 @@ impl Deployments {
         };
         let mut writer = begin().await?;
         let mut last = None;
-        for round in 0..ROUNDS_MAX {
-            if round > 0 {
-                tokio::time::sleep(REST).await;
-            }
+        let mut rounds = 0;
+        loop {
+            let mut is_full = false;
             for node in self.sources(first) {
                 match self.pull(node, hash, writer).await {
                     Pulled::Whole => {
@@ -91,6 +91,7 @@ impl Deployments {
                     }
                     Pulled::Part(part, problem) => {
                         tracing::debug!(%hash, %node, %problem, "an image did not come whole");
+                        is_full |= problem.code == Code::NodeFull;
                         (writer, last) = (part, Some(problem));
                     }
                     // What came so far is of no use.
@@ -101,6 +102,11 @@ impl Deployments {
                     Pulled::Failed(problem) => return Err(problem),
                 }
             }
+            rounds += 1;
+            if rounds >= if is_full { FULL_ROUNDS_MAX } else { ROUNDS_MAX } {
+                break;
+            }
+            tokio::time::sleep(REST).await;
         }
         if let Some(problem) = last.take_if(|problem| problem.code == Code::ImageTooLarge) {
             return Err(problem);
@@ -135,16 +141,18 @@ impl Deployments {
     }
 
     /// An image for another node, from the byte it asks for.
-    pub(super) async fn give_image(&self, hash: &str, headers: &HeaderMap) -> Result<Response<ReplyBody>, Problem> {
+    pub(super) async fn give_image(
+        &self,
+        to: NodeId,
+        hash: &str,
+        headers: &HeaderMap,
+    ) -> Result<Response<ReplyBody>, Problem> {
         let hash: ImageHash = hash
             .parse()
             .map_err(|_| Problem::new(Code::ApiRequest, format!("{hash:?} is no hash: 64 hexadecimal digits")))?;
         let from = headers.get(RANGE).and_then(|range| range.to_str().ok()?.strip_prefix("bytes=")?.strip_suffix('-'));
         let from: u64 = from.and_then(|from| from.parse().ok()).unwrap_or(0);
-        let turn = GIVING.try_acquire().map_err(|_| {
-            let problem = Problem::new(Code::NodeFull, "this node gives images to as many others as it may");
-            problem.with_hint("ask another node, or again in a moment")
-        })?;
+        let seat = self.giving.take(to)?;
         let warehouse = self.node()?.functions.loader.warehouse.clone();
         let (file, bytes) = blocking(move || {
             let (mut file, bytes) = warehouse.open_image(&hash)?;
@@ -156,7 +164,7 @@ impl Deployments {
         let (pieces, taken) = mpsc::channel(1);
         // A body that nobody reads cannot end by itself: the task does.
         tokio::spawn(async move {
-            let _turn = turn;
+            let _seat = seat;
             give(file, hash, pieces).await;
         });
         let frames = stream::unfold(taken, async |mut taken: mpsc::Receiver<_>| {
@@ -201,8 +209,9 @@ where
     }
 }
 
-/// Reads a file piece by piece, for as long as they are taken.
+/// Reads a file piece by piece, for as long as they are taken, at a pace.
 async fn give(mut file: File, hash: ImageHash, pieces: mpsc::Sender<Result<Bytes, BodyError>>) {
+    let mut pace = Pace::begin("the image");
     loop {
         let read = blocking(move || {
             let mut piece = Vec::with_capacity(PIECE_BYTES);
@@ -218,12 +227,14 @@ async fn give(mut file: File, hash: ImageHash, pieces: mpsc::Sender<Result<Bytes
             }
             Err(problem) => {
                 // Its file went with it.
-                let broken = pieces.send(Err(BodyError::Unit(problem)));
-                return drop(timeout(GIVE_TIMEOUT, broken).await);
+                return drop(pace.wait(pieces.send(Err(BodyError::Unit(problem)))).await);
             }
         };
-        if !matches!(timeout(GIVE_TIMEOUT, pieces.send(Ok(piece))).await, Ok(Ok(()))) {
-            return;
+        let bytes = piece.len();
+        match pace.wait(pieces.send(Ok(piece))).await {
+            Ok(Ok(())) => pace.moved(bytes),
+            Ok(Err(_gone)) => return,
+            Err(slow) => return tracing::debug!(%hash, "an image breaks off: {}", slow.detail),
         }
     }
 }
@@ -265,5 +276,26 @@ mod tests {
         let Pulled::Part(writer, problem) = taken else { panic!("it was given up too late") };
         assert_eq!((problem.code, writer.bytes()), (Code::RequestTimeout, 1));
         assert!(began.elapsed() < Duration::from_secs(120));
+    }
+
+    /// Each piece used to have a minute of its own.
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_takes_a_piece_a_minute_makes_room_for_others() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.set_len(100 * PIECE_BYTES as u64).unwrap();
+        file.rewind().unwrap();
+        let (pieces, mut taken) = mpsc::channel(1);
+        let given = tokio::spawn(give(file, ImageHash::of(b""), pieces));
+        let mut count = 0;
+        loop {
+            sleep(Duration::from_secs(59)).await;
+            match taken.recv().await {
+                Some(piece) => assert_eq!(piece.unwrap().len(), PIECE_BYTES),
+                None => break,
+            }
+            count += 1;
+        }
+        assert!((1..=4).contains(&count), "{count} pieces");
+        given.await.unwrap();
     }
 }

@@ -17,6 +17,7 @@ mod desk;
 mod follow;
 mod images;
 mod relay;
+mod seats;
 mod shelf;
 mod talking;
 mod view;
@@ -30,10 +31,11 @@ use fleet_deploy::talk::{NodeTold, Progress, Stage, Trouble};
 use fleet_deploy::{Candidate, Profile, Records, SignedRecord};
 use fleet_link::Link;
 use fleet_trust::{Anchor, NodeId, Trust};
-use images::Fetching;
+use images::{Fetching, GIVING_ALL_MAX, GIVING_EACH_MAX};
 use manifest::Name;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
+use seats::Seats;
 use shelf::Shelf;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -71,6 +73,8 @@ pub struct Deployments {
     /// What others have said last, and when.
     told: Mutex<BTreeMap<NodeId, (NodeTold, Instant)>>,
     fetching: Fetching,
+    /// Images on their way to other nodes.
+    giving: Arc<Seats>,
     /// How many bodies of each node are being read.
     reading: Mutex<BTreeMap<NodeId, usize>>,
     began: Instant,
@@ -106,6 +110,7 @@ impl Deployments {
             progress: Mutex::default(),
             told: Mutex::default(),
             fetching: Fetching::default(),
+            giving: Seats::new("this node gives as many images as it may", GIVING_EACH_MAX, GIVING_ALL_MAX),
             reading: Mutex::default(),
             began: Instant::now(),
             changes: watch::Sender::default(),
