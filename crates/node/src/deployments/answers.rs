@@ -8,16 +8,20 @@
 //! | `GET` | `/deployments` | the view of this node |
 //! | `GET` | `/images/HASH` | an image, from the byte that `range` names |
 
-use super::Deployments;
+use super::seats::Seat;
+use super::{Deployments, bytes_of};
 use crate::ReplyBody;
+use budget::{Purpose, Share};
 use bytes::Bytes;
 use fleet_deploy::record::DOCUMENT_BYTES_MAX;
 use fleet_deploy::talk::{NodeTold, TALK_BYTES_MAX, TalkReply};
 use fleet_link::FarBody;
 use fleet_trust::NodeId;
+use futures_util::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body::Frame;
+use http_body_util::{BodyExt, Limited, StreamBody};
 use problem::{Code, Problem};
 use serde::Serialize;
 use std::sync::Arc;
@@ -25,7 +29,9 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 /// Bodies of one node that are read at once. Another one is refused.
-const READING_MAX: usize = 4;
+pub const READING_MAX: usize = 4;
+/// Records, views and talks on their way to one node at once. Another one is refused.
+pub const ANSWERING_MAX: usize = 4;
 /// How long one may take. Then it is refused.
 const READING_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -41,7 +47,7 @@ impl Deployments {
         let answered = match (&head.method, path.as_str()) {
             (&Method::POST, "/deployments/talk") => self.hear(from, body).await,
             (&Method::POST, "/deployments/orders") => self.ordered(from, body).await,
-            (&Method::GET, "/deployments") => Ok(json(&self.view())),
+            (&Method::GET, "/deployments") => self.answered(from, || Ok(json_of(&self.view()))).map(as_json),
             (method, path) => {
                 if let Some(hash) = path.strip_prefix("/images/").filter(|_| method == Method::GET) {
                     self.give_image(from, hash, &head.headers).await
@@ -59,23 +65,34 @@ impl Deployments {
         let told = NodeTold::read(&self.collected(from, body, TALK_BYTES_MAX).await?)?;
         let theirs = told.digest;
         self.told.lock().insert(from, (told, Instant::now()));
-        let records = self.records.lock();
-        let digest = records.digest();
-        let serials = (digest != theirs).then(|| records.serials());
-        Ok(json(&TalkReply { digest, serials }))
+        let reply = || {
+            let records = self.records.lock();
+            let digest = records.digest();
+            let serials = (digest != theirs).then(|| records.serials());
+            Ok(json_of(&TalkReply { digest, serials }))
+        };
+        self.answered(from, reply).map(as_json)
+    }
+
+    /// An answer that may be large. It has a place, and counts, from before it is made until the node has taken it.
+    pub(super) fn answered(
+        &self,
+        to: NodeId,
+        make: impl FnOnce() -> Result<Bytes, Problem>,
+    ) -> Result<ReplyBody, Problem> {
+        let seat = self.answering.take(to)?;
+        let bytes = make()?;
+        let room = self.node()?.budget.take(Purpose::Bodies, bytes.len() as u64)?;
+        let held = (Some(bytes), seat, room);
+        let frames = stream::unfold(held, async |(bytes, seat, room): (Option<Bytes>, Seat, Share)| {
+            Some((Ok(Frame::data(bytes?)), (None, seat, room)))
+        });
+        Ok(ReplyBody::Streaming(StreamBody::new(frames).boxed_unsync()))
     }
 
     /// The whole body that a node sends.
     async fn collected(&self, from: NodeId, body: FarBody, bytes_max: usize) -> Result<Bytes, Problem> {
-        let _reading = {
-            let mut reading = self.reading.lock();
-            let count = reading.entry(from).or_default();
-            if *count >= READING_MAX {
-                return Err(Problem::new(Code::NodeFull, "this node reads as much of the other one as it may at once"));
-            }
-            *count += 1;
-            Reading { deployments: self, from }
-        };
+        let _reading = self.reading.take(from)?;
         let broken = |what: String| Problem::new(Code::FleetMessage, format!("what another node sends: {what}"));
         let whole = timeout(READING_TIME_MAX, Limited::new(body, bytes_max).collect()).await;
         let whole = whole.map_err(|_| broken(format!("not whole within {} s", READING_TIME_MAX.as_secs())))?;
@@ -98,32 +115,25 @@ impl Deployments {
             let is_news = self.take_record(&self.collected(from, body, DOCUMENT_BYTES_MAX).await?).await?;
             return Ok(json(&is_news));
         }
-        let record = self.records.lock().get(name).cloned();
-        let unknown = || Problem::new(Code::DeploymentUnknown, format!("this node knows no deployment {name:?}"));
-        let bytes = Bytes::copy_from_slice(record.ok_or_else(unknown)?.bytes());
-        Ok(Response::new(ReplyBody::Whole(bytes)))
+        let record = || {
+            let unknown = || Problem::new(Code::DeploymentUnknown, format!("this node knows no deployment {name:?}"));
+            Ok(bytes_of(self.records.lock().get(name).ok_or_else(unknown)?))
+        };
+        self.answered(from, record).map(Response::new)
     }
 }
 
-/// A body of a node that is being read.
-struct Reading<'a> {
-    deployments: &'a Deployments,
-    from: NodeId,
-}
-
-impl Drop for Reading<'_> {
-    fn drop(&mut self) {
-        let mut reading = self.deployments.reading.lock();
-        if let Some(count) = reading.get_mut(&self.from) {
-            *count -= 1;
-        }
-        reading.retain(|_, count| *count > 0);
-    }
-}
-
+/// A small answer.
 fn json(value: &impl Serialize) -> Response<ReplyBody> {
-    let bytes = serde_json::to_vec(value).expect("it is plain data");
-    let mut response = Response::new(ReplyBody::Whole(bytes.into()));
+    as_json(ReplyBody::Whole(json_of(value)))
+}
+
+fn json_of(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("it is plain data").into()
+}
+
+fn as_json(body: ReplyBody) -> Response<ReplyBody> {
+    let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -25,6 +25,8 @@ mod works;
 
 use crate::link::Door;
 use crate::{Node, blocking};
+use answers::{ANSWERING_MAX, READING_MAX};
+use bytes::Bytes;
 use desk::Desk;
 use fleet_agent::{Directory, Row};
 use fleet_deploy::talk::{NodeTold, Progress, Stage, Trouble};
@@ -75,8 +77,10 @@ pub struct Deployments {
     fetching: Fetching,
     /// Images on their way to other nodes.
     giving: Arc<Seats>,
-    /// How many bodies of each node are being read.
-    reading: Mutex<BTreeMap<NodeId, usize>>,
+    /// Bodies of other nodes that are being read.
+    reading: Arc<Seats>,
+    /// What is on its way to other nodes beside images.
+    answering: Arc<Seats>,
     began: Instant,
     /// Counts changes of the records and of the progress.
     changes: watch::Sender<u64>,
@@ -111,7 +115,8 @@ impl Deployments {
             told: Mutex::default(),
             fetching: Fetching::default(),
             giving: Seats::new("this node gives as many images as it may", GIVING_EACH_MAX, GIVING_ALL_MAX),
-            reading: Mutex::default(),
+            reading: Seats::new("this node reads as much of the other one as it may", READING_MAX, usize::MAX),
+            answering: Seats::new("this node answers the other one as much as it may", ANSWERING_MAX, usize::MAX),
             began: Instant::now(),
             changes: watch::Sender::default(),
         });
@@ -215,6 +220,17 @@ impl Deployments {
         anchors.sort_by_key(|row| row.heard.unwrap_or(Duration::MAX));
         anchors
     }
+}
+
+/// A record as it was signed. Its bytes are shared.
+fn bytes_of(record: &Arc<SignedRecord>) -> Bytes {
+    struct Signed(Arc<SignedRecord>);
+    impl AsRef<[u8]> for Signed {
+        fn as_ref(&self) -> &[u8] {
+            self.0.bytes()
+        }
+    }
+    Bytes::from_owner(Signed(record.clone()))
 }
 
 /// What this node has.

@@ -3,7 +3,7 @@
 //! An anchor talks with all nodes as soon as it knows more, and hears of each every few seconds. A node talks with an
 //! anchor, at once when it has come further; where no anchor answers, with some other nodes.
 
-use super::Deployments;
+use super::{Deployments, bytes_of};
 use bytes::Bytes;
 use fleet_deploy::SignedRecord;
 use fleet_deploy::record::DOCUMENT_BYTES_MAX;
@@ -97,8 +97,7 @@ impl Deployments {
             ours.iter().filter(|(name, ours)| theirs.get(*name).is_none_or(|serial| serial < *ours)).map(|one| one.0)
         {
             let Some(record) = self.records.lock().get(name.as_str()).cloned() else { continue };
-            let bytes = Bytes::copy_from_slice(record.bytes());
-            self.ask(node, Method::PUT, &path(name), bytes, TALK_BYTES_MAX).await?;
+            self.ask(node, Method::PUT, &path(name), bytes_of(&record), TALK_BYTES_MAX).await?;
         }
         Ok(())
     }

@@ -1,13 +1,17 @@
 //! Records that one node learns, and what it runs then.
 
+use super::answers::ANSWERING_MAX;
 use super::{Deployments, Parts};
 use crate::link::tests::town::TownNode;
+use budget::Purpose;
+use bytes::Bytes;
 use fleet_agent::Directory;
 use fleet_deploy::decide::decide;
 use fleet_deploy::talk::Stage;
 use fleet_deploy::{Order, SignedRecord, Wish};
 use fleet_trust::dates::Dates;
-use fleet_trust::{Authority, Clock, Membership, NodeKey, Role, Trust};
+use fleet_trust::{Authority, Clock, Membership, NodeId, NodeKey, Role, Trust};
+use http_body_util::BodyExt;
 use problem::{Code, Problem};
 use std::sync::Arc;
 
@@ -130,4 +134,27 @@ async fn what_another_deployment_has_taken_over_stays() {
     has(&["plate"]);
     assert_eq!(village.run("next", "").await.unwrap(), Stage::Elsewhere);
     assert!(village.functions().is_empty());
+}
+
+/// One that asked for records and took none could have this node keep two GiB for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_node_is_answered_counts_until_it_has_taken_it() {
+    let village = Village::new().await;
+    let used = || village.node.node.budget.used_bytes(Purpose::Bodies);
+    let [one, other] = [5, 6].map(|number| NodeId([number; 16]));
+    let answer = |to| village.deployments.answered(to, || Ok(Bytes::from_static(b"a record")));
+    let begun = used();
+    let mut held: Vec<_> = (0..ANSWERING_MAX).map(|_| answer(one).unwrap()).collect();
+    assert_eq!(used() - begun, 8 * ANSWERING_MAX as u64);
+    assert_eq!(answer(one).err().unwrap().code, Code::NodeFull);
+    drop(answer(other).unwrap());
+
+    let mut body = held.pop().unwrap();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "a record");
+    // The node may not have it yet.
+    assert_eq!(answer(one).err().unwrap().code, Code::NodeFull);
+    assert!(body.frame().await.is_none());
+    drop(answer(one).unwrap());
+    drop((held, body));
+    assert_eq!(used(), begun);
 }
