@@ -105,7 +105,7 @@ impl Deployments {
     }
 
     async fn record(
-        &self,
+        self: &Arc<Self>,
         from: NodeId,
         method: &Method,
         name: &str,

@@ -119,8 +119,8 @@ impl Deployments {
     }
 }
 
-/// Whether a part of a record belongs to a newer one of another deployment. An anchor gives a part to one of them alone,
-/// but a node may hear of that one first, and of the other's end later.
+/// Whether a part of a record belongs to a newer one of another deployment. An anchor gives a part to one of them
+/// alone, but a node may hear of that one first, and of the other's end later.
 fn is_others(record: &Record, other: &Record) -> bool {
     let is_newer = (other.made_at, &other.name) > (record.made_at, &record.name);
     let (Some(ours), Some(theirs)) = (&record.manifest, &other.manifest) else { return false };

@@ -132,34 +132,33 @@ impl Deployments {
 
     fn link(&self) -> Result<Arc<Link<Door>>, Problem> {
         let link = self.link.get().and_then(Weak::upgrade);
-        link.ok_or_else(|| Problem::new(Code::Draining, "the node is shutting down"))
+        link.ok_or_else(ending)
     }
 
     fn node(&self) -> Result<Arc<Node>, Problem> {
-        self.node.upgrade().ok_or_else(|| Problem::new(Code::Draining, "the node is shutting down"))
+        self.node.upgrade().ok_or_else(ending)
     }
 
     fn fleet(&self) -> String {
         self.trust.fleet().to_string()
     }
 
-    /// Takes a record, durably, if it is news. Says whether it is.
-    async fn learn(&self, record: SignedRecord) -> Result<bool, Problem> {
-        let record = Arc::new(record);
-        let name = record.record().name.clone();
-        let (kept, is_news) = {
-            let mut records = self.records.lock();
-            let is_news = records.put(record)?;
-            (records.all(name.as_str()), is_news)
-        };
-        let shelf = self.shelf.clone();
-        let written = name.clone();
-        blocking(move || shelf.keep(&written, &kept)).await?;
-        if is_news {
-            self.hold_images().await?;
-            self.changed();
-        }
-        Ok(is_news)
+    /// Takes a record, durably, if it is news. Says whether it is. Begun, it goes to its end, whoever waits for it.
+    async fn learn(self: &Arc<Self>, record: SignedRecord) -> Result<bool, Problem> {
+        let this = self.clone();
+        let learned = tokio::spawn(async move {
+            let writing = this.clone();
+            let is_news = blocking(move || writing.shelf.learn(&writing.records, record)).await?;
+            if is_news {
+                // The record holds, whatever the disk says to images that are no longer needed.
+                if let Err(problem) = this.hold_images().await {
+                    tracing::warn!("images of earlier deployments stay for now: {}", problem.detail);
+                }
+                this.changed();
+            }
+            Ok(is_news)
+        });
+        learned.await.unwrap_or_else(|_| Err(ending()))
     }
 
     /// An anchor keeps the images of all revisions: it is where others find them.
@@ -220,6 +219,10 @@ impl Deployments {
         anchors.sort_by_key(|row| row.heard.unwrap_or(Duration::MAX));
         anchors
     }
+}
+
+fn ending() -> Problem {
+    Problem::new(Code::Draining, "the node is shutting down")
 }
 
 /// A record as it was signed. Its bytes are shared.

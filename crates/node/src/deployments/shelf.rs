@@ -31,7 +31,7 @@ pub struct Owned {
     pub sinks: BTreeSet<Name>,
 }
 
-/// The two. Clones write one after the other.
+/// The two. Clones write one after the other, and so do those who learn.
 #[derive(Clone)]
 pub struct Shelf {
     folder: PathBuf,
@@ -91,22 +91,50 @@ impl Shelf {
         Ok(records)
     }
 
-    /// Keeps these records of a name and no others. Durable once `Ok`.
-    pub fn keep(&self, name: &Name, records: &[Arc<SignedRecord>]) -> Result<(), Problem> {
+    /// Takes a record: durable first, and only then among those that are known. Says whether it is newer. Whoever
+    /// changes `records` does it here, so what is written was made from what holds.
+    ///
+    /// # Errors
+    /// What [`Records::put`] says, and those of the disk: it is not known, and may come again.
+    pub fn learn(&self, records: &Mutex<Records>, record: SignedRecord) -> Result<bool, Problem> {
         let _one_at_a_time = self.writing.lock();
+        let name = record.record().name.clone();
+        let (before, mut changed) = {
+            let records = records.lock();
+            (records.all(name.as_str()), records.clone())
+        };
+        let is_news = changed.put(Arc::new(record))?;
+        let kept = changed.all(name.as_str());
+        let is_same =
+            before.len() == kept.len() && before.iter().zip(&kept).all(|(one, other)| Arc::ptr_eq(one, other));
+        if !is_same {
+            self.keep(&name, &kept)?;
+            *records.lock() = changed;
+        }
+        Ok(is_news)
+    }
+
+    /// Keeps these records of a name and no others. Durable once `Ok`.
+    fn keep(&self, name: &Name, records: &[Arc<SignedRecord>]) -> Result<(), Problem> {
         let file = |record: &SignedRecord| format!("{name}.{}", record.record().serial);
         let kept: BTreeSet<String> = records.iter().map(|record| file(record)).collect();
         // The newest last: until it is there, what it replaces holds.
         for record in records.iter().rev() {
             let path = self.records.join(file(record));
-            if !path.exists() {
+            // Another one of this serial was never known: writing it had failed half-way.
+            if fs::read(&path).ok().as_deref() != Some(record.bytes()) {
                 write_new(&self.records, &file(record), record.bytes()).map_err(|error| unusable(&path, &error))?;
             }
         }
-        for entry in fs::read_dir(&self.records).map_err(|error| unusable(&self.records, &error))?.flatten() {
+        // What is left over does no harm, and goes the next time.
+        let others = fs::read_dir(&self.records).into_iter().flatten().flatten();
+        for entry in others {
             let other = entry.file_name().to_string_lossy().into_owned();
-            if other.rsplit_once('.').is_some_and(|(owner, _)| owner == name.as_str()) && !kept.contains(&other) {
-                fs::remove_file(entry.path()).map_err(|error| unusable(&entry.path(), &error))?;
+            if other.rsplit_once('.').is_some_and(|(owner, _)| owner == name.as_str())
+                && !kept.contains(&other)
+                && let Err(error) = fs::remove_file(entry.path())
+            {
+                tracing::warn!("{}: {error}; it stays for now", entry.path().display());
             }
         }
         Ok(())

@@ -52,7 +52,7 @@ impl Deployments {
     }
 
     /// Says whether an anchor knows what this node has.
-    async fn round(&self) -> bool {
+    async fn round(self: &Arc<Self>) -> bool {
         if self.desk.is_some() {
             let digest = self.records.lock().digest();
             let behind = |node: &NodeId| self.told.lock().get(node).is_none_or(|(told, _)| told.digest != digest);
@@ -75,14 +75,14 @@ impl Deployments {
         false
     }
 
-    async fn talk_with(&self, node: NodeId) {
+    async fn talk_with(self: &Arc<Self>, node: NodeId) {
         if let Err(problem) = self.tell(node).await {
             tracing::debug!(%node, %problem, "a node was not told of deployments");
         }
     }
 
     /// Tells a node how far this one is; both know the same records then.
-    async fn tell(&self, node: NodeId) -> Result<(), Problem> {
+    async fn tell(self: &Arc<Self>, node: NodeId) -> Result<(), Problem> {
         let told = self.told().write().into();
         let answer = self.ask(node, Method::POST, "/deployments/talk", told, TALK_BYTES_MAX).await?;
         let Some(theirs) = TalkReply::read(&answer)?.serials else { return Ok(()) };
@@ -103,7 +103,7 @@ impl Deployments {
     }
 
     /// Takes a record that another node has passed on.
-    pub(super) async fn take_record(&self, bytes: &[u8]) -> Result<bool, Problem> {
+    pub(super) async fn take_record(self: &Arc<Self>, bytes: &[u8]) -> Result<bool, Problem> {
         let record = SignedRecord::read(bytes, &self.fleet(), &self.trust.ca_key())?;
         self.learn(record).await
     }

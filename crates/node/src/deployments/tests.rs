@@ -1,6 +1,7 @@
 //! Records that one node learns, and what it runs then.
 
 use super::answers::ANSWERING_MAX;
+use super::shelf::Shelf;
 use super::{Deployments, Parts};
 use crate::link::tests::town::TownNode;
 use budget::Purpose;
@@ -11,8 +12,10 @@ use fleet_deploy::talk::Stage;
 use fleet_deploy::{Order, SignedRecord, Wish};
 use fleet_trust::dates::Dates;
 use fleet_trust::{Authority, Clock, Membership, NodeId, NodeKey, Role, Trust};
+use futures_util::future::{join, join_all};
 use http_body_util::BodyExt;
 use problem::{Code, Problem};
+use std::fs;
 use std::sync::Arc;
 
 const NOW: u64 = 1_795_425_300;
@@ -157,4 +160,46 @@ async fn what_a_node_is_answered_counts_until_it_has_taken_it() {
     drop(answer(one).unwrap());
     drop((held, body));
     assert_eq!(used(), begun);
+}
+
+/// It used to hold in memory and be passed on though its writing had failed, and after a restart the anchor made
+/// another one with its serial.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_the_disk_refuses_is_not_known() {
+    let village = Village::new().await;
+    let learned = |text| village.deployments.learn(village.record("app", text));
+    let text = |form: &str| format!("[function.plate]\nimage = \"x\"\nconfig.form = \"{form}\"\n");
+    let [one, other] = ["a", "b"].map(text);
+    let folder = village.node.node.config.data.join("fleet/deployments");
+    fs::remove_dir(&folder).unwrap();
+    let digest = village.deployments.records.lock().digest();
+    assert_eq!(learned(&one).await.unwrap_err().code, Code::DataUnusable);
+    assert_eq!(village.deployments.records.lock().digest(), digest);
+
+    fs::create_dir(&folder).unwrap();
+    // What a failure half-way left there.
+    fs::write(folder.join("app.1"), village.record("app", &one).bytes()).unwrap();
+    let second = village.record("app", &other);
+    assert!(learned(&other).await.unwrap());
+    assert_eq!(fs::read(folder.join("app.1")).unwrap(), second.bytes());
+    assert!(!village.deployments.learn(second).await.unwrap());
+}
+
+/// An old record that came at the same moment used to take the newest one from the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_records_that_come_again_leave_the_newest_on_disk() {
+    let village = Village::new().await;
+    let text = |form: u32| format!("[function.plate]\nimage = \"x\"\nconfig.form = \"{form}\"\n");
+    let first = village.learn("app", &text(1)).await;
+    for form in 2..=20 {
+        let next = village.record("app", &text(form));
+        let old = (0..4).map(|_| village.deployments.learn(first.clone()));
+        let (is_news, again) = join(village.deployments.learn(next), join_all(old)).await;
+        assert!(is_news.unwrap() && !again.into_iter().any(|again| again.unwrap()));
+        let known = village.deployments.records.lock().all("app");
+        let shelf = Shelf::open(&village.node.node.config.data.join("fleet")).unwrap();
+        let ca = NodeKey::from_seed(&CA_SEED).public();
+        assert_eq!(shelf.records(&village.deployments.fleet(), &ca).unwrap().all("app"), known);
+        assert_eq!(known[0].record().serial, u64::from(form));
+    }
 }
