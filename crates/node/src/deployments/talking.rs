@@ -5,9 +5,9 @@
 
 use super::{Deployments, bytes_of};
 use bytes::Bytes;
-use fleet_deploy::SignedRecord;
 use fleet_deploy::record::DOCUMENT_BYTES_MAX;
 use fleet_deploy::talk::{TALK_BYTES_MAX, TalkReply};
+use fleet_deploy::{Record, SignedRecord};
 use fleet_link::whole;
 use fleet_trust::NodeId;
 use futures_util::{StreamExt, stream};
@@ -30,6 +30,8 @@ const AT_ONCE_MAX: usize = 32;
 const NEIGHBOURS: usize = 3;
 /// How long a node may think.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one talk may take with all records in it. Then the round goes on without that node; what came is kept.
+const TALK_TIME_MAX: Duration = Duration::from_secs(30);
 
 impl Deployments {
     /// Talks with other nodes until it is dropped.
@@ -83,6 +85,13 @@ impl Deployments {
 
     /// Tells a node how far this one is; both know the same records then.
     async fn tell(self: &Arc<Self>, node: NodeId) -> Result<(), Problem> {
+        let seconds = TALK_TIME_MAX.as_secs();
+        let late =
+            |_| Problem::new(Code::MemberAway, format!("a talk with the node {node} took more than {seconds} s"));
+        timeout(TALK_TIME_MAX, self.tell_all(node)).await.map_err(late)?
+    }
+
+    async fn tell_all(self: &Arc<Self>, node: NodeId) -> Result<(), Problem> {
         let told = self.told().write().into();
         let answer = self.ask(node, Method::POST, "/deployments/talk", told, TALK_BYTES_MAX).await?;
         let Some(theirs) = TalkReply::read(&answer)?.serials else { return Ok(()) };
@@ -90,7 +99,9 @@ impl Deployments {
         for (name, serial) in &theirs {
             if ours.get(name).is_none_or(|ours| ours < serial) {
                 let record = self.ask(node, Method::GET, &path(name), Bytes::new(), DOCUMENT_BYTES_MAX).await?;
-                self.take_record(&record).await?;
+                let record = self.read_record(&record)?;
+                check_said(record.record(), name, *serial)?;
+                self.learn(record).await?;
             }
         }
         for name in
@@ -104,8 +115,11 @@ impl Deployments {
 
     /// Takes a record that another node has passed on.
     pub(super) async fn take_record(self: &Arc<Self>, bytes: &[u8]) -> Result<bool, Problem> {
-        let record = SignedRecord::read(bytes, &self.fleet(), &self.trust.ca_key())?;
-        self.learn(record).await
+        self.learn(self.read_record(bytes)?).await
+    }
+
+    fn read_record(&self, bytes: &[u8]) -> Result<SignedRecord, Problem> {
+        SignedRecord::read(bytes, &self.fleet(), &self.trust.ca_key())
     }
 
     pub(super) async fn ask(
@@ -122,6 +136,20 @@ impl Deployments {
         let late = |_| Problem::new(Code::MemberAway, format!("the node {node} has not answered whole"));
         timeout(PATIENCE * 3, asked).await.map_err(late)?
     }
+}
+
+/// Whether a record is the one that a node said it has, or the next one. If not, there is no point in asking for more.
+pub(super) fn check_said(record: &Record, name: &Name, serial: u64) -> Result<(), Problem> {
+    if record.name == *name && record.serial >= serial {
+        return Ok(());
+    }
+    let detail = format!(
+        "a node said that it has change {serial} of the deployment {:?}, and gave change {} of {:?}",
+        name.as_str(),
+        record.serial,
+        record.name.as_str()
+    );
+    Err(Problem::new(Code::FleetMessage, detail))
 }
 
 fn path(name: &Name) -> String {

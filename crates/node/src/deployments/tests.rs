@@ -2,6 +2,7 @@
 
 use super::answers::ANSWERING_MAX;
 use super::shelf::Shelf;
+use super::talking::check_said;
 use super::{Deployments, Parts};
 use crate::link::tests::town::TownNode;
 use budget::Purpose;
@@ -14,6 +15,7 @@ use fleet_trust::dates::Dates;
 use fleet_trust::{Authority, Clock, Membership, NodeId, NodeKey, Role, Trust};
 use futures_util::future::{join, join_all};
 use http_body_util::BodyExt;
+use manifest::Name;
 use problem::{Code, Problem};
 use std::fs;
 use std::sync::Arc;
@@ -201,5 +203,19 @@ async fn old_records_that_come_again_leave_the_newest_on_disk() {
         let ca = NodeKey::from_seed(&CA_SEED).public();
         assert_eq!(shelf.records(&village.deployments.fleet(), &ca).unwrap().all("app"), known);
         assert_eq!(known[0].record().serial, u64::from(form));
+    }
+}
+
+/// One that promised a thousand newest records and gave old ones, slowly, used to hold up an anchor's round for hours.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_gives_another_record_than_it_promised_is_asked_for_no_more() {
+    let village = Village::new().await;
+    let app: Name = "app".parse().unwrap();
+    let first = village.learn("app", "[function.plate]\nimage = \"x\"\n").await;
+    let next = village.learn("app", "").await;
+    // It has heard of the next one meanwhile.
+    assert!(check_said(first.record(), &app, 1).is_ok() && check_said(next.record(), &app, 1).is_ok());
+    for (name, serial) in [(&app, 2), (&app, u64::MAX), (&"other".parse().unwrap(), 1)] {
+        assert_eq!(check_said(first.record(), name, serial).unwrap_err().code, Code::FleetMessage);
     }
 }
