@@ -21,6 +21,32 @@ pub struct FleetInfo {
     pub doubled: bool,
 }
 
+/// The nodes of a fleet that a device can call.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetPlaces {
+    /// Name of the fleet.
+    pub fleet: String,
+    /// Its id, in hexadecimal digits.
+    pub id: String,
+    /// Up to 256: the node that answers first, then those that were heard of last.
+    pub places: Vec<FleetPlace>,
+}
+
+/// A node that a device can call.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetPlace {
+    /// Its id, in hexadecimal digits.
+    pub id: String,
+    pub name: String,
+    pub this_node: bool,
+    /// Its API, as `https://pi-7.example.org:8701`.
+    pub api: String,
+    /// How long ago it was heard of: less than 30 seconds.
+    pub heard_ms: u64,
+    /// Up to 256 of its functions that can be called from other nodes, and that the asker's token is for.
+    pub functions: Vec<String>,
+}
+
 /// What keeps the facts of a fleet and its mail: nats-server on an anchor.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FleetEngine {

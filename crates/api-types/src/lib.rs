@@ -17,8 +17,9 @@ pub use deployments::{
     DeployerCreated, DeployerInfo, DeployerRequest, DeploymentNode, FleetDeployment, FleetDeployments, OrderTaken,
 };
 pub use fleet::{
-    FleetDrain, FleetEngine, FleetForecast, FleetInfo, FleetLeft, FleetLoad, FleetNode, FleetOther, FleetReason,
-    FleetRemoved, FleetRequest, FleetRule, FleetTrouble, FleetWhy, InvitationCreated, InvitationRequest, JoinRequest,
+    FleetDrain, FleetEngine, FleetForecast, FleetInfo, FleetLeft, FleetLoad, FleetNode, FleetOther, FleetPlace,
+    FleetPlaces, FleetReason, FleetRemoved, FleetRequest, FleetRule, FleetTrouble, FleetWhy, InvitationCreated,
+    InvitationRequest, JoinRequest,
 };
 pub use handlings::HandlingInfo;
 pub use live::{FunctionTimes, HourInfo, LiveFunction, LiveHandler, LiveLine, LiveQueue};

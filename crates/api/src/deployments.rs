@@ -3,7 +3,9 @@
 use super::functions::detached;
 use super::reply::{Answer, Json, whole};
 use super::scope::{MayAdmin, MayDeploy, MayLook};
-use api_types::{DeployerCreated, DeployerInfo, DeployerRequest, FleetDeployments, OrderTaken};
+use api_types::{
+    DeployerCreated, DeployerInfo, DeployerRequest, FleetDeployments, OrderTaken, TokenCreated, TokenInfo, TokenRequest,
+};
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -98,6 +100,56 @@ pub async fn remove_deployer(
     detached(async move {
         let removed = deployments.remove_deployer(name.clone()).await;
         who.did(&node, "fleet deployer rm", &name, removed).await
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The tokens that count at every node of the fleet, without their secrets, as this node knows them.
+#[utoipa::path(get, path = "/v1/fleet/tokens", tag = "fleet", responses(
+    (status = 200, body = Vec<TokenInfo>),
+    (status = 409, description = "L9116: the node belongs to no fleet"),
+))]
+pub async fn tokens(_: MayAdmin, State(node): State<Arc<Node>>) -> Answer<axum::Json<Vec<TokenInfo>>> {
+    Ok(axum::Json(of(&node)?.tokens()))
+}
+
+/// Makes a token that counts at every node of the fleet. The answer is the one time it is shown.
+#[utoipa::path(post, path = "/v1/fleet/tokens", tag = "fleet", request_body = TokenRequest, responses(
+    (status = 201, body = TokenCreated),
+    (status = 400, description = "L4009: the name is taken or cannot be one, or the scope is admin"),
+    (status = 409, description = "L9116: the node belongs to no fleet; L9118: it is no anchor"),
+))]
+pub async fn create_token(
+    MayAdmin(who): MayAdmin,
+    State(node): State<Arc<Node>>,
+    Json(request): Json<TokenRequest>,
+) -> Answer<(StatusCode, axum::Json<TokenCreated>)> {
+    let deployments = of(&node)?;
+    let created = detached(async move {
+        let name = request.name.clone();
+        let created = deployments.create_token(request).await;
+        who.did(&node, "fleet token add", &name, created).await
+    })
+    .await?;
+    Ok((StatusCode::CREATED, axum::Json(created)))
+}
+
+/// Removes a token of the fleet: it stops working here at once, and at the other nodes within seconds.
+#[utoipa::path(delete, path = "/v1/fleet/tokens/{name}", tag = "fleet", params(("name" = String, Path)), responses(
+    (status = 204, description = "It is gone"),
+    (status = 404, description = "L4013: there is none of this name"),
+    (status = 409, description = "L9116: the node belongs to no fleet; L9118: it is no anchor"),
+))]
+pub async fn remove_token(
+    MayAdmin(who): MayAdmin,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Answer<StatusCode> {
+    let deployments = of(&node)?;
+    detached(async move {
+        let removed = deployments.remove_token(&name).await;
+        who.did(&node, "fleet token rm", &name, removed).await
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)

@@ -2,10 +2,10 @@
 
 use super::functions::detached;
 use super::reply::{Answer, Json, of_query};
-use super::scope::{MayAdmin, MayLook};
+use super::scope::{MayAdmin, MayLook, MayLookSome};
 use api_types::{
-    FleetDrain, FleetInfo, FleetLeft, FleetRemoved, FleetRequest, FleetWhy, InvitationCreated, InvitationRequest,
-    JoinRequest,
+    FleetDrain, FleetInfo, FleetLeft, FleetPlaces, FleetRemoved, FleetRequest, FleetWhy, InvitationCreated,
+    InvitationRequest, JoinRequest,
 };
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
@@ -21,6 +21,16 @@ use std::sync::Arc;
 ))]
 pub async fn get(_: MayLook, State(node): State<Arc<Node>>) -> Answer<axum::Json<FleetInfo>> {
     Ok(axum::Json(fleet::describe(&node, node.fleet.status()?)))
+}
+
+/// The nodes that a device can call, this one first: those whose API others reach, and that were heard of lately. So a
+/// device has to know one node of the fleet. A token of the fleet counts at all of them.
+#[utoipa::path(get, path = "/v1/fleet/places", tag = "fleet", responses(
+    (status = 200, body = FleetPlaces),
+    (status = 409, description = "L9116: the node belongs to no fleet"),
+))]
+pub async fn places(MayLookSome(who): MayLookSome, State(node): State<Arc<Node>>) -> Answer<axum::Json<FleetPlaces>> {
+    Ok(axum::Json(fleet::places(&node, &who.token)?))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]

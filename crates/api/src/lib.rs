@@ -130,6 +130,10 @@ endpoints! {
     post "/v1/fleet/leave" fleet::leave;
     post "/v1/fleet/invitations" fleet::invite;
     get "/v1/fleet/why/{function}" fleet::why;
+    get "/v1/fleet/places" fleet::places;
+    get "/v1/fleet/tokens" deployments::tokens;
+    post "/v1/fleet/tokens" deployments::create_token;
+    delete "/v1/fleet/tokens/{name}" deployments::remove_token;
     delete "/v1/fleet/nodes/{node}" fleet::remove;
     get "/v1/fleet/deployments" deployments::list;
     post "/v1/fleet/orders" deployments::order;

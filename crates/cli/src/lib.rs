@@ -275,7 +275,7 @@ fn run(session: &Session, command: Command) -> Result {
         Command::Dashboard(dashboard) => dashboard.run(session),
         Command::Dump(dump) => dump.run(session),
         Command::Dev(dev) => dev.run(session),
-        Command::Token(token) => token.run(session),
+        Command::Token(token) => token.run(session, token::Whose::Node),
         Command::Secret(secret) => secret.run(session),
         Command::Mqtt(mqtt) => mqtt.run(session),
         Command::Fleet(fleet) => fleet.run(session),

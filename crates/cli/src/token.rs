@@ -1,4 +1,5 @@
-//! `lighter token`: make, list and remove tokens. A token's secret is shown once, when it is made.
+//! `lighter token` and `lighter fleet token`: make, list and remove tokens. A token's secret is shown once, when it is
+//! made.
 
 use super::client::encoded;
 use super::nearest::explain;
@@ -36,13 +37,29 @@ pub enum Token {
     },
 }
 
+/// Which tokens are meant.
+#[derive(Debug, Clone, Copy)]
+pub enum Whose {
+    Node,
+    Fleet,
+}
+
+impl Whose {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Node => "/v1/tokens",
+            Self::Fleet => "/v1/fleet/tokens",
+        }
+    }
+}
+
 impl Token {
-    pub fn run(self, session: &Session) -> Result {
-        let (out, client) = (session.out, session.client()?);
+    pub fn run(self, session: &Session, whose: Whose) -> Result {
+        let (out, client, path) = (session.out, session.client()?, whose.path());
         match self {
             Self::Create { name, scope, expires, functions, queues } => {
                 let request = TokenRequest { name, scope, expires_seconds: Some(expires), functions, queues };
-                let created: TokenCreated = client.post("/v1/tokens", &request)?;
+                let created: TokenCreated = client.post(path, &request)?;
                 if out.json {
                     return out.json(&created);
                 }
@@ -51,15 +68,18 @@ impl Token {
                 Ok(())
             }
             Self::Ls => {
-                let tokens: Vec<TokenInfo> = client.get("/v1/tokens")?;
+                let tokens: Vec<TokenInfo> = client.get(path)?;
                 match out.json {
                     true => out.json(&tokens),
                     false => out.table(&table(&tokens)),
                 }
             }
             Self::Rm { name } => {
-                let removed = client.send("DELETE", &format!("/v1/tokens/{}", encoded(&name)), ());
-                removed.map_err(|stop| explain(&client, &name, stop))?;
+                let removed = client.send("DELETE", &format!("{path}/{}", encoded(&name)), ());
+                removed.map_err(|stop| match whose {
+                    Whose::Node => explain(&client, &name, stop),
+                    Whose::Fleet => stop,
+                })?;
                 match out.json {
                     true => out.json(&serde_json::json!({ "removed": name })),
                     false => {

@@ -178,6 +178,7 @@ impl Doors {
         node.set_gate_url(gate_url.clone());
         let token = write_token(node, &node.config.data).await?;
         node.set_identity(Identity::new(&token, &api_url));
+        node::fleet::tell_api(node, api_listener.address(), node.config.api_tls().is_some());
 
         // Before the API answers that the node is ready. Whoever asks sooner waits in the listen backlog.
         start_mqtt(node, certificates.as_deref(), mqtt_sinks)?;

@@ -17,9 +17,11 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 from lighterage import here
 from lighterage.code.python import interpreter
+from lighterage.places.wire import proof_of
 from lighterage.travel import calls
 from lighterage.travel.classes import Classes
 
@@ -48,6 +50,12 @@ class StandIn:
         self.break_reply = None
         self.refuse = None
         self.calls = 0
+        #: What it says of the nodes of its fleet; None: it belongs to none.
+        self.places = None
+        #: The token that it proves to know; None: its own.
+        self.proves_with = None
+        #: Whether it answers nothing.
+        self.refuse_all = False
         #: Reports of decisions; None where it takes none.
         self.told = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"node": self}))
@@ -159,6 +167,12 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) < length:
             self.close_connection = True
             return
+        if self.node.refuse_all:
+            self.close_connection = True
+            return
+        if self.path.startswith("/v1/identity?"):
+            self.prove()
+            return
         if self.headers.get("authorization") != f"Bearer {self.node.token}":
             self.problem(401, "L4005", "the token is not right")
             return
@@ -172,6 +186,17 @@ class _Handler(BaseHTTPRequestHandler):
         if self.node.python is not None:
             said["python"] = self.node.python
         self.send(200, json.dumps(said).encode())
+
+    def prove(self):
+        asked = dict(parse_qsl(urlsplit(self.path).query))
+        known = hashlib.sha256((self.node.proves_with or self.node.token).encode()).hexdigest()
+        self.send(200, json.dumps({"proof": proof_of(known, self.node.url, asked["nonce"])}).encode())
+
+    def on_fleet(self, rest, body):
+        if self.node.places is None:
+            self.problem(409, "L9116", "this node belongs to no fleet")
+            return
+        self.send(200, json.dumps({"fleet": "campus", "id": "f", "places": self.node.places}).encode())
 
     def on_decisions(self, rest, body):
         if self.node.told is None:

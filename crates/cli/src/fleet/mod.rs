@@ -8,7 +8,7 @@ use super::deployment::{self, Deployer};
 use super::screen::Looks;
 use super::stop::{Result, Stop};
 use super::table::Table;
-use super::token::seconds;
+use super::token::{self, Whose, seconds};
 use super::{Session, deployers, words};
 use api_types::{
     FleetDrain, FleetInfo, FleetLeft, FleetNode, FleetRemoved, FleetRequest, FleetTrouble, InvitationCreated,
@@ -106,6 +106,9 @@ enum Asked {
     /// Keys of those who may deploy to the fleet; on an anchor
     #[command(subcommand)]
     Deployer(deployers::Deployers),
+    /// Tokens that count at every node of the fleet, for devices; made and removed on an anchor
+    #[command(subcommand)]
+    Token(token::Token),
     /// Take a node out of the fleet for good
     Rm {
         /// Its id, the beginning of its id, or its name
@@ -139,6 +142,7 @@ impl Fleet {
                 deployment::order(session, &deployer, &name, Wish::Remove)
             }
             Some(Asked::Deployer(deployers)) => deployers.run(session),
+            Some(Asked::Token(tokens)) => tokens.run(session, Whose::Fleet),
             Some(Asked::Rm { which, stolen }) => remove(session, &which, stolen),
         }
     }

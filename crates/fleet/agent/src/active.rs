@@ -16,8 +16,8 @@ use fleet_trust::{Address, Anchor, NodeId, Revoked, Trust, link};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, watch};
@@ -50,6 +50,7 @@ pub(crate) struct Active {
     pub version: String,
     /// Where this node listens, as others are told.
     pub address: Address,
+    pub api: Arc<OnceLock<ApiPlace>>,
     table: Mutex<Table>,
     trouble: Mutex<Option<Problem>>,
     /// An anchor has refused another machine with this node's key, within the last hour.
@@ -62,6 +63,15 @@ pub(crate) struct Active {
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
+/// Where the node's own API is.
+#[derive(Debug, Clone)]
+pub struct ApiPlace {
+    /// As `https://pi-7.example.org:8701`.
+    pub url: String,
+    /// Nobody beyond this machine reaches it.
+    pub is_here_only: bool,
+}
+
 /// What an [`Active`] is made of.
 pub(crate) struct Parts {
     pub folder: Folder,
@@ -70,6 +80,7 @@ pub(crate) struct Parts {
     pub name: String,
     pub version: String,
     pub address: Address,
+    pub api: Arc<OnceLock<ApiPlace>>,
     pub kept: Kept,
 }
 
@@ -81,7 +92,7 @@ impl Active {
         to: Arrivals,
         arrivals: mpsc::Receiver<MemberArrival>,
     ) -> Arc<Self> {
-        let Parts { folder, trust, anchor, name, version, address, kept } = parts;
+        let Parts { folder, trust, anchor, name, version, address, api, kept } = parts;
         let mut table = Table::new(trust.node());
         let trust = Arc::new(trust);
         kept.nodes.into_iter().for_each(|told| {
@@ -95,6 +106,7 @@ impl Active {
             name,
             version,
             address,
+            api,
             table: Mutex::new(table),
             trouble: Mutex::default(),
             is_doubled: AtomicBool::new(false),
@@ -126,11 +138,14 @@ impl Active {
 
     /// What this node says of itself.
     pub fn record(&self) -> Record {
+        // Others on this machine reach what listens here alone, if there are any.
+        let is_reached = |api: &&ApiPlace| !api.is_here_only || self.address.is_loopback();
         Record {
             name: self.name.clone(),
             address: Some(self.address.clone()),
             version: self.version.clone(),
             incarnation: self.trust.presence().incarnation,
+            api: self.api.get().filter(is_reached).map(|api| api.url.clone()),
         }
     }
 

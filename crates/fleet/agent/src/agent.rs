@@ -1,6 +1,6 @@
 //! What people and the node ask of a fleet: found one, join one, let others in, take them out, list them.
 
-use crate::active::{ARRIVALS_MAX, Active, Parts, failed};
+use crate::active::{ARRIVALS_MAX, Active, ApiPlace, Parts, failed};
 use crate::known::Kept;
 use crate::places;
 use crate::table::Row;
@@ -79,6 +79,8 @@ pub struct Agent {
     settings: Settings,
     on_part: OnceLock<OnPart>,
     active: RwLock<Option<Arc<Active>>>,
+    /// Once it listens.
+    api: Arc<OnceLock<ApiPlace>>,
     /// Held by whoever makes this node a member.
     joining: Mutex<()>,
 }
@@ -99,7 +101,13 @@ pub struct Status {
 
 impl Agent {
     pub fn new(settings: Settings) -> Self {
-        Self { settings, on_part: OnceLock::new(), active: RwLock::default(), joining: Mutex::default() }
+        let (on_part, active, api) = (OnceLock::new(), RwLock::default(), Arc::default());
+        Self { settings, on_part, active, api, joining: Mutex::default() }
+    }
+
+    /// Says where the node's API is, once it listens: other nodes tell it to devices.
+    pub fn tell_api(&self, api: ApiPlace) {
+        self.api.set(api).ok();
     }
 
     /// Says what is called each time this node has become a part of a fleet, on a tokio runtime. Without it members'
@@ -289,7 +297,8 @@ impl Agent {
         let failed_to_listen = |error| Problem::new(Code::ListenFailed, format!("the fleet's listener: {error}"));
         let listening = listener.local_addr().map_err(failed_to_listen)?;
         let settings = self.settings.clone();
-        let parts = blocking(move || prepare(settings, listening)).await?;
+        let api = self.api.clone();
+        let parts = blocking(move || prepare(settings, listening, api)).await?;
         let on_part = self.on_part.get();
         let (members, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let [(to_calls, calls), (to_engine, engine)] = [(); 2].map(|()| mpsc::channel(ARRIVALS_MAX));
@@ -339,7 +348,7 @@ impl Drop for Agent {
 }
 
 /// Reads the folder, and makes of it what the tasks share. An anchor certifies itself, each time it starts.
-fn prepare(settings: Settings, listening: SocketAddr) -> Result<Parts, Problem> {
+fn prepare(settings: Settings, listening: SocketAddr, api: Arc<OnceLock<ApiPlace>>) -> Result<Parts, Problem> {
     let Settings { folder: path, address, name, version, clock, .. } = settings;
     let folder = Folder::open(&path)?;
     let key = folder.key()?;
@@ -366,7 +375,7 @@ fn prepare(settings: Settings, listening: SocketAddr) -> Result<Parts, Problem> 
         None => folder.revoked(&membership)?,
     };
     let trust = Trust::new(key, membership, revoked, clock)?;
-    Ok(Parts { folder, trust, anchor, name, version, address, kept })
+    Ok(Parts { folder, trust, anchor, name, version, address, api, kept })
 }
 
 fn name_in(ledger: &Ledger, node: &NodeId) -> Option<String> {

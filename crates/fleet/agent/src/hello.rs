@@ -103,7 +103,14 @@ mod tests {
 
     fn record() -> Record {
         let host = format!("{}:65535", "a".repeat(253));
-        Record { name: "x".repeat(32), address: Address::read(&host), version: "1".repeat(32), incarnation: u64::MAX }
+        let api = Some(format!("https://{host}"));
+        Record {
+            name: "x".repeat(32),
+            address: Address::read(&host),
+            version: "1".repeat(32),
+            incarnation: u64::MAX,
+            api,
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod places;
 pub mod table;
 mod talk;
 
-pub use active::{LINKS_IN_MAX, LINKS_OUT_MAX};
+pub use active::{ApiPlace, LINKS_IN_MAX, LINKS_OUT_MAX};
 pub use agent::{Agent, Began, Directory, Part, Settings, Status};
+pub use places::told;
 pub use table::Row;

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a version. A longer one refuses the hello.
 pub const VERSION_BYTES_MAX: usize = 32;
+/// Bytes of the address of an API. A longer one refuses the hello.
+pub const API_BYTES_MAX: usize = 280;
 /// Nodes that one hello of an anchor tells of. The next hello tells of the next ones.
 pub const TOLD_MAX: usize = 128;
 
@@ -27,6 +29,10 @@ pub struct Record {
     pub address: Option<Address>,
     pub version: String,
     pub incarnation: u64,
+    /// Where its API is for devices that reach the fleet, as `https://pi-7.example.org:8701`. None: for nobody beyond
+    /// its machine, or its program is older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<String>,
 }
 
 /// What an anchor says of another node.
@@ -70,11 +76,17 @@ impl Record {
     pub fn check(&self) -> Result<(), Problem> {
         let is_version =
             self.version.len() <= VERSION_BYTES_MAX && self.version.bytes().all(|byte| byte.is_ascii_graphic());
-        if is_version && check_name(&self.name).is_ok() {
+        if is_version && check_name(&self.name).is_ok() && self.api.as_deref().is_none_or(is_api) {
             return Ok(());
         }
-        Err(Problem::new(Code::FleetMessage, "a node's name or version is not as it should be"))
+        Err(Problem::new(Code::FleetMessage, "a node's name, version or API is not as it should be"))
     }
+}
+
+/// Whether this is the address of an API: a scheme, a host and a number, and nothing behind them.
+fn is_api(url: &str) -> bool {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    url.len() <= API_BYTES_MAX && rest.is_some_and(|rest| Address::read(rest).is_some())
 }
 
 impl Table {
@@ -132,7 +144,8 @@ impl Table {
                 name.clone_into(&mut known.record.name);
             }
         } else if node != self.own {
-            let record = Record { name: name.to_owned(), address: None, version: String::new(), incarnation: 0 };
+            let record =
+                Record { name: name.to_owned(), address: None, version: String::new(), incarnation: 0, api: None };
             self.put(node, Known { record, is_anchor, heard: None });
         }
     }
@@ -205,6 +218,7 @@ mod tests {
             address: Address::read("192.0.2.7:8702"),
             version: "0.1.0".to_owned(),
             incarnation,
+            api: Some("https://192.0.2.7:8701".to_owned()),
         }
     }
 
@@ -309,6 +323,13 @@ mod tests {
         for (name, version) in [("Pi 7", "1"), ("", "1"), ("pi", "1 \u{1b}[2J"), ("pi", &long)] {
             let record = Record { version: version.to_owned(), ..record(name, 1) };
             assert_eq!(record.check().unwrap_err().code, Code::FleetMessage, "{name} {version}");
+        }
+        let long = format!("https://{}:1", "a".repeat(API_BYTES_MAX));
+        for api in
+            ["", "https://", "ftp://a:1", "https://a", "https://a:1/x", "https://a:1\r\nx: y", "https://x@a:1", &long]
+        {
+            let record = Record { api: Some(api.to_owned()), ..record("pi-7", 1) };
+            assert_eq!(record.check().unwrap_err().code, Code::FleetMessage, "{api}");
         }
     }
 }

@@ -9,7 +9,7 @@
 //! - [`order`]: what a deployer wants · [`deployers`]: whose orders count · [`record`]: what the fleet is to run
 //! - [`records`]: all of them, as a node keeps them · [`talk`]: what nodes tell each other of them
 //! - [`profile`]: what a node has · [`fit`]: what it lacks · [`groups`]: what has to be together · [`places`]: where
-//! - [`decide`]: an anchor makes a record of an order
+//! - [`decide`]: an anchor makes a record of an order · [`sealed`]: how a signed document is written and read
 //!
 //! All of it is pure: bytes, times and what is known of nodes come in, values go out. An anchor puts orders into one
 //! sequence, and its signature is what others believe; so a record may come from any node, and a stolen one can neither
@@ -25,7 +25,7 @@ pub mod places;
 pub mod profile;
 pub mod record;
 pub mod records;
-mod sealed;
+pub mod sealed;
 pub mod talk;
 
 pub use deployers::{DeployerKey, Deployers};

@@ -1,7 +1,7 @@
 //! A signed document: four letters that say what it is, a version, a signature, and JSON.
 //!
 //! ```text
-//!   LORD or LREC | version 1 | signature 64 | JSON
+//!   LORD, LREC or LTOK | version 1 | signature 64 | JSON
 //! ```
 
 use fleet_trust::{PublicKey, Signature, is_signed};

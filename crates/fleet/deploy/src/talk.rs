@@ -25,6 +25,9 @@ const SHORTER_BYTES: [usize; 3] = [300, 60, 0];
 pub struct NodeTold {
     pub profile: Profile,
     pub digest: u64,
+    /// Revision of the fleet's tokens that it has; 0: none.
+    #[serde(default)]
+    pub tokens: u64,
     pub progress: BTreeMap<Name, Progress>,
 }
 
@@ -65,6 +68,9 @@ pub enum Stage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TalkReply {
     pub digest: u64,
+    /// Revision of the fleet's tokens that it has; 0: none.
+    #[serde(default)]
+    pub tokens: u64,
     /// Where the digests differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serials: Option<BTreeMap<Name, u64>>,

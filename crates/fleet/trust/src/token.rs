@@ -128,6 +128,11 @@ impl Address {
         is_host(host.as_bytes()).then(|| Self::Name { host: host.to_owned(), port })
     }
 
+    /// Whether nobody beyond this machine can have it.
+    pub fn is_loopback(&self) -> bool {
+        matches!(self, Self::Ip(address) if address.ip().is_loopback())
+    }
+
     fn take(from: &mut &[u8]) -> Option<Self> {
         let [kind] = take(from)?;
         let ip = match kind {

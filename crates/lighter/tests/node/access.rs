@@ -450,6 +450,10 @@ const SCOPES: &str = "
     admin  DELETE /v1/fleet/nodes/{node}
     look   GET /v1/fleet/deployments
     deploy POST /v1/fleet/orders
+    look   GET /v1/fleet/places
+    admin  GET /v1/fleet/tokens
+    admin  POST /v1/fleet/tokens
+    admin  DELETE /v1/fleet/tokens/{name}
     look   GET /v1/fleet/deployers
     admin  POST /v1/fleet/deployers
     admin  DELETE /v1/fleet/deployers/{name}

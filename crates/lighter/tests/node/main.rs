@@ -18,6 +18,7 @@ mod fleet;
 mod fleet_drain;
 mod fleet_engine;
 mod fleet_look;
+mod fleet_tokens;
 mod followed;
 mod gates;
 mod lacking;

@@ -3,10 +3,12 @@
 mod attempts;
 mod guard;
 mod secrets;
+mod shared;
 mod tokens;
 
 pub use guard::Guard;
 pub use secrets::{SECRET_BYTES_MAX, Secrets, TABLE as SECRETS_TABLE};
+pub use shared::SharedTokens;
 
 use super::records;
 use api_types::{Scope, TokenCreated, TokenInfo, TokenRequest};
@@ -22,9 +24,10 @@ use tokens::{Token, Tokens};
 /// Table of the tokens in the state, by name.
 const TABLE: &str = "tokens";
 
-/// The tokens of this node, kept in the state.
+/// The tokens of this node, kept in the state, and those of its fleet, which [`crate::deployments`] keeps.
 pub struct Access {
     tokens: RwLock<Tokens>,
+    shared: RwLock<Tokens>,
     records: Records,
     /// Held while tokens change, so that a name is given once.
     changing: tokio::sync::Mutex<()>,
@@ -45,6 +48,7 @@ impl Access {
         })?;
         Ok(Self {
             tokens: RwLock::new(tokens),
+            shared: RwLock::default(),
             records,
             changing: tokio::sync::Mutex::default(),
             attempts: Attempts::default(),
@@ -66,7 +70,7 @@ impl Access {
             let problem = Problem::new(Code::TokenInvalid, "the request has more than one `authorization` header");
             return Err(problem.with_hint("send one"));
         }
-        let token = bearer(value.as_bytes()).and_then(|text| self.tokens.read().find(text, now_ms).cloned());
+        let token = bearer(value.as_bytes()).and_then(|text| self.find(text, now_ms));
         match token {
             Some(token) if token.scope.covers(needed) => Ok(token),
             Some(token) => {
@@ -79,14 +83,29 @@ impl Access {
 
     /// Whether this is a token that covers `needed`.
     pub fn is_valid(&self, text: &str, needed: Scope, now_ms: u64) -> bool {
-        self.tokens.read().find(text, now_ms).is_some_and(|token| token.scope.covers(needed))
+        self.find(text, now_ms).is_some_and(|token| token.scope.covers(needed))
+    }
+
+    /// The token that a text proves: of this node, or of its fleet.
+    fn find(&self, text: &str, now_ms: u64) -> Option<Arc<TokenInfo>> {
+        let own = self.tokens.read().find(text, now_ms).cloned();
+        own.or_else(|| self.shared.read().find(text, now_ms).cloned())
+    }
+
+    /// From now on these are the tokens of the fleet, and no others.
+    pub fn set_shared(&self, tokens: Option<&SharedTokens>) {
+        *self.shared.write() = tokens.map(SharedTokens::tokens).unwrap_or_default();
+    }
+
+    /// The hash of the fleet's token whose hash begins so: for a proof that this node knows it, before it is sent.
+    pub fn shared_hash(&self, start: &str, now_ms: u64) -> Option<String> {
+        self.shared.read().hash_of(start, now_ms)
     }
 
     /// Whether the value of an `authorization` header holds a token that may call the function. A wrong one costs its
     /// sender nothing: whoever reaches a public route may have a use of their own for the header.
     pub fn may_call(&self, authorization: &HeaderValue, function: &str, now_ms: u64) -> bool {
-        let tokens = self.tokens.read();
-        let token = bearer(authorization.as_bytes()).and_then(|text| tokens.find(text, now_ms));
+        let token = bearer(authorization.as_bytes()).and_then(|text| self.find(text, now_ms));
         token.is_some_and(|token| token.scope.covers(Scope::Call) && token.covers_function(function))
     }
 

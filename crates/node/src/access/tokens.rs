@@ -44,10 +44,10 @@ pub struct Token {
 }
 
 /// The durable form of a token.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
-    info: TokenInfo,
+pub struct Record {
+    pub info: TokenInfo,
     sha256: String,
 }
 
@@ -74,7 +74,13 @@ impl Tokens {
         let hash = hash(text);
         let token = self.by_hash.get(&start(&hash))?;
         let same: bool = token.hash.ct_eq(&hash).into();
-        (same && token.info.expires_ms.is_none_or(|end| now_ms < end)).then_some(&token.info)
+        (same && token.is_open(now_ms)).then_some(&token.info)
+    }
+
+    /// The whole hash of the token whose hash begins so, in hexadecimal digits.
+    pub fn hash_of(&self, start: &str, now_ms: u64) -> Option<String> {
+        let token = self.by_hash.get(&HashStart::try_from(unhex(start)?).ok()?)?;
+        token.is_open(now_ms).then(|| hex(&token.hash))
     }
 
     /// # Errors
@@ -119,7 +125,11 @@ impl Tokens {
 impl Token {
     /// A new token and the one text that proves it.
     pub fn new(request: TokenRequest, now_ms: u64, random: [u8; SECRET_BYTES]) -> (Self, String) {
-        let text = format!("{PREFIX}{}", hex(&random));
+        Self::with_prefix(PREFIX, request, now_ms, random)
+    }
+
+    pub fn with_prefix(prefix: &str, request: TokenRequest, now_ms: u64, random: [u8; SECRET_BYTES]) -> (Self, String) {
+        let text = format!("{prefix}{}", hex(&random));
         let TokenRequest { name, scope, expires_seconds, functions, queues } = request;
         let seconds = Some(expires_seconds.unwrap_or(EXPIRES_SECONDS)).filter(|seconds| *seconds > 0);
         let expires_ms = seconds.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1_000)));
@@ -127,14 +137,26 @@ impl Token {
         (Self { info, hash: hash(&text) }, text)
     }
 
+    fn is_open(&self, now_ms: u64) -> bool {
+        self.info.expires_ms.is_none_or(|end| now_ms < end)
+    }
+
+    pub fn record(&self) -> Record {
+        Record { info: (*self.info).clone(), sha256: hex(&self.hash) }
+    }
+
     pub fn to_record(&self) -> Vec<u8> {
-        let record = Record { info: (*self.info).clone(), sha256: hex(&self.hash) };
-        serde_json::to_vec(&record).expect("a record has only strings and numbers")
+        serde_json::to_vec(&self.record()).expect("a record has only strings and numbers")
     }
 
     pub fn from_record(bytes: &[u8]) -> Option<Self> {
-        let record: Record = serde_json::from_slice(bytes).ok()?;
-        Some(Self { info: Arc::new(record.info), hash: unhex(&record.sha256)? })
+        Self::of(serde_json::from_slice(bytes).ok()?)
+    }
+
+    /// None: that is no hash.
+    pub fn of(record: Record) -> Option<Self> {
+        let hash = unhex(&record.sha256)?.try_into().ok()?;
+        Some(Self { info: Arc::new(record.info), hash })
     }
 }
 
@@ -157,15 +179,10 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-fn unhex(text: &str) -> Option<Hash> {
-    let mut bytes = Hash::default();
-    if !text.is_ascii() || text.len() != 2 * bytes.len() {
-        return None;
-    }
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
-    }
-    Some(bytes)
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let is_hex = text.len() % 2 == 0 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
+    if is_hex { (0..text.len()).step_by(2).map(byte).collect() } else { None }
 }
 
 #[cfg(test)]

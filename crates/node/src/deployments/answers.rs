@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `POST` | `/deployments/talk` | how far a node is; answered with what this one knows |
 //! | `GET`, `PUT` | `/deployments/records/NAME` | the record that holds |
+//! | `GET`, `PUT` | `/deployments/tokens` | the tokens of the fleet, signed |
 //! | `POST` | `/deployments/orders` | an order, for an anchor |
 //! | `GET` | `/deployments` | the view of this node |
 //! | `GET` | `/images/HASH` | an image, from the byte that `range` names |
@@ -48,6 +49,8 @@ impl Deployments {
             (&Method::POST, "/deployments/talk") => self.hear(from, body).await,
             (&Method::POST, "/deployments/orders") => self.ordered(from, body).await,
             (&Method::GET, "/deployments") => self.answered(from, || Ok(json_of(&self.view()))).map(as_json),
+            (&Method::GET, "/deployments/tokens") => self.give_tokens(from),
+            (&Method::PUT, "/deployments/tokens") => self.put_tokens(from, body).await,
             (method, path) => {
                 if let Some(hash) = path.strip_prefix("/images/").filter(|_| method == Method::GET) {
                     self.give_image(from, hash, &head.headers).await
@@ -69,7 +72,7 @@ impl Deployments {
             let records = self.records.lock();
             let digest = records.digest();
             let serials = (digest != theirs).then(|| records.serials());
-            Ok(json_of(&TalkReply { digest, serials }))
+            Ok(json_of(&TalkReply { digest, tokens: self.tokens.revision(), serials }))
         };
         self.answered(from, reply).map(as_json)
     }
@@ -102,6 +105,17 @@ impl Deployments {
     async fn ordered(self: &Arc<Self>, from: NodeId, body: FarBody) -> Result<Response<ReplyBody>, Problem> {
         let order = self.collected(from, body, DOCUMENT_BYTES_MAX).await?;
         Ok(json(&self.take_order(&order, Some(from)).await?))
+    }
+
+    fn give_tokens(&self, to: NodeId) -> Result<Response<ReplyBody>, Problem> {
+        let none = || Problem::new(Code::TokenUnknown, "this node knows no tokens of the fleet");
+        let newest = self.tokens.newest().ok_or_else(none)?;
+        self.answered(to, || Ok(Bytes::copy_from_slice(newest.bytes()))).map(Response::new)
+    }
+
+    async fn put_tokens(&self, from: NodeId, body: FarBody) -> Result<Response<ReplyBody>, Problem> {
+        let is_news = self.take_tokens(&self.collected(from, body, DOCUMENT_BYTES_MAX).await?).await?;
+        Ok(json(&is_news))
     }
 
     async fn record(

@@ -6,7 +6,7 @@ use crate::{blocking, clock};
 use api_types::{AuditEntry, DeployerInfo, OrderTaken};
 use fleet_deploy::decide::{Known, decide, decide_again};
 use fleet_deploy::{DeployerKey, Deployers, Record, Records, SignedOrder, SignedRecord};
-use fleet_trust::{Anchor, NodeId, random};
+use fleet_trust::{Anchor, NodeId, Signature, random};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::fs;
@@ -83,7 +83,11 @@ impl Desk {
     }
 
     fn sign(&self, record: Record) -> Result<SignedRecord, Problem> {
-        SignedRecord::sign(record, |purpose, parts| self.anchor.sign(purpose, parts))
+        SignedRecord::sign(record, |purpose, parts| self.sign_as_ca(purpose, parts))
+    }
+
+    pub(super) fn sign_as_ca(&self, purpose: &str, parts: &[&[u8]]) -> Signature {
+        self.anchor.sign(purpose, parts)
     }
 }
 
@@ -183,7 +187,7 @@ impl Deployments {
         decide(&Known { fleet: &fleet, records, candidates: &candidates, now: clock::now_ms() / 1_000 })
     }
 
-    fn desk(&self) -> Result<&Desk, Problem> {
+    pub(super) fn desk(&self) -> Result<&Desk, Problem> {
         let not = || Problem::new(Code::NotAnchor, "this node is a member of its fleet, and no anchor");
         self.desk.as_ref().ok_or_else(not)
     }

@@ -7,6 +7,7 @@
 //! ```
 //! - `shelf`: records on disk · `desk`: what an anchor decides · `relay`: orders and views, by way of an anchor
 //! - `follow`, `works`: makes it so here · `images`: fetched by hash, from whoever has them
+//! - `tokens`: the fleet's, which travel with the same talk
 //! - `talking`: with whom and when · `answers`: what other nodes ask
 //!
 //! Nothing here waits for an anchor but a new order: a node runs what it knows from the start, and any node may tell it
@@ -20,6 +21,7 @@ mod relay;
 mod seats;
 mod shelf;
 mod talking;
+mod tokens;
 mod view;
 mod works;
 
@@ -43,6 +45,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
+use tokens::Shared;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -71,6 +74,7 @@ pub struct Deployments {
     shelf: Shelf,
     profile: Profile,
     records: Mutex<Records>,
+    tokens: Shared,
     progress: Mutex<BTreeMap<Name, Progress>>,
     /// What others have said last, and when.
     told: Mutex<BTreeMap<NodeId, (NodeTold, Instant)>>,
@@ -95,11 +99,12 @@ impl Deployments {
         let Parts { trust, directory, anchor, folder } = parts;
         let profile = profile(node).await;
         let (fleet, ca) = (trust.fleet().to_string(), trust.ca_key());
-        let (shelf, records, desk) = blocking(move || {
+        let (shelf, records, tokens, desk) = blocking(move || {
             let shelf = Shelf::open(&folder)?;
             let records = shelf.records(&fleet, &ca)?;
+            let tokens = Shared::open(&folder, &fleet, &ca)?;
             let desk = anchor.map(|anchor| Desk::open(&folder, anchor)).transpose()?;
-            Ok((shelf, records, desk))
+            Ok((shelf, records, tokens, desk))
         })
         .await?;
         let deployments = Arc::new(Self {
@@ -111,6 +116,7 @@ impl Deployments {
             shelf,
             profile,
             records: Mutex::new(records),
+            tokens,
             progress: Mutex::default(),
             told: Mutex::default(),
             fetching: Fetching::default(),
@@ -120,6 +126,7 @@ impl Deployments {
             began: Instant::now(),
             changes: watch::Sender::default(),
         });
+        node.access.set_shared(deployments.tokens.newest().as_deref());
         deployments.hold_images().await?;
         Ok(deployments)
     }
@@ -189,7 +196,8 @@ impl Deployments {
     /// What this node says of itself.
     fn told(&self) -> NodeTold {
         let digest = self.records.lock().digest();
-        NodeTold { profile: self.profile.clone(), digest, progress: self.progress.lock().clone() }
+        let (profile, tokens) = (self.profile.clone(), self.tokens.revision());
+        NodeTold { profile, digest, tokens, progress: self.progress.lock().clone() }
     }
 
     /// All members as they are known here, this node among them.

@@ -56,8 +56,9 @@ impl Deployments {
     /// Says whether an anchor knows what this node has.
     async fn round(self: &Arc<Self>) -> bool {
         if self.desk.is_some() {
-            let digest = self.records.lock().digest();
-            let behind = |node: &NodeId| self.told.lock().get(node).is_none_or(|(told, _)| told.digest != digest);
+            let known = (self.records.lock().digest(), self.tokens.revision());
+            let behind =
+                |node: &NodeId| self.told.lock().get(node).is_none_or(|(told, _)| (told.digest, told.tokens) != known);
             let heard = self.directory.others().into_iter().filter(|row| row.heard.is_some());
             let nodes: Vec<NodeId> = heard.map(|row| row.node).filter(behind).collect();
             let talks = nodes.into_iter().map(|node| self.talk_with(node));
@@ -94,7 +95,9 @@ impl Deployments {
     async fn tell_all(self: &Arc<Self>, node: NodeId) -> Result<(), Problem> {
         let told = self.told().write().into();
         let answer = self.ask(node, Method::POST, "/deployments/talk", told, TALK_BYTES_MAX).await?;
-        let Some(theirs) = TalkReply::read(&answer)?.serials else { return Ok(()) };
+        let TalkReply { tokens, serials, .. } = TalkReply::read(&answer)?;
+        self.share_tokens(node, tokens).await?;
+        let Some(theirs) = serials else { return Ok(()) };
         let ours = self.records.lock().serials();
         for (name, serial) in &theirs {
             if ours.get(name).is_none_or(|ours| ours < serial) {

@@ -1,14 +1,19 @@
 //! What is seen of a fleet from here: its nodes as they were last heard, and why a call goes where it goes.
 
-use crate::Node;
 use crate::link::{CallLink, Spread};
 use crate::mail::Mail;
-use api_types::{FleetForecast, FleetLoad, FleetNode, FleetOther, FleetReason, FleetWhy};
-use fleet_agent::Row;
+use crate::{Node, clock};
+use api_types::{
+    FleetForecast, FleetLoad, FleetNode, FleetOther, FleetPlace, FleetPlaces, FleetReason, FleetWhy, TokenInfo,
+    identity::Identity,
+};
+use fleet_agent::table::Record;
+use fleet_agent::{Row, Status};
 use fleet_link::{Forecast, Neighbour, Way};
 use fleet_trust::NodeId;
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// One node, with what the link knows of it and the mail that waits for it.
 pub fn member(node: &Node, (link, mail): (Option<&CallLink>, Option<&Mail>), row: Row) -> FleetNode {
@@ -36,6 +41,50 @@ fn load(Neighbour { last_heard, ran }: Neighbour) -> FleetLoad {
         speed: last_heard.speed,
         calls: ran,
     }
+}
+
+/// Nodes that a device is told of. Of more, those that were heard of last.
+pub const PLACES_MAX: usize = 256;
+/// Functions of one node that a device is told of.
+const FUNCTIONS_MAX: usize = 256;
+/// A node that was not heard of for so long is told to nobody.
+const SILENT_AFTER: Duration = Duration::from_secs(30);
+
+/// The nodes whose API a device can reach, with those of their functions that its token is for.
+///
+/// # Errors
+/// [`Code::NoFleet`].
+pub fn places(node: &Node, token: &TokenInfo) -> Result<FleetPlaces, Problem> {
+    let Status { name, fleet, mut rows, .. } = node.fleet.status()?;
+    rows.retain(|row| row.record.api.is_some() && row.heard.is_some_and(|heard| heard < SILENT_AFTER));
+    rows.sort_by_key(|row| (!row.is_this_node, row.heard));
+    rows.truncate(PLACES_MAX);
+    let link = node.link();
+    let place = |row: Row| {
+        let functions = link.as_ref().map(|link| match row.is_this_node {
+            true => link.offered_here(node),
+            false => link.offered_by(&row.node),
+        });
+        let mut functions = functions.unwrap_or_default();
+        functions.retain(|function| token.covers_function(function));
+        functions.truncate(FUNCTIONS_MAX);
+        let heard_ms = row.heard.map_or(0, |heard| heard.as_millis() as u64);
+        let (id, this_node, Record { name, api, .. }) = (row.node.to_string(), row.is_this_node, row.record);
+        FleetPlace { id, name, this_node, api: api.unwrap_or_default(), heard_ms, functions }
+    };
+    Ok(FleetPlaces { fleet: name, id: fleet.to_string(), places: rows.into_iter().map(place).collect() })
+}
+
+/// Proves to a device that this node knows the fleet's token whose hash begins so: it has not been sent yet.
+///
+/// # Errors
+/// [`Code::NoFleet`]; [`Code::TokenUnknown`]: it does not, or devices are told no address of it.
+pub fn proof(node: &Node, nonce: &str, hash_start: &str) -> Result<String, Problem> {
+    let status = node.fleet.status()?;
+    let api = status.rows.into_iter().next().and_then(|row| row.record.api);
+    let hash = node.access.shared_hash(hash_start, clock::now_ms());
+    let known = hash.zip(api).map(|(hash, api)| Identity::new(&hash, &api).proof(nonce));
+    known.ok_or_else(|| Problem::new(Code::TokenUnknown, "the fleet has no token with such a hash"))
 }
 
 /// Where a call of a function would run that came in here now with a body of so many bytes, and by what that is

@@ -3,7 +3,7 @@
 pub mod engine;
 mod look;
 
-pub use look::why;
+pub use look::{PLACES_MAX, places, proof, why};
 
 use crate::Node;
 use crate::config::Config;
@@ -12,12 +12,23 @@ use crate::link::CallLink;
 use crate::mail::{Book, Mail};
 use api_types::{FleetEngine, FleetInfo, FleetTrouble};
 use engine::{EngineStatus, EngineWay, ForEngine};
-use fleet_agent::{Agent, Directory, Part, Row, Settings, Status};
+use fleet_agent::{Agent, ApiPlace, Directory, Part, Row, Settings, Status, told};
 use fleet_link::Members;
 use fleet_trust::{Address, Clock, NodeId, Token, Trust};
 use problem::Problem;
 use std::future::ready;
+use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// Says where the node's API listens, once it does: devices that reach the fleet are told. Where the API has a name of
+/// its own (`--api-name`), that is told, because a certificate is for a name.
+pub fn tell_api(node: &Node, listening: SocketAddr, is_tls: bool) {
+    let (scheme, port) = (if is_tls { "https" } else { "http" }, listening.port());
+    let name = node.config.api_names.first();
+    let host = name.map_or_else(|| told(listening).to_string(), |name| format!("{}:{port}", name.to_ascii_lowercase()));
+    let is_here_only = name.is_none() && listening.ip().is_loopback();
+    node.fleet.tell_api(ApiPlace { url: format!("{scheme}://{host}"), is_here_only });
+}
 
 /// A day that is surely past, in seconds since 1970: 23 November 2026. Clocks that stand before it are wrong.
 const PAST: u64 = 1_795_392_000;
@@ -69,6 +80,7 @@ pub async fn end(node: &Node) {
         engine.end().await;
     }
     node.set_engine(None);
+    node.access.set_shared(None);
     node.fleet.end();
 }
 
@@ -151,16 +163,16 @@ pub fn describe(node: &Node, status: Status) -> FleetInfo {
     let engine = engine.map(|EngineStatus { is_connected, process, trouble }| FleetEngine {
         connected: is_connected,
         process,
-        trouble: trouble.map(told),
+        trouble: trouble.map(in_words),
     });
     let (link, mail) = (node.link(), node.events.mail());
     let member = |row| look::member(node, (link.as_deref(), mail.as_deref()), row);
     let nodes = rows.into_iter().map(member).collect();
-    let trouble = trouble.map(told);
+    let trouble = trouble.map(in_words);
     FleetInfo { name, id: fleet.to_string(), anchor: is_anchor, nodes, trouble, engine, doubled: is_doubled }
 }
 
-fn told(problem: Problem) -> FleetTrouble {
+fn in_words(problem: Problem) -> FleetTrouble {
     FleetTrouble {
         code: problem.code.to_string(),
         detail: problem.detail.into_owned(),

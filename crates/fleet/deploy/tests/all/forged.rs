@@ -104,7 +104,7 @@ fn what_a_node_says_is_bounded_and_plain() {
         assert_eq!(NodeTold::read(wrong.as_bytes()).unwrap_err().code, Code::FleetMessage, "{wrong}");
     }
     assert_eq!(TalkReply::read(b"{}").unwrap_err().code, Code::FleetMessage);
-    assert_eq!(TalkReply::read(br#"{"digest":7}"#).unwrap(), TalkReply { digest: 7, serials: None });
+    assert_eq!(TalkReply::read(br#"{"digest":7}"#).unwrap(), TalkReply { digest: 7, tokens: 0, serials: None });
 }
 
 /// A node whose disk was full, with many deployments that failed, used to say more than anybody read.
@@ -121,7 +121,7 @@ fn a_node_can_say_that_everything_fails() {
     for (count, text_bytes) in [(1, 1_000), (20, 1_000), (60, 300), (250, 60), (DEPLOYMENTS_MAX, 0)] {
         let name = |at: usize| -> Name { format!("d{:a>55}{at}", "").parse().unwrap() };
         let progress = (0..count).map(|at| (name(at), progress.clone())).collect();
-        let told = NodeTold { profile: profile.clone(), digest: u64::MAX, progress };
+        let told = NodeTold { profile: profile.clone(), digest: u64::MAX, tokens: 0, progress };
         let read = NodeTold::read(&told.write()).unwrap();
         assert_eq!((read.progress.len(), &read.profile), (count, &profile));
         let said = read.progress.values().next().unwrap().trouble.as_ref().unwrap();

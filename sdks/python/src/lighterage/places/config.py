@@ -5,7 +5,8 @@
     DATA      LIGHTER_DATA ▸ $XDG_DATA_HOME/lighter ▸ ~/.local/share/lighter
 
 `LIGHTERAGE_TOKENS` and the file have tokens by address. `LIGHTER_TOKEN` names no node, so it is sent to one alone: a
-second node would learn the first one's token. `LIGHTERAGE_SHARE_TOKEN=1` says that all of them may have it.
+second node would learn the first one's token. `LIGHTERAGE_SHARE_TOKEN=1` says that all of them may have it. A token of a
+fleet (`lighter_fleet_…`) is for all of its nodes, and with it one node is enough: that one tells of the others.
 
 A token is never sent unencrypted beyond this machine, unless `LIGHTERAGE_PLAIN_TEXT=1` (or `plain_text=True`) says that
 the network is trusted.
@@ -33,6 +34,8 @@ TOKEN_BYTES_MAX: Final = 4_096
 TOKENS_BYTES_MAX: Final = 1 << 20
 #: The bits of a file's mode by which others than its owner may read or write it.
 _OTHERS: Final = 0o077
+#: What a token begins with that counts at every node of a fleet.
+FLEET_PREFIX: Final = "lighter_fleet_"
 
 
 class ConfigInvalid(LighterageError, ValueError):
@@ -49,8 +52,16 @@ class Address:
     #: Never shown: an address may be printed, and stands in tracebacks.
     token: str | None = field(repr=False)
     ca_file: str | None = None
-    #: Whether the token is that of a data folder, which the node must prove to know before it is sent.
+    #: Whether the node must prove to know the token before it is sent: one of a data folder, or of a fleet whose other
+    #: nodes have told of this one.
     proves: bool = False
+    #: Whether the token may travel unencrypted beyond this machine.
+    plain_text: bool = False
+
+    @property
+    def is_of_fleet(self) -> bool:
+        """Whether the token counts at the other nodes of a fleet too."""
+        return self.token is not None and self.token.startswith(FLEET_PREFIX)
 
 
 #: Which node each token of `LIGHTER_TOKEN` has been meant for, by its hash.
@@ -69,7 +80,7 @@ def found() -> list[Address]:
         urls = [known] if known else []
     tokens = _tokens()
     nameless = [url for url in dict.fromkeys(map(_url, urls)) if url not in tokens]
-    if _own_token() and len(nameless) > 1 and not _is_shared():
+    if _own_token() and len(nameless) > 1 and not _is_shared(_own_token()):
         raise ConfigInvalid(_one_token(nameless[0], nameless[1]))
     return [address(url) for url in urls]
 
@@ -80,7 +91,6 @@ def address(url: str, token: str | None = None, ca_file: str | None = None, plai
     Raises ConfigInvalid where the address is none, or a token would travel unencrypted or to a second node.
     """
     url = _url(url)
-    parts = urlsplit(url)
     if plain_text is None:
         plain_text = os.environ.get("LIGHTERAGE_PLAIN_TEXT") == "1"
     folder = _data_folder()
@@ -90,12 +100,34 @@ def address(url: str, token: str | None = None, ca_file: str | None = None, plai
         token = _read(folder / "token", TOKEN_BYTES_MAX).strip() or None
     if token and not (token.isascii() and token.isprintable()):
         raise ConfigInvalid("a token is printable ASCII; this one is not")
-    if token and parts.scheme == "http" and not _is_this_machine(parts.hostname or "") and not plain_text:
+    if token and not plain_text and _is_read_along(url):
         raise ConfigInvalid(
             f"the token would travel unencrypted to {url}: use https, an SSH tunnel to 127.0.0.1, or plain_text=True on a "
             "network you trust"
         )
-    return Address(url, token, ca_file or os.environ.get("LIGHTERAGE_CA_CERT") or None, proves)
+    return Address(url, token, ca_file or os.environ.get("LIGHTERAGE_CA_CERT") or None, proves, plain_text)
+
+
+def neighbour(known: Address, url: str) -> Address | None:
+    """A node that another one with the same token of a fleet has told of; none where the token may not travel there.
+
+    Raises ConfigInvalid where that is no address.
+    """
+    url = _url(url)
+    if not known.is_of_fleet or (_is_read_along(url) and not known.plain_text):
+        return None
+    return Address(url, known.token, known.ca_file, True, known.plain_text)
+
+
+def may_discover() -> bool:
+    """Whether nodes are asked for others: unless `LIGHTERAGE_DISCOVER=0` says no."""
+    return os.environ.get("LIGHTERAGE_DISCOVER") != "0"
+
+
+def _is_read_along(url: str) -> bool:
+    """Whether somebody in the network could read what goes there."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and not _is_this_machine(parts.hostname or "")
 
 
 def _url(text: str) -> str:
@@ -117,14 +149,14 @@ def _own_token() -> str:
     return os.environ.get("LIGHTER_TOKEN", "").strip()
 
 
-def _is_shared() -> bool:
-    return os.environ.get("LIGHTERAGE_SHARE_TOKEN") == "1"
+def _is_shared(token: str) -> bool:
+    return os.environ.get("LIGHTERAGE_SHARE_TOKEN") == "1" or token.startswith(FLEET_PREFIX)
 
 
 def _nameless_token(url: str) -> str | None:
     """The token that says no node, if it was not meant for another one before."""
     token = _own_token()
-    if not token or _is_shared():
+    if not token or _is_shared(token):
         return token or None
     first = _meant.setdefault(hashlib.sha256(token.encode(errors="replace")).hexdigest(), url)
     if first != url:

@@ -38,6 +38,8 @@ DEPLOY_SECONDS: Final = 600.0
 CORES_MAX: Final = 4_096
 SPEED_MAX: Final = 1e6
 RETRY_AFTER_MAX: Final = 3_600.0
+#: Nodes that one node tells of; those beyond are not heard.
+NEIGHBOURS_MAX: Final = 256
 #: Characters of what a node says went wrong.
 WORDS_MAX: Final = 4_000
 #: A name that a request may hold: of a function, of a board.
@@ -106,9 +108,18 @@ class Node:
         #: Whether it will be asked in the background whether it is back.
         self.is_watched = False
         self._boards: list[Board] = []
+        #: Its id in its fleet, once it is known.
+        self.member = ""
+        #: Whether another node has told of it.
+        self.is_found = False
 
     def __repr__(self) -> str:
         return f"Node({self.url!r})"
+
+    @property
+    def address(self) -> Address:
+        """Where it is, and with which token."""
+        return self._address
 
     @property
     def known(self) -> NodeInfo | None:
@@ -183,7 +194,21 @@ class Node:
         """The same node with nothing open, for a process that was forked."""
         twin = Node(self._address)
         twin._info = self._info
+        twin.member, twin.is_found = self.member, self.is_found
         return twin
+
+    def neighbours(self) -> list[tuple[str, str]]:
+        """Ids and addresses of the nodes of its fleet that a device can call. Learns its own id.
+
+        Raises what a request raises; NodeRefused also where it belongs to no fleet.
+        """
+        said = self._ask("GET", "/v1/fleet/places", deadline=time.monotonic() + PROBE_SECONDS)
+        with self._reading():
+            told = [(_name(one["id"]), str(one["api"]), one["this_node"] is True) for one in said["places"][:NEIGHBOURS_MAX]]
+        for member, _, is_own in told:
+            if is_own:
+                self.member = member
+        return [(member, url) for member, url, is_own in told if not is_own]
 
     def _rate(self, round_trip: float) -> float:
         """Loads the API's description, which every node has and which is large enough to say something."""

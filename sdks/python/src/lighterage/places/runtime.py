@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..code.code import Code, Component
     from .config import Address
+    from .fleet import Fleet
     from .node import Node, NodeInfo
     from .reports import Reports
 
@@ -96,6 +97,8 @@ class Runtime:
         self._is_configured = False
         self._pool: ThreadPoolExecutor | None = None
         self._left: set[Half] = set()
+        #: Finds further nodes; none where no token is of a fleet.
+        self._fleet: Fleet | None = None
 
     def configure(self) -> None:
         """Takes the nodes that environment and data folder name; they are asked in the background."""
@@ -115,6 +118,7 @@ class Runtime:
                 self._nodes[node.name] = node
                 background(functools.partial(self._look, node))
             self.has_nodes = bool(self._nodes)
+            self._find_others()
 
     def report(self, is_on: bool, device: str | None = None) -> None:
         """From now on nodes are told where calls ran, or no more."""
@@ -142,9 +146,17 @@ class Runtime:
             self._nodes[node.name] = node
             self._know(node, info)
             self.has_nodes = True
+            self._find_others()
         if old is not None:
             old.close()
         return node
+
+    def meet(self, node: Node) -> None:
+        """Adds a node that another one has told of, unless it is known; it is asked in the background."""
+        with self.lock:
+            if self._nodes.setdefault(node.name, node) is not node:
+                return
+        background(functools.partial(self._look, node))
 
     def adopt(self, node: Node) -> None:
         """Adds a node without asking it."""
@@ -153,11 +165,11 @@ class Runtime:
         if node.known is not None:
             self._know(node, node.known)
 
-    def disconnect(self, name: str | None = None) -> None:
+    def disconnect(self, which: str | Node | None = None) -> None:
         """Forgets a node, or all of them."""
         with self.lock:
             self._is_configured = True
-            for node in [node for node in self._nodes.values() if name in (None, node.name, node.url)]:
+            for node in [node for node in self._nodes.values() if which in (None, node, node.name, node.url)]:
                 del self._nodes[node.name]
                 self.engine.forget(node.name)
                 node.close()
@@ -171,6 +183,7 @@ class Runtime:
 
     def usable(self, on: frozenset[str] | None, now: float) -> list[Node]:
         """The nodes that answered when they were last asked something. One not heard of for a while is asked again."""
+        self._keep_finding(now)
         for node in self._nodes.copy().values():
             if node.is_unheard(now):
                 background(functools.partial(self._look, node))
@@ -191,6 +204,7 @@ class Runtime:
 
         Raises NoNode where there is none of them, or what the last of them said.
         """
+        self._keep_finding(time.monotonic())
         wanted = None if on is None else frozenset(on)
         if wanted is None and len(self._nodes) == 1:
             (node,) = self._nodes.copy().values()
@@ -274,6 +288,21 @@ class Runtime:
         with self.lock:
             self._left.discard(race)
 
+    def _find_others(self) -> None:
+        """From now on nodes of a fleet are asked for others, if one of them has a token for all of it."""
+        if not any(node.address.is_of_fleet for node in self._nodes.values()):
+            return
+        if self._fleet is None:
+            from .fleet import Fleet
+
+            self._fleet = Fleet(self)
+        background(self._fleet.ask)
+
+    def _keep_finding(self, now: float) -> None:
+        fleet = self._fleet
+        if fleet is not None and fleet.is_due(now):
+            background(fleet.ask)
+
     def _look(self, node: Node) -> None:
         node.is_watched = False
         if self._nodes.get(node.name) is not node:
@@ -311,6 +340,7 @@ def _child() -> None:
     for node in list(old._nodes.values()):
         current.adopt(node.twin())
     current._is_configured = old._is_configured
+    current._find_others()
     if old.reports is not None:
         current.report(True, old.reports.device)
 

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from ..errors import NodeUnproven, NodeUnreachable, ReplyBroken, TimeIsUp
+from .config import FLEET_PREFIX
 
 #: Bytes of the head of a reply.
 HEAD_BYTES_MAX: Final = 64 << 10
@@ -39,6 +40,8 @@ SMALL_BYTES: Final = 2 << 10
 #: Bytes of the nonce that a node proves itself with, and of its whole answer.
 NONCE_BYTES: Final = 32
 PROOF_BYTES_MAX: Final = 4 << 10
+#: Hexadecimal digits of a token's hash by which a node of the fleet finds the token.
+HASH_START: Final = 16
 #: Idle connections kept to one node.
 KEPT_MAX: Final = 32
 #: Pieces given to one system call.
@@ -182,13 +185,20 @@ class Api:
         return connection
 
     def _see_proof(self, connection: _Connection, secret: str, deadline: float) -> None:
-        """Asks for proof that this is the node of the data folder: whoever listens where a killed node did cannot give it."""
+        """Asks for proof that this is the node of the data folder, or one of the fleet: whoever listens where a killed node did
+        cannot give it.
+        """
         # Loaded where they are needed only, as TLS is.
+        import hashlib
         import hmac
         import json
 
         nonce = os.urandom(NONCE_BYTES).hex()
-        head = b"GET /v1/identity?nonce=%s HTTP/1.1\r\n%s\r\n" % (nonce.encode("ascii"), self._unsigned)
+        if is_of_fleet := secret.startswith(FLEET_PREFIX):
+            # Nodes keep the hash of it, and of all tokens of the fleet this is the one that is meant.
+            secret = hashlib.sha256(secret.encode("ascii")).hexdigest()
+        which = f"{nonce}&token={secret[:HASH_START]}" if is_of_fleet else nonce
+        head = b"GET /v1/identity?nonce=%s HTTP/1.1\r\n%s\r\n" % (which.encode("ascii"), self._unsigned)
         try:
             reply = connection.exchange(head, (), deadline, body_max=PROOF_BYTES_MAX)
             proof = json.loads(bytes(reply.body))["proof"]
@@ -196,7 +206,8 @@ class Api:
         except (_Stale, ReplyBroken, TimeIsUp, OSError, ValueError, KeyError, TypeError):
             is_proven = False
         if not is_proven:
-            raise NodeUnproven(f"what listens at {self.url} is not the node of the data folder; no token was sent to it")
+            who = "no node of the fleet" if is_of_fleet else "not the node of the data folder"
+            raise NodeUnproven(f"what listens at {self.url} is {who}; no token was sent to it")
 
     def close(self) -> None:
         """Closes idle connections; the next request opens one."""
@@ -207,7 +218,9 @@ class Api:
 
 
 def proof_of(token: str, url: str, nonce: str) -> str:
-    """What the node of a data folder with this token answers to a nonce. The same as `identity.rs` of the node."""
+    """What the node of a data folder with this token answers to a nonce, or one of a fleet that knows this hash of a token. The
+    same as `identity.rs` of the node.
+    """
     import hashlib
     import hmac
 
