@@ -35,6 +35,33 @@ pub struct FleetDeployment {
     pub functions: Vec<String>,
     /// The nodes that it is for.
     pub nodes: Vec<DeploymentNode>,
+    /// The revision is on its way, step by step: see `revision` of each node.
+    #[serde(default)]
+    pub rollout: Option<FleetRollout>,
+    /// The revision holds because a later one failed.
+    #[serde(default)]
+    pub returned: Option<FleetReturned>,
+}
+
+/// How far a new revision is on its way.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetRollout {
+    /// From 1.
+    pub step: usize,
+    /// All nodes have it at the last one.
+    pub steps: usize,
+    /// The revision that all others have, and that is gone back to if this one fails.
+    pub before: u64,
+    /// How long each step is watched.
+    pub watch_ms: u64,
+}
+
+/// A revision that was gone back from.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetReturned {
+    pub revision: u64,
+    /// What was seen of it.
+    pub why: String,
 }
 
 /// How far a node is with a deployment.
@@ -47,6 +74,9 @@ pub struct DeploymentNode {
     pub is_there: bool,
     /// `waiting`: it has not said that it knows of it; `working`, `ready` or `failed`.
     pub stage: String,
+    /// Which form it is to have.
+    #[serde(default)]
+    pub revision: u64,
     /// Those of its functions that are for this node.
     pub functions: Vec<String>,
     /// Why it failed.

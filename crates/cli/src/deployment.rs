@@ -10,7 +10,7 @@ use super::progress::Progress;
 use super::stop::{Result, Stop};
 use super::table::Table;
 use super::{Session, locate, words};
-use api_types::{DeploymentNode, FleetDeployment, FleetDeployments, OrderTaken};
+use api_types::{DeploymentNode, FleetDeployment, FleetDeployments, FleetRollout, OrderTaken};
 use clap::Args;
 use fleet_deploy::{DeployerKey, Order, SignedOrder, Wish};
 use manifest::Name;
@@ -97,6 +97,11 @@ pub fn list(session: &Session) -> Result {
         return out.json(&view);
     }
     out.table(&table(&view))?;
+    for deployment in &view.deployments {
+        if let Some(text) = way(deployment) {
+            out.say(text);
+        }
+    }
     for (deployment, node) in view.deployments.iter().flat_map(|one| one.nodes.iter().map(move |node| (one, node))) {
         if let Some(trouble) = &node.trouble {
             let detail = words::harmless(&trouble.detail);
@@ -123,18 +128,28 @@ fn follow(client: &Client, taken: &OrderTaken, progress: &Progress) -> Result<Fl
     // By node: what was said of it, and since when it fails.
     let mut said: BTreeMap<String, String> = BTreeMap::new();
     let mut failing: BTreeMap<String, Instant> = BTreeMap::new();
+    // Steps are watched for as long as the manifest says.
+    let mut is_underway = false;
     progress.step("waiting for the nodes");
     loop {
         let view = look(client)?;
         let deployment = of(&view, &taken.name).filter(|deployment| deployment.serial >= taken.serial).cloned();
         if let Some(deployment) = deployment {
+            if let Some(returned) = deployment.returned.as_ref().filter(|one| one.revision == taken.revision) {
+                let (name, why) = (&taken.name, words::harmless(&returned.why));
+                let (failed, now) = (returned.revision, deployment.revision);
+                let detail = format!("{name}: back from revision {failed} to {now}: {why}");
+                return Err(Stop::new(Code::RolloutFailed, detail));
+            }
             if deployment.revision != taken.revision {
                 let detail = format!("the deployment {:?} was changed again meanwhile", taken.name);
                 return Err(Stop::new(Code::DeploymentChanged, detail));
             }
+            is_underway = deployment.rollout.is_some();
             let there = || deployment.nodes.iter().filter(|node| node.is_there);
             for node in there() {
                 if node.stage == "ready"
+                    && node.revision == deployment.revision
                     && said.insert(node.name.clone(), node.stage.clone()).as_deref() != Some("ready")
                 {
                     progress.done(format!("{}: {} ready", node.name, node.functions.join(", ")));
@@ -147,16 +162,17 @@ fn follow(client: &Client, taken: &OrderTaken, progress: &Progress) -> Result<Fl
                 }
             }
             let ready = there().filter(|node| node.stage == "ready").count();
-            progress.update(format!("{ready} of {} nodes are ready", there().count()));
+            let step = deployment.rollout.as_ref().map(step_in_words).unwrap_or_default();
+            progress.update(format!("{step}{ready} of {} nodes are ready", there().count()));
             let is_open = |node: &DeploymentNode| match failing.get(&node.name) {
                 Some(since) => since.elapsed() < FAILED_FOR,
                 None => node.stage != "ready",
             };
-            if !there().any(is_open) {
+            if deployment.rollout.is_none() && !there().any(is_open) {
                 return failed(&deployment).map_or(Ok(deployment), Err);
             }
         }
-        if began.elapsed() > WAIT_MAX {
+        if began.elapsed() > WAIT_MAX && !is_underway {
             let detail = format!("the nodes are not ready after {} s; they go on", WAIT_MAX.as_secs());
             let problem = Problem::new(Code::RequestTimeout, detail);
             return Err(problem.with_hint("`lighter fleet deployments` shows how far each is").into());
@@ -177,6 +193,23 @@ fn failed(deployment: &FleetDeployment) -> Option<Stop> {
     let code = Code::from_name(&trouble.code).unwrap_or(Code::Unknown);
     let problem = Problem::new(code, format!("{}: {}{others}", node.name, trouble.detail));
     Some(problem.with_hint(trouble.hint.clone()).into())
+}
+
+fn step_in_words(rollout: &FleetRollout) -> String {
+    format!("step {} of {}: ", rollout.step, rollout.steps)
+}
+
+/// Which nodes have a new form that is on its way, or why one was gone back from.
+fn way(deployment: &FleetDeployment) -> Option<String> {
+    let FleetDeployment { name, revision, .. } = deployment;
+    if let Some(returned) = &deployment.returned {
+        return Some(format!("{name}: back from revision {}: {}", returned.revision, words::harmless(&returned.why)));
+    }
+    let rollout = deployment.rollout.as_ref()?;
+    let new = deployment.nodes.iter().filter(|node| node.revision == *revision);
+    let new: Vec<&str> = new.map(|node| node.name.as_str()).collect();
+    let (step, new, before) = (step_in_words(rollout), new.join(", "), rollout.before);
+    Some(format!("{name}: {step}revision {revision} is on {new}, revision {before} on all others"))
 }
 
 fn nodes(deployment: &FleetDeployment) -> Table {
@@ -224,7 +257,7 @@ pub fn name(given: Option<&str>, folder: &Path) -> Result<Name> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api_types::FleetTrouble;
+    use api_types::{FleetReturned, FleetTrouble};
 
     fn node(name: &str, is_there: bool, stage: &str) -> DeploymentNode {
         let trouble = (stage == "failed").then(|| FleetTrouble {
@@ -238,6 +271,7 @@ mod tests {
             name: name.to_owned(),
             is_there,
             stage: stage.to_owned(),
+            revision: 2,
             functions,
             trouble,
         }
@@ -254,6 +288,8 @@ mod tests {
             is_removed: false,
             functions: vec!["hello".to_owned()],
             nodes,
+            rollout: None,
+            returned: None,
         }
     }
 
@@ -277,6 +313,18 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>().join(" "), "app 2 1 1 of 2 ready hello ci");
         assert_eq!(stage(&node("b", false, "ready")), "away");
+    }
+
+    #[test]
+    fn what_is_on_its_way_and_what_came_back_is_told() {
+        let mut one = deployment(vec![node("a", true, "ready"), node("b", true, "ready")]);
+        assert_eq!(way(&one), None);
+        one.nodes[1].revision = 1;
+        one.rollout = Some(FleetRollout { step: 1, steps: 2, before: 1, watch_ms: 60_000 });
+        assert_eq!(way(&one).unwrap(), "app: step 1 of 2: revision 2 is on a, revision 1 on all others");
+        (one.revision, one.rollout) = (1, None);
+        one.returned = Some(FleetReturned { revision: 2, why: "a cannot run it".to_owned() });
+        assert_eq!(way(&one).unwrap(), "app: back from revision 2: a cannot run it");
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod name;
 pub mod nearest;
 mod place;
 mod queue;
+mod rollout;
 mod sink;
 mod trigger;
 mod workflow;
@@ -37,6 +38,7 @@ pub use http::{HttpTrigger, RESULTS, RouteAuth};
 pub use name::Name;
 pub use place::{Label, Place, Term, TermWanted, bytes_as_text};
 pub use queue::{Order, Queue, Retry, WhenFull};
+pub use rollout::{Rollout, StepSize};
 pub use sink::{Format, MqttSink, Sink, Webhook};
 pub use trigger::{CatchUp, CronTrigger, EveryTrigger, MqttTrigger, is_topic_filter};
 pub use workflow::{OnOverload, Workflow};
@@ -123,6 +125,7 @@ impl Manifest {
         self.check_handlers()?;
         self.check_workflows()?;
         self.check_homes()?;
+        self.check_rollouts()?;
         match flow::Flow::of(self).check(self).errors.into_iter().next() {
             Some(problem) => Err(problem),
             None => Ok(()),
@@ -142,6 +145,27 @@ impl Manifest {
             }
         }
         Ok(())
+    }
+
+    /// In which steps a fleet takes this manifest in the place of another one. None: all nodes at once.
+    pub fn rollout(&self) -> Option<&Rollout> {
+        self.function.values().find_map(|function| function.place.as_ref()?.rollout.as_ref())
+    }
+
+    /// What is deployed together goes in the same steps.
+    fn check_rollouts(&self) -> Result<(), Problem> {
+        let named = |(name, function): (&'_ Name, &'_ Function)| {
+            let rollout = function.place.as_ref()?.rollout.as_ref()?;
+            (Some(rollout) != self.rollout()).then(|| name.clone())
+        };
+        match self.function.iter().find_map(named) {
+            None => Ok(()),
+            Some(name) => {
+                let detail = format!("{:?} has another place.rollout than a function before it", name.as_str());
+                let hint = "a deployment goes in one sequence of steps: write it at one function";
+                Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint))
+            }
+        }
     }
 
     /// A queue is handled by one function or sink: each event has one place to go.

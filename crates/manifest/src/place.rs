@@ -7,7 +7,7 @@
 //! ```
 //! A node alone reads none of it. What a node has is compared with it in `fleet-deploy`.
 
-use crate::Name;
+use crate::{Name, Rollout};
 use problem::{Code, Problem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,10 @@ pub struct Place {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub copies: Option<u32>,
+    /// In which steps a new form of the deployment reaches its nodes, and goes back if it fails. It counts for all of
+    /// the deployment. Without it all nodes take a new form at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
 }
 
 /// One thing that a node must have, or must not have.
@@ -74,6 +78,7 @@ impl Place {
         if self.terms.len() > TERMS_MAX {
             return bad(format!("where has {} terms, {TERMS_MAX} at most", self.terms.len()));
         }
+        self.rollout.as_ref().map_or(Ok(()), |rollout| rollout.check(name))?;
         match self.copies {
             Some(copies) if !(1..=10_000).contains(&copies) => {
                 bad(format!("copies is {copies}, it must be between 1 and 10000"))

@@ -119,6 +119,7 @@ pub async fn reply_to_event(
         Content::Http(response) => response.map(ReplyBody::Streaming),
     };
     response.headers_mut().insert(SERVER_TIMING, timing);
+    count_error(wanted, &response);
     keep_times(node, &mut response, answer.times);
     Ok(response)
 }
@@ -162,8 +163,16 @@ where
         Content::Bytes(bytes) => Response::new(ReplyBody::Whole(bytes)),
     };
     response.headers_mut().insert(SERVER_TIMING, server_timing(&answer.times));
+    count_error(wanted, &response);
     keep_times(node, &mut response, answer.times);
     Ok(response)
+}
+
+/// A status that says that the function failed.
+fn count_error(wanted: &Wanted<'_>, response: &Response<ReplyBody>) {
+    if response.status().is_server_error() {
+        wanted.live.identity.counters.error_replied();
+    }
 }
 
 /// In a fleet it counts how long calls run.

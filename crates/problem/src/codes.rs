@@ -192,6 +192,7 @@ codes! {
     9135 HomeHeld 409 "what a function keeps cannot move" "leave its place as it was; what it keeps stays on its node";
     9136 FleetDeployed 409 "a deployment of the fleet has it" "change it there: `lighter deploy --fleet`";
     9137 ImageNowhere 503 "no node that can be reached has the image" "it is looked for again; `lighter deploy --fleet` sends it anew";
+    9138 RolloutFailed 409 "a new form of a deployment failed, and the fleet went back" "the nodes run the form before; mend it, and deploy again";
     9301 MailWaits 503 "events wait for another node" "nothing is lost: they go on when the node that is their home can take them; `lighter fleet` shows how many wait for whom";
     9302 LetterTooLarge 413 "the event is too large to go to another node" "events for a queue with a home on another node have at most 512 KiB, attributes included: keep the data in a bucket and push its key";
     9303 LettersGone 500 "events on their way were lost with a disk" "a node was restored from a backup; the events it took since then are gone with all else it did";

@@ -1,9 +1,11 @@
 //! An anchor makes a record of an order, or of a change among the nodes.
 
+use crate::form::{Form, Underway};
 use crate::order::{Order, Wish};
 use crate::places::{Absent, Candidate, place};
 use crate::record::{Placed, Record};
 use crate::records::Records;
+use crate::rollout;
 use manifest::{Manifest, Name};
 use problem::{Code, Problem};
 
@@ -57,9 +59,15 @@ pub fn decide(order: &Order, known: &Known<'_>) -> Result<Record, Problem> {
     let places = match &manifest {
         Some(manifest) => {
             check_others(&order.name, manifest, records)?;
-            place(manifest, before, known.candidates, Absent::Stay)?
+            let places_before = before.map_or(&[][..], |record| &record.places);
+            place(manifest, places_before, known.candidates, Absent::Stay)?
         }
         None => Vec::new(),
+    };
+    let settled = before.and_then(Record::settled).map(|form| (form, revision));
+    let underway = match (&order.wish, settled) {
+        (Wish::Deploy(manifest), Some(forms)) => rollout::begin(manifest, &places, forms, known.candidates),
+        _ => None,
     };
     Ok(Record {
         fleet: (*fleet).to_owned(),
@@ -71,22 +79,38 @@ pub fn decide(order: &Order, known: &Known<'_>) -> Result<Record, Problem> {
         made_at: known.now,
         manifest,
         places,
+        underway,
+        returned: None,
     })
 }
 
 /// Copies that were on nodes which are away now are made elsewhere; what nobody can take stays as it is. None: nothing
 /// is to be changed.
 pub fn decide_again(record: &Record, known: &Known<'_>) -> Option<Record> {
-    let manifest = record.manifest.as_ref()?;
-    // Only what has `copies` changes: a home does not move, and the rest finds its nodes by itself.
-    let is_counted = |placed: &Placed| placed.nodes.is_some() && !placed.group.has_home();
-    if !record.places.iter().any(is_counted) {
+    let places = replaced(record.manifest.as_ref()?, &record.places, known);
+    let before = record.underway.as_deref().and_then(|underway| {
+        let places = replaced(&underway.before.manifest, &underway.before.places, known)?;
+        let before = Form { places, ..underway.before.clone() };
+        Some(Box::new(Underway { before, ..underway.clone() }))
+    });
+    if places.is_none() && before.is_none() {
         return None;
     }
-    let places = place(manifest, Some(record), known.candidates, Absent::Replace).ok()?;
-    let is_more = |(new, old): (&Placed, &Placed)| new != old;
-    let has_changed = places.len() == record.places.len() && places.iter().zip(&record.places).any(is_more);
-    has_changed.then(|| Record { serial: record.serial + 1, made_at: known.now, places, ..record.clone() })
+    let mut again = Record { serial: record.serial + 1, made_at: known.now, ..record.clone() };
+    again.places = places.unwrap_or(again.places);
+    again.underway = before.or(again.underway);
+    Some(again)
+}
+
+/// The places of one form anew. None: they stay as they are.
+fn replaced(manifest: &Manifest, places: &[Placed], known: &Known<'_>) -> Option<Vec<Placed>> {
+    // Only what has `copies` changes: a home does not move, and the rest finds its nodes by itself.
+    let is_counted = |placed: &Placed| placed.nodes.is_some() && !placed.group.has_home();
+    if !places.iter().any(is_counted) {
+        return None;
+    }
+    let again = place(manifest, places, known.candidates, Absent::Replace).ok()?;
+    (again.len() == places.len() && again != places).then_some(again)
 }
 
 fn existing<'a>(name: &Name, before: Option<&'a Record>) -> Result<&'a Record, Problem> {
@@ -127,10 +151,11 @@ fn check_others(name: &Name, manifest: &Manifest, records: &Records) -> Result<(
     };
     let ours = routes(manifest);
     for other in records.iter().map(|record| record.record()).filter(|other| other.name != *name) {
-        let Some(theirs) = &other.manifest else { continue };
-        let function = manifest.function.keys().find(|function| theirs.function.contains_key(*function));
-        let sink = manifest.sink.keys().find(|sink| theirs.sink.contains_key(*sink));
-        let route = routes(theirs).into_iter().find(|route| ours.contains(route));
+        let has = |function: &&Name| other.manifests().any(|theirs| theirs.function.contains_key(*function));
+        let delivers = |sink: &&Name| other.manifests().any(|theirs| theirs.sink.contains_key(*sink));
+        let function = manifest.function.keys().find(has);
+        let sink = manifest.sink.keys().find(delivers);
+        let route = other.manifests().flat_map(routes).find(|route| ours.contains(route));
         let what = match (function, sink, route) {
             (Some(function), ..) => format!("the function {:?}", function.as_str()),
             (None, Some(sink), _) => format!("the sink {:?}", sink.as_str()),

@@ -54,6 +54,14 @@ impl PartGroup {
         }
     }
 
+    /// Copies its parts from the whole manifest into a share of it.
+    pub(crate) fn copy(&self, whole: &Manifest, share: &mut Manifest) {
+        share.function.extend(part_of(&whole.function, &self.functions));
+        share.queue.extend(part_of(&whole.queue, &self.queues));
+        share.sink.extend(part_of(&whole.sink, &self.sinks));
+        share.bucket.extend(part_of(&whole.bucket, &self.buckets));
+    }
+
     /// Whether it is on one node.
     pub fn has_home(&self) -> bool {
         !self.keeps.is_empty()
@@ -86,6 +94,13 @@ pub fn groups_of(manifest: &Manifest) -> Vec<PartGroup> {
     }
     manifest.bucket.keys().for_each(|name| graph.add(&Part::Bucket(name.clone())));
     graph.groups(manifest)
+}
+
+fn part_of<'a, K: Ord + Clone + 'a, V: Clone + 'a>(
+    whole: &'a BTreeMap<K, V>,
+    names: &'a BTreeSet<K>,
+) -> impl Iterator<Item = (K, V)> + 'a {
+    names.iter().filter_map(|name| whole.get_key_value(name)).map(|(name, what)| (name.clone(), what.clone()))
 }
 
 /// The queues and buckets that tie a function to its place.

@@ -10,6 +10,7 @@
 //! - [`records`]: all of them, as a node keeps them · [`talk`]: what nodes tell each other of them
 //! - [`profile`]: what a node has · [`fit`]: what it lacks · [`groups`]: what has to be together · [`places`]: where
 //! - [`decide`]: an anchor makes a record of an order · [`sealed`]: how a signed document is written and read
+//! - [`form`], [`rollout`]: a new form reaches its nodes in steps, and goes back if it fails
 //!
 //! All of it is pure: bytes, times and what is known of nodes come in, values go out. An anchor puts orders into one
 //! sequence, and its signature is what others believe; so a record may come from any node, and a stolen one can neither
@@ -19,16 +20,19 @@
 pub mod decide;
 pub mod deployers;
 pub mod fit;
+pub mod form;
 pub mod groups;
 pub mod order;
 pub mod places;
 pub mod profile;
 pub mod record;
 pub mod records;
+pub mod rollout;
 pub mod sealed;
 pub mod talk;
 
 pub use deployers::{DeployerKey, Deployers};
+pub use form::{Form, Returned, Underway};
 pub use order::{Order, SignedOrder, Wish};
 pub use places::Candidate;
 pub use profile::Profile;

@@ -9,7 +9,7 @@
 use crate::fit::{lacks_of, nothing_fits};
 use crate::groups::{PartGroup, groups_of};
 use crate::profile::Profile;
-use crate::record::{Placed, Record};
+use crate::record::Placed;
 use fleet_trust::NodeId;
 use manifest::Manifest;
 use problem::{Code, Problem};
@@ -36,7 +36,7 @@ pub enum Absent {
     Replace,
 }
 
-/// Places all groups of a manifest. `before` is what holds until now.
+/// Places all groups of a manifest. `before` are the places that hold until now.
 ///
 /// # Errors
 /// - [`Code::NothingFits`] names the nearest nodes and what they lack.
@@ -44,7 +44,7 @@ pub enum Absent {
 /// - [`Code::ManifestConflict`]: several copies of what keeps something.
 pub fn place(
     manifest: &Manifest,
-    before: Option<&Record>,
+    before: &[Placed],
     candidates: &[Candidate],
     absent: Absent,
 ) -> Result<Vec<Placed>, Problem> {
@@ -54,7 +54,7 @@ pub fn place(
 
 struct Placing<'a> {
     manifest: &'a Manifest,
-    before: Option<&'a Record>,
+    before: &'a [Placed],
     candidates: &'a [Candidate],
     absent: Absent,
     /// Groups that each node was given so far.
@@ -121,7 +121,7 @@ impl Placing<'_> {
 
     /// The places of the groups before that this one goes on with.
     fn places_before<'a>(&'a self, group: &'a PartGroup) -> impl Iterator<Item = &'a Placed> {
-        self.before.into_iter().flat_map(|record| &record.places).filter(|placed| placed.group.overlaps(group))
+        self.before.iter().filter(|placed| placed.group.overlaps(group))
     }
 
     /// The node that the queues of the group name as their home.

@@ -1,11 +1,12 @@
 //! What a fleet is to run, as an anchor decided it and the CA signed it. Every node believes it, whoever passes it on.
 
 use crate::fit;
+use crate::form::{FormHeld, Returned, Underway};
 use crate::groups::PartGroup;
 use crate::profile::Profile;
 use crate::sealed::Document;
 use fleet_trust::{NodeId, PublicKey, Signature};
-use manifest::{Manifest, Name, Queue};
+use manifest::{Manifest, Name};
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -35,6 +36,12 @@ pub struct Record {
     /// None: it was removed.
     pub manifest: Option<Manifest>,
     pub places: Vec<Placed>,
+    /// Its form is on its way: some nodes have it, all others the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub underway: Option<Box<Underway>>,
+    /// Its form holds because a later one failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned: Option<Returned>,
 }
 
 /// Where one group of a deployment is.
@@ -100,35 +107,19 @@ impl SignedRecord {
 impl Record {
     /// What of it is for a node: a manifest without `place`, because that is decided. None: nothing.
     pub fn share(&self, node: &NodeId, profile: &Profile) -> Option<Manifest> {
-        let whole = self.manifest.as_ref()?;
-        let mut share = Manifest::default();
-        for placed in self.places.iter().filter(|placed| placed.is_on(whole, node, profile)) {
-            let PartGroup { functions, queues, sinks, buckets, .. } = &placed.group;
-            share.function.extend(part_of(&whole.function, functions));
-            share.queue.extend(part_of(&whole.queue, queues));
-            share.sink.extend(part_of(&whole.sink, sinks));
-            share.bucket.extend(part_of(&whole.bucket, buckets));
-        }
-        share.function.values_mut().for_each(|function| function.place = None);
-        let homes = homes_elsewhere(whole, &share);
-        share.queue.extend(homes);
-        (share != Manifest::default()).then_some(share)
+        self.held(node).share(node, profile)
     }
 
     /// The images of its functions, as hexadecimal hashes.
     pub fn images(&self) -> BTreeSet<String> {
-        let functions = self.manifest.iter().flat_map(|manifest| manifest.function.values());
+        let functions = self.manifests().flat_map(|manifest| manifest.function.values());
         functions.map(|function| function.image.clone()).collect()
     }
 
-    /// Whether all that is placed is in the manifest, and all of that is placed once.
+    /// Whether each of its forms is placed whole, and what is on its way is as anchors make it.
     fn is_whole(&self) -> bool {
-        let whole = self.manifest.clone().unwrap_or_default();
-        let groups = || self.places.iter().map(|placed| &placed.group);
-        is_once(whole.function.keys(), groups().flat_map(|group| &group.functions))
-            && is_once(whole.queue.keys(), groups().flat_map(|group| &group.queues))
-            && is_once(whole.sink.keys(), groups().flat_map(|group| &group.sinks))
-            && is_once(whole.bucket.keys(), groups().flat_map(|group| &group.buckets))
+        let own = FormHeld { revision: self.revision, manifest: self.manifest.as_ref(), places: &self.places };
+        own.is_whole() && self.underway.as_ref().is_none_or(|underway| underway.is_before(self))
     }
 }
 
@@ -140,26 +131,4 @@ impl Placed {
             None => fit::lacks_of(&self.group, whole, profile).is_empty(),
         }
     }
-}
-
-/// The queues with a home that a node's functions push to, or its dead letters go to: it has to know where that is.
-fn homes_elsewhere(whole: &Manifest, share: &Manifest) -> Vec<(Name, Queue)> {
-    let pushed = share.function.values().flat_map(|function| &function.grants.push);
-    let named = pushed.chain(share.queue.values().filter_map(|queue| queue.dead_to.as_ref()));
-    let known = named.filter_map(|name| Some((name, whole.queue.get(name)?)));
-    known.filter(|(_, queue)| queue.home.is_some()).map(|(name, queue)| (name.clone(), queue.clone())).collect()
-}
-
-fn part_of<'a, K: Ord + Clone + 'a, V: Clone + 'a>(
-    whole: &'a std::collections::BTreeMap<K, V>,
-    names: &'a BTreeSet<K>,
-) -> impl Iterator<Item = (K, V)> + 'a {
-    names.iter().filter_map(|name| whole.get_key_value(name)).map(|(name, what)| (name.clone(), what.clone()))
-}
-
-/// Whether the two have the same names, each once.
-fn is_once<'a, T: Ord + 'a>(whole: impl Iterator<Item = &'a T>, placed: impl Iterator<Item = &'a T>) -> bool {
-    let mut placed: Vec<&T> = placed.collect();
-    placed.sort_unstable();
-    whole.eq(placed)
 }

@@ -40,6 +40,29 @@ pub struct Progress {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Trouble>,
+    /// What became of calls and events of its functions. Said while a form is on its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Runs>,
+}
+
+/// What became of the runs of one deployment's functions at a node, since the node was started. Runs that ended before
+/// they had a unit are none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runs {
+    /// The form that runs there.
+    pub revision: u64,
+    /// Of this form.
+    pub now: RunCounts,
+    /// Of the form before it.
+    pub before: RunCounts,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunCounts {
+    /// All that have ended, those that failed too.
+    pub ended: u64,
+    /// Those that failed by the function's own fault.
+    pub failed: u64,
 }
 
 /// A problem, as it travels.
@@ -94,15 +117,25 @@ impl Trouble {
 }
 
 impl NodeTold {
-    /// As it is sent: at most [`TALK_BYTES_MAX`], for which texts of problems are cut.
+    /// As it is sent: at most [`TALK_BYTES_MAX`]. For that, counts of runs go where a problem says more, then texts of
+    /// problems are cut, and then all counts go.
     pub fn write(mut self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec(&self).expect("it is plain data");
+        if bytes.len() > TALK_BYTES_MAX {
+            let failed = self.progress.values_mut().filter(|progress| progress.trouble.is_some());
+            failed.for_each(|progress| progress.runs = None);
+            bytes = serde_json::to_vec(&self).expect("it is plain data");
+        }
         for text_bytes_max in SHORTER_BYTES {
             if bytes.len() <= TALK_BYTES_MAX {
                 break;
             }
             let troubles = self.progress.values_mut().filter_map(|progress| progress.trouble.as_mut());
             troubles.for_each(|trouble| trouble.cut(text_bytes_max));
+            bytes = serde_json::to_vec(&self).expect("it is plain data");
+        }
+        if bytes.len() > TALK_BYTES_MAX {
+            self.progress.values_mut().for_each(|progress| progress.runs = None);
             bytes = serde_json::to_vec(&self).expect("it is plain data");
         }
         bytes

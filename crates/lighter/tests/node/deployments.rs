@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// A fleet of `server-1`, `pi-7` in the harbour and `pi-8` at the bridge, and a folder to deploy from.
-struct Campus {
-    folder: TempDir,
-    anchor: Node,
-    one: Node,
-    other: Node,
+pub struct Campus {
+    pub folder: TempDir,
+    pub anchor: Node,
+    pub one: Node,
+    pub other: Node,
 }
 
-const NAMES: [&str; 3] = ["server-1", "pi-7", "pi-8"];
+pub const NAMES: [&str; 3] = ["server-1", "pi-7", "pi-8"];
 const SITES: [&[&str]; 3] = [&[], &["--label", "site=harbour"], &["--label", "site=bridge"]];
 
 impl Campus {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |number: usize, listen: &str| {
             start(&folder.path().join(NAMES[number]), NAMES[number], listen, SITES[number])
@@ -38,7 +38,7 @@ impl Campus {
         campus
     }
 
-    fn app(&self) -> PathBuf {
+    pub fn app(&self) -> PathBuf {
         self.folder.path().join("app")
     }
 
@@ -61,7 +61,7 @@ impl Campus {
         [words, &["--deployer", key.to_str().unwrap()]].concat()
     }
 
-    fn key(&self) -> PathBuf {
+    pub fn key(&self) -> PathBuf {
         self.folder.path().join("server-1/fleet/deployer.key")
     }
 
@@ -80,7 +80,7 @@ fn functions(node: &Node) -> Vec<String> {
     all.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
 }
 
-fn image(node: &Node, function: &str) -> String {
+pub fn image(node: &Node, function: &str) -> String {
     let info = node.api("GET", &format!("/v1/functions/{function}"), &[]).json();
     let (version, versions) = (&info["version"], info["versions"].as_array());
     let current = versions.and_then(|all| all.iter().find(|one| one["version"] == *version));

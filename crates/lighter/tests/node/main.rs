@@ -34,6 +34,7 @@ mod observe;
 mod outside;
 mod process;
 mod receiver;
+mod rollouts;
 mod support;
 mod timers;
 mod toolchains;

@@ -5,10 +5,13 @@ use super::{AWAY_AFTER, Deployments};
 use crate::{blocking, clock};
 use api_types::{AuditEntry, DeployerInfo, OrderTaken};
 use fleet_deploy::decide::{Known, decide, decide_again};
+use fleet_deploy::rollout::Watch;
 use fleet_deploy::{DeployerKey, Deployers, Record, Records, SignedOrder, SignedRecord};
 use fleet_trust::{Anchor, NodeId, Signature, random};
+use manifest::Name;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,7 +35,9 @@ pub struct Desk {
     folder: PathBuf,
     deployers: Mutex<Deployers>,
     /// Held while a record is made: each is made from the one before.
-    deciding: tokio::sync::Mutex<()>,
+    pub(super) deciding: tokio::sync::Mutex<()>,
+    /// Of each new form that goes to some nodes first: what was seen of it.
+    pub(super) watches: Mutex<BTreeMap<Name, Watch>>,
 }
 
 impl Desk {
@@ -53,6 +58,7 @@ impl Desk {
             folder: folder.to_owned(),
             deployers: Mutex::new(deployers),
             deciding: tokio::sync::Mutex::default(),
+            watches: Mutex::default(),
         };
         if is_new {
             // A crash may have left its name without a key.
@@ -82,7 +88,7 @@ impl Desk {
         Ok(())
     }
 
-    fn sign(&self, record: Record) -> Result<SignedRecord, Problem> {
+    pub(super) fn sign(&self, record: Record) -> Result<SignedRecord, Problem> {
         SignedRecord::sign(record, |purpose, parts| self.sign_as_ca(purpose, parts))
     }
 
@@ -144,7 +150,7 @@ impl Deployments {
             self.learn(record).await?;
             taken
         };
-        self.audit(&record, from).await;
+        self.audit("fleet order", &record, from).await;
         let (revision, deployer) = (record.revision, &record.deployer);
         tracing::info!(deployment = %record.name, revision, deployer, "an order was taken");
         Ok(OrderTaken { name: record.name.to_string(), serial: record.serial, revision: record.revision })
@@ -201,13 +207,13 @@ impl Deployments {
     }
 
     /// Writes into the audit of the anchor who had what deployed.
-    async fn audit(&self, record: &Record, from: Option<NodeId>) {
+    pub(super) async fn audit(&self, action: &str, record: &Record, from: Option<NodeId>) {
         let Ok(node) = self.node() else { return };
         let what =
             if record.manifest.is_some() { format!("revision {}", record.revision) } else { "nothing".to_owned() };
         let entry = AuditEntry {
             time_ms: clock::now_ms(),
-            action: "fleet order".to_owned(),
+            action: action.to_owned(),
             token: Some(format!("deployer {}", record.deployer)),
             peer: from.map(|from| format!("node {from}")),
             target: format!("{} {what}", record.name),

@@ -85,6 +85,7 @@ impl Deployments {
         }
         let Some(share) = share else {
             self.replace(&node, &record.name, &now, Manifest::default()).await?;
+            self.count_no_more(&record.name);
             return Ok(Stage::Elsewhere);
         };
         if let Some(other) = self.newest().iter().map(|other| other.record()).find(|other| is_others(record, other)) {
@@ -99,7 +100,9 @@ impl Deployments {
         let (shelf, name, parts) = (self.shelf.clone(), record.name.clone(), now.clone());
         blocking(move || shelf.take(&name, &parts)).await?;
         self.replace(&node, &record.name, &now, share).await?;
-        tracing::info!(deployment = %record.name, revision = record.revision, "runs what the fleet has for this node");
+        let revision = record.held(&self.trust.node()).revision;
+        self.count_from(&record.name, revision);
+        tracing::info!(deployment = %record.name, revision, "runs what the fleet has for this node");
         Ok(Stage::Ready)
     }
 
@@ -123,8 +126,8 @@ impl Deployments {
 /// alone, but a node may hear of that one first, and of the other's end later.
 fn is_others(record: &Record, other: &Record) -> bool {
     let is_newer = (other.made_at, &other.name) > (record.made_at, &record.name);
-    let (Some(ours), Some(theirs)) = (&record.manifest, &other.manifest) else { return false };
-    let has = |function: &Name| theirs.function.contains_key(function);
-    let has_sink = |sink: &Name| theirs.sink.contains_key(sink);
-    other.name != record.name && is_newer && (ours.function.keys().any(has) || ours.sink.keys().any(has_sink))
+    let has = |function: &Name| other.manifests().any(|theirs| theirs.function.contains_key(function));
+    let has_sink = |sink: &Name| other.manifests().any(|theirs| theirs.sink.contains_key(sink));
+    let is_shared = |ours: &Manifest| ours.function.keys().any(has) || ours.sink.keys().any(has_sink);
+    other.name != record.name && is_newer && record.manifests().any(is_shared)
 }

@@ -8,6 +8,7 @@
 //! - `shelf`: records on disk · `desk`: what an anchor decides · `relay`: orders and views, by way of an anchor
 //! - `follow`, `works`: makes it so here · `images`: fetched by hash, from whoever has them
 //! - `tokens`: the fleet's, which travel with the same talk
+//! - `steps`: new forms that go to some nodes first · `tally`: what became of runs here
 //! - `talking`: with whom and when · `answers`: what other nodes ask
 //!
 //! Nothing here waits for an anchor but a new order: a node runs what it knows from the start, and any node may tell it
@@ -20,7 +21,9 @@ mod images;
 mod relay;
 mod seats;
 mod shelf;
+mod steps;
 mod talking;
+mod tally;
 mod tokens;
 mod view;
 mod works;
@@ -45,6 +48,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
+use tally::Tally;
 use tokens::Shared;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -76,6 +80,7 @@ pub struct Deployments {
     records: Mutex<Records>,
     tokens: Shared,
     progress: Mutex<BTreeMap<Name, Progress>>,
+    tallies: Mutex<BTreeMap<Name, Tally>>,
     /// What others have said last, and when.
     told: Mutex<BTreeMap<NodeId, (NodeTold, Instant)>>,
     fetching: Fetching,
@@ -118,6 +123,7 @@ impl Deployments {
             records: Mutex::new(records),
             tokens,
             progress: Mutex::default(),
+            tallies: Mutex::default(),
             told: Mutex::default(),
             fetching: Fetching::default(),
             giving: Seats::new("this node gives as many images as it may", GIVING_EACH_MAX, GIVING_ALL_MAX),
@@ -182,7 +188,7 @@ impl Deployments {
     }
 
     fn set_progress(&self, name: &Name, serial: u64, stage: Stage, problem: Option<&Problem>) {
-        let progress = Progress { serial, stage, trouble: problem.map(Trouble::from) };
+        let progress = Progress { serial, stage, trouble: problem.map(Trouble::from), runs: None };
         let before = self.progress.lock().insert(name.clone(), progress.clone());
         if before.as_ref() != Some(&progress) {
             self.changed();
@@ -196,8 +202,14 @@ impl Deployments {
     /// What this node says of itself.
     fn told(&self) -> NodeTold {
         let digest = self.records.lock().digest();
+        let mut progress = self.progress.lock().clone();
+        for record in self.newest().iter().map(|record| record.record()).filter(|record| record.underway.is_some()) {
+            if let Some(progress) = progress.get_mut(&record.name) {
+                progress.runs = self.runs(&record.name);
+            }
+        }
         let (profile, tokens) = (self.profile.clone(), self.tokens.revision());
-        NodeTold { profile, digest, tokens, progress: self.progress.lock().clone() }
+        NodeTold { profile, digest, tokens, progress }
     }
 
     /// All members as they are known here, this node among them.

@@ -1,9 +1,9 @@
 //! All deployments of the fleet and how far each node is with them, as this node sees it.
 
 use super::Deployments;
-use api_types::{DeploymentNode, FleetDeployment, FleetDeployments, FleetTrouble};
+use api_types::{DeploymentNode, FleetDeployment, FleetDeployments, FleetReturned, FleetRollout, FleetTrouble};
 use fleet_deploy::talk::{Progress, Stage};
-use fleet_deploy::{Candidate, Record};
+use fleet_deploy::{Candidate, Record, Underway};
 use manifest::Name;
 use std::collections::BTreeMap;
 
@@ -20,6 +20,7 @@ impl Deployments {
                 shown(record, candidate, said)
             };
             let manifest = record.manifest.as_ref();
+            let returned = record.returned.as_ref();
             FleetDeployment {
                 name: record.name.to_string(),
                 serial: record.serial,
@@ -30,6 +31,8 @@ impl Deployments {
                 is_removed: manifest.is_none(),
                 functions: manifest.iter().flat_map(|manifest| manifest.function.keys()).map(Name::to_string).collect(),
                 nodes: candidates.iter().filter_map(node).collect(),
+                rollout: record.underway.as_deref().map(rollout),
+                returned: returned.map(|one| FleetReturned { revision: one.revision, why: one.why.clone() }),
             }
         };
         let records = self.newest();
@@ -44,10 +47,16 @@ impl Deployments {
     }
 }
 
+fn rollout(underway: &Underway) -> FleetRollout {
+    let Underway { step, rollout, before, .. } = underway;
+    FleetRollout { step: *step, steps: rollout.steps.len() + 1, before: before.revision, watch_ms: rollout.watch.ms() }
+}
+
 /// How far a node is. None: nothing of it is for it, and nothing of it was there.
 fn shown(record: &Record, candidate: &Candidate, said: Option<&Progress>) -> Option<DeploymentNode> {
-    let whole = record.manifest.as_ref();
-    let placed = record.places.iter().filter(|placed| {
+    let held = record.held(&candidate.node);
+    let whole = held.manifest;
+    let placed = held.places.iter().filter(|placed| {
         let is_named = placed.nodes.as_ref().is_some_and(|nodes| nodes.contains(&candidate.node));
         let fits = || {
             candidate
@@ -74,6 +83,7 @@ fn shown(record: &Record, candidate: &Candidate, said: Option<&Progress>) -> Opt
         name: candidate.name.clone(),
         is_there: candidate.is_there,
         stage: stage.to_owned(),
+        revision: held.revision,
         functions,
         trouble: trouble.map(|one| FleetTrouble { code: one.code, detail: one.detail, hint: one.hint }),
     })

@@ -17,6 +17,8 @@ pub struct Counters {
     gone: AtomicU64,
     /// Calls that ended with a problem. Allocated by the first one: most functions never have any.
     failed: OnceLock<Box<ByCode>>,
+    /// Replies whose status says that the server failed; they count as `ok` too.
+    error_replies: AtomicU64,
     /// Handlings begun again because others had changed what they had read.
     reruns: AtomicU64,
     cpu_ns: AtomicU64,
@@ -47,6 +49,7 @@ impl Default for Counters {
             ok: AtomicU64::new(0),
             gone: AtomicU64::new(0),
             failed: OnceLock::new(),
+            error_replies: AtomicU64::new(0),
             reruns: AtomicU64::new(0),
             cpu_ns: AtomicU64::new(0),
             memory_bytes_max: AtomicU64::new(0),
@@ -79,6 +82,15 @@ impl Counters {
     pub fn refused(&self, code: Code) {
         let failed = self.failed.get_or_init(|| Box::new([const { AtomicU64::new(0) }; Code::ALL.len()]));
         failed[place(code)].fetch_add(1, Relaxed);
+    }
+
+    /// A function replied with such a status.
+    pub fn error_replied(&self) {
+        self.error_replies.fetch_add(1, Relaxed);
+    }
+
+    pub fn error_replies(&self) -> u64 {
+        self.error_replies.load(Relaxed)
     }
 
     pub fn gone(&self) {

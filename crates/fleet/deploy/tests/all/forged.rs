@@ -3,7 +3,7 @@
 use crate::world::{Anchor, FLEET, ca, candidate, deployer, manifest, order, signed};
 use fleet_deploy::profile::LABELS_MAX;
 use fleet_deploy::records::DEPLOYMENTS_MAX;
-use fleet_deploy::talk::{NodeTold, Progress, Stage, TalkReply, Trouble};
+use fleet_deploy::talk::{NodeTold, Progress, RunCounts, Runs, Stage, TalkReply, Trouble};
 use fleet_deploy::{DeployerKey, Deployers, Profile, SignedOrder, SignedRecord, Wish};
 use fleet_trust::NodeKey;
 use manifest::Name;
@@ -117,14 +117,21 @@ fn a_node_can_say_that_everything_fails() {
     };
     // Each byte of the text takes six in JSON.
     let problem = Problem::new(Code::DiskFull, "\u{1}".repeat(1_000)).with_hint("\u{1}".repeat(1_000));
-    let progress = Progress { serial: u64::MAX, stage: Stage::Failed, trouble: Some(Trouble::from(&problem)) };
+    let counts = RunCounts { ended: u64::MAX, failed: u64::MAX };
+    let runs = Some(Runs { revision: u64::MAX, now: counts, before: counts });
+    let progress = Progress { serial: u64::MAX, stage: Stage::Failed, trouble: Some(Trouble::from(&problem)), runs };
     for (count, text_bytes) in [(1, 1_000), (20, 1_000), (60, 300), (250, 60), (DEPLOYMENTS_MAX, 0)] {
         let name = |at: usize| -> Name { format!("d{:a>55}{at}", "").parse().unwrap() };
-        let progress = (0..count).map(|at| (name(at), progress.clone())).collect();
-        let told = NodeTold { profile: profile.clone(), digest: u64::MAX, tokens: 0, progress };
+        let failed = (0..count).map(|at| (name(at), progress.clone())).collect();
+        let told = NodeTold { profile: profile.clone(), digest: u64::MAX, tokens: 0, progress: failed };
         let read = NodeTold::read(&told.write()).unwrap();
         assert_eq!((read.progress.len(), &read.profile), (count, &profile));
         let said = read.progress.values().next().unwrap().trouble.as_ref().unwrap();
         assert_eq!((said.code.as_str(), said.detail.len(), said.hint.len()), ("L5003", text_bytes, text_bytes));
+        let ready = Progress { stage: Stage::Ready, trouble: None, ..progress.clone() };
+        let progress = (0..count).map(|at| (name(at), ready.clone())).collect();
+        let told = NodeTold { profile: profile.clone(), digest: u64::MAX, tokens: 0, progress };
+        let read = NodeTold::read(&told.write()).unwrap();
+        assert_eq!(read.progress.values().next().unwrap().runs, runs.filter(|_| count < DEPLOYMENTS_MAX));
     }
 }

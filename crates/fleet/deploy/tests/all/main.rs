@@ -3,4 +3,5 @@
 mod deciding;
 mod forged;
 mod placing;
+mod rollout;
 mod world;
