@@ -26,6 +26,7 @@ mod later;
 mod limits;
 mod live;
 mod mail;
+mod mail_nemesis;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod microvm;
 mod mqtt;
