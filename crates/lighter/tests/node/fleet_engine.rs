@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The nats-server in PATH. None, and a word that the test is skipped: there is none that is new enough.
-fn nats_server() -> Option<PathBuf> {
+pub fn nats_server() -> Option<PathBuf> {
     let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
         .map(|folder| folder.join("nats-server"))
         .find(|file| file.is_file());
@@ -21,7 +21,7 @@ fn engine(node: &Node) -> Value {
     fleet(node)["engine"].clone()
 }
 
-fn is_connected(node: &Node) -> bool {
+pub fn is_connected(node: &Node) -> bool {
     engine(node)["connected"] == true
 }
 

@@ -11,7 +11,7 @@ const ROUNDS: usize = 6;
 const EVENTS: usize = 150;
 
 /// The data of all events of a queue, in their order.
-fn data(node: &Node, queue: &str) -> Vec<usize> {
+pub fn data(node: &Node, queue: &str) -> Vec<usize> {
     let (mut all, mut after) = (Vec::new(), String::new());
     loop {
         let page = node.api("GET", &format!("/v1/queues/{queue}/events?limit=1000{after}"), &[]).json();
@@ -26,19 +26,19 @@ fn data(node: &Node, queue: &str) -> Vec<usize> {
 }
 
 /// Pushes one event after the other; each is durable when the next one goes.
-fn push(node: &Node, queue: &str, numbers: std::ops::Range<usize>) {
+pub fn push(node: &Node, queue: &str, numbers: std::ops::Range<usize>) {
     for number in numbers {
         let reply = node.api("POST", &format!("/v1/queues/{queue}/events"), number.to_string().as_bytes());
         assert_eq!(reply.status, 201, "{}", reply.text());
     }
 }
 
-fn waiting(node: &Node) -> u64 {
+pub fn waiting(node: &Node) -> u64 {
     let nodes = fleet(node)["nodes"].as_array().unwrap().clone();
     nodes.iter().map(|one| one["mail_waiting"].as_u64().unwrap()).sum()
 }
 
-fn ready(node: &Node, queue: &str) -> u64 {
+pub fn ready(node: &Node, queue: &str) -> u64 {
     node.api("GET", &format!("/v1/queues/{queue}"), &[]).json()["ready"].as_u64().unwrap()
 }
 
@@ -105,6 +105,60 @@ fn what_functions_push_arrives_once_whichever_node_is_killed() {
     assert_eq!(arrived, (0..all).collect::<Vec<_>>());
     let listed = done(&meter, &["queue", "ls"]);
     assert!(listed.contains("node home"), "{listed}");
+}
+
+#[test]
+fn what_is_pushed_arrives_once_and_in_order_whichever_node_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes = campus(folder.path(), &["meter", "home"]);
+    let (mut home, home_data, home_listen) = nodes.pop().unwrap();
+    let (mut meter, meter_data, meter_listen) = nodes.pop().unwrap();
+    home.deploy_manifest(at_home("home"));
+    meter.deploy_manifest(at_home("home"));
+    for round in 0..ROUNDS {
+        push(&meter, "readings", round * EVENTS..(round + 1) * EVENTS);
+        if round % 3 != 0 {
+            meter.kill();
+            meter = start(&meter_data, "meter", &meter_listen, &[]);
+        }
+        if round % 3 != 1 {
+            home.kill();
+            home = start(&home_data, "home", &home_listen, &[]);
+        }
+    }
+    let all = ROUNDS * EVENTS;
+    until("all events at home", || ready(&home, "readings") >= all as u64);
+    until("an empty outbox", || waiting(&meter) == 0 && ready(&meter, "readings") == 0);
+    assert_eq!(data(&home, "readings"), (0..all).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_waits_for_a_node_that_is_taken_out_is_a_dead_letter_for_the_next_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes = campus(folder.path(), &["server", "one", "two"]);
+    let (two, ..) = nodes.pop().unwrap();
+    let (one, ..) = nodes.pop().unwrap();
+    let (server, ..) = nodes.pop().unwrap();
+    until("a fleet of three", || heard(&one) == ["one", "server", "two"]);
+    one.deploy_manifest(at_home("two"));
+    two.kill();
+    push(&one, "readings", 0..250);
+    until("mail in the outbox", || waiting(&one) == 250);
+    done(&server, &["fleet", "rm", "two"]);
+    let dead = || one.api("GET", "/v1/queues/readings/events?part=dead&reason=L9304&limit=1000", &[]).json();
+    until("dead letters", || dead()["events"].as_array().unwrap().len() == 250);
+    // What comes now meets the same.
+    push(&one, "readings", 250..251);
+    until("one more", || dead()["events"].as_array().unwrap().len() == 251);
+    assert_eq!((ready(&one, "readings"), fleet(&one)["nodes"].as_array().unwrap().len()), (0, 2));
+
+    let again = start(&folder.path().join("again"), "two", ANY, &[]);
+    done(&again, &["fleet", "join", done(&server, &["fleet", "invite"]).trim()]);
+    again.deploy_manifest(at_home("two"));
+    until("a node of that name", || heard(&one) == ["one", "server", "two"]);
+    done(&one, &["queue", "replay", "readings"]);
+    until("all events there", || ready(&again, "readings") == 251);
+    assert_eq!(data(&again, "readings"), (0..251).collect::<Vec<_>>());
 }
 
 #[test]

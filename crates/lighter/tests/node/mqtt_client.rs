@@ -19,9 +19,19 @@ pub struct Mqtt {
 impl Mqtt {
     /// `address` as `127.0.0.1:1883`.
     pub fn connect(address: &str, id: &str) -> Self {
+        Self::open(address, id, true)
+    }
+
+    /// With a session that outlives the connection.
+    pub fn resume(address: &str, id: &str) -> Self {
+        Self::open(address, id, false)
+    }
+
+    fn open(address: &str, id: &str, is_clean: bool) -> Self {
         let (host, port) = address.rsplit_once(':').unwrap();
         let mut options = MqttOptions::new(id, host, port.parse().unwrap());
         options.set_inflight(100);
+        options.set_clean_session(is_clean);
         let (client, mut connection) = Client::new(options, 1_000);
         let (confirm, confirmed) = channel();
         let (subscribe, subscribed) = channel();
@@ -59,6 +69,22 @@ impl Mqtt {
         for _ in 0..count {
             self.confirmed.recv_timeout(PATIENCE).expect("the publish is confirmed");
         }
+    }
+
+    /// Publishes one that the broker keeps for whoever subscribes later.
+    pub fn retain(&self, topic: &str, payload: &str) {
+        self.client.publish(topic, QoS::AtLeastOnce, true, payload).unwrap();
+        self.confirmed.recv_timeout(PATIENCE).expect("the publish is confirmed");
+    }
+
+    /// Publishes one with QoS 0: nobody confirms it.
+    pub fn say(&self, topic: &str, payload: &str) {
+        self.client.publish(topic, QoS::AtMostOnce, false, payload).unwrap();
+    }
+
+    /// Tells the broker that it goes.
+    pub fn close(self) {
+        self.client.disconnect().unwrap();
     }
 
     /// The next message it subscribed to: topic and payload.

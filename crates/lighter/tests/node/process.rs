@@ -16,11 +16,16 @@ use unit_process::{Config, ProcessKind};
 
 /// A node with an interpreter that has numpy; none where there is no such thing, or no jail.
 fn start() -> Option<Node> {
+    start_with(&[])
+}
+
+pub fn start_with(options: &[&str]) -> Option<Node> {
     let Some(python) = python() else {
         println!("skipped: python-packages: process functions on a node: there is no Python with numpy");
         return None;
     };
-    let node = Node::start_with(&["--allow-weaker-jail", "--python", &python.display().to_string()]);
+    let python = python.display().to_string();
+    let node = Node::start_with(&[&["--allow-weaker-jail", "--python", &python], options].concat());
     let info = node.api("GET", "/v1/node", &[]).json();
     let missing = info["missing_protections"].as_array().unwrap();
     match missing.iter().find(|missing| missing["protection"] == "jail") {
