@@ -52,12 +52,7 @@ impl Node {
         let budget = Budget::new(config.memory_bytes_max);
         let state = State::open(&config.data, state::Options { files_kept, ..state::Options::default() })?;
         state.set_sync_every(config.sync_every);
-        let limits = warehouse::Config {
-            image_bytes_max: config.image_bytes_max,
-            images_bytes_max: config.warehouse_bytes_max / 2,
-            artefacts_bytes_max: config.warehouse_bytes_max / 2,
-        };
-        let warehouse = Warehouse::open(&config.data.join("warehouse"), limits)?;
+        let warehouse = warehouse(&config)?;
         let kinds = Kinds::open(classes, &warehouse)?;
         for kind in kinds.iter() {
             kind.class.start().await?;
@@ -120,6 +115,16 @@ impl Node {
             is_draining: AtomicBool::new(false),
         }))
     }
+}
+
+/// Half of its room is for images, half for what they are compiled to.
+fn warehouse(config: &Config) -> Result<Warehouse, Problem> {
+    let limits = warehouse::Config {
+        image_bytes_max: config.image_bytes_max,
+        images_bytes_max: config.warehouse_bytes_max / 2,
+        artefacts_bytes_max: config.warehouse_bytes_max / 2,
+    };
+    Warehouse::open(&config.data.join("warehouse"), limits)
 }
 
 /// Why all queues are paused from the start, if they are to be.

@@ -138,7 +138,7 @@ def lighter(folder, *words):
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.strip()
 
 
-@pytest.mark.skipif(not PROGRAM.exists(), reason="there is no node to be started")
+@pytest.mark.skipif(not PROGRAM.exists(), reason="node: the program is not built")
 def test_a_device_that_knows_one_node_goes_on_when_that_one_is_killed(tmp_path):
     nodes = {}
 

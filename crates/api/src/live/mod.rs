@@ -72,8 +72,7 @@ pub async fn live(
     let viewer = hub.enter(&who.token.name).ok_or_else(|| {
         let detail =
             format!("{VIEWERS_MAX} look at the node already, or {VIEWERS_OF_TOKEN_MAX} of them with this token");
-        Problem::new(Code::ConcurrencyExceeded, detail)
-            .with_hint("close a dashboard")
+        Problem::new(Code::ConcurrencyExceeded, detail).with_hint("close a dashboard")
     })?;
     let stream = Stream { viewer, node, headers, wish };
     let lines = stream::unfold(stream, async |mut stream| Some((Ok::<_, Infallible>(stream.next().await?), stream)));

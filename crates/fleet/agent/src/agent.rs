@@ -52,8 +52,8 @@ pub struct Part {
     pub engine: mpsc::Receiver<MemberArrival>,
 }
 
-/// Who is in the fleet, as this node knows it now. Clones are one. Empty once the node has no part in it any more, and by
-/// default.
+/// Who is in the fleet, as this node knows it now. Clones are one. Empty by default, and once the node has no part in
+/// it any more.
 #[derive(Clone, Default)]
 pub struct Directory(Weak<Active>);
 

@@ -111,8 +111,7 @@ fn an_action_of_openwhisk_runs_as_it_is() {
 fn a_handler_that_cannot_be_carried_over_is_refused_with_what_helps() {
     let (folder, place) = folder_with("hello", "app.py", LAMBDA);
     let refused = |words: &[&str]| {
-        let output =
-            run(folder.path(), &[&["new", "--from", "lambda", place.to_str().unwrap()], words].concat());
+        let output = run(folder.path(), &[&["new", "--from", "lambda", place.to_str().unwrap()], words].concat());
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };

@@ -124,7 +124,8 @@ fn the_next_viewer_is_refused_until_one_has_left() {
     assert_eq!(refused["code"], "L3007", "half of the places are for others");
     let made = node.api("POST", "/v1/tokens", json!({ "name": "wall", "scope": "look" }).to_string().as_bytes()).json();
     let other = made["token"].as_str().unwrap();
-    viewers.extend((0..VIEWERS / 2).map(|_| Viewer::look(&node, other, "").unwrap_or_else(|problem| panic!("{problem}"))));
+    viewers
+        .extend((0..VIEWERS / 2).map(|_| Viewer::look(&node, other, "").unwrap_or_else(|problem| panic!("{problem}"))));
     let refused = Viewer::look(&node, other, "").err().unwrap();
     assert_eq!(refused["code"], "L3007");
     assert!(refused["detail"].as_str().unwrap().contains("32 look at the node already"), "{refused}");

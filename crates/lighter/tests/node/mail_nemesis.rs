@@ -1,5 +1,5 @@
-//! Mail while nodes and the engine are killed, stopped and wiped, in an order that a seed gives: nothing is lost, nothing
-//! doubled, and each sender's events are in order.
+//! Mail while nodes and the engine are killed, stopped and wiped, in an order that a seed gives: nothing is lost,
+//! nothing doubled, and each sender's events are in order.
 //!
 //! `LIGHTER_NEMESIS=200` has it last for so many rounds; `LIGHTER_NEMESIS_SEED` repeats one.
 

@@ -51,7 +51,8 @@ mod tests {
     #[test]
     fn the_newest_word_counts_and_records_go_before_letters() {
         let mut owed = Owed::default();
-        let letters = (0..2_500_u32).map(|number| Write { key: [&[2], &number.to_be_bytes()[..]].concat(), value: None });
+        let letters =
+            (0..2_500_u32).map(|number| Write { key: [&[2], &number.to_be_bytes()[..]].concat(), value: None });
         owed.add(letters.chain([record(&[1, 7], 10)]).collect(), None);
         owed.add(vec![record(&[1, 7], 11)], None);
         let (mut transactions, mut all) = (0, Vec::new());

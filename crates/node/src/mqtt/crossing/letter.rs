@@ -27,12 +27,12 @@ const NAME_BYTES_MAX: usize = 1_024;
 #[derive(Debug, PartialEq)]
 pub enum Crossed {
     Wanted(Wanted),
-    Message(Message),
+    Message(Published),
 }
 
 /// A message with all that another broker has to know of it.
 #[derive(Debug, PartialEq)]
-pub struct Message {
+pub struct Published {
     pub head: Head,
     pub qos: Qos,
     pub lasting: Vec<u8>,
@@ -108,7 +108,7 @@ pub fn read(event: &Event) -> Option<Crossed> {
     }
 }
 
-fn read_message(data: &[u8]) -> Option<Message> {
+fn read_message(data: &[u8]) -> Option<Published> {
     let (head, rest) = part(data)?;
     let (lasting, payload) = part(rest)?;
     let head: Head = serde_json::from_slice(head).ok()?;
@@ -120,7 +120,7 @@ fn read_message(data: &[u8]) -> Option<Message> {
         && !topic.contains(['+', '#', '\0']);
     let is_named = client.len() <= NAME_BYTES_MAX && user.as_ref().is_none_or(|user| user.len() <= NAME_BYTES_MAX);
     let is_sound = is_topic && is_named && PublishProperties::from_lasting(lasting).is_ok();
-    is_sound.then(|| Message { head, qos, lasting: lasting.to_vec(), payload: payload.to_vec() })
+    is_sound.then(|| Published { head, qos, lasting: lasting.to_vec(), payload: payload.to_vec() })
 }
 
 fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -2,7 +2,7 @@
 
 use super::far::Arrived;
 use super::leaving;
-use super::letter::{Crossed, Message, QUEUE, read};
+use super::letter::{Crossed, Published, QUEUE, read};
 use super::wanted::Wanted;
 use crate::mail::{Mail, node_of_source};
 use crate::{Node, clock};
@@ -105,7 +105,7 @@ fn end(node: &Node, work: impl FnOnce(&mut Transaction) -> Result<(), Problem>) 
     Ok(())
 }
 
-fn take_message(node: &Node, leased: &Leased, message: &Message, tries: u32) -> Result<(), Problem> {
+fn take_message(node: &Node, leased: &Leased, message: &Published, tries: u32) -> Result<(), Problem> {
     if node.config.mqtt.is_some() && node.mqtt.get().is_none() {
         return Err(Problem::new(Code::MailWaits, "the MQTT gate has not started"));
     }
@@ -115,7 +115,7 @@ fn take_message(node: &Node, leased: &Leased, message: &Message, tries: u32) -> 
             Ok(())
         });
     }
-    let Message { head, qos, lasting, payload } = message;
+    let Published { head, qos, lasting, payload } = message;
     let retain = head.retain && tries < RETAIN_TRIES_MAX;
     if retain != head.retain && tries == RETAIN_TRIES_MAX {
         tracing::warn!(topic = head.topic, "a message of another node finds no room to be retained");
@@ -145,7 +145,7 @@ fn take_message(node: &Node, leased: &Leased, message: &Message, tries: u32) -> 
 }
 
 /// Whether what was retained elsewhere before it was wanted here is nothing new. What was published here stays.
-fn is_outdated(node: &Node, message: &Message) -> bool {
+fn is_outdated(node: &Node, message: &Published) -> bool {
     let Some(gate) = node.mqtt.get().and_then(|mqtt| mqtt.gate()) else { return true };
     let topic = &message.head.topic;
     let known = gate.with_retained(&BTreeSet::from([topic.clone()]), |found| found.into_iter().next());

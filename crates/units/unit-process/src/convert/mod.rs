@@ -101,7 +101,8 @@ pub fn check(shared: &ProcessInner, about: &About) -> Result<(), Problem> {
     if about.converted_by == now {
         return Ok(());
     }
-    let detail = format!("the artefact was converted by the base {:?}, and the base is {now:?} now", about.converted_by);
+    let detail =
+        format!("the artefact was converted by the base {:?}, and the base is {now:?} now", about.converted_by);
     Err(Problem::new(Code::ArtefactCorrupt, detail).with_hint("it is made again from the image"))
 }
 

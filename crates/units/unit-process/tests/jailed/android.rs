@@ -168,7 +168,8 @@ pub async fn what_another_base_has_converted_is_converted_anew(stage: &Stage) {
     for image in [of_app(entry, false, &guests.dex).unwrap(), jar(entry, &guests.jar)] {
         let artefact = stage.kind.compile(&image).unwrap();
         let Bundle { about, files } = Bundle::read(&artefact).unwrap();
-        let base = ready::list(stage.bases()).into_iter().rfind(|ready| ready.kind == Kind::Android).expect("just built");
+        let base =
+            ready::list(stage.bases()).into_iter().rfind(|ready| ready.kind == Kind::Android).expect("just built");
         assert_eq!(about.converted_by, format!("ready-android-{}", base.id));
         let work = stage.load(&image, &artefact, |_| {}).expect("the base that is there has made it");
         assert_eq!(work.call(r#"[1, "up", "DOUBLE"]"#).await.unwrap(), "[2]");

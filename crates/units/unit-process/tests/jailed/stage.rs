@@ -109,12 +109,7 @@ impl Stage {
     }
 
     /// A function of a bundle, and of an artefact that may be another's.
-    pub fn load(
-        &self,
-        image: &[u8],
-        artefact: &[u8],
-        change: impl FnOnce(&mut Function),
-    ) -> Result<Running, Problem> {
+    pub fn load(&self, image: &[u8], artefact: &[u8], change: impl FnOnce(&mut Function)) -> Result<Running, Problem> {
         let number = self.number.fetch_add(1, Relaxed);
         let folder = self.folder(&number.to_string());
         fs::create_dir_all(&folder).expect("a folder");
