@@ -93,7 +93,9 @@ fn the_examples_are_sound_and_fit_80_columns() {
     for path in manifests.filter(|path| path.exists()) {
         let manifest = manifest::parse(&fs::read_to_string(&path).unwrap()).unwrap();
         let flow = Flow::of(&manifest);
-        assert_eq!(flow.check(&manifest).warnings, [], "{}", path.display());
+        // A worker outside of the node is in no manifest: nobody there handles its queue.
+        let warnings = flow.check(&manifest).warnings;
+        assert_eq!(warnings.len(), usize::from(path.ends_with("worker/lighter.toml")), "{path:?}: {warnings:?}");
         let drawing = drawing::text(&flow, &BTreeMap::new(), 80);
         assert!(drawing.lines().all(|line| line.chars().count() <= 80) && !drawing.contains("──▶ "), "{drawing}");
         count += 1;

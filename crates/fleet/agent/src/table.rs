@@ -235,10 +235,6 @@ mod tests {
     fn a_name_is_not_taken_by_saying_it() {
         let now = Instant::now();
         let mut table = Table::new(node(0));
-        let name = |table: &Table, one: u8| {
-            let rows = table.rows(record("own", 1), false, now);
-            rows.into_iter().find(|row| row.node == node(one)).unwrap().record.name
-        };
         table.hear(node(9), record("server-1", 1), true, now).unwrap();
         // A node that is not known yet, and one that is, say that they are the server.
         let said = table.name_of(&node(3), "server-1".to_owned());
@@ -255,13 +251,16 @@ mod tests {
     fn the_later_word_about_a_node_holds() {
         let now = Instant::now() + Duration::from_secs(100);
         let mut table = Table::new(node(1));
-        assert!(table.learn(told(2, "from-an-anchor", Some(50_000)), now));
-        assert!(table.hear(node(2), record("itself", 1), false, now - Duration::from_secs(30)).unwrap());
-        assert!(!table.learn(told(2, "older", Some(40_000)), now));
-        assert!(!table.learn(told(2, "never-heard", None), now));
-        assert_eq!(name(&table, 2), "itself");
-        assert!(table.learn(told(2, "newer", Some(1_000)), now));
-        assert_eq!(name(&table, 2), "newer");
+        let said = |version: &str| Record { version: version.to_owned(), ..record("b", 1) };
+        let told = |version: &str, heard_ms| ToldNode { record: said(version), ..told(2, "b", heard_ms) };
+        let version = |table: &Table| table.rows(record("own", 1), true, now)[1].record.version.clone();
+        assert!(table.learn(told("from-an-anchor", Some(50_000)), now));
+        assert!(table.hear(node(2), said("itself"), false, now - Duration::from_secs(30)).unwrap());
+        assert!(!table.learn(told("older", Some(40_000)), now));
+        assert!(!table.learn(told("never-heard", None), now));
+        assert_eq!(version(&table), "itself");
+        assert!(table.learn(told("newer", Some(1_000)), now));
+        assert_eq!(version(&table), "newer");
     }
 
     #[test]

@@ -131,7 +131,7 @@ fn the_next_viewer_is_refused_until_one_has_left() {
     assert!(refused["detail"].as_str().unwrap().contains("32 look at the node already"), "{refused}");
     assert!(viewers.iter_mut().all(|viewer| viewer.next().is_some()));
     viewers.pop();
-    wait_for("the place of one who left", || Viewer::look(&node, &node.token, "").ok());
+    wait_for("the place of one who left", || Viewer::look(&node, other, "").ok());
 }
 
 #[test]

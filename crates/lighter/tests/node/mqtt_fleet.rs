@@ -42,7 +42,7 @@ fn listener(node: &Node, filter: &str) -> Value {
         "image": node.upload("relay"), "mqtt": filter, "config": { "to": "readings" },
         "grants": { "push": ["readings"] }, "units": { "maximum": 1 },
     });
-    json!({ "function": { "relay": relay } })
+    json!({ "function": { "relay": relay }, "queue": { "readings": {} } })
 }
 
 fn numbers(topic: &str, range: std::ops::Range<usize>) -> Vec<(String, String)> {
