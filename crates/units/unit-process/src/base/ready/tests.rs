@@ -125,9 +125,11 @@ fn a_file_that_is_a_folder_too_leaves_nothing_behind() {
 #[test]
 fn a_base_that_does_not_start_leaves_the_one_that_is_there() {
     let folder = tempfile::tempdir().unwrap();
-    let contents = Contents { kind: Kind::Android, ..contents(&files()) };
+    let libdroid = ["libdroid.jar", "libdroid.so", "classes.txt", CONVERTER].map(|path| (path, &b"nothing"[..]));
+    let files = [files(), libdroid.to_vec()].concat();
+    let contents = Contents { kind: Kind::Android, ..contents(&files) };
     let file = folder.path().join("x.base");
-    fs::write(&file, written(&contents, &files())).unwrap();
+    fs::write(&file, written(&contents, &files)).unwrap();
     let bases = folder.path().join("bases");
     let there = place(&bases, Kind::Android, &id_of(&serde_json::to_vec(&contents).unwrap()));
     fs::create_dir_all(&there).unwrap();
