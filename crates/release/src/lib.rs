@@ -11,7 +11,6 @@
 mod archive;
 mod blake2b;
 mod gunzip;
-#[cfg(any(test, feature = "making"))]
 pub mod making;
 mod minisign;
 mod version;

@@ -1,4 +1,5 @@
-//! Makes releases as `tools/release` and minisign do, for tests.
+//! Makes releases as `tools/release` and minisign do, for tests. It is no feature of the crate: with one, tests would
+//! compile other crates than the program, and everything above them twice.
 
 use super::blake2b;
 use base64::Engine;

@@ -248,6 +248,34 @@ fn crates() -> BTreeMap<String, BTreeSet<String>> {
     packages.iter().filter(is_drawn).map(|package| (name(package), uses(package))).collect()
 }
 
+/// A feature that only a test asks for has everything above its crate compiled once for the program and once for tests:
+/// below the compiler of units, that was six minutes on two cores.
+#[test]
+fn tests_compile_the_libraries_of_the_program() {
+    // Only the simulated sensors stand on it: theirs speaks no TLS, that of the tests does.
+    const TWICE: [&str; 1] = ["rumqttc"];
+    let tested = resolved("normal,build,dev");
+    let twice = resolved("no-dev").into_iter().filter(|one| {
+        let name = one.split(' ').next().unwrap_or_default();
+        !tested.contains(one) && !TWICE.contains(&name)
+    });
+    none(&twice.map(|one| format!("tests ask for other features of it: {one}")).collect::<Vec<_>>());
+}
+
+/// Every crate that is compiled along these edges, with its version and its features.
+fn resolved(edges: &str) -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--workspace", "--offline", "--prefix", "none", "--format", "{p} {f}"])
+        .args(["--edges", edges, "--manifest-path"])
+        .arg(Path::new(ROOT).join("Cargo.toml"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // A star says that what is below it was printed before.
+    let printed = String::from_utf8(output.stdout).expect("names are UTF-8");
+    printed.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+}
+
 #[test]
 fn a_dependency_is_named_in_the_sources() {
     // Only its features are wanted: the instruction sets that are compiled for.
