@@ -1,6 +1,6 @@
 //! Packs each file of the dashboard with gzip, so that the program holds it as it travels: without indents and without
-//! lines that are comments, which are a tenth of it. The modules travel as one, which is a quarter smaller and one
-//! request in place of fifteen.
+//! lines that are comments, which are a tenth of it. The modules but the first travel as one, which is a quarter smaller
+//! and one request in place of sixteen.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hasher};
@@ -13,6 +13,9 @@ const LEVEL: u8 = 10;
 /// The module that imports all others.
 const MAIN: &str = "main.js";
 
+/// The one that runs before the others have come, and so travels by itself.
+const FIRST: &str = "first.js";
+
 fn main() -> io::Result<()> {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("files");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
@@ -23,7 +26,11 @@ fn main() -> io::Result<()> {
     for path in paths {
         let name = path.file_name().and_then(|name| name.to_str()).expect("our names are UTF-8").to_owned();
         let content = match (name.as_str(), name.ends_with(".js")) {
-            (MAIN, _) => joined(&here, MAIN, &mut HashSet::new())?,
+            (MAIN, _) => {
+                let others = joined(&here, MAIN, &mut HashSet::from([FIRST.to_owned()]))?;
+                format!("import * as {} from './{FIRST}';\n{others}", variable(FIRST))
+            }
+            (FIRST, _) => bare(&fs::read_to_string(&path)?),
             (_, true) => continue,
             _ => bare(&fs::read_to_string(&path)?),
         };

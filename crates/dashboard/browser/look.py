@@ -70,7 +70,7 @@ class Node:
         environment = {**os.environ, "LIGHTER_DATA": str(self.folder)}
         for name in ("LIGHTER_NODE", "LIGHTER_TOKEN"):
             environment.pop(name, None)
-        ended = subprocess.run([PROGRAM, *words], env=environment, input=input, capture_output=True, text=True)
+        ended = subprocess.run([PROGRAM, *words], env=environment, input=input, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, f"lighter {' '.join(words)}: {ended.stderr}"
         return ended.stdout
 
@@ -174,7 +174,8 @@ def what_happens_is_seen_without_a_reload(browser: Browser, node: Node) -> None:
 def a_dead_letter_is_read_edited_replayed_and_acked(browser: Browser, node: Node) -> None:
     # A reading that is good: it becomes the data of one that is not.
     node.publish(5, 1.0)
-    counts = wait_for("dead letters", lambda: (lambda queue: queue if queue["dead"] > 0 else None)(node.queue("threshold")))
+    wait_for("dead letters", lambda: node.queue("threshold")["dead"] > 0)
+    counts = node.queue("threshold")
     dead = node.ask("/v1/queues/threshold/events?part=dead&limit=1000")[1]["events"]
     visitor = Visitor(browser, node)
     page = visitor.page
@@ -226,7 +227,7 @@ def all_that_match_are_replayed_and_what_goes_round_stays(browser: Browser, node
             dialog.get_by_role("button", name="Cancel").click()
             break
         dialog.get_by_role("button", name="Replay").click()
-        wait_for("the letters that died again", lambda: node.queue("threshold")["died"] > before)
+        wait_for("the letters that died again", lambda before=before: node.queue("threshold")["died"] > before)
         expect(dialog).to_have_count(0)
     else:
         raise AssertionError("they go round for ever")
@@ -374,13 +375,15 @@ def times_of_a_function_are_spread_over_bars(browser: Browser, node: Node) -> No
     visitor.go("functions/threshold")
     bars = visitor.page.locator(".spread rect")
     expect(bars.first).to_be_attached()
-    counted = sum(int(title.split(" ")[0].replace(",", "")) for title in visitor.page.locator(".spread title").all_text_contents())
+    titles = visitor.page.locator(".spread title").all_text_contents()
+    counted = sum(int(title.split(" ")[0].replace(",", "")) for title in titles)
     assert counted >= 20, counted
     visitor.end()
 
 
 def what_devices_expected_is_beside_what_it_took(browser: Browser, node: Node) -> None:
-    one = {"function": "invert", "place": "node", "why": "best", "predicted_us": 1000, "actual_us": 3000, "other": "local", "other_us": 9000}
+    expected = {"predicted_us": 1000, "other": "local", "other_us": 9000}
+    one = {"function": "invert", "place": "node", "why": "best", "actual_us": 3000, **expected}
     assert node.ask("/v1/decisions", body={"device": HOSTILE, "decisions": [one, {**one, "place": "local"}]})[0] == 204
     visitor = Visitor(browser, node, "look")
     page = visitor.page
@@ -478,10 +481,15 @@ def look_at_the_fleet(browser: Browser, anchor: Node, far: Node) -> None:
     FLEET_PICTURE.parent.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=str(FLEET_PICTURE))
 
-    # Names of nodes and functions are bounded by our own nodes; another's may be anything.
+    # Names of nodes and functions are bounded by our own nodes; another's may be anything. And calls and events go there.
+    asked = []
+
     def lie(route) -> None:
         reply = route.fetch()
         said = reply.json()
+        asked.append(said)
+        load = {"round_trip_ms": 0.4, "wait_ms": 1.0, "places": 2, "speed": 1.0, "calls": 100 * len(asked)}
+        said["nodes"][1].update(load=load, mail_waiting=7)
         said["name"] = HOSTILE
         said["nodes"][1].update(name=HOSTILE, functions=[HOSTILE], version=HOSTILE, address=HOSTILE)
         route.fulfill(response=reply, json=said)
@@ -490,6 +498,7 @@ def look_at_the_fleet(browser: Browser, anchor: Node, far: Node) -> None:
     expect(page.locator("main h1")).to_have_text(f"Fleet {HOSTILE}")
     expect(page.get_by_role("region", name="Functions of the fleet")).to_contain_text(HOSTILE)
     expect(page.locator(".fleet title").filter(has_text=HOSTILE)).to_have_count(1)
+    expect(page.locator(".fleet .along").first).to_have_text(re.compile(r"^[\d.]+ calls/s → · 7 events → · 400 µs$"))
     assert page.locator("main img, main script").count() == 0
     visitor.end()
 

@@ -1,6 +1,6 @@
 // The node itself: what it is, what its token here may do, and who did what (for an admin).
 
-import { dropToken } from './client.js';
+import { dropToken } from './first.js';
 import { may, state } from './data.js';
 import { h } from './dom.js';
 import { list } from './functions.js';
@@ -41,7 +41,7 @@ function open() {
     audit.hidden = !may('admin');
     grid.set(state.audit);
   }
-  return { element, draw, parts: ['audit'] };
+  return { element, draws: [draw], parts: ['audit'] };
 }
 
 export const about = { title: 'Node', open };

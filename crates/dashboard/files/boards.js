@@ -27,7 +27,7 @@ function open() {
     put(title, state.closed.boards ? `Boards: ${state.closed.boards}` : of(state.boards.length, 'board'));
     grid.set(state.boards);
   }
-  return { element, draw, parts: ['boards'] };
+  return { element, draws: [draw], parts: ['boards'] };
 }
 
 export const boards = { title: 'Boards', open };

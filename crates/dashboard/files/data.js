@@ -6,9 +6,9 @@
 // Nothing is asked for while nobody looks: a hidden page ends its stream, and begins another when it is seen again.
 
 import { Refused, get, lines } from './client.js';
+import { begun } from './first.js';
+import { Rates } from './rates.js';
 
-/** Rates are means over so long. */
-const RATE_OVER = 10000;
 /** A stream without a line for so long is lost: one comes each second or two. */
 const QUIET = 10000;
 const AGAIN = 1000;
@@ -20,8 +20,12 @@ const PARTS = { boards: ['boards', 2000], audit: ['audit?limit=500', 4000], deci
 const NO_FLEET = 'L9116';
 
 /** The stream leaves numbers of 0 out. */
-const FUNCTION = { calls: 0, errors: 0, running: 0, waiting: 0, p50_us: 0, p99_us: 0 };
-const QUEUE = { paused: false, ready: 0, delayed: 0, leased: 0, damaged: 0, dead: 0, bytes: 0, pushed: 0, acked: 0, retried: 0, died: 0, refused: 0 };
+const FUNCTION = { calls: 0, errors: 0, running: 0, waiting: 0, p50_us: 0, p99_us: 0, queue: undefined };
+const QUEUE = { paused: false, ready: 0, delayed: 0, leased: 0, damaged: 0, dead: 0, bytes: 0, pushed: 0, acked: 0, retried: 0, died: 0, refused: 0, handler: undefined, oldest_ms: undefined };
+
+const speeds = { functions: new Rates(2), queues: new Rates(3) };
+const [calls, errors] = speeds.functions.maps;
+const [pushed, acked, died] = speeds.queues.maps;
 
 export const state = {
   /** `waiting`, `live`, `lost` (it asks on), or `refused`: the token is not good. */
@@ -35,8 +39,8 @@ export const state = {
   times: undefined,
   /** By part: why this token may not see it. */
   closed: {},
-  /** Mean rates: of functions `calls` and `errors`, of queues `pushed`, `acked` and `died`, by name. */
-  calls: new Map(), errors: new Map(), pushed: new Map(), acked: new Map(), died: new Map(),
+  /** Mean rates by name, of functions and of queues, where they are not 0. */
+  calls, errors, pushed, acked, died,
   /** The node's last hour, a list for each of `totals()`. */
   hour: {},
 };
@@ -46,9 +50,13 @@ const scopes = ['look', 'call', 'deploy', 'admin'];
 /** Whether the token of this page covers a scope. The node decides; this is for buttons. */
 export const may = scope => scopes.indexOf(state.token?.scope) >= scopes.indexOf(scope);
 
-const functions = new Map();
-const queues = new Map();
-const samples = [];
+/**
+ * The rows by name. One that is another now stays the same object, with other numbers, and its `stamp` says in which
+ * line it, a rate of it or its queue was another last: so a table passes over all others.
+ */
+let functions = new Map();
+let queues = new Map();
+let stamp = 0;
 let changed = () => {};
 let shows = false;
 let polled = [];
@@ -60,10 +68,11 @@ let timer;
 let waiting = [];
 
 export const queueOf = name => queues.get(name);
+export const functionOf = name => functions.get(name);
 /** For how long the oldest event of a queue has waited. */
 export const age = queue => queue.oldest_ms === undefined ? undefined : Math.max(0, state.now - queue.oldest_ms);
 
-/** Begins. `show` is called when there is something new. */
+/** Begins. `show` is called when there is something new, and with true if there was nothing before. */
 export function start(show) {
   changed = show;
   shows = true;
@@ -111,7 +120,8 @@ function renew() {
 async function follow(signal) {
   listen();
   try {
-    await lines(`live?${query}`, signal, take);
+    const path = `live?${query}`;
+    await lines(path, signal, take, begun(path, signal));
     throw new Error('the node ended the stream');
   } catch (error) {
     if (!signal.aborted) lost(error);
@@ -132,7 +142,7 @@ function lost(error) {
   if (status === 403 && query.includes('units')) state.closed.units = error.message;
   if (status === 403 || status === 404) query = '';
   // The node may be another when it is back, with other functions and numbers.
-  samples.length = 0;
+  Object.values(speeds).forEach(rates => rates.clear());
   ending?.abort();
   clearTimeout(silence);
   release();
@@ -149,30 +159,55 @@ function release() {
 function take(line) {
   listen();
   const isNew = state.link !== 'live';
-  if (isNew) performance.mark('data');
   state.link = 'live';
   state.problem = undefined;
-  if (line.whole) {
-    functions.clear();
-    queues.clear();
-    state.token = line.token;
-  }
-  for (const row of line.functions) functions.set(row.function, { ...FUNCTION, ...row });
-  for (const row of line.queues) queues.set(row.name, { ...QUEUE, ...row });
-  state.stats = [...functions.values()];
-  state.queues = [...queues.values()];
-  state.node = line.node;
   state.now = line.time_ms;
+  state.node = { ...state.node, ...line.node, ...line.now };
   state.times = line.function;
+  if (line.token) state.token = line.token;
   if (line.units) state.units = line.units;
   if (line.hour) state.hour = line.hour;
+  stamp += 1;
+  functions = rows('functions', functions, line, 'function', FUNCTION, ['calls', 'errors']);
+  queues = rows('queues', queues, line, 'name', QUEUE, ['pushed', 'acked', 'died']);
+  if (functions.size !== state.stats.length || line.whole) state.stats = listed(functions);
+  if (queues.size !== state.queues.length || line.whole) state.queues = listed(queues);
+  for (const queue of state.queues) {
+    // It is older now, and what handles it shows some of it.
+    if (queue.oldest_ms !== undefined) queue.stamp = stamp;
+    const handler = queue.stamp === stamp && queue.handler?.kind === 'function' && functions.get(queue.handler.name);
+    if (handler) handler.stamp = stamp;
+  }
   if (isNew || line.deployed !== state.deployed) load('flow', 'flow');
   state.deployed = line.deployed;
-  measure();
   waiting.forEach(one => { one.lines -= 1; });
   waiting.filter(one => one.lines <= 0).forEach(one => one.done());
   waiting = waiting.filter(one => one.lines > 0);
-  changed();
+  changed(isNew);
+  if (isNew) performance.mark('data');
+}
+
+/** The rows as the node sorts them; what was deployed since has come behind the others. */
+const listed = rows => [...rows.keys()].sort().map(name => rows.get(name));
+
+/** The rows of one kind after a line, with their rates. */
+function rows(kind, before, line, key, empty, counted) {
+  const known = line.whole ? new Map() : before;
+  const changes = [];
+  for (const row of line[kind]) {
+    const name = row[key];
+    const old = before.get(name);
+    const was = old && counted.map(one => old[one]);
+    const is = Object.assign(old ?? {}, empty, row, { stamp });
+    known.set(name, is);
+    if (was?.some((number, at) => number !== is[counted[at]])) changes.push([name, counted.map(one => is[one]), was]);
+  }
+  if (line.whole) speeds[kind].only(known);
+  speeds[kind].take(performance.now(), changes, name => {
+    const row = known.get(name);
+    if (row) row.stamp = stamp;
+  });
+  return known;
 }
 
 /** Asks for the parts of the view on screen, again and again. */
@@ -193,27 +228,6 @@ async function load(part, path) {
     if (error.code === NO_FLEET) state[part] = null;
   }
   changed();
-}
-
-/** Rates since the oldest sample that is kept, and a point of each line. */
-function measure() {
-  const now = performance.now();
-  const sample = { now, functions: new Map(), queues: new Map() };
-  for (const one of functions.values()) sample.functions.set(one.function, [one.calls, one.errors]);
-  for (const one of queues.values()) sample.queues.set(one.name, [one.pushed, one.acked, one.died]);
-  while (samples.length && now - samples[0].now > RATE_OVER) samples.shift();
-  const since = samples[0];
-  const seconds = since ? (now - since.now) / 1000 : 0;
-  const fill = (kind, rates) => {
-    rates.forEach(one => one.clear());
-    for (const [key, numbers] of sample[kind]) {
-      const before = since?.[kind].get(key) ?? numbers;
-      rates.forEach((one, at) => one.set(key, seconds ? Math.max(0, numbers[at] - before[at]) / seconds : 0));
-    }
-  };
-  fill('functions', [state.calls, state.errors]);
-  fill('queues', [state.pushed, state.acked, state.died]);
-  samples.push(sample);
 }
 
 const sum = numbers => { let all = 0; for (const number of numbers) all += number; return all; };

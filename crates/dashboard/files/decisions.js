@@ -66,7 +66,7 @@ function open() {
     by.set([...names.values()]);
     grid.set(decisions);
   }
-  return { element, draw, parts: ['decisions'] };
+  return { element, draws: [draw], parts: ['decisions'] };
 }
 
 export const decisions = { title: 'Offloading', open };

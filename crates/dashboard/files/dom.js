@@ -17,9 +17,13 @@ export const h = (tag, properties, ...children) => make(document.createElement(t
 /** An element of a drawing. */
 export const s = (tag, properties, ...children) => make(document.createElementNS(SVG, tag), properties, children);
 
-/** Shows `text` in an element, and touches nothing if it stands there already. */
+/** Shows `text` in an element, and touches nothing if it stands there already, and the text alone if it is another. */
 export function put(element, text) {
-  if (element.shown !== text) element.textContent = element.shown = text;
+  if (element.shown === text) return;
+  element.shown = text;
+  const { firstChild } = element;
+  if (firstChild?.nodeType === Node.TEXT_NODE && !firstChild.nextSibling) firstChild.data = text ?? '';
+  else element.textContent = text;
 }
 
 /** Sets an attribute if it is another; `undefined` takes it away. */
@@ -63,12 +67,28 @@ export class Spark {
     this.element = s('svg', { class: 'spark', viewBox: '0 0 120 28', preserveAspectRatio: 'none', role: 'img', 'aria-label': label }, this.area, this.line);
   }
 
-  draw(values) {
-    const highest = Math.max(...values, 1e-9);
-    const step = 120 / Math.max(values.length - 1, 1);
-    const points = values.map((value, at) => `${(at * step).toFixed(1)},${(26.5 - 24 * value / highest).toFixed(1)}`).join(' ');
+  /** The past, which is another list when it is another, and what is now. */
+  draw(past, now) {
+    if (this.past !== past) {
+      this.past = past;
+      this.most = Math.max(...past, 1e-9);
+      this.drawn = undefined;
+    }
+    const highest = Math.max(this.most, now);
+    const step = 120 / Math.max(past.length, 1);
+    const tenth = number => Math.round(number * 10) / 10;
+    const point = (value, at) => `${tenth(at * step)},${tenth(26.5 - 24 * value / highest)}`;
+    if (this.drawn !== highest) {
+      this.drawn = highest;
+      this.points = past.map(point).join(' ');
+      this.last = undefined;
+    }
+    const last = point(now, past.length);
+    if (this.last === last) return;
+    this.last = last;
+    const points = past.length ? `${this.points} ${last}` : last;
     mark(this.line, 'points', points);
-    mark(this.area, 'points', values.length > 1 ? `0,28 ${points} 120,28` : '');
+    mark(this.area, 'points', past.length ? `0,28 ${points} 120,28` : '');
   }
 }
 

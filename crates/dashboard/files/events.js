@@ -73,7 +73,7 @@ function open() {
   }
 
   return {
-    element, draw: () => {},
+    element, draws: [],
     choose(id) { chosen = id; mark(element, 'data-id', id || undefined); find.value = id; load(); },
   };
 }

@@ -1,16 +1,17 @@
 // The fleet around this node, as `lighter fleet map` draws it: who is there, how far and how busy, what runs where.
 //
-//   this node ──── 400 µs ──── server-1      a line is as wide as the calls that go there from here
-//             └╌╌╌ away ╌╌╌╌╌╌ pi-9          broken: not reached
+//   this node ─ 12 calls/s → · 400 µs ─ server-1      a line is as wide as the calls that go there from here
+//             └╌╌╌╌╌╌ 7 events → · away ╌ pi-9          broken: not reached
 
 import { state } from './data.js';
 import { h, mark, put, s } from './dom.js';
 import { Grid } from './grid.js';
+import { widen } from './map.js';
 import { count, of, rate, span } from './words.js';
 
 /** Nodes that are drawn; the table has all of them. */
 const DRAWN = 40;
-const BOX = { width: 236, height: 62, row: 78, here: 12, there: 460 };
+const BOX = { width: 236, height: 62, row: 78, here: 12, there: 500 };
 const NAME = 26;
 
 const shortened = text => text.length > NAME ? `${text.slice(0, NAME - 1)}…` : text;
@@ -79,7 +80,7 @@ class Picture {
       const end = y + BOX.height / 2;
       const middle = (start.x + BOX.there) / 2;
       const path = s('path', { class: 'way', d: `M${start.x} ${start.y}C${middle} ${start.y} ${middle} ${end} ${BOX.there} ${end}` });
-      const way = s('text', { class: 'numbers', x: BOX.there - 8, y: end - 7, 'text-anchor': 'end' });
+      const way = s('text', { class: 'numbers along', x: BOX.there - 8, y: end - 7, 'text-anchor': 'end' });
       return { group, head, numbers, path, way };
     });
     const width = BOX.there + BOX.width + 12;
@@ -92,13 +93,13 @@ class Picture {
 
   fill({ group, head, numbers, path, way }, node) {
     put(head, standing(node));
-    const words = [of(node.functions.length, 'function'), node.rate && `${rate(node.rate)} calls/s`, node.mail_waiting && `${count(node.mail_waiting)} events wait`];
-    put(numbers, words.filter(Boolean).join(' · '));
+    put(numbers, of(node.functions.length, 'function'));
     mark(group, 'data-is', is(node) === 'away' ? 'failing' : node.rate ? 'busy' : undefined);
     if (!path) return;
     mark(path, 'data-is', is(node) === 'away' ? 'away' : node.rate ? 'busy' : undefined);
-    path.style.strokeWidth = `${(1.3 + Math.log10(1 + (node.rate || 0)) * 1.6).toFixed(1)}px`;
-    put(way, node.load ? span(node.load.round_trip_ms) : 'away');
+    widen(path, node.rate);
+    const goes = [node.rate && `${rate(node.rate)} calls/s →`, node.mail_waiting && `${of(node.mail_waiting, 'event')} →`];
+    put(way, [...goes, node.load ? span(node.load.round_trip_ms) : 'away'].filter(Boolean).join(' · '));
   }
 }
 
@@ -149,7 +150,7 @@ function open() {
       stage: node.there ? node.stage : `${node.stage}, away`, functions: node.functions, why: node.trouble ? `${node.trouble.code}: ${node.trouble.detail}` : '',
     }))));
   }
-  return { element, draw, parts: ['fleet', 'orders'] };
+  return { element, draws: [draw], parts: ['fleet', 'orders'] };
 }
 
 export const fleet = { title: 'Fleet', open };

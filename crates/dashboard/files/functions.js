@@ -1,8 +1,9 @@
 // Functions: how often, how fast and how well they run; of one its versions, its times and its errors.
 
 import { get, named, post } from './client.js';
-import { may, queueOf, state } from './data.js';
+import { functionOf, may, queueOf, state } from './data.js';
 import { ask, h, mark, put, say, s } from './dom.js';
+import { draw } from './frames.js';
 import { Grid } from './grid.js';
 import { bytes, count, micros, of, rate, stamp } from './words.js';
 
@@ -31,29 +32,28 @@ const MORE = [
 
 /** A table of functions; the rows are statistics. */
 export const functionsGrid = ({ label, keep }) => new Grid({
-  label, keep, link, key: row => row.function, columns: keep ? COLUMNS : [...COLUMNS, ...MORE], sort: 0,
+  label, keep, link, key: row => row.function, columns: keep ? COLUMNS : [...COLUMNS, ...MORE], given: true,
   empty: 'No function is deployed: lighter new hello && lighter deploy --build hello',
 });
 
 function open() {
   const grid = functionsGrid({ label: 'Functions' });
-  const search = h('input', { type: 'search', placeholder: 'Filter by name  ( / )', 'aria-label': 'Filter by name', on: { input: draw } });
+  const search = h('input', { type: 'search', placeholder: 'Filter by name  ( / )', 'aria-label': 'Filter by name', on: { input: () => draw(rows) } });
   const title = h('span', {});
   const detail = new Detail();
   const element = h('div', { class: 'view split' },
     h('section', { class: 'card' }, h('h1', {}, title, search), grid.element), detail.element);
   let chosen = '';
 
-  function draw() {
+  function rows() {
     const word = search.value.trim().toLowerCase();
-    const rows = word ? state.stats.filter(row => row.function.includes(word)) : state.stats;
-    put(title, word ? `${count(rows.length)} of ${of(state.stats.length, 'function')}` : of(state.stats.length, 'function'));
+    const found = word ? state.stats.filter(row => row.function.includes(word)) : state.stats;
+    put(title, word ? `${count(found.length)} of ${of(state.stats.length, 'function')}` : of(state.stats.length, 'function'));
     grid.chosen = chosen || undefined;
-    grid.set(rows);
+    grid.set(found);
     mark(element, 'data-detail', chosen ? 'open' : undefined);
-    detail.draw(chosen);
   }
-  return { element, draw, choose: name => { chosen = name; }, focus: () => chosen };
+  return { element, draws: [rows, () => detail.draw(chosen)], choose: name => { chosen = name; }, focus: () => chosen };
 }
 
 /** Times of a function: a band from the median to the slowest, on a scale of powers of ten. */
@@ -132,7 +132,7 @@ class Detail {
   draw(name) {
     this.element.hidden = !name;
     put(this.title, name);
-    const row = name && state.stats.find(one => one.function === name);
+    const row = functionOf(name);
     if (!row) return;
     this.read(row);
     const stats = state.times?.function === name ? state.times : undefined;

@@ -80,14 +80,12 @@ function open() {
     const word = search.value.trim().toLowerCase();
     const rows = all.filter(line => LEVELS.indexOf(line.level) >= least && (!word || line.message.toLowerCase().includes(word) || line.request_id.includes(word)));
     put(note, !may('deploy') && state.node ? 'reading logs needs a token with the scope deploy' : trouble ?? `${count(rows.length)} lines`);
-    const box = grid.box;
-    const atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 40;
     grid.set(rows);
-    if (atEnd) { box.scrollTop = box.scrollHeight; grid.draw(); }
+    grid.follow();
   }
 
   return {
-    element, draw, close: () => ending.abort(),
+    element, draws: [draw], close: () => ending.abort(),
     choose(given) { if (given !== name || !ending) { name = given; from.value = name; follow(); } },
   };
 }

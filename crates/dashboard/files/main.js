@@ -1,11 +1,12 @@
 // The frame around the views: who and where the node is, the way between views, and drawing them.
 //
-// A view is { title, element, parts, draw() } with `parts` it needs beside those that are always there. Addresses are
-// `#/VIEW/NAME`. Only the view on screen is drawn, at most once for each frame.
+// A view is { title, element, parts, draws } with `parts` it needs beside those that are always there, and `draws` that
+// show what is new, each a part of it. Addresses are `#/VIEW/NAME`. Only the view on screen is drawn.
 
-import { dropToken, keepToken, takeToken } from './client.js';
+import { dropToken, keepToken, token } from './first.js';
 import { freeze, start, state, want } from './data.js';
 import { choices, h, mark, put } from './dom.js';
+import { draw, forget, now } from './frames.js';
 import { span } from './words.js';
 import { overview } from './overview.js';
 import { functions } from './functions.js';
@@ -53,9 +54,11 @@ function open() {
   name = next;
   if (changed) {
     view?.close?.();
+    forget();
     view = VIEWS[name].open();
-    main.replaceChildren(view.element);
+    // Before anything is changed: behind it the whole page would be laid out for it.
     window.scrollTo(0, 0);
+    main.replaceChildren(view.element);
   }
   let of;
   try { of = decodeURIComponent(given ?? ''); } catch { of = ''; }
@@ -63,17 +66,16 @@ function open() {
   ways.forEach(way => mark(way, 'aria-current', way.hash === `#/${name}` ? 'page' : undefined));
   document.title = `${of || VIEWS[name].title} – Lighterage`;
   want(view.parts ?? [], view.focus?.());
-  draw();
+  show(true);
 }
 
-let due = false;
-function soon() {
-  if (due) return;
-  due = true;
-  requestAnimationFrame(() => { due = false; draw(); });
+/** Draws with the next frame, once for all that is new until then, or at once: the first data, and another view. */
+function show(atOnce) {
+  draw(frame, ...state.link === 'refused' ? [] : view?.draws ?? []);
+  if (atOnce) now();
 }
 
-function draw() {
+function frame() {
   const { node, link: is } = state;
   put(where, node ? `${location.host} · ${node.version} · up ${span(node.uptime_seconds * 1000)}` : location.host);
   put(link, state.frozen ? 'frozen' : is === 'lost' && state.problem || LINKS[is]);
@@ -81,10 +83,7 @@ function draw() {
   mark(hold, 'aria-pressed', String(state.frozen));
   put(hold, state.frozen ? 'Go on' : 'Freeze');
   mark(document.body, 'data-link', is);
-  if (is === 'refused') return knock();
-  const began = performance.now();
-  view?.draw();
-  performance.measure('draw', { start: began });
+  if (is === 'refused') knock();
 }
 
 /** Asks for a token: there is none, or it has ended. */
@@ -120,11 +119,11 @@ window.addEventListener('keydown', event => {
   if (number >= 1 && number <= ways.length) location.hash = ways[number - 1].hash;
 });
 
-if (takeToken()) {
+if (token()) {
   open();
-  start(soon);
+  start(show);
 } else {
   state.link = 'refused';
   dropToken();
-  draw();
+  show(true);
 }

@@ -1,6 +1,6 @@
 // The node at a glance: its totals with the last hour, what needs attention, and who is busiest.
 
-import { age, state, totals } from './data.js';
+import { age, functionOf, state, totals } from './data.js';
 import { Spark, h, mark, put } from './dom.js';
 import { functionsGrid } from './functions.js';
 import { Flow } from './map.js';
@@ -14,6 +14,26 @@ const TILES = [
 
 /** Rows of a table here; its own view shows them all. */
 const ROWS = 8;
+
+const idle = [];
+
+/** The heaviest rows, the first before others that weigh the same; without sorting all. */
+function heaviest(rows, weigh) {
+  const found = [];
+  for (const row of rows) {
+    const weight = weigh(row);
+    if (found.length === ROWS && weight <= found[ROWS - 1].weight) continue;
+    const at = found.findIndex(one => one.weight < weight);
+    found.splice(at < 0 ? found.length : at, 0, { row, weight });
+    found.length = Math.min(found.length, ROWS);
+  }
+  return found.map(one => one.row);
+}
+
+/** What is counted decides where rates are the same, and is never as much as one of the least rates. */
+const SMALL = 1e-12;
+const busy = row => (state.calls.get(row.function) ?? 0) + row.calls * SMALL;
+const full = row => row.dead * 1e9 + row.ready + row.leased + row.pushed * SMALL;
 
 function open() {
   const tiles = TILES.map(([name, title, words]) => {
@@ -35,28 +55,30 @@ function open() {
       h('section', { class: 'card' }, h('h2', {}, 'Busiest functions', more.functions), busiest.element),
       h('section', { class: 'card' }, h('h2', {}, 'Queues', more.queues), fullest.element)));
 
-  function draw() {
+  function numbers() {
     const now = totals();
     for (const { name, words, spark, value, element } of tiles) {
       put(value, words(now[name]));
-      spark.draw([...state.hour[name] ?? [], now[name]]);
+      spark.draw(state.hour[name] ?? idle, now[name]);
       mark(element, 'data-tone', (name === 'dead' || name === 'errors') && now[name] > 0 ? 'bad' : undefined);
     }
-    remark(notes);
-    map.draw();
-    const byCalls = [...state.stats].sort((a, b) => (state.calls.get(b.function) ?? 0) - (state.calls.get(a.function) ?? 0) || b.calls - a.calls);
-    busiest.set(byCalls.slice(0, ROWS));
-    const byLength = [...state.queues].sort((a, b) => b.dead - a.dead || b.ready + b.leased - a.ready - a.leased || b.pushed - a.pushed);
-    fullest.set(byLength.slice(0, ROWS));
+  }
+
+  function functions() {
+    busiest.set(heaviest(state.stats, busy));
     put(more.functions, state.stats.length > ROWS ? `all ${count(state.stats.length)}` : 'all');
+  }
+
+  function queues() {
+    fullest.set(heaviest(state.queues, full));
     put(more.queues, state.queues.length > ROWS ? `all ${count(state.queues.length)}` : 'all');
   }
-  return { element, draw };
+  return { element, draws: [numbers, () => remark(notes), () => map.draw(), functions, queues] };
 }
 
 /** Sentences on what somebody should look at. Their elements are made anew only when they change. */
 function remark(list) {
-  const { node, queues, stats } = state;
+  const { node, queues } = state;
   if (!node) return;
   const notes = [];
   if (node.queues_paused) notes.push(['warn', `The queues are paused, because ${node.queues_paused}.`, '#/queues']);
@@ -69,9 +91,8 @@ function remark(list) {
     if (!queue.handler && queue.ready > 0) notes.push(['warn', `Nothing handles ${queue.name}, where ${of(queue.ready, 'event')} wait${queue.ready === 1 ? 's' : ''}.`, link]);
     if (age(queue) > 60000 && queue.handler) notes.push(['warn', `The oldest event of ${queue.name} has waited for ${span(age(queue))}.`, link]);
   }
-  for (const one of stats) {
-    const speed = state.errors.get(one.function) ?? 0;
-    if (speed > 0) notes.push(['bad', `${one.function} fails: ${rate(speed)} errors/s, ${of(one.errors, 'error')} since the start.`, `#/functions/${encodeURIComponent(one.function)}`]);
+  for (const [name, speed] of state.errors) {
+    if (speed > 0) notes.push(['bad', `${name} fails: ${rate(speed)} errors/s, ${of(functionOf(name).errors, 'error')} since the start.`, `#/functions/${encodeURIComponent(name)}`]);
   }
   const shown = notes.slice(0, 6);
   const key = JSON.stringify(shown) + notes.length;

@@ -39,7 +39,7 @@ const MORE = [
 ];
 
 export const queuesGrid = ({ label, keep }) => new Grid({
-  label, keep, link, key: row => row.name, columns: keep ? COLUMNS : [...COLUMNS, ...MORE],
+  label, keep, link, key: row => row.name, columns: keep ? COLUMNS : [...COLUMNS, ...MORE], given: true,
   empty: 'There is no queue: a function gets one with queue = "NAME".',
 });
 
@@ -49,14 +49,13 @@ function open() {
   const detail = new Detail();
   const element = h('div', { class: 'view split' }, h('section', { class: 'card' }, h('h1', {}, title), grid.element), detail.element);
   let chosen = '';
-  function draw() {
+  function rows() {
     put(title, of(state.queues.length, 'queue'));
     grid.chosen = chosen || undefined;
     grid.set(state.queues);
     mark(element, 'data-detail', chosen ? 'open' : undefined);
-    detail.draw(chosen);
   }
-  return { element, draw, choose: name => { chosen = name; detail.choose(name); } };
+  return { element, draws: [rows, () => detail.draw(chosen)], choose: name => { chosen = name; detail.choose(name); } };
 }
 
 class Detail {

@@ -32,7 +32,7 @@ function open() {
   }
 
   load();
-  return { element, draw: () => {} };
+  return { element, draws: [] };
 }
 
 function endpoint({ method, path, about }) {

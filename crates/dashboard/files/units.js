@@ -33,7 +33,7 @@ function open() {
       ['at most', count(node?.units_max)]], ([word, text]) => [h('div', {}, h('dt', {}, word), h('dd', {}, text))]);
     grid.set(units);
   }
-  return { element, draw, parts: ['units'] };
+  return { element, draws: [draw], parts: ['units'] };
 }
 
 export const units = { title: 'Units', open };

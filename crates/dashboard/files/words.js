@@ -1,8 +1,7 @@
 // Numbers and times as people read them.
 
-const plain = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
-
-export const count = number => number === undefined || number === null ? '–' : plain.format(number);
+/** `1,240`. Not by `Intl`, which takes longer to begin than the whole page to draw. */
+export const count = number => number === undefined || number === null ? '–' : String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, ',');
 
 /** `0`, `0.3`, `12.4`, `1,240`. */
 export const rate = number => !number ? '0' : number < 10 ? number.toFixed(1) : count(number);
