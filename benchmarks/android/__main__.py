@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -57,6 +58,8 @@ class Bench:
         self.folder, self.is_quick = folder, is_quick
         self.node = Node(lighter.resolve(), folder / "data")
         self.figures: dict[str, float | None] = dict.fromkeys(BARS)
+        #: Why a figure is null.
+        self.reasons: dict[str, str] = {}
         self._rootfs: Rootfs | None = None
 
     def pick(self, quick: int, whole: int) -> int:
@@ -115,17 +118,10 @@ class Bench:
             client = self.node.client()
             client.call("plain", b"1")
             client.close()
-            try:
-                ours = self.figures["spike_p99_ms"] = starts.spike_p99_ms(self.node)
-            except Unable as why:
-                print(f"not measured: spike_p99_ms, spike_vs_container: {why}")
-                return
-        try:
-            theirs = starts.spike_container_p99_ms(starts.container(self.rootfs()))
-            print(f"\n1 -> {starts.SPIKE} requests within a second, p99: {ours:.0f} ms, containers {theirs:.0f} ms")
-            self.figures["spike_vs_container"] = theirs / ours
-        except Unable as why:
-            print(f"not measured: spike_vs_container: {why}")
+            ours = self.figures["spike_p99_ms"] = starts.spike_p99_ms(self.node)
+        theirs = starts.spike_container_p99_ms(starts.container(self.rootfs()))
+        print(f"\n1 -> {starts.SPIKE} requests within a second, p99: {ours:.0f} ms, containers {theirs:.0f} ms")
+        self.figures["spike_vs_container"] = theirs / ours
 
     def dex(self) -> None:
         libraries, failed = java.round_trip()
@@ -160,20 +156,45 @@ class Bench:
                 assert self.node.process is not None
                 bed.testbed.ended(self.node.process)
         except NoTestbed as why:
-            print(f"not measured: mean_gain_over_local: {why}")
-            return
+            raise Unable(str(why)) from why
         workloads.table(found, bed.size)
         self.figures["mean_gain_over_local"] = statistics.mean(gain for one in found.values() for gain in one.gains(where))
 
 
-PARTS: Final[dict[str, Callable[[Bench], None]]] = {
-    "starts": Bench.starts,
-    "spike": Bench.spike,
-    "dex": Bench.dex,
-    "choices": Bench.choices,
-    "boots": Bench.boots,
-    "workloads": Bench.workloads,
+#: What runs, and the figures that come of it.
+PARTS: Final[dict[str, tuple[Callable[[Bench], None], tuple[str, ...]]]] = {
+    "starts": (
+        Bench.starts,
+        (
+            "java_ready_p50_ms",
+            "android_ready_p50_ms",
+            "android_pss_mb",
+            "call_with_spare_p50_ms",
+            "warm_call_p50_ms",
+            "peak_vs_jvm",
+        ),
+    ),
+    "spike": (Bench.spike, ("spike_p99_ms", "spike_vs_container")),
+    "dex": (Bench.dex, ("dex_round_trip_failed", "dex_convert_warm_ms", "dex_convert_115kB_ms")),
+    "choices": (Bench.choices, ("java_python_same_choices",)),
+    "boots": (Bench.boots, ()),
+    "workloads": (Bench.workloads, ("mean_gain_over_local",)),
 }
+
+
+def run_part(bench: Bench, name: str, is_asked: bool) -> None:
+    """Runs it, if it is asked for. Each figure that it leaves null has a reason then."""
+    part, figures = PARTS[name]
+    reason = f"`--part` leaves out {name}"
+    if is_asked:
+        try:
+            part(bench)
+            return
+        except (Unable, RuntimeError, OSError, subprocess.SubprocessError) as why:
+            # The other parts can be measured all the same.
+            reason = f"{type(why).__name__}: {why}"
+            print(f"not measured: {name}: {reason}")
+    bench.reasons |= {figure: reason for figure in figures if bench.figures[figure] is None}
 
 
 def main() -> int:
@@ -187,10 +208,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="lighter-android-") as place:
         bench = Bench(Path(place), asked.lighter, asked.quick)
         bench.prepare()
-        for name, part in PARTS.items():
-            if not asked.part or name in asked.part:
-                part(bench)
+        for name in PARTS:
+            run_part(bench, name, not asked.part or name in asked.part)
         print()
+        for figure, reason in bench.reasons.items():
+            print(f"not measured: {figure}: {reason}")
         return shared.figures.report(BARS, bench.figures)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 import subprocess
 import threading
@@ -15,6 +16,8 @@ from peers import Container, Rootfs, Unable
 #: Calls of the spike, and how long they take to begin.
 SPIKE: Final = 200
 SPIKE_SECONDS: Final = 1.0
+#: Until the first is due: every sender stands ready by then, so that none waits for another one to begin.
+LEAD_SECONDS: Final = 1.0
 #: A unit that waits is there after this; what a call that comes at once waits for is its start.
 PAUSE_SECONDS: Final = 0.4
 #: A call whose unit took longer than this had none that waited for it.
@@ -33,7 +36,7 @@ def ready_ms(node: Node, name: str, argument: int, times: int) -> float:
     while len(starts) < 3 * times:
         time.sleep(PAUSE_SECONDS)
         # The first has the unit that waits. The second finds one that has just begun, the third none.
-        _together([call] * 3, 0)
+        _together([call] * 3)
     return statistics.median(start for start in starts if start > WAITED_MS)
 
 
@@ -89,27 +92,29 @@ def container(rootfs: Rootfs) -> Container:
 
 
 def _spike(one: Callable[[], None]) -> float:
+    """The 99th percentile, in milliseconds from when each was due: one that begins late has waited, too."""
     took: list[float] = []
     failed: list[Exception] = []
+    begin = time.perf_counter() + LEAD_SECONDS
 
-    def timed() -> None:
-        began = time.perf_counter()
+    def timed(due: float) -> None:
+        time.sleep(max(0.0, due - time.perf_counter()))
         try:
             one()
-            took.append((time.perf_counter() - began) * 1e3)
+            took.append((time.perf_counter() - due) * 1e3)
         except (OSError, RuntimeError, subprocess.SubprocessError) as why:
             failed.append(why)
 
-    _together([timed] * SPIKE, SPIKE_SECONDS / SPIKE)
+    dues = [begin + SPIKE_SECONDS * number / SPIKE for number in range(SPIKE)]
+    _together([functools.partial(timed, due) for due in dues])
     if failed:
         raise Unable(f"{len(failed)} of {SPIKE} requests of a spike failed, the first with: {failed[0]}")
     return sorted(took)[int(SPIKE * 0.99) - 1]
 
 
-def _together(calls: list[Callable[[], None]], pause: float) -> None:
+def _together(calls: list[Callable[[], None]]) -> None:
     threads = [threading.Thread(target=call) for call in calls]
     for thread in threads:
         thread.start()
-        time.sleep(pause)
     for thread in threads:
         thread.join()
