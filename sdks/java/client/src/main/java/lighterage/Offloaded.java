@@ -1,7 +1,11 @@
 package lighterage;
 
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import lighterage.call.Caller;
+import lighterage.call.Farm;
 import lighterage.call.Function;
 import lighterage.call.Options;
 import lighterage.call.Table;
@@ -42,6 +46,23 @@ public abstract class Offloaded<S extends Offloaded<S>> {
     /** With the result wanted in so many milliseconds, more than 0. A call that misses it throws {@link TimeIsUp}. */
     public final S deadlineMs(long milliseconds) {
         return with(caller.with(caller.options().deadlineMs(milliseconds)));
+    }
+
+    /**
+     * Calls the method for each item, here and on all nodes at once, and gives the results in the order of the items:
+     * `SCALED.map(many, (scaled, x) -> scaled.call(x, 2))`. With {@link #on}, on these nodes alone.
+     *
+     * <p>What one node does not do, another place does. Throws ExecutionException with what a call threw, which ends
+     * the rest, and the LighterageException of the last place where none is left. Items are read one by one, as they
+     * are needed, and never by two threads at once.
+     */
+    public final <T, R> List<R> map(Iterable<? extends T> items, Each<? super S, ? super T, ? extends R> each)
+            throws ExecutionException, InterruptedException {
+        List<S> places = new ArrayList<>();
+        for (Caller place : caller.places()) {
+            places.add(with(place));
+        }
+        return new Farm<S, T, R>(places, items.iterator(), each).run();
     }
 
     /** Calls the method wherever it ends first. Throws what the method throws. */

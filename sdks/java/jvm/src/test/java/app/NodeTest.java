@@ -1,13 +1,16 @@
 package app;
 
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import lighterage.DoesNotTravel;
 import lighterage.Lighterage;
+import lighterage.LighterageException;
 import lighterage.NoNode;
 import lighterage.NodeRefused;
 import lighterage.NodeUnreachable;
@@ -57,6 +60,29 @@ public final class NodeTest {
                 .call(many, new int[] {1}, new float[] {2}, new long[] {3});
         assert reversed.length == many.length && reversed[0] == 7 : reversed[0];
         Numeric_Offload.NOTHING.on(url).call();
+    }
+
+    /** One call for each item, on the node, and here and there at once. */
+    public void testManyCallsAreSpreadAndInOrder() throws Exception {
+        List<Integer> items = new ArrayList<>();
+        for (int item = 0; item < 40; item++) {
+            items.add(item);
+        }
+        List<double[]> here = Numeric_Offload.SCALED.map(items, (scaled, item) -> scaled.call(new double[] {item}, 2));
+        if (node == null) {
+            return;
+        }
+        List<double[]> there =
+                Numeric_Offload.SCALED.on(url).map(items, (scaled, item) -> scaled.call(new double[] {item}, 2));
+        for (int item : items) {
+            assert here.get(item)[0] == 2 * item && there.get(item)[0] == 2 * item : item;
+        }
+        try {
+            Numeric_Offload.FAILING.on(url).map(items, (failing, item) -> failing.call(item));
+            assert false;
+        } catch (ExecutionException thrown) {
+            assert !(thrown.getCause() instanceof LighterageException) || thrown.getCause() instanceof RemoteException;
+        }
     }
 
     /** A unit that is reused keeps static fields. */

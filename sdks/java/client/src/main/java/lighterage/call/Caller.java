@@ -1,6 +1,7 @@
 package lighterage.call;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.Future;
 import lighterage.Explanation;
@@ -14,6 +15,9 @@ import lighterage.places.Nodes;
 
 /** What a generated class does with its method: call it, later or explained. Safe for threads. */
 public final class Caller {
+    /** Calls of one map that a node has at once: it is not known how many processors it has. */
+    private static final int CALLS_A_NODE = 4;
+
     private final Function function;
     private final Options options;
     private final Nodes nodes;
@@ -28,6 +32,21 @@ public final class Caller {
     /** The same with other options. */
     public Caller with(Options other) {
         return new Caller(function, other, nodes);
+    }
+
+    /** The same for each call that may run at once: bound to here, if it may run here, and to each node. */
+    public List<Caller> places() {
+        List<Caller> places = new ArrayList<>();
+        List<Node> found =
+                options.isLocal ? nodes.usable(options.on, Clock.now()) : nodes.chosen(options.on);
+        for (Node node : found) {
+            places.addAll(Collections.nCopies(CALLS_A_NODE, with(options.on(node.name))));
+        }
+        if (options.isLocal) {
+            int cores = Runtime.getRuntime().availableProcessors();
+            places.addAll(0, Collections.nCopies(cores, with(options.here())));
+        }
+        return places;
     }
 
     /** How it is offloaded. */

@@ -37,7 +37,7 @@ final class Run {
         if (!call.options.isLocal) {
             return onNodes();
         }
-        if (call.nodes.all().isEmpty()) {
+        if (call.options.isHere || call.nodes.all().isEmpty()) {
             return call.function.table.run(call.arguments);
         }
         List<Node> usable = call.nodes.usable(call.options.on, began);
