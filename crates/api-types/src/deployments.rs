@@ -43,6 +43,35 @@ pub struct FleetDeployment {
     pub returned: Option<FleetReturned>,
 }
 
+/// Where a deployment of a fleet has a function, and by what of its `place` that was decided.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetPlaced {
+    pub deployment: String,
+    /// What a node must have.
+    #[serde(rename = "where")]
+    pub terms: Vec<String>,
+    /// A node or a label: of the nodes that fit, the nearest to it have the function.
+    pub near: Option<String>,
+    /// Milliseconds of the way there and back; a node that is farther does not fit.
+    pub within_ms: Option<u64>,
+    /// How many nodes have it.
+    pub copies: Option<String>,
+    /// What the function keeps something in: it is on one node, and does not move.
+    pub keeps: Vec<String>,
+    /// Those that have it; none: all that fit.
+    pub nodes: Option<Vec<FleetPlacedNode>>,
+}
+
+/// A node that is to have a function.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetPlacedNode {
+    /// Its id.
+    pub id: String,
+    pub name: String,
+    /// Milliseconds of the way to what it is near to and back, as it was measured when the node was chosen.
+    pub round_trip_ms: Option<f64>,
+}
+
 /// How far a new revision is on its way.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FleetRollout {

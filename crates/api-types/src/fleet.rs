@@ -1,5 +1,6 @@
 //! A fleet: its nodes, and what is asked of it.
 
+use crate::FleetPlaced;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -106,6 +107,9 @@ pub struct FleetWhy {
     pub forecasts: Vec<FleetForecast>,
     /// Nodes that have a function of this name, and get no call of it.
     pub others: Vec<FleetOther>,
+    /// Where the fleet has put it; none: no deployment of the fleet has it, as far as this node knows.
+    #[serde(default)]
+    pub placed: Option<FleetPlaced>,
 }
 
 /// By what it is decided where a call runs.

@@ -14,8 +14,8 @@ mod work;
 pub use audit::AuditEntry;
 pub use decisions::{DecisionInfo, DecisionReport, DecisionsInfo, OffloadDecision};
 pub use deployments::{
-    DeployerCreated, DeployerInfo, DeployerRequest, DeploymentNode, FleetDeployment, FleetDeployments, FleetReturned,
-    FleetRollout, OrderTaken,
+    DeployerCreated, DeployerInfo, DeployerRequest, DeploymentNode, FleetDeployment, FleetDeployments, FleetPlaced,
+    FleetPlacedNode, FleetReturned, FleetRollout, OrderTaken,
 };
 pub use fleet::{
     FleetDrain, FleetEngine, FleetForecast, FleetInfo, FleetLeft, FleetLoad, FleetNode, FleetOther, FleetPlace,

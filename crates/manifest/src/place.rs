@@ -1,13 +1,14 @@
-//! Where the copies of a function are in a fleet: what their nodes must have, and how many there are.
+//! Where the copies of a function are in a fleet: what their nodes must have, whom they are near, how many there are.
 //!
 //! ```toml
 //! [function.plate.place]
 //! where = ["site=harbour|bridge", "microvm", "memory>=512MiB", "!battery"]
+//! near = "pi-7"
 //! copies = 2
 //! ```
 //! A node alone reads none of it. What a node has is compared with it in `fleet-deploy`.
 
-use crate::{Name, Rollout};
+use crate::{Name, Near, Rollout, Span};
 use problem::{Code, Problem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,9 @@ const TERMS_MAX: usize = 32;
 const VALUES_MAX: usize = 32;
 /// Bytes of the key or the value of a label. A longer one is refused.
 const LABEL_BYTES_MAX: usize = 63;
+/// The longest and the shortest way that can be demanded.
+const WITHIN_MIN: Span = Span::from_ms(1);
+const WITHIN_MAX: Span = Span::from_ms(60_000);
 
 /// The units of memory, the largest first.
 const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -31,6 +35,13 @@ pub struct Place {
     /// whatever value), or memory (`memory>=512MiB`). `!` before it: what a node must not have.
     #[serde(rename = "where", skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<Term>,
+    /// The nodes that it is to be near to: one by its name or id, or all with a label (`site=harbour|bridge`). Of those
+    /// that fit, nodes are taken from which the way to one of them and back was measured to be the shortest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub near: Option<Near>,
+    /// How long the way to one of them and back may be, `"1ms"` to `"1m"`: a node that is farther does not fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<Span>,
     /// How many nodes have the function. Without it all that fit. A function that keeps something is on one node.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
@@ -79,6 +90,17 @@ impl Place {
             return bad(format!("where has {} terms, {TERMS_MAX} at most", self.terms.len()));
         }
         self.rollout.as_ref().map_or(Ok(()), |rollout| rollout.check(name))?;
+        match self.within {
+            Some(within) if !(WITHIN_MIN..=WITHIN_MAX).contains(&within) => {
+                return bad(format!("within is {within}, it must be between {WITHIN_MIN} and {WITHIN_MAX}"));
+            }
+            Some(within) if self.near.is_none() => {
+                let hint = "say from which node it is measured: near = \"pi-7\", or near = \"site=harbour\"";
+                let problem = bad(format!("within is {within}, and place.near names no node"));
+                return problem.map_err(|problem: Problem| problem.with_hint(hint));
+            }
+            _ => {}
+        }
         match self.copies {
             Some(copies) if !(1..=10_000).contains(&copies) => {
                 bad(format!("copies is {copies}, it must be between 1 and 10000"))
@@ -145,12 +167,19 @@ fn wanted(text: &str) -> Option<TermWanted> {
     if let Some(bytes) = text.strip_prefix("memory>=") {
         return read_bytes(bytes).map(|least_bytes| TermWanted::Memory { least_bytes });
     }
-    let Some((key, values)) = text.split_once('=') else {
+    if !text.contains('=') {
         return is_key(text).then(|| TermWanted::Word(text.to_owned()));
-    };
+    }
+    let (key, values) = label_with_values(text)?;
+    Some(TermWanted::Label { key, values })
+}
+
+/// Reads `KEY=VALUE|VALUE`.
+pub(crate) fn label_with_values(text: &str) -> Option<(String, Vec<String>)> {
+    let (key, values) = text.split_once('=')?;
     let values: Vec<String> = values.split('|').map(str::to_owned).collect();
     let is_good = is_key(key) && values.len() <= VALUES_MAX && values.iter().all(|value| is_value(value));
-    is_good.then(|| TermWanted::Label { key: key.to_owned(), values })
+    is_good.then(|| (key.to_owned(), values))
 }
 
 fn read_bytes(text: &str) -> Option<u64> {

@@ -136,7 +136,7 @@ impl Retry {
     }
 }
 
-fn is_node_name(text: &str) -> bool {
+pub(crate) fn is_node_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=NODE_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain)
 }

@@ -251,6 +251,18 @@ fn a_queue_may_have_its_home_on_one_node() {
 }
 
 #[test]
+fn a_place_that_makes_no_sense_is_refused_with_what_helps() {
+    let place = |lines: &str| format!("[function.f]\nimage = \"x\"\n[function.f.place]\n{lines}\n");
+    let read = |lines: &str| parse(&place(lines)).unwrap().function["f"].place.clone().unwrap();
+    let whole = read("near = \"site=a|b\"\nwithin = \"20ms\"\ncopies = 8");
+    let written = toml::to_string(&whole).unwrap();
+    assert_eq!(toml::from_str::<Place>(&written).unwrap(), whole, "{written}");
+    refused(&place("within = \"20ms\""), Code::ManifestValue, &["within is 20ms", "near = \"pi-7\""]);
+    refused(&place("near = \"a\"\nwithin = \"2m\""), Code::ManifestValue, &["within is 2m", "1ms and 1m"]);
+    refused(&place("near = \"Pi 7\""), Code::ManifestValue, &["Pi 7", "site=harbour"]);
+}
+
+#[test]
 fn triggers_that_cannot_work_are_refused_with_what_helps() {
     let units = |lines: &str| format!("[function.f]\nimage = \"x\"\nqueue = \"f\"\n{lines}\n[function.f.units]\n");
     let zero = units("") + "policy = \"triggers\"\nthreshold = 0";

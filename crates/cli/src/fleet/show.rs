@@ -6,7 +6,7 @@ use crate::client::encoded;
 use crate::stop::Result;
 use crate::table::Table;
 use crate::words;
-use api_types::{FleetForecast, FleetInfo, FleetLoad, FleetReason, FleetRule, FleetWhy};
+use api_types::{FleetForecast, FleetInfo, FleetLoad, FleetPlaced, FleetPlacedNode, FleetReason, FleetRule, FleetWhy};
 
 pub fn show(session: &Session, which: &str) -> Result {
     let (out, client) = (session.out, session.client()?);
@@ -61,7 +61,32 @@ pub fn why(session: &Session, function: &str, bytes: u64) -> Result {
     for other in &why.others {
         out.line(format!("  {} ({}): {}", other.name, short(&other.id), passed_by(other.reason)))?;
     }
-    Ok(())
+    why.placed.iter().flat_map(placed).try_for_each(|line| out.line(format!("  {line}")))
+}
+
+/// Where the fleet has put it, and by what.
+fn placed(placed: &FleetPlaced) -> Vec<String> {
+    let FleetPlaced { deployment, terms, near, within_ms, copies, keeps, nodes } = placed;
+    let from = near.as_ref().map(|near| format!(" from {near}")).unwrap_or_default();
+    let node = |node: &FleetPlacedNode| match node.round_trip_ms {
+        Some(way_ms) => format!("{} ({}{from})", node.name, ms(way_ms)),
+        None => node.name.clone(),
+    };
+    let at = match nodes {
+        Some(nodes) => format!("at {}", nodes.iter().map(node).collect::<Vec<_>>().join(", ")),
+        None => "at all nodes that fit".to_owned(),
+    };
+    let where_ = (!terms.is_empty()).then(|| format!("where {}", terms.join(" and ")));
+    let near = near.as_ref().map(|near| format!("near {near}"));
+    let within = within_ms.map(|within_ms| format!("within {within_ms} ms"));
+    let copies = copies.as_ref().map(|copies| format!("copies {copies}"));
+    let keeps = (!keeps.is_empty()).then(|| format!("one node, because it keeps something in {}", keeps.join(", ")));
+    let terms: Vec<String> = [where_, near, within, copies, keeps].into_iter().flatten().collect();
+    let mut lines = vec![format!("the deployment {deployment} has it {at}")];
+    if !terms.is_empty() {
+        lines.push(format!("by its place: {}", terms.join(", ")));
+    }
+    lines
 }
 
 fn reason(rule: FleetRule) -> &'static str {
@@ -131,9 +156,34 @@ mod tests {
             runs: Some("8".to_owned()),
             forecasts: vec![forecast("8", false, 0.0), forecast("7", true, 80.0)],
             others: Vec::new(),
+            placed: None,
         };
         let lines: Vec<String> = table(&why).lines().iter().map(|line| line.trim_end().to_owned()).collect();
         assert_eq!(lines[1], "pi-8  400 µs  0 ms  0 ms     12.0 ms  12.4 ms  ◀");
         assert_eq!(lines[2], "pi-7  -       -     80.0 ms  12.0 ms  92.4 ms");
+    }
+
+    #[test]
+    fn it_is_said_where_the_fleet_has_it_and_by_what() {
+        let node = |name: &str, round_trip_ms| {
+            let (id, name) = (String::new(), name.to_owned());
+            FleetPlacedNode { id, name, round_trip_ms }
+        };
+        let mut one = FleetPlaced {
+            deployment: "app".to_owned(),
+            terms: vec!["!battery".to_owned(), "wasm".to_owned()],
+            near: Some("site=harbour".to_owned()),
+            within_ms: Some(20),
+            copies: Some("2".to_owned()),
+            keeps: Vec::new(),
+            nodes: Some(vec![node("pi-7", Some(0.0)), node("pi-8", Some(0.4)), node("pi-9", None)]),
+        };
+        let there = "the deployment app has it at pi-7 (0 ms from site=harbour), pi-8 (400 µs from site=harbour), pi-9";
+        let terms = "by its place: where !battery and wasm, near site=harbour, within 20 ms, copies 2";
+        assert_eq!(placed(&one), [there, terms]);
+        (one.terms, one.near, one.within_ms, one.copies, one.nodes) = (Vec::new(), None, None, None, None);
+        assert_eq!(placed(&one), ["the deployment app has it at all nodes that fit"]);
+        one.keeps = vec!["bucket s".to_owned()];
+        assert_eq!(placed(&one)[1], "by its place: one node, because it keeps something in bucket s");
     }
 }

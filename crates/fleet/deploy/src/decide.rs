@@ -104,13 +104,14 @@ pub fn decide_again(record: &Record, known: &Known<'_>) -> Option<Record> {
 
 /// The places of one form anew. None: they stay as they are.
 fn replaced(manifest: &Manifest, places: &[Placed], known: &Known<'_>) -> Option<Vec<Placed>> {
-    // Only what has `copies` changes: a home does not move, and the rest finds its nodes by itself.
+    // Only what has `copies` or `within` changes: a home does not move, and the rest finds its nodes by itself.
     let is_counted = |placed: &Placed| placed.nodes.is_some() && !placed.group.has_home();
     if !places.iter().any(is_counted) {
         return None;
     }
     let again = place(manifest, places, known.candidates, Absent::Replace).ok()?;
-    (again.len() == places.len() && again != places).then_some(again)
+    let is_same = || again.iter().zip(places).all(|(one, other)| one.is_same(other));
+    (again.len() == places.len() && !is_same()).then_some(again)
 }
 
 fn existing<'a>(name: &Name, before: Option<&'a Record>) -> Result<&'a Record, Problem> {

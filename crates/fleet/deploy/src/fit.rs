@@ -1,11 +1,11 @@
 //! What a node lacks for a function, and the three nodes that lack the least.
 
 use crate::groups::PartGroup;
-use crate::places::Candidate;
 use crate::profile::Profile;
 use manifest::{Function, Manifest, Term, TermWanted, bytes_as_text};
 use problem::{Code, Problem};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Nodes that are named when none fits.
 const NEAREST: usize = 3;
@@ -32,27 +32,27 @@ pub fn lacks_of(group: &PartGroup, manifest: &Manifest, profile: &Profile) -> BT
     functions.flat_map(|function| lacks(function, profile)).collect()
 }
 
+/// A node that does not fit.
+pub struct Miss<'a> {
+    pub name: &'a str,
+    /// None: nobody knows what it has.
+    pub lacks: Option<BTreeSet<String>>,
+    /// How far it is from what the group is to be near to, where that counts and is known.
+    pub way: Option<Duration>,
+}
+
 /// No node fits: says what the nearest ones lack.
-pub fn nothing_fits(group: &PartGroup, manifest: &Manifest, candidates: &[Candidate]) -> Problem {
-    let lacks = |candidate: &Candidate| match &candidate.profile {
-        Some(profile) => lacks_of(group, manifest, profile),
-        None => BTreeSet::from(["word of what it has (it has not been heard of)".to_owned()]),
-    };
-    let mut nearest: Vec<(&Candidate, BTreeSet<String>)> =
-        candidates.iter().map(|candidate| (candidate, lacks(candidate))).collect();
-    nearest.sort_by(|(one, lacks), (other, more)| {
-        let order = |one: &Candidate, lacks: &BTreeSet<String>| (one.profile.is_none(), lacks.len());
-        order(one, lacks).cmp(&order(other, more)).then_with(|| one.name.cmp(&other.name))
+pub fn nothing_fits(group: &PartGroup, mut misses: Vec<Miss<'_>>) -> Problem {
+    misses.sort_by_key(|miss| {
+        let count = miss.lacks.as_ref().map_or(usize::MAX, BTreeSet::len);
+        (count, miss.way.unwrap_or(Duration::MAX), miss.name.to_owned())
     });
-    let said: Vec<String> = nearest
-        .into_iter()
-        .take(NEAREST)
-        .map(|(candidate, lacks)| {
-            format!("{} lacks {}", candidate.name, lacks.into_iter().collect::<Vec<_>>().join(" and "))
-        })
-        .collect();
-    let detail =
-        format!("{}: none of {} nodes fits; nearest: {}", group.described(), candidates.len(), said.join("; "));
+    let said = misses.iter().take(NEAREST).map(|Miss { name, lacks, .. }| match lacks {
+        Some(lacks) => format!("{name} lacks {}", lacks.iter().map(String::as_str).collect::<Vec<_>>().join(" and ")),
+        None => format!("{name} lacks word of what it has (it has not been heard of)"),
+    });
+    let said: Vec<String> = said.collect();
+    let detail = format!("{}: none of {} nodes fits; nearest: {}", group.described(), misses.len(), said.join("; "));
     Problem::new(Code::NothingFits, detail)
 }
 

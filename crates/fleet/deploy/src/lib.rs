@@ -9,6 +9,7 @@
 //! - [`order`]: what a deployer wants · [`deployers`]: whose orders count · [`record`]: what the fleet is to run
 //! - [`records`]: all of them, as a node keeps them · [`talk`]: what nodes tell each other of them
 //! - [`profile`]: what a node has · [`fit`]: what it lacks · [`groups`]: what has to be together · [`places`]: where
+//! - [`near`]: how far nodes are from those that a function is to be near to
 //! - [`decide`]: an anchor makes a record of an order · [`sealed`]: how a signed document is written and read
 //! - [`form`], [`rollout`]: a new form reaches its nodes in steps, and goes back if it fails
 //!
@@ -22,6 +23,7 @@ pub mod deployers;
 pub mod fit;
 pub mod form;
 pub mod groups;
+pub mod near;
 pub mod order;
 pub mod places;
 pub mod profile;

@@ -2,19 +2,23 @@
 //!
 //! ```text
 //!   keeps something       ─▶ one node, its home: the one that a queue of it names; it stays where it was
-//!   `copies`              ─▶ so many nodes that fit: those that have it, then those that have least
-//!   neither               ─▶ wherever it fits: each node decides for itself, now and when it joins
+//!   `copies`              ─▶ so many nodes that fit: those that have it, the nearest, those that have least
+//!   `within`              ─▶ all that fit and are near enough, as far as that is measured
+//!   none of these         ─▶ wherever it fits: each node decides for itself, now and when it joins
 //! ```
+//! How far a node is, an anchor knows of it: so it names the nodes wherever that counts.
 
-use crate::fit::{lacks_of, nothing_fits};
+use crate::fit::{Miss, lacks_of, nothing_fits};
 use crate::groups::{PartGroup, groups_of};
+use crate::near::Nearness;
 use crate::profile::Profile;
 use crate::record::Placed;
 use fleet_trust::NodeId;
-use manifest::Manifest;
+use manifest::{Manifest, Near};
 use problem::{Code, Problem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 /// A member of the fleet, as an anchor knows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +29,8 @@ pub struct Candidate {
     pub profile: Option<Profile>,
     /// Whether it was heard of in the last seconds.
     pub is_there: bool,
+    /// The way to others and back, as it has measured it.
+    pub round_trips: BTreeMap<NodeId, Duration>,
 }
 
 /// Whether to leave copies where they are though their nodes are away.
@@ -41,14 +47,15 @@ pub enum Absent {
 /// # Errors
 /// - [`Code::NothingFits`] names the nearest nodes and what they lack.
 /// - [`Code::HomeHeld`]: what is kept would have to move.
-/// - [`Code::ManifestConflict`]: several copies of what keeps something.
+/// - [`Code::ManifestConflict`]: several copies of what keeps something; nearness of what is on all nodes.
 pub fn place(
     manifest: &Manifest,
     before: &[Placed],
     candidates: &[Candidate],
     absent: Absent,
 ) -> Result<Vec<Placed>, Problem> {
-    let mut placing = Placing { manifest, before, candidates, absent, loads: BTreeMap::new() };
+    let (nearness, loads) = Default::default();
+    let mut placing = Placing { manifest, before, candidates, absent, nearness, loads };
     groups_of(manifest).into_iter().map(|group| placing.place(group)).collect()
 }
 
@@ -57,24 +64,19 @@ struct Placing<'a> {
     before: &'a [Placed],
     candidates: &'a [Candidate],
     absent: Absent,
+    /// What the group that is being placed is to be near to.
+    nearness: Nearness,
     /// Groups that each node was given so far.
     loads: BTreeMap<NodeId, usize>,
 }
 
 impl Placing<'_> {
     fn place(&mut self, group: PartGroup) -> Result<Placed, Problem> {
+        self.nearness = Nearness::of(&group, self.manifest, self.candidates);
+        self.check_near(&group)?;
         let copies = self.copies(&group);
         let nodes = if group.has_home() {
-            if copies.is_some_and(|copies| copies > 1) {
-                let problem = Problem::new(
-                    Code::ManifestConflict,
-                    format!(
-                        "{}: it keeps something, so it is on one node, and place.copies is more",
-                        group.described()
-                    ),
-                );
-                return Err(problem.with_hint("leave copies out, or take the stores and queues from its grants"));
-            }
+            check_single(&group, copies)?;
             let home = match self.named_home(&group)?.or(self.home_before(&group)?) {
                 Some(home) => home,
                 // Only a person says that what was kept there is lost.
@@ -84,6 +86,8 @@ impl Placing<'_> {
             Some(BTreeSet::from([home]))
         } else if let Some(copies) = copies {
             Some(self.spread(&group, copies as usize)?)
+        } else if self.nearness.is_demanded() {
+            Some(self.all_within(&group)?)
         } else {
             if self.absent == Absent::Stay {
                 self.best(&group, &BTreeSet::new(), 1)?;
@@ -91,7 +95,50 @@ impl Placing<'_> {
             None
         };
         nodes.iter().flatten().for_each(|node| *self.loads.entry(*node).or_default() += 1);
-        Ok(Placed { group, nodes })
+        Ok(self.placed(group, nodes))
+    }
+
+    fn placed(&self, group: PartGroup, nodes: Option<BTreeSet<NodeId>>) -> Placed {
+        let measured = |node: &NodeId| {
+            let micros = self.nearness.round_trip(node)?.as_micros();
+            Some((*node, u64::try_from(micros).unwrap_or(u64::MAX)))
+        };
+        let round_trips_us = nodes.iter().flatten().filter_map(measured).collect();
+        Placed { group, nodes, round_trips_us }
+    }
+
+    /// What is to be near to somebody has a choice among nodes, and somebody to be near to.
+    fn check_near(&self, group: &PartGroup) -> Result<(), Problem> {
+        if self.nearness.is_empty() || self.absent == Absent::Replace {
+            return Ok(());
+        }
+        if let Some(near) = self.nearness.nobody() {
+            let what = match near {
+                Near::Node(_) => "is called so",
+                Near::Label { .. } => "has that label",
+            };
+            let detail = format!("{}: it is to be near {near}, and no node of the fleet {what}", group.described());
+            return Err(Problem::new(Code::NothingFits, detail)
+                .with_hint("`lighter fleet` lists the nodes; change place.near, or give a node that name or label"));
+        }
+        if group.has_home() || self.nearness.is_demanded() || self.copies(group).is_some() {
+            return Ok(());
+        }
+        let detail = format!("{}: place.near chooses among nodes, and all that fit have it", group.described());
+        Err(Problem::new(Code::ManifestConflict, detail)
+            .with_hint("say how many (place.copies) or how far (place.within), or leave place.near out"))
+    }
+
+    /// All that fit, and those that have it and are not known to be too far.
+    fn all_within(&self, group: &PartGroup) -> Result<BTreeSet<NodeId>, Problem> {
+        let mut nodes: BTreeSet<NodeId> = self.had(group).into_iter().map(|candidate| candidate.node).collect();
+        let fitting = self.candidates.iter().filter(|candidate| self.fits(group, candidate) == Some(true));
+        nodes.extend(fitting.map(|candidate| candidate.node));
+        match self.absent {
+            Absent::Replace if nodes.is_empty() => Ok(self.nodes_before(group)),
+            Absent::Stay if nodes.is_empty() => Err(self.nothing_fits(group)),
+            _ => Ok(nodes),
+        }
     }
 
     /// Nodes for so many copies: those that have one and stay, then others, then those that are away and had one.
@@ -110,8 +157,8 @@ impl Placing<'_> {
     }
 
     fn as_before(&self, group: PartGroup) -> Placed {
-        let nodes = self.places_before(&group).flat_map(|placed| placed.nodes.iter().flatten().copied()).collect();
-        Placed { group, nodes: Some(nodes) }
+        let nodes = self.nodes_before(&group);
+        self.placed(group, Some(nodes))
     }
 
     fn copies(&self, group: &PartGroup) -> Option<u32> {
@@ -120,8 +167,12 @@ impl Placing<'_> {
     }
 
     /// The places of the groups before that this one goes on with.
-    fn places_before<'a>(&'a self, group: &'a PartGroup) -> impl Iterator<Item = &'a Placed> {
+    fn places_before<'b>(&'b self, group: &'b PartGroup) -> impl Iterator<Item = &'b Placed> {
         self.before.iter().filter(|placed| placed.group.overlaps(group))
+    }
+
+    fn nodes_before(&self, group: &PartGroup) -> BTreeSet<NodeId> {
+        self.places_before(group).flat_map(|placed| placed.nodes.iter().flatten().copied()).collect()
     }
 
     /// The node that the queues of the group name as their home.
@@ -146,7 +197,7 @@ impl Placing<'_> {
         let named = self.candidates.iter().find(|candidate| candidate.name == home || Some(candidate.node) == id);
         let nothing = |why: &str| Problem::new(Code::NothingFits, format!("{says}, {why}"));
         let named = named.ok_or_else(|| nothing("and no node of the fleet is called so"))?;
-        let lacks = named.profile.as_ref().map(|profile| lacks_of(group, self.manifest, profile)).unwrap_or_default();
+        let lacks = self.lacks(group, named).unwrap_or_default();
         if !lacks.is_empty() {
             return Err(nothing(&format!("which lacks {}", lacks.into_iter().collect::<Vec<_>>().join(" and "))));
         }
@@ -167,7 +218,7 @@ impl Placing<'_> {
         let held = |what: String| Err(Problem::new(Code::HomeHeld, format!("{}: {what}", group.described())));
         match homes[..] {
             [] => Ok(None),
-            [home] => match home.profile.as_ref().map(|profile| lacks_of(group, self.manifest, profile)) {
+            [home] => match self.lacks(group, home) {
                 Some(lacks) if !lacks.is_empty() => {
                     let lacks = lacks.into_iter().collect::<Vec<_>>().join(" and ");
                     held(format!("what it keeps is on {}, which lacks {lacks}", home.name))
@@ -180,18 +231,18 @@ impl Placing<'_> {
 
     /// The nodes that had the group and may go on with it.
     fn had(&self, group: &PartGroup) -> Vec<&Candidate> {
-        let nodes: BTreeSet<NodeId> =
-            self.places_before(group).flat_map(|placed| placed.nodes.iter().flatten().copied()).collect();
+        let nodes = self.nodes_before(group);
         let candidates = nodes.iter().filter_map(|node| self.candidate(node));
         candidates.filter(|candidate| self.fits(group, candidate).unwrap_or(true)).collect()
     }
 
-    /// Up to `count` more nodes that fit: those that are there before those that are away, those with the least to do
-    /// first. At least one.
+    /// Up to `count` more nodes that fit: those that are there before those that are away, the nearest first, of equals
+    /// those with the least to do. At least one.
     fn best(&self, group: &PartGroup, without: &BTreeSet<NodeId>, count: usize) -> Result<Vec<NodeId>, Problem> {
         let order = |candidate: &Candidate| {
             let load = self.loads.get(&candidate.node).copied().unwrap_or_default();
-            (!candidate.is_there, load, chance(group, &candidate.node))
+            let way = self.nearness.round_trip(&candidate.node).unwrap_or(Duration::MAX);
+            (!candidate.is_there, way, load, chance(group, &candidate.node))
         };
         let is_free = |candidate: &Candidate| candidate.is_there || self.absent == Absent::Stay;
         let fits = |candidate: &&Candidate| {
@@ -199,7 +250,7 @@ impl Placing<'_> {
         };
         let mut fitting: Vec<&Candidate> = self.candidates.iter().filter(fits).collect();
         if fitting.is_empty() {
-            return Err(nothing_fits(group, self.manifest, self.candidates));
+            return Err(self.nothing_fits(group));
         }
         fitting.sort_by_key(|candidate| order(candidate));
         Ok(fitting.into_iter().take(count).map(|candidate| candidate.node).collect())
@@ -207,13 +258,42 @@ impl Placing<'_> {
 
     /// None: nobody knows.
     fn fits(&self, group: &PartGroup, candidate: &Candidate) -> Option<bool> {
-        let profile = candidate.profile.as_ref()?;
-        Some(lacks_of(group, self.manifest, profile).is_empty())
+        self.lacks(group, candidate).map(|lacks| lacks.is_empty())
+    }
+
+    /// None: nobody knows.
+    fn lacks(&self, group: &PartGroup, candidate: &Candidate) -> Option<BTreeSet<String>> {
+        let mut lacks = lacks_of(group, self.manifest, candidate.profile.as_ref()?);
+        if self.nearness.is_demanded() {
+            let had = |placed: &Placed| placed.nodes.as_ref().is_some_and(|nodes| nodes.contains(&candidate.node));
+            let has_it = self.places_before(group).any(had);
+            lacks.extend(self.nearness.lacks(&candidate.node, has_it));
+        }
+        Some(lacks)
+    }
+
+    fn nothing_fits(&self, group: &PartGroup) -> Problem {
+        let misses = self.candidates.iter().map(|candidate| Miss {
+            name: &candidate.name,
+            lacks: self.lacks(group, candidate),
+            way: self.nearness.round_trip(&candidate.node),
+        });
+        nothing_fits(group, misses.collect())
     }
 
     fn candidate(&self, node: &NodeId) -> Option<&Candidate> {
         self.candidates.iter().find(|candidate| candidate.node == *node)
     }
+}
+
+/// What keeps something has one home, so neither several copies nor a number that follows load.
+fn check_single(group: &PartGroup, copies: Option<u32>) -> Result<(), Problem> {
+    if copies.is_none_or(|copies| copies <= 1) {
+        return Ok(());
+    }
+    let detail = format!("{}: it keeps something, so it is on one node, and place.copies is more", group.described());
+    Err(Problem::new(Code::ManifestConflict, detail)
+        .with_hint("leave copies out, or take the stores and queues from its grants"))
 }
 
 /// Spreads groups over nodes that are otherwise as good as each other, always in the same way.

@@ -9,7 +9,7 @@ use fleet_trust::{NodeId, PublicKey, Signature};
 use manifest::{Manifest, Name};
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use crate::sealed::DOCUMENT_BYTES_MAX;
 
@@ -51,6 +51,9 @@ pub struct Placed {
     pub group: PartGroup,
     /// None: wherever it fits.
     pub nodes: Option<BTreeSet<NodeId>>,
+    /// From these nodes to what the group is to be near to and back, as it was measured when they were chosen.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub round_trips_us: BTreeMap<NodeId, u64>,
 }
 
 /// A record whose signature was checked.
@@ -124,6 +127,11 @@ impl Record {
 }
 
 impl Placed {
+    /// Whether both have the same group on the same nodes, whatever was measured.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.group == other.group && self.nodes == other.nodes
+    }
+
     /// Whether the group is to be on a node.
     pub fn is_on(&self, whole: &Manifest, node: &NodeId, profile: &Profile) -> bool {
         match &self.nodes {

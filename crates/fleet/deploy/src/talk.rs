@@ -8,6 +8,7 @@
 
 use crate::profile::Profile;
 use crate::records::DEPLOYMENTS_MAX;
+use fleet_trust::NodeId;
 use manifest::Name;
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,9 @@ use std::collections::BTreeMap;
 
 /// Bytes of either message. A longer one is refused before it is read.
 pub const TALK_BYTES_MAX: usize = 256 << 10;
+/// Nodes to which one says how far it is: those that it measures, and those that it has calls for beside. Of more, the
+/// nearest.
+pub const ROUND_TRIPS_MAX: usize = 64;
 /// Bytes of a problem's text. What is beyond is cut.
 const TEXT_BYTES_MAX: usize = 1_000;
 /// The same where many problems would not go into one message. Without texts all do.
@@ -29,6 +33,9 @@ pub struct NodeTold {
     #[serde(default)]
     pub tokens: u64,
     pub progress: BTreeMap<Name, Progress>,
+    /// The way to other nodes and back, as it measured it on its links; at most [`ROUND_TRIPS_MAX`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub round_trips_us: BTreeMap<NodeId, u64>,
 }
 
 /// How far a node is with one deployment.
@@ -149,6 +156,9 @@ impl NodeTold {
         let texts = told.progress.values().filter_map(|progress| progress.trouble.as_ref());
         if texts.flat_map(|one| [&one.code, &one.detail, &one.hint]).any(|text| text.len() > TEXT_BYTES_MAX) {
             return Err(garbled(format!("a text of more than {TEXT_BYTES_MAX} bytes")));
+        }
+        if told.round_trips_us.len() > ROUND_TRIPS_MAX {
+            return Err(garbled(format!("ways to {} nodes, {ROUND_TRIPS_MAX} at most", told.round_trips_us.len())));
         }
         match told.progress.len() {
             count if count > DEPLOYMENTS_MAX => Err(garbled(format!("{count} deployments, {DEPLOYMENTS_MAX} at most"))),

@@ -125,6 +125,19 @@ impl Known {
         inner.choice.last_heard(number, now).map(|last_heard| Neighbour { last_heard, ran })
     }
 
+    /// The way to each node that was heard and can be reached, there and back, in seconds; the nearest first.
+    pub fn round_trips(&self) -> Vec<(NodeId, f64)> {
+        let now = self.now();
+        let inner = self.inner.lock();
+        let heard = inner.numbers.iter().filter_map(|(node, number)| {
+            let last_heard = inner.choice.last_heard(*number, now)?;
+            Some((*node, last_heard.round_trip))
+        });
+        let mut all: Vec<(NodeId, f64)> = heard.collect();
+        all.sort_by(|one, other| one.1.total_cmp(&other.1));
+        all
+    }
+
     /// A node says how it is. `round_trip` in seconds, where it was measured.
     pub fn hear(&self, node: NodeId, report: Report, round_trip: Option<f64>) {
         let now = self.now();
@@ -221,7 +234,10 @@ mod tests {
         (0..3).for_each(|_| known.ran_there(&NODES[1], &call, 0.102, ran));
         let neighbour = known.neighbour(&NODES[1]).unwrap();
         assert_eq!((neighbour.ran, neighbour.last_heard.places, known.neighbour(&NODES[0])), (3, 2, None));
+        known.hear(NODES[0], report(0.5), Some(0.001));
+        let ways: Vec<NodeId> = known.round_trips().into_iter().map(|(node, _)| node).collect();
+        assert_eq!(ways, NODES, "the nearest first");
         known.forget(&NODES[1]);
-        assert_eq!(known.neighbour(&NODES[1]), None);
+        assert_eq!((known.neighbour(&NODES[1]), known.round_trips().len()), (None, 1));
     }
 }

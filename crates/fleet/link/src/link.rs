@@ -98,6 +98,11 @@ impl<L: Local> Link<L> {
         self.known.neighbour(node)
     }
 
+    /// The way to each member that was heard and can be reached, there and back; the nearest first.
+    pub fn round_trips(&self) -> impl Iterator<Item = (NodeId, Duration)> {
+        self.known.round_trips().into_iter().map(|(node, seconds)| (node, Duration::from_secs_f64(seconds.max(0.0))))
+    }
+
     /// A call ran here.
     pub fn ran_here(&self, function: &str, bytes: u64, run: Duration) {
         self.known.ran_here(function, bytes, run.as_secs_f64());

@@ -75,7 +75,7 @@ impl Campus {
 }
 
 /// The names of the functions that a node has itself.
-fn functions(node: &Node) -> Vec<String> {
+pub fn functions(node: &Node) -> Vec<String> {
     let all = node.api("GET", "/v1/functions", &[]).json();
     all.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
 }

@@ -13,6 +13,7 @@ mod dashboard;
 mod deploy;
 mod deployments;
 mod disk;
+mod elastic;
 mod events;
 mod fleet;
 mod fleet_drain;

@@ -1,9 +1,10 @@
-//! A way between two nodes that can be cut.
+//! A way between two nodes that can be cut, and may be long.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 pub struct Proxy {
     pub address: SocketAddr,
@@ -19,6 +20,11 @@ struct Way {
 impl Proxy {
     /// Leads nowhere before [`Proxy::lead`].
     pub fn new() -> Self {
+        Self::long(Duration::ZERO)
+    }
+
+    /// Each piece of data takes so long in either direction.
+    pub fn long(takes: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let way = Arc::<Mutex<Way>>::default();
@@ -30,7 +36,7 @@ impl Proxy {
                 for (from, to) in [(&near, &far), (&far, &near)] {
                     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     thread::spawn(move || {
-                        io::copy(&mut from, &mut to).ok();
+                        carry(&mut from, &mut to, takes).ok();
                         to.shutdown(Shutdown::Both).ok();
                     });
                 }
@@ -49,5 +55,17 @@ impl Proxy {
         let mut way = self.way.lock().unwrap();
         way.to = None;
         way.open.drain(..).for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+    }
+}
+
+fn carry(from: &mut TcpStream, to: &mut TcpStream, takes: Duration) -> io::Result<()> {
+    let mut piece = [0; 1 << 16];
+    loop {
+        let count = from.read(&mut piece)?;
+        if count == 0 {
+            return Ok(());
+        }
+        thread::sleep(takes);
+        to.write_all(&piece[..count])?;
     }
 }

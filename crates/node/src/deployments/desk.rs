@@ -5,10 +5,12 @@ use super::{AWAY_AFTER, Deployments};
 use crate::{blocking, clock};
 use api_types::{AuditEntry, DeployerInfo, OrderTaken};
 use fleet_deploy::decide::{Known, decide, decide_again};
+use fleet_deploy::near::is_measured;
 use fleet_deploy::rollout::Watch;
-use fleet_deploy::{DeployerKey, Deployers, Record, Records, SignedOrder, SignedRecord};
+use fleet_deploy::{Candidate, DeployerKey, Deployers, Order, Record, Records, SignedOrder, SignedRecord, Wish};
+use fleet_link::limits::CELL_MAX;
 use fleet_trust::{Anchor, NodeId, Signature, random};
-use manifest::Name;
+use manifest::{Manifest, Name};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
@@ -28,6 +30,10 @@ const LOCAL_NAME: &str = "local";
 
 /// How long an order waits for nodes that have not said what they have. Then it goes on without them.
 const HEARING_MAX: Duration = Duration::from_secs(3);
+/// How long it waits for what nodes measure: each asks the others every five seconds, and tells of it as often.
+const MEASURING_MAX: Duration = Duration::from_secs(12);
+/// Nodes of the largest fleet in which each measures the way to all others. In a larger one nobody waits for that.
+const MEASURED_MAX: usize = CELL_MAX + 1;
 const HEARING_EVERY: Duration = Duration::from_millis(50);
 
 pub struct Desk {
@@ -139,7 +145,7 @@ impl Deployments {
         let signed = SignedOrder::read(bytes)?;
         let key = desk.deployers.lock().key(signed.deployer())?;
         let order = signed.check(&key)?;
-        self.hear_all_out().await;
+        self.hear_all_out(order).await;
         // What cannot be is refused before anything is fetched.
         let first = self.decided(|known| decide(order, known))?;
         self.fetch_all(&first.images(), from).await?;
@@ -156,8 +162,8 @@ impl Deployments {
         Ok(OrderTaken { name: record.name.to_string(), serial: record.serial, revision: record.revision })
     }
 
-    /// Makes copies elsewhere of what is on nodes that are away, and takes none back before all nodes had time to be
-    /// heard of.
+    /// Makes copies elsewhere of what is on nodes that are away, and where `within` counts, on nodes that came near.
+    /// Does nothing before all nodes had time to be heard of.
     pub(super) async fn replace_copies(self: &Arc<Self>) {
         let Ok(desk) = self.desk() else { return };
         if self.began.elapsed() < AWAY_AFTER * 2 {
@@ -172,17 +178,24 @@ impl Deployments {
                 Err(problem) => Err(problem),
             };
             match learned {
-                Ok(_) => tracing::info!(deployment = %name, "copies have other nodes, because some are away"),
+                Ok(_) => tracing::info!(deployment = %name, "copies have other nodes: some are away, or not as near"),
                 Err(problem) => tracing::warn!(deployment = %name, "{} {}", problem.code, problem.detail),
             }
         }
     }
 
     /// Waits for nodes that are there and have not said yet what they have: they just joined, or this anchor started.
-    async fn hear_all_out(&self) {
-        let is_open = || self.candidates().iter().any(|candidate| candidate.is_there && candidate.profile.is_none());
+    /// Where it counts how far they are, it waits for that too.
+    async fn hear_all_out(&self, order: &Order) {
         let begun = Instant::now();
-        while is_open() && begun.elapsed() < HEARING_MAX {
+        let is_open = || {
+            let (candidates, waited) = (self.candidates(), begun.elapsed());
+            let is_silent = |one: &Candidate| one.is_there && one.profile.is_none();
+            let is_far = |manifest: &Manifest| candidates.len() <= MEASURED_MAX && !is_measured(manifest, &candidates);
+            (waited < HEARING_MAX && candidates.iter().any(is_silent))
+                || (waited < MEASURING_MAX && matches!(&order.wish, Wish::Deploy(manifest) if is_far(manifest)))
+        };
+        while is_open() {
             sleep(HEARING_EVERY).await;
         }
     }

@@ -34,7 +34,7 @@ use answers::{ANSWERING_MAX, READING_MAX};
 use bytes::Bytes;
 use desk::Desk;
 use fleet_agent::{Directory, Row};
-use fleet_deploy::talk::{NodeTold, Progress, Stage, Trouble};
+use fleet_deploy::talk::{NodeTold, Progress, ROUND_TRIPS_MAX, Stage, Trouble};
 use fleet_deploy::{Candidate, Profile, Records, SignedRecord};
 use fleet_link::Link;
 use fleet_trust::{Anchor, NodeId, Trust};
@@ -209,7 +209,14 @@ impl Deployments {
             }
         }
         let (profile, tokens) = (self.profile.clone(), self.tokens.revision());
-        NodeTold { profile, digest, tokens, progress }
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let round_trips_us = self.round_trips().into_iter().map(|(node, time)| (node, micros(time))).collect();
+        NodeTold { profile, digest, tokens, progress, round_trips_us }
+    }
+
+    /// The way to other nodes and back, as this one has measured it.
+    fn round_trips(&self) -> BTreeMap<NodeId, Duration> {
+        self.link().map(|link| link.round_trips().take(ROUND_TRIPS_MAX).collect()).unwrap_or_default()
     }
 
     /// All members as they are known here, this node among them.
@@ -224,12 +231,15 @@ impl Deployments {
                 let is_there = said.is_some_and(|(_, at)| at.elapsed() < AWAY_AFTER)
                     || row.heard.is_some_and(|heard| heard < AWAY_AFTER);
                 let profile = said.map(|(told, _)| told.profile.clone());
-                Candidate { node: row.node, name: row.record.name, profile, is_there }
+                let told = said.iter().flat_map(|(told, _)| &told.round_trips_us);
+                let round_trips = told.map(|(other, micros)| (*other, Duration::from_micros(*micros))).collect();
+                Candidate { node: row.node, name: row.record.name, profile, is_there, round_trips }
             })
             .collect();
         let name = self.directory.own_name();
         let profile = Some(self.profile.clone());
-        all.push(Candidate { node: self.trust.node(), name, profile, is_there: true });
+        let round_trips = self.round_trips();
+        all.push(Candidate { node: self.trust.node(), name, profile, is_there: true, round_trips });
         all
     }
 

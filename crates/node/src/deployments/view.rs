@@ -1,9 +1,14 @@
 //! All deployments of the fleet and how far each node is with them, as this node sees it.
 
 use super::Deployments;
-use api_types::{DeploymentNode, FleetDeployment, FleetDeployments, FleetReturned, FleetRollout, FleetTrouble};
+use api_types::{
+    DeploymentNode, FleetDeployment, FleetDeployments, FleetPlaced, FleetPlacedNode, FleetReturned, FleetRollout,
+    FleetTrouble,
+};
+use fleet_deploy::form::FormHeld;
 use fleet_deploy::talk::{Progress, Stage};
 use fleet_deploy::{Candidate, Record, Underway};
+use fleet_trust::NodeId;
 use manifest::Name;
 use std::collections::BTreeMap;
 
@@ -41,10 +46,44 @@ impl Deployments {
         FleetDeployments { fleet: self.fleet(), told_by, is_anchor: self.desk.is_some(), deployments }
     }
 
+    /// Where the fleet has put a function, by the newest record that this node knows. None: no deployment has it.
+    pub fn placed(&self, function: &str, names: &BTreeMap<NodeId, String>) -> Option<FleetPlaced> {
+        let me = self.trust.node();
+        let records = self.newest();
+        let mut all = records.iter().map(|record| record.record());
+        all.find_map(|record| placed(record, record.held(&me), function, names))
+    }
+
     /// The deployment of the fleet that a function or a sink on this node belongs to.
     pub fn owner(&self, part: &str) -> Option<Name> {
         self.shelf.owner(part)
     }
+}
+
+/// Where a form has a function.
+fn placed(
+    record: &Record,
+    held: FormHeld<'_>,
+    function: &str,
+    names: &BTreeMap<NodeId, String>,
+) -> Option<FleetPlaced> {
+    let (name, whole) = held.manifest?.function.get_key_value(function)?;
+    let found = held.places.iter().find(|placed| placed.group.functions.contains(name))?;
+    let place = whole.place.clone().unwrap_or_default();
+    let node = |id: &NodeId| FleetPlacedNode {
+        id: id.to_string(),
+        name: names.get(id).cloned().unwrap_or_default(),
+        round_trip_ms: found.round_trips_us.get(id).map(|micros| *micros as f64 / 1e3),
+    };
+    Some(FleetPlaced {
+        deployment: record.name.to_string(),
+        terms: place.terms.iter().map(ToString::to_string).collect(),
+        near: place.near.map(|near| near.to_string()),
+        within_ms: place.within.map(|within| within.ms()),
+        copies: place.copies.map(|copies| copies.to_string()),
+        keeps: found.group.keeps.iter().cloned().collect(),
+        nodes: found.nodes.as_ref().map(|nodes| nodes.iter().map(node).collect()),
+    })
 }
 
 fn rollout(underway: &Underway) -> FleetRollout {

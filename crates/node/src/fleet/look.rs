@@ -126,5 +126,6 @@ pub fn why(node: &Node, function: &str, bytes: u64) -> Result<FleetWhy, Problem>
         runs: runs.map(|id| id.to_string()),
         forecasts: weighed.forecasts.iter().map(forecast).collect(),
         others: others.into_iter().map(other).collect(),
+        placed: link.deployments().and_then(|deployments| deployments.placed(function, &names)),
     })
 }

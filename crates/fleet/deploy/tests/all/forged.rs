@@ -3,11 +3,12 @@
 use crate::world::{Anchor, FLEET, ca, candidate, deployer, manifest, order, signed};
 use fleet_deploy::profile::LABELS_MAX;
 use fleet_deploy::records::DEPLOYMENTS_MAX;
-use fleet_deploy::talk::{NodeTold, Progress, RunCounts, Runs, Stage, TalkReply, Trouble};
+use fleet_deploy::talk::{NodeTold, Progress, ROUND_TRIPS_MAX, RunCounts, Runs, Stage, TalkReply, Trouble};
 use fleet_deploy::{DeployerKey, Deployers, Profile, SignedOrder, SignedRecord, Wish};
-use fleet_trust::NodeKey;
+use fleet_trust::{NodeId, NodeKey};
 use manifest::Name;
 use problem::{Code, Problem};
+use std::collections::BTreeMap;
 
 const HELLO: &str = "[function.hello]\nimage = \"IMAGE\"\nhttp = \"/hello\"\n";
 
@@ -93,13 +94,16 @@ fn a_key_reads_back_and_shows_no_secret() {
 #[test]
 fn what_a_node_says_is_bounded_and_plain() {
     let good =
-        br#"{"profile":{"labels":{"site":"a"},"words":["wasm"],"memory_bytes":1,"new":true},"digest":1,"progress":{}}"#;
-    assert_eq!(NodeTold::read(good).unwrap().profile.labels["site"], "a");
+        r#"{"profile":{"labels":{"site":"a"},"words":["wasm"],"memory_bytes":1,"new":true},"digest":1,"progress":{}}"#;
+    assert_eq!(NodeTold::read(good.as_bytes()).unwrap().profile.labels["site"], "a");
+    let ways: Vec<String> = (0..=ROUND_TRIPS_MAX as u8).map(|at| format!("\"{}\":1", NodeId([at; 16]))).collect();
+    let many = good.replace("\"digest\"", &format!("\"round_trips_us\":{{{}}},\"digest\"", ways.join(",")));
     for wrong in [
         r#"{"profile":{"labels":{"site":"\u001b[2J"},"words":[],"memory_bytes":1},"digest":1,"progress":{}}"#,
         r#"{"profile":{"labels":{},"words":["a b"],"memory_bytes":1},"digest":1,"progress":{}}"#,
         r#"{"profile":{"labels":{},"words":[],"memory_bytes":1},"digest":1,"progress":{"../x":{"serial":1,"stage":"ready"}}}"#,
         "[]",
+        &many,
     ] {
         assert_eq!(NodeTold::read(wrong.as_bytes()).unwrap_err().code, Code::FleetMessage, "{wrong}");
     }
@@ -120,17 +124,25 @@ fn a_node_can_say_that_everything_fails() {
     let counts = RunCounts { ended: u64::MAX, failed: u64::MAX };
     let runs = Some(Runs { revision: u64::MAX, now: counts, before: counts });
     let progress = Progress { serial: u64::MAX, stage: Stage::Failed, trouble: Some(Trouble::from(&problem)), runs };
+    let far: BTreeMap<NodeId, u64> = (0..ROUND_TRIPS_MAX as u8).map(|at| (NodeId([at; 16]), u64::MAX)).collect();
     for (count, text_bytes) in [(1, 1_000), (20, 1_000), (60, 300), (250, 60), (DEPLOYMENTS_MAX, 0)] {
         let name = |at: usize| -> Name { format!("d{:a>55}{at}", "").parse().unwrap() };
         let failed = (0..count).map(|at| (name(at), progress.clone())).collect();
-        let told = NodeTold { profile: profile.clone(), digest: u64::MAX, tokens: 0, progress: failed };
+        let told = NodeTold {
+            profile: profile.clone(),
+            digest: u64::MAX,
+            tokens: 0,
+            progress: failed,
+            round_trips_us: far.clone(),
+        };
         let read = NodeTold::read(&told.write()).unwrap();
         assert_eq!((read.progress.len(), &read.profile), (count, &profile));
         let said = read.progress.values().next().unwrap().trouble.as_ref().unwrap();
         assert_eq!((said.code.as_str(), said.detail.len(), said.hint.len()), ("L5003", text_bytes, text_bytes));
         let ready = Progress { stage: Stage::Ready, trouble: None, ..progress.clone() };
         let progress = (0..count).map(|at| (name(at), ready.clone())).collect();
-        let told = NodeTold { profile: profile.clone(), digest: u64::MAX, tokens: 0, progress };
+        let told =
+            NodeTold { profile: profile.clone(), digest: u64::MAX, tokens: 0, progress, round_trips_us: far.clone() };
         let read = NodeTold::read(&told.write()).unwrap();
         assert_eq!(read.progress.values().next().unwrap().runs, runs.filter(|_| count < DEPLOYMENTS_MAX));
     }

@@ -2,6 +2,7 @@
 
 mod deciding;
 mod forged;
+mod near;
 mod placing;
 mod rollout;
 mod world;

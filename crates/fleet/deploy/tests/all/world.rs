@@ -5,8 +5,9 @@ use fleet_deploy::{Candidate, DeployerKey, Order, Placed, Profile, Record, Recor
 use fleet_trust::{NodeId, NodeKey};
 use manifest::Manifest;
 use problem::Problem;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub const FLEET: &str = "0011223344556677";
 pub const NOW: u64 = 1_800_000_000;
@@ -31,7 +32,19 @@ pub fn candidate(number: u8, labels: &[&str]) -> Candidate {
         words: ["wasm", "aarch64"].map(str::to_owned).into(),
         memory_bytes: 512 << 20,
     };
-    Candidate { node: node(number), name: format!("pi-{number}"), profile: Some(profile), is_there: true }
+    Candidate {
+        node: node(number),
+        name: format!("pi-{number}"),
+        profile: Some(profile),
+        is_there: true,
+        round_trips: BTreeMap::new(),
+    }
+}
+
+/// Has one node measure the way to another and back.
+pub fn measured(candidates: &mut [Candidate], from: u8, to: u8, micros: u64) {
+    let one = candidates.iter_mut().find(|candidate| candidate.node == node(from)).unwrap();
+    one.round_trips.insert(node(to), Duration::from_micros(micros));
 }
 
 /// A manifest, with the hash of an image for each `IMAGE` in it.
