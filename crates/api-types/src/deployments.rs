@@ -56,6 +56,8 @@ pub struct FleetPlaced {
     pub within_ms: Option<u64>,
     /// How many nodes have it.
     pub copies: Option<String>,
+    /// Units that each of them keeps ready.
+    pub warm: u32,
     /// What the function keeps something in: it is on one node, and does not move.
     pub keeps: Vec<String>,
     /// Those that have it; none: all that fit.

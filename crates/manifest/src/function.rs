@@ -73,7 +73,7 @@ pub struct Function {
     pub limits: Limits,
     #[serde(default)]
     pub units: Units,
-    /// Where it is in a fleet. A node alone reads none of it.
+    /// Where it is in a fleet, and how many units are kept ready where it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
 }
@@ -412,6 +412,11 @@ impl Function {
         routes
     }
 
+    /// How many units a node keeps ready.
+    pub fn warm(&self) -> u32 {
+        self.place.as_ref().and_then(|place| place.warm).unwrap_or_default()
+    }
+
     pub(crate) fn check(&self, name: &Name) -> Result<(), Problem> {
         if self.image.is_empty() {
             return Err(problem(name, "image is empty, name the component to run"));
@@ -440,7 +445,7 @@ impl Function {
         }
         self.grants.check(name)?;
         self.limits.check(name)?;
-        self.place.as_ref().map_or(Ok(()), |place| place.check(name))?;
+        self.place.as_ref().map_or(Ok(()), |place| place.check(name, self.limits.concurrency))?;
         self.units.check(name, self.limits.handling_max() + Limits::LEASE_MARGIN)
     }
 }

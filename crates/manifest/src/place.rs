@@ -6,7 +6,7 @@
 //! near = "pi-7"
 //! copies = 2
 //! ```
-//! A node alone reads none of it. What a node has is compared with it in `fleet-deploy`.
+//! A node alone reads `warm` of it, and nothing else. What a node has is compared with it in `fleet-deploy`.
 
 use crate::{Name, Near, Rollout, Span};
 use problem::{Code, Problem};
@@ -14,6 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Units of one function that are ready on a node. More are refused: each has memory that nobody uses.
+const WARM_MAX: u32 = 32;
 /// Terms of one function. More are refused.
 const TERMS_MAX: usize = 32;
 /// Values of one term. More are refused.
@@ -27,7 +29,7 @@ const WITHIN_MAX: Span = Span::from_ms(60_000);
 /// The units of memory, the largest first.
 const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// Where a function is in a fleet. A node alone reads none of it.
+/// Where a function is in a fleet. A node alone reads `warm` of it, and nothing else.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Place {
@@ -46,6 +48,11 @@ pub struct Place {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub copies: Option<u32>,
+    /// How many units each node that has the function keeps ready for calls, as long as it has it. They are made again
+    /// after they were used. A class that makes no units ahead (`wasm`, `metal`) keeps the function loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 32))]
+    pub warm: Option<u32>,
     /// In which steps a new form of the deployment reaches its nodes, and goes back if it fails. It counts for all of
     /// the deployment. Without it all nodes take a new form at once.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +89,8 @@ pub struct Label {
 }
 
 impl Place {
-    pub(crate) fn check(&self, name: &Name) -> Result<(), Problem> {
+    /// `concurrency`: how many calls of the function run at once on a node.
+    pub(crate) fn check(&self, name: &Name, concurrency: u32) -> Result<(), Problem> {
         let bad = |what: String| {
             Err(Problem::new(Code::ManifestValue, format!("function {:?}: place.{what}", name.as_str())))
         };
@@ -90,6 +98,15 @@ impl Place {
             return bad(format!("where has {} terms, {TERMS_MAX} at most", self.terms.len()));
         }
         self.rollout.as_ref().map_or(Ok(()), |rollout| rollout.check(name))?;
+        let warm = self.warm.unwrap_or_default();
+        if warm > WARM_MAX {
+            return bad(format!("warm is {warm}, it must be between 0 and {WARM_MAX}"));
+        }
+        if warm > concurrency {
+            let name = name.as_str();
+            let detail = format!("function {name:?}: place.warm keeps {warm} units ready, and limits.concurrency lets");
+            return Err(Problem::new(Code::ManifestConflict, format!("{detail} {concurrency} run")));
+        }
         match self.within {
             Some(within) if !(WITHIN_MIN..=WITHIN_MAX).contains(&within) => {
                 return bad(format!("within is {within}, it must be between {WITHIN_MIN} and {WITHIN_MAX}"));
@@ -107,6 +124,14 @@ impl Place {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Place {
+    /// What counts on a node where the function has been put. None: nothing of it.
+    pub fn on_node(&self) -> Option<Self> {
+        let warm = self.warm.filter(|warm| *warm > 0);
+        warm.map(|_| Self { warm, ..Self::default() })
     }
 }
 

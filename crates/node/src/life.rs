@@ -58,6 +58,7 @@ async fn sweep(node: Arc<Node>) {
     loop {
         rounds.tick().await;
         node.functions.loader.sweep(Instant::now());
+        node.functions.keep_warm();
         node.logs.sweep();
         node.look_at_hour(Instant::now());
         node.audit.sweep(clock::now_ms());

@@ -8,7 +8,7 @@
 use crate::profile::Profile;
 use crate::record::{Placed, Record};
 use fleet_trust::NodeId;
-use manifest::{Manifest, Name, Queue, Rollout};
+use manifest::{Manifest, Name, Place, Queue, Rollout};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -95,14 +95,17 @@ impl Form {
 }
 
 impl FormHeld<'_> {
-    /// What of it is for a node: a manifest without `place`, because that is decided. None: nothing.
+    /// What of it is for a node: a manifest with no more of `place` than counts there, because the rest is decided.
+    /// None: nothing.
     pub fn share(&self, node: &NodeId, profile: &Profile) -> Option<Manifest> {
         let whole = self.manifest?;
         let mut share = Manifest::default();
         for placed in self.places.iter().filter(|placed| placed.is_on(whole, node, profile)) {
             placed.group.copy(whole, &mut share);
         }
-        share.function.values_mut().for_each(|function| function.place = None);
+        for function in share.function.values_mut() {
+            function.place = function.place.as_ref().and_then(Place::on_node);
+        }
         let homes = homes_elsewhere(whole, &share);
         share.queue.extend(homes);
         (share != Manifest::default()).then_some(share)

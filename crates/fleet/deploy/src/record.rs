@@ -108,7 +108,7 @@ impl SignedRecord {
 }
 
 impl Record {
-    /// What of it is for a node: a manifest without `place`, because that is decided. None: nothing.
+    /// What of it is for a node, as [`FormHeld::share`] has it. None: nothing.
     pub fn share(&self, node: &NodeId, profile: &Profile) -> Option<Manifest> {
         self.held(node).share(node, profile)
     }

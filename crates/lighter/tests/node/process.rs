@@ -9,6 +9,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use unit_process::bundle::{About, Bundle, Contract, Runtime};
@@ -210,6 +211,37 @@ fn what_works_beside_its_calls_is_ended_and_neighbours_do_not_notice() {
         assert!(began.elapsed() < Duration::from_secs(30), "{} processes are left", left());
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn warm_units_are_there_without_a_call_and_again_when_one_was_killed_or_the_node_was() {
+    let Some(node) = start() else { return };
+    let image = node.upload_bytes(&bundle(Contract::Event, "", "def work(event): return 'here'"));
+    let function = json!({ "image": image, "isolation": "process", "place": { "warm": 4 } });
+    assert_eq!(node.deploy(json!({ "greet": function }))["step"], "done");
+    let running =
+        |node: &Node| -> Vec<u32> { below(node.pid()).into_iter().filter(|process| is_running(*process)).collect() };
+    // The keeper of the jail, its zygote, and those that are kept ready: two more than without a word.
+    let until_ready = |node: &Node| {
+        let began = Instant::now();
+        while running(node).len() != 6 {
+            assert!(began.elapsed() < Duration::from_secs(60), "{} processes", running(node).len());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until_ready(&node);
+    assert_eq!(node.call("greet", "").text(), "here");
+    until_ready(&node);
+    let youngest = running(&node).into_iter().max().unwrap();
+    assert!(Command::new("kill").args(["-9", &youngest.to_string()]).status().unwrap().success());
+    until_ready(&node);
+
+    let data = node.data.clone();
+    let _folder = node.kill();
+    let python = python().unwrap().display().to_string();
+    let node = Node::start_in(&data, &["--allow-weaker-jail", "--python", &python]);
+    until_ready(&node);
+    assert_eq!(node.call("greet", "").text(), "here");
 }
 
 /// CPU time a process has used, in hundredths of a second.

@@ -7,7 +7,7 @@ use dispatch::Admission;
 use manifest::{Function, Name};
 use parking_lot::RwLock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use unit::{Contract, Prepared};
 use warehouse::ImageHash;
@@ -35,6 +35,8 @@ pub struct Live {
     pub loading: tokio::sync::Mutex<()>,
     /// Milliseconds from the node's start to the last call.
     used_ms: AtomicU64,
+    /// Whether it is being loaded without a call, or was and could not be.
+    warming: AtomicBool,
 }
 
 impl Live {
@@ -48,6 +50,7 @@ impl Live {
             prepared: RwLock::new(None),
             loading: tokio::sync::Mutex::new(()),
             used_ms: AtomicU64::new(0),
+            warming: AtomicBool::new(false),
         })
     }
 
@@ -69,6 +72,16 @@ impl Live {
 
     pub fn used_ms(&self) -> u64 {
         self.used_ms.load(Relaxed)
+    }
+
+    /// Whether loading it without a call may begin; then it has begun.
+    pub fn begin_warming(&self) -> bool {
+        !self.warming.swap(true, Relaxed)
+    }
+
+    /// One that could not be loaded is not tried again without a call.
+    pub fn end_warming(&self, is_loaded: bool) {
+        self.warming.store(!is_loaded, Relaxed);
     }
 
     /// Gives the memory back. Calls that run end as they would; the next one makes it ready again.

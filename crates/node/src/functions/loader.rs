@@ -1,4 +1,5 @@
-//! Makes functions ready to start units at their first call; unloads those that had no call for long.
+//! Makes functions ready to start units at their first call; unloads those that had no call for long. What keeps units
+//! warm is ready from the start of the node, and stays.
 //!
 //! ```text
 //!   call ──▶ ready? ─ yes ─▶ Prepared
@@ -244,7 +245,9 @@ impl Loader {
             other.upgrade().is_some_and(|other| other.prepared().is_some() && !Arc::ptr_eq(&other, live))
         });
         if loaded.len() >= self.loaded_max {
-            let oldest = loaded.iter().filter_map(Weak::upgrade).min_by_key(|live| live.used_ms());
+            // Those that keep units warm go last.
+            let order = |live: &Arc<Live>| (live.function.warm() > 0, live.used_ms());
+            let oldest = loaded.iter().filter_map(Weak::upgrade).min_by_key(order);
             oldest.inspect(|oldest| oldest.unload(now));
         }
         loaded.push(Arc::downgrade(live));
@@ -258,13 +261,30 @@ impl Loader {
             let Some(prepared) = live.prepared() else { continue };
             let is_idle = self.ms(now).saturating_sub(live.used_ms()) > idle_ms && prepared.units().is_empty();
             // Unloading would lose a core dump that somebody may still want.
-            if is_idle && prepared.dump().is_none() {
+            if is_idle && live.function.warm() == 0 && prepared.dump().is_none() {
                 live.unload(now);
             } else {
                 prepared.sweep(now, false);
             }
         }
         self.loaded.lock().retain(|live| live.upgrade().is_some_and(|live| live.prepared().is_some()));
+    }
+
+    /// Has a function that keeps units warm make those that are missing. It is loaded for that; one that cannot be is
+    /// left to its first call. Called at the start and now and then.
+    pub fn keep_warm(self: &Arc<Self>, live: &Arc<Live>) {
+        if let Some(prepared) = live.prepared() {
+            prepared.warm_up();
+            return;
+        }
+        if live.begin_warming() {
+            let (loader, live) = (self.clone(), live.clone());
+            tokio::spawn(async move {
+                let loaded = loader.load_once(&live).await;
+                live.end_warming(loaded.is_ok());
+                loaded.map(|prepared| prepared.warm_up()).ok();
+            });
+        }
     }
 
     /// Functions granted this secret read its value anew.

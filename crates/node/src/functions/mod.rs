@@ -126,6 +126,13 @@ impl Functions {
         self.table.borrow().get(name)
     }
 
+    /// Has units made that are to be ready and are not. Called at the start and now and then.
+    pub fn keep_warm(&self) {
+        let table = self.table();
+        let warm = table.entries().filter(|entry| entry.live.function.warm() > 0);
+        warm.for_each(|entry| self.loader.keep_warm(&entry.live));
+    }
+
     /// Goes back to an earlier version, or the one before the current. Durable when it returns.
     ///
     /// # Errors

@@ -72,15 +72,32 @@ impl Counts {
 pub struct Spares {
     pub min: u32,
     pub max: u32,
+    /// So many there are always, whether it is in use or not.
+    pub warm: u32,
 }
 
 impl Spares {
     /// Units are made when they are needed.
-    pub const NONE: Self = Self { min: 0, max: 0 };
+    pub const NONE: Self = Self::new(0, 0);
+
+    pub const fn new(min: u32, max: u32) -> Self {
+        Self { min, max, warm: 0 }
+    }
+
+    /// The same with so many that are always there.
+    pub fn with_warm(self, warm: u32) -> Self {
+        Self { warm, ..self }
+    }
+
+    /// The most there ever are without a call.
+    pub fn most(&self) -> u32 {
+        self.max.max(self.warm)
+    }
 
     /// One that is used again leaves few calls without: then a single spare will do.
     fn wanted(&self, peak: u32, are_fresh: bool) -> u32 {
-        if are_fresh { peak.max(self.min).min(self.max) } else { self.max.min(1) }
+        let of_late = if are_fresh { peak.max(self.min).min(self.max) } else { self.max.min(1) };
+        of_late.max(self.warm)
     }
 }
 
@@ -252,7 +269,7 @@ impl<T: Spare> Pool<T> {
     }
 
     /// Ends units that waited longer than `kept_idle`, spares beyond those that the calls of late need, and all
-    /// spares if no call came for `spares_idle`; with `all`, whatever waits. Says whether all spares went.
+    /// spares but the warm ones if no call came for `spares_idle`; with `all`, whatever waits. Says whether all went.
     pub fn sweep(&self, now: Instant, all: bool, kept_idle: Duration, spares_idle: Duration) -> bool {
         let busy = self.roster.busy();
         let mut shelf = self.shelf.lock();
@@ -264,12 +281,16 @@ impl<T: Spare> Pool<T> {
             .into_iter()
             .partition(|kept| !all && now.saturating_duration_since(kept.since) < kept_idle);
         shelf.kept = stay;
-        let stays = if is_idle { 0 } else { self.spares.wanted(peak, self.are_fresh) as usize };
+        let stays = match (all, is_idle) {
+            (true, _) => 0,
+            (false, true) => self.spares.warm as usize,
+            (false, false) => self.spares.wanted(peak, self.are_fresh) as usize,
+        };
         let spares = shelf.spares.len().saturating_sub(stays);
         let spares: VecDeque<T> = shelf.spares.drain(..spares).collect();
         drop(shelf);
         drop((go, spares));
-        is_idle
+        is_idle && stays == 0
     }
 
     /// Lets go of units that can take no call any more.
@@ -281,7 +302,8 @@ impl<T: Spare> Pool<T> {
         spares.retain_mut(Spare::is_there);
         kept.retain_mut(|kept| kept.unit.is_there());
         let mut shelf = self.shelf.lock();
-        shelf.spares.extend(spares);
+        // A call may have come meanwhile, and found none.
+        spares.into_iter().for_each(|spare| shelf.give(spare));
         shelf.kept.extend(kept);
     }
 }
@@ -316,7 +338,7 @@ impl<T> Shelf<T> {
 mod tests {
     use super::*;
 
-    const SPARES: Spares = Spares { min: 2, max: 8 };
+    const SPARES: Spares = Spares::new(2, 8);
 
     fn counts() -> Counts {
         Counts { are_fresh: true, ..Counts::default() }
@@ -418,7 +440,7 @@ mod tests {
     /// that wants one.
     #[test]
     fn what_a_spike_has_made_goes_after_it() {
-        let spares = Spares { min: 1, max: 6 };
+        let spares = Spares::new(1, 6);
         let (pool, id) = (Pool::new(1, spares, 8), Arc::<str>::from("r"));
         let minute = Duration::from_secs(60);
         let waits: Vec<_> = (0..200).map(|_| pool.take(&id)).collect();
@@ -438,6 +460,27 @@ mod tests {
         assert!(!pool.sweep(Instant::now(), false, minute, minute) && numbers(&pool).len() == 6);
         assert!(!pool.sweep(Instant::now(), false, minute, minute));
         assert_eq!((numbers(&pool), pool.missing(false)), (vec![205], 0));
+    }
+
+    #[test]
+    fn warm_units_are_there_before_the_first_call_and_long_after_the_last() {
+        let minute = Duration::from_secs(60);
+        for reuse_calls in [1, 50] {
+            let (pool, id) = (Pool::new(reuse_calls, SPARES.with_warm(3), 8), Arc::<str>::from("r"));
+            assert_eq!(pool.missing(false), 3, "no call has come yet");
+            (1..=3).for_each(|number| pool.came(unit(number)));
+            assert!(!pool.sweep(Instant::now() + minute * 9, false, minute, minute), "some are to stay");
+            assert_eq!((numbers(&pool), pool.missing(false)), (vec![1, 2, 3], 0));
+            let Taken::Fresh(used, entry) = pool.take(&id) else { panic!("a spare waits") };
+            drop((used, entry));
+            assert_eq!(pool.missing(false), 1, "the one that was used is made again");
+            pool.came(unit(4));
+            // One of them has died.
+            pool.shelf.lock().spares[1].is_there = false;
+            pool.forget_gone();
+            assert_eq!((numbers(&pool), pool.missing(false)), (vec![2, 4], 1));
+            assert!(pool.sweep(Instant::now(), true, minute, minute) && numbers(&pool).is_empty(), "it was replaced");
+        }
     }
 
     #[test]

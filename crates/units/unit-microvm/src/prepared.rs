@@ -20,7 +20,7 @@ use unit_host::{RosterEntry, kernel};
 use unit_lines::{Image, Share};
 
 /// Machines that wait for a call.
-const SPARES: Spares = Spares { min: 2, max: 8 };
+const SPARES: Spares = Spares::new(2, 8);
 /// How long they wait without a call.
 const SPARES_IDLE: Duration = Duration::from_secs(120);
 
@@ -54,7 +54,8 @@ impl PreparedMicrovm {
             dump: function.units.dump,
             debugger: Mutex::default(),
         };
-        let pool = Pool::new(function.units.reuse_calls, SPARES, function.limits.concurrency as usize);
+        let spares = SPARES.with_warm(function.warm());
+        let pool = Pool::new(function.units.reuse_calls, spares, function.limits.concurrency as usize);
         Ok(Arc::new(Self {
             shared: shared.clone(),
             deployed: Arc::new(deployed),
@@ -197,6 +198,10 @@ impl Prepared for PreparedMicrovm {
 
     fn attempt(self: Arc<Self>, one: Attempt) -> Box<dyn Running> {
         unit_host::run(one, |one| attempt(self, one))
+    }
+
+    fn warm_up(self: Arc<Self>) {
+        self.top_up(false);
     }
 
     fn units(&self) -> Vec<UnitStatus> {

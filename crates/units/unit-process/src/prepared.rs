@@ -34,7 +34,7 @@ pub struct PreparedProcess {
 impl PreparedProcess {
     pub fn new(shared: Arc<ProcessInner>, recipe: Recipe) -> Arc<Self> {
         let function = &recipe.deployed.function;
-        let pool = Pool::new(function.units.reuse_calls, recipe.base.spares(), function.limits.concurrency as usize);
+        let pool = Pool::new(function.units.reuse_calls, recipe.spares(), function.limits.concurrency as usize);
         Arc::new(Self { shared, recipe, pool, zygote: AsyncMutex::default(), failed: Mutex::default() })
     }
 
@@ -197,6 +197,11 @@ impl Prepared for PreparedProcess {
 
     fn attempt(self: Arc<Self>, one: Attempt) -> Box<dyn Running> {
         unit_host::run(one, |one| attempt(self, one))
+    }
+
+    fn warm_up(self: Arc<Self>) {
+        self.pool.forget_gone();
+        self.top_up(false);
     }
 
     fn units(&self) -> Vec<UnitStatus> {

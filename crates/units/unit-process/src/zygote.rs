@@ -34,6 +34,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::spawn_blocking;
 use unit::{Deployed, Level, Output};
+use unit_host::pool::Spares;
 
 /// How long a function may take to be loaded.
 const START_TIME_MAX: Duration = Duration::from_secs(30);
@@ -59,7 +60,7 @@ const LOG_BYTES_MAX: u64 = 64 << 10;
 
 /// How many children may live at once.
 fn slots(recipe: &Recipe) -> u32 {
-    recipe.deployed.function.limits.concurrency.saturating_add(recipe.base.spares().max).min(SLOTS_MAX)
+    recipe.deployed.function.limits.concurrency.saturating_add(recipe.spares().most()).min(SLOTS_MAX)
 }
 
 /// What is the same in every start of a function.
@@ -76,6 +77,11 @@ impl Recipe {
         let (limits, beside) = (&self.deployed.function.limits, self.base.beside());
         let processes = u64::from(limits.processes) + u64::from(beside.processes);
         Bounds { memory_bytes: limits.memory_bytes.saturating_add(beside.memory_bytes), processes }
+    }
+
+    /// How many children are made ahead: those of the base, and those that the function keeps warm.
+    pub fn spares(&self) -> Spares {
+        self.base.spares().with_warm(self.deployed.function.warm())
     }
 }
 

@@ -106,6 +106,10 @@ pub trait Prepared: Send + Sync {
     /// The work is not of the function's contract.
     fn attempt(self: Arc<Self>, attempt: Attempt) -> Box<dyn Running>;
 
+    /// Begins to make the units that are to be ready and are not (`place.warm`). Called now and then of a function that
+    /// wants some. A kind that makes no units ahead does nothing.
+    fn warm_up(self: Arc<Self>) {}
+
     /// The units that exist now.
     fn units(&self) -> Vec<UnitStatus>;
 

@@ -26,6 +26,15 @@ fn a_function_without_a_place_is_wherever_it_fits() {
 }
 
 #[test]
+fn of_the_place_a_node_is_told_what_counts_there() {
+    let mut anchor = Anchor::new(&[candidate(1, &[])]);
+    let record = anchor.deploy("app", &at("copies = 1\nnear = \"pi-1\"\nwarm = 3")).unwrap();
+    let share = record.share(&node(1), anchor.candidates[0].profile.as_ref().unwrap()).unwrap();
+    let place = share.function["hello"].place.clone().unwrap();
+    assert_eq!((place.warm, place.copies, place.near), (Some(3), None, None));
+}
+
+#[test]
 fn terms_ask_for_labels_words_and_memory_and_can_be_turned_round() {
     let nodes = [candidate(1, &["site=harbour"]), candidate(2, &["site=bridge", "battery=yes"])];
     for (term, fitting) in [

@@ -40,7 +40,7 @@ const HEAP_BYTES_MIN: u64 = 8 << 20;
 /// A unit that computes no longer than this is not worth the better compiler, which costs memory and threads.
 const SHORT_CPU_MS: u64 = 1_000;
 /// Units that wait for calls, one while calls come one at a time. Each is a whole virtual machine.
-const SPARES: Spares = Spares { min: 1, max: 2 };
+const SPARES: Spares = Spares::new(1, 2);
 
 /// What a base is.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -71,7 +71,7 @@ pub trait Base: Send + Sync + 'static {
 
     /// How many units beyond those that calls need are made ahead of need.
     fn spares(&self) -> Spares {
-        Spares { min: 2, max: 8 }
+        Spares::new(2, 8)
     }
 }
 
