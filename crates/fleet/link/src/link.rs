@@ -123,6 +123,7 @@ impl<L: Local> Link<L> {
             return Sent::Failed(Problem::new(Code::CallLooped, "the call came from another node: it is not sent on"));
         }
         let (mut tried, mut refusals, mut last) = (Vec::new(), 0, None);
+        let (mut busy, mut has_insisted) = (Vec::new(), false);
         loop {
             let left = left.saturating_sub(begun.elapsed());
             let field = CallField { function: call.function.to_owned(), hops: 1, refusals, expected, left };
@@ -135,7 +136,10 @@ impl<L: Local> Link<L> {
                 }
                 Carried::Refused(request, why) => {
                     self.counts.refused(why);
-                    refusals += u32::from(why == Why::Busy);
+                    if why == Why::Busy {
+                        refusals += 1;
+                        busy.push(node);
+                    }
                     last.get_or_insert_with(|| refusal(node, why, &request));
                     back = request;
                 }
@@ -151,13 +155,21 @@ impl<L: Local> Link<L> {
             (node, expected) = match self.known.choose(call, &tried) {
                 Way::There { node, expected } if tried.len() <= REFUSALS_MAX as usize => (node, expected),
                 _ if call.here.is_some() => return Sent::Here(request),
-                // The only one that has it is busier than was thought: now it has said so, and has to take it.
-                _ if tried.len() == 1 && refusals == 1 => {
-                    refusals = REFUSALS_MAX;
-                    (node, f64::MAX)
+                // All that have it are busier than was thought: now they have said so, and one of them has to take it.
+                _ if !busy.is_empty() && !has_insisted => {
+                    (refusals, has_insisted) = (REFUSALS_MAX, true);
+                    (self.least_busy(call, &busy), f64::MAX)
                 }
                 _ => return Sent::Failed(last.expect("somebody refused it")),
             };
+        }
+    }
+
+    /// Of nodes that have just said how busy they are, the one where a call ends soonest.
+    fn least_busy(&self, call: &Undecided<'_>, nodes: &[NodeId]) -> NodeId {
+        match self.known.choose(&Undecided { nodes, ..*call }, &[]) {
+            Way::There { node, .. } => node,
+            Way::Here | Way::Nowhere => *nodes.last().expect("somebody was busy"),
         }
     }
 

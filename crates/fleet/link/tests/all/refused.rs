@@ -63,6 +63,27 @@ async fn the_only_node_that_has_it_runs_it_after_it_has_said_how_busy_it_is() {
     assert_eq!((refused(&two, "busy"), two.tested.began.load(Relaxed)), (1, 1));
 }
 
+/// With two copies, both busy, or one busy and the other just taken away, a call that entered elsewhere failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_nodes_that_are_both_busy_the_one_that_is_less_so_runs_it() {
+    let town = Town::new(1);
+    let (mut one, two, three) = (town.node(1).await, town.node(2).await, town.node(3).await);
+    one.hears();
+    one.knows(&[&two, &three]).await;
+    busy(&two, 5.0);
+    busy(&three, 50.0);
+    let request = Request::new(text("x"));
+    assert_eq!(replied(one.send("echo", &[&two, &three], None, request).await).await.1, "x");
+    let began = |node: &TestNode| node.tested.began.load(Relaxed);
+    assert_eq!((refused(&two, "busy"), refused(&three, "busy"), began(&two), began(&three)), (1, 1, 1, 0));
+
+    three.link.drain();
+    let request = Request::new(text("y"));
+    busy(&two, 500.0);
+    assert_eq!(replied(one.send("echo", &[&two, &three], None, request).await).await.1, "y");
+    assert_eq!((began(&two), began(&three)), (2, 0));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_two_refusals_the_call_runs_where_it_arrives() {
     let town = Town::new(1);
