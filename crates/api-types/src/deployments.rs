@@ -54,8 +54,10 @@ pub struct FleetPlaced {
     pub near: Option<String>,
     /// Milliseconds of the way there and back; a node that is farther does not fit.
     pub within_ms: Option<u64>,
-    /// How many nodes have it.
+    /// How many nodes have it: a number, or the fewest and the most, as `1..8`, between which it follows load.
     pub copies: Option<String>,
+    /// Why there are as many copies as there are, where that follows load and has changed.
+    pub scaled: Option<String>,
     /// Units that each of them keeps ready.
     pub warm: u32,
     /// What the function keeps something in: it is on one node, and does not move.

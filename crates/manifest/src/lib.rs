@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod bucket;
+mod copies;
 mod duration;
 pub mod flow;
 mod function;
@@ -33,6 +34,7 @@ mod workflow;
 pub const BOARD_HEADER: &str = "lighter-board";
 
 pub use bucket::Bucket;
+pub use copies::Copies;
 pub use duration::Span;
 pub use function::{Base, Errors, Function, Grants, HostGrant, Isolation, Limits, PolicyWord, Units, is_secret_name};
 pub use http::{HttpTrigger, RESULTS, RouteAuth};

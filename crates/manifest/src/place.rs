@@ -8,7 +8,7 @@
 //! ```
 //! A node alone reads `warm` of it, and nothing else. What a node has is compared with it in `fleet-deploy`.
 
-use crate::{Name, Near, Rollout, Span};
+use crate::{Copies, Name, Near, Rollout, Span};
 use problem::{Code, Problem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,10 @@ const LABEL_BYTES_MAX: usize = 63;
 /// The longest and the shortest way that can be demanded.
 const WITHIN_MIN: Span = Span::from_ms(1);
 const WITHIN_MAX: Span = Span::from_ms(60_000);
+/// How long a copy may at least and at most be not needed before it goes; and where nothing is said.
+const QUIET_MIN: Span = Span::from_ms(1_000);
+const QUIET_MAX: Span = Span::from_ms(86_400_000);
+const QUIET: Span = Span::from_ms(60_000);
 
 /// The units of memory, the largest first.
 const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -44,10 +48,14 @@ pub struct Place {
     /// How long the way to one of them and back may be, `"1ms"` to `"1m"`: a node that is farther does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<Span>,
-    /// How many nodes have the function. Without it all that fit. A function that keeps something is on one node.
+    /// How many nodes have the function: a number; or the fewest and the most (`"1..8"`), and it follows load between
+    /// them. Without it all that fit. A function that keeps something is on one node.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 10_000))]
-    pub copies: Option<u32>,
+    pub copies: Option<Copies>,
+    /// Where the number of copies follows load: how long one of them is not needed before it goes, `"1s"` to `"1d"`. A
+    /// minute, if nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet: Option<Span>,
     /// How many units each node that has the function keeps ready for calls, as long as it has it. They are made again
     /// after they were used. A class that makes no units ahead (`wasm`, `metal`) keeps the function loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,9 +126,14 @@ impl Place {
             }
             _ => {}
         }
-        match self.copies {
-            Some(copies) if !(1..=10_000).contains(&copies) => {
-                bad(format!("copies is {copies}, it must be between 1 and 10000"))
+        let follows_load = self.copies.is_some_and(|copies| copies.follow_load());
+        match self.quiet {
+            Some(quiet) if !(QUIET_MIN..=QUIET_MAX).contains(&quiet) => {
+                bad(format!("quiet is {quiet}, it must be between {QUIET_MIN} and {QUIET_MAX}"))
+            }
+            Some(quiet) if !follows_load => {
+                let problem = bad(format!("quiet is {quiet}, and the number of copies does not follow load"));
+                problem.map_err(|problem: Problem| problem.with_hint("say between which numbers: copies = \"1..8\""))
             }
             _ => Ok(()),
         }
@@ -128,6 +141,11 @@ impl Place {
 }
 
 impl Place {
+    /// How long a copy is not needed before it goes.
+    pub fn quiet(&self) -> Span {
+        self.quiet.unwrap_or(QUIET)
+    }
+
     /// What counts on a node where the function has been put. None: nothing of it.
     pub fn on_node(&self) -> Option<Self> {
         let warm = self.warm.filter(|warm| *warm > 0);

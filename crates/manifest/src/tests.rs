@@ -254,15 +254,18 @@ fn a_queue_may_have_its_home_on_one_node() {
 fn a_place_that_makes_no_sense_is_refused_with_what_helps() {
     let place = |lines: &str| format!("[function.f]\nimage = \"x\"\n[function.f.place]\n{lines}\n");
     let read = |lines: &str| parse(&place(lines)).unwrap().function["f"].place.clone().unwrap();
-    let whole = read("near = \"site=a|b\"\nwithin = \"20ms\"\ncopies = 8\nwarm = 3");
+    let whole = read("near = \"site=a|b\"\nwithin = \"20ms\"\ncopies = \"1..8\"\nquiet = \"30s\"\nwarm = 3");
     let written = toml::to_string(&whole).unwrap();
     assert_eq!(toml::from_str::<Place>(&written).unwrap(), whole, "{written}");
     assert_eq!((whole.on_node().unwrap().warm, read("copies = 2").on_node()), (Some(3), None));
     refused(&place("within = \"20ms\""), Code::ManifestValue, &["within is 20ms", "near = \"pi-7\""]);
     refused(&place("near = \"a\"\nwithin = \"2m\""), Code::ManifestValue, &["within is 2m", "1ms and 1m"]);
+    refused(&place("quiet = \"20s\"\ncopies = 2"), Code::ManifestValue, &["quiet is 20s", "copies = \"1..8\""]);
+    refused(&place("quiet = \"1ms\"\ncopies = \"1..2\""), Code::ManifestValue, &["quiet is 1ms", "1s and 1d"]);
     refused(&place("warm = 33"), Code::ManifestValue, &["warm is 33", "0 and 32"]);
     let few = place("warm = 3").replace("image =", "limits.concurrency = 2\nimage =");
     refused(&few, Code::ManifestConflict, &["warm keeps 3", "lets 2 run"]);
+    refused(&place("copies = \"8..1\""), Code::ManifestValue, &["8..1", "\"1..8\""]);
     refused(&place("near = \"Pi 7\""), Code::ManifestValue, &["Pi 7", "site=harbour"]);
 }
 

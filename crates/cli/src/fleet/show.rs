@@ -66,7 +66,7 @@ pub fn why(session: &Session, function: &str, bytes: u64) -> Result {
 
 /// Where the fleet has put it, and by what.
 fn placed(placed: &FleetPlaced) -> Vec<String> {
-    let FleetPlaced { deployment, terms, near, within_ms, copies, warm, keeps, nodes } = placed;
+    let FleetPlaced { deployment, terms, near, within_ms, copies, scaled, warm, keeps, nodes } = placed;
     let from = near.as_ref().map(|near| format!(" from {near}")).unwrap_or_default();
     let node = |node: &FleetPlacedNode| match node.round_trip_ms {
         Some(way_ms) => format!("{} ({}{from})", node.name, ms(way_ms)),
@@ -83,10 +83,12 @@ fn placed(placed: &FleetPlaced) -> Vec<String> {
     let warm = (*warm > 0).then(|| format!("warm {warm}"));
     let keeps = (!keeps.is_empty()).then(|| format!("one node, because it keeps something in {}", keeps.join(", ")));
     let terms: Vec<String> = [where_, near, within, copies, warm, keeps].into_iter().flatten().collect();
+    let scaled = scaled.as_ref().map(|why| format!("as many as that, because {why}"));
     let mut lines = vec![format!("the deployment {deployment} has it {at}")];
     if !terms.is_empty() {
         lines.push(format!("by its place: {}", terms.join(", ")));
     }
+    lines.extend(scaled);
     lines
 }
 
@@ -176,15 +178,16 @@ mod tests {
             near: Some("site=harbour".to_owned()),
             within_ms: Some(20),
             copies: Some("2".to_owned()),
+            scaled: Some("2 were used to 80 %".to_owned()),
             warm: 3,
             keeps: Vec::new(),
             nodes: Some(vec![node("pi-7", Some(0.0)), node("pi-8", Some(0.4)), node("pi-9", None)]),
         };
         let there = "the deployment app has it at pi-7 (0 ms from site=harbour), pi-8 (400 µs from site=harbour), pi-9";
         let terms = "by its place: where !battery and wasm, near site=harbour, within 20 ms, copies 2, warm 3";
-        assert_eq!(placed(&one), [there, terms]);
+        assert_eq!(placed(&one), [there, terms, "as many as that, because 2 were used to 80 %"]);
         (one.terms, one.near, one.within_ms, one.copies, one.nodes) = (Vec::new(), None, None, None, None);
-        one.warm = 0;
+        (one.scaled, one.warm) = (None, 0);
         assert_eq!(placed(&one), ["the deployment app has it at all nodes that fit"]);
         one.keeps = vec!["bucket s".to_owned()];
         assert_eq!(placed(&one)[1], "by its place: one node, because it keeps something in bucket s");

@@ -2,7 +2,7 @@
 
 use crate::form::{Form, Underway};
 use crate::order::{Order, Wish};
-use crate::places::{Absent, Candidate, place};
+use crate::places::{Absent, Candidate, Scaled, place, scale};
 use crate::record::{Placed, Record};
 use crate::records::Records;
 use crate::rollout;
@@ -102,6 +102,16 @@ pub fn decide_again(record: &Record, known: &Known<'_>) -> Option<Record> {
     Some(again)
 }
 
+/// Another number of copies of one function. None: it is not to be had, or the form is on its way.
+pub fn decide_scaled(record: &Record, scaled: &Scaled<'_>, known: &Known<'_>) -> Option<Record> {
+    if record.underway.is_some() {
+        return None;
+    }
+    let places = scale(record.manifest.as_ref()?, &record.places, known.candidates, scaled).ok()?;
+    let places = changed(places, &record.places)?;
+    Some(Record { serial: record.serial + 1, made_at: known.now, places, ..record.clone() })
+}
+
 /// The places of one form anew. None: they stay as they are.
 fn replaced(manifest: &Manifest, places: &[Placed], known: &Known<'_>) -> Option<Vec<Placed>> {
     // Only what has `copies` or `within` changes: a home does not move, and the rest finds its nodes by itself.
@@ -110,6 +120,11 @@ fn replaced(manifest: &Manifest, places: &[Placed], known: &Known<'_>) -> Option
         return None;
     }
     let again = place(manifest, places, known.candidates, Absent::Replace).ok()?;
+    changed(again, places)
+}
+
+/// None: all is where it was.
+fn changed(again: Vec<Placed>, places: &[Placed]) -> Option<Vec<Placed>> {
     let is_same = || again.iter().zip(places).all(|(one, other)| one.is_same(other));
     (again.len() == places.len() && !is_same()).then_some(again)
 }

@@ -11,6 +11,7 @@
 //! - [`profile`]: what a node has · [`fit`]: what it lacks · [`groups`]: what has to be together · [`places`]: where
 //! - [`near`]: how far nodes are from those that a function is to be near to
 //! - [`decide`]: an anchor makes a record of an order · [`sealed`]: how a signed document is written and read
+//! - [`elastic`]: how many copies there are where that follows load
 //! - [`form`], [`rollout`]: a new form reaches its nodes in steps, and goes back if it fails
 //!
 //! All of it is pure: bytes, times and what is known of nodes come in, values go out. An anchor puts orders into one
@@ -20,6 +21,7 @@
 
 pub mod decide;
 pub mod deployers;
+pub mod elastic;
 pub mod fit;
 pub mod form;
 pub mod groups;
@@ -36,7 +38,7 @@ pub mod talk;
 pub use deployers::{DeployerKey, Deployers};
 pub use form::{Form, Returned, Underway};
 pub use order::{Order, SignedOrder, Wish};
-pub use places::Candidate;
+pub use places::{Candidate, Scaled};
 pub use profile::Profile;
 pub use record::{Placed, Record, SignedRecord};
 pub use records::Records;

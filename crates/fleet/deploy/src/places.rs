@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   keeps something       ─▶ one node, its home: the one that a queue of it names; it stays where it was
-//!   `copies`              ─▶ so many nodes that fit: those that have it, the nearest, those that have least
+//!   `copies`              ─▶ so many nodes that fit: those that have it, the nearest, those that have least;
+//!                            where the number follows load, as many as there are until load asks for others
 //!   `within`              ─▶ all that fit and are near enough, as far as that is measured
 //!   none of these         ─▶ wherever it fits: each node decides for itself, now and when it joins
 //! ```
@@ -14,7 +15,7 @@ use crate::near::Nearness;
 use crate::profile::Profile;
 use crate::record::Placed;
 use fleet_trust::NodeId;
-use manifest::{Manifest, Near};
+use manifest::{Copies, Manifest, Name, Near};
 use problem::{Code, Problem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -54,9 +55,31 @@ pub fn place(
     candidates: &[Candidate],
     absent: Absent,
 ) -> Result<Vec<Placed>, Problem> {
-    let (nearness, loads) = Default::default();
-    let mut placing = Placing { manifest, before, candidates, absent, nearness, loads };
-    groups_of(manifest).into_iter().map(|group| placing.place(group)).collect()
+    Placing::new(manifest, before, candidates, absent).place_all()
+}
+
+/// A number of copies that load asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Scaled<'a> {
+    pub function: &'a Name,
+    pub copies: usize,
+    /// The node that loses its copy, where there are to be fewer.
+    pub leaves: Option<NodeId>,
+    /// What was seen, in words.
+    pub why: &'a str,
+}
+
+/// Places all groups as they are, but for one function that is to have another number of copies.
+///
+/// # Errors
+/// What [`place`] says.
+pub fn scale(
+    manifest: &Manifest,
+    before: &[Placed],
+    candidates: &[Candidate],
+    scaled: &Scaled<'_>,
+) -> Result<Vec<Placed>, Problem> {
+    Placing { scaled: Some(*scaled), ..Placing::new(manifest, before, candidates, Absent::Replace) }.place_all()
 }
 
 struct Placing<'a> {
@@ -64,13 +87,24 @@ struct Placing<'a> {
     before: &'a [Placed],
     candidates: &'a [Candidate],
     absent: Absent,
+    /// A function that is to have another number of copies.
+    scaled: Option<Scaled<'a>>,
     /// What the group that is being placed is to be near to.
     nearness: Nearness,
     /// Groups that each node was given so far.
     loads: BTreeMap<NodeId, usize>,
 }
 
-impl Placing<'_> {
+impl<'a> Placing<'a> {
+    fn new(manifest: &'a Manifest, before: &'a [Placed], candidates: &'a [Candidate], absent: Absent) -> Self {
+        let (scaled, nearness, loads) = Default::default();
+        Self { manifest, before, candidates, absent, scaled, nearness, loads }
+    }
+
+    fn place_all(mut self) -> Result<Vec<Placed>, Problem> {
+        groups_of(self.manifest).into_iter().map(|group| self.place(group)).collect()
+    }
+
     fn place(&mut self, group: PartGroup) -> Result<Placed, Problem> {
         self.nearness = Nearness::of(&group, self.manifest, self.candidates);
         self.check_near(&group)?;
@@ -85,7 +119,7 @@ impl Placing<'_> {
             };
             Some(BTreeSet::from([home]))
         } else if let Some(copies) = copies {
-            Some(self.spread(&group, copies as usize)?)
+            Some(self.spread(&group, self.count(&group, copies))?)
         } else if self.nearness.is_demanded() {
             Some(self.all_within(&group)?)
         } else {
@@ -104,7 +138,20 @@ impl Placing<'_> {
             Some((*node, u64::try_from(micros).unwrap_or(u64::MAX)))
         };
         let round_trips_us = nodes.iter().flatten().filter_map(measured).collect();
-        Placed { group, nodes, round_trips_us }
+        let follows_load = self.copies(&group).is_some_and(|copies| copies.follow_load());
+        let before = || self.places_before(&group).find_map(|placed| placed.scaled.clone()).filter(|_| follows_load);
+        let scaled = self.scaled_of(&group).map(|scaled| scaled.why.to_owned()).or_else(before);
+        Placed { group, nodes, round_trips_us, scaled }
+    }
+
+    /// How many copies there are to be. Where that follows load, as many as there are, until load asks for others.
+    fn count(&self, group: &PartGroup, copies: Copies) -> usize {
+        let asked = self.scaled_of(group).map(|scaled| scaled.copies);
+        asked.unwrap_or_else(|| self.nodes_before(group).len()).clamp(copies.least as usize, copies.most as usize)
+    }
+
+    fn scaled_of(&self, group: &PartGroup) -> Option<Scaled<'a>> {
+        self.scaled.filter(|scaled| group.functions.contains(scaled.function))
     }
 
     /// What is to be near to somebody has a choice among nodes, and somebody to be near to.
@@ -143,8 +190,11 @@ impl Placing<'_> {
 
     /// Nodes for so many copies: those that have one and stay, then others, then those that are away and had one.
     fn spread(&self, group: &PartGroup, copies: usize) -> Result<BTreeSet<NodeId>, Problem> {
+        let leaves = self.scaled_of(group).and_then(|scaled| scaled.leaves);
+        let mut had = self.had(group);
+        had.sort_by_key(|candidate| Some(candidate.node) == leaves);
         let (there, away): (Vec<&Candidate>, Vec<&Candidate>) =
-            self.had(group).into_iter().partition(|candidate| candidate.is_there || self.absent == Absent::Stay);
+            had.into_iter().partition(|candidate| candidate.is_there || self.absent == Absent::Stay);
         let mut nodes: BTreeSet<NodeId> = there.into_iter().map(|candidate| candidate.node).take(copies).collect();
         match self.best(group, &nodes, copies - nodes.len()) {
             Ok(new) => nodes.extend(new),
@@ -161,9 +211,9 @@ impl Placing<'_> {
         self.placed(group, Some(nodes))
     }
 
-    fn copies(&self, group: &PartGroup) -> Option<u32> {
+    fn copies(&self, group: &PartGroup) -> Option<Copies> {
         let functions = group.functions.iter().filter_map(|name| self.manifest.function.get(name));
-        functions.filter_map(|function| function.place.as_ref()?.copies).max()
+        functions.filter_map(|function| function.place.as_ref()?.copies).max_by_key(|copies| copies.most)
     }
 
     /// The places of the groups before that this one goes on with.
@@ -287,11 +337,11 @@ impl Placing<'_> {
 }
 
 /// What keeps something has one home, so neither several copies nor a number that follows load.
-fn check_single(group: &PartGroup, copies: Option<u32>) -> Result<(), Problem> {
-    if copies.is_none_or(|copies| copies <= 1) {
-        return Ok(());
-    }
-    let detail = format!("{}: it keeps something, so it is on one node, and place.copies is more", group.described());
+fn check_single(group: &PartGroup, copies: Option<Copies>) -> Result<(), Problem> {
+    let Some(copies) = copies.filter(|copies| copies.most > 1) else { return Ok(()) };
+    let (described, keeps) = (group.described(), group.keeps.iter().cloned().collect::<Vec<_>>().join(", "));
+    let detail =
+        format!("{described}: it keeps something ({keeps}), so it is on one node, and place.copies is {copies}");
     Err(Problem::new(Code::ManifestConflict, detail)
         .with_hint("leave copies out, or take the stores and queues from its grants"))
 }

@@ -54,6 +54,9 @@ pub struct Placed {
     /// From these nodes to what the group is to be near to and back, as it was measured when they were chosen.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub round_trips_us: BTreeMap<NodeId, u64>,
+    /// Why there are as many copies as there are, where their number has followed load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaled: Option<String>,
 }
 
 /// A record whose signature was checked.

@@ -19,6 +19,9 @@ pub const TALK_BYTES_MAX: usize = 256 << 10;
 /// Nodes to which one says how far it is: those that it measures, and those that it has calls for beside. Of more, the
 /// nearest.
 pub const ROUND_TRIPS_MAX: usize = 64;
+/// Functions of which a node says how busy they are. Of more, those that come first by name; of the others the number
+/// of copies stays as it is.
+pub const LOADS_MAX: usize = 256;
 /// Bytes of a problem's text. What is beyond is cut.
 const TEXT_BYTES_MAX: usize = 1_000;
 /// The same where many problems would not go into one message. Without texts all do.
@@ -36,6 +39,26 @@ pub struct NodeTold {
     /// The way to other nodes and back, as it measured it on its links; at most [`ROUND_TRIPS_MAX`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub round_trips_us: BTreeMap<NodeId, u64>,
+    /// Of functions here whose number of copies follows load, at most [`LOADS_MAX`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub loads: BTreeMap<Name, FunctionLoad>,
+}
+
+/// What a function has done on a node since the node was started. All but the room are sums, so that a report may be
+/// late or lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionLoad {
+    /// When this was so, by the node's own clock from its start.
+    pub at_ms: u64,
+    /// The milliseconds of all calls in which they ran or waited for their turn.
+    pub busy_ms: u64,
+    /// The milliseconds of a core that calls have used.
+    pub cpu_ms: u64,
+    /// Calls that were refused for want of a place.
+    pub refused: u64,
+    /// Calls that run at once.
+    pub places: u32,
+    pub cores: u32,
 }
 
 /// How far a node is with one deployment.
@@ -124,13 +147,14 @@ impl Trouble {
 }
 
 impl NodeTold {
-    /// As it is sent: at most [`TALK_BYTES_MAX`]. For that, counts of runs go where a problem says more, then texts of
-    /// problems are cut, and then all counts go.
+    /// As it is sent: at most [`TALK_BYTES_MAX`]. For that, loads and ways go, and counts of runs where a problem says
+    /// more; then texts of problems are cut, and then all counts go.
     pub fn write(mut self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec(&self).expect("it is plain data");
         if bytes.len() > TALK_BYTES_MAX {
             let failed = self.progress.values_mut().filter(|progress| progress.trouble.is_some());
             failed.for_each(|progress| progress.runs = None);
+            (self.loads, self.round_trips_us) = Default::default();
             bytes = serde_json::to_vec(&self).expect("it is plain data");
         }
         for text_bytes_max in SHORTER_BYTES {
@@ -159,6 +183,9 @@ impl NodeTold {
         }
         if told.round_trips_us.len() > ROUND_TRIPS_MAX {
             return Err(garbled(format!("ways to {} nodes, {ROUND_TRIPS_MAX} at most", told.round_trips_us.len())));
+        }
+        if told.loads.len() > LOADS_MAX {
+            return Err(garbled(format!("loads of {} functions, {LOADS_MAX} at most", told.loads.len())));
         }
         match told.progress.len() {
             count if count > DEPLOYMENTS_MAX => Err(garbled(format!("{count} deployments, {DEPLOYMENTS_MAX} at most"))),

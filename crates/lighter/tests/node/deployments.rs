@@ -67,7 +67,7 @@ impl Campus {
 
     /// Deploys the app from the data folder of a node, and returns what the command prints as JSON.
     #[track_caller]
-    fn deploy(&self, node: &Node) -> Value {
+    pub fn deploy(&self, node: &Node) -> Value {
         let (app, key) = (self.app(), self.key());
         let words = self.with_key(&["deploy", app.to_str().unwrap(), "--fleet", "--json"], &key);
         serde_json::from_str(&done(node, &words)).unwrap()

@@ -1,12 +1,15 @@
-//! Where the copies of a function are in a fleet of real nodes: near to somebody.
+//! Copies of a function in a fleet of real nodes: near to somebody, and as many as load asks for.
 
-use crate::deployments::{NAMES, functions};
+use crate::deployments::{Campus, NAMES, functions};
 use crate::fleet::{ANY, address, done, heard, lighter, start, until};
 use crate::proxy::Proxy;
-use crate::support::{Node, fixture};
+use crate::support::{Node, fixture, send};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Writes an app of one function with this `place`, and says the words that deploy it.
@@ -82,4 +85,88 @@ fn a_function_is_near_to_whom_it_is_to_be_near_and_the_fleet_says_why() {
     let said = lighter(&one.data, &words.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(!said.is_done && said.err.contains("error[L9110]"), "{}", said.err);
     assert!(said.err.contains("pi-7 lacks kvm-of-another-world and place.within of 150 ms (pi-8 is "), "{}", said.err);
+}
+
+/// Callers, each of which calls without a break or with a pause.
+struct Callers {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Vec<String>>>,
+}
+
+impl Callers {
+    /// One for each of these gates: the route `/fib` with this number.
+    fn start(gates: &[&str], number: &'static str, pause: Duration) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let call = |gate: &&str| {
+            let (is_over, url) = (is_over.clone(), format!("{gate}/fib"));
+            thread::spawn(move || {
+                let mut failed = Vec::new();
+                while !is_over.load(Relaxed) {
+                    let reply = send("POST", &url, &[], number.as_bytes());
+                    if reply.status != 200 {
+                        failed.push(format!("{} {}", reply.status, reply.text()));
+                    }
+                    thread::sleep(pause);
+                }
+                failed
+            })
+        };
+        let threads = gates.iter().map(call).collect();
+        Self { is_over, threads }
+    }
+
+    /// Ends them, and says what failed.
+    fn end(self) -> Vec<String> {
+        self.is_over.store(true, Relaxed);
+        self.threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    }
+}
+
+/// What the seventh number is, at the gate of a node.
+fn ask(node: &Node) -> String {
+    send("POST", &format!("{}/fib", node.gate), &[], b"7").text()
+}
+
+fn why(node: &Node) -> Value {
+    serde_json::from_str(&done(node, &["fleet", "why", "fib", "--json"])).unwrap()
+}
+
+/// Load that enters at one node makes a second copy elsewhere; quiet takes one away, and no call fails; the copy that
+/// is left is made elsewhere when its node is killed.
+#[test]
+fn copies_follow_load_and_no_call_fails() {
+    let campus = Campus::new();
+    fs::write(campus.app().join("fibonacci.wasm"), fixture("fibonacci")).unwrap();
+    let text = "[function.fib]\nimage = \"fibonacci.wasm\"\nhttp = \"/fib\"\nlimits.concurrency = 1\n\
+                [function.fib.place]\nwhere = [\"site\"]\ncopies = \"1..2\"\nquiet = \"3s\"\n";
+    fs::write(campus.app().join("lighter.toml"), text).unwrap();
+    campus.deploy(&campus.anchor);
+    let has = |node: &Node| functions(node) == ["fib"];
+    let count = || [&campus.one, &campus.other].into_iter().filter(|node| has(node)).count();
+    assert_eq!(count(), 1, "the fewest, at first");
+    let gate = campus.anchor.gate.as_str();
+    until("an answer at any node", || ask(&campus.anchor) == "13\n");
+    let crowd = Callers::start(&[gate; 3], "32", Duration::ZERO);
+    until("a second copy", || count() == 2);
+    until("calls of both", || why(&campus.anchor)["forecasts"].as_array().unwrap().len() == 2);
+    assert_eq!(crowd.end(), Vec::<String>::new());
+    let placed = why(&campus.other)["placed"].clone();
+    assert_eq!((&placed["copies"], placed["nodes"].as_array().unwrap().len()), (&json!("1..2"), 2), "{placed}");
+    assert!(placed["scaled"].as_str().unwrap().starts_with("1 was used to "), "{placed}");
+    let said = done(&campus.one, &["fleet", "why", "fib"]);
+    assert!(said.contains("copies 1..2") && said.contains("as many as that, because 1 was used to "), "{said}");
+
+    let gates = [gate, campus.one.gate.as_str(), campus.other.gate.as_str()];
+    let few = Callers::start(&gates, "1", Duration::from_millis(100));
+    until("one copy less", || count() == 1);
+    // Others believe for some seconds more that it is there.
+    until("word of it", || why(&campus.anchor)["forecasts"].as_array().unwrap().len() == 1);
+    assert_eq!(few.end(), Vec::<String>::new());
+
+    let Campus { anchor, one, other, folder } = campus;
+    let (with, without) = if has(&one) { (one, other) } else { (other, one) };
+    with.kill();
+    until("a copy elsewhere", || has(&without));
+    until("an answer at any node", || ask(&anchor) == "13\n");
+    drop(folder);
 }

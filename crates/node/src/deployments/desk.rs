@@ -5,6 +5,7 @@ use super::{AWAY_AFTER, Deployments};
 use crate::{blocking, clock};
 use api_types::{AuditEntry, DeployerInfo, OrderTaken};
 use fleet_deploy::decide::{Known, decide, decide_again};
+use fleet_deploy::elastic::Elastic;
 use fleet_deploy::near::is_measured;
 use fleet_deploy::rollout::Watch;
 use fleet_deploy::{Candidate, DeployerKey, Deployers, Order, Record, Records, SignedOrder, SignedRecord, Wish};
@@ -44,6 +45,8 @@ pub struct Desk {
     pub(super) deciding: tokio::sync::Mutex<()>,
     /// Of each new form that goes to some nodes first: what was seen of it.
     pub(super) watches: Mutex<BTreeMap<Name, Watch>>,
+    /// Of each function whose number of copies follows load: what was seen of it.
+    pub(super) elastic: Mutex<BTreeMap<Name, Elastic>>,
 }
 
 impl Desk {
@@ -65,6 +68,7 @@ impl Desk {
             deployers: Mutex::new(deployers),
             deciding: tokio::sync::Mutex::default(),
             watches: Mutex::default(),
+            elastic: Mutex::default(),
         };
         if is_new {
             // A crash may have left its name without a key.

@@ -8,6 +8,7 @@
 //! - `shelf`: records on disk · `desk`: what an anchor decides · `relay`: orders and views, by way of an anchor
 //! - `follow`, `works`: makes it so here · `images`: fetched by hash, from whoever has them
 //! - `tokens`: the fleet's, which travel with the same talk
+//! - `elastic`: how many copies there are where that follows load
 //! - `steps`: new forms that go to some nodes first · `tally`: what became of runs here
 //! - `talking`: with whom and when · `answers`: what other nodes ask
 //!
@@ -16,6 +17,7 @@
 
 mod answers;
 mod desk;
+mod elastic;
 mod follow;
 mod images;
 mod relay;
@@ -81,6 +83,7 @@ pub struct Deployments {
     tokens: Shared,
     progress: Mutex<BTreeMap<Name, Progress>>,
     tallies: Mutex<BTreeMap<Name, Tally>>,
+    busy: Mutex<elastic::Busy>,
     /// What others have said last, and when.
     told: Mutex<BTreeMap<NodeId, (NodeTold, Instant)>>,
     fetching: Fetching,
@@ -124,6 +127,7 @@ impl Deployments {
             tokens,
             progress: Mutex::default(),
             tallies: Mutex::default(),
+            busy: Mutex::default(),
             told: Mutex::default(),
             fetching: Fetching::default(),
             giving: Seats::new("this node gives as many images as it may", GIVING_EACH_MAX, GIVING_ALL_MAX),
@@ -138,9 +142,13 @@ impl Deployments {
     }
 
     /// Begins to talk with other nodes over this link, and to follow what they tell.
-    pub(crate) fn start(self: &Arc<Self>, link: &Arc<Link<Door>>) -> [JoinHandle<()>; 2] {
+    pub(crate) fn start(self: &Arc<Self>, link: &Arc<Link<Door>>) -> [JoinHandle<()>; 3] {
         self.link.set(Arc::downgrade(link)).ok();
-        [tokio::spawn(self.clone().keep_talking()), tokio::spawn(self.clone().follow())]
+        [
+            tokio::spawn(self.clone().keep_talking()),
+            tokio::spawn(self.clone().follow()),
+            tokio::spawn(self.clone().count_busy()),
+        ]
     }
 
     fn link(&self) -> Result<Arc<Link<Door>>, Problem> {
@@ -211,7 +219,14 @@ impl Deployments {
         let (profile, tokens) = (self.profile.clone(), self.tokens.revision());
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let round_trips_us = self.round_trips().into_iter().map(|(node, time)| (node, micros(time))).collect();
-        NodeTold { profile, digest, tokens, progress, round_trips_us }
+        NodeTold { profile, digest, tokens, progress, round_trips_us, loads: self.loads() }
+    }
+
+    /// What all nodes have said last, this one among them.
+    fn all_told(&self) -> BTreeMap<NodeId, (NodeTold, Instant)> {
+        let mut told: BTreeMap<_, _> = self.told.lock().iter().map(|(node, said)| (*node, said.clone())).collect();
+        told.insert(self.trust.node(), (self.told(), Instant::now()));
+        told
     }
 
     /// The way to other nodes and back, as this one has measured it.

@@ -2,9 +2,7 @@
 
 use super::{AWAY_AFTER, Deployments};
 use fleet_deploy::rollout::{StepHeard, StepVerdict, Watch, back, on, step_of};
-use fleet_deploy::talk::NodeTold;
 use fleet_deploy::{Record, SignedRecord};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -39,9 +37,7 @@ impl Deployments {
     /// What the nodes have said by now, looked at.
     fn verdict(&self, record: &Record) -> StepVerdict {
         let candidates = self.candidates();
-        let mut told: BTreeMap<_, (NodeTold, Instant)> =
-            self.told.lock().iter().map(|(node, said)| (*node, said.clone())).collect();
-        told.insert(self.trust.node(), (self.told(), Instant::now()));
+        let told = self.all_told();
         let heard = candidates.iter().map(|candidate| {
             let said = told.get(&candidate.node);
             // A node that is heard of but tells nothing is not there: what it does cannot be watched.
@@ -58,7 +54,7 @@ impl Deployments {
         watch.look(record, &heard, now_ms)
     }
 
-    fn ms(&self, at: Instant) -> u64 {
+    pub(super) fn ms(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
     }
 }

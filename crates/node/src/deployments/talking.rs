@@ -41,6 +41,7 @@ impl Deployments {
             changes.mark_unchanged();
             let is_told = self.round().await;
             self.replace_copies().await;
+            self.follow_load().await;
             self.watch_steps().await;
             sleep(PACE).await;
             let mut chance = [0];

@@ -81,6 +81,7 @@ fn placed(
         near: place.near.map(|near| near.to_string()),
         within_ms: place.within.map(|within| within.ms()),
         copies: place.copies.map(|copies| copies.to_string()),
+        scaled: found.scaled.clone(),
         warm: place.warm.unwrap_or_default(),
         keeps: found.group.keeps.iter().cloned().collect(),
         nodes: found.nodes.as_ref().map(|nodes| nodes.iter().map(node).collect()),

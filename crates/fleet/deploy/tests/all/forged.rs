@@ -3,7 +3,9 @@
 use crate::world::{Anchor, FLEET, ca, candidate, deployer, manifest, order, signed};
 use fleet_deploy::profile::LABELS_MAX;
 use fleet_deploy::records::DEPLOYMENTS_MAX;
-use fleet_deploy::talk::{NodeTold, Progress, ROUND_TRIPS_MAX, RunCounts, Runs, Stage, TalkReply, Trouble};
+use fleet_deploy::talk::{
+    FunctionLoad, LOADS_MAX, NodeTold, Progress, ROUND_TRIPS_MAX, RunCounts, Runs, Stage, TalkReply, Trouble,
+};
 use fleet_deploy::{DeployerKey, Deployers, Profile, SignedOrder, SignedRecord, Wish};
 use fleet_trust::{NodeId, NodeKey};
 use manifest::Name;
@@ -125,6 +127,9 @@ fn a_node_can_say_that_everything_fails() {
     let runs = Some(Runs { revision: u64::MAX, now: counts, before: counts });
     let progress = Progress { serial: u64::MAX, stage: Stage::Failed, trouble: Some(Trouble::from(&problem)), runs };
     let far: BTreeMap<NodeId, u64> = (0..ROUND_TRIPS_MAX as u8).map(|at| (NodeId([at; 16]), u64::MAX)).collect();
+    let load = FunctionLoad { at_ms: u64::MAX, busy_ms: u64::MAX, cpu_ms: u64::MAX, ..FunctionLoad::default() };
+    let named = |at: usize| -> Name { format!("f{:a>55}{at}", "").parse().unwrap() };
+    let loads: BTreeMap<Name, FunctionLoad> = (0..LOADS_MAX).map(|at| (named(at), load)).collect();
     for (count, text_bytes) in [(1, 1_000), (20, 1_000), (60, 300), (250, 60), (DEPLOYMENTS_MAX, 0)] {
         let name = |at: usize| -> Name { format!("d{:a>55}{at}", "").parse().unwrap() };
         let failed = (0..count).map(|at| (name(at), progress.clone())).collect();
@@ -134,6 +139,7 @@ fn a_node_can_say_that_everything_fails() {
             tokens: 0,
             progress: failed,
             round_trips_us: far.clone(),
+            loads: loads.clone(),
         };
         let read = NodeTold::read(&told.write()).unwrap();
         assert_eq!((read.progress.len(), &read.profile), (count, &profile));
@@ -141,8 +147,14 @@ fn a_node_can_say_that_everything_fails() {
         assert_eq!((said.code.as_str(), said.detail.len(), said.hint.len()), ("L5003", text_bytes, text_bytes));
         let ready = Progress { stage: Stage::Ready, trouble: None, ..progress.clone() };
         let progress = (0..count).map(|at| (name(at), ready.clone())).collect();
-        let told =
-            NodeTold { profile: profile.clone(), digest: u64::MAX, tokens: 0, progress, round_trips_us: far.clone() };
+        let told = NodeTold {
+            profile: profile.clone(),
+            digest: u64::MAX,
+            tokens: 0,
+            progress,
+            round_trips_us: far.clone(),
+            loads: loads.clone(),
+        };
         let read = NodeTold::read(&told.write()).unwrap();
         assert_eq!(read.progress.values().next().unwrap().runs, runs.filter(|_| count < DEPLOYMENTS_MAX));
     }
