@@ -30,7 +30,7 @@ pub const LINKS_OUT_MAX: usize = 32;
 pub const LINKS_IN_MAX: usize = 1_024;
 
 /// How often a node says hello on each link.
-pub(crate) const PERIOD: Duration = Duration::from_secs(2);
+pub(crate) const PERIOD: Duration = Duration::from_secs(3);
 /// How often the certificate is looked at.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 /// How long what is known is not written down again, however often it changes.

@@ -3,7 +3,7 @@
 //! A member that dials this node is heard of, and not dialed; so most pairs have one link. A node behind a router that
 //! nobody reaches dials the others.
 
-use crate::active::{Active, LINKS_OUT_MAX, PERIOD};
+use crate::active::{Active, LINKS_OUT_MAX};
 use crate::talk::talk;
 use fleet_trust::{Address, NodeId, link, random};
 use problem::Problem;
@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{interval, sleep};
 
+/// How often a node looks whom it has no link to.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// A member that was not heard of for so long is dialed.
-const SILENT_AFTER: Duration = Duration::from_secs(6);
+const SILENT_AFTER: Duration = Duration::from_secs(9);
 /// What lies between two tries of one address, at least; by chance up to twice as long.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The same for a node that was refused for good: perhaps a person lets it in again.
@@ -30,7 +32,7 @@ struct Target {
 pub async fn dial(active: Arc<Active>) {
     let mut links = JoinSet::new();
     let mut of_address: BTreeMap<String, AbortHandle> = BTreeMap::new();
-    let mut tick = interval(PERIOD);
+    let mut tick = interval(LOOK_EVERY);
     loop {
         tokio::select! {
             _ = tick.tick() => {}

@@ -4,7 +4,7 @@
 //!   new, join ─▶ Agent ─▶ Active ─┬─ listens: strangers and members (`fleet-trust`)
 //!                                 ├─ dials: anchors first, then members that do not dial themselves
 //!                                 ├─ renews its certificate, keeps what it knows on disk
-//!                                 └─ Table ◀─ hellos, every two seconds on each link ─▶ other nodes
+//!                                 └─ Table ◀─ hellos, every three seconds on each link ─▶ other nodes
 //! ```
 //! A node that belongs to no fleet has an [`Agent`] and nothing else: no socket, no task, no folder.
 //!

@@ -1,4 +1,4 @@
-//! A link between two members: each says hello every two seconds, and at once when its list of the revoked is newer.
+//! A link between two members: each says hello every three seconds, and at once when its list of the revoked is newer.
 
 use crate::active::{Active, PERIOD};
 use crate::hello::{Hello, receive};

@@ -4,7 +4,7 @@
 //!   lighter-fleet-call: hello;hops=1;refusals=0;expected=0.012000;left=30000          with each call
 //!   lighter-fleet-reply: ran;took=0.000900;run=0.000400  |  refused;why=busy          with each reply
 //!   lighter-fleet-report: 1;backlog=-0.5;places=8;speed=1                             with each reply, and when asked
-//!   lighter-fleet-offers: 1;revision=7                                                when asked
+//!   lighter-fleet-offers: 1;revision=7;own=9                                          when asked
 //!   lighter-fleet-mail: 1                                                             with a message beside calls
 //! ```
 //! A field is a word and parameters, in any order; parameters that are unknown are left out of account. Seconds have a
@@ -168,6 +168,17 @@ pub fn read_revision(headers: &HeaderMap) -> Option<u64> {
     Said::read(headers.get(OFFERS)?)?.get("revision")?.parse().ok()
 }
 
+/// In a question: the revision that is known of the node that is asked, and the asker's own.
+pub fn write_revisions(known: Option<u64>, own: u64) -> HeaderValue {
+    let known = known.map(|known| format!(";revision={known}")).unwrap_or_default();
+    HeaderValue::try_from(format!("1{known};own={own}")).expect("digits make a field")
+}
+
+/// The asker's own revision. None: its program is older.
+pub fn read_own_revision(headers: &HeaderMap) -> Option<u64> {
+    Said::read(headers.get(OFFERS)?)?.get("own")?.parse().ok()
+}
+
 /// Takes away what only the link may say.
 pub fn strip(headers: &mut HeaderMap) {
     for name in [CALL, REPLY, REPORT, OFFERS, MAIL] {
@@ -220,6 +231,11 @@ mod tests {
         let report = Report { truth: Truth { backlog: -0.5 }, places: 8, speed: 1.5 };
         let mut headers = HeaderMap::from_iter([(REPORT, write_report(&report)), (OFFERS, write_revision(7))]);
         assert_eq!((read_report(&headers), read_revision(&headers)), (Some(report), Some(7)));
+        assert_eq!(read_own_revision(&headers), None);
+        for known in [None, Some(7)] {
+            headers.insert(OFFERS, write_revisions(known, 9));
+            assert_eq!((read_revision(&headers), read_own_revision(&headers)), (known, Some(9)));
+        }
         strip(&mut headers);
         assert!(headers.is_empty());
     }

@@ -8,6 +8,7 @@
 //! - [`fields`]: what travels beside a request and its reply · `known`: what was learned of others. Both are pure.
 //! - `link`, `pool`, `pump`: the side that sends · `receive`: the side that runs a call
 //! - `reports`: how everybody is, every five seconds · `mail`: messages beside calls · `exchange`: all other questions
+//! - `silence`: machines that vanish without a word
 //! - [`Local`] is this node, [`Members`] is who is in the fleet: the link asks them and knows nothing else.
 //!
 //! **What is certain.** A call is sent to a second node only if the first refused it, or it was never sent: nothing of
@@ -34,6 +35,7 @@ mod reply;
 mod reports;
 mod rest;
 mod room;
+mod silence;
 
 pub use body::{Arriving, CallBody, Fault};
 pub use counts::Counts;

@@ -29,15 +29,25 @@ pub const CELL_MAX: usize = 32;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a connection without a call stays.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often the other end is asked whether it is there, and how long it has to answer. Then all its calls fail.
+/// After so long without a byte the other end is asked whether it is there, if calls are under way; and this often in
+/// any case while they are.
+pub const PING_AFTER: Duration = Duration::from_secs(1);
 pub const PING_INTERVAL: Duration = Duration::from_secs(5);
-pub const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// After so long without a byte new calls go to another node, or fail at once (L9122).
+pub const SUSPECT_AFTER: Duration = Duration::from_secs(2);
+/// After so long without a byte the connection is closed, and the calls on it fail (L9121).
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(6);
+/// The same for a caller that is served: then its calls are dropped.
+pub const CALLER_SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long nothing of a body may come while somebody waits for it. Then the call fails.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a message of mail may take, its answer included. Then it counts as not sent.
 pub const MAIL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often members are asked for their report; up to a quarter less, by chance.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+/// Rounds in which a member is not asked that has asked this node meanwhile: it has said how it is. In the next one it
+/// is asked, because only who asks measures the way.
+pub const ROUNDS_UNASKED_MAX: u32 = 5;
 /// How long the caller waits beyond the time that a call has, so that the far end can say that it is over.
 pub const GRACE: Duration = Duration::from_secs(1);
 /// The rest after a member could not be reached: doubled each time, more by chance.

@@ -11,11 +11,12 @@ use crate::body::CallBody;
 use crate::counts::Counts;
 use crate::fields::{self, CALL, CallField, REPLY, REPORT, ReplyField, Why};
 use crate::known::{Known, Neighbour, Undecided, Way, Weighed};
-use crate::limits::GRACE;
+use crate::limits::{GRACE, SILENCE_TIMEOUT};
 use crate::local::{CameByLink, Local, RanAt};
 use crate::pool::{Dialer, Lane, Members, Pool};
 use crate::pump::Pump;
 use crate::reply::{CallHold, FarReply};
+use crate::reports::AskedBy;
 use crate::room::CallRoom;
 use budget::{Budget, Purpose};
 use choice::REFUSALS_MAX;
@@ -42,6 +43,7 @@ pub struct Link<L> {
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) known: Known,
     pub(crate) pools: Mutex<BTreeMap<NodeId, Arc<Pool>>>,
+    pub(crate) asked_by: Mutex<BTreeMap<NodeId, AskedBy>>,
     pub(crate) counts: Counts,
     pub(crate) draining: watch::Sender<bool>,
 }
@@ -70,8 +72,8 @@ impl<L: Local> Link<L> {
     pub fn new(trust: Arc<Trust>, members: Arc<dyn Members>, local: Arc<L>, budget: Arc<Budget>) -> Arc<Self> {
         let known = Known::new(local.report().speed);
         let dialer = Arc::new(Dialer { trust, members, budget });
-        let (pools, counts) = Default::default();
-        Arc::new(Self { local, dialer, known, pools, counts, draining: watch::Sender::new(false) })
+        let (pools, asked_by, counts) = Default::default();
+        Arc::new(Self { local, dialer, known, pools, asked_by, counts, draining: watch::Sender::new(false) })
     }
 
     /// This node.
@@ -226,7 +228,7 @@ impl<L: Local> Link<L> {
         let sent = OnItsWay { node, head, pump, began, room };
         match answer {
             Ok(response) => self.answered(sent, call, lane, response),
-            Err(error) => sent.broken(&error),
+            Err(error) => sent.broken(&error, &lane),
         }
     }
 
@@ -306,7 +308,7 @@ struct OnItsWay {
 
 impl OnItsWay {
     /// There will be no reply.
-    fn broken(self, error: &h2::Error) -> Carried {
+    fn broken(self, error: &h2::Error, lane: &Lane) -> Carried {
         let node = self.node;
         // HTTP/2 says so of streams that were not looked at, and of no other ones (RFC 9113, 8.7).
         let did_not_begin = match error.reason() {
@@ -318,6 +320,10 @@ impl OnItsWay {
             Some(body) => {
                 let detail = format!("the node {node} takes no calls on this connection: {error}");
                 Carried::Away(Request::from_parts(self.head, body), Problem::new(Code::MemberAway, detail))
+            }
+            None if lane.wire.is_suspect() => {
+                let detail = format!("the node {node} has said nothing for {} s", SILENCE_TIMEOUT.as_secs());
+                Carried::Lost(Problem::new(Code::CallLost, detail))
             }
             None => {
                 let detail = format!("the node {node} is gone, or gave the call up: {error}");

@@ -2,27 +2,28 @@
 //!
 //! ```text
 //!   call ─▶ Pool ─▶ the connection with the fewest calls ─▶ Lane
-//!             │ none? one connects, the others wait for it · resting? away, at once
+//!             │ none? one connects, the others wait for it · resting, or silent? away, at once
 //! ```
 
 use crate::limits::{
-    CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, CONNECTIONS_MAX, HEAD_BYTES_MAX, IDLE_TIMEOUT, PING_INTERVAL,
-    PING_TIMEOUT, STREAM_SEND_BYTES, STREAM_WINDOW_BYTES, STREAMS_MAX, STREAMS_SPREAD,
+    CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, CONNECTIONS_MAX, HEAD_BYTES_MAX, IDLE_TIMEOUT, STREAM_SEND_BYTES,
+    STREAM_WINDOW_BYTES, STREAMS_MAX, STREAMS_SPREAD, SUSPECT_AFTER,
 };
 use crate::rest::Rest;
 use crate::room::WireRoom;
+use crate::silence::{Asking, LOOK_INTERVAL, LastByte, Listened, Silence};
 use budget::Budget;
 use bytes::Bytes;
 use fleet_trust::{Address, NodeId, Peer, Trust};
+use h2::PingPong;
 use h2::client::{Builder, Connection, SendRequest};
-use h2::{Ping, PingPong};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 /// Who is in the fleet, as this node knows it now. Asked for each round of reports, and where a connection is opened.
@@ -61,6 +62,11 @@ pub(crate) struct Wire {
     /// Calls so far: a connection whose number stays the same is idle.
     used: AtomicU64,
     has_ended: AtomicBool,
+    heard: Arc<LastByte>,
+    /// A call is on a connection that had none.
+    busy: Notify,
+    /// Nothing was heard for some time though calls are under way. No new one is sent on it.
+    is_suspect: AtomicBool,
 }
 
 /// The right to one call on a connection, until it is dropped.
@@ -82,7 +88,15 @@ impl Pool {
             self.spread(dialer, &lane);
             return Ok(lane);
         }
-        let _one = self.connecting.lock().await;
+        if self.is_silent() {
+            return Err(self.away("it says nothing"));
+        }
+        // Who could not be reached before may not be there for longer: only one call finds out.
+        let has_failed = self.rest.lock().has_failed();
+        let _one = match has_failed {
+            true => self.connecting.try_lock().map_err(|_| self.away("it is tried again just now"))?,
+            false => self.connecting.lock().await,
+        };
         if let Some(lane) = self.take() {
             return Ok(lane);
         }
@@ -112,10 +126,19 @@ impl Pool {
     fn take(&self) -> Option<Lane> {
         let mut open = self.open.lock();
         open.retain(|wire| !wire.has_ended.load(Relaxed));
-        let wire = open.iter().min_by_key(|wire| wire.calls())?.clone();
+        let wire = open.iter().filter(|wire| !wire.is_suspect()).min_by_key(|wire| wire.calls())?.clone();
         let permit = wire.streams.clone().try_acquire_owned().ok()?;
         wire.used.fetch_add(1, Relaxed);
+        if wire.calls() == 1 {
+            wire.busy.notify_one();
+        }
         Some(Lane { wire, permit })
+    }
+
+    /// Whether nothing comes on any connection that is open.
+    fn is_silent(&self) -> bool {
+        let open = self.open.lock();
+        !open.is_empty() && open.iter().all(|wire| wire.is_suspect())
     }
 
     /// Opens a second connection where the first is busy. Its calls do not wait for that.
@@ -147,13 +170,18 @@ impl Pool {
                 Ok(())
             }
             Err(problem) => {
-                let mut chance = [0];
-                // Without a random number all rests are the shortest.
-                let _ = getrandom::fill(&mut chance);
-                self.rest.lock().failed(Instant::now(), chance[0]);
+                self.rests();
                 Err(problem)
             }
         }
+    }
+
+    /// It could not be reached: nobody tries it for a while.
+    fn rests(&self) {
+        let mut chance = [0];
+        // Without a random number all rests are the shortest.
+        let _ = getrandom::fill(&mut chance);
+        self.rest.lock().failed(Instant::now(), chance[0]);
     }
 
     async fn open_one(self: &Arc<Self>, dialer: &Dialer) -> Result<Arc<Wire>, Problem> {
@@ -173,11 +201,12 @@ impl Pool {
             .initial_max_send_streams(STREAMS_MAX)
             .max_send_buffer_size(STREAM_SEND_BYTES)
             .max_header_list_size(HEAD_BYTES_MAX);
-        let handshake = builder.handshake(stream).await;
+        let heard = LastByte::new();
+        let handshake = builder.handshake(Listened::new(stream, heard.clone())).await;
         let (sender, connection) = handshake.map_err(|error| self.away(&error.to_string()))?;
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-        let (used, has_ended) = Default::default();
-        let wire = Arc::new(Wire { sender, room, streams, used, has_ended });
+        let (used, has_ended, busy, is_suspect) = Default::default();
+        let wire = Arc::new(Wire { sender, room, streams, used, has_ended, heard, busy, is_suspect });
         tokio::spawn(self.clone().drive(connection, peer, wire.clone()));
         Ok(wire)
     }
@@ -196,7 +225,10 @@ impl Pool {
             },
             why = peer.ended() => tracing::info!(%node, ?why, "a connection to a node is cut"),
             () = wire.idle() => tracing::debug!(%node, "closed an idle connection to a node"),
-            () = silent(pings) => tracing::info!(%node, "a node has gone silent"),
+            () = wire.silent(pings) => {
+                tracing::info!(%node, "a node has gone silent");
+                self.rests();
+            }
         }
         wire.has_ended.store(true, Relaxed);
         self.open.lock().retain(|one| !Arc::ptr_eq(one, &wire));
@@ -223,15 +255,29 @@ impl Wire {
             used = now;
         }
     }
-}
 
-/// Returns when the other end has not answered a ping in time.
-async fn silent(pings: Option<PingPong>) {
-    let Some(mut pings) = pings else { return std::future::pending().await };
-    loop {
-        sleep(PING_INTERVAL).await;
-        if !matches!(timeout(PING_TIMEOUT, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
-            return;
+    /// Whether nothing has come for so long that no new call is sent. One byte is enough to be believed again.
+    pub fn is_suspect(&self) -> bool {
+        self.is_suspect.load(Relaxed) && self.heard.silence(self.heard.began()) >= SUSPECT_AFTER
+    }
+
+    /// Returns when nothing has come for too long while calls were under way. Asks nothing while there are none.
+    async fn silent(&self, pings: Option<PingPong>) {
+        let Some(pings) = pings else { return std::future::pending().await };
+        let mut asking = Asking::new(pings);
+        loop {
+            self.busy.notified().await;
+            let since = Instant::now();
+            while self.calls() > 0 || self.is_suspect() {
+                sleep(LOOK_INTERVAL).await;
+                let silence = Silence::of(self.heard.silence(since));
+                self.is_suspect.store(silence >= Silence::Suspect, Relaxed);
+                if silence == Silence::Over {
+                    return;
+                }
+                asking.look(silence, since).await;
+            }
+            self.is_suspect.store(false, Relaxed);
         }
     }
 }

@@ -8,12 +8,14 @@
 use crate::body::{Arriving, Fault};
 use crate::fields::{self, CALL, CallField, MAIL, OFFERS, REPLY, REPORT, ReplyField, Why};
 use crate::limits::{
-    CONNECTION_WINDOW_BYTES, CONNECTIONS_SERVED_MAX, HEAD_BYTES_MAX, OFFERS_BYTES_MAX, PING_INTERVAL, PING_TIMEOUT,
+    CALLER_SILENCE_TIMEOUT, CONNECTION_WINDOW_BYTES, CONNECTIONS_SERVED_MAX, HEAD_BYTES_MAX, OFFERS_BYTES_MAX,
     STREAM_SEND_BYTES, STREAM_WINDOW_BYTES, STREAMS_MAX,
 };
 use crate::link::Link;
 use crate::local::{CameByLink, FarCall, Local, Ran};
+use crate::reports::AskedBy;
 use crate::room::{CallRoom, WireRoom};
+use crate::silence::{LastByte, Listened, caller_silence_max};
 use bytes::Bytes;
 use choice::{Judgement, judge};
 use fleet_trust::NodeId;
@@ -24,7 +26,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use problem::{Code, Problem};
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -34,7 +36,10 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+
+/// Who has a connection's room while nobody is answered on it: the one that serves it, and its service.
+const ROOM_AT_REST: usize = 2;
 
 /// The body of what is answered to another node.
 enum Answer<B> {
@@ -86,23 +91,23 @@ impl<L: Local> Link<L> {
                 return tracing::warn!(%node, %problem, "closed a connection of a node");
             }
         };
-        let link = self.clone();
+        let (link, heard, of_service) = (self.clone(), LastByte::new(), room.clone());
         let service = service_fn(move |request| {
-            let (link, room) = (link.clone(), room.clone());
+            let (link, room) = (link.clone(), of_service.clone());
             async move { Ok::<_, Infallible>(link.answer(node, &room, request).await) }
         });
         let mut builder = Builder::new(TokioExecutor::new());
         builder
-            .timer(TokioTimer::new())
+            .auto_date_header(false)
             .max_concurrent_streams(STREAMS_MAX as u32)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_send_buf_size(STREAM_SEND_BYTES)
-            .max_header_list_size(HEAD_BYTES_MAX)
-            .keep_alive_interval(PING_INTERVAL)
-            .keep_alive_timeout(PING_TIMEOUT);
+            .max_header_list_size(HEAD_BYTES_MAX);
+        let stream = Listened::new(stream, heard.clone());
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let (mut draining, mut is_told) = (self.draining.subscribe(), false);
+        let mut gone = pin!(gone(&heard, &room));
         loop {
             tokio::select! {
                 ended = connection.as_mut() => {
@@ -112,6 +117,7 @@ impl<L: Local> Link<L> {
                     return;
                 }
                 why = peer.ended() => return tracing::info!(%node, ?why, "a connection of a node is cut"),
+                () = &mut gone => return tracing::info!(%node, "a node that called has gone silent"),
                 // The sender lives as long as the link.
                 _ = draining.wait_for(|is_draining| *is_draining), if !is_told => {
                     connection.as_mut().graceful_shutdown();
@@ -142,6 +148,8 @@ impl<L: Local> Link<L> {
             }
             self.pool(from).heard_of();
             self.local.reached(from);
+            let revision = fields::read_own_revision(request.headers());
+            self.asked_by.lock().insert(from, AskedBy { at: Instant::now(), revision });
             return self.answer_question(request.headers());
         }
         let (call, room) = match self.judge(from, room, &request) {
@@ -240,6 +248,17 @@ impl<L: Local> Link<L> {
         headers.insert(REPORT, fields::write_report(&self.local.report()));
         headers.insert(OFFERS, fields::write_revision(offers.revision));
         response
+    }
+}
+
+/// Returns when the other end has said nothing for too long. Whoever is answered, or read a reply, has the room.
+async fn gone(heard: &LastByte, room: &Arc<WireRoom>) {
+    loop {
+        sleep(CALLER_SILENCE_TIMEOUT / 3).await;
+        let has_calls = Arc::strong_count(room) > ROOM_AT_REST;
+        if heard.silence(heard.began()) >= caller_silence_max(has_calls) {
+            return;
+        }
     }
 }
 

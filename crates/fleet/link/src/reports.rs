@@ -1,7 +1,10 @@
 //! Every few seconds: how are the others, what do they have, and how far away are they?
+//!
+//! A question says how the asker is, and which revision of what it has. So of two nodes one asks and both know; who was
+//! asked meanwhile, and knows that revision, asks only now and then, to measure the way.
 
 use crate::fields::{self, OFFERS, REPORT};
-use crate::limits::{CELL_MAX, CONNECT_TIMEOUT, OFFERS_BYTES_MAX, REPORT_INTERVAL};
+use crate::limits::{CELL_MAX, CONNECT_TIMEOUT, OFFERS_BYTES_MAX, REPORT_INTERVAL, ROUNDS_UNASKED_MAX};
 use crate::link::Link;
 use crate::local::{Local, Offers};
 use crate::reply::{CallHold, FarReply};
@@ -16,6 +19,32 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::time::{sleep, timeout};
 
+/// A member has asked this node how it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AskedBy {
+    pub at: Instant,
+    /// The revision of what it has, if it has said that.
+    pub revision: Option<u64>,
+}
+
+/// What is known of what a member has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Learned {
+    revision: u64,
+    /// Rounds since it was asked.
+    unasked: u32,
+}
+
+impl Learned {
+    /// Whether a member need not be asked in this round: it has asked meanwhile, and has what is known.
+    fn is_enough(&self, asked: Option<&AskedBy>, now: Instant) -> bool {
+        asked.is_some_and(|asked| {
+            let is_fresh = now.saturating_duration_since(asked.at) <= REPORT_INTERVAL;
+            is_fresh && asked.revision == Some(self.revision) && self.unasked < ROUNDS_UNASKED_MAX
+        })
+    }
+}
+
 impl<L: Local> Link<L> {
     /// Asks the members near this one for their reports until it is dropped. They hear this node's with the question.
     pub async fn keep_hearing(self: Arc<Self>) {
@@ -29,8 +58,8 @@ impl<L: Local> Link<L> {
         }
     }
 
-    /// One round. `known` are the revisions of what others have.
-    async fn hear_all(&self, known: &mut BTreeMap<NodeId, u64>) {
+    /// One round. `known` is what others have.
+    async fn hear_all(&self, known: &mut BTreeMap<NodeId, Learned>) {
         let others = self.dialer.members.others();
         self.pools.lock().retain(|node, pool| {
             let stays = others.contains(node);
@@ -41,25 +70,39 @@ impl<L: Local> Link<L> {
             stays
         });
         self.local.forget_others(&others);
-        let cell = cell(self.dialer.trust.node(), others);
+        self.asked_by.lock().retain(|node, _| others.contains(node));
+        let mut cell = cell(self.dialer.trust.node(), others);
         known.retain(|node, _| cell.contains(node));
-        let asked = join_all(cell.iter().map(|node| self.hear(*node, known.get(node).copied()))).await;
+        self.leave_out(&mut cell, known);
+        let revision = |node| known.get(node).map(|learned: &Learned| learned.revision);
+        let asked = join_all(cell.iter().map(|node| self.hear(*node, revision(node)))).await;
         for (node, heard) in cell.into_iter().zip(asked) {
             if heard.is_ok() {
                 self.local.reached(node);
             }
             match heard {
                 Ok(Some(offers)) => {
-                    known.insert(node, offers.revision);
+                    known.insert(node, Learned { revision: offers.revision, unasked: 0 });
                     self.local.learn(node, offers);
                 }
-                Ok(None) => {}
+                Ok(None) => _ = known.get_mut(&node).map(|learned| learned.unasked = 0),
                 Err(problem) => {
                     tracing::debug!(%node, %problem, "no report of a node");
                     self.known.forget(&node);
                 }
             }
         }
+    }
+
+    /// Leaves out those of which enough is known.
+    fn leave_out(&self, cell: &mut Vec<NodeId>, known: &mut BTreeMap<NodeId, Learned>) {
+        let (asked_by, now) = (self.asked_by.lock(), Instant::now());
+        cell.retain(|node| {
+            let Some(learned) = known.get_mut(node) else { return true };
+            let is_enough = learned.is_enough(asked_by.get(node), now);
+            learned.unasked += u32::from(is_enough);
+            !is_enough
+        });
     }
 
     /// Asks one node how it is. Says what it has, if that is not what was known.
@@ -75,7 +118,7 @@ impl<L: Local> Link<L> {
         *request.uri_mut() = http::Uri::from_static("http://fleet.invalid/");
         let headers = request.headers_mut();
         headers.insert(REPORT, fields::write_report(&self.local.report()));
-        known.inspect(|revision| _ = headers.insert(OFFERS, fields::write_revision(*revision)));
+        headers.insert(OFFERS, fields::write_revisions(known, self.local.offers().revision));
         let began = Instant::now();
         let ended = |error: h2::Error| lost(error.to_string());
         let mut sender = lane.wire.sender.clone().ready().await.map_err(ended)?;
@@ -113,6 +156,21 @@ fn cell(me: NodeId, mut others: Vec<NodeId>) -> Vec<NodeId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_two_nodes_one_asks_and_the_other_only_now_and_then() {
+        let begin = Instant::now();
+        let asked = |revision| AskedBy { at: begin, revision };
+        let learned = Learned { revision: 7, unasked: 0 };
+        assert!(!learned.is_enough(None, begin));
+        assert!(learned.is_enough(Some(&asked(Some(7))), begin + REPORT_INTERVAL));
+        let late = REPORT_INTERVAL + std::time::Duration::from_millis(1);
+        assert!(!learned.is_enough(Some(&asked(Some(7))), begin + late), "it has fallen silent");
+        assert!(!learned.is_enough(Some(&asked(Some(8))), begin), "it has something new");
+        assert!(!learned.is_enough(Some(&asked(None)), begin), "nobody knows what it has");
+        let unasked = Learned { unasked: ROUNDS_UNASKED_MAX, ..learned };
+        assert!(!unasked.is_enough(Some(&asked(Some(7))), begin), "the way is to be measured");
+    }
 
     #[test]
     fn each_node_of_a_large_fleet_is_asked_by_as_many() {

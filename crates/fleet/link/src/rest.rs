@@ -16,6 +16,11 @@ impl Rest {
         self.until.is_none_or(|until| now >= until)
     }
 
+    /// Whether it could not be reached when it was tried last.
+    pub fn has_failed(&self) -> bool {
+        self.until.is_some()
+    }
+
     /// It could not be reached. `chance` is random.
     pub fn failed(&mut self, now: Instant, chance: u8) {
         self.pause = (self.pause * 2).clamp(REST_MIN, REST_MAX);
@@ -36,8 +41,9 @@ mod tests {
     fn rests_double_up_to_a_bound_and_differ() {
         let begin = Instant::now();
         let mut rest = Rest::default();
-        assert!(rest.is_over(begin));
+        assert!(rest.is_over(begin) && !rest.has_failed());
         rest.failed(begin, 0);
+        assert!(rest.has_failed());
         assert!(!rest.is_over(begin) && rest.is_over(begin + REST_MIN));
         let mut other = Rest::default();
         other.failed(begin, 255);
@@ -45,6 +51,6 @@ mod tests {
         (0..40).for_each(|_| rest.failed(begin, 255));
         assert!(rest.is_over(begin + REST_MAX * 3 / 2));
         rest.reached();
-        assert!(rest.is_over(begin));
+        assert!(rest.is_over(begin) && !rest.has_failed());
     }
 }

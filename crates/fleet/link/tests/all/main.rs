@@ -1,5 +1,6 @@
 //! Nodes with real certificates and real sockets on this machine, which call each other.
 
+mod cable;
 mod calls;
 mod cancelled;
 mod exchanges;
@@ -9,5 +10,6 @@ mod mail;
 mod many;
 mod refused;
 mod reports;
+mod silent;
 mod streams;
 mod world;
