@@ -37,10 +37,11 @@ pub struct Asked<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pick {
     Here,
-    /// `expected`: the seconds of waiting that the receiver holds against the truth.
+    /// `bears`: the seconds of waiting with which the gate puts up there, which the receiver holds against the truth.
+    /// They are those that it expects, and the way there and back: a refusal costs that.
     There {
         node: NodeId,
-        expected: f64,
+        bears: f64,
     },
     /// No node may run it.
     Nowhere,
@@ -59,6 +60,11 @@ pub struct Candidate {
 impl Candidate {
     pub fn total(&self) -> f64 {
         self.hop + self.transfer + self.wait + self.run
+    }
+
+    /// The seconds of waiting with which a gate puts up there.
+    pub fn bears(&self) -> f64 {
+        self.wait + self.hop
     }
 
     /// Whether this node is so much better than `here` that a call goes there.
@@ -169,7 +175,7 @@ impl Choice {
         };
         let known = self.nodes.get_mut(&best.node).expect("it was predicted");
         known.load.sent(best.run, known.places);
-        Pick::There { node: best.node, expected: best.wait }
+        Pick::There { node: best.node, bears: best.bears() }
     }
 
     /// Where [`Choice::choose`] would send it now; none: nowhere. Changes nothing.

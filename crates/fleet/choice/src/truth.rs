@@ -2,8 +2,9 @@
 
 /// How often a call is refused at the most. Whoever gets it then runs it.
 pub const REFUSALS_MAX: u32 = 2;
-/// A node that is busier than was expected by more than this refuses: less is not worth another hop.
-const SURPRISE: f64 = 0.010;
+/// A node where a call would wait for longer than its gate puts up with, and by more than this, refuses: less is not
+/// worth the work of refusing.
+const SURPRISE: f64 = 0.001;
 
 /// How busy a node is now.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,12 +28,8 @@ pub enum Judgement {
     Refuses(Truth),
 }
 
-/// What a node does with a call of which its gate had expected `expected` seconds of waiting, and that was refused
-/// `refusals` times before.
-pub fn judge(truth: Truth, expected: f64, refusals: u32) -> Judgement {
-    if refusals < REFUSALS_MAX && truth.wait() > expected + SURPRISE {
-        Judgement::Refuses(truth)
-    } else {
-        Judgement::Runs
-    }
+/// What a node does with a call whose gate puts up with `bears` seconds of waiting ([`crate::Pick::There`]), and that
+/// was refused `refusals` times before.
+pub fn judge(truth: Truth, bears: f64, refusals: u32) -> Judgement {
+    if refusals < REFUSALS_MAX && truth.wait() > bears + SURPRISE { Judgement::Refuses(truth) } else { Judgement::Runs }
 }

@@ -138,7 +138,21 @@ fn what_was_measured_on_the_way_counts() {
 fn a_receiver_refuses_what_would_wait_longer_than_was_thought_twice_at_most() {
     let truth = Truth { backlog: 0.030 };
     assert_eq!(judge(truth, 0.0, 0), Judgement::Refuses(truth));
-    assert_eq!(judge(truth, 0.021, 0), Judgement::Runs);
+    assert_eq!(judge(truth, 0.028, 0), Judgement::Refuses(truth));
+    assert_eq!(judge(truth, 0.0295, 0), Judgement::Runs, "refusing is work, too");
     assert_eq!(judge(truth, 0.0, REFUSALS_MAX), Judgement::Runs);
     assert_eq!(judge(IDLE, 0.0, 0), Judgement::Runs);
+}
+
+/// A refusal costs the way there and back: a gate puts up with a wait of that length beyond the one that it expects.
+#[test]
+fn a_gate_puts_up_with_what_a_refusal_would_cost() {
+    let mut choice = Choice::new(0, 1.0);
+    hears(&mut choice, 1, 0.020, 1.0);
+    choice.travelled(1, 0.001, None, 0.0);
+    let seen = choice.predict(&asked(None, &[]), &[1], 0.0)[0];
+    let Pick::There { bears, .. } = choice.choose(&asked(None, &[]), &[1], 0.0) else { panic!("it is the only one") };
+    assert!((bears - seen.wait - seen.hop).abs() < 1e-12 && seen.hop > 0.0005, "{bears} beside {seen:?}");
+    let is_run = |wait| judge(Truth { backlog: wait }, bears, 0) == Judgement::Runs;
+    assert!(is_run(seen.wait + seen.hop) && !is_run(seen.wait + seen.hop + 0.002));
 }

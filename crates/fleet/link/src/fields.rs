@@ -37,8 +37,8 @@ pub struct CallField {
     pub hops: u32,
     /// How often it was refused before.
     pub refusals: u32,
-    /// The seconds of waiting that were expected here.
-    pub expected: f64,
+    /// The seconds of waiting with which the entry puts up here: those it expects, and the way there and back.
+    pub bears: f64,
     /// The time that is left to it. It is a duration: the clocks of two nodes differ.
     pub left: Duration,
 }
@@ -100,9 +100,9 @@ impl CallField {
         if !is_name(&self.function) {
             return Err(());
         }
-        let Self { function, hops, refusals, expected, left } = self;
+        let Self { function, hops, refusals, bears, left } = self;
         let left = left.as_millis();
-        let text = format!("{function};hops={hops};refusals={refusals};expected={expected:.6};left={left}");
+        let text = format!("{function};hops={hops};refusals={refusals};expected={bears:.6};left={left}");
         HeaderValue::try_from(text).map_err(|_| ())
     }
 
@@ -113,7 +113,7 @@ impl CallField {
             function: Some(said.word).filter(|name| is_name(name))?.to_owned(),
             hops: said.get("hops")?.parse().ok()?,
             refusals: said.get("refusals")?.parse().ok()?,
-            expected: said.seconds("expected")?,
+            bears: said.seconds("expected")?,
             left: Duration::from_millis(left),
         })
     }
@@ -219,7 +219,7 @@ mod tests {
 
     fn call() -> CallField {
         let left = Duration::from_millis(30_000);
-        CallField { function: "hello".into(), hops: 1, refusals: 2, expected: 0.012, left }
+        CallField { function: "hello".into(), hops: 1, refusals: 2, bears: 0.012, left }
     }
 
     #[test]

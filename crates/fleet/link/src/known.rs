@@ -28,8 +28,8 @@ pub enum Way {
     Here,
     There {
         node: NodeId,
-        /// The seconds of waiting that are expected there.
-        expected: f64,
+        /// The seconds of waiting with which this node puts up there.
+        bears: f64,
     },
     /// No node may run it.
     Nowhere,
@@ -94,7 +94,7 @@ impl Known {
         match inner.choice.choose(&asked, &nodes, now) {
             Pick::Here => Way::Here,
             Pick::Nowhere => Way::Nowhere,
-            Pick::There { node, expected } => Way::There { node: inner.nodes[node as usize - 1], expected },
+            Pick::There { node, bears } => Way::There { node: inner.nodes[node as usize - 1], bears },
         }
     }
 
@@ -109,7 +109,7 @@ impl Known {
         candidates.sort_by(|one, other| one.total().total_cmp(&other.total()));
         let forecasts = candidates.iter().map(|candidate| inner.forecast(candidate)).collect();
         let way = match inner.choice.best(&asked, &nodes, now) {
-            Some(best) => Way::There { node: inner.nodes[best.node as usize - 1], expected: best.wait },
+            Some(best) => Way::There { node: inner.nodes[best.node as usize - 1], bears: best.bears() },
             None if here.is_some() => Way::Here,
             None => Way::Nowhere,
         };
@@ -214,10 +214,14 @@ mod tests {
         known.hear(NODES[0], report(0.0), Some(0.001));
         known.hear(NODES[1], report(5.0), Some(0.001));
         let call = |backlog| Undecided { function: "f", bytes: 0, here: Some(Truth { backlog }), nodes: &NODES };
-        for (backlog, way) in [(0.0, Way::Here), (3.0, Way::There { node: NODES[0], expected: 0.0 })] {
+        let node = |way: Way| match way {
+            Way::There { node, bears } => Some((node, bears < 0.01)),
+            Way::Here | Way::Nowhere => None,
+        };
+        for (backlog, goes_to) in [(0.0, None), (3.0, Some((NODES[0], true)))] {
             let weighed = known.weigh(&call(backlog));
-            assert_eq!((weighed.way, known.weigh(&call(backlog)).way), (way, way), "it changes nothing");
-            assert_eq!(known.choose(&call(backlog), &[]), way);
+            let ways = [weighed.way, known.weigh(&call(backlog)).way, known.choose(&call(backlog), &[])];
+            assert_eq!(ways.map(node), [goes_to; 3], "it changes nothing");
             let order: Vec<_> = weighed.forecasts.iter().map(|forecast| forecast.node).collect();
             assert_eq!(order.last(), Some(&Some(NODES[1])), "the busiest is the last");
         }

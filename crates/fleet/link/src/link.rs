@@ -110,12 +110,12 @@ impl<L: Local> Link<L> {
         self.known.ran_here(function, bytes, run.as_secs_f64());
     }
 
-    /// Sends a call to `node`, where `expected` seconds of waiting are expected, and to others if that refuses. `left`
+    /// Sends a call to `node`, with `bears` seconds of waiting ([`Way::There`]), and to others if that refuses. `left`
     /// is the time that the call has. Dropping the future, or the body of the reply, ends the call there.
     pub async fn send(
         &self,
         call: &Undecided<'_>,
-        (mut node, mut expected): (NodeId, f64),
+        (mut node, mut bears): (NodeId, f64),
         mut request: Request<CallBody>,
         left: Duration,
     ) -> Sent {
@@ -128,7 +128,7 @@ impl<L: Local> Link<L> {
         let (mut busy, mut has_insisted) = (Vec::new(), false);
         loop {
             let left = left.saturating_sub(begun.elapsed());
-            let field = CallField { function: call.function.to_owned(), hops: 1, refusals, expected, left };
+            let field = CallField { function: call.function.to_owned(), hops: 1, refusals, bears, left };
             let back;
             match self.carry(node, call, &field, request).await {
                 Carried::Ran(response) => return Sent::Ran(response),
@@ -154,8 +154,8 @@ impl<L: Local> Link<L> {
             }
             request = back;
             tried.push(node);
-            (node, expected) = match self.known.choose(call, &tried) {
-                Way::There { node, expected } if tried.len() <= REFUSALS_MAX as usize => (node, expected),
+            (node, bears) = match self.known.choose(call, &tried) {
+                Way::There { node, bears } if tried.len() <= REFUSALS_MAX as usize => (node, bears),
                 _ if call.here.is_some() => return Sent::Here(request),
                 // All that have it are busier than was thought: now they have said so, and one of them has to take it.
                 _ if !busy.is_empty() && !has_insisted => {

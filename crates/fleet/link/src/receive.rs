@@ -181,7 +181,7 @@ impl<L: Local> Link<L> {
         request: &Request<Incoming>,
     ) -> Result<(FarCall, CallRoom), Why> {
         let field = request.headers().get(CALL).and_then(CallField::read).ok_or(Why::Garbled)?;
-        let CallField { function, hops, refusals, expected, left } = field;
+        let CallField { function, hops, refusals, bears, left } = field;
         if hops != 1 {
             return Err(Why::Looped);
         }
@@ -189,7 +189,7 @@ impl<L: Local> Link<L> {
             return Err(Why::Draining);
         }
         let truth = self.local.truth(&function).ok_or(Why::Absent)?;
-        if let Judgement::Refuses(_) = judge(truth, expected, refusals) {
+        if let Judgement::Refuses(_) = judge(truth, bears, refusals) {
             return Err(Why::Busy);
         }
         let room = room.call(request.headers(), !request.body().is_end_stream()).map_err(|_| Why::Full)?;

@@ -58,7 +58,7 @@ impl CallLink {
         let here = self.truth(node, live);
         let undecided = Undecided { function: live.name().as_str(), bytes, here, nodes: &nodes };
         match self.link.choose(&undecided) {
-            Way::There { node, expected } => Some(Sooner { nodes, first: (node, expected), authorization }),
+            Way::There { node, bears } => Some(Sooner { nodes, first: (node, bears), authorization }),
             Way::Here | Way::Nowhere => None,
         }
     }
@@ -112,8 +112,8 @@ impl CallLink {
         let bytes = request.body().size_hint().lower();
         let undecided = Undecided { function: &function.name, bytes, here: None, nodes: &function.nodes };
         match self.link.choose(&undecided) {
-            Way::There { node: far, expected } => {
-                self.carry(node, &undecided, (far, expected), request, (LEFT, request_id)).await
+            Way::There { node: far, bears } => {
+                self.carry(node, &undecided, (far, bears), request, (LEFT, request_id)).await
             }
             Way::Here | Way::Nowhere => {
                 let detail = format!("no node that has the function {:?} is heard of", &*function.name);

@@ -90,7 +90,7 @@ struct Call {
 enum Event {
     Enters,
     Reports(usize),
-    Arrives { call: Call, node: usize, expected: f64 },
+    Arrives { call: Call, node: usize, bears: f64 },
     Refused { call: Call, node: usize, truth: Truth },
     Answered { call: Call, node: usize, truth: Truth, run: f64 },
 }
@@ -175,7 +175,7 @@ impl World {
                 let pause = self.town.reports * (0.9 + 0.2 * self.random.share());
                 self.after(pause, Event::Reports(node));
             }
-            Event::Arrives { call, node, expected } => self.arrives(call, node, expected),
+            Event::Arrives { call, node, bears } => self.arrives(call, node, bears),
             Event::Refused { mut call, node, truth } => {
                 self.outcome.refused += 1;
                 let gate = &mut self.nodes[call.gate];
@@ -232,14 +232,14 @@ impl World {
             }
         };
         match pick {
-            Pick::There { node, expected } => {
+            Pick::There { node, bears } => {
                 let way = self.round_trip(call.gate, node as usize) / 2.0;
-                let expected = if self.policy == Policy::Ours { expected } else { f64::INFINITY };
+                let bears = if self.policy == Policy::Ours { bears } else { f64::INFINITY };
                 if self.policy == Policy::Oracle {
                     // It knows all that is on its way: its calls are in their queues at once.
                     return self.starts(call, node as usize, way);
                 }
-                self.after(way, Event::Arrives { call, node: node as usize, expected });
+                self.after(way, Event::Arrives { call, node: node as usize, bears });
             }
             _ => {
                 let gate = call.gate;
@@ -248,9 +248,9 @@ impl World {
         }
     }
 
-    fn arrives(&mut self, call: Call, node: usize, expected: f64) {
+    fn arrives(&mut self, call: Call, node: usize, bears: f64) {
         let truth = self.nodes[node].truth(self.now);
-        match judge(truth, expected, call.refused.len() as u32) {
+        match judge(truth, bears, call.refused.len() as u32) {
             Judgement::Runs => self.starts(call, node, 0.0),
             Judgement::Refuses(truth) => {
                 let way = self.round_trip(call.gate, node) / 2.0;
@@ -278,7 +278,7 @@ impl World {
         };
         let around = self.nodes[call.gate].around.iter().map(|node| (total(*node as usize), *node));
         let (least, node) = around.min_by(|one, other| one.0.total_cmp(&other.0)).expect("there are others");
-        if total(call.gate) <= least { Pick::Here } else { Pick::There { node, expected: 0.0 } }
+        if total(call.gate) <= least { Pick::Here } else { Pick::There { node, bears: 0.0 } }
     }
 
     /// All gates whose cell it is in hear it, and measure how far it is.

@@ -47,6 +47,8 @@ async fn a_gate_learns_from_each_answer() {
     assert_eq!(one.link.choose(&wanted), Way::Nowhere, "nobody has heard of it");
     *two.tested.backlog.lock() = 0.004;
     drop(one.call(&two, "hello", empty()).await);
-    let Way::There { expected, .. } = one.link.choose(&wanted) else { panic!("the answer said how busy it is") };
-    assert!((0.0..=0.005).contains(&expected), "{expected}");
+    let forecast = one.link.weigh(&wanted).forecasts[0];
+    assert!((0.0..=0.005).contains(&forecast.wait), "the answer said how busy it is: {forecast:?}");
+    let Way::There { bears, .. } = one.link.choose(&wanted) else { panic!("it is known") };
+    assert!(bears > forecast.wait && bears <= forecast.wait + 2.0 * forecast.hop, "a refusal costs the way: {bears}");
 }
