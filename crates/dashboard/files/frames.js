@@ -6,7 +6,7 @@
 // piece of its work and return true: then its turn comes again.
 
 /** Milliseconds after which no other part is begun. Clicks and scrolling wait for so long, and for the part that runs. */
-const SLICE = 3;
+const SLICE = 2;
 
 const parts = new Set();
 let due = false;

@@ -10,7 +10,7 @@ import { draw } from './frames.js';
 const ROW = 28;
 const BEYOND = 6;
 /** Rows that are made at once; more come with the next part of a frame. */
-const MADE = 8;
+const MADE = 6;
 
 export class Grid {
   /**

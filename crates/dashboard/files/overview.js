@@ -32,7 +32,7 @@ function heaviest(rows, weigh) {
 
 /** What is counted decides where rates are the same, and is never as much as one of the least rates. */
 const SMALL = 1e-12;
-const busy = row => (state.calls.get(row.function) ?? 0) + row.calls * SMALL;
+const busy = row => row.calls && (state.calls.get(row.function) ?? 0) + row.calls * SMALL;
 const full = row => row.dead * 1e9 + row.ready + row.leased + row.pushed * SMALL;
 
 function open() {
