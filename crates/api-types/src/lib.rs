@@ -23,7 +23,7 @@ pub use fleet::{
     InvitationRequest, JoinRequest,
 };
 pub use handlings::HandlingInfo;
-pub use live::{FunctionTimes, HourInfo, LiveFunction, LiveHandler, LiveLine, LiveQueue};
+pub use live::{FunctionTimes, HourInfo, LiveFunction, LiveHandler, LiveLine, LiveNow, LiveQueue};
 pub use tokens::{Scope, TokenCreated, TokenInfo, TokenRequest};
 pub use work::{AckRequest, FailReply, FailRequest, LeaseReply, LeaseRequest, LeasedEvent, RenewRequest};
 

@@ -2,6 +2,7 @@
 
 use crate::{FunctionStats, NodeInfo, TokenInfo, UnitInfo};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use utoipa::ToSchema;
 
 /// One line of the stream. The first line holds everything; in those that follow, a part that is missing and a row that
@@ -19,15 +20,26 @@ pub struct LiveLine {
     pub deployed: u64,
     /// The token of the request, in lines that are whole.
     pub token: Option<TokenInfo>,
+    /// The node at a glance, in lines that are whole, and now and then in others.
     pub node: Option<NodeInfo>,
+    /// What of the node is another all the time.
+    pub now: LiveNow,
     /// The last hour of the whole node, where there is a new point of it; not for a token that is bound.
     pub hour: Option<HourInfo>,
-    pub functions: Vec<LiveFunction>,
+    pub functions: Vec<LiveFunction<'static>>,
     pub queues: Vec<LiveQueue>,
     /// The units that exist now, if they were asked for.
     pub units: Option<Vec<UnitInfo>>,
     /// The function that was asked for.
     pub function: Option<FunctionTimes>,
+}
+
+/// A node, as it is now.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct LiveNow {
+    pub uptime_seconds: u64,
+    pub units_running: usize,
+    pub rss_bytes: u64,
 }
 
 /// The last hour, the oldest point first; less after a start.
@@ -53,10 +65,10 @@ pub struct HourInfo {
 /// A function, as it does now. Numbers of 0 are left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
-pub struct LiveFunction {
-    pub function: String,
+pub struct LiveFunction<'a> {
+    pub function: Cow<'a, str>,
     pub version: u32,
-    pub isolation: String,
+    pub isolation: Cow<'a, str>,
     #[serde(skip_serializing_if = "is_zero")]
     pub calls: u64,
     /// Calls that ended with a problem.
@@ -69,7 +81,7 @@ pub struct LiveFunction {
     pub waiting: u64,
     /// The queue it handles, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue: Option<String>,
+    pub queue: Option<Cow<'a, str>>,
     /// Of the whole time of a call, in whole microseconds, since the node started.
     #[serde(skip_serializing_if = "is_zero")]
     pub p50_us: u64,

@@ -2,7 +2,7 @@
 
 use super::events::{Duty, Numbers};
 use super::functions::{Table, TableEntry};
-use super::metrics::usage;
+use super::metrics::rss_bytes;
 use super::{Node, clock};
 use api_types::{
     BucketInfo, FunctionInfo, FunctionStats, HandlerInfo, NodeInfo, QueueInfo, QueuedStats, UnitInfo, VersionInfo,
@@ -29,7 +29,7 @@ impl Node {
             units_running: self.functions.units.counts().running as usize,
             units_max: self.config.units_max as usize,
             uptime_seconds: self.started.elapsed().as_secs(),
-            rss_bytes: usage().rss_bytes,
+            rss_bytes: rss_bytes(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             architecture: std::env::consts::ARCH.to_owned(),
             engine: self.functions.loader.kinds.fingerprints(),

@@ -1,44 +1,62 @@
 //! What the dashboard shows of functions and queues, as small as it can be: it is read every second by all who look.
 
 use super::events::Duty;
+use super::functions::TableEntry;
 use super::hour::Totals;
-use super::metrics::{Histogram, usage};
+use super::metrics::{Histogram, rss_bytes};
 use super::{Node, Table};
-use api_types::{FunctionTimes, HandlingInfo, LiveFunction, LiveHandler, LiveQueue};
+use api_types::{FunctionTimes, HandlingInfo, LiveFunction, LiveHandler, LiveNow, LiveQueue};
 use problem::Problem;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+/// What of a function moves while it is deployed. It is read for all functions in each look: while it is the same, so
+/// is what is shown of it, and nothing else is read or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveNumbers {
+    calls: u64,
+    errors: u64,
+    running: u32,
+    waiting: u32,
+}
+
+impl TableEntry {
+    /// Five numbers, from atomics and one short lock; nothing is copied.
+    pub fn live_numbers(&self) -> LiveNumbers {
+        let identity = &self.live.identity;
+        let errors = identity.counters.failed_count();
+        let calls = identity.counters.ok_count() + identity.counters.gone_count() + errors;
+        let counts = identity.admission.counts();
+        LiveNumbers { calls, errors, running: counts.running, waiting: counts.waiting }
+    }
+
+    /// The function as it does now. Its quantiles are the dear part.
+    pub fn live_function(&self, numbers: LiveNumbers) -> LiveFunction<'_> {
+        let live = &self.live;
+        let (p50_us, p99_us) = middle_and_slow(&live.identity.counters.total);
+        LiveFunction {
+            function: live.name().as_str().into(),
+            version: live.version,
+            isolation: live.function.isolation.as_str().into(),
+            calls: numbers.calls,
+            errors: numbers.errors,
+            running: numbers.running.into(),
+            waiting: numbers.waiting.into(),
+            queue: live.function.handles(live.name()).map(|queue| queue.as_str().into()),
+            p50_us,
+            p99_us,
+        }
+    }
+}
+
 impl Node {
-    /// All functions as they do now, by name. `before` gives what was said of one the last time: where nothing was
-    /// called since, its quantiles are taken from there, because finding them is the dear part.
-    pub fn live_functions<'a>(
-        &self,
-        table: &Table,
-        before: impl Fn(&str) -> Option<&'a LiveFunction>,
-    ) -> Vec<LiveFunction> {
-        let live = table.entries().map(|entry| {
-            let (live, counters) = (&entry.live, &entry.live.identity.counters);
-            let counts = live.identity.admission.counts();
-            let (name, calls) = (live.name().as_str(), counters.calls());
-            let (p50_us, p99_us) = match before(name).filter(|before| before.calls == calls) {
-                Some(before) => (before.p50_us, before.p99_us),
-                None => middle_and_slow(&counters.total),
-            };
-            LiveFunction {
-                function: name.to_owned(),
-                version: live.version,
-                isolation: live.function.isolation.as_str().to_owned(),
-                calls,
-                errors: counters.failed_count(),
-                running: counts.running.into(),
-                waiting: counts.waiting.into(),
-                queue: live.function.handles(live.name()).map(ToString::to_string),
-                p50_us,
-                p99_us,
-            }
-        });
-        live.collect()
+    /// What of the node is another in each look.
+    pub fn live_now(&self) -> LiveNow {
+        LiveNow {
+            uptime_seconds: self.started.elapsed().as_secs(),
+            units_running: self.functions.units.counts().running as usize,
+            rss_bytes: rss_bytes(),
+        }
     }
 
     /// All queues as they are now, by name. One that cannot be read is left out, as the node's log says.
@@ -93,7 +111,7 @@ impl Node {
     fn totals(&self) -> Totals {
         let table = self.functions.table();
         let units = self.functions.units.counts().running.into();
-        let mut totals = Totals { units, memory_bytes: usage().rss_bytes, ..Totals::default() };
+        let mut totals = Totals { units, memory_bytes: rss_bytes(), ..Totals::default() };
         for counters in table.entries().map(|entry| &entry.live.identity.counters) {
             totals.calls += counters.calls();
             totals.errors += counters.failed_count();

@@ -15,7 +15,7 @@ use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::stream::{self, StreamExt as _};
 use hub::{Sight, VIEWERS_MAX, VIEWERS_OF_TOKEN_MAX, Viewer};
 use node::{Node, clock};
 use problem::{Code, Problem};
@@ -75,19 +75,20 @@ pub async fn live(
         Problem::new(Code::ConcurrencyExceeded, detail).with_hint("close a dashboard")
     })?;
     let stream = Stream { viewer, node, headers, wish };
-    let lines = stream::unfold(stream, async |mut stream| Some((Ok::<_, Infallible>(stream.next().await?), stream)));
-    Ok(([(CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response())
+    let lines = stream::unfold(stream, async |mut stream| Some((stream::iter(stream.next().await?), stream)));
+    let pieces = lines.flatten().map(Ok::<_, Infallible>);
+    Ok(([(CONTENT_TYPE, NDJSON)], Body::from_stream(pieces)).into_response())
 }
 
 impl Stream {
     /// None once there is nobody to tell, or nothing more to tell.
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Vec<Bytes>> {
         let token = self.node.access.check(&self.headers, Scope::Look, clock::now_ms()).ok()?;
         let wanted = Sight { token: &token, units: self.wish.units, function: self.wish.function.as_deref() };
         let line = tokio::select! {
             line = self.viewer.next(&self.node, wanted) => line.ok()?,
             () = self.node.stop_wanted() => return None,
         };
-        Some(line.into())
+        Some(line)
     }
 }

@@ -61,6 +61,7 @@ fn the_first_line_has_everything_and_the_others_what_has_changed() {
     assert_eq!(first["hour"]["every_ms"], 10_000);
     let second = viewer.next().unwrap();
     assert_eq!((&second["whole"], &second["functions"], &second["queues"]), (&json!(false), &json!([]), &json!([])));
+    assert!(second.get("node").is_none() && second["now"]["rss_bytes"].as_u64() > Some(0), "{second}");
     node.call("one", "");
     let row = viewer.until("the call", |line| line["functions"].as_array().unwrap().first().cloned());
     assert_eq!((&row["function"], &row["calls"]), (&json!("one"), &json!(1)), "and no other row");

@@ -10,5 +10,5 @@ mod text;
 pub use counters::{Counters, Times};
 pub use histogram::Histogram;
 pub use page::page;
-pub use process::usage;
+pub use process::{rss_bytes, usage};
 pub use text::MEDIA_TYPE;
