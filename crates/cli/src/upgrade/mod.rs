@@ -153,8 +153,8 @@ impl Upgrade {
     /// The program beside ours takes its place, and the node's. If the node does not become healthy, ours comes back.
     fn swap(&self, session: &Session, place: &Place, running: Option<&RunningNode>) -> Result {
         place.swap()?;
-        let Some(running) = running else { return Ok(()) };
-        let Err(why) = running.restart(session, place) else { return Ok(()) };
+        let Some(running) = running else { return place.settle() };
+        let Err(why) = running.restart(session, place) else { return place.settle() };
         let undone = |what: &str| Problem::new(Code::UpgradeUndone, format!("{why}; {what}"));
         place.undo()?;
         match running.start_before(session, place) {

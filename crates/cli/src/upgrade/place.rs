@@ -4,6 +4,7 @@
 //!  lighter            a whole program at every instant: it changes by a rename alone
 //!  lighter.new        the next one, until it takes the place
 //!  lighter.previous   the one before
+//!  lighter.older      the one before that, until the upgrade stays or is taken back
 //! ```
 //! Whatever ends an upgrade in the middle leaves a program that starts. What it leaves of `lighter.new` is overwritten
 //! by the next one.
@@ -52,6 +53,16 @@ impl Place {
 
     pub fn previous(&self) -> PathBuf {
         self.named(".previous")
+    }
+
+    /// The one before that, while an upgrade may still be taken back.
+    fn older(&self) -> PathBuf {
+        self.named(".older")
+    }
+
+    /// A second name of a program, for as long as it changes its first.
+    fn kept(&self) -> PathBuf {
+        self.named(".keeping")
     }
 
     /// Two upgrades at once would take each other's files.
@@ -150,33 +161,40 @@ impl Place {
     /// The program before as the next one.
     pub fn bring_back_beside(&self) -> Result {
         let next = self.next();
-        let put = || {
-            fs::remove_file(&next).or_else(nothing_there)?;
-            fs::hard_link(self.previous(), &next)
-        };
-        put().map_err(|error| Stop::file(&next, &error))
+        link(&self.previous(), &next).map_err(|error| Stop::file(&next, &error))
     }
 
-    /// The next program takes our place; ours is the one before.
+    /// The next program takes our place; ours is the one before. What was the one before is kept until this is
+    /// [settled](Self::settle) or [undone](Self::undo).
     pub fn swap(&self) -> Result {
-        let kept = self.named(".keeping");
         let swap = || {
-            fs::remove_file(&kept).or_else(nothing_there)?;
-            fs::hard_link(&self.program, &kept)?;
-            fs::rename(&kept, self.previous())?;
-            // Two names of one file stay two.
-            fs::remove_file(&kept).or_else(nothing_there)?;
-            fs::rename(self.next(), &self.program)?;
+            link(&self.program, &self.kept())?;
+            fs::rename(self.previous(), self.older()).or_else(nothing_there)?;
+            rename(&self.kept(), &self.previous())?;
+            rename(&self.next(), &self.program)?;
             self.lock.sync_all()
         };
         swap().map_err(|error| Stop::file(&self.program, &error))
     }
 
-    /// Puts the program before back, for good.
+    /// Puts the program before back, for good, and the one before that. Where there was none, the name stays with the
+    /// program that is in its place: the one that is known to run.
     pub fn undo(&self) -> Result {
-        fs::rename(self.previous(), &self.program)
-            .and_then(|()| self.lock.sync_all())
-            .map_err(|error| Stop::file(&self.program, &error))
+        let undo = || {
+            link(&self.previous(), &self.kept())?;
+            rename(&self.kept(), &self.program)?;
+            if self.older().exists() {
+                rename(&self.older(), &self.previous())?;
+            }
+            self.lock.sync_all()
+        };
+        undo().map_err(|error| Stop::file(&self.program, &error))
+    }
+
+    /// The next program stays.
+    pub fn settle(&self) -> Result {
+        let older = self.older();
+        fs::remove_file(&older).or_else(nothing_there).map_err(|error| Stop::file(&older, &error))
     }
 
     /// Whether a process runs the file that is in our place now.
@@ -185,6 +203,17 @@ impl Place {
         let running = file(Path::new(&format!("/proc/{pid}/exe")));
         running.is_some() && running == file(&self.program)
     }
+}
+
+fn link(file: &Path, name: &Path) -> io::Result<()> {
+    fs::remove_file(name).or_else(nothing_there)?;
+    fs::hard_link(file, name)
+}
+
+/// Where both are names of one file, nothing is renamed: then the old one is taken away.
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    fs::remove_file(from).or_else(nothing_there)
 }
 
 fn nothing_there(error: io::Error) -> io::Result<()> {

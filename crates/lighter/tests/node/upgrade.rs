@@ -96,11 +96,18 @@ impl Installed {
         assert_eq!(said["code"], code, "{said}");
         assert!(!said["hint"].as_str().unwrap().is_empty(), "{said}");
         assert_eq!(fs::metadata(self.program()).unwrap().ino(), before);
-        let mut left: Vec<_> =
-            fs::read_dir(self.path("bin")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut left = self.names();
         left.retain(|name| name != "lighter.previous");
         assert_eq!(left, ["lighter"]);
         said
+    }
+
+    /// What is in the program's folder.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("bin")).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
     }
 
     fn start(&self) -> Node {
@@ -225,6 +232,8 @@ fn a_program_that_cannot_be_a_node_is_taken_back_and_the_node_runs_again() {
     assert_eq!(said["code"], "L1116", "{said}");
     assert!(said["detail"].as_str().unwrap().contains("the node runs with it"), "{said}");
     assert!(installed.is_installed(&installed.bytes));
+    assert_eq!(installed.names(), ["lighter", "lighter.previous"]);
+    assert_eq!(fs::read(installed.path("bin/lighter.previous")).unwrap(), installed.bytes);
     assert_eq!(counted(&installed, &node.token), 1);
     // It was started by the command line, and writes where it wrote before.
     wait_for("its words", || {
@@ -235,6 +244,23 @@ fn a_program_that_cannot_be_a_node_is_taken_back_and_the_node_runs_again() {
     let stopped = send("POST", &format!("{}/v1/stop", installed.api()), &[("authorization", &authorization)], &[]);
     assert_eq!(stopped.status, 202);
     wait_for("its end", || (!installed.data().join("node.json").exists()).then_some(()));
+}
+
+/// It was lost: the way back took the name of the program before for the one in its place.
+#[test]
+fn after_an_upgrade_that_was_taken_back_one_can_still_go_back_to_the_program_before() {
+    let installed = Installed::new();
+    let node = installed.start();
+    let good = installed.release("new.tar.gz", VERSION, PROCESSOR, &installed.another("two"));
+    assert_eq!(installed.upgrade(&[&good, "--watch-seconds", "0"]).0, 0);
+    let broken = installed.release("broken.tar.gz", VERSION, PROCESSOR, &installed.broken());
+    assert_eq!(installed.refused_but_tried(&[&broken])["code"], "L1116");
+    assert!(installed.is_installed(&installed.another("two")));
+    assert_eq!(installed.names(), ["lighter", "lighter.previous"]);
+    assert_eq!(installed.upgrade(&["--rollback", "--watch-seconds", "0"]).0, 0);
+    assert!(installed.is_installed(&installed.bytes));
+    assert_eq!(installed.names(), ["lighter", "lighter.previous"]);
+    assert_eq!(node.stop_where_it_is(&installed.api()), 202);
 }
 
 impl Installed {
