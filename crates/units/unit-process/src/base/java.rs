@@ -7,7 +7,8 @@
 //! The base `android` is the same with Libdroid beside it, made ahead (`ready.rs`).
 //!
 //! A virtual machine has threads and cannot be forked, so each unit starts one. From the archive that takes a third of
-//! the time that it takes without.
+//! the time that it takes without. The jars of the base are found by the loader of Java's own classes, which is quicker
+//! and is asked first: no class of a bundle can stand in their place.
 
 use super::python::DESCRIPTION;
 use super::ready::{self, Kind};
@@ -28,7 +29,7 @@ use unit_host::pool::Spares;
 
 /// The unit half, as `sdks/java/build` makes it.
 pub const UNIT: &[u8] = include_bytes!("../../../../../sdks/java/unit/lighterage-unit.jar");
-const LAYOUT: &str = "2";
+const LAYOUT: &str = "3";
 const BASE: &str = "java-";
 /// What a virtual machine takes beside the heap: classes, compiled code, stacks, its own threads.
 const MACHINE: Beside = Beside { memory_bytes: 64 << 20, processes: 24 };
@@ -265,10 +266,11 @@ impl Base for JavaBase {
         if self.description.has_libdroid {
             arguments.push(format!("-Dlighterage.libdroid={}", self.folder.join("libdroid.so").display()));
         }
+        // Of all that the base has, whatever the bundle needs: the archive is for just these.
+        arguments.push(first_classes(&self.folder, self.description.has_libdroid));
         let is_android = about.runtime == Runtime::Android;
         let main = if is_android { "lighterage.droid.Main" } else { "lighterage.unit.Main" };
-        // The unit half and Libdroid come first: no class of a bundle can stand in their place.
-        let classes = format!("{}:{CODE}/{}:{CODE}/libs/*", classes(&self.folder, is_android), crate::jar::APP);
+        let classes = format!("{CODE}/{}:{CODE}/libs/*", crate::jar::APP);
         let calls = function.units.reuse_calls.to_string();
         let work = ["-cp", &classes, main, about.contract.as_str(), &about.entry, &calls];
         arguments.extend(work.map(str::to_owned));
@@ -289,16 +291,22 @@ impl Base for JavaBase {
     }
 }
 
-/// The jars of a base, in the order in which its archive has them.
-pub fn classes(folder: &Path, is_android: bool) -> String {
-    let unit = folder.join("unit.jar").display().to_string();
-    if is_android { format!("{unit}:{}", folder.join("libdroid.jar").display()) } else { unit }
+/// The option that names the jars of a base, in the order in which its archive has them.
+pub fn first_classes(folder: &Path, has_libdroid: bool) -> String {
+    let unit = format!("-Xbootclasspath/a:{}", folder.join("unit.jar").display());
+    if has_libdroid { format!("{unit}:{}", folder.join("libdroid.jar").display()) } else { unit }
 }
 
 /// The same for every unit. Control groups are the node's business, and a socket for debuggers nobody's; the machine's
 /// own words go to the log. A method that is called once needs no code made for calling it.
-const OPTIONS: [&str; 13] = [
+///
+/// The archive lies where it was made for: moved to an address that nobody can guess, each of its pages would be
+/// written, which is 6 MB of memory and a seventh of a start. There are classes in it and no code of the processor's,
+/// and whoever could use the address runs in the unit already.
+const OPTIONS: [&str; 15] = [
     "-Xshare:auto",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:ArchiveRelocationMode=0",
     "-XX:+UseSerialGC",
     "-XX:-UsePerfData",
     "-XX:-UseContainerSupport",

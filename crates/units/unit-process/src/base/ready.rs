@@ -9,7 +9,7 @@
 //! start.
 
 use super::commands::folder_bytes;
-use super::java::{Description, UNIT, classes};
+use super::java::{Description, UNIT};
 use super::python::DESCRIPTION;
 use super::runtime::{archive, check_version, fetch, home_of, link, on_path, release, unavailable};
 use super::{NEW, make_folder, now_ms, open_for_reading, short};
@@ -414,8 +414,8 @@ fn finish(new: &Path, place: &Path, kind: Kind) -> Result<Description, Problem> 
         .is_ok();
     if !has_archive && kind == Kind::Android {
         // What cannot be rehearsed would fail in every unit too.
-        let detail = "Libdroid does not start on this machine";
-        return Err(unavailable(format!("{detail}: {}", classes(place, true))));
+        let jar = place.join("libdroid.jar");
+        return Err(unavailable(format!("Libdroid does not start on this machine: {}", jar.display())));
     }
     let (_, java) = release(&home)?;
     let has_libdroid = kind == Kind::Android;

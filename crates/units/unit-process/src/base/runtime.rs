@@ -1,7 +1,7 @@
 //! Java itself: found here or brought by pip, linked to what bundles may use, and the archive it starts from.
 
 use super::commands::{self, run};
-use super::java::classes;
+use super::java::first_classes;
 use super::python::Environment;
 use problem::Problem;
 use std::fs::{self, Permissions};
@@ -87,7 +87,7 @@ pub fn archive(home: &Path, place: &Path, is_linked: bool, is_android: bool) -> 
         rehearse.arg(format!("-Dlighterage.libdroid={}", place.join("libdroid.so").display()));
     }
     let main = if is_android { "lighterage.droid.Rehearsal" } else { "lighterage.unit.Rehearsal" };
-    rehearse.arg("-cp").arg(classes(place, is_android)).arg(main);
+    rehearse.arg(first_classes(place, is_android)).arg(main);
     run(&mut rehearse, "the rehearsal of the unit half in Java").map(drop)
 }
 

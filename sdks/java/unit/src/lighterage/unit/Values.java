@@ -71,7 +71,10 @@ final class Values {
         }
         if (value instanceof Map<?, ?> entries && kind.isAssignableFrom(LinkedHashMap.class)) {
             Map<Object, Object> map = new LinkedHashMap<>();
-            entries.forEach((key, item) -> map.put(key, lift(item, argument(type, 1))));
+            // No lambda: a virtual machine that has just begun takes milliseconds for its first.
+            for (Map.Entry<?, ?> entry : entries.entrySet()) {
+                map.put(entry.getKey(), lift(entry.getValue(), argument(type, 1)));
+            }
             return map;
         }
         if (kind.isInstance(value)) {
@@ -91,6 +94,13 @@ final class Values {
     }
 
     private static Object number(Number value, Class<?> kind) {
+        // The usual numbers need no arithmetic of any length.
+        if (value instanceof Long && (kind == long.class || kind == Long.class)) {
+            return value;
+        }
+        if (value instanceof Long whole && (kind == int.class || kind == Integer.class) && whole == whole.intValue()) {
+            return whole.intValue();
+        }
         try {
             if (kind == double.class || kind == Double.class) {
                 return value.doubleValue();

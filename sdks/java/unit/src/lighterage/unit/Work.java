@@ -44,18 +44,19 @@ final class Work {
     /** Finds `pkg.Class::method`. Throws what the class throws when it is initialised. */
     Work(boolean isCall, String entry) throws ReflectiveOperationException {
         this.isCall = isCall;
-        String[] parts = entry.split("::", 2);
-        kind = Class.forName(parts[0], true, ClassLoader.getSystemClassLoader());
+        int colons = entry.indexOf("::");
+        String name = entry.substring(colons + 2);
+        kind = Class.forName(entry.substring(0, colons), true, ClassLoader.getSystemClassLoader());
         for (Class<?> above = kind; above != null && above != Object.class; above = above.getSuperclass()) {
             for (Method method : above.getDeclaredMethods()) {
-                if (method.getName().equals(parts[1]) && isWritten(method) && isNew(method)) {
+                if (method.getName().equals(name) && isWritten(method) && isNew(method)) {
                     method.setAccessible(true);
                     methods.add(method);
                 }
             }
         }
         if (methods.isEmpty()) {
-            throw new NoSuchMethodException(parts[0] + " has no method " + parts[1]);
+            throw new NoSuchMethodException(kind.getName() + " has no method " + name);
         }
         isHandler = !isCall && methods.size() == 1 && isHandler(methods.get(0));
     }

@@ -51,6 +51,11 @@ public final class ValuesTest {
         is("IllegalArgumentException", () -> again("{\"colour\": \"GREEN\"}", Bean.class));
         is("IllegalArgumentException", () -> again("3000000000", int.class));
         is("IllegalArgumentException", () -> again("null", int.class));
+        is("IllegalArgumentException", () -> again("-2147483649", int.class));
+        is("IllegalArgumentException", () -> again("9223372036854775808", long.class));
+        is("-9223372036854775808", () -> again("-9223372036854775808", long.class));
+        is("-2147483648", () -> again("-2147483648", int.class));
+        is("7", () -> again("7.0", int.class));
         is("{\"a\":[{\"x\":1,\"y\":2.0,\"more\":null}]}", () ->
                 Json.write(Values.lower(Values.lift(Json.read("{\"a\": [{\"x\": 1, \"y\": 2, \"more\": null}]}"), points()), false)));
         List<Object> itself = new ArrayList<>();
