@@ -13,6 +13,7 @@ import org.objectweb.asm.ClassReader;
 import org.objectweb.asm.ClassWriter;
 import org.objectweb.asm.Opcodes;
 import org.objectweb.asm.Type;
+import org.objectweb.asm.tree.AbstractInsnNode;
 import org.objectweb.asm.tree.ClassNode;
 import org.objectweb.asm.tree.InsnNode;
 import org.objectweb.asm.tree.MethodInsnNode;
@@ -23,7 +24,8 @@ import org.objectweb.asm.tree.VarInsnNode;
  * Puts other Java in the place of methods that need Android's own virtual machine: `Graft JAR SHIMS OUT CLASS=SHIM…`.
  *
  * <p>A method of CLASS calls the static method of SHIM of its name, with the object before its parameters. A native one
- * without such a method stays native, and throws UnsatisfiedLinkError where it is called.
+ * without such a method stays native, and throws UnsatisfiedLinkError where it is called. With `CLASS~SHIM`, methods of
+ * CLASS stay, and what they call of other classes is SHIM's where it has a method of that name and of those types.
  */
 public final class Graft {
     private final ClassNode shim;
@@ -38,11 +40,11 @@ public final class Graft {
         Path out = Path.of(arguments[2]);
         try (ZipFile jar = new ZipFile(arguments[0])) {
             for (int index = 3; index < arguments.length; index++) {
-                String[] names = arguments[index].split("=", 2);
+                String[] names = arguments[index].split("[=~]", 2);
                 ClassNode target = read(jar, names[0]);
                 ClassNode shim = new ClassNode();
                 new ClassReader(Files.readAllBytes(shims.resolve(names[1] + ".class"))).accept(shim, 0);
-                new Graft(shim).onto(target);
+                new Graft(shim).onto(target, arguments[index].contains("~"));
                 ClassWriter writer = new ClassWriter(ClassWriter.COMPUTE_MAXS);
                 target.accept(writer);
                 Path file = out.resolve(names[0] + ".class");
@@ -60,15 +62,39 @@ public final class Graft {
         }
     }
 
-    private void onto(ClassNode target) {
+    private void onto(ClassNode target, boolean isForCalls) {
         for (MethodNode method : target.methods) {
-            graft(target, method);
+            if (isForCalls) {
+                redirect(method);
+            } else {
+                graft(target, method);
+            }
         }
         for (MethodNode method : shim.methods) {
             if ((method.access & Opcodes.ACC_PUBLIC) != 0 && !used.contains(method.name + method.desc)) {
                 throw new IllegalStateException(target.name + " has no method for " + method.name + method.desc);
             }
         }
+    }
+
+    /** Has the shim answer what this method calls of other classes. */
+    private void redirect(MethodNode method) {
+        for (AbstractInsnNode instruction : method.instructions) {
+            if (instruction instanceof MethodInsnNode call && !call.name.startsWith("<")) {
+                boolean isStatic = call.getOpcode() == Opcodes.INVOKESTATIC;
+                String descriptor = isStatic ? call.desc : "(L" + call.owner + ";" + call.desc.substring(1);
+                if (has(call.name, descriptor)) {
+                    used.add(call.name + descriptor);
+                    MethodInsnNode other =
+                            new MethodInsnNode(Opcodes.INVOKESTATIC, shim.name, call.name, descriptor, false);
+                    method.instructions.set(call, other);
+                }
+            }
+        }
+    }
+
+    private boolean has(String name, String descriptor) {
+        return shim.methods.stream().anyMatch(one -> one.name.equals(name) && one.desc.equals(descriptor));
     }
 
     private void graft(ClassNode target, MethodNode method) {
@@ -80,8 +106,7 @@ public final class Graft {
         types.addAll(List.of(Type.getArgumentTypes(method.desc)));
         Type returns = Type.getReturnType(method.desc);
         String descriptor = Type.getMethodDescriptor(returns, types.toArray(new Type[0]));
-        if (method.name.startsWith("<")
-                || shim.methods.stream().noneMatch(one -> one.name.equals(method.name) && one.desc.equals(descriptor))) {
+        if (method.name.startsWith("<") || !has(method.name, descriptor)) {
             return;
         }
         used.add(method.name + descriptor);
