@@ -52,13 +52,18 @@ impl Counts {
     /// How many to begin making. `in_call`: a call has just begun, and making one beside it would take its core.
     pub fn to_make(&self, in_call: bool, spares: &Spares) -> u32 {
         let have = self.spares + self.coming;
-        let needed = self.waiting.saturating_sub(have);
+        let needed = self.needed();
         let spares = spares.wanted(self.peak, self.are_fresh);
         // With a spare left the next call has one, and this one need not share its core.
         if in_call && have > 0 {
             return needed;
         }
         needed.max((self.waiting + spares).saturating_sub(have))
+    }
+
+    /// How many to begin making at once: those for which calls wait.
+    fn needed(&self) -> u32 {
+        self.waiting.saturating_sub(self.spares + self.coming)
     }
 
     /// Whether one that could be made anew at once would find its place.
@@ -237,9 +242,23 @@ impl<T: Spare> Pool<T> {
 
     /// How many units to begin making now; each of them [comes](Self::came), or does not.
     pub fn missing(&self, in_call: bool) -> u32 {
+        self.makes(|counts| counts.to_make(in_call, &self.spares))
+    }
+
+    /// The same of those for which calls wait, and none ahead of need.
+    pub fn missing_now(&self) -> u32 {
+        self.makes(Counts::needed)
+    }
+
+    /// Whether there are any to make.
+    pub fn is_missing(&self, in_call: bool) -> bool {
+        self.shelf.lock().counts(self.roster.busy(), self.are_fresh).to_make(in_call, &self.spares) > 0
+    }
+
+    fn makes(&self, count: impl Fn(&Counts) -> u32) -> u32 {
         let mut shelf = self.shelf.lock();
         shelf.waiting.retain(|waiting| !waiting.is_closed());
-        let missing = shelf.counts(self.roster.busy(), self.are_fresh).to_make(in_call, &self.spares);
+        let missing = count(&shelf.counts(self.roster.busy(), self.are_fresh));
         shelf.coming += missing;
         missing
     }
@@ -392,7 +411,9 @@ mod tests {
         };
         drop(waits(&pool));
         let (mut first, mut second) = (waits(&pool), waits(&pool));
-        assert_eq!(pool.missing(true), 4, "for those who still wait, and spares");
+        assert_eq!((pool.missing_now(), pool.missing_now()), (2, 0), "for those who still wait");
+        assert!(pool.is_missing(false));
+        assert_eq!((pool.missing(false), pool.is_missing(false)), (2, false), "and spares");
         pool.came(unit(1));
         assert_eq!(first.try_recv().unwrap().unwrap().number, 1);
         pool.came(Some(Err(Problem::new(Code::NodeFull, "no room"))));

@@ -11,6 +11,7 @@ use problem::{Code, Problem};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::sleep;
 use unit::{Attempt, Deployed, Host, Prepared, Running, UnitStatus};
 use unit_host::RosterEntry;
 use unit_host::pool::{Pool, Spare, Taken};
@@ -75,8 +76,27 @@ impl PreparedProcess {
         self.top_up(false);
     }
 
+    /// Makes units for calls that wait, at once, and then those ahead of need.
     fn top_up(self: &Arc<Self>, in_call: bool) {
-        for _ in 0..self.pool.missing(in_call) {
+        let pause = self.recipe.base.spare_pause();
+        if pause.is_zero() {
+            return self.make(self.pool.missing(in_call));
+        }
+        self.make(self.pool.missing_now());
+        if !self.pool.is_missing(in_call) {
+            return;
+        }
+        let prepared = Arc::downgrade(self);
+        tokio::spawn(async move {
+            sleep(pause).await;
+            if let Some(prepared) = prepared.upgrade() {
+                prepared.make(prepared.pool.missing(in_call));
+            }
+        });
+    }
+
+    fn make(self: &Arc<Self>, units: u32) {
+        for _ in 0..units {
             let prepared = self.clone();
             tokio::spawn(async move {
                 let forked = prepared.fork().await;

@@ -25,6 +25,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use unit_host::pool::Spares;
 
 /// The unit half, as `sdks/java/build` makes it.
@@ -42,6 +43,8 @@ const HEAP_BYTES_MIN: u64 = 8 << 20;
 const SHORT_CPU_MS: u64 = 1_000;
 /// Units that wait for calls, one while calls come one at a time. Each is a whole virtual machine.
 const SPARES: Spares = Spares::new(1, 2);
+/// Most calls are done by then.
+const SPARE_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a base is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -288,6 +291,10 @@ impl Base for JavaBase {
 
     fn spares(&self) -> Spares {
         SPARES
+    }
+
+    fn spare_pause(&self) -> Duration {
+        SPARE_PAUSE
     }
 }
 

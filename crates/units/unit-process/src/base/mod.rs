@@ -36,7 +36,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use unit_host::pool::Spares;
 
 include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
@@ -72,6 +72,12 @@ pub trait Base: Send + Sync + 'static {
     /// How many units beyond those that calls need are made ahead of need.
     fn spares(&self) -> Spares {
         Spares::new(2, 8)
+    }
+
+    /// How long after a call began or ended the units ahead of need are made. Where that takes as much of a processor
+    /// as many calls, the call and its reply go first.
+    fn spare_pause(&self) -> Duration {
+        Duration::ZERO
     }
 }
 
