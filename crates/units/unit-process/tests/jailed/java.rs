@@ -92,6 +92,7 @@ pub async fn no_attempt_to_escape_from_java_succeeds(stage: &Stage) {
         "scratch",
         "reflection",
         "agents",
+        "code",
     ] {
         let answer = attack.call(&format!("escape {name}")).await.unwrap_or_else(|problem| panic!("{name}: {problem}"));
         assert!(answer.starts_with("held"), "{name}: {answer}");

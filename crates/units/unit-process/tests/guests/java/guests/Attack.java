@@ -259,20 +259,26 @@ public final class Attack {
         return kind.getMethod("getLong", long.class).invoke(field.get(null), 8L);
     }
 
-    /** Leaves an object that never ends to be finalized. */
-    private static Object finalizers() {
+    /** Leaves an object that never ends to be finalized, and waits until it is. */
+    private static Object finalizers() throws Exception {
         for (int number = 0; number < 10; number++) {
             new Finalized();
         }
-        System.gc();
-        System.runFinalization();
+        while (!Finalized.hasBegun) {
+            System.gc();
+            Thread.sleep(5);
+        }
+        Thread.sleep(Long.MAX_VALUE);
         return "unheard";
     }
 
     private static final class Finalized {
+        private static volatile boolean hasBegun;
+
         @Override
         @SuppressWarnings({"deprecation", "removal"})
         protected void finalize() {
+            hasBegun = true;
             spin();
         }
     }

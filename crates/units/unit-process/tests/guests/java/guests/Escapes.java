@@ -23,6 +23,7 @@ final class Escapes {
             case "scratch" -> scratch();
             case "reflection" -> reflection();
             case "agents" -> agents();
+            case "code" -> MachineCode.attempt();
             default -> throw new IllegalArgumentException(name);
         };
     }
