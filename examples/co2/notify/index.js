@@ -1,21 +1,24 @@
-// An alert becomes a message for people: takes { kit, state, co2_ppm, limit_ppm, time_ms } from the queue `alerts`, and
-// pushes what a Slack-compatible webhook understands to the queue `slack`.
+// An alert becomes a message for people: takes { kit, state, co2_ppm, limit_ppm, time_ms } from the queue `alerts`, or the
+// same with noise_dba, and pushes what a Slack-compatible webhook understands to the queue `slack`.
+//
+// The event says who is told: `slack.channel` goes into the message, and `slack.organisation`, one of those that
+// `config.organisations` lists, into the name of the queue: `slack-lab`. So workflows can share this function.
+import config from "lighter:unit/config@0.1.0";
 import queue from "lighter:unit/queue@0.1.0";
 import { Failure, decode, encode, serve } from "../../../crates/lighter/templates/javascript/src/lighter.js";
 
-const WORDS = {
-  high: (alert) => `:warning: CO2 at ${alert.kit} is ${Math.round(alert.co2_ppm)} ppm (limit ${alert.limit_ppm}): open a window`,
-  normal: (alert) => `:white_check_mark: CO2 at ${alert.kit} is ${Math.round(alert.co2_ppm)} ppm: fine again`,
+// What a sensor measures, in words.
+const SENSORS = {
+  co2_ppm: { name: "CO2", unit: "ppm", helps: "open a window" },
+  noise_dba: { name: "noise", unit: "dB(A)", helps: "close a window" },
 };
 
 export const handler = serve((event) => {
   const alert = parsed(decode(event.data));
-  const words = WORDS[alert?.state];
-  if (words === undefined || typeof alert.kit !== "string" || typeof alert.co2_ppm !== "number") {
-    throw new Failure("invalid", "the data is no alert with kit, state and co2_ppm");
-  }
-  const message = { text: words(alert), username: "lighter" };
-  queue.push("slack", {
+  const text = words(alert);
+  const { channel, organisation } = alert.slack ?? {};
+  const message = { text, username: "lighter", ...(channel === undefined ? {} : { channel }) };
+  queue.push(queueOf(organisation), {
     type: "slack.message",
     subject: alert.kit,
     contentType: "application/json",
@@ -24,6 +27,28 @@ export const handler = serve((event) => {
   });
   return "";
 });
+
+function words(alert) {
+  const sensor = Object.keys(SENSORS).find((name) => typeof alert?.[name] === "number");
+  if (sensor === undefined || typeof alert.kit !== "string") {
+    throw new Failure("invalid", `the data is no alert with kit, state and one of ${Object.keys(SENSORS).join(", ")}`);
+  }
+  const { name, unit, helps } = SENSORS[sensor];
+  const measured = `${name} at ${alert.kit} is ${Math.round(alert[sensor])} ${unit}`;
+  const limit = alert[`limit_${sensor.split("_")[1]}`];
+  if (alert.state === "high") return `:warning: ${measured} (limit ${limit}): ${helps}`;
+  if (alert.state === "normal") return `:white_check_mark: ${measured}: fine again`;
+  throw new Failure("invalid", `state is ${alert.state}, it should be high or normal`);
+}
+
+function queueOf(organisation) {
+  if (organisation === undefined) return "slack";
+  const known = (config.get("organisations") ?? "").split(" ");
+  if (!known.includes(organisation)) {
+    throw new Failure("invalid", `config.organisations does not list ${JSON.stringify(organisation)}`);
+  }
+  return `slack-${organisation}`;
+}
 
 function parsed(text) {
   try {
