@@ -25,10 +25,10 @@ import workloads
 import shared.figures
 import shared.machine
 import work
-from node import Node
 from offload.testbed import NODE_ADDRESS
 from offload.testbed import Unable as NoTestbed
 from peers import LIBDROID, ROOT, Container, Machine, Rootfs, Unable, kernel
+from shared.node import Node
 
 BARS: Final = {
     "java_ready_p50_ms": ("<=", 45),

@@ -15,8 +15,8 @@ from typing import Final
 
 from starts import PAUSE_SECONDS, ready_ms
 
-from node import Node
 from peers import Container, Machine, Unable, cpu_seconds_of_ended
+from shared.node import Node
 from work import MEMORIES_MB
 
 #: What one busy core of a server takes while it computes, for the model: 120 W of a processor of 16 cores.

@@ -8,8 +8,8 @@ import statistics
 import subprocess
 from pathlib import Path
 
-from node import Client
 from peers import LIBDROID, ROOT, UNIT, Speaker
+from shared.node import Client
 from work import run
 
 

@@ -23,9 +23,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
-from node import Connect, Start, plainly, pss_mb
+from shared import crun
+from shared.namespaces import Unable
+from shared.node import Connect, Start, plainly, pss_mb
 
 ROOT: Final = Path(__file__).parents[2]
 LIBDROID: Final = ROOT / "build/libdroid"
@@ -45,8 +47,6 @@ MODULES: Final = (
     "virtio_net",
 )
 CONTAINER_SECONDS: Final = 60.0
-#: Where machines that mix both versions of control groups mount version 2.
-HYBRID: Final = "/sys/fs/cgroup/unified"
 INIT: Final = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /dev /tmp
 /bin/busybox mount -t proc proc /proc
@@ -58,10 +58,6 @@ for module in {modules}; do /bin/busybox insmod /modules/$module.ko; done
 /bin/busybox ip route add default via 10.0.2.2
 exec {command}
 """
-
-
-class Unable(Exception):
-    """This peer is not to be had here; says what was tried."""
 
 
 class Rootfs:
@@ -162,10 +158,7 @@ class Container:
     name = "container (crun, stock JVM)"
 
     def __init__(self, rootfs: Rootfs) -> None:
-        crun = shutil.which("crun")
-        if crun is None:
-            raise Unable("crun is not installed (Debian: apt-get install crun)")
-        self._crun = crun
+        crun.program()
         self.rootfs = rootfs
         self._count = 0
 
@@ -179,21 +172,20 @@ class Container:
         name = f"lighter-bench-{os.getpid()}-{self._count}"
         with tempfile.TemporaryDirectory() as place:
             port = PORT + 1 + self._count
-            Path(place, "config.json").write_text(json.dumps(self._config(Rootfs.command(str(port)))))
+            crun.bundle(Path(place), self.rootfs.folder, Rootfs.command(str(port)))
             began = time.perf_counter()
             group = _memory_group(name, memory_mb)
-            enter = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group)]
-            command = [*enter, *self._command("run", "--bundle", place, name)]
+            command = crun.in_group(group, crun.command("run", "--bundle", place, name))
             process = start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             try:
                 _until_ready(process, CONTAINER_SECONDS)
                 boot_ms = (time.perf_counter() - began) * 1e3
-                state = subprocess.run(self._command("state", name), capture_output=True, text=True, check=True).stdout
+                state = subprocess.run(crun.command("state", name), capture_output=True, text=True, check=True).stdout
                 yield Booted(process, boot_ms, (host, port), pss_mb(json.loads(state)["pid"]))
             finally:
-                subprocess.run(self._command("kill", name, "KILL"), capture_output=True, check=False)
+                subprocess.run(crun.command("kill", name, "KILL"), capture_output=True, check=False)
                 process.wait(30)
-                subprocess.run(self._command("delete", "--force", name), capture_output=True, check=False)
+                subprocess.run(crun.command("delete", "--force", name), capture_output=True, check=False)
                 with contextlib.suppress(OSError):
                     group.rmdir()
 
@@ -201,28 +193,8 @@ class Container:
         """The command that runs one container to its end, without a limit."""
         self._count += 1
         place = Path(tempfile.mkdtemp(dir=self.rootfs.folder.parent))
-        (place / "config.json").write_text(json.dumps(self._config(arguments)))
-        return self._command("run", "--bundle", str(place), f"lighter-bench-{os.getpid()}-{self._count}")
-
-    def _command(self, *words: str) -> list[str]:
-        """crun, which refuses machines that mix both versions of control groups, unless it does not see version 2."""
-        hidden = ["unshare", "--mount", "sh", "-c", f'umount {HYBRID} && exec "$@"', "sh"] if Path(HYBRID).exists() else []
-        return [*hidden, self._crun, "--cgroup-manager=disabled", *words]
-
-    def _config(self, arguments: list[str]) -> dict[str, Any]:
-        spaces = [{"type": kind} for kind in ("pid", "ipc", "uts", "mount")]
-        mounts = [
-            {"destination": "/proc", "type": "proc", "source": "proc"},
-            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
-            {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev"]},
-        ]
-        return {
-            "ociVersion": "1.0.0",
-            "process": {"terminal": False, "user": {"uid": 0, "gid": 0}, "args": arguments, "cwd": "/", "env": []},
-            "root": {"path": str(self.rootfs.folder), "readonly": True},
-            "mounts": mounts,
-            "linux": {"namespaces": spaces},
-        }
+        crun.bundle(place, self.rootfs.folder, arguments)
+        return crun.command("run", "--bundle", str(place), f"lighter-bench-{os.getpid()}-{self._count}")
 
 
 class Machine:

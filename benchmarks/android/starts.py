@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from node import Client, Node, pids_of, pss_mb
 from peers import Container, Rootfs, Unable
+from shared.node import Client, Node, pids_of, pss_mb
 
 #: Calls of the spike, and how long they take to begin.
 SPIKE: Final = 200

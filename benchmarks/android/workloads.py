@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from node import CALL_SECONDS, Node, bundle
 from offload.testbed import NODE_ADDRESS, Testbed
 from peers import LIBDROID, UNIT, Container, Machine, Speaker, Unable
+from shared.node import CALL_SECONDS, Node, bundle
 from work import WORKLOADS, apk
 
 #: The client's part of one processor, as in `./bench offload`, and its link.

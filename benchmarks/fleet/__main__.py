@@ -19,6 +19,7 @@ from nodes import Failed, Programs
 
 import shared.figures
 import shared.machine
+import shared.peers
 from shared.namespaces import Unable
 
 
@@ -40,7 +41,7 @@ def main() -> int:
         sys.stdout.reconfigure(line_buffering=True)
     print(shared.machine.words())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    peers = read_peers(chosen.peers)
+    peers = shared.peers.read(chosen.peers)
     engine = peers.get("nats-server", ("-", ""))[0]
     if engine == "-":
         print(f"the fleets have no engine: {peers.get('nats-server', ('', 'no nats-server'))[1]}")
@@ -81,16 +82,6 @@ def succeeded(bench: Bench, name: str) -> bool:
     finally:
         print(f"  ({name} took {time.monotonic() - began:.0f} s)")
     return True
-
-
-def read_peers(file: Path | None) -> dict[str, tuple[str, str]]:
-    """By name: path and version, or `-` and why it is missing."""
-    found = {}
-    if file is not None:
-        for line in file.read_text().splitlines():
-            name, path, version = line.split("\t", 2)
-            found[name] = (path, version)
-    return found
 
 
 if __name__ == "__main__":

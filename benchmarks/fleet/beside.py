@@ -11,7 +11,7 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,9 @@ from nodes import Failed, until
 from places import Cabled, Network, Place
 
 import shared.machine
+import shared.peers
 from shared.namespaces import Unable
+from shared.peers import process
 
 MQTT: Final = 1883
 NATS: Final = 4222
@@ -37,30 +39,11 @@ ETCD_EVERY_SECONDS: Final = 0.01
 ETCD_ANSWER_SECONDS: Final = 0.5
 
 
-@contextlib.contextmanager
-def process(command: list[str], log: Path, **more: Any) -> Iterator[subprocess.Popen[Any]]:
-    """A program that ends when this is left."""
-    with log.open("ab") as file:
-        made = subprocess.Popen(command, stdin=subprocess.DEVNULL, **{"stdout": file, "stderr": file, **more})
-    try:
-        yield made
-    finally:
-        made.kill()
-        made.wait()
-
-
-def _program(bench: Bench, name: str) -> str:
-    path, version = bench.peers.get(name, ("-", "benchmarks/peers was not asked for it"))
-    if path == "-":
-        raise Unable(f"{name} could not be had: {version}")
-    return path
-
-
 def peers(bench: Bench) -> None:
     """Each of them by itself: one that is missing keeps no other from its turn."""
     for name, does in (("mosquitto", mosquitto), ("nats-server", jetstream), ("etcd", etcd), ("ray", ray)):
         try:
-            program = _program(bench, name)
+            program = shared.peers.program(bench.peers, name)
             print(f"  {name}: {bench.peers[name][1]}")
             does(bench, program)
         except Unable as problem:

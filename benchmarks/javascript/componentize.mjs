@@ -1,4 +1,4 @@
-// Makes a wasi:http component of hello.js. usage: node componentize.mjs WIT-FOLDER COMPONENT
+// Makes a wasi:http component of a file. usage: node componentize.mjs WIT-FOLDER SOURCE COMPONENT
 //
 // componentize-js speaks wasi:http 0.2.10, our contracts are 0.2.12: the same interfaces, so only the number is changed.
 import { componentize } from "@bytecodealliance/componentize-js";
@@ -6,7 +6,7 @@ import { mkdtempSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-const [contracts, component] = process.argv.slice(2);
+const [contracts, source, component] = process.argv.slice(2);
 const wit = mkdtempSync(join(tmpdir(), "lighter-bench-wit-"));
 try {
   mkdirSync(join(wit, "deps"));
@@ -15,7 +15,10 @@ try {
     writeFileSync(join(wit, "deps", `${name}.wit`), text.replaceAll("0.2.12", "0.2.10"));
   }
   writeFileSync(join(wit, "world.wit"), "package bench:hello;\nworld guest { include wasi:http/proxy@0.2.10; }\n");
-  const made = await componentize({ sourcePath: "hello.js", witPath: wit, worldName: "guest", disableFeatures: ["fetch-event"] });
+  // What handles wasi:http itself listens for no events.
+  const listens = readFileSync(source, "utf8").includes("addEventListener(");
+  const disableFeatures = listens ? [] : ["fetch-event"];
+  const made = await componentize({ sourcePath: source, witPath: wit, worldName: "guest", disableFeatures });
   // Renamed into place: an interrupted run leaves no half component behind.
   writeFileSync(`${component}.partial`, made.component);
   renameSync(`${component}.partial`, component);

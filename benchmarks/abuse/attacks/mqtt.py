@@ -14,6 +14,7 @@ from typing import Final
 
 from attacks import Attack, Target
 from node import connect
+from shared.mqtt import packet, text
 
 #: The users of `node.toml`, made by the benchmark.
 GOOD_USER: Final = ("meter", "right")
@@ -21,32 +22,18 @@ IDLE_USER: Final = ("nobody", "right")
 CONNECT_OK: Final = 0
 
 
-def _text(word: str) -> bytes:
-    data = word.encode()
-    return struct.pack(">H", len(data)) + data
-
-
-def _packet(head: int, body: bytes) -> bytes:
-    length, rest = bytearray(), len(body)
-    while True:
-        rest, digit = divmod(rest, 128)
-        length.append(digit | (128 if rest else 0))
-        if not rest:
-            return bytes([head]) + bytes(length) + body
-
-
 def connect_packet(client: str, user: str, password: str, expiry: int = 0) -> bytes:
     """CONNECT of MQTT 5, with a name and a password unless the name is empty; `expiry` in seconds keeps the session."""
     properties = b"\x11" + struct.pack(">I", expiry) if expiry else b""
     flags = (0 if expiry else 0x02) | (0xC0 if user else 0)
-    body = _text("MQTT") + b"\x05" + bytes([flags]) + struct.pack(">H", 60)
-    body += bytes([len(properties)]) + properties + _text(client)
-    return _packet(0x10, body + (_text(user) + _text(password) if user else b""))
+    body = text("MQTT") + b"\x05" + bytes([flags]) + struct.pack(">H", 60)
+    body += bytes([len(properties)]) + properties + text(client)
+    return packet(0x10, body + (text(user) + text(password) if user else b""))
 
 
 def publish_packet(topic: str, payload: bytes, number: int, retain: bool = False) -> bytes:
     """PUBLISH with QoS 1."""
-    return _packet(0x32 | retain, _text(topic) + struct.pack(">H", number) + b"\x00" + payload)
+    return packet(0x32 | retain, text(topic) + struct.pack(">H", number) + b"\x00" + payload)
 
 
 @dataclass
@@ -68,11 +55,11 @@ class Message:
         if not self.is_received:
             # What was said to be received must not be published again.
             head, self.is_sent = (0x3C if self.is_sent else 0x34), True
-            made.sendall(_packet(head, _text(topic) + number + b"\x00" + self.payload))
+            made.sendall(packet(head, text(topic) + number + b"\x00" + self.payload))
             self.is_received = made.recv(4_096)[:1] == b"\x50"
         if not self.is_received:
             return False
-        made.sendall(_packet(0x62, number))
+        made.sendall(packet(0x62, number))
         return made.recv(4_096)[:1] == b"\x70"
 
 

@@ -49,17 +49,21 @@ def plainly(host: str, port: int) -> socket.socket:
 class Node:
     """A node in a folder of its own."""
 
-    def __init__(self, lighter: Path, folder: Path) -> None:
+    def __init__(self, lighter: Path, folder: Path, options: tuple[str, ...] = ()) -> None:
+        """`options`: more of `lighter up`."""
         self.lighter = lighter
         self.folder = folder
+        self.options = options
         self.process: subprocess.Popen[bytes] | None = None
         self._gate: tuple[str, int] = ("", 0)
         self._api: tuple[str, int] = ("", 0)
+        #: Where its broker listens, if it was asked for one.
+        self.mqtt: tuple[str, int] = ("", 0)
 
-    def command(self, *words: str, cwd: Path | None = None) -> str:
-        """What `lighter` says on standard output."""
+    def command(self, *words: str, cwd: Path | None = None, given: str = "") -> str:
+        """What `lighter` says on standard output. `given`: its standard input."""
         command = [str(self.lighter), *words, "--data-folder", str(self.folder)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=cwd)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=cwd, input=given)
         if done.returncode != 0:
             raise RuntimeError(f"`lighter {' '.join(words)}` failed: {done.stderr.strip()}")
         return done.stdout
@@ -68,7 +72,7 @@ class Node:
     def up(self, start: Start = subprocess.Popen, host: str = "127.0.0.1") -> Iterator[None]:
         """Runs it, listening at this address."""
         command = [str(self.lighter), "up", "--data-folder", str(self.folder)]
-        command += ["--http", f"{host}:0", "--api", f"{host}:0", "--insecure-listen"]
+        command += ["--http", f"{host}:0", "--api", f"{host}:0", "--insecure-listen", *self.options]
         with (self.folder.parent / "node.log").open("ab") as log:
             self.process = start(command, stdout=log, stderr=log)
         try:
@@ -80,6 +84,7 @@ class Node:
                 time.sleep(0.05)
             said = json.loads(known.read_text())
             self._api = _address(said["api"])
+            self.mqtt = _address(said["mqtt"]) if said.get("mqtt") else ("", 0)
             yield
         finally:
             self.process.terminate()
@@ -88,7 +93,13 @@ class Node:
     def deploy(self, project: Path) -> None:
         """The functions of a folder, by the command line."""
         functions = json.loads(self.command("deploy", "--json", cwd=project))
-        self._gate = _address(functions[0]["urls"][0])
+        urls = [url for function in functions for url in function["urls"]]
+        if urls:
+            self._gate = _address(urls[0])
+
+    def learn_gate(self) -> None:
+        """Where functions are called that were deployed before this start."""
+        self._gate = _address(json.loads((self.folder / "node.json").read_text())["gate"])
 
     def client(self, connect: Connect = plainly) -> Client:
         """One connection to the gate and one to the API; both stay."""

@@ -1,0 +1,91 @@
+"""What the comparison rests on: that all peers run the same functions, and that the glue speaks as its servers do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE / "functions")]
+
+import glue  # noqa: E402
+import ours  # noqa: E402
+import workloads  # noqa: E402
+
+import work  # noqa: E402
+from shared.mqtt import packet  # noqa: E402
+from shared.spread import Spread  # noqa: E402
+
+
+def _asked() -> list[dict[str, object]]:
+    """Each workload's event, to a state that is not there and to the one after it; then what follows in its queues."""
+    asked: list[dict[str, object]] = []
+    for one, (name, filter_) in zip(workloads.ALL, workloads.STEPS.items(), strict=True):
+        topic = one.topic.format("d1x")
+        assert glue._matches(topic, filter_), name
+        event = {"topic": topic, "data": one.payload("d1x")}
+        first = {"function": name, "event": event, "state": None}
+        answer = work.answer(first)
+        asked += [first, {**first, "state": answer["state"]}]
+        for queue, key, data in answer["out"]:
+            if queue in workloads.HANDLED:
+                asked.append({"function": workloads.HANDLED[queue], "event": {"topic": key, "data": data}, "state": None})
+    return asked
+
+
+def test_what_every_peer_runs_says_the_same_in_python_and_in_javascript() -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("skipped: npm: node is not installed")
+    script = (
+        f"const {{ answer }} = await import({json.dumps((HERE / 'functions/work.js').as_uri())});"
+        f"for (const given of {json.dumps(_asked())})"
+        " console.log(await (await answer({ json: async () => given })).text());"
+    )
+    said = subprocess.run(
+        [node, "--input-type=module", "-e", script], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert len(said) == len(_asked()) > 12
+    for given, line in zip(_asked(), said, strict=True):
+        theirs, python = json.loads(line), json.loads(json.dumps(work.answer(given)))
+        assert theirs["state"] == python["state"], given
+        for (*one, data), (*other, expected) in zip(theirs["out"], python["out"], strict=True):
+            assert one == other, given
+            assert _value(data) == _value(expected), given
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def test_every_result_leaves_where_the_sink_hears_it() -> None:
+    for given in _asked():
+        for queue, _, _ in work.answer(given)["out"]:
+            assert queue in {**workloads.HANDLED, **workloads.TOPICS} or queue in workloads.WEBHOOKS
+    for one in workloads.ALL:
+        assert one.result is None or any(glue._matches(topic.format("d1x"), one.result) for topic in workloads.TOPICS.values())
+
+
+def test_an_example_becomes_one_of_another_class(tmp_path: Path) -> None:
+    for one in workloads.ALL:
+        for class_ in ours.CLASSES:
+            text = (ours.project(tmp_path, one.name, class_) / "lighter.toml").read_text()
+            assert "build =" not in text
+            assert (class_ == "wasm") == ("isolation" not in text)
+            if class_ == "process":
+                assert ".wasm" not in text and "function.record" not in text
+
+
+def test_lengths_and_quantiles_are_those_of_the_books() -> None:
+    assert packet(0x30, b"x" * 127)[:2] == b"\x30\x7f"
+    assert packet(0x30, b"x" * 128)[:3] == b"\x30\x80\x01"
+    spread = Spread.of([float(value) for value in range(1, 101)])
+    assert (spread.p50, spread.p90, spread.p99, spread.mean) == (50.0, 90.0, 99.0, 50.5)
