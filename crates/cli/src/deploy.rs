@@ -2,10 +2,11 @@
 
 use super::client::{Client, announced, json};
 use super::deployment::{self, Deployer};
+use super::foreign::{self, Script};
 use super::images::{self, Project};
 use super::progress::Progress;
 use super::stop::Result;
-use super::{Session, build, flow, foreign, ls, words};
+use super::{Session, build, flow, ls, words};
 use api_types::{DeployStep, FunctionInfo};
 use clap::Args;
 use fleet_deploy::Wish;
@@ -61,10 +62,15 @@ impl Deploy {
 
 /// Names what handlers of other platforms do not have here.
 fn name_lacks(session: &Session, project: &Project) -> Result {
-    let foreign = project.manifest.function.iter().filter(|(_, made)| made.entry.as_deref() == Some(foreign::ENTRY));
-    for (name, function) in foreign {
-        for lack in foreign::lacks(&project.image_path(function))? {
-            session.out.advise(format!("function {:?}: not carried over: {lack}", name.as_str()));
+    for (name, function) in &project.manifest.function {
+        let Some(script) = foreign::adopted(function) else { continue };
+        let folder = match script {
+            Script::Python => project.image_path(function),
+            Script::Javascript => project.folder.join("."),
+        };
+        for lack in foreign::lacks(&folder, script)? {
+            let code = Code::HandlerForeign;
+            session.out.advise(format!("function {:?}: not carried over ({code}): {lack}", name.as_str()));
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `lighter new`: begin a function from a template, or from a handler that another platform runs.
 
 use super::Session;
-use super::foreign::{self, HandlerName, Origin};
+use super::foreign::{self, HandlerName, Origin, Script};
 use super::stop::{Result, Stop};
 use super::template::{self, Contract};
 use clap::{Args, ValueEnum};
@@ -19,7 +19,7 @@ pub struct New {
     /// Language to write it in
     #[arg(long, short, value_enum, default_value_t = Language::Rust)]
     lang: Language,
-    /// Run a Python handler of another platform as it is
+    /// Run a handler of another platform, in Python or JavaScript, as it is
     #[arg(long, value_enum, value_name = "PLATFORM", conflicts_with = "lang")]
     from: Option<Origin>,
     /// The handler, where its name or file is not a usual one
@@ -94,35 +94,43 @@ impl New {
     fn adopt(&self, origin: Origin, session: &Session) -> Result {
         let folder = &self.place;
         let handler = match &self.handler {
-            Some(text) => HandlerName::read(text)?,
+            Some(text) => HandlerName::read(text, folder)?,
             None => HandlerName::find(folder, origin)?,
         };
         let real = fs::canonicalize(folder).map_err(|error| Stop::file(folder, &error))?;
         let name = name_of(&real)?;
-        let lacks = foreign::lacks(folder)?;
-        let files = template::from_python(origin.as_str(), &handler.module, &handler.function, name.as_str());
+        let lacks = foreign::lacks(folder, handler.script)?;
+        let files = template::adopting(origin.as_str(), &handler, name.as_str());
         if let Some((path, _)) = files.iter().find(|(path, _)| folder.join(path).exists()) {
             let detail = format!("there is a {} in {} already", path, folder.display());
             return Err(Problem::new(Code::FolderNotEmpty, detail).with_hint("remove it to begin anew").into());
         }
         for (path, content) in &files {
-            fs::write(folder.join(path), content).map_err(|error| Stop::file(&folder.join(path), &error))?;
+            let file = folder.join(path);
+            let parent = file.parent().expect("a file stands in a folder");
+            fs::create_dir_all(parent).map_err(|error| Stop::file(parent, &error))?;
+            fs::write(&file, content).map_err(|error| Stop::file(&file, &error))?;
         }
+        let handler = (handler.as_lambda_has_it(), handler.script);
         if session.out.json {
             let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
-            let handler = format!("{}.{}", handler.module, handler.function);
+            let (handler, _) = handler;
             return session.out.json(&serde_json::json!({
                 "folder": folder, "function": name, "handler": handler, "files": paths, "not_carried_over": lacks,
             }));
         }
         session.out.line(folder.display())?;
         for lack in &lacks {
-            session.out.advise(format!("not carried over: {lack}"));
+            session.out.advise(format!("not carried over ({}): {lack}", Code::HandlerForeign));
         }
         let place = folder.display();
+        // A bundle needs no build, a component does.
+        let (handler, build) = match handler {
+            (handler, Script::Python) => (handler, ""),
+            (handler, Script::Javascript) => (handler, "--build "),
+        };
         session.out.advise(format!(
-            "{}.{} is function {name}\n  next: lighter deploy {place}\n  then: lighter call {name} --data '{{}}'",
-            handler.module, handler.function,
+            "{handler} is function {name}\n  next: lighter deploy {build}{place}\n  then: lighter call {name} --data '{{}}'",
         ));
         Ok(())
     }
@@ -172,14 +180,21 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_a_handler_of_another_platform_is_a_right_manifest_and_a_module() {
-        for origin in Origin::value_variants() {
-            let files = template::from_python(origin.as_str(), "app", "lambda_handler", "my-thing");
-            let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
-            assert_eq!(paths, [manifest::FILE_NAME, "lighter_from.py"]);
-            assert!(files.iter().all(|(_, text)| !text.contains("{{")), "{files:?}");
-            let manifest = manifest::parse(&files[0].1).unwrap();
-            assert_eq!(manifest.function["my-thing"].entry.as_deref(), Some(foreign::ENTRY));
+    fn what_runs_a_handler_of_another_platform_has_a_right_manifest_and_no_placeholder() {
+        let handlers = [
+            (Script::Python, "app", "lighter_from.py"),
+            (Script::Javascript, "src/app.mjs", "lighter_from/wit/unit.wit"),
+        ];
+        for (origin, (script, module, file)) in
+            Origin::value_variants().iter().flat_map(|origin| handlers.map(|handler| (origin, handler)))
+        {
+            let handler = HandlerName { script, module: module.to_owned(), function: "lambda_handler".to_owned() };
+            let files = template::adopting(origin.as_str(), &handler, "my-thing");
+            assert!(files.iter().any(|(path, _)| path == file), "{files:?}");
+            assert!(files.iter().all(|(path, text)| path.contains("wit/") || !text.contains("{{")), "{files:?}");
+            let (_, text) = files.iter().find(|(path, _)| path == manifest::FILE_NAME).unwrap();
+            let manifest = manifest::parse(text).unwrap();
+            assert_eq!(foreign::adopted(&manifest.function["my-thing"]), Some(script));
         }
         assert_eq!(name_of(Path::new("/x/_My Fn_")).unwrap().as_str(), "my-fn");
     }

@@ -1,5 +1,7 @@
 //! The templates of `lighter new`, and how a name gets into them.
 
+use super::foreign::{FOLDER, HandlerName, Script};
+
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 /// Stands for the function's name, in files and in their paths.
@@ -32,14 +34,20 @@ pub fn files(language: &str, contract: Contract, name: &str) -> Vec<(String, Vec
     own.chain(contract).collect()
 }
 
-/// Path and content of what runs a Python handler of another platform.
-pub fn from_python(origin: &str, module: &str, function: &str, name: &str) -> Vec<(String, String)> {
+/// Path and content of what runs a handler of another platform.
+pub fn adopting(origin: &str, handler: &HandlerName, name: &str) -> Vec<(String, String)> {
+    let (folder, contract): (_, &[(&str, &[u8])]) = match handler.script {
+        Script::Python => ("from-python/", &[]),
+        Script::Javascript => ("from-javascript/", WIT),
+    };
     let fill = |text: &str| {
         let filled = filled(text, name).replace("{{origin}}", origin);
-        filled.replace("{{module}}", module).replace("{{function}}", function)
+        filled.replace("{{module}}", &handler.module).replace("{{function}}", &handler.function)
     };
-    let own = TEMPLATES.iter().filter_map(|(path, content)| Some((path.strip_prefix("from-python/")?, content)));
-    own.map(|(path, content)| (path.to_owned(), fill(&String::from_utf8_lossy(content)))).collect()
+    let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
+    let own = TEMPLATES.iter().filter_map(|(path, content)| Some((path.strip_prefix(folder)?, content)));
+    let own = own.map(|(path, content)| (path.to_owned(), fill(&text(content))));
+    own.chain(contract.iter().map(|(path, content)| (format!("{FOLDER}/wit/{path}"), text(content)))).collect()
 }
 
 fn filled(text: &str, name: &str) -> String {

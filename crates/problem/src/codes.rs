@@ -73,6 +73,7 @@ codes! {
     2020 CompileTooLarge 422 "compiling took too much memory" "split large functions in the component, or raise memory_bytes_max of the node";
     2031 BaseInvalid 422 "the file is not a base" "export it again with `lighter base export`, and compare the ids";
     2032 ApiMissing 422 "the function reaches what its base does not have" "docs/android.md lists the classes that work; other code of the app may use what it likes";
+    2033 HandlerForeign 422 "the handler needs what a unit does not have" "docs/compatibility.md lists what is not carried over, and what helps";
     3001 TimeExceeded 504 "the call ran out of wall time" "raise limits.time_ms, or make the function faster";
     3002 CpuExceeded 504 "the call ran out of CPU time" "raise limits.cpu_ms, or make the function faster";
     3003 MemoryExceeded 500 "the unit ran out of memory" "raise limits.memory_bytes";

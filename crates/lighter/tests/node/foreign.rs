@@ -126,3 +126,30 @@ fn a_handler_that_cannot_be_carried_over_is_refused_with_what_helps() {
     fs::remove_file(place.join("lighter.toml")).unwrap();
     assert!(refused(&[]).contains("L1106"));
 }
+
+#[test]
+fn a_handler_for_node_js_is_begun_and_what_it_lacks_is_named_before_it_is_built() {
+    let source = "const fs = require('fs');\nexports.handler = async (event) => fs.readFileSync(event.file);\n";
+    let (folder, place) = folder_with("Reader", "index.js", source);
+    let new = || {
+        let output = run(folder.path(), &["new", "--from", "lambda", place.to_str().unwrap()]);
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    fs::write(place.join("fast.node"), b"\x7fELF").unwrap();
+    let (is_begun, said) = new();
+    assert!(!is_begun && said.contains("L2033") && said.contains("fast.node is native code"), "{said}");
+    fs::remove_file(place.join("fast.node")).unwrap();
+    let (is_begun, said) = new();
+    assert!(is_begun && said.contains("index.handler is function reader"), "{said}");
+    assert!(said.contains("not carried over (L2033): index.js:1: fs is not here: a unit has no files"), "{said}");
+    assert!(said.contains("lighter deploy --build"), "{said}");
+    assert_eq!(fs::read_to_string(place.join("index.js")).unwrap(), source, "the handler is as it was");
+    for file in ["lighter.toml", "lighter_from/build.mjs", "lighter_from/wit/unit.wit"] {
+        assert!(place.join(file).exists(), "{file}");
+    }
+    // Not built yet: what would be sent is not there.
+    let node = Node::start_with(&[]);
+    let deployed = run(&node.data, &["deploy", place.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&deployed.stderr).into_owned();
+    assert!(!deployed.status.success() && said.contains("L1106") && said.contains("L2033"), "{said}");
+}

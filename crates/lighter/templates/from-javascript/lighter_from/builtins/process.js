@@ -1,0 +1,2 @@
+// The process of globals.js, for those who import it.
+module.exports = globalThis.process;
