@@ -134,7 +134,7 @@ pub fn read_bool(value: &Value<'_>) -> Read<bool> {
     if let Value::Bool(is) = value { Ok(*is) } else { Err(Strange) }
 }
 
-fn read_pairs(value: &Value<'_>) -> Read<Vec<(String, String)>> {
+pub fn read_pairs(value: &Value<'_>) -> Read<Vec<(String, String)>> {
     let Value::List(pairs) = value else { return Err(Strange) };
     let pair = |pair: &Value<'_>| match pair {
         Value::List(pair) => match pair.as_slice() {

@@ -35,9 +35,24 @@ pub fn ended(kind: &str, message: &str) -> Vec<u8> {
     told(kind, message, Value::List(Vec::new()))
 }
 
+/// The unit called exit, with this status.
+#[derive(Debug)]
+pub struct Exited(pub u8);
+
+impl core::fmt::Display for Exited {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "the unit called exit with status {}", self.0)
+    }
+}
+
+impl core::error::Error for Exited {}
+
 /// A trap. `is_memory_exceeded`: more memory than allowed was asked for before.
 pub fn trapped(error: &Error, is_memory_exceeded: bool) -> Vec<u8> {
     let cause = error.root_cause().to_string();
+    if error.is::<Exited>() {
+        return ended("exited", &cause);
+    }
     let (kind, message) = match error.downcast_ref::<Trap>() {
         Some(Trap::StackOverflow) => ("stack", String::from("the unit ran out of stack, the limit is 512 KiB")),
         _ if is_memory_exceeded => ("memory", format!("more memory was refused, and then: {cause}")),

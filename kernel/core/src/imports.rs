@@ -15,7 +15,7 @@ use kernel_abi::{Policy, Verb};
 use wasmtime::{Result, bail};
 
 /// As `random.bytes` of the contract says.
-const RANDOM_BYTES_MAX: u32 = 65_536;
+pub const RANDOM_BYTES_MAX: u32 = 65_536;
 
 /// What a running unit can reach.
 pub struct Outside {
@@ -23,6 +23,9 @@ pub struct Outside {
     pub policy: Policy,
     /// While it is linked nothing may be asked: what is made then is for every unit, and the host's answers are not.
     pub is_linking: bool,
+    /// What the unit's handles stand for.
+    #[cfg(feature = "wasi")]
+    pub held: crate::wasi::Held,
 }
 
 /// The error by which a question while linking ends it.
@@ -40,14 +43,15 @@ impl core::error::Error for Asked {}
 type Answer<T> = Result<core::result::Result<T, Error>>;
 
 impl Outside {
-    fn host(&mut self) -> Result<&mut dyn Host> {
+    /// Whom it asks; nobody while it is linked.
+    pub fn host(&mut self) -> Result<&mut dyn Host> {
         if self.is_linking {
             return Err(wasmtime::Error::new(Asked));
         }
         Ok(&mut *self.host)
     }
 
-    fn ask<T>(
+    pub fn ask<T>(
         &mut self,
         verb: Verb,
         arguments: Vec<Value<'_>>,
@@ -75,6 +79,14 @@ impl Outside {
         match c::answer(&answer).map_err(strange)? {
             Ok(value) => Ok(Ok(read(&value).map_err(strange)?)),
             Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    /// Fresh bytes of the host, at most [`RANDOM_BYTES_MAX`].
+    pub fn random_bytes(&mut self, count: u32) -> Result<Vec<u8>> {
+        match self.ask(Verb::RandomBytes, vec![c::number(count.into())], c::read_bytes)? {
+            Ok(bytes) if bytes.len() as u64 == u64::from(count) => Ok(bytes),
+            _ => bail!("random.bytes: the host gives none"),
         }
     }
 }
@@ -168,10 +180,7 @@ impl random::Host for Outside {
         if count > RANDOM_BYTES_MAX {
             bail!("random.bytes: {count} bytes asked for, a call gives at most {RANDOM_BYTES_MAX}");
         }
-        match self.ask(Verb::RandomBytes, vec![c::number(count.into())], c::read_bytes)? {
-            Ok(bytes) if bytes.len() as u64 == u64::from(count) => Ok(bytes),
-            _ => bail!("random.bytes: the host gives none"),
-        }
+        self.random_bytes(count)
     }
 }
 

@@ -18,6 +18,8 @@ mod failure;
 mod glue;
 mod imports;
 mod program;
+#[cfg(feature = "wasi")]
+mod wasi;
 
 pub use glue::{Machine, engine};
 pub use program::{Program, Terms};
@@ -35,6 +37,10 @@ pub trait Host: Send {
 
     /// A line for the unit's log; `level` is an index of [`kernel_abi::ring::LEVELS`]. May be kept for a while.
     fn log(&mut self, level: u32, text: &str);
+
+    /// Bytes the unit wrote to [`kernel_abi::ring::STDOUT`] or [`STDERR`](kernel_abi::ring::STDERR). May be kept for a
+    /// while. Only units with WASI have these streams.
+    fn print(&mut self, stream: u32, bytes: &[u8]);
 
     /// Nanoseconds since 1970-01-01 UTC.
     fn unix_ns(&mut self) -> u64;

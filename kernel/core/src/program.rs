@@ -22,8 +22,8 @@ pub struct Terms {
 }
 
 /// Everything a unit has.
-struct Unit {
-    outside: Outside,
+pub struct Unit {
+    pub outside: Outside,
     memory: Memory,
 }
 
@@ -83,6 +83,8 @@ impl Program {
         let component = unsafe { Component::deserialize_raw(&engine, code)? };
         let mut linker = Linker::<Unit>::new(&engine);
         Function::add_to_linker::<_, HasSelf<Outside>>(&mut linker, |unit| &mut unit.outside)?;
+        #[cfg(feature = "wasi")]
+        crate::wasi::add_to_linker(&mut linker, &engine, &component)?;
         let ready = FunctionPre::new(linker.instantiate_pre(&component)?)?;
         let mut program = Self { engine, ready, host: Some(host), unit: None };
         let terms = Terms { policy: Policy(0), memory_bytes: u64::MAX };
@@ -100,7 +102,13 @@ impl Program {
 
     fn start(&mut self, terms: Terms, is_linking: bool) -> Result<()> {
         let host = self.host.take().ok_or_else(|| wasmtime::format_err!("the unit before this one was not ended"))?;
-        let outside = Outside { host, policy: terms.policy, is_linking };
+        let outside = Outside {
+            host,
+            policy: terms.policy,
+            is_linking,
+            #[cfg(feature = "wasi")]
+            held: crate::wasi::Held::default(),
+        };
         let memory = Memory { bytes: 0, bytes_max: terms.memory_bytes, is_exceeded: false };
         let mut store = Store::new(&self.engine, Unit { outside, memory });
         store.limiter(|unit| &mut unit.memory);

@@ -1,6 +1,7 @@
 //! The node at the other end of a session, as the host of the function that runs for it.
 
 use crate::station::Station;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -50,6 +51,11 @@ impl Host for NodeHost {
         let line = Message::Log { level: u8::try_from(level).unwrap_or(2).min(4), line: text.into() };
         // A session that is lost says so at its next question, or when the reply is sent.
         let _ = self.station.with(|station| station.send(self.connection, &line));
+    }
+
+    /// Boards run units without WASI, which have no streams.
+    fn print(&mut self, _: u32, bytes: &[u8]) {
+        self.log(2, &String::from_utf8_lossy(bytes));
     }
 
     fn unix_ns(&mut self) -> u64 {

@@ -22,4 +22,4 @@ pub mod verbs;
 pub use verbs::{Policy, Verb};
 
 /// Changes with every change of what is written here: a snapshot of one version is nothing to another.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

@@ -15,6 +15,10 @@ pub const RECORD_HEAD: usize = 8;
 /// Levels as numbers, from the chattiest.
 pub const LEVELS: [&str; 5] = ["trace", "debug", "info", "warn", "error"];
 
+/// In the place of a level: bytes that were written to a stream of `wasi:cli`, not a line of the log.
+pub const STDOUT: u32 = 5;
+pub const STDERR: u32 = 6;
+
 /// Writes a record behind the others; false if it does not fit.
 #[must_use]
 pub fn write(ring: &mut [u8], level: u32, text: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! What a unit may ask of its host: the verbs of `contracts/wit/unit.wit`, each with its number.
+//! What a unit may ask of its host: the verbs of `contracts/wit/unit.wit` and of WASI, each with its number.
 //!
 //! A unit's imports are resolved to these numbers once, when it is linked. A call is a frame (`contracts/frame.md`)
 //! `{op, args}` that travels with its number; the kernel refuses numbers outside of the unit's [`Policy`], and the host
@@ -21,10 +21,12 @@ pub enum Verb {
     RandomBytes,
     ConfigGet,
     HttpSend,
+    EnvironmentAll,
+    ClockSleep,
 }
 
 impl Verb {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::StoreGet,
         Self::StoreSet,
         Self::StoreSetWithTtl,
@@ -38,6 +40,8 @@ impl Verb {
         Self::RandomBytes,
         Self::ConfigGet,
         Self::HttpSend,
+        Self::EnvironmentAll,
+        Self::ClockSleep,
     ];
 
     pub const fn number(self) -> u32 {
@@ -64,6 +68,8 @@ impl Verb {
             Self::RandomBytes => "random.bytes",
             Self::ConfigGet => "config.get",
             Self::HttpSend => "http.send",
+            Self::EnvironmentAll => "environment.all",
+            Self::ClockSleep => "clock.sleep",
         }
     }
 
@@ -80,7 +86,7 @@ impl Verb {
             Self::QueuePush | Self::QueuePushAll => Some("push"),
             Self::QueuePop => Some("pop"),
             Self::HttpSend => Some("hosts"),
-            Self::RandomBytes | Self::ConfigGet => None,
+            Self::RandomBytes | Self::ConfigGet | Self::EnvironmentAll | Self::ClockSleep => None,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! The images are the same functions in every kind's own form: `hello`, `counter` and `attack` of `guests/`.
 
 mod queues;
+mod wasi;
 
 use budget::{Budget, Purpose};
 use event::Event;
@@ -40,6 +41,8 @@ pub enum Trait {
     QuickStart,
     /// A trap is told with source lines. A board names the functions alone, and keeps no image.
     SourceLines,
+    /// Components that import WASI 0.2 run. What processes and boards run has no such imports.
+    Wasi,
 }
 
 /// The images of one kind, and what its class lacks.
@@ -55,8 +58,19 @@ pub struct Images<'a> {
     /// Whether the kind keeps a core dump when it is asked to. One that does not refuses to be asked.
     pub dumps: bool,
     pub lacks: &'a [Trait],
+    /// None for a class that lacks WASI.
+    pub wasi: Option<WasiImages<'a>>,
     /// Ready once what the check before left running cannot disturb the next one.
     pub settles: &'a (dyn Fn() -> Running<'static> + 'a),
+}
+
+/// Images that import WASI.
+#[derive(Clone, Copy)]
+pub struct WasiImages<'a> {
+    /// Uses WASI as its data says.
+    pub probe: &'a [u8],
+    /// Takes a random number in its start function and one in its call, and replies with both.
+    pub start_random: &'a [u8],
 }
 
 /// For a class whose units are gone when their calls are.
@@ -111,6 +125,14 @@ pub const ALL: &[(&str, &[Trait], Check)] = &[
     ("events_at_once_are_each_handled_once", &[], |stage| {
         Box::pin(queues::events_at_once_are_each_handled_once(stage))
     }),
+    ("a_unit_sees_what_its_manifest_says_and_no_more", &[Trait::Wasi], |stage| {
+        Box::pin(wasi::a_unit_sees_what_its_manifest_says_and_no_more(stage))
+    }),
+    ("time_is_the_time_of_now_and_can_be_waited_for", &[Trait::Wasi], |stage| {
+        Box::pin(wasi::time_is_the_time_of_now_and_can_be_waited_for(stage))
+    }),
+    ("no_two_units_share_a_seed", &[Trait::Wasi], |stage| Box::pin(wasi::no_two_units_share_a_seed(stage))),
+    ("misuse_ends_the_unit_alone", &[Trait::Wasi], |stage| Box::pin(wasi::misuse_ends_the_unit_alone(stage))),
     ("what_is_no_image_is_refused", &[], |stage| Box::pin(what_is_no_image_is_refused(stage))),
 ];
 

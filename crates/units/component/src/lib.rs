@@ -1,8 +1,10 @@
 //! What a wasm component is: the contract it exports and what it imports, read without compiling it.
 #![forbid(unsafe_code)]
 
+mod offer;
 mod outermost;
 
+pub use offer::offered;
 pub use outermost::Outermost;
 
 /// The contract a component exports.

@@ -1,10 +1,14 @@
 //! Compiles portable components ahead, for the machines the kernel runs on.
 //!
 //! ```text
-//!   component ──shape──▶ is it portable: does it import nothing but `lighter:unit`?
+//!   component ──shape──▶ is it portable: does it import nothing but `lighter:unit`? Or, for a machine, WASI beside it?
 //!             ──compile─▶ machine code (or bytecode) that `kernel/core` loads
 //! ```
 //! The kernel refuses code of an engine with other settings than its own, so both have them of `kernel_abi`.
+
+mod offer;
+
+pub use offer::{OFFERED, shape_for_machines};
 
 use component::{Contract, Outermost, Shape};
 use problem::{Code, Problem};
@@ -75,7 +79,7 @@ impl Target {
     }
 }
 
-/// Says what the image is, if it is portable.
+/// Says what the image is, if it is portable: boards run no other.
 ///
 /// # Errors
 /// It is no component, exports no handler, or imports more than `lighter:unit`.
@@ -88,9 +92,9 @@ pub fn shape(image: &[u8]) -> Result<Shape, Problem> {
     }
     for import in &outermost.imports {
         if !import.starts_with("lighter:unit/") {
-            let detail = format!("the component imports {import}; the kernel offers lighter:unit alone");
+            let detail = format!("the component imports {import}; a board offers lighter:unit alone");
             return Err(Problem::new(Code::ImportUnknown, detail).with_hint(
-                "isolation = \"wasm\" offers WASI too; a component built for wasm32-unknown-unknown needs none",
+                "the classes wasm and microvm offer WASI too; a component built for wasm32-unknown-unknown needs none",
             ));
         }
     }

@@ -25,6 +25,7 @@ impl Attempt {
         let output = Output::new(deployed.log.clone(), unit, self.request_id.clone(), log_bytes);
         Answers {
             host: self.host.clone(),
+            function: deployed.function.clone(),
             output: Arc::new(output),
             budget: deployed.budget.clone(),
             held: deployed.budget.share(Purpose::HostCalls),

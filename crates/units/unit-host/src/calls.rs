@@ -1,4 +1,5 @@
-//! What a unit asks of its host while it works, and how it ends: the verbs of `contracts/wit/unit.wit`, as frames.
+//! What a unit asks of its host while it works, and how it ends: the verbs of `contracts/wit/unit.wit` and WASI, as
+//! frames.
 //!
 //! For kinds whose units are on the other side of a wire. A question is a frame of the kind `call` with `{op, args}`;
 //! its answer one of the kind `reply` or `failure`.
@@ -7,6 +8,7 @@ use budget::{Budget, Share};
 use bytes::Bytes;
 use event::Failure;
 use frame::{Checksum, Frame, Kind, Limits, Value};
+use manifest::Function;
 use problem::Code;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -17,6 +19,7 @@ use unit::{Host, Level, Outbound, Outgoing, Output, Refusal, StackFrame, Stages}
 /// Answers what one unit asks during one attempt.
 pub struct Answers {
     pub host: Arc<dyn Host>,
+    pub function: Arc<Function>,
     pub output: Arc<Output>,
     /// The node's memory.
     pub budget: Arc<Budget>,
@@ -55,6 +58,16 @@ impl Answers {
                 let count = u32::try_from(count).map_err(|_| Nonsense(format!("random.bytes: {count} bytes")))?;
                 let bytes = self.host.random(count).map_err(Refusal::Unavailable);
                 bytes.map(|bytes| reply(id, bytes_value(&bytes)))
+            }
+            "environment.all" => {
+                let variables = self.function.environment.iter();
+                let variables = variables.map(|(name, value)| Value::List(vec![Value::Str(name), Value::Str(value)]));
+                Ok(reply(id, Value::List(variables.collect())))
+            }
+            "clock.sleep" => {
+                let ns = u64::try_from(arguments.integer()?).map_err(|_| Nonsense("clock.sleep: no time".into()))?;
+                tokio::time::sleep(Duration::from_nanos(ns)).await;
+                Ok(reply(id, Value::Null))
             }
             _ => self.store(id, verb, &mut arguments)?,
         };

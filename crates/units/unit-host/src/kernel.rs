@@ -8,10 +8,10 @@ use budget::Purpose;
 use bytes::Bytes;
 use event::Event;
 use frame::{Checksum, Frame, Kind, Limits, Value};
-use kernel_abi::{Policy, Verb};
+use kernel_abi::{Policy, Verb, ring};
 use manifest::Grants;
 use problem::{Code, Problem};
-use unit::Level;
+use unit::{Level, Output, Stream};
 
 /// Id of the frame with the work; those of questions are the unit's own.
 pub const WORK: u64 = 1;
@@ -27,6 +27,15 @@ pub fn policy(grants: &Grants) -> Policy {
     };
     let granted = Verb::ALL.into_iter().filter(|verb| verb.grant().is_some_and(is_granted));
     granted.fold(Policy::least(), Policy::with)
+}
+
+/// What a unit has logged or printed: a line of its level, or bytes of a stream.
+pub fn write(output: &Output, number: u32, bytes: &[u8]) {
+    match number {
+        ring::STDOUT => output.write_bytes(Stream::Stdout, bytes),
+        ring::STDERR => output.write_bytes(Stream::Stderr, bytes),
+        _ => output.write(level(number), Stream::Log, &String::from_utf8_lossy(bytes)),
+    }
 }
 
 /// The level of a line; one that is none counts as information.

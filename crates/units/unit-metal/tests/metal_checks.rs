@@ -96,7 +96,16 @@ async fn the_metal_class_passes_every_check_that_a_board_can() {
         attack: include_bytes!("../../../../guests/prebuilt/attack.wasm"),
         attack_source: "lib.rs:",
         dumps: false,
-        lacks: &[Trait::Start, Trait::Reuse, Trait::CpuTime, Trait::Stop, Trait::SideBySide, Trait::SourceLines],
+        lacks: &[
+            Trait::Start,
+            Trait::Reuse,
+            Trait::CpuTime,
+            Trait::Stop,
+            Trait::SideBySide,
+            Trait::SourceLines,
+            Trait::Wasi,
+        ],
+        wasi: None,
         settles: &settles,
     };
     checks::run(&kind, &images, folder.path()).await;

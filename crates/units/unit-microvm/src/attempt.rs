@@ -11,7 +11,7 @@ use frame::Limits;
 use problem::{Code, Problem};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Given, Level, Output, Prepared, StackFrame, Stream, check_reply};
+use unit::{Given, Level, Output, Prepared, StackFrame, check_reply};
 use unit_host::calls::{Answers, Said};
 use unit_host::{Attempt, Meter, kernel};
 
@@ -105,7 +105,7 @@ async fn converse(
     loop {
         let Told { lines, what } = tender.told().await;
         for (level, text) in lines {
-            answers.output.write(kernel::level(level), Stream::Log, &String::from_utf8_lossy(&text));
+            kernel::write(&answers.output, level, &text);
         }
         match what {
             What::Lines => {}

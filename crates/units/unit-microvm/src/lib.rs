@@ -1,7 +1,7 @@
 //! microvm units: a component in a small kernel of its own, in KVM; a copy of a snapshot for each call.
 //!
 //! ```text
-//!   image ──check──▶ is it portable?                        (kernel-code)
+//!   image ──check──▶ does the kernel offer what it imports? (kernel-code)
 //!         ──compile─▶ machine code, linked into the kernel ─▶ a snapshot        (link.rs, snapshot.rs)
 //!         ──load────▶ the snapshot in a file without a name                     (prepared.rs)
 //!   call  ──▶ tender: a thread with one machine, its memory a copy-on-write map (tender.rs, vm.rs, memory.rs)
@@ -175,7 +175,7 @@ impl UnitKind for MicrovmKind {
     }
 
     fn check(&self, image: &[u8]) -> Result<Shape, Problem> {
-        kernel_code::shape(image)
+        kernel_code::shape_for_machines(image)
     }
 
     fn compile(&self, image: &[u8]) -> Result<Vec<u8>, Problem> {

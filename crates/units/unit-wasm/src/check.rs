@@ -2,14 +2,14 @@
 
 use crate::host::OFFERED;
 use component::Outermost;
-use problem::{Code, Problem};
+use problem::Problem;
 use unit::{Contract, Shape};
 
 pub fn shape(image: &[u8]) -> Result<Shape, Problem> {
     let outermost = Outermost::read(image)?;
     let contract = contract(&outermost)?;
     for import in &outermost.imports {
-        offered(import)?;
+        component::offered(import, OFFERED)?;
     }
     Ok(Shape { contract, imports: outermost.imports })
 }
@@ -24,38 +24,10 @@ fn contract(outermost: &Outermost) -> Result<Contract, Problem> {
     }
 }
 
-/// Imports of plain functions and types are left to the linker, which knows their types too.
-fn offered(import: &str) -> Result<(), Problem> {
-    if !import.contains(':') {
-        return Ok(());
-    }
-    let (interface, version) = import.split_once('@').unwrap_or((import, ""));
-    let package = interface.split('/').next().unwrap_or(interface);
-    let fits = |(name, offered): &&(&str, &str)| *name == interface && compatible(version, offered);
-    if OFFERED.iter().any(|offer| fits(&offer)) {
-        return Ok(());
-    }
-    let near: Vec<String> = OFFERED
-        .iter()
-        .filter(|(name, _)| name.split('/').next() == Some(package))
-        .map(|(name, version)| format!("{name}@{version}"))
-        .collect();
-    let problem = Problem::new(Code::ImportUnknown, format!("the component imports {import}"));
-    Err(match near.is_empty() {
-        true => problem,
-        false => problem.with_hint(format!("of {package} this node offers {}", near.join(", "))),
-    })
-}
-
-/// 0.2.x of WASI are compatible among themselves; drafts only with themselves.
-fn compatible(wanted: &str, offered: &str) -> bool {
-    let series = |version: &str| version.rsplit_once('.').map(|(series, _)| series.to_owned());
-    wanted == offered || (!wanted.contains('-') && !offered.contains('-') && series(wanted) == series(offered))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use problem::Code;
 
     #[test]
     fn what_is_not_a_component_is_named() {
@@ -76,11 +48,8 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_a_series_fit_and_drafts_do_not() {
-        assert!(compatible("0.2.0", "0.2.12"));
-        assert!(compatible("0.2.0-draft", "0.2.0-draft"));
-        assert!(!compatible("0.3.0", "0.2.12"));
-        assert!(!compatible("0.2.0-draft2", "0.2.0-draft"));
+    fn what_this_class_offers_is_named() {
+        let offered = |import| component::offered(import, OFFERED);
         assert!(offered("wasi:http/types@0.2.1").is_ok());
         let problem = offered("wasi:keyvalue/store@9.9.9").unwrap_err();
         assert!(problem.hint.contains("wasi:keyvalue/store@0.2.0-draft"), "{problem}");

@@ -26,14 +26,14 @@ impl Host for Tender {
     /// Lines are gathered in the ring and go with the next exit, whatever it is for.
     fn log(&mut self, level: u32, text: &str) {
         // A line is cut by whoever reads it, far below what the ring holds.
-        const LINE_BYTES_MAX: usize = ring::text_max(layout::LOG_BYTES as usize);
         for line in text.lines() {
-            let line = &line.as_bytes()[..line.len().min(LINE_BYTES_MAX)];
-            if !ring3::with_log(|log| ring::write(log, level, line)) {
-                ring3::exit(Exit::Log, CallPage::default());
-                // The tender has emptied it; if it has not, the line is lost.
-                let _ = ring3::with_log(|log| ring::write(log, level, line));
-            }
+            gather(level, &line.as_bytes()[..line.len().min(LINE_BYTES_MAX)]);
+        }
+    }
+
+    fn print(&mut self, stream: u32, bytes: &[u8]) {
+        for some in bytes.chunks(LINE_BYTES_MAX) {
+            gather(stream, some);
         }
     }
 
@@ -44,6 +44,17 @@ impl Host for Tender {
     fn monotonic_ns(&mut self) -> u64 {
         self.monotonic_ns = self.monotonic_ns.max(ring3::now().1);
         self.monotonic_ns
+    }
+}
+
+/// What one record of the ring holds.
+const LINE_BYTES_MAX: usize = ring::text_max(layout::LOG_BYTES as usize);
+
+fn gather(level: u32, bytes: &[u8]) {
+    if !ring3::with_log(|log| ring::write(log, level, bytes)) {
+        ring3::exit(Exit::Log, CallPage::default());
+        // The tender has emptied it; if it has not, these are lost.
+        let _ = ring3::with_log(|log| ring::write(log, level, bytes));
     }
 }
 

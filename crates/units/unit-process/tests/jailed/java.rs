@@ -69,7 +69,8 @@ pub async fn java_units_pass_every_check(stage: &Stage) {
         attack: &attack,
         attack_source: "Attack.java:",
         dumps: false,
-        lacks: &[checks::Trait::QuickStart],
+        lacks: &[checks::Trait::QuickStart, checks::Trait::Wasi],
+        wasi: None,
         settles: &checks::settled,
     };
     checks::run(&stage.kind, &images, &stage.folder("java-checks")).await;

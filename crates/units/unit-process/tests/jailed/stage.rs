@@ -40,7 +40,8 @@ impl Guests {
             attack,
             attack_source: "attack.py\", line",
             dumps: false,
-            lacks: &[],
+            lacks: &[checks::Trait::Wasi],
+            wasi: None,
             settles: &checks::settled,
         }
     }

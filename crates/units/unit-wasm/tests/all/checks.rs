@@ -1,6 +1,6 @@
 //! The checks of all kinds, on real components.
 
-use ::checks::Images;
+use ::checks::{Images, WasiImages};
 use unit_wasm::{Config, WasmKind};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -14,6 +14,10 @@ async fn the_wasm_class_passes_every_check() {
         attack_source: "lib.rs:",
         dumps: true,
         lacks: &[],
+        wasi: Some(WasiImages {
+            probe: include_bytes!("../../../../../guests/prebuilt/probe.wasm"),
+            start_random: include_bytes!("../../../../../guests/prebuilt/start-random.wasm"),
+        }),
         settles: &::checks::settled,
     };
     ::checks::run(&kind, &images, folder.path()).await;
