@@ -12,7 +12,7 @@
 //! In a look four numbers are read of each function; the rest, and JSON, only where they are others than before. It
 //! runs apart from the threads that serve calls, and holds no lock of theirs for longer than to read two counts.
 
-use super::rows::{Rows, Source};
+use super::rows::{LiveSource, Rows};
 use api_types::{LiveQueue, NodeInfo, TokenInfo};
 use axum::body::Bytes;
 use node::{LiveNumbers, Node, Table, TableEntry, blocking};
@@ -307,7 +307,7 @@ impl Written {
     }
 }
 
-impl Source for Deployed<'_> {
+impl LiveSource for Deployed<'_> {
     type Numbers = LiveNumbers;
 
     fn name(&self) -> &str {
@@ -324,7 +324,7 @@ impl Source for Deployed<'_> {
 }
 
 /// There are few, and all of it may change: each is written, and compared so.
-impl Source for LiveQueue {
+impl LiveSource for LiveQueue {
     type Numbers = ();
 
     fn name(&self) -> &str {

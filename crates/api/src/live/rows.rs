@@ -2,7 +2,7 @@
 //! written as JSON when it has changed, once for all of them. Pure.
 
 /// What is looked at, to become a row.
-pub trait Source {
+pub trait LiveSource {
     /// What is read of it in each look. While that is the same, the row is.
     type Numbers: PartialEq;
 
@@ -42,7 +42,12 @@ impl<N: PartialEq> Rows<N> {
 
     /// Takes all there are in a look, which counts up, in the order of their names. With `anew` each is written, even
     /// where its numbers are the same. Says whether one of before is gone.
-    pub fn take<S: Source<Numbers = N>>(&mut self, look: u64, sources: impl Iterator<Item = S>, anew: bool) -> bool {
+    pub fn take<S: LiveSource<Numbers = N>>(
+        &mut self,
+        look: u64,
+        sources: impl Iterator<Item = S>,
+        anew: bool,
+    ) -> bool {
         let mut before = std::mem::take(&mut self.rows).into_iter().peekable();
         self.rows.reserve(before.len());
         let mut is_gone = false;
@@ -57,7 +62,7 @@ impl<N: PartialEq> Rows<N> {
         is_gone | before.next().is_some()
     }
 
-    fn row<S: Source<Numbers = N>>(&mut self, look: u64, source: &S, known: Option<Row<N>>, anew: bool) -> Row<N> {
+    fn row<S: LiveSource<Numbers = N>>(&mut self, look: u64, source: &S, known: Option<Row<N>>, anew: bool) -> Row<N> {
         let numbers = source.numbers();
         let Some(mut row) = known else {
             let mut json = Vec::new();
@@ -98,7 +103,7 @@ mod tests {
     /// `a1`: the row `a`, with the number 1. It counts how often a row is written.
     struct Text<'a>(&'a str, &'a Cell<u32>);
 
-    impl Source for Text<'_> {
+    impl LiveSource for Text<'_> {
         type Numbers = String;
 
         fn name(&self) -> &str {
