@@ -80,8 +80,11 @@ final class Escapes {
         for (String place : new String[] {"/new", "/bundle/app.jar", "/tmp/new", "/dev/new", "/proc/self/comm"}) {
             mustFail(place, () -> Files.writeString(Path.of(place), "x"));
         }
-        String jar = System.getProperty("java.class.path").split(":")[0];
-        mustFail(jar, () -> Files.writeString(Path.of(jar), "x"));
+        // The base: Java itself, and the unit half beside it, which every unit would run.
+        Path home = Path.of(System.getProperty("java.home"));
+        for (Path part : new Path[] {home.resolveSibling("unit.jar"), home.resolve("lib/modules"), home.resolve("new")}) {
+            mustFail(part.toString(), () -> Files.writeString(part, "x"));
+        }
         return "held";
     }
 
