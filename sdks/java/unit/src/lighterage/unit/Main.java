@@ -7,8 +7,8 @@ import lighterage.frame.FrameException;
 /**
  * A unit: started by its jail for one function, with its socket as descriptor 0.
  *
- * <p>`Main CONTRACT ENTRY CALLS`: it rehearses a call with methods of its own, loads the function, says that it is ready, and
- * does so many pieces of work. If the function cannot be loaded, it says why and ends.
+ * <p>`Main CONTRACT ENTRY CALLS`: it rehearses a call with methods of its own, loads the function, says that it is
+ * ready, and does so many pieces of work. If the function cannot be loaded, it says why and ends.
  */
 public final class Main {
     private Main() {}

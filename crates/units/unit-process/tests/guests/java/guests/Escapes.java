@@ -82,7 +82,8 @@ final class Escapes {
         }
         // The base: Java itself, and the unit half beside it, which every unit would run.
         Path home = Path.of(System.getProperty("java.home"));
-        for (Path part : new Path[] {home.resolveSibling("unit.jar"), home.resolve("lib/modules"), home.resolve("new")}) {
+        Path unit = home.resolveSibling("unit.jar");
+        for (Path part : new Path[] {unit, home.resolve("lib/modules"), home.resolve("new")}) {
             mustFail(part.toString(), () -> Files.writeString(part, "x"));
         }
         return "held";

@@ -119,7 +119,7 @@ final class MachineCode {
         return sum;
     }
 
-    /** Finds the compiled method by a number in it, in memory that may be written and run, and writes over its begin. */
+    /** Finds the compiled method by a number in it, in memory that may be written and run; writes over its begin. */
     private static void overwrite(long block) throws Exception {
         for (String line : Files.readAllLines(Path.of("/proc/self/maps"))) {
             String[] words = line.split("[- ]");

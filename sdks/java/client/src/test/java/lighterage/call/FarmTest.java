@@ -50,7 +50,8 @@ public final class FarmTest {
 
     /** What a node that is gone had taken is done elsewhere, even if the others had nothing left to do by then. */
     public void testWhatOnePlaceDoesNotDoAnotherOneDoes() throws Exception {
-        for (List<String> places : Arrays.asList(Arrays.asList("gone", "here"), Arrays.asList("here", "gone", "gone"))) {
+        List<String> gone = Arrays.asList("here", "gone", "gone");
+        for (List<String> places : Arrays.asList(Arrays.asList("gone", "here"), gone)) {
             List<Integer> results = farm(places, (place, item) -> {
                 if (place.equals("gone")) {
                     Thread.sleep(20);
