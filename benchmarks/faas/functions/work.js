@@ -25,7 +25,7 @@ const FUNCTIONS = {
     const all = { ...state, [day(time)]: weight };
     const newest = Math.max(...Object.keys(all).map(Number));
     const days = Object.fromEntries(Object.entries(all).filter(([key]) => newest - Number(key) < DAYS_KEPT));
-    const said = { person, day: newest };
+    const said = { person, last_day: newest };
     for (const [name, length] of SPANS) {
       const [now, before] = [mean(days, newest, length), mean(days, newest - length, length)];
       said[name] = { weight: now, before, change: now === null || before === null ? null : rounded(now - before) };

@@ -36,7 +36,7 @@ def weigh(event: Event, state: Any) -> tuple[Any, list[Out]]:
     days[str(number)] = reading["weight"]
     newest = max(map(int, days))
     days = {key: kg for key, kg in days.items() if newest - int(key) < DAYS_KEPT}
-    said: dict[str, Any] = {"person": person, "day": newest}
+    said: dict[str, Any] = {"person": person, "last_day": newest}
     for name, length in SPANS:
         now, before = _mean(days, newest, length), _mean(days, newest - length, length)
         change = None if now is None or before is None else round(now - before, 2)

@@ -215,6 +215,52 @@ fn daily_statistics_count_every_reading_once() {
 }
 
 #[test]
+fn a_weight_becomes_progress_of_day_week_and_month_whatever_its_order() {
+    let node = start();
+    deploy(&node, "health");
+    let mqtt = Mqtt::connect(&node.mqtt, "weights");
+    mqtt.subscribe("health/+/progress");
+    let today = now_ms() / 86_400_000;
+    let weight_of = |day: u64| 70.0 + day as f64 * 0.1;
+    let measured = |day: u64, kg: f64| {
+        let time = sensor::time::iso((today - 59 + day) * 86_400_000 + 3_600_000 + (kg * 10.0) as u64 * 1_000);
+        format!(r#"{{"time": "{time}", "weight": {kg}, "unit": "kg"}}"#)
+    };
+    // Sixty days in another order than that of time, each with a first measurement that the second replaces.
+    let days: Vec<u64> = (0..60).map(|step| step * 17 % 60).collect();
+    let twice = days.iter().flat_map(|day| [measured(*day, 40.0), measured(*day, weight_of(*day))]);
+    let mut messages: Vec<String> = twice.collect();
+    let told = messages.len();
+    // What is known already, and what is older than all that is kept.
+    messages.extend([measured(3, weight_of(3)), measured(3, 40.0)]);
+    let old = sensor::time::iso((today - 60) * 86_400_000);
+    messages.push(format!(r#"{{"time": "{old}", "weight": 99.0, "unit": "kg"}}"#));
+    let spoilt = [
+        "{}".to_owned(),
+        measured(1, 70.0).replace("kg", "lb"),
+        measured(1, 70.0).replace("70", "7000"),
+        r#"{"time": "2999-01-01T00:00:00Z", "weight": 70, "unit": "kg"}"#.to_owned(),
+    ];
+    messages.extend_from_slice(&spoilt);
+    mqtt.publish(messages.iter().map(|message| ("health/ada/weight", message.as_str())));
+    assert_eq!(dead_letters(&node, "weigh", messages.len()).len(), spoilt.len());
+
+    let heard: Vec<(String, String)> = (0..told).map(|_| mqtt.next()).collect();
+    assert!(heard.iter().all(|(topic, _)| topic == "health/ada/progress"));
+    let last: Value = serde_json::from_str(&heard.last().unwrap().1).unwrap();
+    assert_eq!((&last["person"], last["last_day"].as_u64()), (&json!("ada"), Some(today)));
+    let mean = |days: std::ops::Range<u64>| days.clone().map(weight_of).sum::<f64>() / (days.end - days.start) as f64;
+    for (name, length) in [("day", 1), ("week", 7), ("month", 30)] {
+        let (now, before) = (mean(60 - length..60), mean(60 - 2 * length..60 - length));
+        for (key, expected) in [("weight", now), ("before", before), ("change", now - before)] {
+            let said = last[name][key].as_f64().unwrap();
+            assert!((said - expected).abs() <= 0.006, "{name}.{key} is {said}, not {expected}");
+        }
+    }
+    assert_eq!(mqtt.rest(), [""; 0], "nothing comes twice");
+}
+
+#[test]
 fn smoke_is_told_once_and_so_is_its_end() {
     let receiver = Receiver::start(|_, _| Some("204 Done".to_owned()));
     let node = start();
@@ -288,6 +334,40 @@ fn a_fridge_that_is_opened_is_counted_once() {
     }
     let heard: Vec<_> = expected.iter().map(|_| mqtt.next()).collect();
     assert_eq!(by_first(heard), by_first(expected));
+}
+
+#[test]
+fn a_fridge_tells_at_which_hours_and_on_which_weekdays_it_is_opened() {
+    let node = start();
+    deploy(&node, "fridge");
+    let mqtt = Mqtt::connect(&node.mqtt, "habits");
+    mqtt.subscribe("fridge/+/habits");
+    let (mut hours, mut weekdays) = ([0_u64; 24], [0_u64; 7]);
+    let mut messages = Vec::new();
+    for opened in 0..EVENTS as u64 / 2 {
+        // Every 31 hours, from a Thursday on.
+        let hour = opened * 31;
+        let time = sensor::time::iso(hour * 3_600_000);
+        hours[(hour % 24) as usize] += 1;
+        weekdays[((hour / 24 + 4) % 7) as usize] += 1;
+        messages.push(format!(r#"{{"sequence": {}, "open": true, "time": "{time}"}}"#, 2 * opened));
+        messages.push(format!(r#"{{"sequence": {}, "open": false, "time": "{time}"}}"#, 2 * opened + 1));
+    }
+    messages.push(r#"{"sequence": 1000, "open": true, "time": "tomorrow"}"#.to_owned());
+    mqtt.publish(messages.iter().map(|message| ("fridge/kitchen/door", message.as_str())));
+    assert_eq!(dead_letters(&node, "count", messages.len()).len(), 1);
+    let heard: Vec<_> = (0..EVENTS / 2).map(|_| mqtt.next()).collect();
+    let (topic, payload) = heard.last().unwrap();
+    let habits: Value = serde_json::from_str(payload).unwrap();
+    assert_eq!((topic.as_str(), habits["count"].as_u64()), ("fridge/kitchen/habits", Some(EVENTS as u64 / 2)));
+    assert_eq!(habits["hours"], json!(hours));
+    let names = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+    for (name, count) in names.iter().zip(weekdays) {
+        assert_eq!(habits["weekdays"][name].as_u64(), Some(count), "{habits}");
+    }
+    let busiest = habits["busiest_weekday"].as_str().unwrap();
+    assert_eq!(habits["weekdays"][busiest].as_u64(), weekdays.iter().max().copied());
+    assert_eq!(hours.get(habits["busiest_hour"].as_u64().unwrap() as usize), hours.iter().max());
 }
 
 #[test]
@@ -370,6 +450,46 @@ fn bad_air_is_told_in_words_and_every_reading_is_kept() {
     for (kit, co2) in newest {
         assert_eq!(shown[kit]["co2_ppm"].as_f64(), Some(co2), "{shown}");
     }
+}
+
+#[test]
+fn two_workflows_share_a_notifier_and_the_event_says_who_is_told() {
+    let receiver = Receiver::start(|_, _| Some("200 OK".to_owned()));
+    let node = start();
+    lighter(&node, &["secret", "set", "SLACK_URL"], &receiver.url);
+    deploy(&node, "co2");
+    deploy(&node, "noise");
+    let mqtt = Mqtt::connect(&node.mqtt, "kits");
+    let time = sensor::time::iso(now_ms() - 60_000);
+    let reading = |slack: &str, co2: u32, noise: u32| {
+        let sensors = format!(r#"[{{"id": 158, "value": {co2}}}, {{"id": 53, "value": {noise}}}]"#);
+        format!(r#"{{"data": [{{"recorded_at": "{time}", "sensors": {sensors}}}]{slack}}}"#)
+    };
+    let channel = r##", "slack": {"channel": "#air"}"##;
+    mqtt.publish([
+        ("device/sck/a/readings", reading(channel, 1_200, 90).as_str()),
+        ("device/sck/b/readings", reading("", 1_200, 40).as_str()),
+        // Nobody has said where this organisation is told, so it is told nothing.
+        ("device/sck/c/readings", reading(r#", "slack": {"organisation": "lab"}"#, 400, 90).as_str()),
+        ("device/sck/d/readings", reading(r#", "slack": {"room": "lab"}"#, 1_200, 90).as_str()),
+    ]);
+    let mut heard: Vec<(String, Value)> = (0..3)
+        .map(|_| serde_json::from_slice::<Value>(&receiver.next().body).unwrap())
+        .map(|message| (message["text"].as_str().unwrap().to_owned(), message["channel"].clone()))
+        .collect();
+    heard.sort_by(|one, other| one.0.cmp(&other.0));
+    let expected = [
+        (":warning: CO2 at a is 1200 ppm (limit 1000): open a window", json!("#air")),
+        (":warning: CO2 at b is 1200 ppm (limit 1000): open a window", Value::Null),
+        (":warning: noise at a is 90 dB(A) (limit 85): close a window", json!("#air")),
+    ];
+    assert_eq!(heard, expected.map(|(text, channel)| (text.to_owned(), channel)));
+    assert_eq!(dead_letters(&node, "alerts", 4), [r#"L6003: config.organisations does not list "lab""#]);
+    let refused = dead_letters(&node, "threshold", 4);
+    assert!(refused.len() == 1 && refused[0].contains("slack.room"), "{refused:?}");
+    assert_eq!(dead_letters(&node, "noise", 4).len(), 1);
+    dead_letters(&node, "log", 3);
+    assert!(receiver.rest().is_empty(), "nothing comes twice");
 }
 
 #[test]

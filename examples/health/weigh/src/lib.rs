@@ -59,7 +59,7 @@ impl Guest for Weigh {
 
 /// The progress up to a day.
 fn progress(person: &str, until: u64, days: &Days) -> Outgoing {
-    let mut said = json!({ "person": person, "day": until });
+    let mut said = json!({ "person": person, "last_day": until });
     for (name, length) in SPANS {
         // Of the days (end - length, end].
         let mean = |end: u64| -> Option<f64> {
