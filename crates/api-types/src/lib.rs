@@ -8,6 +8,7 @@ mod fleet;
 mod handlings;
 pub mod identity;
 mod live;
+mod seen;
 mod tokens;
 mod work;
 
@@ -24,6 +25,7 @@ pub use fleet::{
 };
 pub use handlings::HandlingInfo;
 pub use live::{FunctionTimes, HourInfo, LiveFunction, LiveHandler, LiveLine, LiveNow, LiveQueue};
+pub use seen::SeenUnit;
 pub use tokens::{Scope, TokenCreated, TokenInfo, TokenRequest};
 pub use work::{AckRequest, FailReply, FailRequest, LeaseReply, LeaseRequest, LeasedEvent, RenewRequest};
 

@@ -8,6 +8,7 @@
 //! in the OpenAPI document are made. So the document cannot differ from what is served.
 #![forbid(unsafe_code)]
 
+mod attach;
 mod audit;
 mod backup;
 mod call;
@@ -88,6 +89,7 @@ endpoints! {
     post "/v1/functions/{name}/call" call::call;
     get "/v1/functions/{name}/logs" logs::logs;
     get "/v1/functions/{name}/dump" functions::dump;
+    post "/v1/functions/{name}/units/{unit}/attach" attach::attach;
     post "/v1/functions/{name}/events" queues::push_to_function;
     get "/v1/flow" flow::flow;
     get "/v1/decisions" decisions::list;

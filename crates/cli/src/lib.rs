@@ -49,6 +49,7 @@ mod push;
 mod queue;
 mod rm;
 mod rollback;
+pub mod saved;
 mod schema;
 mod screen;
 pub mod secret;

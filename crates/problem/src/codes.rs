@@ -74,6 +74,9 @@ codes! {
     2031 BaseInvalid 422 "the file is not a base" "export it again with `lighter base export`, and compare the ids";
     2032 ApiMissing 422 "the function reaches what its base does not have" "docs/android.md lists the classes that work; other code of the app may use what it likes";
     2033 HandlerForeign 422 "the handler needs what a unit does not have" "docs/compatibility.md lists what is not carried over, and what helps";
+    2034 UnitUnknown 404 "no such unit" "`lighter ps` lists the units that exist now";
+    2035 UnitGone 409 "the unit ended before it was seen" "most calls are over in a moment: `lighter ps` shows those that last";
+    2036 AttachRefused 422 "nobody can attach to this unit" "docs/debugging.md says what each class shows of a unit at work";
     3001 TimeExceeded 504 "the call ran out of wall time" "raise limits.time_ms, or make the function faster";
     3002 CpuExceeded 504 "the call ran out of CPU time" "raise limits.cpu_ms, or make the function faster";
     3003 MemoryExceeded 500 "the unit ran out of memory" "raise limits.memory_bytes";

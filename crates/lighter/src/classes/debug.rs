@@ -7,9 +7,12 @@
 //! The debugger learns of compiled code through the GDB JIT interface. The call stops by itself once that code is
 //! there, which is when breakpoints are set; a trap stops at its source line like a signal.
 //!
+//! `--attach` is another thing: it looks at a unit that works on the node, in `attach.rs`.
+//!
 //! A microvm function runs in its machine, and gdb talks to its tender: `target remote | lighter debug-run …`. The call
 //! stands still before its first instruction.
 
+use super::attach;
 use api_types::FunctionInfo;
 use clap::Args;
 use cli::call::{Data, guessed_type};
@@ -32,7 +35,14 @@ use unit::{LogLine, LogWriter};
 #[derive(Debug, Args)]
 pub struct Debug {
     /// Function to debug; build it with debug information
-    name: String,
+    #[arg(required_unless_present = "attach")]
+    name: Option<String>,
+    /// Show where a unit is that works now, and let it go on: its number in `lighter ps`, or NAME#NUMBER
+    #[arg(long, value_name = "UNIT", conflicts_with_all = ["name", "text", "file", "gdb", "lldb", "breakpoints", "batch"])]
+    attach: Option<String>,
+    /// With --attach: write its memory to this file, as a core; the call of a wasm unit ends then
+    #[arg(long, short, value_name = "FILE", requires = "attach")]
+    output: Option<PathBuf>,
     #[command(flatten)]
     data: Data,
     /// Media type of the data [default: guessed from the data]
@@ -81,9 +91,13 @@ pub struct DebugRun {
 pub fn bring(brought: &mut Brought) {
     brought.commands.push(Extra::new::<Debug>(
         "debug",
-        "Run one call under gdb or lldb",
+        "Run one call under gdb or lldb, or look at a unit that works",
         Some("salvage"),
-        &["lighter debug hello --data world --break hello/src/lib.rs:7", "lighter debug hello --batch"],
+        &[
+            "lighter debug hello --data world --break hello/src/lib.rs:7",
+            "lighter debug hello --batch",
+            "lighter debug --attach hello#7",
+        ],
     ));
     let about = "Run one call in this process, for a debugger to watch";
     brought.commands.push(Extra::new::<DebugRun>("debug-run", about, None, &[]));
@@ -91,21 +105,30 @@ pub fn bring(brought: &mut Brought) {
 
 impl Run for Debug {
     fn run(self, session: &Session) -> Result {
+        match (&self.attach, &self.name) {
+            (Some(unit), _) => attach::run(session, unit, self.output.as_deref()),
+            (None, Some(name)) => self.one_call(session, name),
+            (None, None) => unreachable!("the command line has one of them"),
+        }
+    }
+}
+
+impl Debug {
+    fn one_call(&self, session: &Session, name: &str) -> Result {
         check_all(&self.breakpoints)?;
         if session.out.json {
             let problem = Problem::new(Code::Usage, "a debugger talks to people and prints no JSON");
             return Err(problem.with_hint("leave --json out; --batch asks nothing and prints each stop").into());
         }
         let client = session.client()?;
-        let path = function_path(&client, &self.name)?;
-        let function: FunctionInfo = client.get(&path).map_err(|stop| explain(&client, &self.name, stop))?;
+        let path = function_path(&client, name)?;
+        let function: FunctionInfo = client.get(&path).map_err(|stop| explain(&client, name, stop))?;
         let version = function.versions.iter().find(|version| version.version == function.version);
-        let version = version
-            .ok_or_else(|| Stop::new(Code::VersionUnknown, format!("the node keeps no version of {:?}", self.name)))?;
+        let version =
+            version.ok_or_else(|| Stop::new(Code::VersionUnknown, format!("the node keeps no version of {name:?}")))?;
         let is_remote = match version.function.isolation {
-            Isolation::Process => return Err(no_component(&self.name)),
+            Isolation::Process => return Err(no_component(name)),
             Isolation::Metal => {
-                let name = &self.name;
                 session.out.say(format!("{name} runs on boards: here it is debugged as the class wasm runs it"));
                 false
             }
@@ -115,7 +138,7 @@ impl Run for Debug {
         let debugger = self.debugger(is_remote)?;
         let hash = &version.image;
         let progress = session.out.progress();
-        progress.step(format!("fetching the image of {}", self.name));
+        progress.step(format!("fetching the image of {name}"));
         let image = client.bytes(client.ask("GET", &format!("/v1/images/{hash}"), ())?, images::IMAGE_BYTES_MAX)?;
         drop(progress);
         let data = self.data.read(session.out)?;
@@ -134,17 +157,17 @@ impl Run for Debug {
             true => line.extend(["--symbols".into(), symbols.clone().into()]),
             false => line.push("--stop-when-loaded".into()),
         }
-        line.extend(["--image".into(), file(format!("{}.wasm", self.name), &image)?.into(), "--function".into()]);
+        line.extend(["--image".into(), file(format!("{name}.wasm"), &image)?.into(), "--function".into()]);
         let manifest = serde_json::to_vec(&version.function).expect("a function is plain data");
         line.extend([file("function.json".to_owned(), &manifest)?.into(), "--file".into()]);
         line.extend([file("data".to_owned(), &data)?.into(), "--content-type".into(), kind.into()]);
         if self.breakpoints.is_empty() && !self.batch {
             session.out.advise(if is_remote { REMOTE_ADVICE } else { debugger.advice() });
         }
-        let name = debugger.as_str();
+        let program = debugger.as_str();
         session
             .out
-            .advise(format!("starting {name}: it reads symbols before the call begins, which may take a minute"));
+            .advise(format!("starting {program}: it reads symbols before the call begins, which may take a minute"));
         let script = match is_remote {
             true => remote_script(&line, &symbols, &self.breakpoints, self.batch),
             false => debugger.script(&self.breakpoints, self.batch),
@@ -153,9 +176,7 @@ impl Run for Debug {
         let program = if is_remote { &[] } else { &*line };
         start(debugger, &debugger.arguments(&script, self.batch, program))
     }
-}
 
-impl Debug {
     fn debugger(&self, is_remote: bool) -> Result<Debugger> {
         let wanted: &[Debugger] = match (self.gdb, self.lldb) {
             (_, true) if is_remote => {

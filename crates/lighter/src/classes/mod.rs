@@ -8,6 +8,7 @@
 //! ```
 //! Nothing in `node`, `api` or `cli` knows one class from another but by what it brings.
 
+mod attach;
 mod debug;
 mod kernel;
 mod metal;

@@ -1,6 +1,7 @@
 //! The node as its users meet it: the real program, a data folder of its own, functions from `guests/prebuilt`.
 
 mod access;
+mod attached;
 mod backup;
 mod boards;
 mod bounds;

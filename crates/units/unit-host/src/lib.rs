@@ -12,11 +12,13 @@
 
 mod attempt;
 pub mod calls;
+mod desk;
 pub mod kernel;
 mod meter;
 pub mod pool;
 mod roster;
 
 pub use attempt::{Attempt, run};
+pub use desk::{AtWork, Desk};
 pub use meter::{Meter, time_exceeded};
 pub use roster::{Roster, RosterEntry};

@@ -44,6 +44,7 @@ pub async fn attempt(prepared: Arc<PreparedProcess>, attempt: Attempt) -> Result
     let taken = tokio::time::timeout_at(meter.deadline.into(), prepared.take(&attempt.request_id)).await;
     let (mut child, entry) = taken.map_err(|_| meter.time_exceeded())??;
     meter.started();
+    let _at_work = prepared.at_work.begins(child.number, child.life.process.clone());
     let mut answers = attempt.answers(prepared.deployed(), child.number);
     let output = answers.output.clone();
     let used = Used { before: child.life.cpu(), for_it_ns: AtomicU64::new(0) };

@@ -49,7 +49,7 @@ pub struct Child {
 
 /// A child's process and what the kernel counts of it. Dropping it kills the child and cleans up after it.
 pub struct Life {
-    process: Process,
+    pub process: Arc<Process>,
     /// Whether others go first.
     is_back: AtomicBool,
     /// Taken when it is dropped.
@@ -162,7 +162,7 @@ impl Child {
             reader: wire::Reader::default(),
             stdout: receiver(stdout)?,
             stderr: receiver(stderr)?,
-            life: Life { process, is_back: AtomicBool::new(false), left: Some(left) },
+            life: Life { process: Arc::new(process), is_back: AtomicBool::new(false), left: Some(left) },
             calls: 0,
         })
     }

@@ -230,6 +230,20 @@ pub fn kill(pidfd: impl AsFd) {
     }
 }
 
+/// Sends it a signal.
+///
+/// # Errors
+/// It has ended, or the system does not allow it.
+pub fn signal(pidfd: impl AsFd, signal: libc::c_int) -> io::Result<()> {
+    // SAFETY: the descriptor is open; a null `siginfo` is allowed.
+    #[expect(unsafe_code, reason = "no safe call signals by descriptor")]
+    let sent = unsafe {
+        let nothing = std::ptr::null::<libc::siginfo_t>();
+        libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_fd().as_raw_fd(), signal, nothing, 0)
+    };
+    if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Takes leave of an ended child of this process, so that its number is free again.
 pub fn reap(pidfd: impl AsFd) {
     // SAFETY: the descriptor is open, `info` is valid for writes.

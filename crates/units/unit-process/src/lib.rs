@@ -14,6 +14,7 @@
 
 mod allowance;
 mod android;
+mod attach;
 mod attempt;
 mod base;
 mod building;

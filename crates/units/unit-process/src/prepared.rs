@@ -1,9 +1,11 @@
 //! A function ready to run: its zygote, its children, and calls that wait for one.
 
 use crate::ProcessInner;
+use crate::attach;
 use crate::attempt::attempt;
 use crate::cgroup::{Bounds, Controller};
 use crate::child::Child;
+use crate::process::Process;
 use crate::zygote::{Recipe, Zygote};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -12,9 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::sleep;
-use unit::{Attempt, Deployed, Host, Prepared, Running, UnitStatus};
-use unit_host::RosterEntry;
+use unit::{Attempt, Deployed, Host, Prepared, Running, Seen, UnitStatus};
 use unit_host::pool::{Pool, Spare, Taken};
+use unit_host::{Desk, RosterEntry};
 
 /// How long a zygote stays without a call.
 const ZYGOTE_IDLE: Duration = Duration::from_secs(120);
@@ -27,6 +29,8 @@ pub struct PreparedProcess {
     shared: Arc<ProcessInner>,
     recipe: Recipe,
     pool: Pool<Child>,
+    /// Those that serve a call.
+    pub at_work: Arc<Desk<Arc<Process>>>,
     /// Held while the zygote is started.
     zygote: AsyncMutex<Option<Arc<Zygote>>>,
     failed: Mutex<Failed>,
@@ -36,7 +40,14 @@ impl PreparedProcess {
     pub fn new(shared: Arc<ProcessInner>, recipe: Recipe) -> Arc<Self> {
         let function = &recipe.deployed.function;
         let pool = Pool::new(function.units.reuse_calls, recipe.spares(), function.limits.concurrency as usize);
-        Arc::new(Self { shared, recipe, pool, zygote: AsyncMutex::default(), failed: Mutex::default() })
+        Arc::new(Self {
+            shared,
+            recipe,
+            pool,
+            at_work: Arc::default(),
+            zygote: AsyncMutex::default(),
+            failed: Mutex::default(),
+        })
     }
 
     /// Whether the kernel bounds the memory of each unit.
@@ -231,6 +242,11 @@ impl Prepared for PreparedProcess {
     /// A process leaves its traceback in the log, and no dump.
     fn dump(&self) -> Option<Arc<Vec<u8>>> {
         None
+    }
+
+    fn attach(self: Arc<Self>, unit: u64, wants_core: bool) -> BoxFuture<'static, Result<Seen, Problem>> {
+        let runtime = self.recipe.about.runtime;
+        Box::pin(attach::attach(self, runtime, unit, wants_core))
     }
 
     fn sweep(&self, now: Instant, all: bool) {

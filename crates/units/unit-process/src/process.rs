@@ -73,6 +73,14 @@ impl Process {
         fd::kill(&self.pidfd);
     }
 
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// It has ended, or the system does not allow it.
+    pub fn signal(&self, signal: libc::c_int) -> io::Result<()> {
+        fd::signal(&self.pidfd, signal)
+    }
+
     /// CPU time of all its threads.
     pub fn cpu(&self) -> Option<Duration> {
         let found = fd::process_cpu_ns(self.number).map(Duration::from_nanos);

@@ -26,12 +26,16 @@ pub fn stack(error: &Error) -> Vec<StackFrame> {
     if error.is::<Problem>() || error.is::<I32Exit>() {
         return Vec::new();
     }
-    let frames = error.downcast_ref::<WasmBacktrace>().map(WasmBacktrace::frames).unwrap_or_default();
+    error.downcast_ref::<WasmBacktrace>().map(frames).unwrap_or_default()
+}
+
+/// The way to where a unit is, the innermost function first.
+pub fn frames(backtrace: &WasmBacktrace) -> Vec<StackFrame> {
     let told = |frame: &FrameInfo| StackFrame {
         function: frame.func_name().map_or_else(|| format!("function {}", frame.func_index()), str::to_owned),
         offset: frame.module_offset().map(|offset| offset as u64),
     };
-    frames.iter().map(told).collect()
+    backtrace.frames().iter().map(told).collect()
 }
 
 fn named(error: &Error, meter: &Meter) -> Problem {

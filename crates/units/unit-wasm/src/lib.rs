@@ -12,6 +12,7 @@
 //! them asking the function's grants first.
 
 mod artefact;
+mod attach;
 mod attempt;
 mod bindings;
 mod check;

@@ -1,6 +1,7 @@
 //! A function ready to run: starts units, hands them work, keeps some for reuse when the manifest says so.
 
 use crate::artefact::KeptImage;
+use crate::attach::{self, Asks};
 use crate::attempt;
 use crate::bindings::EverythingPre;
 use crate::engine::Engine;
@@ -18,12 +19,12 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use unit::{Artefact, Attempt, Contract, Deployed, Host, Output, Prepared, Running, UnitStatus};
+use unit::{Artefact, Attempt, Contract, Deployed, Host, Output, Prepared, Running, Seen, StackFrame, UnitStatus};
 use unit_host::RosterEntry;
 use unit_host::pool::{Pool, Spare, Spares};
-use unit_lines::Share;
+use unit_lines::{Share, Told};
 use wasmtime::component::Component;
-use wasmtime::{Store, StoreContextMut, UpdateDeadline};
+use wasmtime::{AsContextMut, Store, StoreContextMut, UpdateDeadline};
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
 
 /// Units this process has started; a unit's number.
@@ -40,6 +41,8 @@ pub struct PreparedWasm {
     /// Units waiting to be used again; none is made ahead.
     pool: Pool<Unit>,
     dump: Mutex<Option<Arc<Vec<u8>>>>,
+    /// Who attaches to its units.
+    pub asks: Arc<Asks>,
     /// What traps are told with, and this function's share of the thread that does.
     image: Option<KeptImage>,
     share: Arc<Share>,
@@ -114,6 +117,7 @@ impl PreparedWasm {
             own: Arc::default(),
             pool,
             dump: Mutex::default(),
+            asks: Arc::default(),
             image,
             share: Arc::default(),
         }))
@@ -135,7 +139,9 @@ impl PreparedWasm {
         let number = UNITS.fetch_add(1, Relaxed) + 1;
         let limits = &self.deployed.function.limits;
         let output = Output::new(self.deployed.log.clone(), number, request_id.clone(), limits.log_bytes);
-        let state = UnitState::new(self.deployed.clone(), self.engine.client.clone(), meter.clone(), output, host)?;
+        let (deployed, client) = (self.deployed.clone(), self.engine.client.clone());
+        let asked = (number, self.asks.clone());
+        let state = UnitState::new(deployed, client, meter.clone(), asked, output, host)?;
         let mut store = Store::new(&self.engine.wasmtime, state);
         store.set_max_component_handles(HANDLES_MAX);
         store.set_hostcall_fuel(call_bytes(limits));
@@ -163,19 +169,28 @@ impl PreparedWasm {
         let problem = failure::of(error, &meter, &state.output);
         let frames = failure::stack(error);
         if !frames.is_empty() {
-            let image = self.image.as_ref().map(KeptImage::image);
-            meter.tells(self.engine.teller.tell(image, frames, &self.share, &state.output));
+            meter.tells(self.tell(frames, &state.output));
         }
-        if let Some(core) = error.downcast_ref::<wasmtime::WasmCoreDump>().filter(|_| self.deployed.function.units.dump)
-        {
+        let wanted = store.data_mut().core_to.take();
+        let is_wanted = wanted.is_some() || self.deployed.function.units.dump;
+        if let Some(core) = error.downcast_ref::<wasmtime::WasmCoreDump>().filter(|_| is_wanted) {
             // Writing it is the node's work, which is not to starve among the hogs.
             if meter.has_moved() {
                 tokio::task::yield_now().await;
             }
             let bytes = core.serialize(store, self.deployed.name.as_str());
-            *self.dump.lock() = Some(Arc::new(bytes));
+            match wanted {
+                // Who waited may have gone, and then nobody wants it.
+                Some(wanted) => drop(wanted.send(bytes)),
+                None => *self.dump.lock() = Some(Arc::new(bytes)),
+            }
         }
         problem
+    }
+
+    /// Has the log told the way to where a unit is.
+    pub fn tell(&self, frames: Vec<StackFrame>, output: &Arc<Output>) -> Told {
+        self.engine.teller.tell(self.image.as_ref().map(KeptImage::image), frames, &self.share, output)
     }
 
     /// Keeps the unit for the next call, or stops it.
@@ -199,6 +214,7 @@ fn call_bytes(limits: &Limits) -> usize {
 fn slice_ends(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<UpdateDeadline> {
     /// Slices between two yields among the hogs.
     const HOG_TICKS: u64 = 5;
+    attach::answer(context.as_context_mut())?;
     let state = context.data_mut();
     state.check_holdings().map_err(wasmtime::Error::new)?;
     let meter = &state.meter;
@@ -245,6 +261,10 @@ impl Prepared for PreparedWasm {
 
     fn dump(&self) -> Option<Arc<Vec<u8>>> {
         self.dump.lock().clone()
+    }
+
+    fn attach(self: Arc<Self>, unit: u64, wants_core: bool) -> BoxFuture<'static, Result<Seen, Problem>> {
+        Box::pin(attach::attach(self, unit, wants_core))
     }
 
     fn sweep(&self, now: Instant, all: bool) {

@@ -1,5 +1,6 @@
 //! What a unit's store holds: the host's side of one running unit.
 
+use crate::attach::{Asks, CoreTo};
 use crate::holdings::{FIELDS_BYTES_MAX, Holdings, RESOURCES_MAX};
 use crate::host;
 use crate::limiter::Limiter;
@@ -22,6 +23,12 @@ pub struct UnitState {
     host: Option<Arc<dyn Host>>,
     /// It has set the head of its reply.
     pub has_head: bool,
+    /// Its number in the log.
+    pub number: u64,
+    /// Who attaches to units of its function.
+    pub asks: Arc<Asks>,
+    /// Who is to have its core when it ends.
+    pub core_to: Option<CoreTo>,
     holdings: Holdings,
     wasi_http: WasiHttpCtx,
     /// Made at first use: seeding its random generators is dearer than many a whole call.
@@ -35,6 +42,7 @@ impl UnitState {
         deployed: Arc<Deployed>,
         client: host::http::Client,
         meter: Arc<Meter>,
+        (number, asks): (u64, Arc<Asks>),
         output: Output,
         host: Arc<dyn Host>,
     ) -> Result<Self, Problem> {
@@ -57,6 +65,9 @@ impl UnitState {
             http,
             host: Some(host),
             has_head: false,
+            number,
+            asks,
+            core_to: None,
             holdings,
             wasi_http,
             wasi: None,

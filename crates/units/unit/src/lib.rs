@@ -21,6 +21,7 @@ mod incoming;
 mod log;
 mod output;
 mod running;
+mod seen;
 
 pub use body::{Body, BodyError, LimitedBody};
 pub use component::{Contract, Shape};
@@ -29,6 +30,7 @@ pub use incoming::{Incoming, RequestBody};
 pub use log::{Level, LogLine, LogWriter, StackFrame, Stream};
 pub use output::{Output, cut};
 pub use running::{Attempt, Given, Running, Spent, Stages, Timing, Work, check_reply, said};
+pub use seen::{Seen, ended_meanwhile, refused};
 
 use budget::Budget;
 use futures_util::future::BoxFuture;
@@ -115,6 +117,18 @@ pub trait Prepared: Send + Sync {
 
     /// The core dump of the last unit that trapped, if the manifest asks for dumps and one did.
     fn dump(&self) -> Option<Arc<Vec<u8>>>;
+
+    /// Looks at a unit while it works, and lets it go on: where it is goes to its log, with the number it has there.
+    /// Others are not stopped. `wants_core`: with a core file; a class says whether the call then ends.
+    ///
+    /// # Errors
+    /// - [`Code::AttachRefused`](problem::Code::AttachRefused): the class cannot do it, or the unit is at no work.
+    /// - [`Code::UnitGone`](problem::Code::UnitGone): it ended meanwhile.
+    fn attach(self: Arc<Self>, unit: u64, wants_core: bool) -> BoxFuture<'static, Result<Seen, Problem>> {
+        let _ = (unit, wants_core);
+        let isolation = self.deployed().function.isolation.as_str();
+        Box::pin(async move { Err(seen::refused(format!("the class {isolation} shows no unit at work"))) })
+    }
 
     /// Stops units kept for reuse. Called when the function is replaced and now and then to find idle ones.
     fn sweep(&self, now: Instant, all: bool);

@@ -252,6 +252,8 @@ def main() -> None:
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=0)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     faulthandler.enable(2)
+    # Who attaches to a child has it say where it is: to its log, and it goes on.
+    faulthandler.register(signal.SIGUSR2, 2, all_threads=True)
     sys.path.insert(0, str(CODE))
     try:
         work = Work(settings["contract"], settings["entry"], CODE)
