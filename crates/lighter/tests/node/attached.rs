@@ -141,3 +141,33 @@ fn python_in_a_process_says_where_it_is_and_goes_on() {
         assert_eq!(working.join().unwrap().text(), "done", "it went on");
     });
 }
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_machine_is_stopped_for_its_registers_and_goes_on() {
+    let node = Node::start();
+    let limits = json!({ "time_ms": 8_000, "cpu_ms": 60_000 });
+    let last = node.deploy(json!({ "spin": {
+        "image": node.upload("attack"), "isolation": "microvm", "limits": limits,
+    } }));
+    if last["problem"]["code"] == "L6010" {
+        println!("skipped: kvm: attaching to a microvm: {}", last["problem"]["detail"]);
+        return;
+    }
+    assert_eq!(last["step"], "done", "{last}");
+    thread::scope(|scope| {
+        let looping = scope.spawn(|| node.call("spin", "loop"));
+        let unit = at_work(&node, "spin");
+        for _ in 0..3 {
+            let reply = attach(&node, "spin", unit, "");
+            let said = text(&seen(&reply).0);
+            assert!(said.contains("rip=0x") && said.contains("rsp=0x"), "{said}");
+        }
+        let reply = attach(&node, "spin", unit, "?core=true");
+        let (_, core) = seen(&reply);
+        assert!(core.starts_with(b"\x7fELF"));
+        assert_eq!(at_work(&node, "spin"), unit, "it goes on, core or not");
+        assert_eq!(audited(&node, &format!("spin#{unit}")), ["done"; 4]);
+        assert_eq!(looping.join().unwrap().code(), "L3001", "its own limit ends it");
+    });
+}

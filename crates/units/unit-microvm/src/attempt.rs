@@ -27,6 +27,7 @@ pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result
     let taken = tokio::time::timeout_at(meter.deadline.into(), prepared.take(&attempt.request_id)).await;
     let (mut tender, entry) = taken.map_err(|_| meter.time_exceeded())??;
     meter.started();
+    let _at_work = prepared.at_work.begins(tender.number, tender.clock());
     let mut answers = attempt.answers(prepared.deployed(), tender.number);
     let output = answers.output.clone();
     // A future that is dropped here drops the tender: the machine is stopped and ended.
@@ -179,7 +180,7 @@ fn crashed(
     (problem, told)
 }
 
-fn registers(words: &[u64]) -> String {
+pub fn registers(words: &[u64]) -> String {
     const NAMES: [&str; 18] = [
         "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
         "rip", "rflags",

@@ -146,6 +146,9 @@ impl<'m> Guest<'m> {
             if self.shared.stop.load(SeqCst) {
                 return self.end(What::Stopped);
             }
+            if let Some(look) = self.shared.look.lock().take() {
+                look.show(self.vm);
+            }
             match self.vm.run() {
                 Ok(Stop::Port(port)) => {
                     if self.exited(port, asked)? {

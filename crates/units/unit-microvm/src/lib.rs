@@ -14,6 +14,7 @@
 // Elsewhere there is no such class yet, and this crate is empty.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod attach;
 mod attempt;
 mod core_dump;
 pub mod debug;

@@ -1,11 +1,12 @@
 //! A function ready to run: its snapshot, machines that wait for a call, and calls that wait for a machine.
 
 use crate::MicrovmInner;
+use crate::attach;
 use crate::attempt::attempt;
 use crate::debugger::DebugSession;
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
-use crate::tender::{Recipe, Tender};
+use crate::tender::{Clock, Recipe, Tender};
 use budget::Purpose;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -14,9 +15,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Artefact, Attempt, Deployed, Host, Output, Prepared, Running, StackFrame, UnitStatus};
+use unit::{Artefact, Attempt, Deployed, Host, Output, Prepared, Running, Seen, StackFrame, UnitStatus};
 use unit_host::pool::{Pool, Spare, Spares, Taken};
-use unit_host::{RosterEntry, kernel};
+use unit_host::{Desk, RosterEntry, kernel};
 use unit_lines::{Image, Share};
 
 /// Machines that wait for a call.
@@ -34,6 +35,8 @@ pub struct PreparedMicrovm {
     /// Its share of the thread that reads that.
     share: Arc<Share>,
     pool: Pool<Tender>,
+    /// Machines that serve a call.
+    pub at_work: Arc<Desk<Clock>>,
     dump: Mutex<Option<Arc<Vec<u8>>>>,
 }
 
@@ -64,6 +67,7 @@ impl PreparedMicrovm {
             artefact: Mutex::new(file),
             share: Arc::default(),
             pool,
+            at_work: Arc::default(),
             dump: Mutex::default(),
         }))
     }
@@ -210,6 +214,10 @@ impl Prepared for PreparedMicrovm {
 
     fn dump(&self) -> Option<Arc<Vec<u8>>> {
         self.dump.lock().clone()
+    }
+
+    fn attach(self: Arc<Self>, unit: u64, wants_core: bool) -> BoxFuture<'static, Result<Seen, Problem>> {
+        Box::pin(attach::attach(self, unit, wants_core))
     }
 
     fn sweep(&self, now: Instant, all: bool) {

@@ -7,6 +7,7 @@
 //! The thread makes the machine, goes behind its system-call filter, and from then on runs units one after the other;
 //! its side is `guest.rs`.
 
+use crate::attach::Look;
 use crate::debugger::DebugSession;
 use crate::guest::{Done, Machine};
 use crate::registers::Registers;
@@ -87,6 +88,8 @@ pub struct TenderInner {
     pub stop: AtomicBool,
     /// None once the thread has ended.
     thread: Mutex<Option<libc::pid_t>>,
+    /// Somebody wants to see the guest, when it has left its processor.
+    pub look: Mutex<Option<Look>>,
     /// CPU time the thread had when its last event came.
     cpu_before_ns: AtomicU64,
 }
@@ -269,6 +272,14 @@ impl Clock {
     #[cfg(test)]
     pub fn is_there(&self) -> bool {
         self.0.thread.lock().is_some()
+    }
+
+    /// Has the guest seen, which leaves its processor for that, and goes on.
+    pub fn look(&self, look: Look) {
+        *self.0.look.lock() = Some(look);
+        if let Some(thread) = *self.0.thread.lock() {
+            thread::signal(thread, interrupt_signal());
+        }
     }
 
     /// Lets others go first: a unit that works for long must not hold up those that are soon done.
