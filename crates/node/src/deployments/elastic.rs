@@ -6,7 +6,7 @@
 
 use super::{AWAY_AFTER, Deployments};
 use fleet_deploy::decide::decide_scaled;
-use fleet_deploy::elastic::{CopyHeard, Elastic, Move};
+use fleet_deploy::elastic::{CopyHeard, Move};
 use fleet_deploy::talk::{FunctionLoad, LOADS_MAX, NodeTold};
 use fleet_deploy::{Record, Scaled};
 use fleet_trust::NodeId;
@@ -162,7 +162,7 @@ impl Deployments {
         let heard: Vec<CopyHeard<'_>> = heard.collect();
         let now_ms = self.ms(Instant::now());
         let mut all = self.desk().ok()?.elastic.lock();
-        let watch = all.entry(function.clone()).or_insert_with(Elastic::default);
+        let watch = all.entry(function.clone()).or_default();
         watch.look(&place.copies?, place.quiet().duration(), &heard, now_ms)
     }
 
