@@ -73,7 +73,8 @@ pub async fn misuse_ends_the_unit_alone(stage: &Stage<'_>) {
     is(probe.call("handles").await, Code::UnitTrapped);
     let flood = probe.send("print-flood", Duration::from_millis(300), Watcher::default());
     is(flood.await.map(text), Code::TimeExceeded);
-    assert!(stage.log().contains("bytes of log output dropped"), "{}", stage.log().len());
+    let logged = stage.log().len();
+    assert!(logged < 10_000, "a flood is cut: {logged} bytes are in the log");
     assert_eq!(probe.call("environment").await.unwrap(), "0 arguments");
 }
 

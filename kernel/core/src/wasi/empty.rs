@@ -37,7 +37,13 @@ pub fn add_to_linker(linker: &mut Linker<Unit>, engine: &Engine, component: &Com
                 }
                 ComponentItem::ComponentFunc(_) => {
                     let called = String::from(interface) + "#" + name;
-                    place.func_new(name, move |mut store, function, _, results| {
+                    place.func_new(name, move |mut store, function, arguments, results| {
+                        // What was lent by its own type is given back by itself; what is read by any type is not.
+                        for argument in arguments {
+                            if let Val::Resource(lent) = argument {
+                                lent.resource_drop(&mut store)?;
+                            }
+                        }
                         for (result, ty) in results.iter_mut().zip(function.results()) {
                             *result = nothing(&mut store, &ty, &called)?;
                         }
