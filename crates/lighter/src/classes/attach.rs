@@ -15,7 +15,7 @@ use problem::{Code, Problem};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Bytes of the line before the core: lines of the log, and a frame each.
+/// Bytes of the line before the core: lines of the log, and a frame each. A longer one is no answer of a node.
 const LINE_BYTES_MAX: u64 = 16 << 20;
 
 /// `wanted`: a unit by its number, or as the log has it: `NAME#NUMBER`. `core`: where its memory is to go.

@@ -402,6 +402,7 @@ const SCOPES: &str = "
     call   POST /v1/functions/{name}/call
     deploy GET /v1/functions/{name}/logs
     deploy GET /v1/functions/{name}/dump
+    deploy POST /v1/functions/{name}/units/{unit}/attach
     call   POST /v1/functions/{name}/events
     look   GET /v1/flow
     look   GET /v1/decisions
@@ -494,8 +495,8 @@ fn each_endpoint_takes_its_scope_and_no_less() {
     listed.sort();
     assert_eq!(described, listed, "every endpoint stands in the table, and no other");
     for (least, method, path) in &table {
-        let url =
-            ["{name}", "{node}", "{bucket}"].iter().fold(path.to_string(), |url, part| url.replace(part, "nobody"));
+        let parts = ["{name}", "{node}", "{bucket}", "{unit}"];
+        let url = parts.iter().fold(path.to_string(), |url, part| url.replace(part, "nobody"));
         let url = url.replace("{sha256}", &"0".repeat(64));
         // It would never end.
         let url = if url == "/v1/live" { url + "?function=nobody" } else { url };
