@@ -40,6 +40,7 @@ impl Handler for Functions {
     async fn handle(self: &Arc<Self>, mut request: Request<RequestBody>, arrival: Arrival) -> Handled<ReplyBody> {
         let arrived = Instant::now();
         let (node, link) = (&*self.node, self.node.link());
+        node.calls.came();
         let found = node.functions.table().routes.route(&request).map(|route| route.target.clone());
         let target = match (found, &link) {
             (Ok(target), _) => target,

@@ -20,6 +20,7 @@ pub mod audit;
 mod backup;
 pub mod body;
 mod call;
+mod calls;
 mod class;
 pub mod clock;
 pub mod compiler;
@@ -76,6 +77,7 @@ use api_types::identity::Identity;
 use audit::Audit;
 use body::BodyRoom;
 use budget::Budget;
+use calls::Calls;
 use config::Config;
 use decisions::Decisions;
 use events::Events;
@@ -117,6 +119,8 @@ pub struct Node {
     /// Requests of the gate that reached no function.
     pub strays: Counters,
     pub started: Instant,
+    /// Whether calls come just now.
+    pub calls: Arc<Calls>,
     /// Runs before this one that ended soon and badly, one after the other.
     pub short_runs: u32,
     /// The MQTT gate, once it has started; none without one.

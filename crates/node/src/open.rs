@@ -105,6 +105,7 @@ impl Node {
             traces,
             strays: Counters::default(),
             started,
+            calls: Arc::default(),
             short_runs,
             mqtt: OnceLock::new(),
             link: RwLock::new(None),

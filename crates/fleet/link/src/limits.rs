@@ -43,6 +43,8 @@ pub const CALLER_SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a message of mail may take, its answer included. Then it counts as not sent.
 pub const MAIL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the answer to a message of mail may be held back, so that its sender rests. A longer rest is this long.
+pub const MAIL_REST_MAX: Duration = Duration::from_secs(1);
 /// How often members are asked for their report; up to a quarter less, by chance.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// Rounds in which a member is not asked that has asked this node meanwhile: it has said how it is. In the next one it

@@ -70,11 +70,11 @@ pub trait Local: Send + Sync + 'static {
         let _ = members;
     }
 
-    /// Takes a message of mail that another node sent. Says whether it was taken: one that was not may come again, as
-    /// any may that was.
-    fn mail(&self, from: NodeId, message: &[u8]) -> bool {
+    /// Takes a message of mail that another node sent. None: it was not taken, and may come again, as any may that
+    /// was. Else for how long the answer is held back, a second at most: the sender sends the next one after that.
+    fn mail(&self, from: NodeId, message: &[u8]) -> Option<Duration> {
         let _ = (from, message);
-        false
+        None
     }
 
     /// Another node has asked this one how it is, or has answered: there is a way between the two. Said every few

@@ -6,7 +6,7 @@
 //! Nobody has to believe an answer: mail confirms its letters by messages of its own.
 
 use crate::fields::MAIL;
-use crate::limits::{MAIL_BYTES_MAX, MAIL_TIMEOUT};
+use crate::limits::{MAIL_BYTES_MAX, MAIL_REST_MAX, MAIL_TIMEOUT};
 use crate::link::Link;
 use crate::local::Local;
 use crate::room::WireRoom;
@@ -20,7 +20,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use problem::{Code, Problem};
 use std::sync::Arc;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 impl<L: Local> Link<L> {
     /// Sends a message of at most [`MAIL_BYTES_MAX`] to a member. `Ok`: it was taken, which says nothing of a disk.
@@ -62,8 +62,17 @@ impl<L: Local> Link<L> {
         request: Request<Incoming>,
     ) -> response::Parts {
         let status = match self.read_mail(room, request).await {
-            Ok(message) if self.local.mail(from, &message) => StatusCode::NO_CONTENT,
-            Ok(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Ok(message) => {
+                let taken = self.local.mail(from, &message);
+                drop(message);
+                match taken {
+                    Some(rest) => {
+                        sleep(rest.min(MAIL_REST_MAX)).await;
+                        StatusCode::NO_CONTENT
+                    }
+                    None => StatusCode::SERVICE_UNAVAILABLE,
+                }
+            }
             Err(status) => status,
         };
         let mut response = Response::new(());

@@ -37,7 +37,7 @@ pub use letter::{LETTER_BYTES_MAX, Letter, LetterError, QUEUE_BYTES_MAX};
 pub use mark::{Chain, Mark};
 pub use name::{Household, NAME_BYTES_MAX};
 pub use outbox::{Bounds, Config, Counts, Notice, Outbox, PushError, RECEIVERS_MAX, Received, Sent, Staged, TakenBack};
-pub use pacing::Rate;
+pub use pacing::{BREATH_MAX, Rate, Rests};
 pub use patience::{REST_MAX, reconnect_after};
 pub use records::{INBOX_KEYS, OUTBOX_KEYS, Records, Unreadable, Write, is_inbox, is_outbox};
 #[cfg(fuzzing)]

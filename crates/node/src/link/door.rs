@@ -12,7 +12,7 @@ use fleet_link::{FarBody, FarCall, Local, Offers, Ran, Why};
 use fleet_trust::NodeId;
 use http::{Request, Response};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Characters of a request's id.
 const ID_CHARS_MAX: usize = 64;
@@ -51,11 +51,9 @@ impl Local for Door {
         }
     }
 
-    fn mail(&self, from: NodeId, message: &[u8]) -> bool {
-        let Some(node) = self.node.upgrade() else { return false };
-        let mail = node.events.mail();
-        mail.as_ref().inspect(|mail| mail.hear(&node, from, message));
-        mail.is_some()
+    fn mail(&self, from: NodeId, message: &[u8]) -> Option<Duration> {
+        let node = self.node.upgrade()?;
+        Some(node.events.mail()?.hear(&node, from, message))
     }
 
     fn reached(&self, node: NodeId) {
@@ -70,6 +68,7 @@ impl Local for Door {
     async fn run(self: &Arc<Self>, mut request: Request<FarBody>, call: FarCall) -> Result<Ran<ReplyBody>, Why> {
         let arrived = Instant::now();
         let node = self.node.upgrade().ok_or(Why::Draining)?;
+        node.calls.came();
         let table: Arc<Table> = node.functions.table();
         let route = table.routes.route(&request).map_err(|_| Why::Absent)?;
         let target: &Target = &route.target;

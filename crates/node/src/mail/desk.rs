@@ -13,8 +13,9 @@ use super::lanes::Lanes;
 use super::names::{EPOCH, node_of};
 use super::owed::Owed;
 use super::{Totals, names};
+use crate::calls::Calls;
 use ::mail::{
-    Commit, Config, Counts, Household, INBOX_KEYS, Inbox, Notice, OUTBOX_KEYS, Outbox, PushError, Receipt, Write,
+    Commit, Config, Counts, Household, INBOX_KEYS, Inbox, Notice, OUTBOX_KEYS, Outbox, PushError, Receipt, Rests, Write,
 };
 use fleet_trust::NodeId;
 use parking_lot::Mutex;
@@ -163,8 +164,9 @@ impl Desk {
         Ok(())
     }
 
-    /// Sends what there is to send, until it is dropped.
-    pub async fn send(self: Arc<Self>, lanes: Arc<Lanes>) {
+    /// Sends what there is to send, until it is dropped. Rests between messages while calls come.
+    pub async fn send(self: Arc<Self>, lanes: Arc<Lanes>, calls: Arc<Calls>) {
+        let mut rests = Rests::default();
         loop {
             let now = self.now();
             let (sent, next) = {
@@ -176,7 +178,13 @@ impl Desk {
                 if let Some(node) = node_of(&sent.to) {
                     lanes.send(node, sent.bytes);
                 }
-                tokio::task::consume_budget().await;
+                let ended = self.now();
+                let rest = rests.worked(ended.saturating_sub(now), ended, calls.are_coming());
+                if rest.is_zero() {
+                    tokio::task::consume_budget().await;
+                } else {
+                    sleep(rest).await;
+                }
                 continue;
             }
             let wait = next.map(|at| at.saturating_sub(now).max(LOOK_AGAIN));

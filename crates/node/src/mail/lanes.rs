@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 /// Messages that wait for one node: the window of an outbox, and receipts. One more is dropped, which is as if it had
 /// been lost on the way.
-const WAITING_MAX: usize = 16;
+const WAITING_MAX: usize = 32;
 /// How long a lane stays without a message.
 const IDLE: Duration = Duration::from_secs(60);
 /// A node that is away for less time starts again, perhaps, and nobody has to know.

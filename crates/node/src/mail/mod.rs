@@ -26,15 +26,17 @@ pub(crate) mod tests;
 pub use consumer::MailConsumer;
 
 use crate::{Node, mqtt};
-use ::mail::{Counts, Household, PushError};
+use ::mail::{Counts, Household, PushError, Rests};
 use desk::Desk;
 use facts::Post;
 use fleet_trust::NodeId;
 use lanes::Lanes;
 pub use names::{household, node_of_source};
+use parking_lot::Mutex;
 use problem::Problem;
 use state::{StoreError, Ticket, Transaction};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
 /// The queue for what came from another node and is no event that a queue takes.
@@ -65,6 +67,8 @@ pub struct Mail {
     book: Arc<dyn Book>,
     desk: Arc<Desk>,
     lanes: Arc<Lanes>,
+    /// Between messages that come.
+    rests: Mutex<Rests>,
     tasks: Vec<AbortHandle>,
 }
 
@@ -83,13 +87,13 @@ impl Mail {
         let desk = Arc::new(Desk::open(&node.functions.loader.state, household(&own))?);
         let lanes = Lanes::new(node, book.clone(), post.clone());
         let mut tasks = vec![
-            tokio::spawn(desk.clone().send(lanes.clone())).abort_handle(),
+            tokio::spawn(desk.clone().send(lanes.clone(), node.calls.clone())).abort_handle(),
             tokio::spawn(desk.clone().keep_durable(lanes.clone())).abort_handle(),
             tokio::spawn(gone::return_letters(Arc::downgrade(node), desk.clone(), book.clone())).abort_handle(),
         ];
         tasks.push(tokio::spawn(mqtt::cross(Arc::downgrade(node))).abort_handle());
         tasks.extend(post.map(|post| tokio::spawn(post::listen(Arc::downgrade(node), post)).abort_handle()));
-        Ok(Arc::new(Self { own, own_name, book, desk, lanes, tasks }))
+        Ok(Arc::new(Self { own, own_name, book, desk, lanes, rests: Mutex::default(), tasks }))
     }
 
     /// Whether this node is the home that a manifest names.
@@ -97,16 +101,20 @@ impl Mail {
         home == self.own_name || NodeId::read(home) == Some(self.own)
     }
 
-    /// Takes a message that another node sent over the link.
-    pub fn hear(&self, node: &Node, from: NodeId, message: &[u8]) {
+    /// Takes a message that another node sent over the link. Says how long the next one is to wait.
+    pub fn hear(&self, node: &Node, from: NodeId, message: &[u8]) -> Duration {
         self.reached(from);
-        self.hear_by_post(node, from, message);
+        self.hear_by_post(node, from, message)
     }
 
-    /// Takes a message that another node sent, proved by the way it came. It may be old.
-    pub fn hear_by_post(&self, node: &Node, from: NodeId, message: &[u8]) {
+    /// Takes a message that another node sent, proved by the way it came. It may be old. Says how long the next one is
+    /// to wait.
+    pub fn hear_by_post(&self, node: &Node, from: NodeId, message: &[u8]) -> Duration {
+        let began = Instant::now();
         let answer = self.desk.take(node, self, &from, message);
         answer.into_iter().for_each(|answer| self.lanes.send(from, answer));
+        let now = node.started.elapsed();
+        self.rests.lock().worked(began.elapsed(), now, node.calls.are_coming())
     }
 
     /// The engine is there again: what rests because nobody answered may go through it.

@@ -4,6 +4,8 @@ use crate::Node;
 use facts::{Heard, NodeName, Post};
 use fleet_trust::NodeId;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// What a node is called in the engine: its id.
 pub fn name_of(node: &NodeId) -> NodeName {
@@ -16,13 +18,19 @@ pub async fn listen(node: Weak<Node>, post: Arc<dyn Post>) {
         let heard = post.receive().await;
         let Some(node) = node.upgrade() else { return };
         let Some(mail) = node.events.mail() else { continue };
-        match heard {
-            Heard::Message { from, bytes } => {
-                if let Some(from) = NodeId::read(from.as_str()) {
-                    mail.hear_by_post(&node, from, &bytes);
-                }
+        let rest = match heard {
+            Heard::Message { from, bytes } => match NodeId::read(from.as_str()) {
+                Some(from) => mail.hear_by_post(&node, from, &bytes),
+                None => Duration::ZERO,
+            },
+            Heard::Back => {
+                mail.try_all_again();
+                Duration::ZERO
             }
-            Heard::Back => mail.try_all_again(),
+        };
+        if !rest.is_zero() {
+            drop((mail, node));
+            sleep(rest).await;
         }
         // The engine may have kept much.
         tokio::task::consume_budget().await;

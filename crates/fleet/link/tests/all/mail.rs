@@ -4,7 +4,7 @@ use crate::hostile::raw;
 use crate::world::{LONG, TestNode, Town, until};
 use budget::{Budget, Purpose};
 use bytes::Bytes;
-use fleet_link::limits::MAIL_BYTES_MAX;
+use fleet_link::limits::{MAIL_BYTES_MAX, MAIL_REST_MAX};
 use http::Request;
 use http_body_util::Full;
 use problem::Code;
@@ -48,6 +48,18 @@ async fn a_message_that_is_not_taken_is_an_error_and_so_is_a_node_that_is_away()
     timeout(LONG, fails).await.expect("who is away takes nothing");
     town.book.remove(&away);
     assert_eq!(one.link.send_mail(away, Bytes::from("lost")).await.unwrap_err().code, Code::MemberAway);
+}
+
+/// The receiver asks for an hour: the answer comes after a second, and the message was there at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_rests_holds_its_answer_back_and_not_for_long() {
+    let town = Town::new(1);
+    let (one, other) = (town.node(1).await, town.node(2).await);
+    let began = std::time::Instant::now();
+    let send = one.link.send_mail(other.id, Bytes::from_static(b"rest"));
+    let (sent, ()) = tokio::join!(send, until(|| heard(&other).len() == 1));
+    sent.unwrap();
+    assert!(began.elapsed() >= MAIL_REST_MAX);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

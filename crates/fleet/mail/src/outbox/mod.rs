@@ -47,7 +47,8 @@ pub struct Config {
     pub bounds: Bounds,
     /// Bytes of one stream that are sent and not confirmed. The parcel that crosses it is still sent.
     pub window_bytes: u64,
-    /// Bytes of letters in one parcel. A larger letter travels alone.
+    /// Bytes of letters in one parcel. A larger letter travels alone. A parcel is one piece of work at both ends, and
+    /// one message on a connection that calls share: what it takes, a call may have to wait.
     pub parcel_bytes: u64,
     /// A stream with more letters than this to send is behind.
     pub live_letters: u64,
@@ -56,14 +57,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// 200,000 letters, 128 MiB; windows of 256 KiB, parcels of 64 KiB; behind with more than 256 letters.
+    /// 200,000 letters, 128 MiB; windows of 256 KiB, parcels of 16 KiB; behind with more than 256 letters.
     pub fn new(household: Household, epoch: u64) -> Self {
         Self {
             household,
             epoch,
             bounds: Bounds { letters_max: 200_000, bytes_max: 128 << 20 },
             window_bytes: 256 << 10,
-            parcel_bytes: 64 << 10,
+            parcel_bytes: 16 << 10,
             live_letters: 256,
             catch_up: Rate::default(),
         }
