@@ -1,9 +1,10 @@
-//! Any bytes are an invitation, a message, a list of revoked nodes, a certificate's dates, or a fault; what is read is
-//! written as it was.
+//! Any bytes are an invitation, a message, a list of revoked nodes, a certificate's dates, a datagram of the beacon, or
+//! a fault; what is read is written as it was.
 #![no_main]
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use fleet_trust::beacon::{HERE_BYTES_MAX, Here, ask, read_ask};
 use fleet_trust::dates::Dates;
 use fleet_trust::digits::Digits;
 use fleet_trust::message::{HEAD_BYTES, MessageHead, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reply, Request};
@@ -29,7 +30,20 @@ fuzz_target!(|data: &[u8]| {
     // A certificate's dates are read before its signature is checked.
     let _ = Dates::of(data);
     list(data);
+    beacon(data);
 });
+
+/// An answer counts if it has what was asked with: here that is whatever it has.
+fn beacon(data: &[u8]) {
+    if let Some(echo) = read_ask(data) {
+        assert_eq!(read_ask(&ask(&echo)), Some(echo));
+    }
+    let Some(echo) = data.get(6..22).and_then(|echo| echo.try_into().ok()) else { return };
+    if let Some(here) = Here::read(data, &echo) {
+        assert_eq!(here.write(&echo), data);
+        assert!(data.len() <= HERE_BYTES_MAX);
+    }
+}
 
 fn token(text: &str) {
     if let Ok(token) = Token::read(text) {

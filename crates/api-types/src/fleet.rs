@@ -193,6 +193,47 @@ pub struct JoinRequest {
     pub token: String,
 }
 
+/// A fleet that is to be joined without an invitation.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FleetKnock {
+    /// Where an anchor listens, as `192.168.1.2:8702`. None: it is looked for in the networks around.
+    #[serde(default)]
+    pub at: Option<String>,
+}
+
+/// What a new node shows while it waits.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetShown {
+    /// The fleet's name, as its anchor said it to whoever asks. None: the address was given.
+    pub fleet: Option<String>,
+    /// Where the anchor listens.
+    pub anchor: String,
+    /// The name that this node will have.
+    pub name: String,
+    /// Six digits. A person types them on the anchor.
+    pub digits: String,
+    /// How long they hold.
+    pub seconds: u64,
+}
+
+/// Digits that a person has read.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FleetDigits {
+    /// Six of them, with or without a space.
+    pub digits: String,
+}
+
+/// A node that waits to be let in, or was let in just now.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetKnocking {
+    /// Its id, in hexadecimal digits.
+    pub id: String,
+    /// The name that it says.
+    pub name: String,
+}
+
 /// An invitation that is to be made.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -19,9 +19,9 @@ pub use deployments::{
     FleetPlacedNode, FleetReturned, FleetRollout, OrderTaken,
 };
 pub use fleet::{
-    FleetDrain, FleetEngine, FleetForecast, FleetInfo, FleetLeft, FleetLoad, FleetNode, FleetOther, FleetPlace,
-    FleetPlaces, FleetReason, FleetRemoved, FleetRequest, FleetRule, FleetTrouble, FleetWhy, InvitationCreated,
-    InvitationRequest, JoinRequest,
+    FleetDigits, FleetDrain, FleetEngine, FleetForecast, FleetInfo, FleetKnock, FleetKnocking, FleetLeft, FleetLoad,
+    FleetNode, FleetOther, FleetPlace, FleetPlaces, FleetReason, FleetRemoved, FleetRequest, FleetRule, FleetShown,
+    FleetTrouble, FleetWhy, InvitationCreated, InvitationRequest, JoinRequest,
 };
 pub use handlings::HandlingInfo;
 pub use live::{FunctionTimes, HourInfo, LiveFunction, LiveHandler, LiveLine, LiveNow, LiveQueue};

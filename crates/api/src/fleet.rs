@@ -4,8 +4,8 @@ use super::functions::detached;
 use super::reply::{Answer, Json, of_query};
 use super::scope::{MayAdmin, MayLook, MayLookSome};
 use api_types::{
-    FleetDrain, FleetInfo, FleetLeft, FleetPlaces, FleetRemoved, FleetRequest, FleetWhy, InvitationCreated,
-    InvitationRequest, JoinRequest,
+    FleetDigits, FleetDrain, FleetInfo, FleetKnock, FleetKnocking, FleetLeft, FleetPlaces, FleetRemoved, FleetRequest,
+    FleetShown, FleetWhy, InvitationCreated, InvitationRequest, JoinRequest,
 };
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
@@ -105,6 +105,86 @@ pub async fn join(
     })
     .await?;
     Ok(axum::Json(fleet))
+}
+
+/// Asks an anchor to be let in without an invitation, and says which digits a person has to type there: within five
+/// minutes. What was shown before counts no more.
+#[utoipa::path(post, path = "/v1/fleet/knock", tag = "fleet", request_body = FleetKnock, responses(
+    (status = 200, body = FleetShown),
+    (status = 400, description = "L1101: the address is none"),
+    (status = 403, description = "L9102: the name that was chosen for this node is another node's"),
+    (status = 409, description = "L9117: the node belongs to a fleet; L9125: several fleets answer"),
+    (status = 503, description = "L9105: no anchor is found, or none answers; L9114: too many have asked it"),
+))]
+pub async fn knock(
+    MayAdmin(who): MayAdmin,
+    State(node): State<Arc<Node>>,
+    Json(FleetKnock { at }): Json<FleetKnock>,
+) -> Answer<axum::Json<FleetShown>> {
+    let shown = detached(async move {
+        let at = at.as_deref().map(fleet::read_address).transpose()?;
+        let knocked = node.fleet.knock(at).await;
+        let target = knocked.as_ref().map(|shown| shown.anchor.to_string()).unwrap_or_default();
+        who.did(&node, "fleet knock", &target, knocked).await
+    })
+    .await?;
+    Ok(axum::Json(fleet::shown(shown)))
+}
+
+/// Says that the anchor took the digits that this node shows: a person has seen that. Answers when the node is a
+/// member.
+#[utoipa::path(post, path = "/v1/fleet/knock/confirm", tag = "fleet", request_body = FleetDigits, responses(
+    (status = 200, body = FleetInfo),
+    (status = 403, description = "L9102: the node does not wait with these digits, or nobody let it in in time"),
+    (status = 409, description = "L9117: the node belongs to a fleet"),
+))]
+pub async fn confirm(
+    MayAdmin(who): MayAdmin,
+    State(node): State<Arc<Node>>,
+    Json(FleetDigits { digits }): Json<FleetDigits>,
+) -> Answer<axum::Json<FleetInfo>> {
+    let fleet = detached(async move {
+        let digits = fleet::read_digits(&digits)?;
+        let joined = node.fleet.confirm(digits).await;
+        let target = joined.as_ref().map(|status| status.fleet.to_string()).unwrap_or_default();
+        let status = who.did(&node, "fleet join", &target, joined).await?;
+        Ok(fleet::describe(&node, status))
+    })
+    .await?;
+    Ok(axum::Json(fleet))
+}
+
+/// The nodes that wait here to be let in by digits. The digits are not told: they have to be read on the node.
+#[utoipa::path(get, path = "/v1/fleet/knocking", tag = "fleet", responses(
+    (status = 200, body = Vec<FleetKnocking>),
+    (status = 409, description = "L9116: the node belongs to no fleet; L9118: it is no anchor"),
+))]
+pub async fn knocking(_: MayAdmin, State(node): State<Arc<Node>>) -> Answer<axum::Json<Vec<FleetKnocking>>> {
+    Ok(axum::Json(node.fleet.knocking()?.into_iter().map(fleet::knocking).collect()))
+}
+
+/// Lets the node in that shows these digits.
+#[utoipa::path(post, path = "/v1/fleet/admit", tag = "fleet", request_body = FleetDigits, responses(
+    (status = 200, body = FleetKnocking),
+    (status = 403, description = "L9102: no node waits with these digits, or two do"),
+    (status = 409, description = "L9116: the node belongs to no fleet; L9118: it is no anchor"),
+))]
+pub async fn admit(
+    MayAdmin(who): MayAdmin,
+    State(node): State<Arc<Node>>,
+    Json(FleetDigits { digits }): Json<FleetDigits>,
+) -> Answer<axum::Json<FleetKnocking>> {
+    let admitted = detached(async move {
+        let digits = fleet::read_digits(&digits)?;
+        let admitted = node.fleet.admit(digits).await;
+        let target = match &admitted {
+            Ok(knocking) => format!("{} ({})", knocking.name, knocking.node),
+            Err(_) => digits.to_string(),
+        };
+        who.did(&node, "fleet admit", &target, admitted).await
+    })
+    .await?;
+    Ok(axum::Json(fleet::knocking(admitted)))
 }
 
 /// Takes no new work until the node is started again, and says what still runs: ask again until that is nothing. Events

@@ -128,6 +128,10 @@ endpoints! {
     get "/v1/fleet" fleet::get;
     post "/v1/fleet" fleet::found;
     post "/v1/fleet/join" fleet::join;
+    post "/v1/fleet/knock" fleet::knock;
+    post "/v1/fleet/knock/confirm" fleet::confirm;
+    get "/v1/fleet/knocking" fleet::knocking;
+    post "/v1/fleet/admit" fleet::admit;
     post "/v1/fleet/drain" fleet::drain;
     post "/v1/fleet/leave" fleet::leave;
     post "/v1/fleet/invitations" fleet::invite;

@@ -188,6 +188,7 @@ codes! {
     9122 MemberAway 503 "the node that has the function cannot be reached" "the call did not run; `lighter fleet` shows who is there";
     9123 CallLooped 508 "the call was sent from node to node twice" "check that all nodes run the same version";
     9124 DrainUnfinished 409 "work still runs on the node" "wait longer with --for; `lighter ps` shows what runs, and `lighter down` ends it";
+    9125 AnchorsSeveral 409 "several fleets answer on this network" "name the anchor of the right one: `lighter fleet join --at HOST:PORT`";
     9130 DeployerUnknown 403 "the fleet does not know the key of the deployer" "`lighter fleet deployer add NAME` on an anchor makes one; name its file with --deployer";
     9131 DeploymentGarbled 400 "what came is no deployment of this fleet" "check that both sides run the same version";
     9132 DeploymentChanged 409 "another deployment of the same name came first" "look at what runs now, and deploy again";

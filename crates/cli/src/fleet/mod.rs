@@ -1,5 +1,6 @@
 //! `lighter fleet`: the nodes of a fleet; found one, let nodes in, join, take nodes out; look at one, at all, at why.
 
+mod knock;
 mod map;
 mod show;
 
@@ -71,10 +72,20 @@ enum Asked {
         #[arg(long, value_name = "N", default_value_t = 0)]
         bytes: u64,
     },
-    /// Join a fleet by an invitation
+    /// Join a fleet: by an invitation, or by digits that are typed on its anchor
     Join {
-        /// The invitation: lighter-join-1.…
-        token: String,
+        /// The invitation: lighter-join-1.… [default: look for an anchor around, and show digits]
+        #[arg(conflicts_with = "at")]
+        token: Option<String>,
+        /// Where the anchor listens: it is not looked for
+        #[arg(long, value_name = "HOST:PORT")]
+        at: Option<String>,
+    },
+    /// Let the node in that shows these digits; without them, list the nodes that wait. On an anchor
+    Admit {
+        /// Six digits that the new node shows
+        #[arg(value_name = "DIGITS", num_args = 0..=2)]
+        digits: Vec<String>,
     },
     /// Have this node take no new work, and wait until nothing runs on it: then it may be switched off
     Drain {
@@ -129,7 +140,10 @@ impl Fleet {
             Some(Asked::Show { which }) => show::show(session, &which),
             Some(Asked::Map { looks }) => map::run(session, &looks),
             Some(Asked::Why { function, bytes }) => show::why(session, &function, bytes),
-            Some(Asked::Join { token }) => join(session, token),
+            Some(Asked::Join { token: Some(token), .. }) => join(session, token),
+            Some(Asked::Join { token: None, at }) => knock::join(session, at),
+            Some(Asked::Admit { digits }) if digits.is_empty() => knock::list(session),
+            Some(Asked::Admit { digits }) => knock::admit(session, digits.concat()),
             Some(Asked::Drain { seconds }) => drain(session, Duration::from_secs(seconds)),
             Some(Asked::Leave) => leave(session),
             Some(Asked::Deployments) => deployment::list(session),
@@ -205,10 +219,15 @@ fn invite(session: &Session, times: u32, seconds: u64) -> Result {
 }
 
 fn join(session: &Session, token: String) -> Result {
-    let (out, client) = (session.out, session.client()?);
+    let client = session.client()?;
     let fleet: FleetInfo = client.post("/v1/fleet/join", &JoinRequest { token })?;
+    say_joined(session, &fleet)
+}
+
+fn say_joined(session: &Session, fleet: &FleetInfo) -> Result {
+    let out = session.out;
     if out.json {
-        return out.json(&fleet);
+        return out.json(fleet);
     }
     let name = fleet.nodes.first().map_or("", |node| node.name.as_str());
     out.say(format!("this node is {name} of the fleet {}", fleet.name));

@@ -6,10 +6,12 @@
 //!   keep: certificate, disk ─┘
 //! ```
 
+use crate::beacon::answer;
 use crate::dial::dial;
 use crate::known::Kept;
 use crate::table::{Record, Row, Table};
 use crate::talk::talk;
+use fleet_trust::beacon::Here;
 use fleet_trust::folder::Folder;
 use fleet_trust::serve::{Arrivals, MemberArrival, serve};
 use fleet_trust::{Address, Anchor, NodeId, Revoked, Trust, link};
@@ -19,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
@@ -88,7 +90,7 @@ impl Active {
     /// Begins to listen and to dial. `to` says where members go that connect; `arrivals` has those that say hello.
     pub fn start(
         parts: Parts,
-        listener: TcpListener,
+        (listener, beacon): (TcpListener, Option<UdpSocket>),
         to: Arrivals,
         arrivals: mpsc::Receiver<MemberArrival>,
     ) -> Arc<Self> {
@@ -116,12 +118,18 @@ impl Active {
             tasks: Mutex::default(),
             trust: trust.clone(),
         });
-        let tasks = [
+        let answers = beacon.map(|socket| {
+            let membership = trust.membership();
+            let port = socket.local_addr().map_or(0, |address| address.port());
+            tokio::spawn(answer(socket, Here { fleet: trust.fleet(), name: membership.fleet_name, port }))
+        });
+        let mut tasks = vec![
             tokio::spawn(serve(listener, trust, active.anchor.clone(), to)),
             tokio::spawn(accept(active.clone(), arrivals)),
             tokio::spawn(dial(active.clone())),
             tokio::spawn(keep(active.clone())),
         ];
+        tasks.extend(answers);
         *active.tasks.lock() = tasks.iter().map(tokio::task::JoinHandle::abort_handle).collect();
         active
     }

@@ -1,8 +1,9 @@
 //! What people and the node ask of a fleet: found one, join one, let others in, take them out, list them.
 
 use crate::active::{ARRIVALS_MAX, Active, ApiPlace, Parts, failed};
+use crate::knock::ShownDigits;
 use crate::known::Kept;
-use crate::places;
+use crate::places::{self, with_id};
 use crate::table::Row;
 use fleet_trust::folder::Folder;
 use fleet_trust::ledger::Ledger;
@@ -17,7 +18,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock, Weak};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::spawn_blocking;
 
@@ -38,6 +39,8 @@ pub struct Settings {
     /// The program's.
     pub version: String,
     pub clock: Clock,
+    /// Whom a node asks by the beacon for anchors. None: all networks that it is in.
+    pub seek: Option<Vec<SocketAddr>>,
 }
 
 /// What a node's part in a fleet gives to all that stands on it.
@@ -83,6 +86,8 @@ pub struct Agent {
     api: Arc<OnceLock<ApiPlace>>,
     /// Held by whoever makes this node a member.
     joining: Mutex<()>,
+    /// Digits that this node shows.
+    pub(crate) waiting: parking_lot::Mutex<Option<ShownDigits>>,
 }
 
 /// A fleet, as this node sees it.
@@ -102,7 +107,8 @@ pub struct Status {
 impl Agent {
     pub fn new(settings: Settings) -> Self {
         let (on_part, active, api) = (OnceLock::new(), RwLock::default(), Arc::default());
-        Self { settings, on_part, active, api, joining: Mutex::default() }
+        let (joining, waiting) = Default::default();
+        Self { settings, on_part, active, api, joining, waiting }
     }
 
     /// Says where the node's API is, once it listens: other nodes tell it to devices.
@@ -169,14 +175,31 @@ impl Agent {
         }
         // First of all: an invitation is not used up by a node that then cannot listen.
         let listener = self.bind().await?;
+        let (folder, key) = self.own_key().await?;
+        let (joined, name) = self.ask_to_join(token, &key).await?;
+        self.become_member(folder, name, joined, listener).await
+    }
+
+    /// The folder, and this node's key in it.
+    pub(crate) async fn own_key(&self) -> Result<(Folder, NodeKey), Problem> {
         let path = self.settings.folder.clone();
-        let (folder, key) = blocking(move || {
+        blocking(move || {
             let folder = Folder::open(&path)?;
             let key = folder.key()?;
             Ok((folder, key))
         })
-        .await?;
-        let (Joined { membership, revoked }, name) = self.ask_to_join(token, &key).await?;
+        .await
+    }
+
+    /// An anchor has let this node in.
+    pub(crate) async fn become_member(
+        &self,
+        folder: Folder,
+        name: String,
+        joined: Joined,
+        listener: TcpListener,
+    ) -> Result<Status, Problem> {
+        let Joined { membership, revoked } = joined;
         blocking(move || {
             Kept { name, nodes: Vec::new() }.write(&folder)?;
             if let Some(list) = &revoked {
@@ -267,11 +290,26 @@ impl Agent {
         }
     }
 
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Held by whoever makes this node a member.
+    pub(crate) async fn joining(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.joining.lock().await
+    }
+
+    /// # Errors
+    /// [`Code::FleetAlready`].
+    pub(crate) fn check_alone(&self) -> Result<(), Problem> {
+        self.active.read().as_ref().map_or(Ok(()), |active| Err(already(active)))
+    }
+
     fn active(&self) -> Result<Arc<Active>, Problem> {
         self.active.read().clone().ok_or_else(|| Problem::new(Code::NoFleet, "this node belongs to no fleet"))
     }
 
-    fn anchor(&self) -> Result<(Arc<Active>, Arc<Anchor>), Problem> {
+    pub(crate) fn anchor(&self) -> Result<(Arc<Active>, Arc<Anchor>), Problem> {
         let active = self.active()?;
         let anchor = active.anchor.clone().ok_or_else(|| {
             let fleet = active.trust.membership().fleet_name;
@@ -280,11 +318,11 @@ impl Agent {
         Ok((active, anchor))
     }
 
-    fn check_own_name(&self) -> Result<(), Problem> {
+    pub(crate) fn check_own_name(&self) -> Result<(), Problem> {
         self.settings.name.as_deref().map_or(Ok(()), check_name)
     }
 
-    async fn bind(&self) -> Result<TcpListener, Problem> {
+    pub(crate) async fn bind(&self) -> Result<TcpListener, Problem> {
         let listen = self.settings.listen;
         let failed = |error| {
             Problem::new(Code::ListenFailed, format!("{listen}, for nodes of the fleet: {error}"))
@@ -303,7 +341,12 @@ impl Agent {
         let (members, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let [(to_calls, calls), (to_engine, engine)] = [(); 2].map(|()| mpsc::channel(ARRIVALS_MAX));
         let [to_calls, to_engine] = [to_calls, to_engine].map(|to| on_part.map(|_| to));
-        let active = Active::start(parts, listener, Arrivals { members, calls: to_calls, engine: to_engine }, arrivals);
+        let beacon = match &parts.anchor {
+            Some(_) => beacon(listening).await,
+            None => None,
+        };
+        let to = Arrivals { members, calls: to_calls, engine: to_engine };
+        let active = Active::start(parts, (listener, beacon), to, arrivals);
         *self.active.write() = Some(active.clone());
         if let Some(begin) = on_part {
             let directory = Directory(Arc::downgrade(&active));
@@ -318,8 +361,7 @@ impl Agent {
         let name = self.settings.name.clone().unwrap_or_else(places::machine_name);
         match link::join(token, key, &name).await {
             Err(problem) if problem.code == Code::NotAdmitted && self.settings.name.is_none() => {
-                let id = key.id().to_string();
-                let name = format!("{name}-{}", &id[..ID_CHARS_MIN]);
+                let name = with_id(&name, &key.id());
                 link::join(token, key, &name).await.map(|joined| (joined, name))
             }
             joined => joined.map(|joined| (joined, name)),
@@ -378,6 +420,16 @@ fn prepare(settings: Settings, listening: SocketAddr, api: Arc<OnceLock<ApiPlace
     Ok(Parts { folder, trust, anchor, name, version, address, api, kept })
 }
 
+/// An anchor's socket for those who look for one. Without it they have to be told where it is.
+async fn beacon(listening: SocketAddr) -> Option<UdpSocket> {
+    let socket = UdpSocket::bind(listening).await;
+    socket
+        .inspect_err(|error| {
+            tracing::warn!("new nodes do not find this anchor by themselves: UDP {listening}: {error}")
+        })
+        .ok()
+}
+
 fn name_in(ledger: &Ledger, node: &NodeId) -> Option<String> {
     ledger.member(node).ok().map(|member| member.name.clone())
 }
@@ -404,11 +456,13 @@ fn named(anchor: &Anchor, which: &str) -> Result<(NodeId, String), Problem> {
     }
 }
 
-fn already(active: &Active) -> Problem {
+pub(crate) fn already(active: &Active) -> Problem {
     let Membership { fleet_name, .. } = active.trust.membership();
     Problem::new(Code::FleetAlready, format!("this node belongs to the fleet {fleet_name}"))
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
     spawn_blocking(work).await.map_err(|error| failed(&error))?
 }

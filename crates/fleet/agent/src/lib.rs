@@ -6,6 +6,8 @@
 //!                                 ├─ renews its certificate, keeps what it knows on disk
 //!                                 └─ Table ◀─ hellos, every three seconds on each link ─▶ other nodes
 //! ```
+//! Without an invitation a node finds its anchor by the beacon, and a person compares digits (`beacon`, `knock`).
+//!
 //! A node that belongs to no fleet has an [`Agent`] and nothing else: no socket, no task, no folder.
 //!
 //! Who is a member, the certificates say. What a member says of itself is believed of itself alone; what an anchor says
@@ -15,8 +17,10 @@
 
 mod active;
 mod agent;
+mod beacon;
 mod dial;
 mod hello;
+mod knock;
 mod known;
 mod places;
 pub mod table;
@@ -24,5 +28,6 @@ mod talk;
 
 pub use active::{ApiPlace, LINKS_IN_MAX, LINKS_OUT_MAX};
 pub use agent::{Agent, Began, Directory, Part, Settings, Status};
+pub use knock::Shown;
 pub use places::told;
 pub use table::Row;

@@ -1,6 +1,6 @@
 //! Where this machine can be reached, and what it is called, as far as it can tell by itself.
 
-use fleet_trust::{Address, NAME_BYTES_MAX};
+use fleet_trust::{Address, NAME_BYTES_MAX, NodeId};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 /// What other nodes are told: where the listener is, with the address of this machine if it listens everywhere.
@@ -32,6 +32,12 @@ fn as_name(text: &str) -> String {
     let plain: String = first.chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '-' }).collect();
     let name: String = plain.trim_matches('-').chars().take(NAME_BYTES_MAX - SUFFIX_BYTES).collect();
     if name.is_empty() { "node".to_owned() } else { name }
+}
+
+/// The name of a machine whose own name another node has.
+pub fn with_id(name: &str, node: &NodeId) -> String {
+    let id = node.to_string();
+    format!("{name}-{}", &id[..SUFFIX_BYTES - 1])
 }
 
 /// Room for `-3fa2`, which keeps machines of one name apart.

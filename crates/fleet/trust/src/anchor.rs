@@ -255,9 +255,9 @@ impl Anchor {
             .collect();
         let [number] = numbers[..] else {
             let detail = format!("{} nodes wait with the digits {digits}", numbers.len());
-            return Err(
-                Problem::new(Code::NotAdmitted, detail).with_hint("compare the digits, and let the node ask again")
-            );
+            return Err(Problem::new(Code::NotAdmitted, detail).with_hint(
+                "type the digits that the new node shows; if these are they, somebody may stand between: begin again",
+            ));
         };
         let Some((knocking, key, sender)) = knocks.waiting.remove(&number) else { unreachable!("it is there") };
         drop(knocks);
@@ -265,6 +265,14 @@ impl Anchor {
         // A node that has gone meanwhile is a member, and asks for its certificate as one.
         let _ = sender.send(admission);
         Ok(knocking)
+    }
+
+    /// Before anybody compares digits: whether a node may have the name that it wants.
+    ///
+    /// # Errors
+    /// [`Code::NotAdmitted`].
+    pub(crate) fn check_free(&self, name: &str, key: &PublicKey) -> Result<(), Problem> {
+        self.ledger.lock().check_free(name, &NodeId::of(key))
     }
 
     /// A new node waits.

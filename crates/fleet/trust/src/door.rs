@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// oldest.
 pub const SEATS_MAX: usize = 128;
 /// New nodes that wait until a person has compared their digits. For another, the address with most loses its oldest.
-pub const KNOCKS_MAX: usize = 16;
+pub const KNOCKS_MAX: usize = 8;
 /// Addresses whose pace is remembered. For another one, that which was heard of longest ago is forgotten.
 pub const SOURCES_MAX: usize = 1_024;
 
@@ -24,6 +24,11 @@ pub const CONNECTIONS: DoorRate =
     DoorRate { burst: 256.0, a_second: 256.0, source_burst: 128.0, source_a_second: 64.0 };
 /// Requests of strangers. A class of 50 behind one address joins at once.
 pub const JOINS: DoorRate = DoorRate { burst: 128.0, a_second: 32.0, source_burst: 64.0, source_a_second: 8.0 };
+
+/// Nodes that knock without an invitation. Whoever stands between a new node and its anchor knows the digits that the
+/// node shows, and may knock at the anchor until it happens to have the same ones: in the five minutes that digits hold
+/// it has 42 tries, at odds of a million to one each.
+pub const KNOCKS: DoorRate = DoorRate { burst: 12.0, a_second: 0.1, source_burst: 12.0, source_a_second: 0.1 };
 
 /// How much comes through at once, and how fast more may follow: of all together, and of one address.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -187,6 +192,18 @@ mod tests {
         let admitted = (0..10_000).filter(|number| pace.admits(source(*number), at(*number))).count();
         assert!((158..=161).contains(&admitted), "{admitted}");
         assert!(pace.sources.len() <= SOURCES_MAX);
+    }
+
+    /// Tries to have the digits of another node, in the time that these hold, from as many addresses as one likes.
+    #[test]
+    fn who_knocks_for_the_digits_of_another_has_few_tries() {
+        let begin = Instant::now();
+        for addresses in [1, 1_000_000] {
+            let mut pace = Pace::new(KNOCKS, begin);
+            let at = |number: u32| begin + crate::link::KNOCK_TIMEOUT * number / 100_000;
+            let tries = (0..100_000).filter(|number| pace.admits(source(number % addresses), at(*number))).count();
+            assert!((38..=42).contains(&tries), "{tries}");
+        }
     }
 
     #[test]

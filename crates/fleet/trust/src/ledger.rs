@@ -34,9 +34,7 @@ impl Ledger {
         if !is_name(name) {
             return refused("the name of the node is none".to_owned());
         }
-        if self.members.iter().any(|(id, one)| *id != node && one.name == name) {
-            return refused(format!("another node of the fleet has the name {name}"));
-        }
+        self.check_free(name, &node)?;
         if self.members.len() >= MEMBERS_MAX && !self.members.contains_key(&node) {
             return refused(format!("the fleet has {MEMBERS_MAX} nodes, which is the limit"));
         }
@@ -46,6 +44,17 @@ impl Ledger {
         let member = Member { name: name.to_owned(), key, is_anchor, admitted_at: now, life };
         self.members.insert(node, member);
         Ok(&self.members[&node])
+    }
+
+    /// Whether a node may have this name.
+    ///
+    /// # Errors
+    /// [`Code::NotAdmitted`]: another one has it.
+    pub fn check_free(&self, name: &str, node: &NodeId) -> Result<(), Problem> {
+        match self.members.iter().any(|(id, one)| id != node && one.name == name) {
+            true => Err(Problem::new(Code::NotAdmitted, format!("another node of the fleet has the name {name}"))),
+            false => Ok(()),
+        }
     }
 
     /// Admits a node that has proved the secret of an invitation: both or nothing.

@@ -13,11 +13,14 @@
 //! nodes are members no more. An invitation names the CA by its hash, so a new node believes no stranger, not even the
 //! first time.
 //!
+//! Without an invitation a new node finds the anchors around it by the [`beacon`], and a person compares [`digits`].
+//!
 //! The files from [`token`] to [`ledger`] are pure: bytes, times and random numbers come in, values go out. Sockets are
 //! in [`link`] and [`serve`], files in [`folder`]. What a node does with all of this is in `fleet-agent`.
 #![forbid(unsafe_code)]
 
 pub mod anchor;
+pub mod beacon;
 mod bytes;
 mod certificate;
 pub mod dates;

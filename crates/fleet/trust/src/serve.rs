@@ -11,7 +11,7 @@
 
 use crate::anchor::{Anchor, Invited, KNOCK_PURPOSE};
 use crate::digits::{Digits, commitment};
-use crate::door::{CONNECTIONS, JOINS, KNOCKS_MAX, Pace, SEATS_MAX, Seats, Source};
+use crate::door::{CONNECTIONS, JOINS, KNOCKS, KNOCKS_MAX, Pace, SEATS_MAX, Seats, Source};
 use crate::id::NodeId;
 use crate::keys::{PublicKey, is_signed, random};
 use crate::link::{self, KNOCK_TIMEOUT, channel_of, receive};
@@ -72,6 +72,7 @@ struct Doorway {
 struct Door {
     connections: Pace,
     joins: Pace,
+    knocking: Pace,
     strangers: Seats<AbortHandle>,
     knocks: Seats<AbortHandle>,
 }
@@ -96,6 +97,7 @@ pub async fn serve(
     let door = Mutex::new(Door {
         connections: Pace::new(CONNECTIONS, now),
         joins: Pace::new(JOINS, now),
+        knocking: Pace::new(KNOCKS, now),
         strangers: Seats::new(SEATS_MAX),
         knocks: Seats::new(KNOCKS_MAX),
     });
@@ -283,6 +285,13 @@ async fn answer_knock(
     channel: &[u8; 32],
     Knocked { key, name, commitment: committed }: Knocked,
 ) -> Result<(), Problem> {
+    if !seat.may_knock() {
+        let problem = Problem::new(Code::AnchorBusy, "too many nodes have asked to be let in by digits");
+        return in_time(refuse(stream, &problem)).await;
+    }
+    if let Err(problem) = anchor.check_free(&name, &key) {
+        return in_time(refuse(stream, &problem)).await;
+    }
     let of_anchor = random()?;
     in_time(send(stream, &Reply::Nonce(of_anchor))).await?;
     let Request::Reveal { nonce, signature } = in_time(request(stream)).await? else {
@@ -315,6 +324,11 @@ impl Seat {
         let mut door = self.doorway.door.lock();
         door.connections.knows(self.source);
         door.joins.knows(self.source);
+    }
+
+    /// Whether one more may ask for digits now.
+    fn may_knock(&self) -> bool {
+        self.doorway.door.lock().knocking.admits(self.source, Instant::now())
     }
 
     /// From the strangers to those who wait for a person.

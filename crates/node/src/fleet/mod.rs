@@ -10,12 +10,15 @@ use crate::config::Config;
 use crate::deployments::{Deployments, Parts};
 use crate::link::CallLink;
 use crate::mail::{Book, Mail};
-use api_types::{FleetEngine, FleetInfo, FleetTrouble};
+use api_types::{FleetEngine, FleetInfo, FleetKnocking, FleetShown, FleetTrouble};
 use engine::{EngineStatus, EngineWay, ForEngine};
-use fleet_agent::{Agent, ApiPlace, Directory, Part, Row, Settings, Status, told};
+use fleet_agent::{Agent, ApiPlace, Directory, Part, Row, Settings, Shown, Status, told};
 use fleet_link::Members;
+use fleet_trust::anchor::Knocking;
+use fleet_trust::digits::Digits;
+use fleet_trust::link::KNOCK_TIMEOUT;
 use fleet_trust::{Address, Clock, NodeId, Token, Trust};
-use problem::Problem;
+use problem::{Code, Problem};
 use std::future::ready;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,6 +45,7 @@ pub(crate) fn agent(config: &Config) -> Agent {
         name: config.fleet.node_name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock: Clock::system(PAST),
+        seek: None,
     })
 }
 
@@ -154,6 +158,40 @@ pub async fn leave(node: &Node) -> Result<String, Problem> {
 /// [`problem::Code::InvitationGarbled`].
 pub fn read_token(text: &str) -> Result<Token, Problem> {
     Ok(Token::read(text)?)
+}
+
+/// Reads where an anchor listens.
+///
+/// # Errors
+/// [`Code::Usage`].
+pub fn read_address(text: &str) -> Result<Address, Problem> {
+    Address::read(text).ok_or_else(|| {
+        Problem::new(Code::Usage, format!("{text:?} is no address of an anchor"))
+            .with_hint("give HOST:PORT, such as 192.168.1.2:8702")
+    })
+}
+
+/// Reads digits that a person types.
+///
+/// # Errors
+/// [`Code::Usage`].
+pub fn read_digits(text: &str) -> Result<Digits, Problem> {
+    Digits::read(text).ok_or_else(|| {
+        Problem::new(Code::Usage, format!("{text:?} are no digits that a node shows"))
+            .with_hint("type the six digits that the new node shows, such as 123456")
+    })
+}
+
+/// What the API says of a node that waits to be let in.
+pub fn shown(shown: Shown) -> FleetShown {
+    let Shown { fleet, anchor, name, digits } = shown;
+    let seconds = KNOCK_TIMEOUT.as_secs();
+    FleetShown { fleet, anchor: anchor.to_string(), name, digits: digits.to_string(), seconds }
+}
+
+/// The same, on the anchor.
+pub fn knocking(knocking: Knocking) -> FleetKnocking {
+    FleetKnocking { id: knocking.node.to_string(), name: knocking.name }
 }
 
 /// What the API says of a fleet.

@@ -14,14 +14,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Machine {
     pub home: TempDir,
     pub name: Option<String>,
+    /// Whom it asks for anchors.
+    pub seek: Vec<SocketAddr>,
     /// The first start takes any free one.
-    listen: SocketAddr,
+    pub listen: SocketAddr,
 }
 
 impl Machine {
     pub fn new(name: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
-        Self { home, name: Some(name.to_owned()), listen: ([127, 0, 0, 1], 0).into() }
+        Self { home, name: Some(name.to_owned()), seek: Vec::new(), listen: ([127, 0, 0, 1], 0).into() }
     }
 
     /// One with the same data folder, as a copy of a card has.
@@ -40,7 +42,8 @@ impl Machine {
     }
 
     pub async fn start(&self) -> Agent {
-        let agent = Agent::new(settings(&self.folder(), self.listen, self.name.clone()));
+        let seek = Some(self.seek.clone());
+        let agent = Agent::new(Settings { seek, ..settings(&self.folder(), self.listen, self.name.clone()) });
         // What listened there before has ended, and its socket is closed soon.
         let deadline = Instant::now() + PATIENCE;
         while let Err(problem) = agent.open().await {
@@ -59,7 +62,7 @@ impl Machine {
 
 pub fn settings(folder: &Path, listen: SocketAddr, name: Option<String>) -> Settings {
     let (folder, version) = (folder.to_owned(), "0.1.0".to_owned());
-    Settings { folder, listen, address: None, name, version, clock: Clock::system(0) }
+    Settings { folder, listen, address: None, name, version, clock: Clock::system(0), seek: Some(Vec::new()) }
 }
 
 /// A fleet of an anchor and two members.
@@ -96,7 +99,7 @@ pub fn names(status: &Status) -> Vec<&str> {
     names
 }
 
-/// Heard of in the last seconds: a link says hello every two.
+/// Heard of in the last seconds: a link says hello every three.
 pub fn is_heard(row: &Row) -> bool {
     row.heard.is_some_and(|heard| heard < Duration::from_secs(20))
 }

@@ -3,7 +3,7 @@
 use crate::world::{Fleet, channel, fleet, key, meet, raw, reply, until};
 use fleet_trust::Trust;
 use fleet_trust::digits::commitment;
-use fleet_trust::door::KNOCKS_MAX;
+use fleet_trust::door::{KNOCKS, KNOCKS_MAX};
 use fleet_trust::link::{self, JOIN, Knock};
 use fleet_trust::message::{Reply, Request};
 use problem::Code;
@@ -67,6 +67,52 @@ async fn who_has_committed_cannot_choose_again() {
     let Reply::Refused { code, .. } = reply(&mut stream).await.unwrap() else { panic!("it is refused") };
     assert_eq!(code, Code::NotAdmitted as u16);
     assert_eq!(fleet.anchor.knocking(), []);
+}
+
+/// The machines of a class are all called `raspberrypi`: it is said before anybody has compared digits.
+#[tokio::test]
+async fn a_name_that_another_node_has_is_refused_at_once() {
+    let fleet = fleet(1).await;
+    let waiting = knock(&fleet, 7).await;
+    fleet.anchor.admit(waiting.digits()).unwrap();
+    let refused = link::knock(fleet.address(), &key(8), "pi-7").await.map(|knock| knock.digits());
+    assert_eq!(refused.unwrap_err().code, Code::NotAdmitted);
+    assert_eq!(fleet.anchor.knocking(), []);
+    // The node itself may ask again: its answer was lost.
+    link::knock(fleet.address(), &key(7), "pi-7").await.unwrap();
+}
+
+/// Somebody in the middle knows the victim's digits, and asks for others until they are the same.
+#[tokio::test]
+async fn who_asks_for_digits_again_and_again_is_stopped() {
+    let fleet = fleet(1).await;
+    let mut tries = 0;
+    let stopped = loop {
+        match link::knock(fleet.address(), &key(66), "pi-7").await {
+            Ok(_) => tries += 1,
+            Err(problem) => break problem,
+        }
+    };
+    assert_eq!(stopped.code, Code::AnchorBusy);
+    assert!((KNOCKS.burst as usize..KNOCKS.burst as usize + 5).contains(&tries), "{tries}");
+    // Who has an invitation joins all the same.
+    let token = fleet.anchor.invite(1, 60).unwrap();
+    link::join(&token, &key(9), "pi-9").await.unwrap();
+}
+
+/// A second joiner under the same name, and digits that are typed twice.
+#[tokio::test]
+async fn digits_let_one_node_in_and_once() {
+    let fleet = fleet(1).await;
+    let (one, other) = (knock(&fleet, 7).await, link::knock(fleet.address(), &key(8), "pi-7").await.unwrap());
+    until(|| fleet.anchor.knocking().len() == 2).await;
+    let digits = one.digits();
+    fleet.anchor.admit(digits).unwrap();
+    assert_eq!(fleet.anchor.admit(digits).unwrap_err().code, Code::NotAdmitted, "they are used up");
+    assert_eq!(fleet.anchor.admit(other.digits()).unwrap_err().code, Code::NotAdmitted, "the name is taken now");
+    one.confirmed().await.unwrap();
+    assert_eq!(other.confirmed().await.unwrap_err().code, Code::NotAdmitted);
+    assert_eq!(fleet.anchor.ledger().members().count(), 2);
 }
 
 #[tokio::test]
