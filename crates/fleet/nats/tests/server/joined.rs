@@ -36,6 +36,7 @@ impl Node {
             name: Some(name.to_owned()),
             version: "0.1.0".to_owned(),
             clock: Clock::system(0),
+            seek: Some(Vec::new()),
         });
         let engine = Arc::<Mutex<Option<Arc<FleetEngine>>>>::default();
         let kept = engine.clone();
