@@ -10,10 +10,12 @@ use choice::{Report, Truth};
 use event::Gate;
 use fleet_link::{FarBody, FarCall, Local, Offers, Ran, Why};
 use fleet_trust::NodeId;
-use http::{Request, Response};
+use http::{HeaderName, Request, Response};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// The form of the function that a call is for: its hash, as offers have it.
+pub const FORM: HeaderName = HeaderName::from_static("lighter-fleet-form");
 /// Characters of a request's id.
 const ID_CHARS_MAX: usize = 64;
 
@@ -73,6 +75,10 @@ impl Local for Door {
         let route = table.routes.route(&request).map_err(|_| Why::Absent)?;
         let target: &Target = &route.target;
         if target.live.name().as_str() != call.function || target.answered != Answered::AtOnce {
+            return Err(Why::Absent);
+        }
+        let form = request.headers_mut().remove(&FORM);
+        if form.is_some_and(|form| !offers::has_form(&self.seen(&node).here, &call.function, form.as_bytes())) {
             return Err(Why::Absent);
         }
         let asker = Asker::of(&node, target, request.headers_mut()).map_err(|_| Why::Closed)?;

@@ -1,8 +1,9 @@
 //! Calls that enter here: those that run on another node.
 
 use super::CallLink;
+use super::door::FORM;
 use super::hop::Hop;
-use super::offers::FarFunction;
+use super::offers::{FarFunction, Same};
 use crate::Node;
 use crate::functions::{Live, Target};
 use crate::metrics::Times;
@@ -24,10 +25,18 @@ const LEFT: Duration = Duration::from_secs(3_600);
 
 /// A call that runs sooner elsewhere, though the function is here.
 pub struct Sooner {
-    nodes: Arc<[NodeId]>,
+    same: Same,
     first: (NodeId, f64),
     /// Taken out of the request by the check of its token: the other node checks it again.
     authorization: Option<HeaderValue>,
+}
+
+/// What is said of a call that leaves, beside where it may go.
+struct Leaving<'a> {
+    left: Duration,
+    request_id: &'a str,
+    /// The hash of the function that is meant. None: what the other node has by that name will do.
+    form: Option<&'a str>,
 }
 
 /// What became of a call that was to run elsewhere.
@@ -53,12 +62,12 @@ impl CallLink {
         authorization: Option<HeaderValue>,
     ) -> Option<Sooner> {
         let live = &target.live;
-        let nodes = self.seen(node).elsewhere.same(live.name().as_str())?;
+        let same = self.seen(node).elsewhere.same(live.name().as_str())?;
         let bytes = request.body().size_hint().lower();
         let here = self.truth(node, live);
-        let undecided = Undecided { function: live.name().as_str(), bytes, here, nodes: &nodes };
+        let undecided = Undecided { function: live.name().as_str(), bytes, here, nodes: &same.nodes };
         match self.link.choose(&undecided) {
-            Way::There { node, bears } => Some(Sooner { nodes, first: (node, bears), authorization }),
+            Way::There { node, bears } => Some(Sooner { same, first: (node, bears), authorization }),
             Way::Here | Way::Nowhere => None,
         }
     }
@@ -88,13 +97,15 @@ impl CallLink {
         B: HttpBody<Data = Bytes> + Send + 'static,
         Problem: From<B::Error>,
     {
-        let Sooner { nodes, first, authorization } = sooner;
+        let Sooner { same, first, authorization } = sooner;
         authorization.map(|value| request.headers_mut().insert(AUTHORIZATION, value));
         let bytes = request.body().size_hint().lower();
         let here = self.truth(node, live);
-        let undecided = Undecided { function: live.name().as_str(), bytes, here, nodes: &nodes };
+        let undecided = Undecided { function: live.name().as_str(), bytes, here, nodes: &same.nodes };
         let left = live.function.limits.time() + live.identity.admission.limits().wait_max;
-        self.carry(node, &undecided, first, request, (left, request_id)).await
+        // The other node may have got another form since it told what it has.
+        let leaving = Leaving { left, request_id, form: Some(&same.hash) };
+        self.carry(node, &undecided, first, request, leaving).await
     }
 
     /// Runs a call of a function that is not here.
@@ -113,7 +124,8 @@ impl CallLink {
         let undecided = Undecided { function: &function.name, bytes, here: None, nodes: &function.nodes };
         match self.link.choose(&undecided) {
             Way::There { node: far, bears } => {
-                self.carry(node, &undecided, (far, bears), request, (LEFT, request_id)).await
+                let leaving = Leaving { left: LEFT, request_id, form: None };
+                self.carry(node, &undecided, (far, bears), request, leaving).await
             }
             Way::Here | Way::Nowhere => {
                 let detail = format!("no node that has the function {:?} is heard of", &*function.name);
@@ -128,14 +140,20 @@ impl CallLink {
         undecided: &Undecided<'_>,
         first: (NodeId, f64),
         mut request: Request<B>,
-        (left, request_id): (Duration, &str),
+        leaving: Leaving<'_>,
     ) -> Elsewhere
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         Problem: From<B::Error>,
     {
+        let Leaving { left, request_id, form } = leaving;
+        let headers = request.headers_mut();
         if let Ok(id) = HeaderValue::from_str(request_id) {
-            request.headers_mut().insert(REQUEST_ID_HEADER, id);
+            headers.insert(REQUEST_ID_HEADER, id);
+        }
+        headers.remove(&FORM);
+        if let Some(form) = form.and_then(|form| HeaderValue::from_str(form).ok()) {
+            headers.insert(FORM, form);
         }
         let hop = Hop::begin(node, &mut request, undecided.function, request_id);
         let request = request.map(|body| CallBody::new(body.map_err(Problem::from)));
@@ -145,6 +163,7 @@ impl CallLink {
                 Elsewhere::Ran(response.map(|body| ReplyBody::Far(Box::new(body))))
             }
             Sent::Here(mut request) => {
+                request.headers_mut().remove(&FORM);
                 hop.inspect(|hop| hop.came_back(&mut request));
                 Elsewhere::Here(request)
             }

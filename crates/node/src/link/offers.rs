@@ -48,7 +48,14 @@ pub struct Others {
     /// Functions that are not here, by their names.
     far: BTreeMap<Arc<str>, Arc<FarFunction>>,
     /// Of functions that are here as well.
-    same: HashMap<String, Arc<[NodeId]>>,
+    same: HashMap<String, Same>,
+}
+
+/// The other nodes that have a function as it is here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Same {
+    pub hash: Arc<str>,
+    pub nodes: Arc<[NodeId]>,
 }
 
 impl Offered {
@@ -64,9 +71,18 @@ impl Offered {
     }
 }
 
-/// What a node has.
+/// What a node has, by name.
 pub fn offered(table: &Table) -> Vec<Offered> {
-    table.entries().filter_map(|entry| Offered::of(entry.live.name(), &entry.live.function)).collect()
+    let offered = table.entries().filter_map(|entry| Offered::of(entry.live.name(), &entry.live.function));
+    let mut offered: Vec<Offered> = offered.collect();
+    offered.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    offered
+}
+
+/// Whether a node that has these has the function as `hash` says.
+pub fn has_form(offered: &[Offered], name: &str, hash: &[u8]) -> bool {
+    let found = offered.binary_search_by(|one| one.name.as_str().cmp(name));
+    found.is_ok_and(|at| offered[at].hash.as_bytes() == hash)
 }
 
 pub fn write(offered: &[Offered]) -> Vec<u8> {
@@ -90,7 +106,8 @@ impl Others {
         }
         let same = here.iter().filter(|one| one.is_stateless).filter_map(|one| {
             let (nodes, _) = nodes.get(&(&one.name, one.hash.as_str()))?;
-            Some((one.name.as_str().to_owned(), nodes.iter().copied().collect()))
+            let same = Same { hash: one.hash.as_str().into(), nodes: nodes.iter().copied().collect() };
+            Some((one.name.as_str().to_owned(), same))
         });
         let mine: BTreeSet<&Name> = here.iter().map(|one| &one.name).collect();
         let mut best: BTreeMap<&Name, (BTreeSet<NodeId>, &Offered)> = BTreeMap::new();
@@ -118,7 +135,7 @@ impl Others {
     }
 
     /// The other nodes that have the same function as this one does.
-    pub fn same(&self, function: &str) -> Option<Arc<[NodeId]>> {
+    pub fn same(&self, function: &str) -> Option<Same> {
         self.same.get(function).cloned()
     }
 }
@@ -195,13 +212,21 @@ mod tests {
     }
 
     #[test]
+    fn a_node_knows_which_form_of_a_function_it_has() {
+        let here = [one("a", "1", true, &["/a"]), one("b", "2", true, &["/b"]), one("c", "3", true, &["/c"])];
+        let has = |name: &str, hash: &str| has_form(&here, name, hash.as_bytes());
+        assert!(has("a", "1") && has("b", "2") && has("c", "3"));
+        assert!(!has("b", "1") && !has("b", "") && !has("d", "1"));
+    }
+
+    #[test]
     fn the_very_same_function_may_run_elsewhere() {
         let others = BTreeMap::from([
             (NODES[0], vec![one("plate", "a", true, &["/plate"])]),
             (NODES[1], vec![one("plate", "b", true, &["/plate"])]),
         ]);
         let elsewhere = Others::of(&[one("plate", "a", true, &["/plate"])], &others);
-        assert_eq!(elsewhere.same("plate").as_deref(), Some(&NODES[..1]));
+        assert_eq!(elsewhere.same("plate").map(|same| same.nodes).as_deref(), Some(&NODES[..1]));
         assert_eq!(found(&elsewhere, "/plate"), None);
     }
 

@@ -44,7 +44,7 @@ impl CallLink {
         let (rule, nodes) = match (&here, offered, same, &far) {
             (Some(_), None, ..) => (FleetRule::NoRoute, Vec::new()),
             (Some(_), Some(own), ..) if !own.is_stateless => (FleetRule::KeepsHere, Vec::new()),
-            (Some(_), Some(_), Some(same), _) => (FleetRule::Soonest, same.to_vec()),
+            (Some(_), Some(_), Some(same), _) => (FleetRule::Soonest, same.nodes.to_vec()),
             (Some(_), Some(_), None, _) => (FleetRule::OnlyHere, Vec::new()),
             (None, _, _, Some(far)) if far.is_stateless => (FleetRule::SoonestElsewhere, far.nodes.clone()),
             (None, _, _, Some(far)) => (FleetRule::KeepsElsewhere, far.nodes.clone()),
