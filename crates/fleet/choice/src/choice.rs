@@ -78,6 +78,8 @@ impl Candidate {
 pub struct LastHeard {
     /// Seconds there and back.
     pub round_trip: f64,
+    /// Whether that was measured, and is no first guess.
+    pub is_measured: bool,
     /// Seconds until a call would begin.
     pub wait: f64,
     pub places: u32,
@@ -147,6 +149,7 @@ impl Choice {
         let known = self.nodes.get(&node)?;
         Some(LastHeard {
             round_trip: known.round_trip.guess(now).mean(),
+            is_measured: known.round_trip.is_observed(),
             wait: known.load.backlog(now).max(0.0),
             places: known.places,
             speed: known.speed,

@@ -38,6 +38,11 @@ impl Level {
         Self { log: log(prior), variance, noise: NOISE_FIRST, suspect: 0.0, drift, at: None, count: 0 }
     }
 
+    /// Whether anything was observed; else it is what was given first.
+    pub fn is_observed(&self) -> bool {
+        self.at.is_some()
+    }
+
     /// What a measurement would say now, its own noise included.
     pub fn guess(&self, now: f64) -> Guess {
         Guess { log: self.log, variance: self.aged(now) + self.noise, noise: self.noise }

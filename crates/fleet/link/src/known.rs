@@ -125,12 +125,13 @@ impl Known {
         inner.choice.last_heard(number, now).map(|last_heard| Neighbour { last_heard, ran })
     }
 
-    /// The way to each node that was heard and can be reached, there and back, in seconds; the nearest first.
+    /// The way to each node that was heard and can be reached, there and back, in seconds, where it was measured; the
+    /// nearest first. Of two nodes one asks and measures, and the other has only heard.
     pub fn round_trips(&self) -> Vec<(NodeId, f64)> {
         let now = self.now();
         let inner = self.inner.lock();
         let heard = inner.numbers.iter().filter_map(|(node, number)| {
-            let last_heard = inner.choice.last_heard(*number, now)?;
+            let last_heard = inner.choice.last_heard(*number, now).filter(|heard| heard.is_measured)?;
             Some((*node, last_heard.round_trip))
         });
         let mut all: Vec<(NodeId, f64)> = heard.collect();
@@ -238,6 +239,8 @@ mod tests {
         (0..3).for_each(|_| known.ran_there(&NODES[1], &call, 0.102, ran));
         let neighbour = known.neighbour(&NODES[1]).unwrap();
         assert_eq!((neighbour.ran, neighbour.last_heard.places, known.neighbour(&NODES[0])), (3, 2, None));
+        known.hear(NODES[0], report(0.5), None);
+        assert_eq!(known.round_trips().len(), 1, "a way that nobody measured is not known");
         known.hear(NODES[0], report(0.5), Some(0.001));
         let ways: Vec<NodeId> = known.round_trips().into_iter().map(|(node, _)| node).collect();
         assert_eq!(ways, NODES, "the nearest first");
