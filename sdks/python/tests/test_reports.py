@@ -38,8 +38,10 @@ def test_a_node_is_told_what_was_expected_and_what_it_took(client, node):
     assert {one["place"] for one in found} <= {"local", node.name}
     for one in found:
         assert one["function"].endswith("slow") and one["actual_us"] >= 20_000
-        assert one["predicted_us"] > 0 and one["other"] in {"local", node.name} - {one["place"]}
+        assert one["predicted_us"] >= 0 and one["other"] in {"local", node.name} - {one["place"]}
         assert one["why"] in {choice.name.lower() for choice in lighterage.decide.Choice} and one["ago_ms"] >= 0
+    # On a machine that is busy enough, nothing is expected of a place yet when the first calls go there.
+    assert any(one["predicted_us"] > 0 for one in found)
     assert left_out(node) == 0
 
 

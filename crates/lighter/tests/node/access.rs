@@ -449,6 +449,10 @@ const SCOPES: &str = "
     admin  POST /v1/fleet
     look   GET /v1/fleet/why/{function}
     admin  POST /v1/fleet/join
+    admin  POST /v1/fleet/knock
+    admin  POST /v1/fleet/knock/confirm
+    admin  GET /v1/fleet/knocking
+    admin  POST /v1/fleet/admit
     admin  POST /v1/fleet/drain
     admin  POST /v1/fleet/leave
     admin  POST /v1/fleet/invitations
