@@ -73,6 +73,7 @@ fn a_function_is_near_to_whom_it_is_to_be_near_and_the_fleet_says_why() {
         all.iter().find(|node| node["name"] == name).and_then(|node| node["round_trip_ms"].as_f64())
     };
     assert!(way("pi-7") == Some(0.0) && way("server-1").is_some_and(|ms| ms > 0.0 && ms <= 150.0), "{placed}");
+    until("word of it at the far node", || lighter(&other.data, &["fleet", "why", "hello"]).is_done);
     let said = done(&other, &["fleet", "why", "hello"]);
     assert!(said.contains("the deployment app has it at ") && said.contains("pi-7 (0 ms from pi-7)"), "{said}");
     assert!(said.contains("by its place: near pi-7, within 150 ms"), "{said}");
