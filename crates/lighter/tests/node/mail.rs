@@ -133,8 +133,9 @@ fn what_is_pushed_arrives_once_and_in_order_whichever_node_is_killed() {
     until("an empty outbox", || waiting(&meter) == 0 && ready(&meter, "readings") == 0);
     let arrived = data(&home, "readings");
     // What was becoming a letter when meter was killed leaves its queue when its lease has ended, behind others.
-    let late = (1..arrived.len()).filter(|at| arrived[*at] < arrived[at - 1]).count();
-    assert!(late <= kills, "{late} of {kills} kills: {arrived:?}");
+    let late: Vec<usize> =
+        (1..arrived.len()).filter(|at| arrived[..*at].iter().any(|one| *one > arrived[*at])).collect();
+    assert!(late.len() <= kills, "one event for each of {kills} kills may be late, and are at {late:?}: {arrived:?}");
     let mut sorted = arrived.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, (0..all).collect::<Vec<_>>(), "each once");
