@@ -89,7 +89,8 @@ class Run:
         if not wanted and attacks.EVERYTHING not in names:
             return
         group = machine.Group(f"lighter-abuse-{os.getpid()}", GROUP_BYTES)
-        with machine.closing_all(group, self.last):
+        self.bare = probes.Bare(self.chosen.bench)
+        with machine.closing_all(group, self.last, self.bare):
             node = self._node(group)
             try:
                 quiet = self._quiet(node)
@@ -131,19 +132,30 @@ class Run:
         done = subprocess.run([program, "mqtt-password"], input=password, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
-    def _quiet(self, node: Node) -> float:
-        """The neighbour's 99th percentile while nothing happens: the worst of three, as luck would make ratios look bad."""
+    def _callers(self, node: Node, seconds: float) -> tuple[probes.Neighbour, probes.Neighbour]:
+        """Who calls the neighbour, and who calls the bare server in the same seconds."""
+        host, port = node.address("gate")
+        urls = (f"http://{host}:{port}/neighbour", self.bare.url)
+        neighbour, bare = (probes.Neighbour(self.chosen.bench, url, seconds) for url in urls)
+        return neighbour, bare
+
+    def _quiet(self, node: Node) -> tuple[float, float]:
+        """The 99th percentiles of neighbour and bare server while nothing happens.
+
+        They are the worst of three, as luck would make ratios look bad.
+        """
         found = []
         for _ in range(3):
             administrator = probes.Administrator(node)
-            found.append(probes.Neighbour(self.chosen.bench, node, 3.0).p99_ms()[0])
+            callers = self._callers(node, 3.0)
+            found.append([caller.p99_ms()[0] for caller in callers])
             quiet_admin = administrator.p99_ms()
-        self.rows.append(
-            ["none", f"{max(found):.2f}", "1.0", "0", f"{quiet_admin:.0f}", f"{node.rss() / 1e6:.0f}", "", "0", ""]
-        )
-        return max(found)
+        neighbour, bare = (max(values) for values in zip(*found, strict=True))
+        cells = [f"{neighbour:.2f}", "1.0", f"{bare:.2f}", "1.0", "0", f"{quiet_admin:.0f}", f"{node.rss() / 1e6:.0f}"]
+        self.rows.append(["none", *cells, "", "0", ""])
+        return neighbour, bare
 
-    def _tried(self, name: str, does: str, names: list[str], node: Node, quiet: float) -> None:
+    def _tried(self, name: str, does: str, names: list[str], node: Node, quiet: tuple[float, float]) -> None:
         print(f"{name}: {does}", file=sys.stderr)
         seconds = self.chosen.seconds * (2 if len(names) > 1 else 1)
         deaths = node.deaths
@@ -154,7 +166,8 @@ class Run:
             login.start()
         administrator = probes.Administrator(node)
         try:
-            p99_ms, failed = probes.Neighbour(self.chosen.bench, node, seconds).p99_ms()
+            neighbour, bare = self._callers(node, seconds)
+            (p99_ms, failed), (bare_ms, _) = neighbour.p99_ms(), bare.p99_ms()
             worked = machine.cpu_seconds({attacker.pid for attacker in attackers}) / seconds
         finally:
             admin_ms = administrator.p99_ms()
@@ -165,10 +178,12 @@ class Run:
                 attacker.wait()
         recovered = probes.recover(node, RECOVER_SECONDS_MAX)
         died = node.deaths - deaths
-        self._worst("neighbour_p99_ratio_worst", p99_ms / quiet)
+        ratio, bare_ratio = p99_ms / quiet[0], bare_ms / quiet[1]
+        self._worst("neighbour_p99_ratio_worst", ratio)
         self._worst("admin_p99_ms", admin_ms)
         self._worst("recover_s", recovered)
-        cells = [f"{p99_ms:.2f}", f"{p99_ms / quiet:.1f}", str(failed), f"{admin_ms:.0f}", f"{node.rss_peak / 1e6:.0f}"]
+        cells = [f"{p99_ms:.2f}", f"{ratio:.1f}", f"{bare_ms:.2f}", f"{bare_ratio:.1f}", str(failed)]
+        cells += [f"{admin_ms:.0f}", f"{node.rss_peak / 1e6:.0f}"]
         self.rows.append([name, *cells, f"{recovered:.2f}", str(died), f"{worked:.2f}"])
 
     def _attacker(self, name: str, node: Node, until: float) -> subprocess.Popen[bytes]:
@@ -242,6 +257,8 @@ class Run:
             "attack",
             "p99 ms",
             "p99 / quiet",
+            "bare p99 ms",
+            "bare / quiet",
             "failed",
             "admin p99 ms",
             "RSS peak MB",

@@ -16,7 +16,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 #: `EXT4_IOC_SHUTDOWN`, and its flag that drops what the journal has not written yet.
 SHUTDOWN: Final = 0x8004587D
@@ -27,6 +27,12 @@ STILL_SECONDS: Final = 0.05
 
 class Unable(Exception):
     """This machine cannot do what an attack needs; says what."""
+
+
+class Closable(Protocol):
+    """What has an end of its own."""
+
+    def close(self) -> None: ...
 
 
 class Group:
@@ -199,7 +205,7 @@ def slow_disk(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def closing_all(*things: Group | Last | Disk) -> Iterator[None]:
+def closing_all(*things: Closable) -> Iterator[None]:
     """Closes them, whatever happens."""
     try:
         yield

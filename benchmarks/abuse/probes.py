@@ -14,6 +14,7 @@ from typing import Final
 
 import machine
 from node import Node
+from shared.machine import free_port
 
 #: Calls of the neighbour a second, on so many connections.
 RATE: Final = 200
@@ -35,9 +36,8 @@ def p99(values: Sequence[float]) -> float:
 class Neighbour:
     """Calls on a fixed schedule, by the generator that the other benchmarks use."""
 
-    def __init__(self, bench: str, node: Node, seconds: float) -> None:
-        host, port = node.address("gate")
-        command = [bench, "load", f"http://{host}:{port}/neighbour", "--rate", str(RATE)]
+    def __init__(self, bench: str, url: str, seconds: float) -> None:
+        command = [bench, "load", url, "--rate", str(RATE)]
         command += ["--connections", str(CONNECTIONS), "--seconds", str(seconds), "--warmup-seconds", "0.5"]
         self._load = subprocess.Popen(machine.first_command(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -50,6 +50,20 @@ class Neighbour:
             return math.inf, 0
         failed = sum((found["errors"] or {}).values())
         return math.inf if failed * 100 > found["replies"] else found["latency_us"]["p99"] / 1e3, failed
+
+
+class Bare:
+    """A bare hyper server beside the node, called as the neighbour is: what its callers notice is the machine's doing."""
+
+    def __init__(self, bench: str) -> None:
+        address = f"127.0.0.1:{free_port()}"
+        self.url = f"http://{address}/"
+        # Weighed by itself where the system weighs sessions, as the node is.
+        self._server = subprocess.Popen([bench, "hyper", address], stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def close(self) -> None:
+        self._server.kill()
+        self._server.wait()
 
 
 class Administrator:

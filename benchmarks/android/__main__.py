@@ -110,6 +110,8 @@ class Bench:
             self.figures["call_with_spare_p50_ms"] = starts.call_ms(client, "plain", 2 * times, starts.PAUSE_SECONDS)
             self.figures["warm_call_p50_ms"] = starts.call_ms(client, "warm", 100 * times, 0)
             runtime = next((self.node.folder / "bases").glob("ready-android-*/runtime"))
+            version = java.version_ms(runtime, 2 * times)
+            print(f"\nthe same Java outside of a jail, `java -version` with its own options: {version:.1f} ms")
             self.figures["peak_vs_jvm"] = java.peak_vs_jvm(client, runtime, self.folder, self.pick(5, 20))
             client.close()
 

@@ -6,6 +6,7 @@ import json
 import os
 import statistics
 import subprocess
+import time
 from pathlib import Path
 
 from peers import LIBDROID, ROOT, UNIT, Speaker
@@ -40,6 +41,16 @@ def same_choices(folder: Path) -> float:
     run("javac", "--release", "17", "-nowarn", "-proc:none", "-d", folder / "choices", *sources)
     said = run("java", f"-Dlighterage.root={ROOT}", "-cp", folder / "choices", "bench.Choices")
     return float(said.split()[1])
+
+
+def version_ms(runtime: Path, times: int) -> float:
+    """The median of `java -version` outside of a jail, from its start to its end: a virtual machine that runs nothing."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        run(str(runtime / "bin/java"), "-version")
+        took.append((time.perf_counter() - began) * 1e3)
+    return statistics.median(took)
 
 
 def peak_vs_jvm(client: Client, runtime: Path, folder: Path, times: int) -> float:

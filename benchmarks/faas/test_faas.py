@@ -15,6 +15,7 @@ sys.path[:0] = [str(HERE), str(HERE / "functions")]
 
 import glue  # noqa: E402
 import ours  # noqa: E402
+import plots  # noqa: E402
 import workloads  # noqa: E402
 
 import work  # noqa: E402
@@ -89,3 +90,17 @@ def test_lengths_and_quantiles_are_those_of_the_books() -> None:
     assert packet(0x30, b"x" * 128)[:3] == b"\x30\x80\x01"
     spread = Spread.of([float(value) for value in range(1, 101)])
     assert (spread.p50, spread.p90, spread.p99, spread.mean) == (50.0, 90.0, 99.0, 50.5)
+
+
+def test_the_pictures_read_what_was_printed() -> None:
+    text = """one at a time: from the publish to the sink, in ms
+workload   platform                            mean       p50       p90       p99 deviation events
+lights     container, paused when idle         2.96      2.95      3.14      3.46      0.19     20
+co2        workerd                             6.12      5.80      7.11      8.83      0.96     20
+
+bursts of 100: from the publish to the sink, in ms
+"""
+    assert plots.table(text, plots.ALONE) == [
+        plots.Row("lights container, paused when idle", 2.95, 3.14),
+        plots.Row("co2 workerd", 5.8, 7.11),
+    ]
