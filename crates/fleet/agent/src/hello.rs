@@ -1,14 +1,18 @@
 //! What two members say to each other on a link: one kind of message, in JSON behind four bytes of its length.
 //!
 //! ```text
-//!   length 4, little-endian | { version, record, revoked, list?, known }
+//!   length 4, little-endian | { version, record?, revoked, list?, brief, known, heard_ms }
 //! ```
+//! A hello says what is new. What was said before on the same link, and who was told of before, is left out: in an idle
+//! fleet most hellos are the little that says that a node is there.
 
-use crate::table::{Record, TOLD_MAX, ToldNode};
+use crate::table::{Part, Record, TOLD_MAX, ToldNode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use fleet_trust::NodeId;
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Bytes of a hello. A longer one ends the link before it is read.
@@ -19,21 +23,29 @@ const VERSION: u8 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
     version: u8,
-    /// What the node says of itself.
-    pub record: Record,
+    /// What the node says of itself. None: what it has said before on this link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
     /// Revision of its list of revoked nodes; 0: it has none.
     pub revoked: u64,
     /// The list, signed by the CA, where the other side has an older one. In base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     list: Option<String>,
+    /// Whether hellos to this node may leave out what was said before. Older programs do not know how.
+    #[serde(default)]
+    pub brief: bool,
     /// Other nodes. Believed if an anchor says it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub known: Vec<ToldNode>,
+    /// Other nodes that were among `known` before and are as they were: how long ago the anchor has heard of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub heard_ms: BTreeMap<NodeId, u64>,
 }
 
 impl Hello {
-    pub fn new(record: Record, revoked: u64, list: Option<&[u8]>, known: Vec<ToldNode>) -> Self {
-        Self { version: VERSION, record, revoked, list: list.map(|list| STANDARD.encode(list)), known }
+    pub fn new(record: Option<Record>, revoked: u64, list: Option<&[u8]>, part: Part) -> Self {
+        let (list, Part { known, heard_ms }) = (list.map(|list| STANDARD.encode(list)), part);
+        Self { version: VERSION, record, revoked, list, brief: true, known, heard_ms }
     }
 
     /// The signed list that came along.
@@ -65,10 +77,11 @@ impl Hello {
         if hello.version != VERSION {
             return Err(other_version(hello.version));
         }
-        if hello.known.len() > TOLD_MAX {
-            return Err(refused(format!("a hello tells of {} nodes, {TOLD_MAX} at most", hello.known.len())));
+        let told = hello.known.len() + hello.heard_ms.len();
+        if told > TOLD_MAX {
+            return Err(refused(format!("a hello tells of {told} nodes, {TOLD_MAX} at most")));
         }
-        hello.record.check()?;
+        hello.record.iter().try_for_each(Record::check)?;
         hello.known.iter().try_for_each(|told| told.record.check())?;
         Ok(hello)
     }
@@ -99,7 +112,7 @@ pub async fn receive(from: &mut (impl AsyncRead + Unpin)) -> Result<Hello, Probl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fleet_trust::{Address, NodeId};
+    use fleet_trust::Address;
 
     fn record() -> Record {
         let host = format!("{}:65535", "a".repeat(253));
@@ -117,7 +130,8 @@ mod tests {
     fn the_largest_hello_reads_back_and_fits() {
         let told = ToldNode { node: NodeId([0xff; 16]), is_anchor: true, record: record(), heard_ms: Some(u64::MAX) };
         let list = vec![7; fleet_trust::revoked::LIST_BYTES_MAX];
-        let hello = Hello::new(record(), u64::MAX, Some(&list), vec![told; TOLD_MAX]);
+        let part = Part { known: vec![told; TOLD_MAX], ..Part::default() };
+        let hello = Hello::new(Some(record()), u64::MAX, Some(&list), part);
         let bytes = hello.write();
         assert!(bytes.len() - 4 <= HELLO_BYTES_MAX, "{}", bytes.len());
         let read = Hello::read(&bytes[4..]).unwrap();
@@ -126,10 +140,11 @@ mod tests {
 
     #[test]
     fn what_is_no_hello_is_refused() {
-        let hello = Hello::new(record(), 0, None, vec![]);
+        let hello = Hello::new(Some(record()), 0, None, Part::default());
         let told = ToldNode { node: NodeId([1; 16]), is_anchor: true, record: record(), heard_ms: None };
-        let many = Hello { known: vec![told; TOLD_MAX + 1], ..hello.clone() };
-        let named = Hello { record: Record { name: "Pi 7".to_owned(), ..record() }, ..hello.clone() };
+        let heard_ms = BTreeMap::from([(NodeId([2; 16]), 1)]);
+        let many = Hello { known: vec![told; TOLD_MAX], heard_ms, ..hello.clone() };
+        let named = Hello { record: Some(Record { name: "Pi 7".to_owned(), ..record() }), ..hello.clone() };
         let version = Hello { version: 2, ..hello };
         for wrong in [many, named, version] {
             assert_eq!(Hello::read(&wrong.write()[4..]).unwrap_err().code, Code::FleetMessage);
@@ -137,6 +152,18 @@ mod tests {
         for wrong in [&b"{\"version\":2,\"other\":1}"[..], b"[]", b"", b"\xff"] {
             assert_eq!(Hello::read(wrong).unwrap_err().code, Code::FleetMessage);
         }
+    }
+
+    #[test]
+    fn a_hello_of_an_idle_fleet_is_short_and_one_of_an_older_program_is_read() {
+        let heard_ms = (1..=5).map(|number| (NodeId([number; 16]), 1_234)).collect();
+        let hello = Hello::new(None, 7, None, Part { known: vec![], heard_ms });
+        assert!(hello.write().len() <= 280, "{}", hello.write().len());
+        assert_eq!(Hello::read(&hello.write()[4..]).unwrap(), hello);
+        let older =
+            br#"{"version":1,"record":{"name":"pi-7","address":null,"version":"0.1.0","incarnation":1},"revoked":0}"#;
+        let read = Hello::read(older).unwrap();
+        assert_eq!((read.brief, read.record.map(|record| record.name)), (false, Some("pi-7".to_owned())));
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ use fleet_trust::{Address, NodeId, check_name};
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 /// Bytes of a version. A longer one refuses the hello.
@@ -61,6 +62,8 @@ pub struct Row {
 pub struct Table {
     own: NodeId,
     nodes: BTreeMap<NodeId, Known>,
+    /// Counts the changes of what is said of nodes, but for when they were heard of.
+    revision: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -68,6 +71,27 @@ struct Known {
     record: Record,
     is_anchor: bool,
     heard: Option<Instant>,
+    /// The table's revision when record or role last changed.
+    changed: u64,
+}
+
+/// How far a link has told a table: one part with each hello, and from the beginning again after the last one.
+#[derive(Debug, Default)]
+pub struct Telling {
+    /// The next part begins behind this node.
+    after: Option<NodeId>,
+    /// The table's revision when this round began.
+    began: u64,
+    /// What was last changed up to this revision has been told whole.
+    whole_upto: u64,
+}
+
+/// What one hello tells of other nodes.
+#[derive(Debug, Default)]
+pub struct Part {
+    pub known: Vec<ToldNode>,
+    /// Of nodes of which all else was told before: how long ago they were heard of.
+    pub heard_ms: BTreeMap<NodeId, u64>,
 }
 
 impl Record {
@@ -91,7 +115,7 @@ fn is_api(url: &str) -> bool {
 
 impl Table {
     pub fn new(own: NodeId) -> Self {
-        Self { own, nodes: BTreeMap::new() }
+        Self { own, nodes: BTreeMap::new(), revision: 0 }
     }
 
     /// A node says this of itself. Says whether something new is to be kept on disk.
@@ -107,7 +131,7 @@ impl Table {
             );
             return Err(Problem::new(Code::NodeDoubled, detail));
         }
-        Ok(self.put(node, Known { record, is_anchor, heard: Some(now) }))
+        Ok(self.put(node, (record, is_anchor), Some(now)))
     }
 
     /// What to call a node that says `said` of itself: what it was called before, because a node keeps its name for its
@@ -124,30 +148,39 @@ impl Table {
     pub fn learn(&mut self, told: ToldNode, now: Instant) -> bool {
         let ToldNode { node, is_anchor, record, heard_ms } = told;
         // The ledger has names, whatever the node has said of itself since.
-        let is_renamed = self.nodes.get_mut(&node).is_some_and(|known| {
-            let is_renamed = known.record.name != record.name;
-            if is_renamed {
-                known.record.name.clone_from(&record.name);
-            }
-            is_renamed
-        });
+        let is_renamed = self.rename(&node, &record.name);
         let heard = heard_ms.and_then(|ms| now.checked_sub(Duration::from_millis(ms)));
         let known = self.nodes.get(&node);
         let is_later = known.is_none_or(|known| heard > known.heard || known.heard.is_none());
-        (node != self.own && is_later && self.put(node, Known { record, is_anchor, heard })) || is_renamed
+        (node != self.own && is_later && self.put(node, (record, is_anchor), heard)) || is_renamed
+    }
+
+    /// An anchor has heard of a node so long ago. It has said all else of it before.
+    pub fn hear_again(&mut self, node: &NodeId, heard_ms: u64, now: Instant) {
+        let heard = now.checked_sub(Duration::from_millis(heard_ms));
+        if let Some(known) = self.nodes.get_mut(node) {
+            known.heard = known.heard.max(heard);
+        }
     }
 
     /// The ledger has this node: an anchor knows of it before it has heard of it.
     pub fn admit(&mut self, node: NodeId, name: &str, is_anchor: bool) {
-        if let Some(known) = self.nodes.get_mut(&node) {
-            if known.record.name != name {
-                name.clone_into(&mut known.record.name);
-            }
+        if self.nodes.contains_key(&node) {
+            self.rename(&node, name);
         } else if node != self.own {
             let record =
                 Record { name: name.to_owned(), address: None, version: String::new(), incarnation: 0, api: None };
-            self.put(node, Known { record, is_anchor, heard: None });
+            self.put(node, (record, is_anchor), None);
         }
+    }
+
+    /// Says whether it had another name.
+    fn rename(&mut self, node: &NodeId, name: &str) -> bool {
+        let Some(known) = self.nodes.get_mut(node).filter(|known| known.record.name != name) else { return false };
+        self.revision += 1;
+        known.changed = self.revision;
+        name.clone_into(&mut known.record.name);
+        true
     }
 
     /// Takes those out for whom this is so.
@@ -155,22 +188,28 @@ impl Table {
         self.nodes.retain(|node, _| !is_gone(node));
     }
 
-    /// Up to [`TOLD_MAX`] nodes from the one behind `after` on, and where to go on.
-    pub fn tell(&self, after: Option<NodeId>, now: Instant) -> (Vec<ToldNode>, Option<NodeId>) {
-        let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-        let told: Vec<ToldNode> = self
-            .nodes
-            .range((from, std::ops::Bound::Unbounded))
-            .take(TOLD_MAX)
-            .map(|(node, known)| ToldNode {
-                node: *node,
-                is_anchor: known.is_anchor,
-                record: known.record.clone(),
-                heard_ms: known.heard.map(|at| now.saturating_duration_since(at).as_millis() as u64),
-            })
-            .collect();
-        let last = told.last().map(|told| told.node).filter(|_| told.len() == TOLD_MAX);
-        (told, last)
+    /// The next part: up to [`TOLD_MAX`] nodes. `is_brief`: what was told whole before is not told whole again.
+    pub fn tell(&self, telling: &mut Telling, is_brief: bool, now: Instant) -> Part {
+        let from = telling.after.map_or(Bound::Unbounded, Bound::Excluded);
+        if telling.after.is_none() {
+            telling.began = self.revision;
+        }
+        let (mut part, mut count, mut last) = (Part::default(), 0, None);
+        for (node, known) in self.nodes.range((from, Bound::Unbounded)).take(TOLD_MAX) {
+            (count, last) = (count + 1, Some(*node));
+            let heard_ms = known.heard.map(|at| now.saturating_duration_since(at).as_millis() as u64);
+            if is_brief && known.changed <= telling.whole_upto {
+                part.heard_ms.extend(heard_ms.map(|ms| (*node, ms)));
+            } else {
+                let (is_anchor, record) = (known.is_anchor, known.record.clone());
+                part.known.push(ToldNode { node: *node, is_anchor, record, heard_ms });
+            }
+        }
+        telling.after = last.filter(|_| count == TOLD_MAX);
+        if telling.after.is_none() {
+            telling.whole_upto = telling.began;
+        }
+        part
     }
 
     /// All nodes, this one first. `own` is what it says of itself.
@@ -186,20 +225,18 @@ impl Table {
         std::iter::once(first).chain(others).collect()
     }
 
-    /// Other nodes that were not heard of for so long, with their addresses: those longest ago first.
-    pub fn silent(&self, least: Duration, now: Instant) -> Vec<(NodeId, Address)> {
-        let is_silent = |known: &Known| known.heard.is_none_or(|at| now.saturating_duration_since(at) >= least);
-        let mut silent: Vec<(&NodeId, &Known)> = self.nodes.iter().filter(|(_, known)| is_silent(known)).collect();
-        silent.sort_by_key(|(_, known)| known.heard);
-        silent.into_iter().filter_map(|(node, known)| Some((*node, known.record.address.clone()?))).collect()
-    }
-
-    fn put(&mut self, node: NodeId, new: Known) -> bool {
+    fn put(&mut self, node: NodeId, (record, is_anchor): (Record, bool), heard: Option<Instant>) -> bool {
         if self.nodes.len() >= MEMBERS_MAX && !self.nodes.contains_key(&node) {
             return false;
         }
-        let is_new = self.nodes.get(&node).is_none_or(|known| known.record != new.record);
-        self.nodes.insert(node, new);
+        let before = self.nodes.get(&node);
+        let is_new = before.is_none_or(|known| known.record != record);
+        let unchanged = before.filter(|known| !is_new && known.is_anchor == is_anchor).map(|known| known.changed);
+        let changed = unchanged.unwrap_or_else(|| {
+            self.revision += 1;
+            self.revision
+        });
+        self.nodes.insert(node, Known { record, is_anchor, heard, changed });
         is_new
     }
 }
@@ -291,16 +328,43 @@ mod tests {
             let id = NodeId(std::array::from_fn(|at| [high, low, 1][at.min(2)]));
             table.hear(id, record("x", 1), false, now).unwrap();
         }
-        let (mut after, mut sizes) = (None, Vec::new());
-        loop {
-            let (part, next) = table.tell(after, now);
-            sizes.push(part.len());
-            after = next;
-            if after.is_none() {
-                break;
-            }
+        let (mut telling, mut sizes) = (Telling::default(), Vec::new());
+        while sizes.is_empty() || telling.after.is_some() {
+            sizes.push(table.tell(&mut telling, false, now).known.len());
         }
         assert_eq!(sizes, [128, 128, 44]);
+        let again: Vec<_> = (0..3).map(|_| table.tell(&mut telling, true, now).heard_ms.len()).collect();
+        assert_eq!(again, sizes);
+    }
+
+    #[test]
+    fn what_was_told_whole_is_told_whole_again_only_when_it_has_changed() {
+        let (mut table, mut other) = (Table::new(node(0)), Table::new(node(9)));
+        let begin = Instant::now() + Duration::from_secs(100);
+        let (mut telling, mut told) = (Telling::default(), Vec::new());
+        let steps: [&dyn Fn(&mut Table); 5] = [
+            &|table| _ = table.hear(node(1), record("a", 1), false, begin),
+            // Nothing but time.
+            &|table| _ = table.hear(node(1), record("a", 1), false, begin + Duration::from_secs(2)),
+            &|table| _ = table.hear(node(1), record("a", 2), false, begin + Duration::from_secs(3)),
+            &|table| table.admit(node(1), "renamed", false),
+            &|table| table.admit(node(2), "new", false),
+        ];
+        for step in steps {
+            step(&mut table);
+            let now = begin + Duration::from_secs(5);
+            let part = table.tell(&mut telling, true, now);
+            told.push((part.known.len(), part.heard_ms.len()));
+            part.known.into_iter().for_each(|told| _ = other.learn(told, now));
+            part.heard_ms.iter().for_each(|(node, ms)| other.hear_again(node, *ms, now));
+            let rows = |table: &Table| table.rows(record("own", 1), true, now)[1..].to_vec();
+            assert_eq!(rows(&other), rows(&table), "both know the same");
+        }
+        // The last one was never heard of: there is nothing to say of it but that it is there.
+        assert_eq!(told, [(1, 0), (0, 1), (1, 0), (1, 0), (1, 1)]);
+        let part = table.tell(&mut telling, true, begin);
+        assert_eq!((part.known.len(), part.heard_ms.len()), (0, 1));
+        assert_eq!(table.tell(&mut telling, false, begin).known.len(), 2, "a node of an older version is told all");
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! A link between two members: each says hello every three seconds, and at once when its list of the revoked is newer.
+//! What was said before on the link is left out.
 
 use crate::active::{Active, PERIOD};
 use crate::hello::{Hello, receive};
+use crate::table::{Part, Record, Telling, ToldNode};
 use fleet_trust::link::why;
-use fleet_trust::{LinkEnd, Peer};
+use fleet_trust::{LinkEnd, NodeId, Peer};
 use problem::{Code, Problem};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
 use tokio::time::{sleep, timeout};
@@ -27,32 +30,36 @@ where
     S: AsyncRead + AsyncWrite,
 {
     let (mut reader, mut writer) = split(stream);
-    let (node, theirs) = (peer.node, AtomicU64::new(UNKNOWN));
+    let (node, theirs, is_brief) = (peer.node, AtomicU64::new(UNKNOWN), AtomicBool::new(false));
     let listen = async {
+        let mut said = None;
         loop {
             let hello = in_time(receive(&mut reader)).await?;
             theirs.store(hello.revoked, Relaxed);
+            is_brief.store(hello.brief, Relaxed);
             if let Some(list) = hello.list() {
                 active.learn_list(&list).await?;
             }
-            active.hear(node, hello.record, is_anchor)?;
+            active.hear(node, newest(&mut said, hello.record)?, is_anchor)?;
             if is_anchor {
-                learn(active, hello.known);
+                learn(active, hello.known, &hello.heard_ms);
             }
             sleep(PACE).await;
         }
     };
     let tell = async {
-        let (mut revision, mut after) = (active.revision(), None);
+        let (mut revision, mut telling, mut said) = (active.revision(), Telling::default(), None);
         loop {
-            let (known, next) = match active.anchor {
-                Some(_) => active.with_table(|table| table.tell(after, Instant::now())),
-                None => (Vec::new(), None),
+            let is_brief = is_brief.load(Relaxed);
+            let part = match active.anchor {
+                Some(_) => active.with_table(|table| table.tell(&mut telling, is_brief, Instant::now())),
+                None => Part::default(),
             };
-            after = next;
+            let record = Some(active.record()).filter(|record| !is_brief || said.as_ref() != Some(record));
+            said = record.clone().or(said);
             let list = active.trust.revoked().filter(|list| list.revision() > theirs.load(Relaxed));
             let ours = *revision.borrow_and_update();
-            let hello = Hello::new(active.record(), ours, list.as_ref().map(|list| list.bytes()), known);
+            let hello = Hello::new(record, ours, list.as_ref().map(|list| list.bytes()), part);
             let send = async {
                 writer.write_all(&hello.write()).await.map_err(|error| why(&error))?;
                 writer.flush().await.map_err(|error| why(&error))
@@ -75,12 +82,19 @@ where
     }
 }
 
+/// What the other side says of itself: now, or before on this link.
+fn newest(said: &mut Option<Record>, record: Option<Record>) -> Result<Record, Problem> {
+    *said = record.or(said.take());
+    said.clone().ok_or_else(|| Problem::new(Code::FleetMessage, "the first hello of a link does not say who it is"))
+}
+
 /// What an anchor says of other nodes, without those that are revoked here.
-fn learn(active: &Active, known: Vec<crate::table::ToldNode>) {
+fn learn(active: &Active, known: Vec<ToldNode>, heard_ms: &BTreeMap<NodeId, u64>) {
     let revoked = active.trust.revoked();
-    let is_revoked = |told: &crate::table::ToldNode| revoked.as_ref().is_some_and(|list| list.contains(&told.node));
+    let is_revoked = |told: &ToldNode| revoked.as_ref().is_some_and(|list| list.contains(&told.node));
     let is_news = active.with_table(|table| {
         let now = Instant::now();
+        heard_ms.iter().for_each(|(node, ms)| table.hear_again(node, *ms, now));
         known.into_iter().filter(|told| !is_revoked(told)).fold(false, |news, told| table.learn(told, now) || news)
     });
     if is_news {
