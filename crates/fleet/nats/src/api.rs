@@ -79,7 +79,10 @@ pub async fn ask(
     match answer {
         Ok(Ok(message)) => Ok(message),
         Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => Err(Ask::Away),
-        Ok(Err(_)) | Err(_) => Err(Ask::Silent),
+        Ok(Err(_)) | Err(_) => {
+            connection.doubt();
+            Err(Ask::Silent)
+        }
     }
 }
 

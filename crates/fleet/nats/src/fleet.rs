@@ -13,6 +13,7 @@ use crate::link::LinkConfig;
 use crate::node::NatsNode;
 use crate::process::{Engine, EngineConfig, EngineState, Launcher, Program};
 use crate::streams::{NotMade, StreamBounds, make_streams};
+use crate::taken;
 use crate::tunnel::{Far, Near, Ways, name_of};
 use facts::NodeName;
 use fleet_trust::serve::MemberArrival;
@@ -84,7 +85,7 @@ impl FleetEngine {
         if let Some(Cluster { servers, credentials, tls }) = cluster {
             let link = LinkConfig { tls, ..LinkConfig::new(name.clone(), is_anchor, servers, credentials, rest) };
             let node = Arc::new(NatsNode::open(link));
-            tasks.extend(is_anchor.then(|| tokio::spawn(keep_streams(node.clone()))));
+            tasks.extend(is_anchor.then(|| keep(&node)).into_iter().flatten());
             return Ok(Self { name, node, near: None, far: Mutex::new(None), tasks });
         }
         let far = anchor.map(|anchor| start_engine(&anchor, &name, anchoring)).transpose()?;
@@ -97,7 +98,7 @@ impl FleetEngine {
         let near = Near::open(ways).map_err(no_listener)?;
         let link = LinkConfig::new(name.clone(), is_anchor, vec![near.address().to_string()], credentials, rest);
         let node = Arc::new(NatsNode::open(link));
-        tasks.extend(is_anchor.then(|| tokio::spawn(keep_streams(node.clone()))));
+        tasks.extend(is_anchor.then(|| keep(&node)).into_iter().flatten());
         Ok(Self { name, node, near: Some(near), far: Mutex::new(far), tasks })
     }
 
@@ -164,6 +165,11 @@ fn start_engine(anchor: &Anchor, name: &NodeName, anchoring: Anchoring) -> Resul
     };
     let engine = Engine::start(config, keys.clone(), find, launcher)?;
     Ok(Arc::new(Far::new(keys, engine)))
+}
+
+/// What an anchor does for all that use the engine.
+fn keep(node: &Arc<NatsNode>) -> [JoinHandle<()>; 2] {
+    [tokio::spawn(keep_streams(node.clone())), tokio::spawn(taken::serve(node.link().clone()))]
 }
 
 /// Makes what the engine keeps, as soon as it can be asked.

@@ -23,6 +23,7 @@ mod process;
 mod pull;
 mod rights;
 mod streams;
+mod taken;
 mod tunnel;
 mod watch;
 
@@ -33,3 +34,4 @@ pub use link::{EngineLink, LinkConfig};
 pub use node::NatsNode;
 pub use process::{Engine, EngineConfig, EngineState, Launcher, Program, Routes, Tls, find, launch};
 pub use streams::{NotMade, StreamBounds, make_streams};
+pub use taken::serve as purge_taken;

@@ -24,13 +24,16 @@ use tokio::time::{Instant, sleep, timeout};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Answers of a server that are missed before another one is asked.
 const MISSED_MAX: u32 = 2;
-/// A server that has just answered well is asked again after so many times [`LinkConfig::ask_every`]: questions each
-/// second were five sixths of the bytes that a node in an idle fleet may cost.
-const ASK_WELL: u32 = 5;
+/// A server that has just answered well is asked again after so many times [`LinkConfig::ask_every`], or as soon as it
+/// owes somebody else an answer: questions each second were five sixths of the bytes that a node in an idle fleet may
+/// cost, and each five seconds still a quarter.
+const ASK_WELL: u32 = 15;
 /// How often a server may say, one time after the other, that there is no leader.
 const LEADERLESS_MAX: u32 = 12;
 /// A connection that held so long was a good one: the next pause is the shortest again.
 const HELD: Duration = Duration::from_secs(10);
+/// What is taken has long been on the disk then, and much goes at once.
+const PURGE_REST: Duration = Duration::from_secs(30);
 /// Messages that wait in the client for one subscription. More are dropped, and read from the stream again.
 const WAITING_MAX: usize = 64;
 
@@ -48,6 +51,8 @@ pub struct LinkConfig {
     pub answer_timeout: Duration,
     /// How often a server is asked whether it is there while that is in doubt, and how long it may take to say so.
     pub ask_every: Duration,
+    /// How long mail that was taken stays in the engine at least.
+    pub purge_rest: Duration,
     /// How long to wait before the next connection, by how many have failed and a random number.
     pub rest: fn(u32, u64) -> Duration,
 }
@@ -60,6 +65,7 @@ struct Kept {
     state: watch::Receiver<Option<Connection>>,
     keeping: JoinHandle<()>,
     answer_timeout: Duration,
+    purge_rest: Duration,
 }
 
 /// A connection while it lasts.
@@ -70,12 +76,14 @@ pub struct Connection {
     pub number: u64,
     /// Told when messages were dropped, as nobody took them in time.
     pub dropped: Arc<Notify>,
+    /// Told when an answer did not come: the server is asked at once whether it is there.
+    doubts: Arc<Notify>,
     /// Which of the servers.
     server: usize,
 }
 
 impl LinkConfig {
-    /// Answers within 5 s; a question each second, and every five seconds where all is well.
+    /// Answers within 5 s; a question each second, and every fifteen where all is well.
     pub fn new(
         node: NodeName,
         is_anchor: bool,
@@ -84,7 +92,15 @@ impl LinkConfig {
         rest: fn(u32, u64) -> Duration,
     ) -> Self {
         let (answer_timeout, ask_every) = (Duration::from_secs(5), Duration::from_secs(1));
-        Self { node, is_anchor, servers, credentials, tls: None, answer_timeout, ask_every, rest }
+        let (tls, purge_rest) = (None, PURGE_REST);
+        Self { node, is_anchor, servers, credentials, tls, answer_timeout, ask_every, purge_rest, rest }
+    }
+}
+
+impl Connection {
+    /// It owes an answer: it is asked whether it is there.
+    pub fn doubt(&self) {
+        self.doubts.notify_one();
     }
 }
 
@@ -92,12 +108,16 @@ impl EngineLink {
     /// Begins to connect, on the present runtime.
     pub fn open(config: LinkConfig) -> Self {
         let (tell, state) = watch::channel(None);
-        let answer_timeout = config.answer_timeout;
-        Self(Arc::new(Kept { state, keeping: tokio::spawn(keep(config, tell)), answer_timeout }))
+        let LinkConfig { answer_timeout, purge_rest, .. } = config;
+        Self(Arc::new(Kept { state, keeping: tokio::spawn(keep(config, tell)), answer_timeout, purge_rest }))
     }
 
     pub(crate) fn answer_timeout(&self) -> Duration {
         self.0.answer_timeout
+    }
+
+    pub(crate) fn purge_rest(&self) -> Duration {
+        self.0.purge_rest
     }
 
     /// The server that is connected, by its place in the list; none for now.
@@ -137,13 +157,14 @@ async fn keep(config: LinkConfig, tell: watch::Sender<Option<Connection>>) {
     let mut server = random() as usize % config.servers.len().max(1);
     loop {
         let began = Instant::now();
-        let dropped = Arc::new(Notify::new());
+        let (dropped, doubts) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         match connect(&config, server, Arc::clone(&dropped)).await {
             Ok((client, events)) => {
                 number += 1;
                 tracing::info!(server = %config.servers[server], "connected to the fleet's engine");
-                tell.send_replace(Some(Connection { client: client.clone(), number, dropped, server }));
-                let why = watched(&client, events, config.ask_every).await;
+                let connection = Connection { client: client.clone(), number, dropped, doubts: doubts.clone(), server };
+                tell.send_replace(Some(connection));
+                let why = watched(&client, events, &doubts, config.ask_every).await;
                 tell.send_replace(None);
                 tracing::warn!(server = %config.servers[server], why, "left the fleet's engine");
             }
@@ -211,11 +232,17 @@ async fn connect(
 }
 
 /// Why the connection is of no use any more.
-async fn watched(client: &Client, mut events: mpsc::Receiver<()>, ask_every: Duration) -> &'static str {
+async fn watched(
+    client: &Client,
+    mut events: mpsc::Receiver<()>,
+    doubts: &Notify,
+    ask_every: Duration,
+) -> &'static str {
     let (mut missed, mut leaderless, mut rest) = (0, 0, Duration::ZERO);
     loop {
         tokio::select! {
             _ = events.recv() => return "the connection is gone",
+            () = doubts.notified() => {}
             () = sleep(rest) => {}
         }
         let asked = Instant::now();

@@ -4,20 +4,22 @@
 //!  mail.SHARE.ME.FROM ─▶ subscription ────────────────────────────┐
 //!          └─▶ stream mail_SHARE ─▶ pull, once for a connection ──┴─▶ a short line ─▶ receive
 //! ```
-//! No consumer is kept for a node. What came at once comes again after the next break: mail drops what it has. A node
-//! that takes its mail slowly loses what waits in its client, and reads it from the stream again.
+//! No consumer is kept for a node. What came at once comes again after the next break, if it still lies there: mail drops
+//! what it has. A node that takes its mail slowly loses what waits in its client, and reads it from the stream again. What
+//! was taken is purged some time later: see `taken`.
 
 use crate::api::Ask;
 use crate::link::{Connection, EngineLink};
 use crate::pull::{Consumer, From, Lost, Pull, forget};
 use crate::streams::{mail_stream, subjects_of_mail};
+use crate::taken;
 use async_nats::Message;
 use facts::{Heard, NodeName};
 use futures_util::StreamExt as _;
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Messages that wait for this node to take them. Others wait in the client, and then in the stream.
 const WAITING_MAX: usize = 16;
@@ -35,11 +37,23 @@ struct Listener {
     tell: mpsc::Sender<Heard>,
     /// The last number of the stream that was read.
     read: u64,
+    left: Left,
+}
+
+/// What was taken and still lies in the stream.
+#[derive(Default)]
+struct Left {
+    /// When to see to it; none: nothing is left.
+    at: Option<Instant>,
+    /// The number up to which it is to be purged, once that is known.
+    upto: Option<u64>,
+    /// Something was taken since that is known: it may have a later number.
+    is_more: bool,
 }
 
 pub fn listen(link: EngineLink, node: NodeName) -> Inbox {
     let (tell, heard) = mpsc::channel(WAITING_MAX);
-    let listener = Listener { link, node, tell, read: 0 };
+    let listener = Listener { link, node, tell, read: 0, left: Left::default() };
     Inbox { heard: Mutex::new(heard), listening: tokio::spawn(listener.run()) }
 }
 
@@ -83,14 +97,29 @@ impl Listener {
         // Before the stream is read, so that nothing comes between the two.
         let Ok(mut live) = client.subscribe(subjects_of_mail(&self.node)).await else { return };
         loop {
+            // What came while nobody listened may have any number.
+            self.left.upto = None;
             while self.catch_up().await.is_err() {
                 sleep(PAUSE).await;
             }
             loop {
+                let clear_at = self.left.at;
+                let clear = async {
+                    match clear_at {
+                        Some(at) => sleep_until(at).await,
+                        None => std::future::pending().await,
+                    }
+                };
                 let message = tokio::select! {
-                    message = live.next() => message,
+                    biased;
                     // They are in the stream.
                     () = dropped.notified() => break,
+                    message = live.next() => message,
+                    // Nothing waits in the client any more.
+                    () = clear => {
+                        self.clear().await;
+                        continue;
+                    }
                 };
                 let Some(message) = message else { return };
                 self.take(message).await;
@@ -126,9 +155,27 @@ impl Listener {
         Ok(())
     }
 
-    async fn take(&self, message: Message) {
+    /// Has the engine delete what was taken: first it is asked how far the stream is, and later, when all up to there
+    /// has been taken, that goes.
+    async fn clear(&mut self) {
+        let again = Some(Instant::now() + self.link.purge_rest());
+        let Some(upto) = self.left.upto else {
+            let upto = taken::last(&self.link, &self.node).await.ok();
+            self.left = Left { at: again, upto, is_more: false };
+            return;
+        };
+        let is_taken = self.tell.capacity() == WAITING_MAX;
+        self.left.at = again;
+        if is_taken && taken::delete(&self.link, &self.node, upto).await.is_ok() {
+            self.left = Left { at: again.filter(|_| self.left.is_more), ..Left::default() };
+        }
+    }
+
+    async fn take(&mut self, message: Message) {
         // The engine lets a node send under its own name only.
         let Some(from) = message.subject.rsplit('.').next().and_then(NodeName::new) else { return };
+        self.left.at.get_or_insert_with(|| Instant::now() + self.link.purge_rest());
+        self.left.is_more = true;
         // An error: nobody takes mail any more, and this ends with its owner.
         let _ = self.tell.send(Heard::Message { from, bytes: message.payload.to_vec() }).await;
     }

@@ -2,9 +2,11 @@
 //!
 //! Anchors may do everything in the fleet's account. A node may do what is listed here, and no more, whatever it sends:
 //! the engine compares each subject with this list. Reading the mail streams directly would need a right to all mail,
-//! for the subject that is read stands in the body of that request; a consumer's filter stands in its subject.
+//! for the subject that is read stands in the body of that request; a consumer's filter stands in its subject. So an
+//! anchor deletes mail that was taken.
 
 use crate::streams::{FACTS, mail_stream, subjects_of_mail};
+use crate::taken::subject_of_taken;
 use facts::NodeName;
 
 /// Subjects that a node may publish and subscribe to.
@@ -19,6 +21,7 @@ impl Rights {
         let (mail, own) = (mail_stream(node), subjects_of_mail(node));
         let publish = [
             format!("mail.*.*.{node}"),
+            subject_of_taken(node),
             format!("$KV.facts.node.{node}"),
             format!("$KV.facts.node.{node}.>"),
             "$JS.API.INFO".to_owned(),

@@ -8,6 +8,7 @@ mod failing;
 mod joined;
 mod letters;
 mod process;
+mod purged;
 mod rights;
 mod tls;
 mod town;
@@ -37,6 +38,7 @@ const ALL: &[(&str, Test)] = &[
         Box::pin(joined::program_comes_late(stage))
     }),
     ("an_engine_that_starts_is_no_trouble", |_| Box::pin(joined::start_is_no_trouble())),
+    ("what_was_taken_goes_from_the_engine_and_what_was_not_stays", |stage| Box::pin(purged::what_was_taken(stage))),
     ("mail_arrives_once_whatever_the_engine_loses", |stage| Box::pin(letters::arrive_once(stage))),
 ];
 

@@ -48,6 +48,8 @@ pub async fn refused_by_the_server(stage: &Stage) {
         victim.replace('>', "other.thief"),
         "$JS.API.STREAM.DELETE.KV_facts".to_owned(),
         "$JS.API.STREAM.PURGE.KV_facts".to_owned(),
+        format!("$JS.API.STREAM.PURGE.mail_{share}"),
+        "taken.victim".to_owned(),
         format!("$JS.API.STREAM.MSG.GET.mail_{share}"),
         format!("$JS.API.DIRECT.GET.mail_{share}"),
         format!("$JS.API.CONSUMER.CREATE.mail_{share}"),
@@ -58,7 +60,7 @@ pub async fn refused_by_the_server(stage: &Stage) {
     for subject in &forbidden {
         thief.publish(subject.clone(), "mine".into()).await.expect("it is sent");
     }
-    let heard = ["mail.>", &victim, "_INBOX_victim.>", "$JS.API.>", "$KV.facts.>"].map(str::to_owned);
+    let heard = ["mail.>", &victim, "_INBOX_victim.>", "taken.>", "$JS.API.>", "$KV.facts.>"].map(str::to_owned);
     let mut subscribed = Vec::new();
     for subject in &heard {
         subscribed.push(thief.subscribe(subject.clone()).await.expect("it is asked for"));

@@ -124,19 +124,30 @@ impl Town {
     /// Which server leads the stream of facts.
     pub fn leader(&self) -> usize {
         let said = |at: usize| {
-            let mut stream = TcpStream::connect(self.configs[at].monitor).expect("it answers");
-            stream
-                .write_all(b"GET /jsz?streams=true&accounts=true&leader-only=false HTTP/1.0\r\n\r\n")
-                .expect("it listens");
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).expect("it answers");
-            let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").expect("a body").1).expect("JSON");
-            let accounts = body["account_details"].as_array().cloned().unwrap_or_default();
-            let streams = accounts.iter().flat_map(|one| one["stream_detail"].as_array().cloned().unwrap_or_default());
-            let leader = streams.into_iter().find(|stream| stream["name"] == "KV_facts")?["cluster"]["leader"].clone();
+            let leader = self.streams(at, |name| name == "KV_facts").into_iter().next()?["cluster"]["leader"].clone();
             leader.as_str()?.strip_prefix("anchor-")?.parse().ok()
         };
         (0..self.configs.len()).find_map(said).expect("it has a leader")
+    }
+
+    /// Messages of mail that a server keeps.
+    pub fn mail_kept(&self, at: usize) -> u64 {
+        let streams = self.streams(at, |name| name.starts_with("mail_"));
+        streams.iter().map(|stream| stream["state"]["messages"].as_u64().expect("a number")).sum()
+    }
+
+    /// What a server says of its streams that have such a name.
+    fn streams(&self, at: usize, is_wanted: impl Fn(&str) -> bool) -> Vec<Value> {
+        let mut stream = TcpStream::connect(self.configs[at].monitor).expect("it answers");
+        stream
+            .write_all(b"GET /jsz?streams=true&accounts=true&leader-only=false HTTP/1.0\r\n\r\n")
+            .expect("it listens");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").expect("a body").1).expect("JSON");
+        let accounts = body["account_details"].as_array().cloned().unwrap_or_default();
+        let streams = accounts.iter().flat_map(|one| one["stream_detail"].as_array().cloned().unwrap_or_default());
+        streams.filter(|stream| stream["name"].as_str().is_some_and(&is_wanted)).collect()
     }
 
     pub async fn make_streams(&self) {
@@ -153,6 +164,12 @@ impl Town {
     /// The way of a node that waits as long as nodes do.
     pub fn impatient(&self, node: &NodeName, is_anchor: bool) -> NatsNode {
         NatsNode::open(self.link(node, is_anchor))
+    }
+
+    /// The way of a node whose mail goes from the engine soon after it was taken.
+    pub fn tidy(&self, node: &NodeName, is_anchor: bool) -> NatsNode {
+        let purge_rest = Duration::from_millis(200);
+        NatsNode::open(LinkConfig { purge_rest, ..self.link(node, is_anchor) })
     }
 
     fn link(&self, node: &NodeName, is_anchor: bool) -> LinkConfig {
