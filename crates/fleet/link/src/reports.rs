@@ -48,9 +48,10 @@ impl Learned {
 impl<L: Local> Link<L> {
     /// Asks the members near this one for their reports until it is dropped. They hear this node's with the question.
     pub async fn keep_hearing(self: Arc<Self>) {
-        let mut known = BTreeMap::new();
+        let (mut known, mut turn) = (BTreeMap::new(), 0);
         loop {
-            self.hear_all(&mut known).await;
+            self.hear_all(&mut known, turn).await;
+            turn = turn.wrapping_add(1);
             let mut chance = [0];
             // Without a random number all nodes ask as seldom.
             let _ = getrandom::fill(&mut chance);
@@ -58,8 +59,8 @@ impl<L: Local> Link<L> {
         }
     }
 
-    /// One round. `known` is what others have.
-    async fn hear_all(&self, known: &mut BTreeMap<NodeId, Learned>) {
+    /// One round. `known` is what others have; `turn` counts the rounds.
+    async fn hear_all(&self, known: &mut BTreeMap<NodeId, Learned>, turn: usize) {
         let others = self.dialer.members.others();
         self.pools.lock().retain(|node, pool| {
             let stays = others.contains(node);
@@ -71,11 +72,12 @@ impl<L: Local> Link<L> {
         });
         self.local.forget_others(&others);
         self.asked_by.lock().retain(|node, _| others.contains(node));
-        let mut cell = cell(self.dialer.trust.node(), others);
+        let Ring { mut cell, beyond } = ring(self.dialer.trust.node(), others);
         known.retain(|node, _| cell.contains(node));
         self.leave_out(&mut cell, known);
         let revision = |node| known.get(node).map(|learned: &Learned| learned.revision);
-        let asked = join_all(cell.iter().map(|node| self.hear(*node, revision(node)))).await;
+        let asking = join_all(cell.iter().map(|node| self.hear(*node, revision(node))));
+        let (asked, ()) = tokio::join!(asking, self.measure(&beyond, turn));
         for (node, heard) in cell.into_iter().zip(asked) {
             if heard.is_ok() {
                 self.local.reached(node);
@@ -103,6 +105,18 @@ impl<L: Local> Link<L> {
             learned.unasked += u32::from(is_enough);
             !is_enough
         });
+    }
+
+    /// Asks the one whose turn it is of those beyond the cell: that measures the way. What it has is not learned.
+    async fn measure(&self, beyond: &[NodeId], turn: usize) {
+        let Some(node) = beyond.get(turn % beyond.len().max(1)) else { return };
+        match self.hear(*node, None).await {
+            Ok(_) => self.local.reached(*node),
+            Err(problem) => {
+                tracing::debug!(%node, %problem, "the way to a node was not measured");
+                self.known.forget(node);
+            }
+        }
     }
 
     /// Asks one node how it is. Says what it has, if that is not what was known.
@@ -142,20 +156,30 @@ impl<L: Local> Link<L> {
     }
 }
 
-/// Those that come after a node when all stand in a ring: each is asked by as many.
-fn cell(me: NodeId, mut others: Vec<NodeId>) -> Vec<NodeId> {
+/// Members as they come after a node when all stand in a ring, up to half of it. To the others it comes after them.
+struct Ring {
+    /// Those that are asked all the time: each node is asked by as many.
+    cell: Vec<NodeId>,
+    /// Those that are asked in turn.
+    beyond: Vec<NodeId>,
+}
+
+fn ring(me: NodeId, mut others: Vec<NodeId>) -> Ring {
     others.retain(|node| *node != me);
     others.sort_unstable();
     others.dedup();
     let after = others.partition_point(|node| *node < me);
     others.rotate_left(after);
+    let half = others.len().div_ceil(2);
+    let beyond = others.get(CELL_MAX..half).unwrap_or_default().to_vec();
     others.truncate(CELL_MAX);
-    others
+    Ring { cell: others, beyond }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn of_two_nodes_one_asks_and_the_other_only_now_and_then() {
@@ -177,11 +201,31 @@ mod tests {
         let all: Vec<NodeId> = (0..=255).map(|number| NodeId([number; 16])).collect();
         let mut asked: BTreeMap<NodeId, usize> = BTreeMap::new();
         for me in &all {
-            let cell = cell(*me, all.clone());
-            assert!(!cell.contains(me));
+            let Ring { cell, beyond } = ring(*me, all.clone());
+            assert!(!cell.contains(me) && beyond.len() == 128 - CELL_MAX);
             cell.into_iter().for_each(|node| *asked.entry(node).or_default() += 1);
         }
         assert!(asked.len() == all.len() && asked.values().all(|count| *count == CELL_MAX));
-        assert_eq!(cell(all[3], all[..4].to_vec()), all[..3]);
+        assert_eq!(ring(all[3], all[..4].to_vec()).cell, all[..3]);
+    }
+
+    #[test]
+    fn each_pair_is_measured_from_one_end_at_least() {
+        for count in [2, 33, 34, 64, 65, 66, 100, 255] {
+            let all: Vec<NodeId> = (0..count).map(|number| NodeId([number; 16])).collect();
+            let of = |me: &NodeId| {
+                let Ring { cell, beyond } = ring(*me, all.clone());
+                assert!(beyond.is_empty() || cell.len() == CELL_MAX);
+                assert_eq!(beyond.is_empty(), usize::from(count) <= 2 * CELL_MAX + 1, "{count}");
+                BTreeSet::from_iter(cell.into_iter().chain(beyond))
+            };
+            let asked: Vec<BTreeSet<NodeId>> = all.iter().map(of).collect();
+            for (one, other) in (0..all.len()).flat_map(|one| (0..one).map(move |other| (one, other))) {
+                assert!(
+                    asked[one].contains(&all[other]) || asked[other].contains(&all[one]),
+                    "{one} {other} of {count}"
+                );
+            }
+        }
     }
 }

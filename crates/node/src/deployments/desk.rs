@@ -33,8 +33,9 @@ const LOCAL_NAME: &str = "local";
 const HEARING_MAX: Duration = Duration::from_secs(3);
 /// How long it waits for what nodes measure: each asks the others every five seconds, and tells of it as often.
 const MEASURING_MAX: Duration = Duration::from_secs(12);
-/// Nodes of the largest fleet in which each measures the way to all others. In a larger one nobody waits for that.
-const MEASURED_MAX: usize = CELL_MAX + 1;
+/// Nodes of the largest fleet in which all ways are measured all the time, each from one end at least. In a larger one
+/// nobody waits for that.
+const MEASURED_MAX: usize = 2 * CELL_MAX + 1;
 const HEARING_EVERY: Duration = Duration::from_millis(50);
 
 pub struct Desk {
