@@ -16,6 +16,7 @@ use budget::Share;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use http::Response;
+use http::header::CONTENT_LENGTH;
 use http::response::Parts;
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::{BodyExt, Full};
@@ -67,7 +68,8 @@ pub async fn whole(running: &mut dyn Running, bytes_max: u64, held: &mut Share) 
 
 /// Sends what there is of the reply, and lets the unit go on behind it.
 pub async fn send<C: Caller>(tail: Tail<C>, head: Parts, is_head: bool) -> Result<Reply, Problem> {
-    let mut body = Streaming { tail, ready: VecDeque::new(), has_ended: false };
+    let promised = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let mut body = Streaming { tail, ready: VecDeque::new(), has_ended: false, promised, given: 0 };
     let whole = poll_fn(|cx| Poll::Ready(body.gather(cx))).await;
     let timing = body.tail.running.as_ref().map(|running| running.spent().timing).unwrap_or_default();
     let body = match whole {
@@ -194,6 +196,10 @@ struct Streaming<C: Caller> {
     tail: Tail<C>,
     ready: VecDeque<Frame<Bytes>>,
     has_ended: bool,
+    /// Bytes that the head says there are, if it does.
+    promised: Option<u64>,
+    /// Bytes that the unit has given.
+    given: u64,
 }
 
 impl<C: Caller> Streaming<C> {
@@ -227,6 +233,7 @@ impl<C: Caller> Streaming<C> {
             // What was done after the head is not durable: a body that rests on it is not whole.
             (Poll::Ready(None), Poll::Ready(Err(problem))) => return Poll::Ready(Some(Err(problem))),
             (Poll::Ready(None), _) => self.has_ended = true,
+            (Poll::Ready(Some(Ok(frame))), _) => self.given += frame.data_ref().map_or(0, |data| data.len() as u64),
             _ => {}
         }
         polled
@@ -263,10 +270,15 @@ impl<C: Caller> Drop for Streaming<C> {
             return;
         }
         let mut cx = Context::from_waker(Waker::noop());
+        // A unit in a machine of its own may be on its way to say that this was all.
         let at_end = self.has_ended
+            || self.promised == Some(self.given)
             || self.tail.running.as_mut().is_some_and(|one| matches!(one.poll_frame(&mut cx), Poll::Ready(None)));
         if at_end {
             self.tail.run_on();
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
