@@ -4,7 +4,7 @@
 mod offer;
 mod outermost;
 
-pub use offer::offered;
+pub use offer::{OFFERED, offered};
 pub use outermost::Outermost;
 
 /// The contract a component exports.

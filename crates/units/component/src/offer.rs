@@ -2,6 +2,60 @@
 
 use problem::{Code, Problem};
 
+/// Every interface that a component may import in the classes `wasm` and `microvm`, with the version offered: what
+/// `kernel/core` and the linker of `unit-wasm` link.
+pub const OFFERED: &[(&str, &str)] = &[
+    ("lighter:unit/types", "0.1.0"),
+    ("lighter:unit/store", "0.1.0"),
+    ("lighter:unit/queue", "0.1.0"),
+    ("lighter:unit/log", "0.1.0"),
+    ("lighter:unit/clock", "0.1.0"),
+    ("lighter:unit/random", "0.1.0"),
+    ("lighter:unit/config", "0.1.0"),
+    ("lighter:unit/http", "0.1.0"),
+    ("wasi:http/types", "0.2.12"),
+    ("wasi:http/outgoing-handler", "0.2.12"),
+    ("wasi:keyvalue/store", "0.2.0-draft"),
+    ("wasi:keyvalue/atomics", "0.2.0-draft"),
+    ("wasi:keyvalue/batch", "0.2.0-draft"),
+    ("wasi:keyvalue/store", "0.2.0-draft2"),
+    ("wasi:keyvalue/atomics", "0.2.0-draft2"),
+    ("wasi:keyvalue/batch", "0.2.0-draft2"),
+    ("wasi:config/store", "0.2.0-rc.1"),
+    ("wasi:config/store", "0.2.0-draft"),
+    ("wasi:config/store", "0.2.0-draft-2024-09-27"),
+    ("wasi:logging/logging", "0.1.0-draft"),
+    ("wasi:io/error", "0.2.12"),
+    ("wasi:io/poll", "0.2.12"),
+    ("wasi:io/streams", "0.2.12"),
+    ("wasi:clocks/wall-clock", "0.2.12"),
+    ("wasi:clocks/monotonic-clock", "0.2.12"),
+    ("wasi:random/random", "0.2.12"),
+    ("wasi:random/insecure", "0.2.12"),
+    ("wasi:random/insecure-seed", "0.2.12"),
+    ("wasi:cli/environment", "0.2.12"),
+    ("wasi:cli/exit", "0.2.12"),
+    ("wasi:cli/stdin", "0.2.12"),
+    ("wasi:cli/stdout", "0.2.12"),
+    ("wasi:cli/stderr", "0.2.12"),
+    ("wasi:cli/terminal-input", "0.2.12"),
+    ("wasi:cli/terminal-output", "0.2.12"),
+    ("wasi:cli/terminal-stdin", "0.2.12"),
+    ("wasi:cli/terminal-stdout", "0.2.12"),
+    ("wasi:cli/terminal-stderr", "0.2.12"),
+    ("wasi:filesystem/types", "0.2.12"),
+    ("wasi:filesystem/preopens", "0.2.12"),
+    ("wasi:sockets/network", "0.2.12"),
+    ("wasi:sockets/instance-network", "0.2.12"),
+    ("wasi:sockets/ip-name-lookup", "0.2.12"),
+    ("wasi:sockets/tcp", "0.2.12"),
+    ("wasi:sockets/tcp-create-socket", "0.2.12"),
+    ("wasi:sockets/udp", "0.2.12"),
+    ("wasi:sockets/udp-create-socket", "0.2.12"),
+    ("fermyon:spin/key-value", "2.0.0"),
+    ("fermyon:spin/variables", "2.0.0"),
+];
+
 /// Whether `offer`, interfaces each with its version, has one that `import` can be linked to.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
 //! What a wasm component imports and exports, read from its outermost section headers without compiling it.
 
+use crate::Contract;
 use problem::{Code, Problem};
 use wasmparser::{Encoding, Parser, Payload};
 
@@ -14,6 +15,20 @@ impl Outermost {
     /// Whether the interface `name` is exported, in whatever version.
     pub fn exports(&self, name: &str) -> bool {
         self.exports.iter().any(|export| export.split('@').next() == Some(name))
+    }
+
+    /// The contract of a class that takes events and requests.
+    ///
+    /// # Errors
+    /// It exports neither handler.
+    pub fn contract(&self) -> Result<Contract, Problem> {
+        if self.exports("lighter:unit/handler") {
+            Ok(Contract::Unit)
+        } else if self.exports("wasi:http/incoming-handler") {
+            Ok(Contract::WasiHttp)
+        } else {
+            Err(self.without_handler())
+        }
     }
 
     /// What to say of one that exports no handler.

@@ -1,27 +1,16 @@
 //! What an image is, read from its outermost section headers without compiling it.
 
-use crate::host::OFFERED;
-use component::Outermost;
+use component::{OFFERED, Outermost};
 use problem::Problem;
-use unit::{Contract, Shape};
+use unit::Shape;
 
 pub fn shape(image: &[u8]) -> Result<Shape, Problem> {
     let outermost = Outermost::read(image)?;
-    let contract = contract(&outermost)?;
+    let contract = outermost.contract()?;
     for import in &outermost.imports {
         component::offered(import, OFFERED)?;
     }
     Ok(Shape { contract, imports: outermost.imports })
-}
-
-fn contract(outermost: &Outermost) -> Result<Contract, Problem> {
-    if outermost.exports("lighter:unit/handler") {
-        Ok(Contract::Unit)
-    } else if outermost.exports("wasi:http/incoming-handler") {
-        Ok(Contract::WasiHttp)
-    } else {
-        Err(outermost.without_handler())
-    }
 }
 
 #[cfg(test)]
