@@ -4,8 +4,10 @@
 //!   question ─▶ proofs, by the channel it came on ─▶ a changed copy of the ledger ─▶ kept on disk ─▶ answer
 //! ```
 //! A ledger that cannot be kept changes nothing: the question is refused. Renewals change nothing and write nothing.
-//! All of this blocks for as long as a disk takes.
+//! All of this blocks for as long as a disk takes; with several anchors, for as long as they take to agree
+//! ([`crate::agreed`]).
 
+use crate::agreed::Agree;
 use crate::certificate::{Authority, Membership, Role};
 use crate::dates::{Clock, Dates};
 use crate::digits::Digits;
@@ -17,15 +19,18 @@ use crate::members::{Member, Met, Presence};
 use crate::message::{Admission, Reply};
 use crate::revoked::Revoked;
 use crate::token::{ADDRESSES_MAX, Address, Token, proof_key};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
-use tokio::sync::oneshot;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
 
 /// How long a node is told that another machine had its key, in seconds.
 const DOUBLED_SHOWN_SECONDS: u64 = 3_600;
+/// How long a change waits for those before it. Then it is refused.
+const TURN_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) const JOIN_PURPOSE: &str = "lighterage join 1";
 pub(crate) const PROOF_PURPOSE: &str = "lighterage invitation proof 1";
@@ -46,13 +51,21 @@ pub trait Keep: Send + Sync + 'static {
 
 /// A node that keeps the fleet's ledger and its CA.
 pub struct Anchor {
-    authority: Authority,
+    pub(crate) authority: Authority,
     ledger: Mutex<Ledger>,
+    /// Held while the ledger is changed; who reads it does not wait.
+    changing: Mutex<()>,
     keep: Box<dyn Keep>,
+    /// Where it agrees with other anchors, once it can.
+    pub(crate) agree: RwLock<Option<Arc<dyn Agree>>>,
     clock: Clock,
-    /// What nodes are told.
-    addresses: Vec<Address>,
+    /// Where this anchor listens, as nodes are told.
+    pub(crate) addresses: Vec<Address>,
     knocks: Arc<Mutex<Knocks>>,
+    /// Told when the ledger has changed.
+    pub(crate) changes: watch::Sender<u64>,
+    /// Whose anchor this is, once it has certified itself.
+    own: OnceLock<NodeId>,
 }
 
 /// A request by an invitation.
@@ -95,15 +108,21 @@ impl Anchor {
     /// `addresses`: where the fleet's anchors listen, at most [`ADDRESSES_MAX`] of them stand in invitations.
     pub fn new(authority: Authority, ledger: Ledger, addresses: Vec<Address>, clock: Clock, keep: impl Keep) -> Self {
         let (ledger, keep) = (Mutex::new(ledger), Box::new(keep));
-        Self { authority, ledger, keep, clock, addresses, knocks: Arc::default() }
+        let (changing, agree, changes, own) = Default::default();
+        Self { authority, ledger, changing, keep, agree, clock, addresses, knocks: Arc::default(), changes, own }
     }
 
-    /// The anchor's own membership.
+    /// The anchor's own membership. One of several anchors changes no ledger by that.
     ///
     /// # Errors
     /// As [`Ledger::admit`]; the ledger cannot be kept.
     pub fn own(&self, key: &NodeKey, name: &str) -> Result<Membership, Problem> {
-        let admission = self.admit_as(|ledger, now| ledger.admit(name, key.public(), true, now).cloned())?;
+        let several = self.look(Ledger::has_several_anchors);
+        let admission = match several {
+            true => self.admission(&Member { is_anchor: true, ..self.ledger().member(&key.id())?.clone() })?,
+            false => self.admit_as(|ledger, now| ledger.admit(name, key.public(), true, now).cloned())?,
+        };
+        self.own.get_or_init(|| key.id());
         Ok(Membership {
             fleet_name: admission.fleet_name,
             ca: self.authority.certificate().to_vec(),
@@ -121,7 +140,7 @@ impl Anchor {
         let secret = random()?;
         let (proof, now) = (proof_key(&secret).public(), self.clock.likely());
         self.change(|ledger| ledger.invitations.add(proof, times, seconds, now))?;
-        let anchors = self.addresses.iter().take(ADDRESSES_MAX).cloned().collect();
+        let anchors = self.addresses().into_iter().take(ADDRESSES_MAX).collect();
         Ok(Token { ca_hash: self.authority.ca_hash(), secret, anchors })
     }
 
@@ -165,6 +184,11 @@ impl Anchor {
         self.ledger.lock().clone()
     }
 
+    /// Looks at the ledger, which stays as it is meanwhile.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
+        look(&self.ledger.lock())
+    }
+
     /// Looks at each member. The ledger stays as it is until `see` has returned for the last one.
     pub fn for_each_member(&self, see: impl FnMut((&NodeId, &Member))) {
         self.ledger.lock().members().for_each(see);
@@ -182,7 +206,8 @@ impl Anchor {
     /// [`Ledger::admit_invited`].
     pub fn join(&self, asked: &Invited<'_>, channel: &Channel) -> Result<Admission, Problem> {
         let Invited { invitation, key, name, proof, signature } = asked;
-        let known = self.ledger.lock().invitations.proof(invitation).ok_or_else(unknown)?;
+        let known = || self.look(|ledger| ledger.invitations.proof(invitation)).ok_or_else(unknown);
+        let known = self.heard(known)?;
         if !is_signed(&known, PROOF_PURPOSE, &[channel, key, name.as_bytes()], proof) {
             return Err(unknown());
         }
@@ -201,7 +226,7 @@ impl Anchor {
         if !is_signed(key, RENEW_PURPOSE, &[channel], signature) {
             return Err(Problem::new(Code::NotAdmitted, "the node does not have the key that it names"));
         }
-        let member = self.ledger.lock().member(&NodeId::of(key)).cloned()?;
+        let member = self.heard(|| self.look(|ledger| ledger.member(&NodeId::of(key)).cloned()))?;
         self.admission(&member)
     }
 
@@ -211,7 +236,7 @@ impl Anchor {
     /// [`Code::NodeDoubled`], and as [`Ledger::member`].
     pub(crate) fn hello(&self, node: &NodeId, presence: Presence) -> Result<Heard, Problem> {
         let now = self.clock.likely();
-        let before = self.ledger.lock().member(node)?.life.clone();
+        let before = self.heard(|| self.look(|ledger| ledger.member(node).map(|member| member.life.clone())))?;
         let (mut life, mut met) = (before.clone(), Met::Alive { incarnation: presence.incarnation });
         // Nearly every hello is of a life that goes on. Only another one costs a copy of the ledger, and the disk.
         if life.meet(presence, now) != met || life != before {
@@ -290,19 +315,19 @@ impl Anchor {
         self.authority.ca_hash()
     }
 
-    fn admit_as(&self, admit: impl FnOnce(&mut Ledger, u64) -> Result<Member, Problem>) -> Result<Admission, Problem> {
+    fn admit_as(&self, admit: impl Fn(&mut Ledger, u64) -> Result<Member, Problem>) -> Result<Admission, Problem> {
         let now = self.clock.likely();
         let member = self.change(|ledger| admit(ledger, now))?;
         self.admission(&member)
     }
 
-    fn admission(&self, member: &Member) -> Result<Admission, Problem> {
+    pub(crate) fn admission(&self, member: &Member) -> Result<Admission, Problem> {
         let role = if member.is_anchor { Role::Anchor } else { Role::Member };
         let dates = Dates::from(self.clock.likely());
         Ok(Admission {
             fleet_name: self.authority.name().to_owned(),
             certificate: self.authority.issue(&member.key, role, dates, random()?)?,
-            anchors: self.addresses.clone(),
+            anchors: self.addresses(),
             incarnation: member.life.incarnation(),
             revoked: self.list(),
         })
@@ -312,16 +337,58 @@ impl Anchor {
         self.revoked().map_or_else(Vec::new, |list| list.bytes().to_vec())
     }
 
-    /// Changes a copy, keeps it, and only then goes on with it.
-    fn change<T>(&self, change: impl FnOnce(&mut Ledger) -> Result<T, Problem>) -> Result<T, Problem> {
-        let mut ledger = self.ledger.lock();
-        let mut changed = ledger.clone();
+    /// Changes a copy, keeps it, and only then goes on with it. With several anchors they agree on it first.
+    pub(crate) fn change<T>(&self, change: impl Fn(&mut Ledger) -> Result<T, Problem>) -> Result<T, Problem> {
+        let _changing = self.changing()?;
+        if self.own.get().is_some_and(|own| self.look(|ledger| ledger.member(own).is_ok_and(|one| !one.is_anchor))) {
+            return Err(Problem::new(Code::NotAnchor, "this node is no anchor any more"));
+        }
+        if let Some(agree) = self.agree()? {
+            return self.change_agreed(&agree, change);
+        }
+        let before = self.ledger();
+        let mut changed = before.clone();
         let result = change(&mut changed)?;
-        if changed != *ledger {
-            self.keep.keep(&changed)?;
-            *ledger = changed;
+        if changed != before {
+            changed.count_set(&before);
+            changed.count_mark(&before);
+            self.hold(changed)?;
         }
         Ok(result)
+    }
+
+    /// What the ledger has. Where it lacks it, another anchor may have written it a moment ago: so this one asks first.
+    fn heard<T>(&self, look: impl Fn() -> Result<T, Problem>) -> Result<T, Problem> {
+        match look() {
+            Err(problem) if matches!(problem.code, Code::InvitationUnknown | Code::NotAdmitted) => {
+                self.follow()?;
+                look()
+            }
+            found => found,
+        }
+    }
+
+    /// The right to change the ledger.
+    pub(crate) fn changing(&self) -> Result<MutexGuard<'_, ()>, Problem> {
+        let busy = || Problem::new(Code::AnchorBusy, "others have changed the ledger for too long");
+        self.changing.try_lock_for(TURN_MAX).ok_or_else(busy)
+    }
+
+    /// Where it agrees with other anchors; none if it is the only one.
+    pub(crate) fn agree(&self) -> Result<Option<Arc<dyn Agree>>, Problem> {
+        if !self.look(Ledger::has_several_anchors) {
+            return Ok(None);
+        }
+        let away = || Problem::new(Code::AnchorsAway, "this anchor has no way to the other ones yet");
+        self.agree.read().clone().ok_or_else(away).map(Some)
+    }
+
+    /// Keeps a ledger, and goes on with it.
+    pub(crate) fn hold(&self, ledger: Ledger) -> Result<(), Problem> {
+        self.keep.keep(&ledger)?;
+        *self.ledger.lock() = ledger;
+        self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
+        Ok(())
     }
 }
 

@@ -105,6 +105,11 @@ impl Authority {
         &self.key
     }
 
+    /// What another anchor is given, sealed.
+    pub(crate) fn seed(&self) -> &Seed {
+        self.key.seed()
+    }
+
     /// 32 secret bytes for one purpose, the same on every anchor. They tell nothing of the CA's key.
     pub fn secret_for(&self, purpose: &str) -> Seed {
         self.key.secret_for(purpose)

@@ -141,6 +141,32 @@ impl Folder {
         Ok(authority)
     }
 
+    /// This node becomes an anchor of its fleet with the next start. After a crash in the middle it is none yet.
+    ///
+    /// # Errors
+    /// [`Code::DataUnusable`], also where the key is not that of the CA.
+    pub fn become_anchor(&self, membership: &Membership, seed: &Seed, ledger: &Ledger) -> Result<(), Problem> {
+        Authority::open(&membership.fleet_name, seed, membership.ca.clone())?;
+        self.write("ca.key", seed)?;
+        self.write_json("ledger.json", ledger)?;
+        let stored = StoredAuthority { fleet: membership.fleet_name.clone(), ca: STANDARD.encode(&membership.ca) };
+        self.write_json("authority.json", &stored)
+    }
+
+    /// This node is a member like others with the next start. After a crash in the middle it is that already.
+    pub fn cease_anchor(&self, membership: &Membership) -> Result<(), Problem> {
+        self.keep_membership(membership)?;
+        let _one_at_a_time = self.writing.lock();
+        for name in ["authority.json", "ca.key", "ledger.json"] {
+            let path = self.path.join(name);
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(&path, &error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes the whole folder. After a crash in the middle the node belongs to no fleet any more, or still to this
     /// one.
     pub fn forget(&self) -> Result<(), Problem> {

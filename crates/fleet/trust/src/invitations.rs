@@ -39,7 +39,7 @@ pub struct Invitation {
 /// All of a fleet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Invitations(BTreeMap<InvitationId, Invitation>);
+pub struct Invitations(pub(crate) BTreeMap<InvitationId, Invitation>);
 
 impl InvitationId {
     pub fn of(proof: &PublicKey) -> Self {

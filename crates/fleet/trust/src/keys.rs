@@ -39,6 +39,10 @@ impl NodeKey {
         NodeId::of(&self.public())
     }
 
+    pub(crate) fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
     pub(crate) fn pkcs8(&self) -> PrivatePkcs8KeyDer<'static> {
         [&PKCS8_HEAD[..], &self.seed].concat().into()
     }

@@ -1,10 +1,12 @@
 //! What an anchor knows: members, invitations, revoked nodes. A pure value, kept whole.
 
+use crate::changes::{Change, Mark};
 use crate::id::{NodeId, is_name};
 use crate::invitations::{InvitationId, Invitations};
 use crate::keys::PublicKey;
 use crate::members::{Life, MEMBERS_MAX, Member, Met, Presence};
 use crate::revoked::{ENTRY_SECONDS, REVOKED_MAX};
+use crate::token::Address;
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,13 +15,39 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ledger {
-    members: BTreeMap<NodeId, Member>,
+    pub(crate) members: BTreeMap<NodeId, Member>,
     pub invitations: Invitations,
-    revoked: BTreeMap<NodeId, u64>,
+    pub(crate) revoked: BTreeMap<NodeId, u64>,
     /// Counts the lists of revoked nodes.
-    revision: u64,
+    pub(crate) revision: u64,
     /// When that list was last changed, in seconds since 1970.
-    revised_at: u64,
+    pub(crate) revised_at: u64,
+    /// Numbers of which several anchors give each once, by what they count.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) claims: BTreeMap<String, Claim>,
+    /// Small texts that several anchors have in common.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) notes: BTreeMap<String, String>,
+    /// Counts the sets of anchors that there were since there were several.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) set: u64,
+    /// Where it stands in what several anchors have agreed on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mark: Option<Mark>,
+}
+
+/// How far something is counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// What has this number is known to two anchors.
+    pub confirmed: u64,
+    /// The last number that was given.
+    pub claimed: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Ledger {
@@ -41,7 +69,8 @@ impl Ledger {
         let before = self.members.get(&node);
         let life = before.map_or_else(Life::default, |one| one.life.clone()).admitted();
         let is_anchor = is_anchor || before.is_some_and(|one| one.is_anchor);
-        let member = Member { name: name.to_owned(), key, is_anchor, admitted_at: now, life };
+        let at = before.and_then(|one| one.at.clone());
+        let member = Member { name: name.to_owned(), key, is_anchor, admitted_at: now, life, at };
         self.members.insert(node, member);
         Ok(&self.members[&node])
     }
@@ -125,6 +154,94 @@ impl Ledger {
         &self.revoked
     }
 
+    /// The anchors, where there were ever several. One that was always alone is not among them.
+    pub fn anchors(&self) -> impl Iterator<Item = (&NodeId, &Member)> {
+        self.members.iter().filter(|(_, member)| member.is_anchor && member.at.is_some())
+    }
+
+    /// Several anchors agree on each change.
+    pub fn has_several_anchors(&self) -> bool {
+        self.anchors().nth(1).is_some()
+    }
+
+    /// Counts the sets of anchors: one more, if there were others before.
+    pub(crate) fn count_set(&mut self, before: &Self) {
+        let anchors = |ledger: &Self| ledger.anchors().map(|(node, _)| *node).collect::<Vec<_>>();
+        if anchors(before) != anchors(self) {
+            self.set = before.set + 1;
+        }
+    }
+
+    /// An anchor that is alone again goes on counting: ledgers with one mark are the same.
+    pub(crate) fn count_mark(&mut self, before: &Self) {
+        self.mark = before.mark.map(|mark| mark.then(&Change::between(before, self)));
+    }
+
+    /// Which set of anchors this is.
+    pub fn set(&self) -> u64 {
+        self.set
+    }
+
+    /// Where it stands in what several anchors have agreed on.
+    pub fn mark(&self) -> Mark {
+        self.mark.unwrap_or_default()
+    }
+
+    /// Makes a member an anchor that listens at `at`, or says where an anchor listens now.
+    ///
+    /// # Errors
+    /// As [`Ledger::member`].
+    pub fn appoint(&mut self, node: &NodeId, at: Address) -> Result<(), Problem> {
+        self.member(node)?;
+        let member = self.members.get_mut(node).expect("it is a member");
+        (member.is_anchor, member.at) = (true, Some(at));
+        Ok(())
+    }
+
+    /// An anchor is a member like others from now on.
+    ///
+    /// # Errors
+    /// As [`Ledger::member`]; [`Code::Usage`]: it is no anchor, or the only one.
+    pub fn dismiss(&mut self, node: &NodeId) -> Result<(), Problem> {
+        let is_anchor = self.member(node)?.is_anchor;
+        let refused = |why: &str| Err(Problem::new(Code::Usage, why.to_owned()));
+        if !is_anchor {
+            return refused("the node is no anchor");
+        }
+        if !self.has_several_anchors() {
+            return refused("it is the only anchor: without it there is no fleet");
+        }
+        let member = self.members.get_mut(node).expect("it is a member");
+        (member.is_anchor, member.at) = (false, None);
+        Ok(())
+    }
+
+    /// Gives the next number of what is counted under `name`, to who knows it up to `known`.
+    ///
+    /// # Errors
+    /// [`Code::DeploymentChanged`]: another anchor has confirmed a later one.
+    pub fn claim(&mut self, name: &str, known: u64) -> Result<u64, Problem> {
+        let claim = self.claims.entry(name.to_owned()).or_default();
+        if known < claim.confirmed {
+            return Err(came_first());
+        }
+        claim.claimed = claim.claimed.max(known) + 1;
+        Ok(claim.claimed)
+    }
+
+    /// What has this number is known to two anchors.
+    ///
+    /// # Errors
+    /// [`Code::DeploymentChanged`]: another anchor was given the next number meanwhile.
+    pub fn confirm(&mut self, name: &str, number: u64) -> Result<(), Problem> {
+        let claim = self.claims.entry(name.to_owned()).or_default();
+        if claim.claimed != number {
+            return Err(came_first());
+        }
+        claim.confirmed = number;
+        Ok(())
+    }
+
     /// Revision of the list of revoked nodes, and when it was made.
     pub fn revision(&self) -> (u64, u64) {
         (self.revision, self.revised_at)
@@ -136,6 +253,10 @@ impl Ledger {
         }
         Ok(())
     }
+}
+
+fn came_first() -> Problem {
+    Problem::new(Code::DeploymentChanged, "another anchor has decided at the same time")
 }
 
 #[cfg(test)]

@@ -19,10 +19,12 @@
 //! in [`link`] and [`serve`], files in [`folder`]. What a node does with all of this is in `fleet-agent`.
 #![forbid(unsafe_code)]
 
+pub mod agreed;
 pub mod anchor;
 pub mod beacon;
 mod bytes;
 mod certificate;
+pub mod changes;
 pub mod dates;
 pub mod digits;
 pub mod door;
@@ -34,8 +36,10 @@ pub mod ledger;
 pub mod link;
 pub mod members;
 pub mod message;
+pub mod office;
 pub mod picture;
 pub mod revoked;
+mod seal;
 pub mod serve;
 pub mod token;
 mod trust;

@@ -6,6 +6,8 @@
 //!   lighter-fleet/1   both show theirs                                 whatever the node speaks
 //!   lighter-calls/1   both show theirs                                 calls: HTTP/2
 //!   lighter-engine/1  both show theirs, towards an anchor              what the engine speaks
+//!   lighter-anchor/1  both show theirs, from an anchor                 [`crate::office`]
+//!   lighter-routes/1  both show theirs, between anchors                what the servers of the engine speak
 //! ```
 //! These words are TLS's ALPN, so that one listener does for all. Every wait has its end.
 
@@ -37,6 +39,8 @@ pub const HELLO: &[u8] = b"lighter-hello/1";
 pub const FLEET: &[u8] = b"lighter-fleet/1";
 pub const CALLS: &[u8] = b"lighter-calls/1";
 pub const ENGINE: &[u8] = b"lighter-engine/1";
+pub const ANCHOR: &[u8] = b"lighter-anchor/1";
+pub const ROUTES: &[u8] = b"lighter-routes/1";
 
 /// How long one question takes, with everything before it. Beyond it the next address is tried.
 pub const QUESTION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -217,7 +221,19 @@ pub async fn connect_for_calls(
     connect_for(CALLS, trust, address, node).await
 }
 
-async fn connect_for(
+/// Connects to another anchor, for the server of its engine.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_for_routes(
+    trust: &Trust,
+    address: &Address,
+    node: &NodeId,
+) -> Result<(Peer, TlsStream<TcpStream>), Problem> {
+    connect_for(ROUTES, trust, address, node).await
+}
+
+pub(crate) async fn connect_for(
     protocol: &[u8],
     trust: &Trust,
     address: &Address,
@@ -378,7 +394,7 @@ fn accepted(reply: Reply) -> Result<Reply, Problem> {
     }
 }
 
-fn out_of_place() -> Problem {
+pub(crate) fn out_of_place() -> Problem {
     Problem::new(Code::FleetMessage, "the anchor's answer has no place here")
 }
 
@@ -410,7 +426,7 @@ async fn send(stream: &mut TlsStream<TcpStream>, bytes: &[u8]) -> Result<(), Pro
     stream.flush().await.map_err(|error| why(&error))
 }
 
-async fn in_time<T>(most: Duration, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+pub(crate) async fn in_time<T>(most: Duration, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
     let late = |_| Problem::new(Code::AnchorsAway, format!("there was no answer in {} s", most.as_secs()));
     timeout(most, work).await.map_err(late)?
 }

@@ -14,6 +14,7 @@
 
 use crate::id::as_hex;
 use crate::keys::PublicKey;
+use crate::token::Address;
 use serde::{Deserialize, Serialize};
 
 /// Members of a fleet. The next node is not admitted.
@@ -36,6 +37,9 @@ pub struct Member {
     pub admitted_at: u64,
     #[serde(default)]
     pub life: Life,
+    /// Where it listens, of one of several anchors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Address>,
 }
 
 /// Which life of a node an anchor knows.

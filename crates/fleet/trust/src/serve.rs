@@ -5,7 +5,9 @@
 //!                                                   ├▶ lighter-hello/1  ─▶ one hello, one welcome        anchors
 //!                                                   ├▶ lighter-fleet/1  ─▶ MemberArrival, for the caller of `serve`
 //!                                                   ├▶ lighter-calls/1  ─▶ the same, where calls are served
-//!                                                   └▶ lighter-engine/1 ─▶ the same, where the engine is  anchors
+//!                                                   ├▶ lighter-engine/1 ─▶ the same, where the engine is  anchors
+//!                                                   ├▶ lighter-routes/1 ─▶ the same                       anchors
+//!                                                   └▶ lighter-anchor/1 ─▶ as lighter-fleet/1
 //! ```
 //! Until a connection has proved something it holds a seat in the door, and loses it after [`STRANGER_TIMEOUT`].
 
@@ -154,9 +156,9 @@ impl Doorway {
         let node = node.ok_or_else(|| Problem::new(Code::NotAdmitted, "the peer showed no certificate"))?;
         match (stream.get_ref().1.alpn_protocol(), self.anchor.clone()) {
             (Some(link::HELLO), Some(anchor)) => in_time(self.welcome(anchor, &mut stream, node)).await,
-            (Some(link::FLEET), _) => self.arrives(&self.arrivals.members, node, stream).await,
+            (Some(link::FLEET | link::ANCHOR), _) => self.arrives(&self.arrivals.members, node, stream).await,
             (Some(link::CALLS), _) => self.arrives_if(self.arrivals.calls.as_ref(), node, stream).await,
-            (Some(link::ENGINE), Some(_)) => self.arrives_if(self.arrivals.engine.as_ref(), node, stream).await,
+            (Some(link::ENGINE | link::ROUTES), Some(_)) => self.arrives_if(self.arrivals.engine.as_ref(), node, stream).await,
             _ => Ok(()),
         }
     }

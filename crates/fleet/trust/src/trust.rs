@@ -14,6 +14,7 @@ use crate::keys::{NodeKey, PublicKey, random};
 use crate::link;
 use crate::members::{Presence, Run};
 use crate::revoked::Revoked;
+use crate::token::Address;
 use crate::verify::{AnchorOf, Ca, Members, key_of, problem_of, provider, server_name};
 use parking_lot::{Mutex, RwLock};
 use problem::{Code, Problem};
@@ -153,6 +154,11 @@ impl Trust {
         let new = Present::new(&self.standing.ca, &self.key, membership, revoked).map_err(not_ours)?;
         *present = Present { taken_at: Some(self.standing.clock.now()), ..new };
         Ok(())
+    }
+
+    /// Where anchors listen from now on.
+    pub fn set_anchors(&self, anchors: Vec<Address>) {
+        self.standing.present.write().membership.anchors = anchors;
     }
 
     /// The anchor's count of this node's lives, once it is on disk.
@@ -320,7 +326,7 @@ fn server_config(standing: &Arc<Standing>, strangers: Strangers) -> Result<Arc<S
         Strangers::May => (builder.with_no_client_auth(), vec![link::JOIN]),
         Strangers::MayNot => (
             builder.with_client_cert_verifier(Arc::new(Members(standing.clone()))),
-            vec![link::HELLO, link::FLEET, link::CALLS, link::ENGINE],
+            vec![link::HELLO, link::FLEET, link::CALLS, link::ENGINE, link::ANCHOR, link::ROUTES],
         ),
     };
     let mut config = builder.with_cert_resolver(standing.clone());
