@@ -9,6 +9,7 @@
 use crate::beacon::answer;
 use crate::dial::dial;
 use crate::known::Kept;
+use crate::office::{Office, asked, keep_office};
 use crate::table::{Record, Row, Table};
 use crate::talk::talk;
 use fleet_trust::beacon::Here;
@@ -53,7 +54,10 @@ pub(crate) struct Active {
     /// Where this node listens, as others are told.
     pub address: Address,
     pub api: Arc<OnceLock<ApiPlace>>,
+    pub office: Arc<Office>,
     table: Mutex<Table>,
+    /// On an anchor: who has shown an anchor's certificate, and who one of a member.
+    certified: Mutex<BTreeMap<NodeId, bool>>,
     trouble: Mutex<Option<Problem>>,
     /// An anchor has refused another machine with this node's key, within the last hour.
     is_doubled: AtomicBool,
@@ -83,6 +87,7 @@ pub(crate) struct Parts {
     pub version: String,
     pub address: Address,
     pub api: Arc<OnceLock<ApiPlace>>,
+    pub office: Arc<Office>,
     pub kept: Kept,
 }
 
@@ -94,7 +99,7 @@ impl Active {
         to: Arrivals,
         arrivals: mpsc::Receiver<MemberArrival>,
     ) -> Arc<Self> {
-        let Parts { folder, trust, anchor, name, version, address, api, kept } = parts;
+        let Parts { folder, trust, anchor, name, version, address, api, office, kept } = parts;
         let mut table = Table::new(trust.node());
         let trust = Arc::new(trust);
         kept.nodes.into_iter().for_each(|told| {
@@ -109,7 +114,9 @@ impl Active {
             version,
             address,
             api,
+            office,
             table: Mutex::new(table),
+            certified: Mutex::default(),
             trouble: Mutex::default(),
             is_doubled: AtomicBool::new(false),
             has_news: AtomicBool::new(true),
@@ -128,6 +135,7 @@ impl Active {
             tokio::spawn(accept(active.clone(), arrivals)),
             tokio::spawn(dial(active.clone())),
             tokio::spawn(keep(active.clone())),
+            tokio::spawn(keep_office(active.clone())),
         ];
         tasks.extend(answers);
         *active.tasks.lock() = tasks.iter().map(tokio::task::JoinHandle::abort_handle).collect();
@@ -168,18 +176,48 @@ impl Active {
     /// # Errors
     /// [`Code::NodeDoubled`]; [`Code::NotAdmitted`]: the ledger of this anchor does not have the node.
     pub fn hear(&self, node: NodeId, record: Record, is_anchor: bool) -> Result<(), Problem> {
-        let name = match &self.anchor {
-            Some(anchor) => anchor.name_of(&node).ok_or_else(|| {
-                Problem::new(Code::NotAdmitted, format!("the ledger of this anchor has no node {node}"))
-            })?,
-            None if record.name == self.name => node.to_string(),
-            None => self.table.lock().name_of(&node, record.name),
+        let (name, is_anchor) = match &self.anchor {
+            Some(anchor) => {
+                self.certified.lock().insert(node, is_anchor);
+                let missing = || format!("the ledger of this anchor has no node {node}");
+                let name = anchor.name_of(&node).ok_or_else(|| Problem::new(Code::NotAdmitted, missing()))?;
+                (name, anchor.is_anchor(&node))
+            }
+            None if record.name == self.name => (node.to_string(), is_anchor),
+            None => (self.table.lock().name_of(&node, record.name), is_anchor),
         };
         let is_news = self.table.lock().hear(node, Record { name, ..record }, is_anchor, Instant::now())?;
         if is_news {
             self.has_news();
         }
         Ok(())
+    }
+
+    /// On an anchor: who has shown an anchor's certificate last, and who one of a member.
+    pub fn certified(&self) -> BTreeMap<NodeId, bool> {
+        self.certified.lock().clone()
+    }
+
+    /// An anchor has said who is one: from now on they are where this node asks.
+    pub async fn learn_anchors(&self) {
+        let known = self.table.lock().anchors();
+        if self.anchor.is_some() || known.is_empty() || known == self.trust.membership().anchors {
+            return;
+        }
+        self.trust.set_anchors(known);
+        let (folder, membership) = (self.folder.clone(), self.trust.membership());
+        let kept = spawn_blocking(move || folder.keep_membership(&membership)).await.map_err(|error| failed(&error));
+        if let Err(problem) = kept.flatten() {
+            tracing::warn!("{} {}", problem.code, problem.detail);
+        }
+    }
+
+    /// Where anchors listen.
+    pub fn anchors(&self) -> Vec<Address> {
+        match &self.anchor {
+            Some(anchor) => anchor.addresses(),
+            None => self.trust.membership().anchors,
+        }
     }
 
     /// Works with the table.
@@ -287,6 +325,10 @@ async fn accept(active: Arc<Active>, mut arrivals: mpsc::Receiver<MemberArrival>
             else => return,
         };
         of_node.retain(|_, link| !link.is_finished());
+        if arrival.stream.get_ref().1.alpn_protocol() == Some(link::ANCHOR) {
+            links.spawn(asked(active.clone(), arrival));
+            continue;
+        }
         let MemberArrival { peer, stream } = arrival;
         let node = peer.node;
         if of_node.len() >= LINKS_IN_MAX && !of_node.contains_key(&node) {

@@ -3,6 +3,7 @@
 use crate::active::{ARRIVALS_MAX, Active, ApiPlace, Parts, failed};
 use crate::knock::ShownDigits;
 use crate::known::Kept;
+use crate::office::Office;
 use crate::places::{self, with_id};
 use crate::table::Row;
 use fleet_trust::folder::Folder;
@@ -88,6 +89,9 @@ pub struct Agent {
     joining: Mutex<()>,
     /// Digits that this node shows.
     pub(crate) waiting: parking_lot::Mutex<Option<ShownDigits>>,
+    office: Arc<Office>,
+    /// Where it listened last: a part in the fleet that begins again listens there.
+    listened: parking_lot::Mutex<Option<SocketAddr>>,
 }
 
 /// A fleet, as this node sees it.
@@ -107,8 +111,8 @@ pub struct Status {
 impl Agent {
     pub fn new(settings: Settings) -> Self {
         let (on_part, active, api) = (OnceLock::new(), RwLock::default(), Arc::default());
-        let (joining, waiting) = Default::default();
-        Self { settings, on_part, active, api, joining, waiting }
+        let (joining, waiting, office, listened) = Default::default();
+        Self { settings, on_part, active, api, joining, waiting, office, listened }
     }
 
     /// Says where the node's API is, once it listens: other nodes tell it to devices.
@@ -290,6 +294,10 @@ impl Agent {
         }
     }
 
+    pub(crate) fn office(&self) -> Arc<Office> {
+        self.office.clone()
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -323,7 +331,7 @@ impl Agent {
     }
 
     pub(crate) async fn bind(&self) -> Result<TcpListener, Problem> {
-        let listen = self.settings.listen;
+        let listen = self.listened.lock().unwrap_or(self.settings.listen);
         let failed = |error| {
             Problem::new(Code::ListenFailed, format!("{listen}, for nodes of the fleet: {error}"))
                 .with_hint("if another program, perhaps a node, has the port, choose another one: --fleet-listen")
@@ -336,7 +344,9 @@ impl Agent {
         let listening = listener.local_addr().map_err(failed_to_listen)?;
         let settings = self.settings.clone();
         let api = self.api.clone();
-        let parts = blocking(move || prepare(settings, listening, api)).await?;
+        *self.listened.lock() = Some(listening);
+        let office = self.office.clone();
+        let parts = blocking(move || prepare(settings, listening, (api, office))).await?;
         let on_part = self.on_part.get();
         let (members, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let [(to_calls, calls), (to_engine, engine)] = [(); 2].map(|()| mpsc::channel(ARRIVALS_MAX));
@@ -390,7 +400,11 @@ impl Drop for Agent {
 }
 
 /// Reads the folder, and makes of it what the tasks share. An anchor certifies itself, each time it starts.
-fn prepare(settings: Settings, listening: SocketAddr, api: Arc<OnceLock<ApiPlace>>) -> Result<Parts, Problem> {
+fn prepare(
+    settings: Settings,
+    listening: SocketAddr,
+    (api, office): (Arc<OnceLock<ApiPlace>>, Arc<Office>),
+) -> Result<Parts, Problem> {
     let Settings { folder: path, address, name, version, clock, .. } = settings;
     let folder = Folder::open(&path)?;
     let key = folder.key()?;
@@ -402,7 +416,10 @@ fn prepare(settings: Settings, listening: SocketAddr, api: Arc<OnceLock<ApiPlace
             let ledger = folder.ledger()?;
             let name = name_in(&ledger, &key.id()).unwrap_or_else(own_name);
             let anchor = Anchor::new(authority, ledger, vec![address.clone()], clock.clone(), folder.clone());
-            let membership = anchor.own(&key, &name)?;
+            let mut membership = anchor.own(&key, &name)?;
+            // The disk of this node knows its life at least as well as the ledger of several anchors.
+            let before = folder.membership()?.map_or(0, |before| before.incarnation);
+            membership.incarnation = membership.incarnation.max(before);
             folder.keep_membership(&membership)?;
             (Some(anchor), membership, name)
         }
@@ -417,7 +434,7 @@ fn prepare(settings: Settings, listening: SocketAddr, api: Arc<OnceLock<ApiPlace
         None => folder.revoked(&membership)?,
     };
     let trust = Trust::new(key, membership, revoked, clock)?;
-    Ok(Parts { folder, trust, anchor, name, version, address, api, kept })
+    Ok(Parts { folder, trust, anchor, name, version, address, api, office, kept })
 }
 
 /// An anchor's socket for those who look for one. Without it they have to be told where it is.
@@ -435,7 +452,7 @@ fn name_in(ledger: &Ledger, node: &NodeId) -> Option<String> {
 }
 
 /// The one member that is meant.
-fn named(anchor: &Anchor, which: &str) -> Result<(NodeId, String), Problem> {
+pub(crate) fn named(anchor: &Anchor, which: &str) -> Result<(NodeId, String), Problem> {
     let mut found: Vec<(NodeId, String)> = Vec::new();
     let mut exact = None;
     anchor.for_each_member(|(node, member)| {

@@ -148,7 +148,7 @@ impl Table {
     pub fn learn(&mut self, told: ToldNode, now: Instant) -> bool {
         let ToldNode { node, is_anchor, record, heard_ms } = told;
         // The ledger has names, whatever the node has said of itself since.
-        let is_renamed = self.rename(&node, &record.name);
+        let is_renamed = self.rename(&node, &record.name) | self.appoint(&node, is_anchor);
         let heard = heard_ms.and_then(|ms| now.checked_sub(Duration::from_millis(ms)));
         let known = self.nodes.get(&node);
         let is_later = known.is_none_or(|known| heard > known.heard || known.heard.is_none());
@@ -167,6 +167,7 @@ impl Table {
     pub fn admit(&mut self, node: NodeId, name: &str, is_anchor: bool) {
         if self.nodes.contains_key(&node) {
             self.rename(&node, name);
+            self.appoint(&node, is_anchor);
         } else if node != self.own {
             let record =
                 Record { name: name.to_owned(), address: None, version: String::new(), incarnation: 0, api: None };
@@ -180,6 +181,14 @@ impl Table {
         self.revision += 1;
         known.changed = self.revision;
         name.clone_into(&mut known.record.name);
+        true
+    }
+
+    /// Says whether it was another one: an anchor, or none.
+    fn appoint(&mut self, node: &NodeId, is_anchor: bool) -> bool {
+        let Some(known) = self.nodes.get_mut(node).filter(|known| known.is_anchor != is_anchor) else { return false };
+        self.revision += 1;
+        (known.changed, known.is_anchor) = (self.revision, is_anchor);
         true
     }
 
@@ -223,6 +232,26 @@ impl Table {
             heard: known.heard.map(|at| now.saturating_duration_since(at)),
         });
         std::iter::once(first).chain(others).collect()
+    }
+
+    /// Where anchors listen.
+    pub fn anchors(&self) -> Vec<Address> {
+        self.nodes.values().filter(|known| known.is_anchor).filter_map(|known| known.record.address.clone()).collect()
+    }
+
+    /// Nodes that were heard of within `most`, with where they listen.
+    pub fn present(&self, most: Duration, now: Instant) -> Vec<(NodeId, Address)> {
+        let is_present = |known: &Known| known.heard.is_some_and(|at| now.saturating_duration_since(at) <= most);
+        let present = self.nodes.iter().filter(|(_, known)| is_present(known));
+        present.filter_map(|(node, known)| Some((*node, known.record.address.clone()?))).collect()
+    }
+
+    /// Other nodes that were not heard of for so long, with their addresses: those longest ago first.
+    pub fn silent(&self, least: Duration, now: Instant) -> Vec<(NodeId, Address)> {
+        let is_silent = |known: &Known| known.heard.is_none_or(|at| now.saturating_duration_since(at) >= least);
+        let mut silent: Vec<(&NodeId, &Known)> = self.nodes.iter().filter(|(_, known)| is_silent(known)).collect();
+        silent.sort_by_key(|(_, known)| known.heard);
+        silent.into_iter().filter_map(|(node, known)| Some((*node, known.record.address.clone()?))).collect()
     }
 
     fn put(&mut self, node: NodeId, (record, is_anchor): (Record, bool), heard: Option<Instant>) -> bool {

@@ -43,6 +43,7 @@ where
             active.hear(node, newest(&mut said, hello.record)?, is_anchor)?;
             if is_anchor {
                 learn(active, hello.known, &hello.heard_ms);
+                active.learn_anchors().await;
             }
             sleep(PACE).await;
         }

@@ -84,9 +84,10 @@ pub async fn campus() -> [(Machine, Agent); 3] {
 pub async fn until(agent: &Agent, is_so: impl Fn(&Status) -> bool) -> Status {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let status = agent.status().unwrap();
-        if is_so(&status) {
-            return status;
+        // There is none for a moment while a node takes its part in the fleet anew.
+        let status = agent.status();
+        if status.as_ref().is_ok_and(&is_so) {
+            return status.unwrap();
         }
         assert!(Instant::now() < deadline, "{status:#?}");
         sleep(Duration::from_millis(20)).await;
