@@ -46,12 +46,24 @@ pub fn configure(config: &Config) -> Result<Configured, Problem> {
 }
 
 impl Configured {
+    /// Whether this node could run the engine, if it became an anchor. It looks for the program.
+    ///
+    /// # Errors
+    /// [`Code::EngineMissing`].
+    pub fn may_run(&self) -> impl Fn() -> Result<(), Problem> + Send + Sync + use<> {
+        let (data, given, has_cluster) = (self.data.clone(), self.given.clone(), self.cluster.is_some());
+        move || match has_cluster {
+            true => Ok(()),
+            false => find(given.as_deref(), &data, std::env::var_os("PATH").as_deref()).map(|_| ()),
+        }
+    }
+
     /// Opens it for a node that has become a part of a fleet. None: the system gives no thread or no socket for it.
     pub fn open(&self, ForEngine { trust, anchor, arrivals }: ForEngine) -> Option<Arc<dyn EngineWay>> {
         let (data, given) = (self.data.clone(), self.given.clone());
         let anchoring = Anchoring {
             folder: data.join("fleet"),
-            find: Box::new(move || find(given.as_deref(), &data, std::env::var_os("PATH").as_deref())),
+            find: Arc::new(move || find(given.as_deref(), &data, std::env::var_os("PATH").as_deref())),
             launcher: Launcher { program: "/proc/self/exe".into(), word: WORD.to_owned() },
         };
         match FleetEngine::start(Standing { trust, anchor, arrivals }, anchoring, self.cluster.clone()) {

@@ -112,6 +112,7 @@ async fn live(
     let classes = classes::open(classes, &config)?;
     let opening = Opening { files_kept: shares.state, classes: classes.all, mqtt_sinks: mqtt_sinks.clone(), started };
     let node = Node::open(config, opening).await?;
+    node.fleet.may_anchor(engine.may_run());
     node::fleet::take_part(&node, move |part| engine.open(part));
     node.enter_fleet().await?;
     let doors = Doors::open(&node, shares, &mqtt_sinks, classes.routes).await?;

@@ -7,34 +7,38 @@
 //! ```
 //! Nothing here is waited for: a node whose anchor is away has it all, and each question to it is answered with "away".
 
+use crate::agreed::{Agreed, follow};
 use crate::cluster::Cluster;
 use crate::keys::{Credentials, FleetKeys};
 use crate::link::LinkConfig;
 use crate::node::NatsNode;
-use crate::process::{Engine, EngineConfig, EngineState, Launcher, Program};
+use crate::process::{Engine, EngineConfig, EngineState, Launcher, Program, Routes};
 use crate::streams::{NotMade, StreamBounds, make_streams};
 use crate::taken;
-use crate::tunnel::{Far, Near, Ways, name_of};
+use crate::tunnel::{Far, Near, RouteWay, Ways, name_of};
 use facts::NodeName;
 use fleet_trust::serve::MemberArrival;
-use fleet_trust::{Anchor, Trust};
+use fleet_trust::{Address, Anchor, NodeId, Trust};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-/// Copies of everything with one anchor.
-const REPLICAS: u64 = 1;
+/// Copies of everything with one anchor. With several each has one.
+const ALONE: u64 = 1;
 /// The first rest before the next connection. A thousand nodes that lost one anchor do not come back at once.
 const REST_FIRST: Duration = Duration::from_millis(200);
 const REST_MAX: Duration = Duration::from_secs(30);
 /// Before streams that were not made are made again.
 const STREAMS_PAUSE: Duration = Duration::from_secs(5);
+/// How often several anchors look whether the streams are there: their servers may all have lost them.
+const STREAMS_LOOK: Duration = Duration::from_secs(30);
 
 /// A node's part in its fleet, as far as the engine needs it.
 pub struct Standing {
@@ -50,7 +54,7 @@ pub struct Anchoring {
     /// Configuration, log and data of the engine.
     pub folder: PathBuf,
     /// Looks for the program.
-    pub find: Box<dyn Fn() -> Result<Program, Problem> + Send>,
+    pub find: Arc<dyn Fn() -> Result<Program, Problem> + Send + Sync>,
     pub launcher: Launcher,
 }
 
@@ -81,25 +85,33 @@ impl FleetEngine {
     pub fn start(standing: Standing, anchoring: Anchoring, cluster: Option<Cluster>) -> Result<Self, Problem> {
         let Standing { trust, anchor, arrivals } = standing;
         let (name, is_anchor) = (name_of(&trust.node()), anchor.is_some());
-        let mut tasks = Vec::new();
-        if let Some(Cluster { servers, credentials, tls }) = cluster {
-            let link = LinkConfig { tls, ..LinkConfig::new(name.clone(), is_anchor, servers, credentials, rest) };
-            let node = Arc::new(NatsNode::open(link));
-            tasks.extend(is_anchor.then(|| keep(&node)).into_iter().flatten());
-            return Ok(Self { name, node, near: None, far: Mutex::new(None), tasks });
-        }
-        let far = anchor.map(|anchor| start_engine(&anchor, &name, anchoring)).transpose()?;
-        if let Some(far) = &far {
-            tasks.push(tokio::spawn(far.clone().serve(trust.clone(), arrivals)));
-        }
-        let credentials = Credentials::generate();
-        let ways = Ways { trust, credentials: credentials.clone(), own: far.clone() };
-        let no_listener = |error| Problem::new(Code::EngineUnsound, format!("no way to the fleet's engine: {error}"));
-        let near = Near::open(ways).map_err(no_listener)?;
-        let link = LinkConfig::new(name.clone(), is_anchor, vec![near.address().to_string()], credentials, rest);
+        let (mut tasks, mut far, mut near) = (Vec::new(), None, None);
+        let link = if let Some(Cluster { servers, credentials, tls }) = cluster {
+            LinkConfig { tls, ..LinkConfig::new(name.clone(), is_anchor, servers, credentials, rest) }
+        } else {
+            if let Some(anchor) = &anchor {
+                let station = Station::new(trust.clone(), anchor.clone(), name.clone(), anchoring);
+                let (ways, set) = station.run()?;
+                far = Some(station.far.clone());
+                tasks.push(tokio::spawn(station.far.clone().serve(trust.clone(), arrivals)));
+                tasks.push(tokio::spawn(station.keep_set(ways, set)));
+            }
+            let credentials = Credentials::generate();
+            let ways = Ways { trust: trust.clone(), credentials: credentials.clone(), own: far.clone() };
+            let no_listener =
+                |error| Problem::new(Code::EngineUnsound, format!("no way to the fleet's engine: {error}"));
+            let opened = Near::open(ways).map_err(no_listener)?;
+            let servers = vec![opened.address().to_string()];
+            near = Some(opened);
+            LinkConfig::new(name.clone(), is_anchor, servers, credentials, rest)
+        };
         let node = Arc::new(NatsNode::open(link));
-        tasks.extend(is_anchor.then(|| keep(&node)).into_iter().flatten());
-        Ok(Self { name, node, near: Some(near), far: Mutex::new(far), tasks })
+        if let Some(anchor) = &anchor {
+            anchor.agree_by(Some(Arc::new(Agreed::new(node.clone(), trust.clone(), anchor))));
+            tasks.extend(keep(&node, anchor, near.is_some()));
+            tasks.push(tokio::spawn(follow(anchor.clone(), node.clone(), trust.node())));
+        }
+        Ok(Self { name, node, near, far: Mutex::new(far), tasks })
     }
 
     /// What the node is called in facts and mail: its id.
@@ -113,7 +125,7 @@ impl FleetEngine {
     }
 
     pub fn report(&self) -> EngineReport {
-        let server = self.far.lock().as_ref().map(|far| far.engine().state());
+        let server = self.far.lock().as_ref().map(|far| far.state());
         let is_connected = self.node.link().server().is_some();
         let trouble = match &server {
             Some(EngineState::Resting(problem)) => Some(problem.clone()),
@@ -128,8 +140,8 @@ impl FleetEngine {
     /// Waits until it is known whether this anchor's server is up, and no longer than `timeout`. Blocks.
     pub fn wait_known(&self, timeout: Duration) {
         let far = self.far.lock().clone();
-        if let Some(far) = far {
-            far.engine().wait_known(timeout);
+        if let Some(engine) = far.and_then(|far| far.engine()) {
+            engine.wait_known(timeout);
         }
     }
 
@@ -137,9 +149,9 @@ impl FleetEngine {
     pub async fn end(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         let far = self.far.lock().take();
-        if let Some(far) = far {
+        if let Some(engine) = far.and_then(|far| far.set_engine(None)) {
             // Its way out is a wait for a thread.
-            let _ = spawn_blocking(move || far.engine().end()).await;
+            let _ = spawn_blocking(move || engine.end()).await;
         }
     }
 }
@@ -150,40 +162,118 @@ impl Drop for FleetEngine {
     }
 }
 
-fn start_engine(anchor: &Anchor, name: &NodeName, anchoring: Anchoring) -> Result<Arc<Far>, Problem> {
-    let Anchoring { folder, find, launcher } = anchoring;
-    let keys = Arc::new(FleetKeys::derived(|purpose| anchor.secret_for(purpose)));
-    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let config = EngineConfig {
-        node: name.clone(),
-        folder,
-        listen: any,
-        monitor: any,
-        routes: None,
-        tls: None,
-        file_bytes_max: StreamBounds::new(REPLICAS).bytes(),
-    };
-    let engine = Engine::start(config, keys.clone(), find, launcher)?;
-    Ok(Arc::new(Far::new(keys, engine)))
+/// Where an anchor runs its server, for one set of anchors after the other.
+struct Station {
+    trust: Arc<Trust>,
+    anchor: Arc<Anchor>,
+    name: NodeName,
+    anchoring: Anchoring,
+    keys: Arc<FleetKeys>,
+    far: Arc<Far>,
 }
 
-/// What an anchor does for all that use the engine.
-fn keep(node: &Arc<NatsNode>) -> [JoinHandle<()>; 2] {
-    [tokio::spawn(keep_streams(node.clone())), tokio::spawn(taken::serve(node.link().clone()))]
-}
+impl Station {
+    fn new(trust: Arc<Trust>, anchor: Arc<Anchor>, name: NodeName, anchoring: Anchoring) -> Self {
+        let keys = Arc::new(FleetKeys::derived(|purpose| anchor.secret_for(purpose)));
+        let far = Arc::new(Far::new(keys.clone(), anchor.clone()));
+        Self { trust, anchor, name, anchoring, keys, far }
+    }
 
-/// Makes what the engine keeps, as soon as it can be asked.
-async fn keep_streams(node: Arc<NatsNode>) {
-    loop {
-        match make_streams(node.link(), StreamBounds::new(REPLICAS), SystemTime::now()).await {
-            Ok(()) => return,
-            Err(error @ NotMade::Refused(_)) => {
-                let problem = Problem::from(error);
-                tracing::error!("{} {}; {}", problem.code, problem.detail, problem.hint);
+    /// Starts the server for the set of anchors that there is: the ways to the others, and which set it is.
+    fn run(&self) -> Result<(Vec<RouteWay>, u64), Problem> {
+        let (set, anchors) = self.anchor.set();
+        let others = others(anchors, &self.trust.node());
+        let no_listener =
+            |error| Problem::new(Code::EngineUnsound, format!("no way to the servers of other anchors: {error}"));
+        let open = |node| RouteWay::open(self.trust.clone(), self.anchor.clone(), node).map_err(no_listener);
+        let ways = others.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let routes = Routes { listen: any, others: ways.iter().map(RouteWay::address).collect() };
+        let config = EngineConfig {
+            node: self.name.clone(),
+            folder: self.anchoring.folder.clone(),
+            listen: any,
+            monitor: any,
+            routes: (!ways.is_empty()).then_some(routes),
+            tls: None,
+            file_bytes_max: StreamBounds::new(ALONE).bytes(),
+            set,
+        };
+        let (find, launcher) = (self.anchoring.find.clone(), self.anchoring.launcher.clone());
+        let engine = Engine::start(config, self.keys.clone(), move || find(), launcher)?;
+        self.far.set_engine(Some(engine));
+        Ok((ways, set))
+    }
+
+    /// Begins anew with each other set of anchors. One that is none any more has no server.
+    async fn keep_set(self, mut ways: Vec<RouteWay>, mut running: u64) {
+        let mut changes = self.anchor.changes();
+        loop {
+            if self.anchor.set().0 != running {
+                if let Some(engine) = self.far.set_engine(None) {
+                    let _ = spawn_blocking(move || engine.end()).await;
+                }
+                drop(std::mem::take(&mut ways));
+                (ways, running) = self.run_again().await;
             }
-            Err(NotMade::Away) => {}
+            // The anchor is held here.
+            let _ = changes.changed().await;
         }
-        sleep(STREAMS_PAUSE).await;
+    }
+
+    /// Runs a server for the set that there is now, once it can; none where this node is no anchor any more.
+    async fn run_again(&self) -> (Vec<RouteWay>, u64) {
+        while self.anchor.is_anchor(&self.trust.node()) {
+            match self.run() {
+                Ok((ways, set)) => {
+                    tracing::info!(set, others = ways.len(), "another set of anchors");
+                    return (ways, set);
+                }
+                Err(problem) => tracing::error!("{} {}", problem.code, problem.detail),
+            }
+            sleep(STREAMS_PAUSE).await;
+        }
+        (Vec::new(), self.anchor.set().0)
+    }
+}
+
+fn others(anchors: BTreeMap<NodeId, Address>, own: &NodeId) -> Vec<NodeId> {
+    match anchors.contains_key(own) {
+        true => anchors.into_keys().filter(|node| node != own).collect(),
+        false => Vec::new(),
+    }
+}
+
+/// What an anchor does for all that use the engine. `is_own`: the servers are those of the anchors.
+fn keep(node: &Arc<NatsNode>, anchor: &Arc<Anchor>, is_own: bool) -> [JoinHandle<()>; 2] {
+    [tokio::spawn(keep_streams(node.clone(), anchor.clone(), is_own)), tokio::spawn(taken::serve(node.link().clone()))]
+}
+
+/// Makes what the engine keeps, as soon as it can be asked, and again for each set of anchors.
+async fn keep_streams(node: Arc<NatsNode>, anchor: Arc<Anchor>, is_own: bool) {
+    let mut changes = anchor.changes();
+    loop {
+        let (set, anchors) = anchor.set();
+        let replicas = if is_own { (anchors.len() as u64).max(ALONE) } else { ALONE };
+        let rest = match make_streams(node.link(), StreamBounds::new(replicas), SystemTime::now()).await {
+            Ok(()) if replicas > ALONE => Some(STREAMS_LOOK),
+            Ok(()) => None,
+            Err(error) => {
+                if let NotMade::Refused(_) = error {
+                    let problem = Problem::from(error);
+                    tracing::error!("{} {}; {}", problem.code, problem.detail, problem.hint);
+                }
+                Some(STREAMS_PAUSE)
+            }
+        };
+        let another_set = async {
+            // The anchor is held here.
+            while anchor.set().0 == set && changes.changed().await.is_ok() {}
+        };
+        match rest {
+            Some(rest) => _ = timeout(rest, another_set).await,
+            None => another_set.await,
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub struct FleetKeys {
     operator: KeyPair,
     system: KeyPair,
     account: KeyPair,
+    /// What servers show each other.
+    routes: [u8; 32],
 }
 
 /// What one node shows when it connects: its secret key, and what was signed of it. Clones show what was signed last.
@@ -60,7 +62,13 @@ impl FleetKeys {
             operator: key(KeyPairType::Operator, "lighterage engine operator 1"),
             system: key(KeyPairType::Account, "lighterage engine system 1"),
             account: key(KeyPairType::Account, "lighterage engine account 1"),
+            routes: secret_for("lighterage engine routes 1"),
         }
+    }
+
+    /// In hexadecimal digits.
+    pub(crate) fn routes_password(&self) -> String {
+        self.routes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Lets a node in that has a new key. An anchor may do everything in the account of the fleet.

@@ -12,6 +12,7 @@
 //! The engine is asked in JetStream's own JSON over the plain client: see `docs/decisions/engine.md`.
 #![forbid(unsafe_code)]
 
+mod agreed;
 mod api;
 mod cluster;
 mod fleet;

@@ -28,6 +28,8 @@ pub struct EngineConfig {
     pub tls: Option<Tls>,
     /// Bytes of facts and mail on the disk.
     pub file_bytes_max: u64,
+    /// Which set of anchors this is: another one begins with an empty folder, and under another cluster's name.
+    pub set: u64,
 }
 
 /// How the servers of three anchors reach each other.
@@ -59,8 +61,10 @@ impl EngineConfig {
         }
     }
 
+    /// Where it keeps what it keeps.
     pub fn store(&self) -> PathBuf {
-        self.folder.join("js")
+        let all = self.folder.join("js");
+        if self.set == 0 { all } else { all.join(self.set.to_string()) }
     }
 
     /// The file `nats.conf`.
@@ -89,20 +93,30 @@ impl EngineConfig {
             let _ = writeln!(text, "tls {{ {tls} }}");
         }
         if let Some(routes) = &self.routes {
-            let others: Vec<String> = routes.others.iter().map(|other| format!("\"nats://{other}\"")).collect();
-            let tls = tls.map(|tls| format!("  tls {{ {tls} }}\n")).unwrap_or_default();
-            let _ = write!(
-                text,
-                "cluster {{\n  name: fleet\n  listen: \"{}\"\n  routes: [{}]\n{tls}}}\n",
-                routes.listen,
-                others.join(", ")
-            );
+            text.push_str(&self.cluster(routes, tls.as_deref(), &keys.routes_password()));
         }
         let Believed { operator, system_account, accounts } = keys.believed(now);
         let _ = write!(text, "operator: {operator}\nsystem_account: {system_account}\nresolver: MEMORY\n");
         let preloaded: String = accounts.iter().map(|(key, jwt)| format!("  {key}: {jwt}\n")).collect();
         let _ = write!(text, "resolver_preload {{\n{preloaded}}}\n");
         text
+    }
+}
+
+impl EngineConfig {
+    /// How it finds the other servers, and they it. Who is on this machine and no server needs the password.
+    fn cluster(&self, Routes { listen, others }: &Routes, tls: Option<&str>, password: &str) -> String {
+        let others: Vec<String> = others.iter().map(|other| format!("\"nats://fleet:{password}@{other}\"")).collect();
+        // Without TLS the ways lead through tunnels, and each server has one to every other: where it listens itself
+        // says nothing to them, so it tells an address at which nobody is.
+        let rest = tls.map_or_else(|| "advertise: \"127.0.0.1:1\"".to_owned(), |tls| format!("tls {{ {tls} }}"));
+        format!(
+            "cluster {{\n  name: fleet-{}\n  listen: \"{}\"\n  pool_size: -1\n  {rest}\n  \
+             authorization {{ user: fleet, password: \"{password}\", timeout: 5 }}\n  routes: [{}]\n}}\n",
+            self.set,
+            place(listen),
+            others.join(", ")
+        )
     }
 }
 
@@ -125,6 +139,7 @@ mod tests {
             routes: None,
             tls: None,
             file_bytes_max: 1_000,
+            set: 0,
         }
     }
 
@@ -153,12 +168,19 @@ mod tests {
         let config = EngineConfig { routes: Some(routes), tls: Some(tls), ..config("10.0.0.1:4222") };
         let text = config.text(&FleetKeys::derived(|_| [7; 32]), SystemTime::UNIX_EPOCH);
         assert_eq!(text.matches("ca_file: \"/c\", verify: true").count(), 2, "{text}");
-        assert!(
-            text.contains("routes: [\"nats://10.0.0.2:6222\"]") && text.contains("sync_interval: always"),
-            "{text}"
-        );
+        assert!(text.contains("@10.0.0.2:6222\"]") && text.contains("sync_interval: always"), "{text}");
         assert!(text.contains(r#"store_dir: "/data/a \"b\"/js""#), "{text}");
         assert!(text.contains("listen: \"10.0.0.1:4222\""), "{text}");
+    }
+
+    #[test]
+    fn another_set_of_anchors_has_another_folder_and_another_cluster() {
+        let routes = || Some(Routes { listen: "127.0.0.1:0".parse().expect("an address"), others: Vec::new() });
+        let of_set = |set| EngineConfig { routes: routes(), set, ..config("127.0.0.1:0") };
+        let text = |set| of_set(set).text(&FleetKeys::derived(|_| [7; 32]), SystemTime::UNIX_EPOCH);
+        assert!(text(2).contains("name: fleet-2\n") && text(2).contains("advertise: \"127.0.0.1:1\""), "{}", text(2));
+        assert_eq!([0, 2].map(|set| of_set(set).store().ends_with("js")), [true, false]);
+        assert!(of_set(2).store().ends_with("js/2"));
     }
 
     #[test]

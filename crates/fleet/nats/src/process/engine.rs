@@ -37,6 +37,8 @@ pub enum EngineState {
         process: u32,
         /// Where it listens for nodes.
         listen: SocketAddr,
+        /// Where it listens for the servers of other anchors.
+        routes: Option<SocketAddr>,
     },
     /// Not there. It is started again soon.
     Resting(Problem),
@@ -69,6 +71,7 @@ type Find = Box<dyn Fn() -> Result<Program, Problem> + Send>;
 struct Places {
     listen: SocketAddr,
     monitor: SocketAddr,
+    routes: Option<SocketAddr>,
 }
 
 /// What nats-server writes of its ports: URLs.
@@ -76,6 +79,8 @@ struct Places {
 struct Ports {
     nats: Vec<String>,
     monitoring: Vec<String>,
+    #[serde(default)]
+    cluster: Vec<String>,
 }
 
 /// What one start needs.
@@ -267,10 +272,10 @@ impl Runner {
             let places = self.places(program, child.id());
             match places.and_then(|places| Ok((places, report::ask(places.monitor)?))) {
                 Ok((_, report)) if !report::is_whole(&report) => last = "it does not begin to keep anything".to_owned(),
-                Ok((Places { listen, .. }, report)) => match report::fault(&report, &self.config) {
+                Ok((Places { listen, routes, .. }, report)) => match report::fault(&report, &self.config) {
                     None => {
                         tracing::info!(version = program.version, "the fleet's engine is up");
-                        self.shared.tell(EngineState::Up { process: child.id(), listen });
+                        self.shared.tell(EngineState::Up { process: child.id(), listen, routes });
                         return None;
                     }
                     Some(fault) => return Some(unsound(&fault)),
@@ -288,6 +293,14 @@ impl Runner {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let (path, partial) = (folder.join("nats.conf"), folder.join("nats.conf.partial"));
         let _ = fs::remove_file(&partial);
+        // Of earlier sets of anchors: nothing lies there alone.
+        if self.config.set > 0 {
+            let store = self.config.store();
+            let earlier = fs::read_dir(folder.join("js")).into_iter().flatten().flatten().map(|entry| entry.path());
+            for path in earlier.filter(|path| *path != store) {
+                fs::remove_dir_all(&path)?;
+            }
+        }
         // Of a server that was killed.
         for entry in fs::read_dir(folder)?.flatten().filter(|entry| is_ports_file(&entry.path())) {
             let _ = fs::remove_file(entry.path());
@@ -309,8 +322,9 @@ impl Runner {
     /// Where this process listens. Which ports the system gave it, it writes into a file of its number.
     fn places(&self, program: &Program, process: u32) -> io::Result<Places> {
         let EngineConfig { listen, monitor, folder, .. } = &self.config;
-        if listen.port() != 0 && monitor.port() != 0 {
-            return Ok(Places { listen: *listen, monitor: *monitor });
+        let routes = self.config.routes.as_ref().map(|routes| routes.listen);
+        if listen.port() != 0 && monitor.port() != 0 && routes.is_none_or(|routes| routes.port() != 0) {
+            return Ok(Places { listen: *listen, monitor: *monitor, routes });
         }
         let name = program.path.file_name().unwrap_or_default().to_string_lossy();
         let ports: Ports = serde_json::from_slice(&fs::read(folder.join(format!("{name}_{process}.ports")))?)?;
@@ -318,7 +332,7 @@ impl Runner {
         let places = first(&ports.nats).zip(first(&ports.monitoring));
         let (listen, monitor) =
             places.ok_or_else(|| io::Error::other("it does not say its ports as nats-server does"))?;
-        Ok(Places { listen, monitor })
+        Ok(Places { listen, monitor, routes: first(&ports.cluster) })
     }
 
     fn words(&self) -> PathBuf {

@@ -63,6 +63,7 @@ mod tests {
             routes: None,
             tls: None,
             file_bytes_max: 7,
+            set: 0,
         };
         let kept = json!({ "sync_always": true, "store_dir": "/data/js/jetstream", "max_storage": 7 });
         let sound = json!({

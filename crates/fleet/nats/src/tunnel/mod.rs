@@ -12,9 +12,11 @@
 mod far;
 mod near;
 mod owner;
+mod routes;
 
 pub use far::{Far, name_of};
 pub use near::{Near, Ways};
+pub use routes::RouteWay;
 
 use crate::keys::PUBLIC_KEY_CHARS;
 use std::io;

@@ -98,15 +98,15 @@ async fn serve(listener: TcpListener, ways: Arc<Ways>, trouble: Arc<Trouble>) {
 
 /// Leads one connection to one of the anchors, by turns: the client tries again if that one is of no use.
 async fn lead(client: TcpStream, ways: Arc<Ways>, turn: usize, trouble: Arc<Trouble>, _place: OwnedSemaphorePermit) {
-    let led = match &ways.own {
+    let anchors = ways.trust.membership().anchors;
+    // One of several anchors goes to another one while its own server is not up.
+    let is_up = |own: &&Arc<Far>| anchors.len() < 2 || matches!(own.state(), EngineState::Up { .. });
+    let led = match ways.own.as_ref().filter(is_up) {
         Some(own) => to_own(client, &ways, own, &trouble).await,
-        None => {
-            let anchors = ways.trust.membership().anchors;
-            match anchors.get(turn % anchors.len().max(1)) {
-                Some(anchor) => to_anchor(client, &ways, anchor, &trouble).await,
-                None => Err(Problem::new(Code::AnchorsAway, "this node knows of no anchor")),
-            }
-        }
+        None => match anchors.get(turn % anchors.len().max(1)) {
+            Some(anchor) => to_anchor(client, &ways, anchor, &trouble).await,
+            None => Err(Problem::new(Code::AnchorsAway, "this node knows of no anchor")),
+        },
     };
     if let Err(problem) = led {
         tracing::debug!(%problem, "the engine was not reached");
@@ -115,7 +115,7 @@ async fn lead(client: TcpStream, ways: Arc<Ways>, turn: usize, trouble: Arc<Trou
 }
 
 async fn to_own(client: TcpStream, ways: &Ways, own: &Far, trouble: &Trouble) -> Result<(), Problem> {
-    if !matches!(own.engine().state(), EngineState::Up { .. }) {
+    if !matches!(own.state(), EngineState::Up { .. }) {
         // It says itself what keeps it; what was said of an earlier connection is over.
         *trouble.lock() = None;
         return Ok(());

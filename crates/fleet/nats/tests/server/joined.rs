@@ -41,7 +41,7 @@ impl Node {
         let engine = Arc::<Mutex<Option<Arc<FleetEngine>>>>::default();
         let kept = engine.clone();
         agent.on_part(move |Part { trust, anchor, engine: arrivals, .. }| {
-            let anchoring = Anchoring { folder: folder.clone(), find: Box::new(find.clone()), launcher: launcher() };
+            let anchoring = Anchoring { folder: folder.clone(), find: Arc::new(find.clone()), launcher: launcher() };
             let started = FleetEngine::start(Standing { trust, anchor, arrivals }, anchoring, None);
             *kept.lock() = Some(Arc::new(started.expect("it may be had")));
             Box::pin(ready(()))

@@ -3,6 +3,7 @@
 //! No usual test harness: a server is started through this program, with the word `engine`, as a node does it. Where
 //! there is no nats-server all of it is skipped, and a line says what is missing.
 
+mod anchors;
 mod contract;
 mod failing;
 mod joined;
@@ -39,6 +40,7 @@ const ALL: &[(&str, Test)] = &[
     }),
     ("an_engine_that_starts_is_no_trouble", |_| Box::pin(joined::start_is_no_trouble())),
     ("what_was_taken_goes_from_the_engine_and_what_was_not_stays", |stage| Box::pin(purged::what_was_taken(stage))),
+    ("one_anchor_becomes_three_of_which_any_may_go", |_| Box::pin(anchors::one_becomes_three())),
     ("mail_arrives_once_whatever_the_engine_loses", |stage| Box::pin(letters::arrive_once(stage))),
 ];
 

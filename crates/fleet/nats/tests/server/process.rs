@@ -48,6 +48,7 @@ fn alone(folder: &Path) -> EngineConfig {
         routes: None,
         tls: None,
         file_bytes_max: 1 << 20,
+        set: 0,
     }
 }
 

@@ -70,6 +70,7 @@ impl Stage {
                 routes: (anchors > 1).then_some(Routes { listen: addresses[at][2], others }),
                 tls: certificates.as_ref().map(|certificates| certificates.files(folder.path())),
                 file_bytes_max: bounds.bytes() + (1 << 20),
+                set: 0,
             }
         };
         let configs: Vec<_> = (0..anchors).map(config).collect();

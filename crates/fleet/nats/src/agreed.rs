@@ -1,0 +1,121 @@
+//! What anchors agree on ([`fleet_trust::agreed`]), as one fact that is changed by compare-and-set.
+
+use crate::node::NatsNode;
+use facts::{Facts as _, Key, NotSet, Prefix, Revision};
+use fleet_trust::agreed::{Agree, Put};
+use fleet_trust::ledger::Ledger;
+use fleet_trust::{Anchor, NodeId, Trust, office};
+use futures_util::future::join_all;
+use problem::{Code, Problem};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+/// The fact, and the prefix that has it alone.
+const KEY: &str = "anchors.ledger";
+const PREFIX: &str = "anchors";
+/// How long another anchor may take to give its ledger.
+const LEDGER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the others are asked while there is no way to the log.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Before what other anchors have changed is asked for again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// See the top of this file. Used outside of the runtime's own threads.
+pub struct Agreed {
+    node: Arc<NatsNode>,
+    trust: Arc<Trust>,
+    anchor: Weak<Anchor>,
+    runtime: Handle,
+}
+
+impl Agreed {
+    /// On the present runtime.
+    pub fn new(node: Arc<NatsNode>, trust: Arc<Trust>, anchor: &Arc<Anchor>) -> Self {
+        Self { node, trust, anchor: Arc::downgrade(anchor), runtime: Handle::current() }
+    }
+}
+
+impl Agree for Agreed {
+    fn head(&self) -> Result<Option<(Vec<u8>, u64)>, Problem> {
+        if self.node.link().server().is_none() {
+            return Err(away("this anchor has no way to the engine"));
+        }
+        let key = Key::new(KEY).expect("it is a key");
+        let fact = self.runtime.block_on(self.node.get(&key)).map_err(|_| away("no majority of anchors answers"))?;
+        Ok(fact.map(|fact| (fact.value, fact.revision.0)))
+    }
+
+    fn put(&self, head: &[u8], expected: Option<u64>) -> Result<Put, Problem> {
+        let key = Key::new(KEY).expect("it is a key");
+        match self.runtime.block_on(self.node.set(&key, expected.map(Revision), Some(head))) {
+            Ok(_) => Ok(Put::Done),
+            Err(NotSet::Changed) => Ok(Put::Late),
+            Err(error @ (NotSet::Away | NotSet::Unknown)) => Err(away(&error.to_string())),
+            Err(error) => Err(Problem::new(Code::EngineUnsound, format!("what anchors agree on: {error}"))),
+        }
+    }
+
+    fn others(&self) -> Vec<Ledger> {
+        let Some(anchor) = self.anchor.upgrade() else { return Vec::new() };
+        let own = self.trust.node();
+        let anchors = anchor.set().1.into_iter().filter(|(node, _)| *node != own);
+        let trust = &self.trust;
+        let asked = anchors.map(|(node, at)| async move {
+            timeout(LEDGER_TIMEOUT, office::ledger_of(trust, &at, &node)).await.ok()?.ok()
+        });
+        self.runtime.block_on(join_all(asked)).into_iter().flatten().collect()
+    }
+}
+
+/// Has an anchor know what the others change, while there are several.
+pub async fn follow(anchor: Arc<Anchor>, node: Arc<NatsNode>, own: NodeId) {
+    let mut changes = anchor.changes();
+    loop {
+        let (set, anchors) = anchor.set();
+        if !(anchors.len() > 1 && anchors.contains_key(&own)) {
+            // The anchor is held here.
+            let _ = changes.changed().await;
+            continue;
+        }
+        let prefix = Prefix::new(PREFIX).expect("it is a prefix");
+        let mut watch = node.watch(&prefix);
+        while anchor.set().0 == set {
+            tokio::select! {
+                _ = watch.next() => caught_up(&anchor).await,
+                _ = changes.changed() => {}
+                // The log does not answer: the others may have another one by now.
+                () = sleep(LOOK_EVERY), if node.link().server().is_none() => {
+                    followed(&anchor).await;
+                }
+            }
+        }
+    }
+}
+
+async fn caught_up(anchor: &Arc<Anchor>) {
+    while !followed(anchor).await {
+        sleep(PAUSE).await;
+    }
+}
+
+async fn followed(anchor: &Arc<Anchor>) -> bool {
+    let following = anchor.clone();
+    match spawn_blocking(move || following.follow()).await {
+        Ok(Ok(())) => true,
+        Ok(Err(problem)) => {
+            tracing::debug!(%problem, "what other anchors have changed is not known yet");
+            false
+        }
+        Err(error) => {
+            tracing::error!(%error, "following other anchors");
+            false
+        }
+    }
+}
+
+fn away(why: &str) -> Problem {
+    Problem::new(Code::AnchorsAway, why.to_owned())
+}

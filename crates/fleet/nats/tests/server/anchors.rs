@@ -1,0 +1,165 @@
+//! Nodes of a real fleet whose anchor becomes three, each with a real server: through certificates, tunnels and rights.
+
+use crate::process::kill;
+use crate::town::{launcher, set, until};
+use facts::{Facts as _, Key};
+use fleet_agent::{Agent, Part, Settings};
+use fleet_nats::{Anchoring, EngineState, FleetEngine, Standing, find};
+use fleet_trust::Clock;
+use fleet_trust::office::Estate;
+use parking_lot::Mutex;
+use problem::Code;
+use rustix::process::Signal;
+use std::future::ready;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::task::JoinHandle;
+
+type Kept = Arc<Mutex<Option<Arc<FleetEngine>>>>;
+
+/// A node that takes its part in the fleet anew when it has become an anchor.
+struct Node {
+    agent: Arc<Agent>,
+    engine: Kept,
+    folder: PathBuf,
+    changing: JoinHandle<()>,
+}
+
+impl Node {
+    async fn start(folder: &Path, name: &str, listen: SocketAddr) -> Self {
+        let folder = folder.join(name);
+        let agent = Arc::new(Agent::new(Settings {
+            folder: folder.clone(),
+            listen,
+            address: None,
+            name: Some(name.to_owned()),
+            version: "0.1.0".to_owned(),
+            clock: Clock::system(0),
+            seek: Some(Vec::new()),
+        }));
+        let engine = Kept::default();
+        let (kept, data) = (engine.clone(), folder.clone());
+        agent.on_part(move |Part { trust, anchor, engine: arrivals, .. }| {
+            let find = || find(None, "/nowhere".as_ref(), std::env::var_os("PATH").as_deref());
+            let anchoring = Anchoring { folder: data.clone(), find: Arc::new(find), launcher: launcher() };
+            let started = FleetEngine::start(Standing { trust, anchor, arrivals }, anchoring, None);
+            *kept.lock() = Some(Arc::new(started.expect("it may be had")));
+            Box::pin(ready(()))
+        });
+        agent.open().await.unwrap();
+        let (role, again, kept) = (agent.role(), Arc::downgrade(&agent), engine.clone());
+        let changing = tokio::spawn(async move {
+            loop {
+                role.changed().await;
+                let Some(agent) = again.upgrade() else { return };
+                let before = kept.lock().take();
+                if let Some(before) = before {
+                    before.end().await;
+                }
+                agent.again().await.unwrap();
+            }
+        });
+        Self { agent, engine, folder, changing }
+    }
+
+    fn engine(&self) -> Option<Arc<FleetEngine>> {
+        self.engine.lock().clone()
+    }
+
+    fn process(&self) -> Option<u32> {
+        match self.engine()?.report().server {
+            Some(EngineState::Up { process, .. }) => Some(process),
+            _ => None,
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.engine().is_some_and(|engine| engine.report().is_connected)
+    }
+
+    async fn is_read(&self, key: &Key) -> bool {
+        let Some(engine) = self.engine() else { return false };
+        engine.node().get(key).await.is_ok_and(|fact| fact.is_some())
+    }
+
+    async fn end(self) -> SocketAddr {
+        let own = self.agent.status().unwrap().rows.remove(0);
+        self.changing.abort();
+        if let Some(engine) = self.engine() {
+            engine.end().await;
+        }
+        self.agent.end();
+        own.record.address.unwrap().to_string().parse().unwrap()
+    }
+}
+
+pub async fn one_becomes_three() {
+    let home = tempfile::tempdir().unwrap();
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c", "pi-7"] {
+        nodes.push(Node::start(home.path(), name, ([127, 0, 0, 1], 0).into()).await);
+    }
+    nodes[0].agent.found("campus").await.unwrap();
+    let token = nodes[0].agent.invite(3, 3_600).await.unwrap();
+    for node in &nodes[1..] {
+        node.agent.join(&token).await.unwrap();
+    }
+    let all_heard = || nodes[0].agent.status().unwrap().rows.iter().all(|row| row.heard.is_some());
+    until("all are heard of", async || all_heard()).await;
+    let began = Instant::now();
+    nodes[0].agent.appoint(&["b", "c"].map(str::to_owned), Estate::default()).await.unwrap();
+    until("three servers", async || nodes[..3].iter().all(|node| node.process().is_some())).await;
+    until("all are connected", async || nodes.iter().all(Node::is_connected)).await;
+    let key = Key::new("fn.three").unwrap();
+    set(&nodes[1].engine().unwrap().node(), &key).await;
+    println!("three anchors after {:.1?}", began.elapsed());
+    until("the member reads it", async || nodes[3].is_read(&key).await).await;
+    let groups = raft_groups(&nodes[1].folder);
+    assert!((2..=16).contains(&groups), "{groups} groups");
+
+    // The ledger is one: an invitation that the second made lets in one, at the third, and knows it is used at the first.
+    let token = nodes[1].agent.invite(1, 3_600).await.unwrap();
+    assert_eq!(token.anchors.len(), 3);
+    let joining = Node::start(home.path(), "pi-8", ([127, 0, 0, 1], 0).into()).await;
+    joining.agent.join(&token).await.unwrap();
+    let late = Node::start(home.path(), "late", ([127, 0, 0, 1], 0).into()).await;
+    assert_eq!(late.agent.join(&token).await.unwrap_err().code, Code::InvitationUsed);
+
+    // One whose server loses all it had has it again from the others.
+    kill(nodes[2].process().expect("it is up"), Signal::KILL);
+    std::fs::remove_dir_all(nodes[2].folder.join("js")).unwrap();
+    let began = Instant::now();
+    set(&nodes[1].engine().unwrap().node(), &Key::new("fn.wiped").unwrap()).await;
+    until("its server is back", async || nodes[2].process().is_some()).await;
+    println!("one of three was wiped: a fact after {:.1?}", began.elapsed());
+
+    // The one that founded the fleet goes, with its server. All goes on, and it catches up when it is back.
+    let at = nodes.remove(0).end().await;
+    let began = Instant::now();
+    until("an invitation", async || nodes[0].agent.invite(1, 3_600).await.is_ok()).await;
+    println!("the founder is away: an invitation after {:.1?}", began.elapsed());
+    until("the member is connected", async || nodes[2].is_connected()).await;
+    let token = nodes[1].agent.invite(1, 3_600).await.unwrap();
+    late.agent.join(&token).await.unwrap();
+    let founder = Node::start(home.path(), "a", at).await;
+    let knows = |node: &Node| {
+        let rows = node.agent.status().map(|status| status.rows).unwrap_or_default();
+        rows.iter().any(|row| row.record.name == "late")
+    };
+    until("it knows who came", async || knows(&founder)).await;
+    until("its server is with the others", async || founder.is_read(&key).await).await;
+    for node in nodes.into_iter().chain([joining, late, founder]) {
+        node.end().await;
+    }
+}
+
+/// What a server keeps of each group that it votes in.
+fn raft_groups(folder: &Path) -> usize {
+    let sets: Vec<PathBuf> = std::fs::read_dir(folder.join("js")).unwrap().map(|set| set.unwrap().path()).collect();
+    assert_eq!(sets.len(), 1, "nothing is left of the set before: {sets:?}");
+    let accounts = std::fs::read_dir(sets[0].join("jetstream")).unwrap().map(|account| account.unwrap().path());
+    let groups = accounts.filter_map(|account| std::fs::read_dir(account.join("_js_")).ok());
+    groups.map(Iterator::count).sum()
+}
