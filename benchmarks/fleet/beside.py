@@ -1,4 +1,4 @@
-"""The peers beside us: a bridge of mosquitto, JetStream over a leaf, etcd without its leader, Ray's task on another node."""
+"""The peers beside us: mosquitto's bridge, JetStream over a leaf, etcd without its leader, Ray's task, Restate's nodes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bench import Bench
 from nats import Nats
 from nodes import Failed, until
 from places import Cabled, Network, Place
+from restate import restate
 
 import shared.machine
 import shared.peers
@@ -41,7 +42,8 @@ ETCD_ANSWER_SECONDS: Final = 0.5
 
 def peers(bench: Bench) -> None:
     """Each of them by itself: one that is missing keeps no other from its turn."""
-    for name, does in (("mosquitto", mosquitto), ("nats-server", jetstream), ("etcd", etcd), ("ray", ray)):
+    all_ = (("mosquitto", mosquitto), ("nats-server", jetstream), ("etcd", etcd), ("ray", ray), ("restate", restate))
+    for name, does in all_:
         try:
             program = shared.peers.program(bench.peers, name)
             print(f"  {name}: {bench.peers[name][1]}")
@@ -50,7 +52,6 @@ def peers(bench: Bench) -> None:
             print(f"  {name}: not measured: {problem}")
         except (Failed, OSError, ValueError, KeyError, subprocess.SubprocessError) as problem:
             print(f"  {name}: not measured, because it failed: {problem!r}")
-    print("  restate: not measured: nobody has written the service that its nodes would have to run")
 
 
 def mosquitto(bench: Bench, program: str) -> None:
