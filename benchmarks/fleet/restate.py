@@ -58,7 +58,8 @@ def restate(bench: Bench, program: str) -> None:
         waits = _events(events, lambda: nodes[1].send_signal(signal.SIGKILL))
         counted = sum(_counted(index) for index in range(COUNTERS))
     lost, doubled = max(events - counted, 0), max(counted - events, 0)
-    print(f"    a node of three is killed: {1e3 * max(waits):.0f} ms the longest wait; {lost} lost, {doubled} doubled of {events}")
+    wait_ms = 1e3 * max(waits)
+    print(f"    a node of three is killed: {wait_ms:.0f} ms the longest wait; {lost} lost, {doubled} doubled of {events}")
 
 
 def _modules(program: str) -> Path:
