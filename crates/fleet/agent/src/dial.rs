@@ -1,7 +1,7 @@
 //! Whom a node connects to: an anchor, and members that it has not heard of for some seconds.
 //!
-//! A member has a link to one anchor. When that ends it takes the next one, so a fleet with three anchors costs a member
-//! no more than one with one. An anchor has a link to each other one.
+//! A member has a link to one anchor. When that ends it takes the next one, so a fleet with three anchors costs a
+//! member no more than one with one. An anchor has a link to each other one.
 //!
 //! A member that dials this node is heard of, and not dialed; so most pairs have one link. A node behind a router that
 //! nobody reaches dials the others.

@@ -1,4 +1,5 @@
-//! Which nodes are anchors: a person names them, and they are given what they need, or told that they are none any more.
+//! Which nodes are anchors: a person names them, and they are given what they need, or told that they are none any
+//! more.
 //!
 //! ```text
 //!   appoint, dismiss ─▶ ledger ─▶ keep_office, on every anchor: who shows another certificate than the ledger says?
@@ -48,7 +49,8 @@ pub(crate) struct Office {
 pub struct Role(Arc<Office>);
 
 impl Role {
-    /// Waits until it has changed: then whoever uses the node's part in its fleet ends that, and calls [`Agent::again`].
+    /// Waits until it has changed: then whoever uses the node's part in its fleet ends that, and calls
+    /// [`Agent::again`].
     pub async fn changed(&self) {
         self.0.changed.notified().await;
     }
@@ -137,8 +139,8 @@ impl Agent {
     }
 }
 
-/// Tells nodes what the ledger says that they are, where they show another certificate, and this node what other anchors
-/// have changed.
+/// Tells nodes what the ledger says that they are, where they show another certificate, and this node what other
+/// anchors have changed.
 pub(crate) async fn keep_office(active: Arc<Active>) {
     let Some(anchor) = active.anchor.clone() else { return };
     let mut changes = anchor.changes();

@@ -96,8 +96,8 @@ impl Anchor {
         }
     }
 
-    /// Takes the ledger that an anchor of a later set has. What an anchor has, a majority has agreed on. Says whether it
-    /// is one.
+    /// Takes the ledger that an anchor of a later set has. What an anchor has, a majority has agreed on. Says whether
+    /// it is one.
     ///
     /// # Errors
     /// The ledger cannot be kept.

@@ -119,7 +119,7 @@ pub async fn one_becomes_three() {
     let groups = raft_groups(&nodes[1].folder);
     assert!((2..=16).contains(&groups), "{groups} groups");
 
-    // The ledger is one: an invitation that the second made lets in one, at the third, and knows it is used at the first.
+    // The ledger is one: an invitation that the second made lets in one, wherever it is shown.
     let token = nodes[1].agent.invite(1, 3_600).await.unwrap();
     assert_eq!(token.anchors.len(), 3);
     let joining = Node::start(home.path(), "pi-8", ([127, 0, 0, 1], 0).into()).await;
