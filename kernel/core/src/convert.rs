@@ -118,6 +118,11 @@ pub fn read_bytes(value: &Value<'_>) -> Read<Vec<u8>> {
     read_maybe_bytes(value)?.ok_or(Strange)
 }
 
+#[cfg(feature = "wasi")]
+pub fn read_text(value: &Value<'_>) -> Read<String> {
+    read_maybe_text(value)?.ok_or(Strange)
+}
+
 pub fn read_maybe_text(value: &Value<'_>) -> Read<Option<String>> {
     match value {
         Value::Null => Ok(None),

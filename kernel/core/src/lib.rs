@@ -13,6 +13,7 @@
 extern crate alloc;
 
 mod bindings;
+mod contract;
 mod convert;
 mod failure;
 mod glue;

@@ -1,8 +1,9 @@
 //! A component, linked: what is made once and what for each unit.
 
 use crate::Host;
-use crate::bindings::{Function, FunctionPre};
-use crate::convert::{self, LIMITS};
+use crate::bindings::Function;
+use crate::contract::{Instance, Ready};
+use crate::convert::LIMITS;
 use crate::failure;
 use crate::imports::{Asked, Outside};
 use alloc::boxed::Box;
@@ -61,10 +62,10 @@ const TABLE_ELEMENTS_MAX: usize = 100_000;
 /// A linked component.
 pub struct Program {
     engine: Engine,
-    ready: FunctionPre<Unit>,
+    ready: Ready,
     /// What the next unit is given.
     host: Option<Box<dyn Host>>,
-    unit: Option<(Store<Unit>, Function)>,
+    unit: Option<(Store<Unit>, Instance)>,
 }
 
 impl Program {
@@ -85,7 +86,7 @@ impl Program {
         Function::add_to_linker::<_, HasSelf<Outside>>(&mut linker, |unit| &mut unit.outside)?;
         #[cfg(feature = "wasi")]
         crate::wasi::add_to_linker(&mut linker, &engine, &component)?;
-        let ready = FunctionPre::new(linker.instantiate_pre(&component)?)?;
+        let ready = Ready::of(&engine, &linker, &component)?;
         let mut program = Self { engine, ready, host: Some(host), unit: None };
         let terms = Terms { policy: Policy(0), memory_bytes: u64::MAX };
         match program.start(terms, true) {
@@ -127,7 +128,7 @@ impl Program {
     /// Hands the unit an event, a frame, and returns its reply, a frame.
     pub fn handle(&mut self, event: &[u8], terms: Terms) -> Vec<u8> {
         let frame = Frame::decode(event, &LIMITS);
-        let Ok(Ok(event)) = frame.map(|frame| convert::read_event(&frame.body)) else {
+        let Ok(frame) = frame else {
             return failure::ended("trapped", "the host's event makes no sense");
         };
         if self.unit.is_none()
@@ -140,7 +141,7 @@ impl Program {
                 failure::trapped(&error, false)
             };
         }
-        let Some((store, function)) = &mut self.unit else { unreachable!("just started") };
+        let Some((store, instance)) = &mut self.unit else { unreachable!("just started") };
         let unit = store.data_mut();
         unit.outside.policy = terms.policy;
         unit.outside.is_linking = false;
@@ -150,9 +151,8 @@ impl Program {
             let message = format!("it begins with {bytes} bytes of memory, limits.memory_bytes is {bytes_max}");
             return failure::ended("memory", &message);
         }
-        match function.lighter_unit_handler().call_handle(&mut *store, &event) {
-            Ok(Ok(data)) => failure::reply(&data),
-            Ok(Err(verdict)) => failure::said(&verdict),
+        match instance.work(store, &frame.body) {
+            Ok(reply) => reply,
             Err(error) => failure::trapped(&error, store.data().memory.is_exceeded),
         }
     }

@@ -23,10 +23,22 @@ pub enum Verb {
     HttpSend,
     EnvironmentAll,
     ClockSleep,
+    ConfigAll,
+    StoreOpen,
+    HttpHead,
+    HttpRefuse,
+    HttpRead,
+    HttpWait,
+    HttpWrite,
+    HttpFinish,
+    HttpAbort,
+    HttpFetch,
+    HttpFetched,
+    HttpDrop,
 }
 
 impl Verb {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 27] = [
         Self::StoreGet,
         Self::StoreSet,
         Self::StoreSetWithTtl,
@@ -42,6 +54,18 @@ impl Verb {
         Self::HttpSend,
         Self::EnvironmentAll,
         Self::ClockSleep,
+        Self::ConfigAll,
+        Self::StoreOpen,
+        Self::HttpHead,
+        Self::HttpRefuse,
+        Self::HttpRead,
+        Self::HttpWait,
+        Self::HttpWrite,
+        Self::HttpFinish,
+        Self::HttpAbort,
+        Self::HttpFetch,
+        Self::HttpFetched,
+        Self::HttpDrop,
     ];
 
     pub const fn number(self) -> u32 {
@@ -50,6 +74,11 @@ impl Verb {
 
     pub fn of(number: u32) -> Option<Self> {
         Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// Whether it is about an exchange over HTTP, whose host is the class and not the unit's host.
+    pub const fn is_of_exchange(self) -> bool {
+        Self::HttpHead as u32 <= self as u32 && self as u32 <= Self::HttpDrop as u32
     }
 
     /// `op` of its frames.
@@ -70,6 +99,18 @@ impl Verb {
             Self::HttpSend => "http.send",
             Self::EnvironmentAll => "environment.all",
             Self::ClockSleep => "clock.sleep",
+            Self::ConfigAll => "config.all",
+            Self::StoreOpen => "store.open",
+            Self::HttpHead => "http.head",
+            Self::HttpRefuse => "http.refuse",
+            Self::HttpRead => "http.read",
+            Self::HttpWait => "http.wait",
+            Self::HttpWrite => "http.write",
+            Self::HttpFinish => "http.finish",
+            Self::HttpAbort => "http.abort",
+            Self::HttpFetch => "http.fetch",
+            Self::HttpFetched => "http.fetched",
+            Self::HttpDrop => "http.drop",
         }
     }
 
@@ -82,11 +123,23 @@ impl Verb {
             | Self::StoreDelete
             | Self::StoreIncrement
             | Self::StoreCompareAndSet
-            | Self::StoreList => Some("stores"),
+            | Self::StoreList
+            | Self::StoreOpen => Some("stores"),
             Self::QueuePush | Self::QueuePushAll => Some("push"),
             Self::QueuePop => Some("pop"),
             Self::HttpSend => Some("hosts"),
-            Self::RandomBytes | Self::ConfigGet | Self::EnvironmentAll | Self::ClockSleep => None,
+            // The host of an exchange asks for the grant of each request: it knows where that goes.
+            Self::HttpHead
+            | Self::HttpRefuse
+            | Self::HttpRead
+            | Self::HttpWait
+            | Self::HttpWrite
+            | Self::HttpFinish
+            | Self::HttpAbort
+            | Self::HttpFetch
+            | Self::HttpFetched
+            | Self::HttpDrop => None,
+            Self::RandomBytes | Self::ConfigGet | Self::ConfigAll | Self::EnvironmentAll | Self::ClockSleep => None,
         }
     }
 }

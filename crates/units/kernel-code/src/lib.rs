@@ -8,7 +8,7 @@
 
 mod offer;
 
-pub use offer::{OFFERED, shape_for_machines};
+pub use offer::shape_for_machines;
 
 use component::{Contract, Outermost, Shape};
 use problem::{Code, Problem};

@@ -21,15 +21,19 @@ pub struct Attempt {
 impl Attempt {
     /// What answers the unit of this number.
     pub fn answers(&self, deployed: &Deployed, unit: u64) -> Answers {
-        let log_bytes = deployed.function.limits.log_bytes;
-        let output = Output::new(deployed.log.clone(), unit, self.request_id.clone(), log_bytes);
-        Answers {
-            host: self.host.clone(),
-            function: deployed.function.clone(),
-            output: Arc::new(output),
-            budget: deployed.budget.clone(),
-            held: deployed.budget.share(Purpose::HostCalls),
-        }
+        answers(deployed, unit, self.request_id.clone(), self.host.clone())
+    }
+}
+
+/// What answers the unit of this number, for one attempt.
+pub fn answers(deployed: &Deployed, unit: u64, request_id: Arc<str>, host: Arc<dyn Host>) -> Answers {
+    let log_bytes = deployed.function.limits.log_bytes;
+    Answers {
+        host,
+        function: deployed.function.clone(),
+        output: Arc::new(Output::new(deployed.log.clone(), unit, request_id, log_bytes)),
+        budget: deployed.budget.clone(),
+        held: deployed.budget.share(Purpose::HostCalls),
     }
 }
 

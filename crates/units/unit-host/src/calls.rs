@@ -64,6 +64,12 @@ impl Answers {
                 let variables = variables.map(|(name, value)| Value::List(vec![Value::Str(name), Value::Str(value)]));
                 Ok(reply(id, Value::List(variables.collect())))
             }
+            "config.all" => {
+                let values = self.host.configs();
+                let pairs = values.iter().map(|(name, value)| Value::List(vec![Value::Str(name), Value::Str(value)]));
+                Ok(reply(id, Value::List(pairs.collect())))
+            }
+            "store.open" => Ok(self.open(id, arguments.text()?)),
             "clock.sleep" => {
                 let ns = u64::try_from(arguments.integer()?).map_err(|_| Nonsense("clock.sleep: no time".into()))?;
                 tokio::time::sleep(Duration::from_nanos(ns)).await;
@@ -75,6 +81,18 @@ impl Answers {
         let answer = answered.unwrap_or_else(|refusal| refused(id, &refusal));
         let held = self.held.hold(answer.len() as u64);
         Ok(Some(held.map_or_else(|full| refused(id, &full.into()), |()| answer)))
+    }
+
+    /// The bucket that a unit means by a name: for the empty one, the first of its grant. One without a grant is noted.
+    fn open(&self, id: u64, name: &str) -> Vec<u8> {
+        let granted = &self.function.grants.stores;
+        let name = if name.is_empty() { granted.first().map_or("", String::as_str) } else { name };
+        if granted.iter().any(|bucket| bucket == name) {
+            return reply(id, Value::Str(name));
+        }
+        let why = unit::bucket_denied(name);
+        self.output.note(Level::Warn, &why);
+        refused(id, &Refusal::Denied(why))
     }
 
     fn store(&self, id: u64, verb: &str, arguments: &mut Arguments<'_, '_>) -> Result<Answered, Nonsense> {

@@ -1,19 +1,21 @@
-//! One attempt to handle an event: a machine is handed the event, asks its host what it needs, and answers or is ended.
+//! One attempt: a machine is handed the work, asks its host what it needs, and answers or is ended.
 //!
 //! ```text
-//!   event ──▶ unit ──▶ questions ─▶ host ─▶ answers ──▶ unit ──▶ reply or failure
+//!   work ──▶ unit ──▶ questions ─▶ host, or exchange ─▶ answers ──▶ unit ──▶ reply or failure
 //!                └ meanwhile: its lines go to the log, its time and CPU are watched
 //! ```
 
+use crate::exchange::{Exchange, Served};
+use crate::fetch::Fetching;
 use crate::prepared::PreparedMicrovm;
 use crate::tender::{Clock, Tender, Told, What};
 use frame::Limits;
 use problem::{Code, Problem};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Given, Level, Output, Prepared, StackFrame, check_reply};
+use unit::{Given, Host, Level, Output, Prepared, StackFrame, check_reply};
 use unit_host::calls::{Answers, Said};
-use unit_host::{Attempt, Meter, kernel};
+use unit_host::{Attempt, Meter, answers, kernel};
 
 /// Shortest and longest pause of the watchdog.
 const WATCH_MIN: Duration = Duration::from_millis(1);
@@ -22,18 +24,58 @@ const WATCH_MAX: Duration = Duration::from_secs(1);
 const FIRST_CPU: Duration = Duration::from_millis(10);
 const NICE: i32 = 10;
 
+/// What a machine is to do.
+pub struct Job {
+    pub request_id: Arc<str>,
+    /// A frame.
+    pub work: Vec<u8>,
+    pub host: Arc<dyn Host>,
+    pub meter: Arc<Meter>,
+    /// None for an event.
+    pub served: Option<Served>,
+}
+
 pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result<Given, Problem> {
-    let meter = &*attempt.meter;
-    let taken = tokio::time::timeout_at(meter.deadline.into(), prepared.take(&attempt.request_id)).await;
+    let Attempt { request_id, event, host, meter } = attempt;
+    let out =
+        Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() };
+    let work = kernel::work(&event, &out)?;
+    // Its runner gives it back for another attempt, if it is the only one who has it.
+    drop(event);
+    let (said, output) = perform(&prepared, Job { request_id, work, host, meter, served: None }).await?;
+    match said {
+        Said::Reply { data, .. } => {
+            check_reply(data.len() as u64, &prepared.deployed().function.limits)?;
+            Ok(Given::Reply(data))
+        }
+        Said::Failed(failure) => Ok(Given::Failure(unit::said(failure, &output))),
+        Said::Crashed { .. } => unreachable!("a problem by now"),
+    }
+}
+
+/// Takes a machine, has it do the job, and makes it fresh again or ends it.
+///
+/// # Errors
+/// There is no machine; the unit crashed, or exceeded a limit.
+pub async fn perform(prepared: &Arc<PreparedMicrovm>, job: Job) -> Result<(Said, Arc<Output>), Problem> {
+    let Job { request_id, work, host, meter, served } = job;
+    let taken = tokio::time::timeout_at(meter.deadline.into(), prepared.take(&request_id)).await;
     let (mut tender, entry) = taken.map_err(|_| meter.time_exceeded())??;
     meter.started();
     let _at_work = prepared.at_work.begins(tender.number, tender.clock());
-    let mut answers = attempt.answers(prepared.deployed(), tender.number);
+    let deployed = prepared.deployed();
+    let answers = answers(deployed, tender.number, request_id, host.clone());
     let output = answers.output.clone();
+    if let Some(served) = &served {
+        served.outlet.is_of(tender.clock());
+    }
+    let fetching = Fetching { client: prepared.client(), output: output.clone(), deadline: meter.deadline };
+    let exchange = Exchange::new(host, deployed.budget.clone(), fetching, served).after(tender.events);
+    let mut asked = Answering { answers, exchange };
     // A future that is dropped here drops the tender: the machine is stopped and ended.
-    let outcome = run(&prepared, &mut tender, &mut answers, &attempt).await;
+    let outcome = run(prepared, &mut tender, &mut asked, work, &meter).await;
     meter.used_cpu(tender.cpu());
-    drop(answers);
+    drop(asked);
     let outcome = match outcome {
         Ok(Said::Crashed { code, why, frames }) => {
             if prepared.deployed().function.units.dump
@@ -41,11 +83,14 @@ pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result
             {
                 prepared.keep_dump(dump);
             }
-            Err(crashed(&prepared, code, &why, frames, &output))
+            Err(crashed(prepared, code, &why, frames, &output))
         }
         Ok(said) => Ok(said),
         Err(problem) => {
-            output.note(Level::Error, &problem.detail);
+            // A conflict is nothing the function did wrong: its log has no word of it.
+            if problem.code != Code::Conflict {
+                output.note(Level::Error, &problem.detail);
+            }
             Err((problem, None))
         }
     };
@@ -53,14 +98,7 @@ pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result
     match outcome {
         Ok(said) => {
             prepared.put_back(tender, entry);
-            match said {
-                Said::Reply { data, .. } => {
-                    check_reply(data.len() as u64, &prepared.deployed().function.limits)?;
-                    Ok(Given::Reply(data))
-                }
-                Said::Failed(failure) => Ok(Given::Failure(unit::said(failure, &output))),
-                Said::Crashed { .. } => unreachable!("made a problem above"),
-            }
+            Ok((said, output))
         }
         Err((problem, told)) => {
             drop((tender, entry));
@@ -73,21 +111,26 @@ pub async fn attempt(prepared: Arc<PreparedMicrovm>, attempt: Attempt) -> Result
     }
 }
 
+/// Who answers a unit.
+struct Answering {
+    answers: Answers,
+    exchange: Exchange,
+}
+
 async fn run(
     prepared: &PreparedMicrovm,
     tender: &mut Tender,
-    answers: &mut Answers,
-    attempt: &Attempt,
+    asked: &mut Answering,
+    work: Vec<u8>,
+    meter: &Meter,
 ) -> Result<Said, Problem> {
-    let (meter, limits) = (&*attempt.meter, &prepared.deployed().function.limits);
-    let out =
-        Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() };
-    tender.begin(kernel::work(&attempt.event, &out)?);
+    let limits = &prepared.deployed().function.limits;
+    tender.begin(work);
     let clock = tender.clock();
     let mut is_behind = false;
     let outcome = tokio::select! {
         biased;
-        said = converse(prepared, tender, answers, meter) => said,
+        said = converse(prepared, tender, asked, meter) => said,
         problem = watch(&clock, meter, limits, &mut is_behind) => Err(problem),
     };
     if is_behind {
@@ -100,9 +143,10 @@ async fn run(
 async fn converse(
     prepared: &PreparedMicrovm,
     tender: &mut Tender,
-    answers: &mut Answers,
+    asked: &mut Answering,
     meter: &Meter,
 ) -> Result<Said, Problem> {
+    let Answering { answers, exchange } = asked;
     loop {
         let Told { lines, what } = tender.told().await;
         for (level, text) in lines {
@@ -112,8 +156,13 @@ async fn converse(
             What::Lines => {}
             What::Asks { verb, request } => {
                 // Its number was allowed, and its bytes were bounded, by the tender.
-                let asked = Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 16 << 20, ..Limits::default() };
-                let answer = kernel::answer(answers, verb, &request, &asked).await?;
+                let within = Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 16 << 20, ..Limits::default() };
+                exchange.waits(true);
+                let answer = match verb.is_of_exchange() {
+                    true => exchange.answer(verb, &request, &within).await?,
+                    false => kernel::answer(answers, verb, &request, &within).await?,
+                };
+                exchange.waits(false);
                 tender.answer(answer);
             }
             What::Replied { reply, memory_bytes } => {

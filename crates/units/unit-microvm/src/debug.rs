@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use unit::{Artefact, Contract, Deployed, LogWriter, Prepared, UnitKind};
+use unit::{Artefact, Deployed, LogWriter, Prepared, UnitKind};
 
 /// How long a call may compute; it may stand at a breakpoint for as long as its caller lets it.
 const CPU_MAX: Duration = Duration::from_secs(86_400);
@@ -49,7 +49,7 @@ pub fn prepare(
     let bytes = fs::read(image)
         .map_err(|error| Problem::new(Code::ImageUnknown, format!("cannot read {}: {error}", image.display())))?;
     let kind = MicrovmKind::new()?;
-    kind.check(&bytes)?;
+    let contract = kind.check(&bytes)?.contract;
     let code = kernel_code::compile(&bytes, kind.shared.target)?;
     let (linked, _) = link::link(&*kind.shared.kvm()?, crate::KERNEL, &code, unit_lines::worth_keeping(&bytes))?;
     let named = sections::write(&bytes, &code).unwrap_or_default();
@@ -65,7 +65,7 @@ pub fn prepare(
         name: Name::try_from("debug".to_owned()).expect("a name"),
         version: 0,
         function: Arc::new(function),
-        contract: Contract::Unit,
+        contract,
         secrets: Arc::default(),
         log,
         budget: Budget::unbounded(),

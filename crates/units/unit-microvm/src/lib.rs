@@ -20,7 +20,9 @@ mod core_dump;
 pub mod debug;
 mod debugger;
 mod elf;
+mod exchange;
 mod exits;
+mod fetch;
 mod gdb;
 mod guest;
 #[cfg(test)]
@@ -28,16 +30,21 @@ mod hostile;
 mod link;
 pub mod measure;
 mod memory;
+mod outlet;
 mod prepared;
+mod question;
 mod registers;
 mod seccomp;
 mod sections;
+mod serving;
 mod snapshot;
+mod source;
 mod stock;
 mod tables;
 mod tender;
 mod thread;
 mod vm;
+mod words;
 mod written;
 
 pub use link::Times;
@@ -52,7 +59,7 @@ use sha2::{Digest, Sha256};
 use std::ffi::CStr;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use stock::Stock;
 use unit::{Artefact, Compiler, Deployed, Prepared, Shape, UnitKind};
 use unit_lines::Teller;
@@ -76,6 +83,8 @@ pub struct MicrovmInner {
     stock: Mutex<Weak<Stock>>,
     fingerprint: String,
     teller: Teller,
+    /// Of units' own requests: made when the first unit works, on the runtime that it works on.
+    client: OnceLock<fetch::Client>,
     number: AtomicU64,
 }
 
@@ -99,7 +108,8 @@ impl MicrovmKind {
         let teller = Teller::start()
             .map_err(|error| Problem::new(Code::Internal, format!("starting the thread for source lines: {error}")))?;
         let (stock, number) = (Mutex::default(), AtomicU64::new(0));
-        Ok(Self { shared: Arc::new(MicrovmInner { kvm, target, stock, fingerprint, teller, number }) })
+        let client = OnceLock::new();
+        Ok(Self { shared: Arc::new(MicrovmInner { kvm, target, stock, fingerprint, teller, client, number }) })
     }
 
     /// Whether microvms can run here.
@@ -147,6 +157,10 @@ impl MicrovmInner {
         let shared = stock.upgrade().unwrap_or_else(|| Stock::new(kvm));
         *stock = Arc::downgrade(&shared);
         Ok(shared)
+    }
+
+    fn client(&self) -> fetch::Client {
+        self.client.get_or_init(egress::Clients::new).clone()
     }
 
     fn next_number(&self) -> u64 {

@@ -4,6 +4,8 @@ use crate::MicrovmInner;
 use crate::attach;
 use crate::attempt::attempt;
 use crate::debugger::DebugSession;
+use crate::fetch::Client;
+use crate::serving;
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
 use crate::tender::{Clock, Recipe, Tender};
@@ -15,7 +17,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Artefact, Attempt, Deployed, Host, Output, Prepared, Running, Seen, StackFrame, UnitStatus};
+use unit::{Artefact, Attempt, Deployed, Host, Output, Prepared, Running, Seen, StackFrame, UnitStatus, Work};
 use unit_host::pool::{Pool, Spare, Spares, Taken};
 use unit_host::{Desk, RosterEntry, kernel};
 use unit_lines::{Image, Share};
@@ -70,6 +72,11 @@ impl PreparedMicrovm {
             at_work: Arc::default(),
             dump: Mutex::default(),
         }))
+    }
+
+    /// The clients of requests of its units' own.
+    pub fn client(&self) -> Client {
+        self.shared.client()
     }
 
     /// Lets a debugger look into the first unit that is given an event.
@@ -201,7 +208,10 @@ impl Prepared for PreparedMicrovm {
     }
 
     fn attempt(self: Arc<Self>, one: Attempt) -> Box<dyn Running> {
-        unit_host::run(one, |one| attempt(self, one))
+        match one.work {
+            Work::Event(_) => unit_host::run(one, |one| attempt(self, one)),
+            Work::Http(_) => serving::begin(self, one),
+        }
     }
 
     fn warm_up(self: Arc<Self>) {

@@ -1,7 +1,8 @@
 //! The interfaces of WASI that are a function or two each: clocks, randomness, environment, standard streams.
 
 use super::bindings::wasi::{cli, clocks, random};
-use super::{InputStream, Nothing, OutputStream, Pollable};
+use super::io::{InputStream, OutputStream, Pollable};
+use super::{Handle, Nothing};
 use crate::convert as c;
 use crate::failure::Exited;
 use crate::imports::{Outside, RANDOM_BYTES_MAX};
@@ -10,7 +11,6 @@ use alloc::vec::Vec;
 use cli::{terminal_input, terminal_output};
 use clocks::wall_clock::Datetime;
 use kernel_abi::Verb;
-use wasmtime::component::Resource;
 use wasmtime::{Error, Result, bail};
 
 /// Bytes of one `get-random-bytes`. More end the unit.
@@ -25,11 +25,11 @@ impl clocks::monotonic_clock::Host for Outside {
         Ok(1)
     }
 
-    fn subscribe_instant(&mut self, when: u64) -> Result<Resource<Pollable>> {
+    fn subscribe_instant(&mut self, when: u64) -> Result<Handle> {
         self.held.push(Pollable::At(when))
     }
 
-    fn subscribe_duration(&mut self, ns: u64) -> Result<Resource<Pollable>> {
+    fn subscribe_duration(&mut self, ns: u64) -> Result<Handle> {
         let when = self.host()?.monotonic_ns().saturating_add(ns);
         self.held.push(Pollable::At(when))
     }
@@ -117,19 +117,19 @@ impl cli::exit::Host for Outside {
 }
 
 impl cli::stdin::Host for Outside {
-    fn get_stdin(&mut self) -> Result<Resource<InputStream>> {
+    fn get_stdin(&mut self) -> Result<Handle> {
         self.held.push(InputStream::Empty)
     }
 }
 
 impl cli::stdout::Host for Outside {
-    fn get_stdout(&mut self) -> Result<Resource<OutputStream>> {
+    fn get_stdout(&mut self) -> Result<Handle> {
         self.held.push(OutputStream::Stdout)
     }
 }
 
 impl cli::stderr::Host for Outside {
-    fn get_stderr(&mut self) -> Result<Resource<OutputStream>> {
+    fn get_stderr(&mut self) -> Result<Handle> {
         self.held.push(OutputStream::Stderr)
     }
 }
@@ -137,33 +137,33 @@ impl cli::stderr::Host for Outside {
 impl terminal_input::Host for Outside {}
 
 impl terminal_input::HostTerminalInput for Outside {
-    fn drop(&mut self, terminal: Resource<Nothing>) -> Result<()> {
-        self.held.delete(terminal)
+    fn drop(&mut self, terminal: Handle) -> Result<()> {
+        self.held.delete::<Nothing>(terminal).map(drop)
     }
 }
 
 impl terminal_output::Host for Outside {}
 
 impl terminal_output::HostTerminalOutput for Outside {
-    fn drop(&mut self, terminal: Resource<Nothing>) -> Result<()> {
-        self.held.delete(terminal)
+    fn drop(&mut self, terminal: Handle) -> Result<()> {
+        self.held.delete::<Nothing>(terminal).map(drop)
     }
 }
 
 impl cli::terminal_stdin::Host for Outside {
-    fn get_terminal_stdin(&mut self) -> Result<Option<Resource<Nothing>>> {
+    fn get_terminal_stdin(&mut self) -> Result<Option<Handle>> {
         Ok(None)
     }
 }
 
 impl cli::terminal_stdout::Host for Outside {
-    fn get_terminal_stdout(&mut self) -> Result<Option<Resource<Nothing>>> {
+    fn get_terminal_stdout(&mut self) -> Result<Option<Handle>> {
         Ok(None)
     }
 }
 
 impl cli::terminal_stderr::Host for Outside {
-    fn get_terminal_stderr(&mut self) -> Result<Option<Resource<Nothing>>> {
+    fn get_terminal_stderr(&mut self) -> Result<Option<Handle>> {
         Ok(None)
     }
 }
