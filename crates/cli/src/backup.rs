@@ -1,4 +1,4 @@
-//! `lighter backup`: all that a running node keeps, of one instant, in one file. `lighter restore` is its other half.
+//! `lighter backup`: all that a running node keeps at one instant, in one file. `lighter restore` is its other half.
 
 use super::client::json;
 use super::stop::{Result, Stop};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub struct Backup {
-    /// File to write. It appears when the backup is whole; an older one of this name stays until then
+    /// File to write. It appears when the backup is complete; until then an older one of this name stays
     file: PathBuf,
     /// File whose first line is the passphrase that secrets and keys are sealed with [default: they are left out]
     #[arg(long, value_name = "FILE")]

@@ -1,4 +1,4 @@
-//! What is brought to the command line: commands that need more than a node's API, and how classes make images.
+//! What the program adds to the command line: commands that need more than a node's API, and how classes make images.
 
 use super::Session;
 use super::folder::Folder;

@@ -29,7 +29,7 @@ pub struct Dashboard {
     /// Also open it in the browser
     #[arg(long)]
     open: bool,
-    /// What the page may do: its buttons follow
+    /// What the page may do
     #[arg(long, value_enum, default_value_t = Scope::Deploy)]
     scope: Scope,
     /// When the link ends, such as 12h or 30d, or `never`
@@ -57,7 +57,7 @@ impl Dashboard {
             false => out.raw(format!("{url}\n").as_bytes())?,
         }
         out.advise(format!(
-            "whoever has this link may do what its token may, {}; `lighter token rm {}` ends it",
+            "anybody who has this link may do what its token may, {}; `lighter token rm {}` ends it",
             info.expires_ms.map_or("without end".to_owned(), |ms| format!("until {} UTC", words::time(ms))),
             info.name
         ));

@@ -28,7 +28,7 @@ pub struct Deploy {
     /// Build first, as `lighter build` does
     #[arg(long, short)]
     build: bool,
-    /// Put them on the nodes of the fleet, as `place` says, and wait until those that are there have them
+    /// Put the functions on the nodes of the fleet that `place` names, and wait until all reachable ones have them
     #[arg(long)]
     fleet: bool,
     /// Name of the deployment in the fleet [default: that of the folder]

@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime};
 
 #[derive(Debug, Subcommand)]
 pub enum Deployers {
-    /// Make a key and print it, once: whoever has it may deploy to the whole fleet
+    /// Make a key and print it once; anybody who has it may deploy to the whole fleet
     Add {
         /// Name of the deployer: 1 to 32 of a-z, 0-9 and -
         name: String,
     },
     /// List the deployers
     Ls,
-    /// Let a key count no more. What it has deployed stays
+    /// Take a key back; what it has deployed stays
     Rm {
         /// Name of the deployer
         name: String,

@@ -28,7 +28,7 @@ pub struct Flow {
     /// Write an SVG picture to FILE instead; - is standard output
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Characters in a line [default: the width of the terminal, else 80]
+    /// Characters in a line [default: the width of the terminal, or 80]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(20..))]
     width: Option<u16>,
 }

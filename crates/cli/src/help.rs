@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory, Subcommand};
 /// The commands by what they are for. Lines of `-h`, which shows no more than these, those that are brought before the
 /// last two, and the common options.
 const GROUPS: &str = "\
-Write   new      begin a function   build     build it        dev     on changes
+Write   new      create a function  build     build it        dev     on changes
         flow     draw a workflow    schema    of lighter.toml deploy  functions
 Run     up       start a node here  down      stop it         call    a function
         rollback a version back     rm        functions       store   of keys
@@ -24,7 +24,7 @@ Other   backup   restore  base  upgrade  version  errors  completions";
 pub const EXAMPLES: &str = "\
 Examples:
   lighter up                                              start a node here
-  lighter new hello && lighter deploy hello --build       begin a function and run it
+  lighter new hello && lighter deploy hello --build       create a function and run it
   lighter call hello --data world --timing                call it, and see where the time went";
 
 const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\nOptions:\n{options}";

@@ -63,7 +63,7 @@ fn text(place: &Path, file: &Path) -> Result<String> {
         read => read?,
     };
     let strange = || match place.is_dir() {
-        true => Stop::new(Code::ManifestSyntax, format!("{} is no text in UTF-8", file.display())),
+        true => Stop::new(Code::ManifestSyntax, format!("{} is not UTF-8 text", file.display())),
         false => Stop::new(Code::ManifestMissing, format!("{} is neither a folder nor a manifest", file.display())),
     };
     String::from_utf8(bytes).map_err(|_| strange())

@@ -77,7 +77,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use stop::{Result, Stop};
 
-/// Runs functions on this machine, safely apart from each other
+/// Runs functions on this machine, safely isolated from each other
 #[derive(Debug, Parser)]
 #[command(name = "lighter", version, propagate_version = false, disable_help_subcommand = true, max_term_width = 100)]
 struct Cli {
@@ -91,7 +91,7 @@ pub struct Global {
     /// Node's API [default: LIGHTER_NODE, or the folder's]
     #[arg(long, global = true, value_name = "URL")]
     node: Option<String>,
-    /// File with the token to send [default: LIGHTER_TOKEN, else the one in the data folder]
+    /// File with the token to send [default: LIGHTER_TOKEN, or the one in the data folder]
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     token_file: Option<PathBuf>,
     /// Certificate (PEM) that signed the node's certificate, unless a public authority did
@@ -102,7 +102,7 @@ pub struct Global {
     /// The user's own is $XDG_DATA_HOME/lighter, or ~/.local/share/lighter.
     #[arg(long, global = true, value_name = "DIR", alias = locate::OLD_OPTION)]
     pub data_folder: Option<PathBuf>,
-    /// Print JSON; streams print one document a line
+    /// Print JSON; streams print one document per line
     #[arg(long, global = true)]
     json: bool,
     /// Print only results and errors
@@ -114,7 +114,7 @@ pub struct Global {
 /// It goes when the old spelling goes.
 #[derive(Debug, Args)]
 pub struct DataFolder {
-    /// Data folder of the node [default: LIGHTER_DATA, else ~/.local/share/lighter]
+    /// Data folder of the node [default: LIGHTER_DATA, or ~/.local/share/lighter]
     #[arg(id = "data_folder", long = "data-folder", value_name = "DIR")]
     _folder: Option<PathBuf>,
 }
@@ -123,7 +123,7 @@ pub struct DataFolder {
 enum Command {
     /// Stop the node after its running calls have ended
     Down,
-    /// Begin a function from a template
+    /// Create a function from a template
     New(new::New),
     /// Run each function's build command and check the image
     Build(build::Build),
@@ -176,7 +176,7 @@ enum Command {
     Fleet(fleet::Fleet),
     /// Print who did what on the node, and who failed to log in
     Audit(audit::Audit),
-    /// Write all that the node keeps into a file, while it runs
+    /// Write everything that the node keeps into a file, while it runs
     Backup(backup::Backup),
     /// Put another version of this program in its place, and go back if the node does not become healthy
     Upgrade(upgrade::Upgrade),

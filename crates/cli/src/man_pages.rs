@@ -8,7 +8,7 @@ use std::{fs, io};
 
 #[derive(Debug, Args)]
 pub struct ManPages {
-    /// Folder to write to, which is made if need be
+    /// Folder to write to; it is created if needed
     folder: PathBuf,
 }
 

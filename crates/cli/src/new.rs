@@ -1,4 +1,4 @@
-//! `lighter new`: begin a function from a template, or from a handler that another platform runs.
+//! `lighter new`: create a function from a template, or from a handler that another platform runs.
 
 use super::Session;
 use super::foreign::{self, HandlerName, Origin, Script};
@@ -19,10 +19,10 @@ pub struct New {
     /// Language to write it in
     #[arg(long, short, value_enum, default_value_t = Language::Rust)]
     lang: Language,
-    /// Run a handler of another platform, in Python or JavaScript, as it is
+    /// Run a handler for another platform, in Python or JavaScript, unchanged
     #[arg(long, value_enum, value_name = "PLATFORM", conflicts_with = "lang")]
     from: Option<Origin>,
-    /// The handler, where its name or file is not a usual one
+    /// The handler, if its name or file is unusual
     #[arg(long, value_name = "MODULE.FUNCTION", requires = "from")]
     handler: Option<String>,
 }

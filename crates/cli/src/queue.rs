@@ -91,26 +91,26 @@ pub struct Purge {
     /// Only these [default: all of them]
     #[arg(long)]
     part: Option<QueuePart>,
-    /// Only dead letters that died for a reason with this text in it, such as L6003
+    /// Only dead letters whose reason contains this text, such as L6003
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Only say how many dead letters it would be
+    /// Only say how many dead letters would be removed
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct How {
-    /// Only those that died for a reason with this text in it, such as L6003
+    /// Only those whose reason contains this text, such as L6003
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Data of a single one in place of its own; - is standard input
+    /// File with other data for a single dead letter; - is standard input
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Only say how many it would be
+    /// Only say how many would be replayed
     #[arg(long)]
     dry_run: bool,
-    /// Also those that were replayed five times already
+    /// Also replay those that were already replayed five times
     #[arg(long)]
     force: bool,
 }
@@ -123,7 +123,7 @@ struct Page {
     /// Continue where an earlier listing ended
     #[arg(long, value_name = "PLACE")]
     after: Option<String>,
-    /// Only those that failed for a reason with this text in it, such as L6003
+    /// Only those whose reason contains this text, such as L6003
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

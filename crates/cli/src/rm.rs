@@ -13,7 +13,7 @@ pub struct Rm {
     /// Functions to remove, with all their versions; their queues stay, with the events in them
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// The names are those of sinks
+    /// Remove the sinks of these names instead
     #[arg(long)]
     sink: bool,
 }

@@ -1,4 +1,4 @@
-//! What a node sends that is kept in a file for its owner alone: a unit's memory, and with it perhaps somebody's data.
+//! Saves what a node sends to a file that only its owner can read: a unit's memory may hold somebody's data.
 
 use super::client::Client;
 use super::stop::{Result, Stop};

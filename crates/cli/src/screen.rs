@@ -1,4 +1,4 @@
-//! A screen that shows a node while it changes: looks from a thread of its own, keys, drawn anew.
+//! A screen that shows a node while it changes: a thread looks at the node, keys come in, and each redraws the screen.
 //!
 //! ```text
 //! thread ──look──▶ channel ──▶ Screen ──▶ terminal
@@ -23,10 +23,10 @@ const KEY_POLL: Duration = Duration::from_millis(50);
 /// How often the node is looked at.
 #[derive(Debug, Args)]
 pub struct Looks {
-    /// Seconds between two looks at the node
+    /// Seconds between two updates
     #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
-    /// End after this many looks [default: never]
+    /// End after this many updates [default: never]
     #[arg(long, short = 'n', value_name = "LOOKS")]
     count: Option<u64>,
 }

@@ -38,7 +38,7 @@ pub enum Store {
     },
     /// Set a key to the data
     Set(Box<Set>),
-    /// Delete keys; a missing key is no error
+    /// Delete keys; a missing key is not an error
     Delete {
         /// Bucket of the keys
         bucket: String,

@@ -1,4 +1,4 @@
-//! Handlers in JavaScript: what their lines ask for and a component of QuickJS does not have.
+//! Handlers in JavaScript: what they use that a component of QuickJS does not have.
 
 use super::{Code, Problem, Result, Script, native};
 use std::collections::BTreeSet;

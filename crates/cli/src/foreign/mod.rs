@@ -1,4 +1,4 @@
-//! Handlers that were written for another platform: where they stand, and what of them is not carried over.
+//! Handlers that were written for another platform: where they are, and what they lose here.
 //!
 //! Nothing of their files is changed. `lighter new --from` writes beside them what hands their events over, and a
 //! manifest; `lighter deploy` looks at them again and names what they use and do not have here. Lines are looked at,
@@ -117,7 +117,7 @@ impl HandlerName {
                 && word.bytes().next().is_some_and(|byte| !byte.is_ascii_digit())
         };
         let refused = || {
-            let problem = Problem::new(Code::Usage, format!("{text:?} is no handler"));
+            let problem = Problem::new(Code::Usage, format!("{text:?} is not a handler"));
             problem.with_hint("write it as Lambda does: --handler app.lambda_handler, or --handler src/index.handler")
         };
         let (module, function) =

@@ -1,4 +1,4 @@
-//! Handlers in Python: what their lines ask for and a process unit does not have.
+//! Handlers in Python: what they use that a process unit does not have.
 
 use super::{Code, Problem, Result, Script, native};
 use std::collections::BTreeSet;

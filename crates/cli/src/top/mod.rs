@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub struct Top {
     #[command(flatten)]
     looks: Looks,
-    /// Column to begin sorting by
+    /// Column to sort by at first
     #[arg(long, value_enum, default_value_t = Sort::Calls)]
     sort: Sort,
 }

@@ -72,7 +72,7 @@ pub fn release(from: &str, global: &Global) -> Result<Signed> {
 pub fn key(file: &Path) -> Result<PublicKey> {
     let bytes = read(file, TEXT_BYTES_MAX).map_err(|error| Stop::named("--key", file, &error))?;
     PublicKey::parse(&text(bytes)).ok_or_else(|| {
-        let problem = Problem::new(Code::FileUnusable, format!("--key {}: it is no key of minisign", file.display()));
+        let problem = Problem::new(Code::FileUnusable, format!("--key {}: it is not a minisign key", file.display()));
         problem.with_hint("name the file with the public key, often minisign.pub or release.pub").into()
     })
 }
