@@ -8,7 +8,7 @@
 //! Nothing is changed before the program beside ours has answered for itself.
 
 mod fetch;
-mod place;
+mod installed;
 mod running;
 mod started;
 
@@ -17,7 +17,7 @@ use super::stop::{Result, Stop};
 use super::{Session, words};
 use clap::Args;
 use fetch::Signed;
-use place::Place;
+use installed::Installed;
 use problem::{Code, Problem};
 use release::{Archive, PublicKey, ReleaseVersion};
 use running::{Patience, RunningNode};
@@ -42,7 +42,7 @@ pub struct Upgrade {
     /// Go back to the program before the last upgrade
     #[arg(long, conflicts_with_all = ["from", "check", "allow_older", "key"])]
     rollback: bool,
-    /// Public key (minisign) of whoever signed the release [default: the one this program was built with]
+    /// Public key (minisign) that signed the release [default: the one this program was built with]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Install a release that is older than this program
@@ -68,15 +68,15 @@ struct Says {
 
 impl Upgrade {
     pub fn run(&self, session: &Session) -> Result {
-        let place = Place::of_this_program()?;
+        let installed = Installed::of_this_program()?;
         let progress = session.out.progress();
         if self.rollback {
-            let says = place.previous_says(session.brought.state_format)?;
-            let running = self.running(session, &place)?;
-            place.keep_out_others()?;
-            place.bring_back_beside()?;
+            let says = installed.previous_says(session.brought.state_format)?;
+            let running = self.running(session, &installed)?;
+            installed.keep_out_others()?;
+            installed.bring_back_beside()?;
             progress.step("going back to the program before");
-            self.swap(session, &place, running.as_ref())?;
+            self.swap(session, &installed, running.as_ref())?;
             drop(progress);
             return self.say(session, &says.version, running.as_ref());
         }
@@ -85,20 +85,20 @@ impl Upgrade {
         let signed = fetch::release(from, &session.global)?;
         let archive = self.opened(&signed)?;
         let version = archive.version().clone();
-        place.belongs_to_nobody()?;
+        installed.belongs_to_nobody()?;
         if self.check {
             progress.step("trying the program");
-            let format = place.try_elsewhere(archive, &version)?.state_format;
+            let format = installed.try_elsewhere(archive, &version)?.state_format;
             drop(progress);
             return checked(session, from, &version, &signed, &format);
         }
-        place.keep_out_others()?;
+        installed.keep_out_others()?;
         progress.step("trying the program");
-        let says = place.put_beside(archive, &version)?;
-        let ready = self.before(session, &place, &says);
-        let running = ready.inspect_err(|_| place.remove_beside())?;
+        let says = installed.put_beside(archive, &version)?;
+        let ready = self.before(session, &installed, &says);
+        let running = ready.inspect_err(|_| installed.remove_beside())?;
         progress.step(format!("installing {version}"));
-        self.swap(session, &place, running.as_ref())?;
+        self.swap(session, &installed, running.as_ref())?;
         drop(progress);
         self.say(session, &version.to_string(), running.as_ref())
     }
@@ -108,7 +108,7 @@ impl Upgrade {
         let key = match (&self.key, BUILT_IN_KEY) {
             (Some(file), _) => fetch::key(file)?,
             (None, Some(line)) => PublicKey::parse(line).ok_or_else(|| no_key("the key built in is none"))?,
-            (None, None) => return Err(no_key("this program was built without a key of whoever releases it")),
+            (None, None) => return Err(no_key("this program was built without a releaser's key")),
         };
         signed.signature()?.verify(&key, &signed.bytes)?;
         let archive = Archive::open(&signed.bytes)?;
@@ -126,8 +126,8 @@ impl Upgrade {
     }
 
     /// What has to be right with the node before its program changes; none where no node runs.
-    fn before(&self, session: &Session, place: &Place, says: &Says) -> Result<Option<RunningNode>> {
-        let running = self.running(session, place)?;
+    fn before(&self, session: &Session, installed: &Installed, says: &Says) -> Result<Option<RunningNode>> {
+        let running = self.running(session, installed)?;
         let (own, new) = (format_number(session.brought.state_format), format_number(&says.state_format));
         if new < own {
             return Err(older_format(&says.version, session.brought.state_format));
@@ -144,27 +144,27 @@ impl Upgrade {
         Ok(running)
     }
 
-    fn running(&self, session: &Session, place: &Place) -> Result<Option<RunningNode>> {
+    fn running(&self, session: &Session, installed: &Installed) -> Result<Option<RunningNode>> {
         let patience =
             Patience { ready: Duration::from_secs(self.ready_seconds), watch: Duration::from_secs(self.watch_seconds) };
-        RunningNode::find(session, place, patience)
+        RunningNode::find(session, installed, patience)
     }
 
     /// The program beside ours takes its place, and the node's. If the node does not become healthy, ours comes back.
-    fn swap(&self, session: &Session, place: &Place, running: Option<&RunningNode>) -> Result {
-        place.swap()?;
-        let Some(running) = running else { return place.settle() };
-        let Err(why) = running.restart(session, place) else { return place.settle() };
+    fn swap(&self, session: &Session, installed: &Installed, running: Option<&RunningNode>) -> Result {
+        installed.swap()?;
+        let Some(running) = running else { return installed.settle() };
+        let Err(why) = running.restart(session, installed) else { return installed.settle() };
         let undone = |what: &str| Problem::new(Code::UpgradeUndone, format!("{why}; {what}"));
-        place.undo()?;
-        match running.start_before(session, place) {
-            Ok(()) => Err(undone("the program before is back in its place, and the node runs with it").into()),
+        installed.undo()?;
+        match running.start_before(session, installed) {
+            Ok(()) => Err(undone("the previous program is back in its place, and the node runs with it").into()),
             Err(and) => {
                 let hint = match &self.backup {
                     Some(file) => format!("if its data is of a newer format now, restore {}", file.display()),
                     None => "start it with `lighter up` or its service, and see its log".to_owned(),
                 };
-                let what = format!("the program before is back in its place, and the node does not run: {and}");
+                let what = format!("the previous program is back in its place, and the node does not run: {and}");
                 Err(undone(&what).with_hint(hint).into())
             }
         }
@@ -201,7 +201,7 @@ fn checked(session: &Session, from: &str, version: &ReleaseVersion, signed: &Sig
 }
 
 fn no_key(why: &str) -> Stop {
-    let hint = "name the public key of whoever signed the release with --key";
+    let hint = "name the public key that signed the release with --key";
     Problem::new(Code::Usage, format!("nobody says whose releases to trust: {why}")).with_hint(hint).into()
 }
 

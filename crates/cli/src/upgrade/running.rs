@@ -1,6 +1,6 @@
 //! The node that runs with the program, if there is one: restarted, and watched.
 
-use super::place::Place;
+use super::installed::Installed;
 use super::started::Started;
 use crate::Session;
 use crate::locate::{data_folder, is_node, known_node};
@@ -39,10 +39,10 @@ impl RunningNode {
     ///
     /// # Errors
     /// It runs another program, or is not well before anything was done.
-    pub fn find(session: &Session, place: &Place, patience: Patience) -> Result<Option<Self>> {
+    pub fn find(session: &Session, installed: &Installed, patience: Patience) -> Result<Option<Self>> {
         let folder = data_folder(session.global.data_folder.as_deref())?;
         let Some(known) = known_node(&folder).filter(|known| is_node(known.pid)) else {
-            if let Some((pid, of)) = other_node(place) {
+            if let Some((pid, of)) = other_node(installed) {
                 session.out.complain(format!(
                     "warning: process {pid} is a node of this program with another data folder ({of}), and is not \
                      restarted; --data-folder names it"
@@ -55,8 +55,8 @@ impl RunningNode {
             let problem = Problem::new(Code::FileUnusable, format!("process {pid}, the node: {error}"));
             Stop::from(problem.with_hint("upgrade as the user that the node runs as, or as root"))
         })?;
-        if !place.is_run_by(pid) {
-            let detail = format!("the node runs {}, and this is {}", runs.display(), place.program.display());
+        if !installed.is_run_by(pid) {
+            let detail = format!("the node runs {}, and this is {}", runs.display(), installed.program.display());
             let hint = "upgrade with the program that the node runs; if that was replaced, restart the node first";
             return Err(Problem::new(Code::Usage, detail).with_hint(hint).into());
         }
@@ -67,22 +67,22 @@ impl RunningNode {
     }
 
     /// Has the node run what is in the program's place now, and watches it. Why it is not healthy, otherwise.
-    pub fn restart(&self, session: &Session, place: &Place) -> std::result::Result<(), String> {
+    pub fn restart(&self, session: &Session, installed: &Installed) -> std::result::Result<(), String> {
         session
             .client()
             .and_then(|client| client.send("POST", "/v1/restart", &[]))
             .map_err(|stop| format!("the node does not restart: {}", said(&stop)))?;
-        self.watch(session, place, self.pid)
+        self.watch(session, installed, self.pid)
     }
 
     /// Ends what is left of the new program, and starts the node with the one before.
-    pub fn start_before(&self, session: &Session, place: &Place) -> std::result::Result<(), String> {
+    pub fn start_before(&self, session: &Session, installed: &Installed) -> std::result::Result<(), String> {
         // A restart that was refused, or has not come yet, has left the node as it was.
-        let is_still_well = place.is_run_by(self.pid) && self.is_ready(session, self.pid);
+        let is_still_well = installed.is_run_by(self.pid) && self.is_ready(session, self.pid);
         if !is_still_well {
             self.end();
-            let pid = self.started.again(&place.program)?;
-            return self.watch(session, place, pid);
+            let pid = self.started.again(&installed.program)?;
+            return self.watch(session, installed, pid);
         }
         Ok(())
     }
@@ -100,12 +100,12 @@ impl RunningNode {
         }
     }
 
-    fn watch(&self, session: &Session, place: &Place, pid: u32) -> std::result::Result<(), String> {
+    fn watch(&self, session: &Session, installed: &Installed, pid: u32) -> std::result::Result<(), String> {
         let progress = session.out.progress();
         progress.step("waiting for the node to become ready");
         let since = Instant::now();
         let mut pid = pid;
-        while !(place.is_run_by(pid) && self.is_ready(session, pid)) {
+        while !(installed.is_run_by(pid) && self.is_ready(session, pid)) {
             if !is_node(pid) {
                 // A service manager may have started it as another process, which is the one to look at.
                 match known_node(&self.folder).filter(|known| known.pid != pid && self.started.may_be(known.pid)) {
@@ -150,10 +150,10 @@ fn said(stop: &Stop) -> String {
 }
 
 /// A process that is a node of this program, and its data folder as far as its command line says.
-fn other_node(place: &Place) -> Option<(u32, String)> {
+fn other_node(installed: &Installed) -> Option<(u32, String)> {
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let line = fs::read(entry.path().join("cmdline")).ok().filter(|_| place.is_run_by(pid))?;
+        let line = fs::read(entry.path().join("cmdline")).ok().filter(|_| installed.is_run_by(pid))?;
         let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
         words.iter().skip(1).find(|word| *word == "up")?;
         let folder = words.iter().skip_while(|word| *word != "--data-folder").nth(1);

@@ -1,4 +1,4 @@
-//! The place of this program on the disk, and what stands beside it: the next program, and the one before.
+//! This program as it is installed on the disk, and what stands beside it: the next program, and the one before.
 //!
 //! ```text
 //!  lighter            a whole program at every instant: it changes by a rename alone
@@ -24,14 +24,14 @@ const PACKAGE_FILES: &str = "/var/lib/dpkg/info/lighterage.list";
 /// Bytes of a program that are enough to say for which processor it is.
 const HEAD_BYTES: usize = 64;
 
-pub struct Place {
+pub struct Installed {
     pub program: PathBuf,
     folder: PathBuf,
     /// Held open: its lock is this upgrade's.
     lock: File,
 }
 
-impl Place {
+impl Installed {
     pub fn of_this_program() -> Result<Self> {
         let unknown = |error: &io::Error| Stop::new(Code::FileUnusable, format!("this program's own file: {error}"));
         let program = std::env::current_exe().and_then(|program| program.canonicalize());
