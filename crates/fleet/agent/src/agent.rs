@@ -256,9 +256,9 @@ impl Agent {
         if active.anchor.is_some() {
             let problem =
                 Problem::new(Code::FleetAlready, "an anchor cannot leave its fleet: without it there is none");
-            return Err(
-                problem.with_hint("take the other nodes out first; then stop this one and delete its folder `fleet`")
-            );
+            return Err(problem.with_hint(
+                "one of three: `lighter fleet anchor rm` first; the only one: stop it last, and delete its folder `fleet`",
+            ));
         }
         let is_out = |problem: &Problem| problem.code == Code::NodeRevoked;
         if !active.trouble().is_some_and(|trouble| is_out(&trouble)) {

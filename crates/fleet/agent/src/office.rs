@@ -10,7 +10,7 @@
 use crate::active::Active;
 use crate::agent::{Agent, blocking, named};
 use fleet_trust::link::why;
-use fleet_trust::office::{self, Answered, Asked, Candidate, Estate};
+use fleet_trust::office::{self, Estate, Nominee, OfficeAnswer, OfficeQuestion};
 use fleet_trust::serve::MemberArrival;
 use fleet_trust::{Address, Anchor, NodeId};
 use problem::{Code, Problem};
@@ -189,7 +189,7 @@ pub(crate) async fn asked(active: Arc<Active>, arrival: MemberArrival) {
 
 async fn answer_all(active: &Active, arrival: MemberArrival) -> Result<(), Problem> {
     let MemberArrival { peer, mut stream } = arrival;
-    let mut candidate = Candidate::new(stream.get_ref().1)?;
+    let mut candidate = Nominee::new(stream.get_ref().1)?;
     let leaf = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let is_anchor = leaf.is_some_and(|leaf| active.trust.is_anchor(leaf));
     // An anchor knows better than a certificate who is one.
@@ -198,11 +198,11 @@ async fn answer_all(active: &Active, arrival: MemberArrival) -> Result<(), Probl
         return Err(Problem::new(Code::NotAnchor, "who asks is no anchor"));
     }
     loop {
-        let asked: Asked = office::receive(&mut stream).await?;
-        let has_changed = matches!(asked, Asked::Become { .. } | Asked::Cease { .. });
+        let asked: OfficeQuestion = office::receive(&mut stream).await?;
+        let has_changed = matches!(asked, OfficeQuestion::Become { .. } | OfficeQuestion::Cease { .. });
         let answer = answer(active, &mut candidate, asked).await;
         let is_changed = has_changed && answer.as_ref().is_ok_and(|(_, is_changed)| *is_changed);
-        let answered = answer.map_or_else(|problem| Answered::from(&problem), |(answered, _)| answered);
+        let answered = answer.map_or_else(|problem| OfficeAnswer::from(&problem), |(answered, _)| answered);
         office::send(&mut stream, &answered).await?;
         if is_changed {
             let _ = stream.shutdown().await.map_err(|error| why(&error));
@@ -213,9 +213,13 @@ async fn answer_all(active: &Active, arrival: MemberArrival) -> Result<(), Probl
 }
 
 /// The answer, and whether this node is something else now.
-async fn answer(active: &Active, candidate: &mut Candidate, asked: Asked) -> Result<(Answered, bool), Problem> {
+async fn answer(
+    active: &Active,
+    candidate: &mut Nominee,
+    asked: OfficeQuestion,
+) -> Result<(OfficeAnswer, bool), Problem> {
     match (asked, &active.anchor) {
-        (Asked::Ready, _) => {
+        (OfficeQuestion::Ready, _) => {
             let (office, folder) = (active.office.clone(), active.folder.clone());
             let key = blocking(move || {
                 office.may.get().map_or(Ok(()), |may| may())?;
@@ -224,26 +228,26 @@ async fn answer(active: &Active, candidate: &mut Candidate, asked: Asked) -> Res
             Ok((candidate.show(&key.await?)?, false))
         }
         // Perhaps it was none for a while, and has not heard of it.
-        (Asked::Become { ledger, .. }, Some(anchor)) => {
+        (OfficeQuestion::Become { ledger, .. }, Some(anchor)) => {
             let anchor = anchor.clone();
             blocking(move || anchor.adopt(*ledger)).await?;
-            Ok((Answered::Done, false))
+            Ok((OfficeAnswer::Done, false))
         }
-        (Asked::Become { from, sealed, ledger }, None) => {
+        (OfficeQuestion::Become { from, sealed, ledger }, None) => {
             let seed = candidate.open(&from, &sealed)?;
             let (folder, membership) = (active.folder.clone(), active.trust.membership());
             blocking(move || folder.become_anchor(&membership, &seed, &ledger)).await?;
             tracing::info!("this node is an anchor of its fleet");
-            Ok((Answered::Done, true))
+            Ok((OfficeAnswer::Done, true))
         }
-        (Asked::Ledger, Some(anchor)) => Ok((Answered::Ledger(Box::new(anchor.ledger())), false)),
-        (Asked::Ledger, None) => Err(Problem::new(Code::NotAnchor, "this node is no anchor")),
-        (Asked::Cease { .. }, None) => Ok((Answered::Done, false)),
-        (Asked::Cease { certificate }, Some(anchor)) => cease(active, anchor, &certificate).await,
+        (OfficeQuestion::Ledger, Some(anchor)) => Ok((OfficeAnswer::Ledger(Box::new(anchor.ledger())), false)),
+        (OfficeQuestion::Ledger, None) => Err(Problem::new(Code::NotAnchor, "this node is no anchor")),
+        (OfficeQuestion::Cease { .. }, None) => Ok((OfficeAnswer::Done, false)),
+        (OfficeQuestion::Cease { certificate }, Some(anchor)) => cease(active, anchor, &certificate).await,
     }
 }
 
-async fn cease(active: &Active, anchor: &Anchor, certificate: &str) -> Result<(Answered, bool), Problem> {
+async fn cease(active: &Active, anchor: &Anchor, certificate: &str) -> Result<(OfficeAnswer, bool), Problem> {
     let own = active.trust.node();
     let mut membership = office::as_member(&active.trust, certificate)?;
     membership.anchors = anchor.addresses().into_iter().filter(|at| *at != active.address).collect();
@@ -253,5 +257,5 @@ async fn cease(active: &Active, anchor: &Anchor, certificate: &str) -> Result<(A
     let folder = active.folder.clone();
     blocking(move || folder.cease_anchor(&membership)).await?;
     tracing::info!("this node is no anchor of its fleet any more");
-    Ok((Answered::Done, true))
+    Ok((OfficeAnswer::Done, true))
 }

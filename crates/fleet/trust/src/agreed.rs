@@ -10,7 +10,7 @@
 //! All of this blocks, and ends.
 
 use crate::anchor::Anchor;
-use crate::changes::{Change, Head, Mark};
+use crate::changes::{Change, LogHead, Mark};
 use crate::ledger::Ledger;
 use problem::{Code, Problem};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub enum Put {
 
 /// What was read of the log.
 struct Read {
-    head: Option<Head>,
+    head: Option<LogHead>,
     revision: Option<u64>,
 }
 
@@ -144,7 +144,7 @@ impl Anchor {
     }
 
     /// Makes the ledger what the log says, and gives the head. None: the log was written anew, or is about to be.
-    fn caught_up(&self, agree: &Arc<dyn Agree>, read: &Read) -> Result<Option<Head>, Problem> {
+    fn caught_up(&self, agree: &Arc<dyn Agree>, read: &Read) -> Result<Option<LogHead>, Problem> {
         let own = self.ledger();
         let Some(head) = read.head.clone() else { return self.found_log(agree, own, read.revision).map(|()| None) };
         let mark = head.mark();
@@ -178,7 +178,7 @@ impl Anchor {
         }
         let newest = others.into_iter().chain([own.clone()]).max_by_key(|ledger| ledger.mark().number).unwrap_or(own);
         let mark = newest.mark();
-        if agree.put(&Head::at(mark).write(), revision)? == Put::Done {
+        if agree.put(&LogHead::at(mark).write(), revision)? == Put::Done {
             tracing::info!(number = mark.number, "the log of the ledger begins anew");
         }
         if newest.mark() != self.ledger().mark() {
@@ -190,7 +190,7 @@ impl Anchor {
 
 fn read(agree: &Arc<dyn Agree>) -> Result<Read, Problem> {
     let Some((bytes, revision)) = agree.head()? else { return Ok(Read { head: None, revision: None }) };
-    let head = Head::read(&bytes);
+    let head = LogHead::read(&bytes);
     if head.is_none() {
         tracing::error!("what anchors agree on cannot be read, and is written anew");
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   mark 7 ─▶ change ─▶ mark 8 ─▶ change ─▶ mark 9       a mark: the number, and a hash of the mark before and the change
-//!   └ Head.before └──────── Head.changes ────────┘
+//!   └ before ┘└─────────── changes ───────────┘            both are a LogHead
 //! ```
 //! Two ledgers with one mark are the same. Pure values: who writes them where is in [`crate::agreed`].
 
@@ -49,7 +49,7 @@ pub struct Change {
 /// The newest changes, and what was before them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Head {
+pub struct LogHead {
     before: Mark,
     changes: Vec<Change>,
 }
@@ -86,7 +86,7 @@ impl Change {
     }
 }
 
-impl Head {
+impl LogHead {
     /// Nothing has changed since this mark.
     pub fn at(before: Mark) -> Self {
         Self { before, changes: Vec::new() }
@@ -189,12 +189,13 @@ mod tests {
 
     #[test]
     fn who_stands_at_a_mark_of_the_head_is_told_what_came_since() {
-        let (mut ledger, mut head, mut marks) = (Ledger::default(), Head::at(Mark::default()), vec![Mark::default()]);
+        let (mut ledger, mut head, mut marks) =
+            (Ledger::default(), LogHead::at(Mark::default()), vec![Mark::default()]);
         for number in 1..=200 {
             let next = admitted(&ledger, number);
             let bytes;
             (head, bytes) = head.with(Change::between(&ledger, &next)).unwrap();
-            assert!(bytes.len() <= HEAD_BYTES_MAX && Head::read(&bytes) == Some(head.clone()));
+            assert!(bytes.len() <= HEAD_BYTES_MAX && LogHead::read(&bytes) == Some(head.clone()));
             marks.push(head.mark());
             ledger = next;
         }
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_oldest_changes_go_and_one_that_is_too_long_is_refused() {
-        let (mut ledger, mut head) = (Ledger::default(), Head::at(Mark::default()));
+        let (mut ledger, mut head) = (Ledger::default(), LogHead::at(Mark::default()));
         let noted = |ledger: &Ledger, bytes: usize, number: u32| {
             let mut ledger = ledger.clone();
             ledger.notes.insert("a".to_owned(), format!("{number:0bytes$}"));

@@ -47,7 +47,7 @@ const EXPORTER: &[u8] = b"EXPORTER-lighterage-anchor-1";
 /// What an anchor asks.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Asked {
+pub enum OfficeQuestion {
     Ready,
     Become { from: String, sealed: String, ledger: Box<Ledger> },
     Ledger,
@@ -57,7 +57,7 @@ pub enum Asked {
 /// What it is answered.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answered {
+pub enum OfficeAnswer {
     Ready { key: String, signature: String },
     Ledger(Box<Ledger>),
     Done,
@@ -216,8 +216,8 @@ fn check_count(anchors: usize) -> Result<(), Problem> {
 pub async fn ready(trust: &Trust, at: &Address, node: &NodeId) -> Result<(), Problem> {
     in_time(TIMEOUT, async {
         let (_peer, mut stream) = connect_for(ANCHOR, trust, at, node).await?;
-        match ask(&mut stream, &Asked::Ready).await? {
-            Answered::Ready { .. } => Ok(()),
+        match ask(&mut stream, &OfficeQuestion::Ready).await? {
+            OfficeAnswer::Ready { .. } => Ok(()),
             _ => Err(out_of_place()),
         }
     })
@@ -236,14 +236,17 @@ pub async fn appoint(trust: &Trust, anchor: &Anchor, at: &Address, node: &NodeId
     }
     in_time(TIMEOUT, async {
         let (_peer, mut stream) = connect_for(ANCHOR, trust, at, node).await?;
-        let Answered::Ready { key: shown, signature } = ask(&mut stream, &Asked::Ready).await? else {
+        let OfficeAnswer::Ready { key: shown, signature } = ask(&mut stream, &OfficeQuestion::Ready).await? else {
             return Err(out_of_place());
         };
         let channel = channel_of(&stream)?;
         let shown = (&bytes(&shown)?, &bytes(&signature)?);
         let (from, sealed) = seal(anchor.authority.seed(), &key, shown, &channel)?;
-        let asked =
-            Asked::Become { from: STANDARD.encode(from), sealed: STANDARD.encode(sealed), ledger: Box::new(ledger) };
+        let asked = OfficeQuestion::Become {
+            from: STANDARD.encode(from),
+            sealed: STANDARD.encode(sealed),
+            ledger: Box::new(ledger),
+        };
         done(ask(&mut stream, &asked).await?)
     })
     .await
@@ -258,7 +261,7 @@ pub async fn dismiss(trust: &Trust, anchor: &Anchor, at: &Address, node: &NodeId
     let certificate = anchor.admission(ledger.member(node)?)?.certificate;
     in_time(TIMEOUT, async {
         let (_peer, mut stream) = connect_for(ANCHOR, trust, at, node).await?;
-        done(ask(&mut stream, &Asked::Cease { certificate: STANDARD.encode(certificate) }).await?)
+        done(ask(&mut stream, &OfficeQuestion::Cease { certificate: STANDARD.encode(certificate) }).await?)
     })
     .await
 }
@@ -270,8 +273,8 @@ pub async fn dismiss(trust: &Trust, anchor: &Anchor, at: &Address, node: &NodeId
 pub async fn ledger_of(trust: &Trust, at: &Address, node: &NodeId) -> Result<Ledger, Problem> {
     in_time(TIMEOUT, async {
         let (_peer, mut stream) = connect_for(ANCHOR, trust, at, node).await?;
-        match ask(&mut stream, &Asked::Ledger).await? {
-            Answered::Ledger(ledger) => Ok(*ledger),
+        match ask(&mut stream, &OfficeQuestion::Ledger).await? {
+            OfficeAnswer::Ledger(ledger) => Ok(*ledger),
             _ => Err(out_of_place()),
         }
     })
@@ -279,12 +282,12 @@ pub async fn ledger_of(trust: &Trust, at: &Address, node: &NodeId) -> Result<Led
 }
 
 /// The side that is asked: shows a key, and opens what is sealed to it.
-pub struct Candidate {
+pub struct Nominee {
     opener: Option<Opener>,
     channel: Channel,
 }
 
-impl Candidate {
+impl Nominee {
     /// For one connection.
     ///
     /// # Errors
@@ -294,15 +297,15 @@ impl Candidate {
         Ok(Self { opener: None, channel: channel.map_err(|error| problem_of(&error))? })
     }
 
-    /// The answer to [`Asked::Ready`].
+    /// The answer to [`OfficeQuestion::Ready`].
     ///
     /// # Errors
     /// There is no randomness.
-    pub fn show(&mut self, key: &NodeKey) -> Result<Answered, Problem> {
+    pub fn show(&mut self, key: &NodeKey) -> Result<OfficeAnswer, Problem> {
         let opener = Opener::new()?;
         let (public, signature) = opener.shown(key, &self.channel);
         self.opener = Some(opener);
-        Ok(Answered::Ready { key: STANDARD.encode(public), signature: STANDARD.encode(signature) })
+        Ok(OfficeAnswer::Ready { key: STANDARD.encode(public), signature: STANDARD.encode(signature) })
     }
 
     /// The CA's key.
@@ -353,25 +356,25 @@ pub async fn send(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) 
     to.flush().await.map_err(|error| why(&error))
 }
 
-impl From<&Problem> for Answered {
+impl From<&Problem> for OfficeAnswer {
     fn from(problem: &Problem) -> Self {
         Self::Refused { code: problem.code.to_string(), detail: problem.detail.to_string() }
     }
 }
 
-async fn ask(stream: &mut TlsStream<TcpStream>, asked: &Asked) -> Result<Answered, Problem> {
+async fn ask(stream: &mut TlsStream<TcpStream>, asked: &OfficeQuestion) -> Result<OfficeAnswer, Problem> {
     send(stream, asked).await?;
     match receive(stream).await? {
-        Answered::Refused { code, detail } => {
+        OfficeAnswer::Refused { code, detail } => {
             Err(Problem::new(Code::from_name(&code).unwrap_or(Code::Unknown), detail))
         }
         answered => Ok(answered),
     }
 }
 
-fn done(answered: Answered) -> Result<(), Problem> {
+fn done(answered: OfficeAnswer) -> Result<(), Problem> {
     match answered {
-        Answered::Done => Ok(()),
+        OfficeAnswer::Done => Ok(()),
         _ => Err(out_of_place()),
     }
 }

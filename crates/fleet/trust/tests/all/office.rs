@@ -3,7 +3,7 @@
 use crate::world::{DAY, Fleet, NOW, fleet, key, raw_as};
 use fleet_trust::folder::Folder;
 use fleet_trust::link::ANCHOR;
-use fleet_trust::office::{self, Answered, Asked, Candidate, Estate};
+use fleet_trust::office::{self, Estate, Nominee, OfficeAnswer, OfficeQuestion};
 use fleet_trust::serve::{MemberArrival, serve};
 use fleet_trust::{Address, Trust, link};
 use problem::Code;
@@ -47,20 +47,22 @@ async fn willing(fleet: &Fleet, seed: u8) -> Willing {
 
 async fn answer(folder: &Folder, trust: &Trust, arrival: MemberArrival, seed: u8) -> Result<(), problem::Problem> {
     let MemberArrival { mut stream, .. } = arrival;
-    let mut candidate = Candidate::new(stream.get_ref().1)?;
+    let mut candidate = Nominee::new(stream.get_ref().1)?;
     loop {
-        let answered = match office::receive::<Asked>(&mut stream).await? {
-            Asked::Ready => candidate.show(&key(seed)),
-            Asked::Become { from, sealed, ledger } => candidate
+        let answered = match office::receive::<OfficeQuestion>(&mut stream).await? {
+            OfficeQuestion::Ready => candidate.show(&key(seed)),
+            OfficeQuestion::Become { from, sealed, ledger } => candidate
                 .open(&from, &sealed)
-                .and_then(|ca| folder.become_anchor(&trust.membership(), &ca, &ledger).map(|()| Answered::Done)),
-            Asked::Cease { certificate } => {
+                .and_then(|ca| folder.become_anchor(&trust.membership(), &ca, &ledger).map(|()| OfficeAnswer::Done)),
+            OfficeQuestion::Cease { certificate } => {
                 let membership = office::as_member(trust, &certificate)?;
-                folder.cease_anchor(&membership).map(|()| Answered::Done)
+                folder.cease_anchor(&membership).map(|()| OfficeAnswer::Done)
             }
-            Asked::Ledger => Ok(Answered::Refused { code: Code::NotAnchor.to_string(), detail: String::new() }),
+            OfficeQuestion::Ledger => {
+                Ok(OfficeAnswer::Refused { code: Code::NotAnchor.to_string(), detail: String::new() })
+            }
         };
-        office::send(&mut stream, &answered.unwrap_or_else(|problem| Answered::from(&problem))).await?;
+        office::send(&mut stream, &answered.unwrap_or_else(|problem| OfficeAnswer::from(&problem))).await?;
     }
 }
 
@@ -100,7 +102,7 @@ async fn what_is_no_message_between_anchors_ends_the_connection() {
         let mut stream = raw_as(&member.at, ANCHOR, &joined.membership, 4).await.unwrap();
         tokio::io::AsyncWriteExt::write_all(&mut stream, wrong).await.unwrap();
         tokio::io::AsyncWriteExt::shutdown(&mut stream).await.unwrap();
-        let answered = office::receive::<Answered>(&mut stream).await;
+        let answered = office::receive::<OfficeAnswer>(&mut stream).await;
         assert!(answered.is_err(), "{answered:?}");
     }
     assert!(link::connect(&fleet.listening.trust, &member.at, &key(2).id()).await.is_ok());
