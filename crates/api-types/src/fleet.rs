@@ -271,6 +271,21 @@ pub struct FleetLeft {
     pub name: String,
 }
 
+/// Members that are to be anchors.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FleetAnchors {
+    /// Of each its id, the beginning of its id, or its name.
+    pub nodes: Vec<String>,
+}
+
+/// A node that is an anchor now, or was one.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FleetAnchor {
+    pub id: String,
+    pub name: String,
+}
+
 /// A node that was taken out of its fleet.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FleetRemoved {

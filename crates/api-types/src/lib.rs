@@ -18,6 +18,7 @@ pub use deployments::{
     DeployerCreated, DeployerInfo, DeployerRequest, DeploymentNode, FleetDeployment, FleetDeployments, FleetPlaced,
     FleetPlacedNode, FleetReturned, FleetRollout, OrderTaken,
 };
+pub use fleet::{FleetAnchor, FleetAnchors};
 pub use fleet::{
     FleetDigits, FleetDrain, FleetEngine, FleetForecast, FleetInfo, FleetKnock, FleetKnocking, FleetLeft, FleetLoad,
     FleetNode, FleetOther, FleetPlace, FleetPlaces, FleetReason, FleetRemoved, FleetRequest, FleetRule, FleetShown,

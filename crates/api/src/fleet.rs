@@ -4,7 +4,7 @@ use super::functions::detached;
 use super::reply::{Answer, Json, of_query};
 use super::scope::{MayAdmin, MayLook, MayLookSome};
 use api_types::{
-    FleetDigits, FleetDrain, FleetInfo, FleetKnock, FleetKnocking, FleetLeft, FleetPlaces, FleetRemoved, FleetRequest,
+    FleetAnchor, FleetAnchors, FleetDigits, FleetDrain, FleetInfo, FleetKnock, FleetKnocking, FleetLeft, FleetPlaces, FleetRemoved, FleetRequest,
     FleetShown, FleetWhy, InvitationCreated, InvitationRequest, JoinRequest,
 };
 use axum::extract::rejection::QueryRejection;
@@ -237,6 +237,52 @@ pub async fn invite(
     })
     .await?;
     Ok((StatusCode::CREATED, axum::Json(InvitationCreated { token: token.to_string() })))
+}
+
+/// Makes members anchors beside this one: two at once, so that there are three. They are given the key of the fleet's
+/// CA, sealed to each. Answers when they are anchors, or when they have had 45 seconds; then they become it as soon as
+/// they are reached.
+#[utoipa::path(post, path = "/v1/fleet/anchors", tag = "fleet", request_body = FleetAnchors, responses(
+    (status = 200, body = Vec<FleetAnchor>),
+    (status = 400, description = "L1101: there would be two anchors, or more than three"),
+    (status = 404, description = "L9119: there is none of this id or name"),
+    (status = 409, description = "L9116: the node belongs to no fleet; L9118: it is no anchor"),
+    (status = 503, description = "L9103: a node has no nats-server; L9122: one is away; L9105: no majority answers"),
+))]
+pub async fn appoint(
+    MayAdmin(who): MayAdmin,
+    State(node): State<Arc<Node>>,
+    Json(FleetAnchors { nodes }): Json<FleetAnchors>,
+) -> Answer<axum::Json<Vec<FleetAnchor>>> {
+    let added = detached(async move {
+        let added = fleet::appoint(&node, &nodes).await;
+        who.did(&node, "fleet anchor add", &nodes.join(" "), added).await
+    })
+    .await?;
+    Ok(axum::Json(added))
+}
+
+/// An anchor is a member like others from now on. It deletes the key of the fleet's CA when it hears of that; one that
+/// was stolen does not, and the fleet has to be founded anew.
+#[utoipa::path(delete, path = "/v1/fleet/anchors/{node}", tag = "fleet", params(
+    ("node" = String, Path, description = "Its id, the beginning of its id, or its name")), responses(
+    (status = 200, body = FleetAnchor),
+    (status = 400, description = "L1101: it is no anchor, or the only one"),
+    (status = 404, description = "L9119: there is none of this id or name"),
+    (status = 409, description = "L9116: the node belongs to no fleet; L9118: it is no anchor"),
+    (status = 503, description = "L9105: no majority of anchors answers, and nothing has changed"),
+))]
+pub async fn dismiss(
+    MayAdmin(who): MayAdmin,
+    State(node): State<Arc<Node>>,
+    Path(which): Path<String>,
+) -> Answer<axum::Json<FleetAnchor>> {
+    let (id, name) = detached(async move {
+        let dismissed = node.fleet.dismiss(&which).await;
+        who.did(&node, "fleet anchor rm", &which, dismissed).await
+    })
+    .await?;
+    Ok(axum::Json(FleetAnchor { id: id.to_string(), name }))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]

@@ -135,6 +135,8 @@ endpoints! {
     post "/v1/fleet/drain" fleet::drain;
     post "/v1/fleet/leave" fleet::leave;
     post "/v1/fleet/invitations" fleet::invite;
+    post "/v1/fleet/anchors" fleet::appoint;
+    delete "/v1/fleet/anchors/{node}" fleet::dismiss;
     get "/v1/fleet/why/{function}" fleet::why;
     get "/v1/fleet/places" fleet::places;
     get "/v1/fleet/tokens" deployments::tokens;

@@ -1,5 +1,6 @@
 //! `lighter fleet`: the nodes of a fleet; found one, let nodes in, join, take nodes out; look at one, at all, at why.
 
+mod anchor;
 mod knock;
 mod map;
 mod show;
@@ -120,6 +121,9 @@ enum Asked {
     /// Tokens that count at every node of the fleet, for devices; made and removed on an anchor
     #[command(subcommand)]
     Token(token::Token),
+    /// Say which nodes are anchors: one, or three of which any may be lost; on an anchor
+    #[command(subcommand)]
+    Anchor(anchor::Anchors),
     /// Take a node out of the fleet for good
     Rm {
         /// Its id, the beginning of its id, or its name
@@ -157,6 +161,7 @@ impl Fleet {
             }
             Some(Asked::Deployer(deployers)) => deployers.run(session),
             Some(Asked::Token(tokens)) => tokens.run(session, Whose::Fleet),
+            Some(Asked::Anchor(anchors)) => anchors.run(session),
             Some(Asked::Rm { which, stolen }) => remove(session, &which, stolen),
         }
     }

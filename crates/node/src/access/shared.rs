@@ -71,11 +71,11 @@ impl SharedTokens {
     /// [`Code::ApiRequest`]: the name is taken or none, the scope is `admin`, or there are too many.
     pub fn with(
         before: Option<&Self>,
-        fleet: &str,
+        of: (&str, Option<u64>),
         (request, now_ms, random): (TokenRequest, u64, [u8; 32]),
         sign: impl FnOnce(&str, &[&[u8]]) -> Signature,
     ) -> Result<(Self, TokenCreated), Problem> {
-        let mut list = Self::next(before, fleet, now_ms);
+        let mut list = Self::next(before, of, now_ms);
         if request.scope == Scope::Admin {
             let problem = Problem::new(Code::ApiRequest, "no token of a fleet has the scope admin");
             return Err(problem.with_hint("to administer a node takes a token of that node: `lighter token create`"));
@@ -99,7 +99,8 @@ impl SharedTokens {
     /// [`Code::TokenUnknown`].
     pub fn without(
         before: Option<&Self>,
-        (fleet, name, now_ms): (&str, &str, u64),
+        of: (&str, Option<u64>),
+        (name, now_ms): (&str, u64),
         sign: impl FnOnce(&str, &[&[u8]]) -> Signature,
     ) -> Result<Self, Problem> {
         let unknown = || {
@@ -107,15 +108,18 @@ impl SharedTokens {
             problem.with_hint("`lighter fleet token ls` lists them")
         };
         let known = before.filter(|list| list.infos().any(|info| info.name == name)).ok_or_else(unknown)?;
-        let mut list = Self::next(Some(known), fleet, now_ms);
+        let mut list = Self::next(Some(known), of, now_ms);
         list.tokens.retain(|record| record.info.name != name);
         Self::seal(list, sign)
     }
 
-    fn next(before: Option<&Self>, fleet: &str, now_ms: u64) -> List {
+    /// `of`: the fleet, and the number of the list where several anchors have agreed on it.
+    fn next(before: Option<&Self>, of: (&str, Option<u64>), now_ms: u64) -> List {
+        let (fleet, number) = of;
         let mut tokens = before.map(|before| before.list.tokens.clone()).unwrap_or_default();
         tokens.retain(|record| record.info.expires_ms.is_none_or(|end| now_ms < end));
-        List { fleet: fleet.to_owned(), revision: before.map_or(0, Self::revision) + 1, tokens }
+        let revision = number.unwrap_or(before.map_or(0, Self::revision) + 1);
+        List { fleet: fleet.to_owned(), revision, tokens }
     }
 
     fn seal(list: List, sign: impl FnOnce(&str, &[&[u8]]) -> Signature) -> Result<Self, Problem> {
@@ -172,7 +176,8 @@ mod tests {
     fn add(before: Option<&SharedTokens>, key: &NodeKey, name: &str) -> (SharedTokens, String) {
         let seed = before.map_or(0, |list| list.revision() as u8);
         let asked = (request(name, Scope::Call, Some(60)), NOW_MS, [seed; 32]);
-        let (list, made) = SharedTokens::with(before, "f", asked, |purpose, parts| key.sign(purpose, parts)).unwrap();
+        let (list, made) =
+            SharedTokens::with(before, ("f", None), asked, |purpose, parts| key.sign(purpose, parts)).unwrap();
         (list, made.token)
     }
 
@@ -207,9 +212,9 @@ mod tests {
             assert_eq!(tokens.hash_of(bad, NOW_MS), None, "{bad:?}");
         }
         let sign = |purpose: &str, parts: &[&[u8]]| ca.sign(purpose, parts);
-        let removed = SharedTokens::without(Some(&list), ("f", "phone", NOW_MS), sign).unwrap();
+        let removed = SharedTokens::without(Some(&list), ("f", None), ("phone", NOW_MS), sign).unwrap();
         assert_eq!((removed.revision(), removed.tokens().find(&text, NOW_MS)), (2, None));
-        let again = SharedTokens::without(Some(&removed), ("f", "phone", NOW_MS), |_, _| [0; 64]);
+        let again = SharedTokens::without(Some(&removed), ("f", None), ("phone", NOW_MS), |_, _| [0; 64]);
         assert_eq!(again.unwrap_err().code, Code::TokenUnknown);
     }
 
@@ -219,7 +224,7 @@ mod tests {
         let (list, _) = add(None, &ca, "phone");
         for (name, scope) in [("phone", Scope::Call), ("no name", Scope::Call), ("x", Scope::Admin)] {
             let wrong = request(name, scope, None);
-            let made = SharedTokens::with(Some(&list), "f", (wrong, NOW_MS, [9; 32]), |_, _| [0; 64]);
+            let made = SharedTokens::with(Some(&list), ("f", None), (wrong, NOW_MS, [9; 32]), |_, _| [0; 64]);
             assert_eq!(made.unwrap_err().code, Code::ApiRequest);
         }
         let mut full = list;
@@ -228,7 +233,7 @@ mod tests {
             full.list.tokens.push(Token::new(asked, NOW_MS, [number as u8; 32]).0.record());
         }
         let asked = (request("x", Scope::Call, None), NOW_MS, [9; 32]);
-        let made = SharedTokens::with(Some(&full), "f", asked, |_, _| [0; 64]);
+        let made = SharedTokens::with(Some(&full), ("f", None), asked, |_, _| [0; 64]);
         assert!(made.unwrap_err().detail.contains("256"));
     }
 }

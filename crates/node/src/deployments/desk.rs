@@ -28,6 +28,8 @@ const DEPLOYERS: &str = "deployers.json";
 /// The key of whoever may read the anchor's data folder.
 const LOCAL_KEY: &str = "deployer.key";
 const LOCAL_NAME: &str = "local";
+/// The same as in [`DEPLOYERS`], where several anchors have it in common.
+pub const DEPLOYERS_NOTE: &str = "deployers";
 
 /// How long an order waits for nodes that have not said what they have. Then it goes on without them.
 const HEARING_MAX: Duration = Duration::from_secs(3);
@@ -62,7 +64,8 @@ impl Desk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Deployers::default(),
             Err(error) => return Err(unusable(&path, &error)),
         };
-        let is_new = !folder.join(LOCAL_KEY).exists();
+        // One of several anchors: the key is at the one that was alone, and its name is taken.
+        let is_new = !folder.join(LOCAL_KEY).exists() && anchor.note(DEPLOYERS_NOTE).is_none();
         let desk = Self {
             anchor,
             folder: folder.to_owned(),
@@ -89,7 +92,14 @@ impl Desk {
     }
 
     /// Changes a copy, keeps it, and only then goes on with it.
-    fn change(&self, change: impl FnOnce(&mut Deployers) -> Result<(), Problem>) -> Result<(), Problem> {
+    fn change(&self, change: impl Fn(&mut Deployers) -> Result<(), Problem>) -> Result<(), Problem> {
+        if self.anchor.note(DEPLOYERS_NOTE).is_some() {
+            return self.anchor.change_note(DEPLOYERS_NOTE, |noted| {
+                let mut deployers = read_note(noted.unwrap_or_default())?;
+                change(&mut deployers)?;
+                note(&deployers)
+            });
+        }
         let mut deployers = self.deployers.lock();
         let mut changed = deployers.clone();
         change(&mut changed)?;
@@ -97,6 +107,20 @@ impl Desk {
         write_new(&self.folder, DEPLOYERS, &bytes).map_err(|error| unusable(&self.folder.join(DEPLOYERS), &error))?;
         *deployers = changed;
         Ok(())
+    }
+
+    /// Those whose orders count: as several anchors have them in common, or as this one keeps them.
+    fn known(&self) -> Result<Deployers, Problem> {
+        self.anchor.note(DEPLOYERS_NOTE).map_or_else(|| Ok(self.deployers.lock().clone()), |noted| read_note(&noted))
+    }
+
+    /// What several anchors are to have in common.
+    pub(super) fn deployers_note(&self) -> Result<String, Problem> {
+        note(&self.known()?)
+    }
+
+    pub(super) fn anchor(&self) -> Arc<Anchor> {
+        self.anchor.clone()
     }
 
     pub(super) fn sign(&self, record: Record) -> Result<SignedRecord, Problem> {
@@ -128,7 +152,7 @@ impl Deployments {
     /// # Errors
     /// [`Code::NotAnchor`].
     pub fn deployers(&self) -> Result<Vec<DeployerInfo>, Problem> {
-        let deployers = self.desk()?.deployers.lock().clone();
+        let deployers = self.desk()?.known()?;
         let info = |(name, one): (&str, &fleet_deploy::deployers::Deployer)| DeployerInfo {
             name: name.to_owned(),
             added_s: one.added_at,
@@ -148,7 +172,7 @@ impl Deployments {
     ) -> Result<OrderTaken, Problem> {
         let desk = self.desk()?;
         let signed = SignedOrder::read(bytes)?;
-        let key = desk.deployers.lock().key(signed.deployer())?;
+        let key = desk.known()?.key(signed.deployer())?;
         let order = signed.check(&key)?;
         self.hear_all_out(order).await;
         // What cannot be is refused before anything is fetched.
@@ -156,10 +180,7 @@ impl Deployments {
         self.fetch_all(&first.images(), from).await?;
         let record = {
             let _deciding = desk.deciding.lock().await;
-            let record = desk.sign(self.decided(|known| decide(order, known))?)?;
-            let taken = record.record().clone();
-            self.learn(record).await?;
-            taken
+            self.settle(self.decided(|known| decide(order, known))?).await?
         };
         self.audit("fleet order", &record, from).await;
         let (revision, deployer) = (record.revision, &record.deployer);
@@ -171,18 +192,14 @@ impl Deployments {
     /// Does nothing before all nodes had time to be heard of.
     pub(super) async fn replace_copies(self: &Arc<Self>) {
         let Ok(desk) = self.desk() else { return };
-        if self.began.elapsed() < AWAY_AFTER * 2 {
+        if self.leads_for().is_none_or(|time| time < AWAY_AFTER * 2) {
             return;
         }
         let _deciding = desk.deciding.lock().await;
         for record in self.newest() {
             let Some(again) = self.decided(|known| decide_again(record.record(), known)) else { continue };
             let name = again.name.clone();
-            let learned = match desk.sign(again) {
-                Ok(record) => self.learn(record).await,
-                Err(problem) => Err(problem),
-            };
-            match learned {
+            match self.settle(again).await {
                 Ok(_) => tracing::info!(deployment = %name, "copies have other nodes: some are away, or not as near"),
                 Err(problem) => tracing::warn!(deployment = %name, "{} {}", problem.code, problem.detail),
             }
@@ -193,11 +210,14 @@ impl Deployments {
     /// Where it counts how far they are, it waits for that too.
     async fn hear_all_out(&self, order: &Order) {
         let begun = Instant::now();
+        // Nodes tell the anchor that watches: another one, and a new one, hears of all within five seconds.
+        let is_new = self.leads_for().is_none_or(|time| time < AWAY_AFTER);
+        let hearing = if is_new { HEARING_MAX * 2 } else { HEARING_MAX };
         let is_open = || {
             let (candidates, waited) = (self.candidates(), begun.elapsed());
             let is_silent = |one: &Candidate| one.is_there && one.profile.is_none();
             let is_far = |manifest: &Manifest| candidates.len() <= MEASURED_MAX && !is_measured(manifest, &candidates);
-            (waited < HEARING_MAX && candidates.iter().any(is_silent))
+            (waited < hearing && candidates.iter().any(is_silent))
                 || (waited < MEASURING_MAX && matches!(&order.wish, Wish::Deploy(manifest) if is_far(manifest)))
         };
         while is_open() {
@@ -244,4 +264,13 @@ impl Deployments {
         };
         blocking(keep).await.ok();
     }
+}
+
+fn note(deployers: &Deployers) -> Result<String, Problem> {
+    serde_json::to_string(deployers).map_err(|error| Problem::new(Code::Internal, error.to_string()))
+}
+
+fn read_note(noted: &str) -> Result<Deployers, Problem> {
+    let unusable = |error| Problem::new(Code::DataUnusable, format!("the deployers of the fleet: {error}"));
+    serde_json::from_str(noted).map_err(unusable)
 }

@@ -105,7 +105,7 @@ impl Deployments {
     /// Makes more copies of functions that have too much to do, and fewer of those that have little.
     pub(super) async fn follow_load(self: &Arc<Self>) {
         let Ok(desk) = self.desk() else { return };
-        if self.began.elapsed() < AWAY_AFTER * 2 {
+        if self.leads_for().is_none_or(|time| time < AWAY_AFTER * 2) {
             return;
         }
         let _deciding = desk.deciding.lock().await;
@@ -170,11 +170,7 @@ impl Deployments {
         let name = next.name.clone();
         let placed = next.places.iter().find(|placed| placed.group.functions.contains(function));
         let copies = placed.and_then(|placed| placed.nodes.as_ref()).map_or(0, |nodes| nodes.len());
-        let learned = match self.desk().and_then(|desk| desk.sign(next)) {
-            Ok(record) => self.learn(record).await,
-            Err(problem) => Err(problem),
-        };
-        match learned {
+        match self.settle(next).await {
             Ok(_) => tracing::info!(deployment = %name, %function, copies, "the copies follow load: {why}"),
             Err(problem) => tracing::warn!(deployment = %name, "{} {}", problem.code, problem.detail),
         }

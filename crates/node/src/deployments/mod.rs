@@ -6,6 +6,7 @@
 //!   follow: share of this node ─▶ images, from any node ─▶ deploy ─┴─▶ progress ═══ talk ═══▶ anchor ─▶ view
 //! ```
 //! - `shelf`: records on disk · `desk`: what an anchor decides · `relay`: orders and views, by way of an anchor
+//! - `settled`: numbers of what several anchors decide
 //! - `follow`, `works`: makes it so here · `images`: fetched by hash, from whoever has them
 //! - `tokens`: the fleet's, which travel with the same talk
 //! - `elastic`: how many copies there are where that follows load
@@ -22,6 +23,7 @@ mod follow;
 mod images;
 mod relay;
 mod seats;
+mod settled;
 mod shelf;
 mod steps;
 mod talking;
@@ -94,6 +96,8 @@ pub struct Deployments {
     /// What is on its way to other nodes beside images.
     answering: Arc<Seats>,
     began: Instant,
+    /// Since when this anchor is the one that watches.
+    leading: Mutex<Option<Instant>>,
     /// Counts changes of the records and of the progress.
     changes: watch::Sender<u64>,
 }
@@ -134,6 +138,7 @@ impl Deployments {
             reading: Seats::new("this node reads as much of the other one as it may", READING_MAX, usize::MAX),
             answering: Seats::new("this node answers the other one as much as it may", ANSWERING_MAX, usize::MAX),
             began: Instant::now(),
+            leading: Mutex::default(),
             changes: watch::Sender::default(),
         });
         node.access.set_shared(deployments.tokens.newest().as_deref());
@@ -258,10 +263,10 @@ impl Deployments {
         all
     }
 
-    /// The anchors, those first that were heard of last.
+    /// The anchors: those first that are there, and of them the one that watches.
     fn anchors(&self) -> Vec<Row> {
         let mut anchors: Vec<Row> = self.directory.others().into_iter().filter(|row| row.is_anchor).collect();
-        anchors.sort_by_key(|row| row.heard.unwrap_or(Duration::MAX));
+        anchors.sort_by_key(|row| (row.heard.is_none_or(|heard| heard >= AWAY_AFTER), row.node));
         anchors
     }
 }

@@ -24,7 +24,7 @@ impl Deployments {
     /// [`Code::AnchorsAway`]: none answers. [`Code::DeploymentChanged`] also where the order was taken and its answer
     /// was lost. What [`fleet_deploy::decide::decide`] says; [`Code::DeployerUnknown`], [`Code::ImageNowhere`].
     pub async fn order(self: &Arc<Self>, bytes: Bytes) -> Result<OrderTaken, Problem> {
-        if self.desk.is_some() {
+        if self.leads() {
             return self.take_order(&bytes, None).await;
         }
         let mut last = None;
@@ -36,12 +36,16 @@ impl Deployments {
                 Err(problem) => return Err(problem),
             }
         }
-        Err(away(last))
+        match self.desk {
+            // The other anchors are away, and this one decides, if it can.
+            Some(_) => self.take_order(&bytes, None).await,
+            None => Err(away(last)),
+        }
     }
 
     /// All deployments and how far each node is, as an anchor sees it; as this node does where none answers.
     pub async fn views(&self) -> FleetDeployments {
-        if self.desk.is_none() {
+        if !self.leads() {
             for anchor in self.anchors() {
                 let asked = self.ask(anchor.node, Method::GET, "/deployments", Bytes::new(), VIEW_BYTES_MAX).await;
                 match asked.and_then(|bytes| read(&bytes)) {

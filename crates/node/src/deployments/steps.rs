@@ -10,6 +10,9 @@ impl Deployments {
     /// Has each form that is on its way go on, or back, if it is time.
     pub(super) async fn watch_steps(self: &Arc<Self>) {
         let Ok(desk) = self.desk() else { return };
+        if !self.leads() {
+            return;
+        }
         let _deciding = desk.deciding.lock().await;
         let underway = || self.newest().into_iter().filter(|record| record.record().underway.is_some());
         let records: Vec<Arc<SignedRecord>> = underway().collect();
@@ -23,11 +26,7 @@ impl Deployments {
             };
             let Some(next) = next else { continue };
             say(&next);
-            let taken = match desk.sign(next.clone()) {
-                Ok(signed) => self.learn(signed).await,
-                Err(problem) => Err(problem),
-            };
-            match taken {
+            match self.settle(next.clone()).await {
                 Ok(_) => self.audit("fleet rollout", &next, None).await,
                 Err(problem) => tracing::warn!(deployment = %next.name, "{} {}", problem.code, problem.detail),
             }

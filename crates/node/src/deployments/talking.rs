@@ -57,7 +57,7 @@ impl Deployments {
 
     /// Says whether an anchor knows what this node has.
     async fn round(self: &Arc<Self>) -> bool {
-        if self.desk.is_some() {
+        if self.leads() {
             let known = (self.records.lock().digest(), self.tokens.revision());
             let behind =
                 |node: &NodeId| self.told.lock().get(node).is_none_or(|(told, _)| (told.digest, told.tokens) != known);

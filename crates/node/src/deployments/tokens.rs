@@ -75,8 +75,9 @@ impl Deployments {
         let _changing = self.tokens.changing.lock().await;
         let asked = (request, clock::now_ms(), random()?);
         let sign = |purpose: &str, parts: &[&[u8]]| desk.sign_as_ca(purpose, parts);
-        let (list, created) = SharedTokens::with(self.tokens.newest().as_deref(), &self.fleet(), asked, sign)?;
-        self.keep_tokens(list).await?;
+        let (fleet, number) = (self.fleet(), self.claim_tokens().await?);
+        let (list, created) = SharedTokens::with(self.tokens.newest().as_deref(), (&*fleet, number), asked, sign)?;
+        self.settle_list(list, number).await?;
         Ok(created)
     }
 
@@ -88,8 +89,18 @@ impl Deployments {
         let desk = self.desk()?;
         let _changing = self.tokens.changing.lock().await;
         let sign = |purpose: &str, parts: &[&[u8]]| desk.sign_as_ca(purpose, parts);
-        let asked = (&*self.fleet(), name, clock::now_ms());
-        self.keep_tokens(SharedTokens::without(self.tokens.newest().as_deref(), asked, sign)?).await
+        let (fleet, number) = (self.fleet(), self.claim_tokens().await?);
+        let asked = (name, clock::now_ms());
+        let list = SharedTokens::without(self.tokens.newest().as_deref(), (&*fleet, number), asked, sign)?;
+        self.settle_list(list, number).await
+    }
+
+    /// Keeps a list that was made here; with several anchors, once another one has it.
+    async fn settle_list(&self, list: SharedTokens, number: Option<u64>) -> Result<(), Problem> {
+        if let Some(number) = number {
+            self.settle_tokens(number, Bytes::copy_from_slice(list.bytes())).await?;
+        }
+        self.keep_tokens(list).await
     }
 
     /// Takes a list that another node has passed on, durably, if it is news. Says whether it is.

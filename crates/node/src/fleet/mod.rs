@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::deployments::{Deployments, Parts};
 use crate::link::CallLink;
 use crate::mail::{Book, Mail};
-use api_types::{FleetEngine, FleetInfo, FleetKnocking, FleetShown, FleetTrouble};
+use api_types::{FleetAnchor, FleetEngine, FleetInfo, FleetKnocking, FleetShown, FleetTrouble};
 use engine::{EngineStatus, EngineWay, ForEngine};
 use fleet_agent::{Agent, ApiPlace, Directory, Part, Row, Settings, Shown, Status, told};
 use fleet_link::Members;
@@ -21,7 +21,7 @@ use fleet_trust::{Address, Clock, NodeId, Token, Trust};
 use problem::{Code, Problem};
 use std::future::ready;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Says where the node's API listens, once it does: devices that reach the fleet are told. Where the API has a name of
 /// its own (`--api-name`), that is told, because a certificate is for a name.
@@ -53,6 +53,7 @@ pub(crate) fn agent(config: &Config) -> Agent {
 /// that. `open` gives none if there is no engine to be had; then calls and mail are carried all the same.
 pub fn take_part(node: &Arc<Node>, open: impl Fn(ForEngine) -> Option<Arc<dyn EngineWay>> + Send + Sync + 'static) {
     let weak = Arc::downgrade(node);
+    tokio::spawn(follow_role(weak.clone()));
     node.fleet.on_part(move |Part { trust, anchor, directory, calls, engine }| {
         let Some(node) = weak.upgrade() else { return Box::pin(ready(())) };
         node.set_engine(open(ForEngine { trust: trust.clone(), anchor: anchor.clone(), arrivals: engine }));
@@ -74,6 +75,34 @@ pub fn take_part(node: &Arc<Node>, open: impl Fn(ForEngine) -> Option<Arc<dyn En
             node.set_link(Some(Arc::new(link)));
         })
     });
+}
+
+/// A node that has become an anchor, or is none any more, leaves its part in the fleet and takes it anew.
+async fn follow_role(weak: Weak<Node>) {
+    while let Some(node) = weak.upgrade() {
+        let role = node.fleet.role();
+        drop(node);
+        role.changed().await;
+        let Some(node) = weak.upgrade() else { return };
+        end(&node).await;
+        if let Err(problem) = node.fleet.again().await {
+            tracing::error!("no part in the fleet: {} {}", problem.code, problem.detail);
+        }
+    }
+}
+
+/// Makes members anchors beside this one.
+///
+/// # Errors
+/// [`Code::NoFleet`], [`Code::NotAnchor`]; as [`Agent::appoint`].
+pub async fn appoint(node: &Arc<Node>, which: &[String]) -> Result<Vec<FleetAnchor>, Problem> {
+    if !node.fleet.status()?.is_anchor {
+        return Err(Problem::new(Code::NotAnchor, "this node is a member of its fleet, and no anchor"));
+    }
+    let deployments = node.link().and_then(|link| link.deployments().cloned());
+    let estate = deployments.map(|deployments| deployments.estate()).transpose()?.unwrap_or_default();
+    let appointed = node.fleet.appoint(which, estate).await?;
+    Ok(appointed.into_iter().map(|(id, name)| FleetAnchor { id: id.to_string(), name }).collect())
 }
 
 /// Nothing more goes to other nodes, or comes from them.
