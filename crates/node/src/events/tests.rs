@@ -34,6 +34,8 @@ struct Script {
     state: OnceLock<State>,
     /// What "fill" does, once.
     fill: Option<Box<dyn Fn(&State) -> Ticket + Send + Sync>>,
+    /// It runs nobody's code, and handles one event at a time.
+    is_in_order: bool,
 }
 
 impl Consumer for Script {
@@ -42,7 +44,11 @@ impl Consumer for Script {
     }
 
     fn workers_max(&self) -> u32 {
-        4
+        if self.is_in_order { 1 } else { 4 }
+    }
+
+    fn may_end_node(&self) -> bool {
+        !self.is_in_order
     }
 
     fn retry(&self) -> &Retry {
@@ -150,7 +156,8 @@ fn push_of(state: &State, words: &[&str]) -> Ticket {
 }
 
 fn cast(consumer: Arc<Script>) -> Cast {
-    let policy = Latency::new(LatencyConfig { maximum: 4, target: Duration::from_millis(5), ends_workflow: false });
+    let maximum = consumer.workers_max();
+    let policy = Latency::new(LatencyConfig { maximum, target: Duration::from_millis(5), ends_workflow: false });
     Cast { consumer, policy: Box::new(policy), dead_to: None, places: None }
 }
 
@@ -238,23 +245,21 @@ async fn a_paused_shell_leases_nothing_and_goes_on_when_it_is_resumed() {
     assert_eq!(world.script.count("done"), 3);
 }
 
-/// The node was killed in the middle of an event, again and again: each start handled it anew, as a first try.
-#[tokio::test]
-async fn an_event_in_whose_middle_the_node_ended_counts_a_try_and_is_a_dead_letter_after_the_last() {
-    let world = World::new();
-    world.shell.retire();
-    timeout(PATIENCE, world.shell.ended()).await.unwrap();
-    world.push(&["first", "last", "other"]).await;
+/// Starts a shell as after a kill in the middle of events: those at these places, each in this try.
+async fn killed(world: &World, in_hand: &[(usize, u32)]) -> (Arc<Shell>, Arc<Running>, JoinSet<()>) {
     // What a killed node leaves behind: slots that nobody emptied.
     let leased = world.queue.lease(clock::now_ms(), clock::now_ms() + 60_000, 3).unwrap();
     let killed = Running::open(world.folder.path()).unwrap();
-    let slots = [(0, 1), (1, 3)].map(|(at, attempt): (usize, u32)| {
-        let mut leased = leased[at].clone();
-        leased.event.attempt = attempt;
-        let slot = killed.slot().unwrap();
-        slot.take(&leased);
-        slot
-    });
+    let slots: Vec<_> = in_hand
+        .iter()
+        .map(|(at, attempt)| {
+            let mut leased = leased[*at].clone();
+            leased.event.attempt = *attempt;
+            let slot = killed.slot().unwrap();
+            slot.take(&leased);
+            slot
+        })
+        .collect();
     std::mem::forget((slots, killed));
     leased.iter().for_each(|leased| world.queue.release(leased.lease));
 
@@ -264,7 +269,24 @@ async fn an_event_in_whose_middle_the_node_ended_counts_a_try_and_is_a_dead_lett
     let (agenda, past) = (world.agenda.clone(), Arc::default());
     let shared = Shared { agenda, running: running.clone(), past, overloaded };
     let shell = Shell::new(world.queue.clone(), state, cast, shared, 1);
-    let _running = JoinSet::from_iter([shell.clone().run()]);
+    let tasks = JoinSet::from_iter([shell.clone().run()]);
+    (shell, running, tasks)
+}
+
+/// A world in which nobody handles what was pushed.
+async fn with_waiting(script: Script, words: &[&str]) -> World {
+    let world = World::on(Arc::new(state::RealDisk), script);
+    world.shell.retire();
+    timeout(PATIENCE, world.shell.ended()).await.unwrap();
+    world.push(words).await;
+    world
+}
+
+/// The node was killed in the middle of an event, again and again: each start handled it anew, as a first try.
+#[tokio::test]
+async fn an_event_in_whose_middle_the_node_ended_counts_a_try_and_is_a_dead_letter_after_the_last() {
+    let world = with_waiting(Script::default(), &["first", "last", "other"]).await;
+    let (shell, running, _tasks) = killed(&world, &[(0, 1), (1, 3)]).await;
     world.drained().await;
     assert_eq!(world.script.attempts("first"), [2]);
     assert_eq!(world.script.attempts("other"), [1]);
@@ -275,4 +297,17 @@ async fn an_event_in_whose_middle_the_node_ended_counts_a_try_and_is_a_dead_lett
     // What became of them is written: a node that is killed now blames nobody.
     timeout(PATIENCE, shell.ended()).await.unwrap();
     assert_eq!(Running::open(world.folder.path()).unwrap().suspected(), 0);
+}
+
+/// A node that was killed while an event became a letter took that for the event's fault: the event was tried again
+/// after those behind it, and arrived at its home after them.
+#[tokio::test]
+async fn where_no_handling_can_end_the_node_its_end_costs_no_event_its_place() {
+    let script = Script { is_in_order: true, ..Script::default() };
+    let world = with_waiting(script, &["first", "second", "third"]).await;
+    let (_shell, running, _tasks) = killed(&world, &[(0, 1)]).await;
+    world.drained().await;
+    let heard: Vec<_> = world.script.heard.lock().clone();
+    assert_eq!(heard, ["first", "second", "third"].map(|word| (word.to_owned(), 1)));
+    assert_eq!(running.suspected(), 0);
 }

@@ -43,8 +43,8 @@ impl Worker {
             let consumer = self.shell.consumer();
             let Some(leased) = self.lease(&*consumer) else { return };
             match self.shell.shared.running.suspect(&leased.leased()) {
-                None => self.handle(consumer, leased).await,
-                Some(suspect) => self.blame(&*consumer, leased, suspect).await,
+                Some(suspect) if consumer.may_end_node() => self.blame(&*consumer, leased, suspect).await,
+                _ => self.handle(consumer, leased).await,
             }
             // A queue that is never empty must not keep the thread from others.
             tokio::task::consume_budget().await;
@@ -68,7 +68,7 @@ impl Worker {
     async fn handle(&self, consumer: Arc<dyn Consumer>, held: Held) {
         let shell = &self.shell;
         let leased = held.leased();
-        if let Some(slot) = &self.slot {
+        if let Some(slot) = self.slot.as_ref().filter(|_| consumer.may_end_node()) {
             slot.take(&leased);
         }
         let (began, began_ms) = (Instant::now(), clock::now_ms());

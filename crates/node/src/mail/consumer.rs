@@ -105,6 +105,11 @@ impl Consumer for MailConsumer {
         false
     }
 
+    /// An event that was becoming a letter goes before those behind it, whatever ended the node.
+    fn may_end_node(&self) -> bool {
+        false
+    }
+
     fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Tried> {
         Box::pin(async move { self.post(&leased).into() })
     }
