@@ -2,7 +2,7 @@
 
 use super::functions::detached;
 use super::reply::{Answer, Json, of_query};
-use super::scope::{MayAdmin, MayLook, MayLookSome};
+use super::scope::{MayAdmin, MayLook, MayLookSome, Who};
 use api_types::{
     FleetAnchor, FleetAnchors, FleetDigits, FleetDrain, FleetInfo, FleetKnock, FleetKnocking, FleetLeft, FleetPlaces, FleetRemoved, FleetRequest,
     FleetShown, FleetWhy, InvitationCreated, InvitationRequest, JoinRequest,
@@ -11,6 +11,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use node::{Node, fleet};
+use problem::Problem;
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -97,14 +98,11 @@ pub async fn join(
     State(node): State<Arc<Node>>,
     Json(JoinRequest { token }): Json<JoinRequest>,
 ) -> Answer<axum::Json<FleetInfo>> {
-    let fleet = detached(async move {
-        let token = fleet::read_token(&token)?;
-        let joined = node.fleet.join(&token).await;
-        let status = who.did(&node, "fleet join", &token.fleet().to_string(), joined).await?;
-        Ok(fleet::describe(&node, status))
-    })
-    .await?;
-    Ok(axum::Json(fleet))
+    let token = fleet::read_token(&token)?;
+    let (joining, to) = (node.clone(), token.fleet());
+    let work = async move { joining.fleet.join(&token).await };
+    let status = done(who, &node, "fleet join", work, move |_| to.to_string()).await?;
+    Ok(axum::Json(fleet::describe(&node, status)))
 }
 
 /// Asks an anchor to be let in without an invitation, and says which digits a person has to type there: within five
@@ -121,14 +119,12 @@ pub async fn knock(
     State(node): State<Arc<Node>>,
     Json(FleetKnock { at }): Json<FleetKnock>,
 ) -> Answer<axum::Json<FleetShown>> {
-    let shown = detached(async move {
-        let at = at.as_deref().map(fleet::read_address).transpose()?;
-        let knocked = node.fleet.knock(at).await;
-        let target = knocked.as_ref().map(|shown| shown.anchor.to_string()).unwrap_or_default();
-        who.did(&node, "fleet knock", &target, knocked).await
-    })
-    .await?;
-    Ok(axum::Json(fleet::shown(shown)))
+    let at = at.as_deref().map(fleet::read_address).transpose()?;
+    let knocking = node.clone();
+    let work = async move { knocking.fleet.knock(at).await };
+    let shown =
+        done(who, &node, "fleet knock", work, |shown| shown.map(|shown| shown.anchor.to_string()).unwrap_or_default());
+    Ok(axum::Json(fleet::shown(shown.await?)))
 }
 
 /// Says that the anchor took the digits that this node shows: a person has seen that. Answers when the node is a
@@ -143,15 +139,12 @@ pub async fn confirm(
     State(node): State<Arc<Node>>,
     Json(FleetDigits { digits }): Json<FleetDigits>,
 ) -> Answer<axum::Json<FleetInfo>> {
-    let fleet = detached(async move {
-        let digits = fleet::read_digits(&digits)?;
-        let joined = node.fleet.confirm(digits).await;
-        let target = joined.as_ref().map(|status| status.fleet.to_string()).unwrap_or_default();
-        let status = who.did(&node, "fleet join", &target, joined).await?;
-        Ok(fleet::describe(&node, status))
-    })
-    .await?;
-    Ok(axum::Json(fleet))
+    let (joining, digits) = (node.clone(), fleet::read_digits(&digits)?);
+    let work = async move { joining.fleet.confirm(digits).await };
+    let status = done(who, &node, "fleet join", work, |status| {
+        status.map(|status| status.fleet.to_string()).unwrap_or_default()
+    });
+    Ok(axum::Json(fleet::describe(&node, status.await?)))
 }
 
 /// The nodes that wait here to be let in by digits. The digits are not told: they have to be read on the node.
@@ -174,17 +167,13 @@ pub async fn admit(
     State(node): State<Arc<Node>>,
     Json(FleetDigits { digits }): Json<FleetDigits>,
 ) -> Answer<axum::Json<FleetKnocking>> {
-    let admitted = detached(async move {
-        let digits = fleet::read_digits(&digits)?;
-        let admitted = node.fleet.admit(digits).await;
-        let target = match &admitted {
-            Ok(knocking) => format!("{} ({})", knocking.name, knocking.node),
-            Err(_) => digits.to_string(),
-        };
-        who.did(&node, "fleet admit", &target, admitted).await
-    })
-    .await?;
-    Ok(axum::Json(fleet::knocking(admitted)))
+    let (anchor, digits) = (node.clone(), fleet::read_digits(&digits)?);
+    let work = async move { anchor.fleet.admit(digits).await };
+    let admitted = done(who, &node, "fleet admit", work, move |admitted| match admitted {
+        Some(knocking) => format!("{} ({})", knocking.name, knocking.node),
+        None => digits.to_string(),
+    });
+    Ok(axum::Json(fleet::knocking(admitted.await?)))
 }
 
 /// Takes no new work until the node is started again, and says what still runs: ask again until that is nothing. Events
@@ -213,11 +202,9 @@ pub async fn drain(MayAdmin(who): MayAdmin, State(node): State<Arc<Node>>) -> An
     (status = 503, description = "L9105: no anchor answers, and nothing has changed"),
 ))]
 pub async fn leave(MayAdmin(who): MayAdmin, State(node): State<Arc<Node>>) -> Answer<axum::Json<FleetLeft>> {
-    let name = detached(async move {
-        let left = fleet::leave(&node).await;
-        who.did(&node, "fleet leave", "", left).await
-    })
-    .await?;
+    let leaving = node.clone();
+    let work = async move { fleet::leave(&leaving).await };
+    let name = done(who, &node, "fleet leave", work, |_| String::new()).await?;
     Ok(axum::Json(FleetLeft { name }))
 }
 
@@ -231,11 +218,9 @@ pub async fn invite(
     State(node): State<Arc<Node>>,
     Json(InvitationRequest { times, seconds }): Json<InvitationRequest>,
 ) -> Answer<(StatusCode, axum::Json<InvitationCreated>)> {
-    let token = detached(async move {
-        let made = node.fleet.invite(times, seconds).await;
-        who.did(&node, "fleet invite", &format!("{times} nodes, {seconds} s"), made).await
-    })
-    .await?;
+    let anchor = node.clone();
+    let work = async move { anchor.fleet.invite(times, seconds).await };
+    let token = done(who, &node, "fleet invite", work, move |_| format!("{times} nodes, {seconds} s")).await?;
     Ok((StatusCode::CREATED, axum::Json(InvitationCreated { token: token.to_string() })))
 }
 
@@ -308,10 +293,27 @@ pub async fn remove(
     query: Result<Query<Why>, QueryRejection>,
 ) -> Answer<axum::Json<FleetRemoved>> {
     let Why { stolen } = of_query(query)?;
-    let (id, name) = detached(async move {
-        let removed = node.fleet.remove(&which).await;
-        who.did(&node, if stolen { "fleet rm --stolen" } else { "fleet rm" }, &which, removed).await
-    })
-    .await?;
+    let (anchor, removed) = (node.clone(), which.clone());
+    let work = async move { anchor.fleet.remove(&removed).await };
+    let action = if stolen { "fleet rm --stolen" } else { "fleet rm" };
+    let (id, name) = done(who, &node, action, work, move |_| which).await?;
     Ok(axum::Json(FleetRemoved { id: id.to_string(), name }))
+}
+
+/// Works to the end, whoever waits for it, and writes into the audit what became of it; `target` says to what it was
+/// done, by the result if there is one.
+async fn done<T: Send + 'static>(
+    who: Who,
+    node: &Arc<Node>,
+    action: &'static str,
+    work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    target: impl FnOnce(Option<&T>) -> String + Send + 'static,
+) -> Result<T, Problem> {
+    let node = node.clone();
+    detached(async move {
+        let worked = work.await;
+        let target = target(worked.as_ref().ok());
+        who.did(&node, action, &target, worked).await
+    })
+    .await
 }
