@@ -1,7 +1,7 @@
 //! What two nodes tell each other of deployments: how far each is, and whether one knows more.
 //!
 //! ```text
-//!   one ── NodeTold: what I have, how far I am, the digest of what I know ──▶ other
+//!   one ── NodeTold: what I have, how far I am, the digest of what I know ──▶ other     or ToldAgain: as before
 //!       ◀── TalkReply: its digest; where that differs, its serials ─────────
 //!       ── fetches the records that are newer there, sends those that are newer here
 //! ```
@@ -117,8 +117,15 @@ pub enum Stage {
     Failed,
 }
 
+/// What a node says first where nothing has changed since it said all of that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToldAgain {
+    /// A hash of the bytes of what it said.
+    pub again: u64,
+}
+
 /// What it is answered.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TalkReply {
     pub digest: u64,
     /// Revision of the fleet's tokens that it has; 0: none.
@@ -127,6 +134,12 @@ pub struct TalkReply {
     /// Where the digests differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serials: Option<BTreeMap<Name, u64>>,
+    /// What was said is kept: the next time it is enough to say that it is as before.
+    #[serde(default)]
+    pub keeps: bool,
+    /// What was as before is not known here: all of it is to be said.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 impl From<&Problem> for Trouble {
@@ -191,6 +204,17 @@ impl NodeTold {
             count if count > DEPLOYMENTS_MAX => Err(garbled(format!("{count} deployments, {DEPLOYMENTS_MAX} at most"))),
             _ => Ok(told),
         }
+    }
+}
+
+impl ToldAgain {
+    pub fn write(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("it is plain data")
+    }
+
+    /// None: it is something else.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
     }
 }
 

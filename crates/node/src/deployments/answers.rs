@@ -15,7 +15,7 @@ use crate::ReplyBody;
 use budget::{Purpose, Share};
 use bytes::Bytes;
 use fleet_deploy::record::DOCUMENT_BYTES_MAX;
-use fleet_deploy::talk::{NodeTold, TALK_BYTES_MAX, TalkReply};
+use fleet_deploy::talk::{NodeTold, TALK_BYTES_MAX, TalkReply, ToldAgain};
 use fleet_link::FarBody;
 use fleet_trust::NodeId;
 use futures_util::stream;
@@ -65,16 +65,33 @@ impl Deployments {
     }
 
     async fn hear(&self, from: NodeId, body: FarBody) -> Result<Response<ReplyBody>, Problem> {
-        let told = NodeTold::read(&self.collected(from, body, TALK_BYTES_MAX).await?)?;
-        let theirs = told.digest;
-        self.told.lock().insert(from, (told, Instant::now()));
+        let bytes = self.collected(from, body, TALK_BYTES_MAX).await?;
+        let theirs = match ToldAgain::read(&bytes) {
+            Some(again) => self.heard_again(&from, &again),
+            None => {
+                let told = NodeTold::read(&bytes)?;
+                let (mut all, theirs) = (self.told.lock(), told.digest);
+                all.insert(from, (told, Instant::now()));
+                self.brief.heard(from, &bytes);
+                Some(theirs)
+            }
+        };
         let reply = || {
             let records = self.records.lock();
             let digest = records.digest();
-            let serials = (digest != theirs).then(|| records.serials());
-            Ok(json_of(&TalkReply { digest, tokens: self.tokens.revision(), serials }))
+            let differs = theirs.is_some_and(|theirs| digest != theirs);
+            let (serials, whole) = (differs.then(|| records.serials()), theirs.is_none());
+            Ok(json_of(&TalkReply { digest, tokens: self.tokens.revision(), serials, keeps: true, whole }))
         };
         self.answered(from, reply).map(as_json)
+    }
+
+    /// A node says that it is as before: the digest of what it knows. None: it is not known how it was.
+    fn heard_again(&self, from: &NodeId, again: &ToldAgain) -> Option<u64> {
+        let mut all = self.told.lock();
+        let (told, at) = all.get_mut(from).filter(|_| self.brief.is_as_before(from, again))?;
+        *at = Instant::now();
+        Some(told.digest)
     }
 
     /// An answer that may be large. It has a place, and counts, from before it is made until the node has taken it.

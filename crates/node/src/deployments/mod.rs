@@ -11,12 +11,13 @@
 //! - `tokens`: the fleet's, which travel with the same talk
 //! - `elastic`: how many copies there are where that follows load
 //! - `steps`: new forms that go to some nodes first · `tally`: what became of runs here
-//! - `talking`: with whom and when · `answers`: what other nodes ask
+//! - `talking`: with whom and when · `brief`: what is not said again · `answers`: what other nodes ask
 //!
 //! Nothing here waits for an anchor but a new order: a node runs what it knows from the start, and any node may tell it
 //! what is newer, because the CA has signed it.
 
 mod answers;
+mod brief;
 mod desk;
 mod elastic;
 mod follow;
@@ -35,6 +36,7 @@ mod works;
 use crate::link::Door;
 use crate::{Node, blocking};
 use answers::{ANSWERING_MAX, READING_MAX};
+use brief::Brief;
 use bytes::Bytes;
 use desk::Desk;
 use fleet_agent::{Directory, Row};
@@ -88,6 +90,7 @@ pub struct Deployments {
     busy: Mutex<elastic::Busy>,
     /// What others have said last, and when.
     told: Mutex<BTreeMap<NodeId, (NodeTold, Instant)>>,
+    brief: Brief,
     fetching: Fetching,
     /// Images on their way to other nodes.
     giving: Arc<Seats>,
@@ -133,6 +136,7 @@ impl Deployments {
             tallies: Mutex::default(),
             busy: Mutex::default(),
             told: Mutex::default(),
+            brief: Brief::default(),
             fetching: Fetching::default(),
             giving: Seats::new("this node gives as many images as it may", GIVING_EACH_MAX, GIVING_ALL_MAX),
             reading: Seats::new("this node reads as much of the other one as it may", READING_MAX, usize::MAX),
@@ -224,6 +228,7 @@ impl Deployments {
         let (profile, tokens) = (self.profile.clone(), self.tokens.revision());
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let round_trips_us = self.round_trips().into_iter().map(|(node, time)| (node, micros(time))).collect();
+        let round_trips_us = self.brief.ways_us(round_trips_us);
         NodeTold { profile, digest, tokens, progress, round_trips_us, loads: self.loads() }
     }
 
@@ -243,7 +248,9 @@ impl Deployments {
     fn candidates(&self) -> Vec<Candidate> {
         let mut told = self.told.lock();
         let rows = self.directory.others();
-        told.retain(|node, _| rows.iter().any(|row| row.node == *node));
+        let is_there = |node: &NodeId| rows.iter().any(|row| row.node == *node);
+        told.retain(|node, _| is_there(node));
+        self.brief.forget_others(is_there);
         let mut all: Vec<Candidate> = rows
             .into_iter()
             .map(|row| {

@@ -95,9 +95,7 @@ impl Deployments {
     }
 
     async fn tell_all(self: &Arc<Self>, node: NodeId) -> Result<(), Problem> {
-        let told = self.told().write().into();
-        let answer = self.ask(node, Method::POST, "/deployments/talk", told, TALK_BYTES_MAX).await?;
-        let TalkReply { tokens, serials, .. } = TalkReply::read(&answer)?;
+        let TalkReply { tokens, serials, .. } = self.say(node, self.told().write()).await?;
         self.share_tokens(node, tokens).await?;
         let Some(theirs) = serials else { return Ok(()) };
         let ours = self.records.lock().serials();
@@ -116,6 +114,20 @@ impl Deployments {
             self.ask(node, Method::PUT, &path(name), bytes_of(&record), TALK_BYTES_MAX).await?;
         }
         Ok(())
+    }
+
+    /// Says how this node is, or that it is as before.
+    async fn say(&self, node: NodeId, told: Vec<u8>) -> Result<TalkReply, Problem> {
+        let mut replied = self.exchange(node, self.brief.instead(&node, &told).unwrap_or_else(|| told.clone())).await;
+        if replied.as_ref().is_ok_and(|reply| reply.whole) {
+            replied = self.exchange(node, told.clone()).await;
+        }
+        self.brief.answered(&node, &told, replied.as_ref().ok().map(|reply| reply.keeps));
+        replied
+    }
+
+    async fn exchange(&self, node: NodeId, words: Vec<u8>) -> Result<TalkReply, Problem> {
+        TalkReply::read(&self.ask(node, Method::POST, "/deployments/talk", words.into(), TALK_BYTES_MAX).await?)
     }
 
     /// Takes a record that another node has passed on.
