@@ -17,7 +17,7 @@ pub struct Bucket {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1_024, max = 1_099_511_627_776_u64))]
     pub bytes_max: Option<u64>,
-    /// How long a key lives after it was last set, where the write does not say. Without it, for ever.
+    /// How long a key lives after it was last set, if the write does not say. Without it, for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Span>,
 }

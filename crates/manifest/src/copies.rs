@@ -1,4 +1,4 @@
-//! How many copies of a function there are in a fleet: so many, or as many as load asks for.
+//! How many copies of a function there are in a fleet: a fixed number, or as many as the load asks for.
 //!
 //! ```toml
 //! [function.plate.place]

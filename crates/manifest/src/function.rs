@@ -39,8 +39,8 @@ pub struct Function {
     #[serde(default, deserialize_with = "http::triggers", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "http::Triggers")]
     pub http: Vec<HttpTrigger>,
-    /// The queue whose events the function handles. One that has other triggers than `http`, and does not say, has a
-    /// queue of its own, which is called as the function is. A queue is handled by one function or sink.
+    /// The queue whose events the function handles. By default a function with other triggers than `http` has a queue
+    /// of its own name. One function or sink handles a queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Name>,
     /// MQTT messages that become events: `"meter/+/power"`, a table, or a list.
@@ -55,7 +55,7 @@ pub struct Function {
     #[serde(default, deserialize_with = "trigger::cron", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "trigger::Written<CronTrigger>")]
     pub cron: Vec<CronTrigger>,
-    /// How often an event that failed is tried again.
+    /// How often a failed event is tried again.
     #[serde(default)]
     pub retry: Retry,
     /// Values the function reads by name (`lighter:unit/config`, `wasi:config`).
@@ -64,7 +64,7 @@ pub struct Function {
     /// Environment variables (`wasi:cli/environment`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// What callers without a token learn of a call that failed: its code and title, or also what the function said.
+    /// What callers without a token learn about a failed call: its code and title, or also the text of the function.
     #[serde(default, skip_serializing_if = "Errors::is_brief")]
     pub errors: Errors,
     #[serde(default)]
@@ -73,7 +73,7 @@ pub struct Function {
     pub limits: Limits,
     #[serde(default)]
     pub units: Units,
-    /// Where it is in a fleet, and how many units are kept ready where it is.
+    /// Where it is in a fleet, and how many units are kept ready there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
 }
@@ -104,14 +104,14 @@ impl Isolation {
     }
 }
 
-/// What callers without a token learn of a call that failed.
+/// What callers without a token learn about a failed call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Errors {
-    /// The code and what it stands for. Holders of a token learn all, and the function's log has it.
+    /// The code and its title. Holders of a token learn everything, and the function's log has it.
     #[default]
     Brief,
-    /// All: messages of exceptions and lines of source among it.
+    /// Everything, messages of exceptions and lines of source included.
     Full,
 }
 
@@ -144,11 +144,11 @@ pub struct Grants {
     /// Queues it may push events to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub push: Vec<Name>,
-    /// Queues it may take events from by itself, beside those it handles.
+    /// Queues from which it may pop events, besides the one it handles.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pop: Vec<Name>,
     /// Hosts the function may send HTTP requests to: `example.org`, `example.org:8443`, `*.example.org`; `*` for all on
-    /// every port. Others without a port: 80 and 443. Loopback, link-local and metadata addresses have to be named.
+    /// every port. Names without a port mean 80 and 443. Loopback, link-local and metadata addresses have to be named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostGrant>,
     /// Secrets it may read by name as it reads `config`. `lighter secret set NAME` keeps their values on the node.
@@ -214,7 +214,7 @@ impl From<HostGrant> for String {
     }
 }
 
-/// How much one call, and all calls together, may use. What is exceeded is named in the error.
+/// How much one call, and all calls together, may use. The error names the exceeded limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -251,7 +251,7 @@ pub struct Limits {
     /// Calls a second, all together; 0 means no such limit. Twice as many may come at once after a pause.
     #[schemars(range(min = 0, max = 10_000_000))]
     pub rate_per_second: u32,
-    /// Log output of one call in bytes; more is dropped and the drop is said in the log.
+    /// Log output of one call in bytes; more is dropped, and the log says so.
     #[schemars(range(min = 0, max = 67_108_864))]
     pub log_bytes: u64,
 }
@@ -320,7 +320,7 @@ impl Limits {
 #[serde(default, deny_unknown_fields)]
 pub struct Units {
     /// Calls one unit serves, one after the other, before a fresh one takes its place. 1, the default, gives every call
-    /// fresh memory; more is faster where starting is dear (JavaScript, Python), and lets one call see what an earlier
+    /// fresh memory; more is faster if the start is costly (JavaScript, Python), and lets one call see what an earlier
     /// one left in memory.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub reuse_calls: u32,
@@ -332,11 +332,11 @@ pub struct Units {
     pub maximum: u32,
     /// What decides how many there are.
     pub policy: PolicyWord,
-    /// With the policy `triggers`: events in the queue from which on another unit starts.
+    /// With the policy `triggers`: with this many events in the queue another unit starts.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub threshold: u64,
-    /// With the policy `triggers`: pause after a start before the same trigger starts another. A unit that ends ends
-    /// it. At most as long as a lease.
+    /// With the policy `triggers`: pause after a start before the same trigger starts another unit. It is over when a
+    /// unit ends. At most as long as a lease.
     pub grace: Span,
     /// With the policy `latency`: how old the oldest event may become before another unit starts.
     pub target: Span,

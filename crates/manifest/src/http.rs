@@ -18,20 +18,20 @@ pub const TRIGGERS_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpTrigger {
-    /// A path: exact (`/hello`), or a prefix when it ends with `/*` (`/files/*` takes `/files`, `/files/` and all
-    /// below). The longest match wins; an exact one before a prefix, one with a host before one without.
+    /// A path: exact (`/hello`), or a prefix when it ends with `/*` (`/files/*` takes `/files`, `/files/` and
+    /// everything below). The longest match wins; an exact route wins over a prefix, one with a host over one without.
     pub route: String,
     /// Only requests for this host: `example.org`, or `*.example.org` for every name below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Only these methods; empty means all, OPTIONS too. HEAD is allowed wherever GET is. Where methods are listed, the
-    /// gate answers OPTIONS itself unless it is among them.
+    /// Only these methods; empty means all, OPTIONS too. HEAD is allowed wherever GET is. If methods are listed, the
+    /// gate answers OPTIONS itself, unless it is among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<String>,
-    /// Who may call. By default anyone where the gate listens on this machine only, else holders of a token.
+    /// Who may call. By default anyone if the gate listens on this machine only, otherwise holders of a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<RouteAuth>,
-    /// Media type of a `lighter:unit` function's reply. A `wasi:http` function says its own. Default
+    /// Media type of a `lighter:unit` function's reply. A `wasi:http` function sets its own. Default
     /// `application/octet-stream`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_type: Option<String>,

@@ -71,7 +71,7 @@ pub struct Manifest {
     /// The functions by name.
     #[serde(default)]
     pub function: BTreeMap<Name, Function>,
-    /// Queues by name. One that is used and not listed here has the defaults.
+    /// Queues by name. A queue that is used but not listed here has the defaults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub queue: BTreeMap<Name, Queue>,
     /// Where events leave the node, by name.

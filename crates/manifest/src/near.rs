@@ -1,4 +1,4 @@
-//! The nodes that a function is to be near to: one of them by its name, or all that have a label.
+//! The nodes that a function should be near: one of them by its name, or all that have a label.
 //!
 //! ```toml
 //! [function.plate.place]
@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which nodes they are.
+/// Which nodes are meant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -30,7 +30,7 @@ impl TryFrom<String> for Near {
     fn try_from(text: String) -> Result<Self, String> {
         if text.contains('=') {
             let label = label_with_values(&text).map(|(key, values)| Self::Label { key, values });
-            return label.ok_or_else(|| format!("{text:?} is no label: write site=harbour|bridge"));
+            return label.ok_or_else(|| format!("{text:?} is not a label: write site=harbour|bridge"));
         }
         if is_node_name(&text) {
             return Ok(Self::Node(text));

@@ -33,36 +33,36 @@ const QUIET: Span = Span::from_ms(60_000);
 /// The units of memory, the largest first.
 const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// Where a function is in a fleet. A node alone reads `warm` of it, and nothing else.
+/// Where a function is in a fleet. A single node reads only `warm`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Place {
-    /// What a node must have, each of it: a label (`site=harbour|bridge`), a word (`microvm`, `aarch64`, or a label of
-    /// whatever value), or memory (`memory>=512MiB`). `!` before it: what a node must not have.
+    /// What a node must have, all of it: a label (`site=harbour|bridge`), a word (`microvm`, `aarch64`, or the key of a
+    /// label), or memory (`memory>=512MiB`). `!` before a term negates it.
     #[serde(rename = "where", skip_serializing_if = "Vec::is_empty")]
     pub terms: Vec<Term>,
-    /// The nodes that it is to be near to: one by its name or id, or all with a label (`site=harbour|bridge`). Of those
-    /// that fit, nodes are taken from which the way to one of them and back was measured to be the shortest.
+    /// The nodes that it should be near: one by its name or id, or all with a label (`site=harbour|bridge`). It goes to
+    /// those fitting nodes that have the shortest measured way to one of them and back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub near: Option<Near>,
-    /// How long the way to one of them and back may be, `"1ms"` to `"1m"`: a node that is farther does not fit.
+    /// How long the way to one of them and back may take, `"1ms"` to `"1m"`: a node farther away does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<Span>,
-    /// How many nodes have the function: a number; or the fewest and the most (`"1..8"`), and it follows load between
-    /// them. Without it all that fit. A function that keeps something is on one node.
+    /// How many nodes have the function: a number; or the fewest and the most (`"1..8"`), between which it follows
+    /// load. Without it, all that fit. A function with state is on one node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<Copies>,
-    /// Where the number of copies follows load: how long one of them is not needed before it goes, `"1s"` to `"1d"`. A
-    /// minute, if nothing is said.
+    /// If the number of copies follows load: how long one of them must have been unneeded before it goes, `"1s"` to
+    /// `"1d"`. The default is a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet: Option<Span>,
-    /// How many units each node that has the function keeps ready for calls, as long as it has it. They are made again
-    /// after they were used. A class that makes no units ahead (`wasm`, `metal`) keeps the function loaded.
+    /// How many units each node that has the function keeps ready for calls. They are made again after they were used.
+    /// A class that makes no units ahead (`wasm`, `metal`) keeps the function loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 32))]
     pub warm: Option<u32>,
-    /// In which steps a new form of the deployment reaches its nodes, and goes back if it fails. It counts for all of
-    /// the deployment. Without it all nodes take a new form at once.
+    /// The steps in which a new form of the deployment reaches its nodes; it goes back if it fails. This counts for the
+    /// whole deployment. Without it all nodes take a new form at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
 }
@@ -161,7 +161,7 @@ impl Label {
     pub fn read(text: &str) -> Result<Self, String> {
         let parts = text.split_once('=').filter(|(key, value)| is_key(key) && is_value(value));
         let (key, value) = parts.ok_or_else(|| {
-            format!("{text:?} is no label: write site=harbour, with at most {LABEL_BYTES_MAX} bytes on either side")
+            format!("{text:?} is not a label: write site=harbour, with at most {LABEL_BYTES_MAX} bytes on either side")
         })?;
         Ok(Self { key: key.to_owned(), value: value.to_owned() })
     }
@@ -173,7 +173,7 @@ impl TryFrom<String> for Term {
     fn try_from(text: String) -> Result<Self, String> {
         let (is_negated, rest) = text.strip_prefix('!').map_or((false, text.as_str()), |rest| (true, rest));
         let wanted = wanted(rest).ok_or_else(|| {
-            format!("{text:?} is no term: write a label (site=harbour|bridge), a word (microvm) or memory>=512MiB")
+            format!("{text:?} is not a term: write a label (site=harbour|bridge), a word (microvm) or memory>=512MiB")
         })?;
         Ok(Self { is_negated, wanted })
     }

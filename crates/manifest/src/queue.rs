@@ -1,4 +1,4 @@
-//! A queue: how much it holds, how long, in which order. And how often what fails is tried again.
+//! A queue: how much it holds, how long, in which order. And how often a failed event is tried again.
 
 use crate::{Name, Span};
 use problem::{Code, Problem};
@@ -10,11 +10,11 @@ use std::ops::RangeInclusive;
 /// Bytes of the name of a node, or of its id.
 const NODE_BYTES_MAX: usize = 32;
 
-/// A durable list of events. A queue that only its name says has these defaults.
+/// A durable list of events. A queue that is only named has these defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Queue {
-    /// Events it holds, the delayed and the leased ones among them. The next one is refused.
+    /// Events it holds, delayed and leased ones included. The next one is refused.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub events_max: u64,
     /// Bytes of events it holds. An event that would go beyond is refused.
@@ -23,16 +23,16 @@ pub struct Queue {
     /// How long an event may wait; then it goes to the dead letters. Without it, for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Span>,
-    /// How long the id and source of an event are remembered: another one with the same is dropped as a duplicate.
-    /// Without it, not at all.
+    /// How long the id and source of an event are remembered: another event with the same two is dropped as a
+    /// duplicate. Without it, not at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deduplicate: Option<Span>,
     pub order: Order,
     /// Dead letters it keeps; the oldest goes when another one comes. 0 keeps none.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub dead_letters_max: u64,
-    /// The queue that events go to which failed too often or for good, in the place of the dead letters. Without it,
-    /// or when it is full, they become dead letters here.
+    /// The queue for events that failed too often or for good, instead of the dead letters. Without it, or when it is
+    /// full, they become dead letters here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_to: Option<Name>,
     pub when_full: WhenFull,
@@ -42,7 +42,7 @@ pub struct Queue {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[a-z0-9-]{1,32}$"))]
     pub home: Option<String>,
-    /// Events may come back to this queue by way of others. Without it a cycle is an error.
+    /// Events may come back to this queue through others. Without it a cycle is an error.
     pub cycle: bool,
 }
 
@@ -50,11 +50,11 @@ pub struct Queue {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// The oldest is begun first; several at once, and one that is tried again comes later.
+    /// The oldest begins first; several run at once, and an event that is tried again comes later.
     #[default]
     None,
-    /// Events with the same key (the attribute `partitionkey`, else the subject) are handled one after the other, as
-    /// they came; one that is tried again holds up those behind it.
+    /// Events with the same key (the attribute `partitionkey`, otherwise the subject) are handled one after the other,
+    /// as they came; an event that is tried again holds up those behind it.
     Key,
 }
 
@@ -109,14 +109,14 @@ impl Queue {
     }
 }
 
-/// How often an event that failed is tried again.
+/// How often a failed event is tried again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retry {
-    /// Tries in all; then it goes to the dead letters.
+    /// Tries in all; then the event goes to the dead letters.
     #[schemars(range(min = 1, max = 1_000))]
     pub attempts: u32,
-    /// Pause before the second try. Each later one is twice as long, give or take a quarter.
+    /// Pause before the second try. Each later one is twice as long, plus or minus a quarter.
     pub pause: Span,
     /// The longest pause.
     pub pause_max: Span,

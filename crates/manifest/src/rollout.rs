@@ -23,7 +23,7 @@ const WATCH_MAX: Span = Span::from_ms(86_400_000);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rollout {
-    /// How many nodes have the new form, step by step: so many, or a share of all that it is for (`"25%"`).
+    /// How many nodes have the new form, step by step: a number, or a share of all its nodes (`"25%"`).
     pub steps: Vec<StepSize>,
     /// How long each step is watched, from when its nodes are ready.
     #[serde(default = "watch_default")]
@@ -82,7 +82,7 @@ impl TryFrom<String> for StepSize {
         let number = digits.parse().ok().filter(|number| is_number && (1..=most).contains(number));
         number.map(of).ok_or_else(|| {
             format!(
-                "{text:?} is no step: write how many nodes (\"1\" to \"{NODES_MAX}\") or a share (\"1%\" to \"99%\")"
+                "{text:?} is not a step: write how many nodes (\"1\" to \"{NODES_MAX}\") or a share (\"1%\" to \"99%\")"
             )
         })
     }

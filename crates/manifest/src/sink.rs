@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Delivers the events of `queue`, at least once each. Exactly one of `webhook` and `mqtt`.
+/// Delivers each event of `queue` at least once. It has exactly one of `webhook` and `mqtt`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sink {
@@ -20,7 +20,8 @@ pub struct Sink {
     pub retry: Retry,
 }
 
-/// An HTTP request for each event. A reply of 2xx acks it; 408, 425, 429 and 5xx try again; all else is a dead letter.
+/// An HTTP request for each event. A reply of 2xx acks it; 408, 425, 429 and 5xx lead to another try; any other makes a
+/// dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Webhook {
@@ -58,7 +59,7 @@ pub enum Format {
     Binary,
     /// One JSON document.
     Structured,
-    /// The data alone.
+    /// Only the data.
     Data,
 }
 

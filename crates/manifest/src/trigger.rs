@@ -95,7 +95,7 @@ pub enum CatchUp {
     /// One event stands for all of them.
     #[default]
     One,
-    /// Each makes its event, the oldest first, at most 1,000.
+    /// Each makes an event, the oldest first, at most 1,000.
     All,
 }
 

@@ -1,4 +1,4 @@
-//! Bounds of a workflow as a whole: how many units its functions have together, and what too much work does to it.
+//! Bounds of a workflow as a whole: how many units its functions have together, and what happens under too much work.
 
 use crate::nearest::nearest;
 use crate::{Function, Manifest, Name, PolicyWord};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Units of a workflow, at most.
 const UNITS_MAX: u32 = 1_000_000;
 
-/// Functions that are bounded together. Those of a manifest that names no workflow are bounded one by one.
+/// Functions that are bounded together. Without a workflow in the manifest, functions are bounded one by one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workflow {
@@ -18,15 +18,15 @@ pub struct Workflow {
     /// that handle a queue.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<Name>,
-    /// Units that handle queued events at once, those of all its functions together. Without it, each function has its
-    /// own `units.maximum` only.
+    /// Units that handle queued events at once, for all its functions together. Without it, each function has only its
+    /// own `units.maximum`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub units_max: Option<u32>,
     pub on_overload: OnOverload,
 }
 
-/// What happens when a function has all its units at work and its queue goes on growing.
+/// What happens when a function has all its units at work and its queue still grows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnOverload {
