@@ -96,8 +96,8 @@ pub async fn call(
 
 /// Refuses a header that means something to another class than the function's.
 fn check_headers(node: &Node, name: &str, isolation: Isolation, headers: &HeaderMap) -> Result<(), Problem> {
-    let others = node.functions.loader.kinds.iter().filter(|kind| kind.units.isolation() != isolation);
-    match others.filter_map(|kind| kind.class.header()).find(|header| headers.contains_key(header.name)) {
+    let others = node.functions.loader.classes.iter().filter(|offered| offered.units.isolation() != isolation);
+    match others.filter_map(|offered| offered.class.header()).find(|header| headers.contains_key(header.name)) {
         None => Ok(()),
         Some(header) => {
             let detail = format!("{} is named, but {name} has isolation = {:?}", header.names, isolation.as_str());

@@ -101,7 +101,7 @@ pub async fn dump(
     let Some(dump) = live.prepared().and_then(|prepared| prepared.dump()) else {
         let problem = Problem::new(Code::DumpMissing, format!("function {name:?} has no core dump"));
         let isolation = live.function.isolation;
-        let hint = match node.functions.loader.kinds.get(isolation)?.class.leaves_dumps() {
+        let hint = match node.functions.loader.classes.get(isolation)?.class.leaves_dumps() {
             false => format!("the class {} leaves none: the log has what the function wrote", isolation.as_str()),
             true if live.function.units.dump => "no unit trapped since it was deployed or loaded".to_owned(),
             true => "set units.dump = true".to_owned(),

@@ -24,7 +24,7 @@ impl Node {
             gate: self.gate_url().to_owned(),
             queues_paused: self.events.pauses.reason(),
             data_folder: self.config.data.display().to_string(),
-            isolation: self.functions.loader.kinds.words(),
+            isolation: self.functions.loader.classes.words(),
             functions: self.functions.table().count(),
             units_running: self.functions.units.counts().running as usize,
             units_max: self.config.units_max as usize,
@@ -32,10 +32,10 @@ impl Node {
             rss_bytes: rss_bytes(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             architecture: std::env::consts::ARCH.to_owned(),
-            engine: self.functions.loader.kinds.fingerprints(),
+            engine: self.functions.loader.classes.fingerprints(),
         };
-        for kind in self.functions.loader.kinds.iter() {
-            kind.class.describe(&mut info).await;
+        for offered in self.functions.loader.classes.iter() {
+            offered.class.describe(&mut info).await;
         }
         info
     }

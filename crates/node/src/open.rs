@@ -13,7 +13,7 @@ use crate::ids::Ids;
 use crate::log::Logs;
 use crate::metrics::Counters;
 use crate::mqtt::{GateNode, MqttSinks};
-use crate::registry::Kinds;
+use crate::registry::OfferedClasses;
 use crate::results::ResultIds;
 use crate::sinks::Webhooks;
 use crate::starts::Starts;
@@ -53,9 +53,9 @@ impl Node {
         let state = State::open(&config.data, state::Options { files_kept, ..state::Options::default() })?;
         state.set_sync_every(config.sync_every);
         let warehouse = warehouse(&config)?;
-        let kinds = Kinds::open(classes, &warehouse)?;
-        for kind in kinds.iter() {
-            kind.class.start().await?;
+        let classes = OfferedClasses::open(classes, &warehouse)?;
+        for offered in classes.iter() {
+            offered.class.start().await?;
         }
         let access = Access::open(&state)?;
         let audit = Audit::open(&config.data)?;
@@ -64,7 +64,7 @@ impl Node {
         // A kind of sink is one more line here.
         let sinks = SinkKinds(vec![Arc::new(Webhooks::new(&state, config.webhook_trust.clone())), mqtt_sinks]);
         let loader = Arc::new(Loader::new(
-            kinds,
+            classes,
             warehouse,
             state,
             budget.clone(),

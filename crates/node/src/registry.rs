@@ -1,4 +1,4 @@
-//! The classes this node offers, each with its kind of units and the shelf of its artefacts.
+//! The classes this node offers, each with its units and the shelf of its artefacts.
 
 use crate::class::Class;
 use manifest::Isolation;
@@ -7,33 +7,33 @@ use std::sync::Arc;
 use unit::UnitKind;
 use warehouse::{Shelf, Warehouse};
 
-pub struct Kinds {
-    kinds: Vec<Kind>,
+pub struct OfferedClasses {
+    classes: Vec<OfferedClass>,
 }
 
 #[derive(Clone)]
-pub struct Kind {
+pub struct OfferedClass {
     pub class: Arc<dyn Class>,
     pub units: Arc<dyn UnitKind>,
     pub shelf: Shelf,
 }
 
-impl Kinds {
+impl OfferedClasses {
     /// # Errors
     /// A shelf cannot be opened.
     pub fn open(classes: Vec<Arc<dyn Class>>, warehouse: &Warehouse) -> Result<Self, Problem> {
-        let kinds = classes.into_iter().map(|class| {
+        let offered = classes.into_iter().map(|class| {
             let units = class.units();
             let shelf = warehouse.shelf(units.isolation().as_str(), units.fingerprint())?;
-            Ok(Kind { class, units, shelf })
+            Ok(OfferedClass { class, units, shelf })
         });
-        Ok(Self { kinds: kinds.collect::<Result<_, Problem>>()? })
+        Ok(Self { classes: offered.collect::<Result<_, Problem>>()? })
     }
 
     /// # Errors
     /// [`Code::IsolationUnknown`], with the classes there are.
-    pub fn get(&self, isolation: Isolation) -> Result<&Kind, Problem> {
-        self.kinds.iter().find(|kind| kind.units.isolation() == isolation).ok_or_else(|| {
+    pub fn get(&self, isolation: Isolation) -> Result<&OfferedClass, Problem> {
+        self.classes.iter().find(|offered| offered.units.isolation() == isolation).ok_or_else(|| {
             let (wanted, offered) = (isolation.as_str(), self.words().join(", "));
             Problem::new(
                 Code::IsolationUnknown,
@@ -42,18 +42,20 @@ impl Kinds {
         })
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Kind> {
-        self.kinds.iter()
+    pub fn iter(&self) -> impl Iterator<Item = &OfferedClass> {
+        self.classes.iter()
     }
 
     /// The words for them in manifests.
     pub fn words(&self) -> Vec<String> {
-        self.iter().map(|kind| kind.units.isolation().as_str().to_owned()).collect()
+        self.iter().map(|offered| offered.units.isolation().as_str().to_owned()).collect()
     }
 
     /// What their artefacts depend on.
     pub fn fingerprints(&self) -> String {
-        let each = self.iter().map(|kind| format!("{}-{}", kind.units.isolation().as_str(), kind.units.fingerprint()));
+        let each = self
+            .iter()
+            .map(|offered| format!("{}-{}", offered.units.isolation().as_str(), offered.units.fingerprint()));
         each.collect::<Vec<_>>().join(" ")
     }
 }

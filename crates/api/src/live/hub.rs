@@ -1,4 +1,4 @@
-//! One look at the node for all who look at it, and one line.
+//! One look at the node, and one line, for all viewers.
 //!
 //! ```text
 //!  viewer ─ waits for the next look ─┐     the first to come looks at the node   ┌▶ the line: bytes that all share
@@ -25,9 +25,9 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
-/// Who looks at once; the next one is refused.
+/// Viewers at once; the next one is refused.
 pub const VIEWERS_MAX: usize = 32;
-/// Of those with one token, so that nobody keeps all others out.
+/// Viewers with one token, so that nobody keeps all others out.
 pub const VIEWERS_OF_TOKEN_MAX: usize = VIEWERS_MAX / 2;
 
 /// How often the node is looked at, and where there are more functions or queues than [`MANY`].
@@ -44,7 +44,7 @@ const END: &[u8] = b"}\n";
 
 /// Those who look at one node.
 pub struct Hub {
-    places: Arc<Semaphore>,
+    seats: Arc<Semaphore>,
     /// Places that those with a token have taken, by its name.
     taken: Arc<Lock<BTreeMap<String, usize>>>,
     /// What was seen last, for as long as somebody looks.
@@ -56,11 +56,11 @@ pub struct Viewer {
     shown: Arc<Mutex<Shown>>,
     /// The last look they have seen; 0 before the first.
     since: u64,
-    _place: Place,
+    _seat: Seat,
 }
 
-/// A place among all, and among those with one token.
-struct Place {
+/// A seat among all, and among those with one token.
+struct Seat {
     token: String,
     taken: Arc<Lock<BTreeMap<String, usize>>>,
     _of_all: OwnedSemaphorePermit,
@@ -110,36 +110,36 @@ pub struct Sight<'a> {
 
 impl Default for Hub {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(VIEWERS_MAX)), taken: Arc::default(), shown: Lock::default() }
+        Self { seats: Arc::new(Semaphore::new(VIEWERS_MAX)), taken: Arc::default(), shown: Lock::default() }
     }
 }
 
 impl Hub {
     /// None when there are [`VIEWERS_MAX`] already, or [`VIEWERS_OF_TOKEN_MAX`] with this token.
     pub fn enter(&self, token: &str) -> Option<Viewer> {
-        let place = self.place(token)?;
+        let seat = self.seat(token)?;
         let mut last = self.shown.lock();
         let shown = last.upgrade().unwrap_or_else(|| {
             let shown = Arc::default();
             *last = Arc::downgrade(&shown);
             shown
         });
-        Some(Viewer { shown, since: 0, _place: place })
+        Some(Viewer { shown, since: 0, _seat: seat })
     }
 
-    fn place(&self, token: &str) -> Option<Place> {
-        let of_all = self.places.clone().try_acquire_owned().ok()?;
+    fn seat(&self, token: &str) -> Option<Seat> {
+        let of_all = self.seats.clone().try_acquire_owned().ok()?;
         let mut taken = self.taken.lock();
         let count = taken.get(token).copied().unwrap_or_default();
         if count >= VIEWERS_OF_TOKEN_MAX {
             return None;
         }
         taken.insert(token.to_owned(), count + 1);
-        Some(Place { token: token.to_owned(), taken: self.taken.clone(), _of_all: of_all })
+        Some(Seat { token: token.to_owned(), taken: self.taken.clone(), _of_all: of_all })
     }
 }
 
-impl Drop for Place {
+impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = self.taken.lock();
         if let Some(count) = taken.get_mut(&self.token) {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_so_many_viewers_and_a_place_that_is_left_is_free() {
+    fn there_are_so_many_viewers_and_a_seat_that_is_left_is_free() {
         let hub = Hub::default();
         let mut viewers: Vec<Viewer> = (0..VIEWERS_OF_TOKEN_MAX).map(|_| hub.enter("a").unwrap()).collect();
         assert!(hub.enter("a").is_none(), "one token does not keep the others out");

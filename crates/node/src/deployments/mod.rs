@@ -296,9 +296,9 @@ fn bytes_of(record: &Arc<SignedRecord>) -> Bytes {
 /// What this node has.
 async fn profile(node: &Node) -> Profile {
     let mut words = std::collections::BTreeSet::from([std::env::consts::ARCH.to_owned()]);
-    for kind in node.functions.loader.kinds.iter() {
-        if kind.units.usable().await.is_ok() {
-            words.insert(kind.units.isolation().as_str().to_owned());
+    for offered in node.functions.loader.classes.iter() {
+        if offered.units.usable().await.is_ok() {
+            words.insert(offered.units.isolation().as_str().to_owned());
         }
     }
     Profile { labels: node.config.fleet.labels.clone(), words, memory_bytes: node.config.memory_bytes_max }

@@ -4,7 +4,7 @@ use super::consumer::Consumer;
 use super::duties::{self, Duty};
 use super::function::FunctionConsumer;
 use super::shell::{Cast, Shared, Shell};
-use super::workflow::Places;
+use super::workflow::UnitPermits;
 use super::{Events, agenda, sources_of};
 use crate::clock;
 use crate::functions::{Ended, Handler, Table};
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Workflows that wait to be ended. One that finds no room says so again.
+/// Workflows that wait to be ended. One that finds no room asks again.
 const OVERLOADS_MAX: usize = 64;
 
 /// The queues that are handled, and those whose last handlings run.
@@ -28,7 +28,7 @@ pub struct Shells {
     by_queue: Mutex<BTreeMap<Name, Handled>>,
     retired: Mutex<Vec<Arc<Shell>>>,
     /// Of each workflow that has a maximum.
-    places: Mutex<BTreeMap<Name, Arc<Places>>>,
+    permits: Mutex<BTreeMap<Name, Arc<UnitPermits>>>,
 }
 
 struct Handled {
@@ -135,17 +135,17 @@ impl Events {
         }
     }
 
-    /// Those who work keep their places through a new deployment.
+    /// Those who work keep their permits through a new deployment.
     fn follow_workflows(&self, table: &Table) {
         let workflows = &table.parts().workflows;
-        let mut places = self.shells.places.lock();
-        places.retain(|name, _| workflows.contains_key(name));
+        let mut permits = self.shells.permits.lock();
+        permits.retain(|name, _| workflows.contains_key(name));
         for (name, part) in workflows {
             let Some(maximum) = part.what.units_max else {
-                places.remove(name);
+                permits.remove(name);
                 continue;
             };
-            places.entry(name.clone()).or_insert_with(|| Places::new(maximum)).set_maximum(maximum);
+            permits.entry(name.clone()).or_insert_with(|| UnitPermits::new(maximum)).set_maximum(maximum);
         }
     }
 
@@ -155,7 +155,7 @@ impl Events {
             Duty::Send(mail, home) => {
                 let consumer = MailConsumer::new(mail.clone(), home.clone());
                 let units = Units { maximum: consumer.workers_max(), ..Units::default() };
-                Ok(Cast { consumer: Arc::new(consumer), policy: policy(&units, role), dead_to, places: None })
+                Ok(Cast { consumer: Arc::new(consumer), policy: policy(&units, role), dead_to, permits: None })
             }
             Duty::Handle(Handler::Function(live)) => {
                 let consumer = FunctionConsumer {
@@ -166,14 +166,14 @@ impl Events {
                 };
                 let policy = policy(&live.function.units, role);
                 let workflow = role.workflow.as_ref().map(|(name, _)| name);
-                let places = workflow.and_then(|name| self.shells.places.lock().get(name).cloned());
-                Ok(Cast { consumer: Arc::new(consumer), policy, dead_to, places })
+                let permits = workflow.and_then(|name| self.shells.permits.lock().get(name).cloned());
+                Ok(Cast { consumer: Arc::new(consumer), policy, dead_to, permits })
             }
             Duty::Handle(Handler::Sink(name, sink)) => {
                 let consumer = self.functions.sinks.get(name, sink)?.open(name, sink);
                 let units = Units { maximum: consumer.workers_max(), ..Units::default() };
                 let policy = policy(&units, role);
-                Ok(Cast { consumer, policy, dead_to, places: None })
+                Ok(Cast { consumer, policy, dead_to, permits: None })
             }
         }
     }

@@ -11,7 +11,7 @@ use super::failure;
 use super::past::Past;
 use super::running::Running;
 use super::worker::Worker;
-use super::workflow::{Places, Taking};
+use super::workflow::{Taking, UnitPermits};
 use crate::clock;
 use crate::ids::Ids;
 use manifest::Name;
@@ -38,7 +38,7 @@ pub struct Shell {
     consumer: RwLock<Arc<dyn Consumer>>,
     policy: Mutex<Box<dyn Policy>>,
     dead_to: RwLock<Option<Name>>,
-    places: RwLock<Option<Arc<Places>>>,
+    permits: RwLock<Option<Arc<UnitPermits>>>,
     measured: Mutex<Measured>,
     rest: Mutex<Rest>,
     to_stop: AtomicU32,
@@ -73,7 +73,7 @@ pub struct Cast {
     /// The queue for events that cannot be handled, if they are to go on.
     pub dead_to: Option<Name>,
     /// Those of its workflow, if that has a maximum.
-    pub places: Option<Arc<Places>>,
+    pub permits: Option<Arc<UnitPermits>>,
 }
 
 /// What is counted of a handled queue since the node started, or since it was first handled.
@@ -104,8 +104,8 @@ struct Measured {
 struct Decided {
     decision: Decision,
     started: Vec<Worker>,
-    /// Whose places are all taken, though there would be something to do.
-    lacks: Option<Arc<Places>>,
+    /// Whose permits are all taken, though there would be something to do.
+    lacks: Option<Arc<UnitPermits>>,
 }
 
 /// After an event that could not be begun.
@@ -125,7 +125,7 @@ impl Shell {
             consumer: RwLock::new(cast.consumer),
             policy: Mutex::new(cast.policy),
             dead_to: RwLock::new(cast.dead_to),
-            places: RwLock::new(cast.places),
+            permits: RwLock::new(cast.permits),
             measured: Mutex::default(),
             rest: Mutex::default(),
             to_stop: AtomicU32::new(0),
@@ -145,7 +145,7 @@ impl Shell {
         *self.consumer.write() = cast.consumer;
         *self.policy.lock() = cast.policy;
         *self.dead_to.write() = cast.dead_to;
-        *self.places.write() = cast.places;
+        *self.permits.write() = cast.permits;
         *self.rest.lock() = Rest::default();
         self.wake();
     }
@@ -195,25 +195,25 @@ impl Shell {
         }
     }
 
-    /// Asks the policy, and makes the workers that it starts: nobody else takes their places meanwhile.
+    /// Asks the policy, and makes the workers that it starts: nobody else takes their permits meanwhile.
     fn decide(self: &Arc<Self>, now: Instant) -> Decided {
         let rest = self.resting(now);
         if !rest.is_zero() {
             let decision = Decision { look_after: Some(rest), ..Decision::default() };
             return Decided { decision, ..Decided::default() };
         }
-        let places = self.places.read().clone();
-        let mut taking = places.as_ref().map(Places::hold);
+        let permits = self.permits.read().clone();
+        let mut taking = permits.as_ref().map(UnitPermits::hold);
         let (since, seen) = self.observe(now, taking.as_ref().map(Taking::left));
         let decision = self.policy.lock().decide(since, &seen);
-        let place = |_| match &mut taking {
+        let worker = |_| match &mut taking {
             None => Some(Worker::new(self.clone(), None)),
-            Some(taking) => taking.take().map(|place| Worker::new(self.clone(), Some(place))),
+            Some(taking) => taking.take().map(|permit| Worker::new(self.clone(), Some(permit))),
         };
-        let started = (0..decision.start).map_while(place).collect();
+        let started = (0..decision.start).map_while(worker).collect();
         let is_held = seen.ready > 0 && seen.workflow_room == Some(0);
         drop(taking);
-        Decided { decision, started, lacks: places.filter(|_| is_held) }
+        Decided { decision, started, lacks: permits.filter(|_| is_held) }
     }
 
     /// What the policy is to know, and the time it knows.
@@ -252,7 +252,7 @@ impl Shell {
         &self,
         ready: &mut watch::Receiver<u64>,
         look_after: Option<Duration>,
-        lacks: Option<Arc<Places>>,
+        lacks: Option<Arc<UnitPermits>>,
     ) {
         let is_working = self.numbers.workers.load(Relaxed) > 0;
         let becomes_ready = async {
@@ -271,7 +271,7 @@ impl Shell {
         };
         let has_room = async {
             match lacks {
-                Some(places) => places.has_room().await,
+                Some(permits) => permits.has_room().await,
                 None => pending().await,
             }
         };

@@ -158,7 +158,7 @@ fn push_of(state: &State, words: &[&str]) -> Ticket {
 fn cast(consumer: Arc<Script>) -> Cast {
     let maximum = consumer.workers_max();
     let policy = Latency::new(LatencyConfig { maximum, target: Duration::from_millis(5), ends_workflow: false });
-    Cast { consumer, policy: Box::new(policy), dead_to: None, places: None }
+    Cast { consumer, policy: Box::new(policy), dead_to: None, permits: None }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use super::failure::{self, ms};
 use super::past::Became;
 use super::running::{Slot, Suspect};
 use super::shell::Shell;
-use super::workflow::Place;
+use super::workflow::UnitPermit;
 use crate::clock;
 use manifest::Limits;
 use problem::{Code, Problem};
@@ -27,15 +27,15 @@ pub struct Worker {
     /// Where it writes down what it handles.
     slot: Option<Slot>,
     /// Given back when it ends.
-    _place: Option<Place>,
+    _permit: Option<UnitPermit>,
 }
 
 impl Worker {
-    /// `place`: among those of its workflow, if that has a maximum.
-    pub fn new(shell: Arc<Shell>, place: Option<Place>) -> Self {
+    /// `permit`: one of its workflow's, if that has a maximum.
+    pub fn new(shell: Arc<Shell>, permit: Option<UnitPermit>) -> Self {
         shell.numbers.workers.fetch_add(1, Relaxed);
         let slot = shell.shared.running.slot();
-        Self { shell, slot, _place: place }
+        Self { shell, slot, _permit: permit }
     }
 
     pub async fn run(self) {

@@ -1,4 +1,4 @@
-//! How many units a workflow has, over all its functions, and which places are left.
+//! How many units a workflow has, over all its functions, and which permits are left.
 //!
 //! A shell holds the count while it asks its policy and starts what that decides: two steps never start the last unit
 //! both. A step that found no room hears when there is some.
@@ -8,8 +8,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// The places of one workflow, shared by the shells of its steps.
-pub struct Places {
+/// The permits of one workflow, shared by the shells of its steps.
+pub struct UnitPermits {
     count: Mutex<Count>,
     freed: Notify,
 }
@@ -19,16 +19,16 @@ struct Count {
     taken: u32,
 }
 
-/// A place that a worker has; given back when it is dropped.
-pub struct Place(Arc<Places>);
+/// A permit that a worker has; given back when it is dropped.
+pub struct UnitPermit(Arc<UnitPermits>);
 
-/// The places while nobody else takes one.
+/// The permits while nobody else takes one.
 pub struct Taking<'a> {
-    places: &'a Arc<Places>,
+    permits: &'a Arc<UnitPermits>,
     count: MutexGuard<'a, Count>,
 }
 
-impl Places {
+impl UnitPermits {
     pub fn new(maximum: u32) -> Arc<Self> {
         Arc::new(Self { count: Mutex::new(Count { maximum, taken: 0 }), freed: Notify::new() })
     }
@@ -40,10 +40,10 @@ impl Places {
     }
 
     pub fn hold(self: &Arc<Self>) -> Taking<'_> {
-        Taking { places: self, count: self.count.lock() }
+        Taking { permits: self, count: self.count.lock() }
     }
 
-    /// Waits until there is a place left, which somebody else may then take.
+    /// Waits until there is a permit left, which somebody else may then take.
     pub async fn has_room(&self) {
         loop {
             let mut freed = pin!(self.freed.notified());
@@ -68,16 +68,16 @@ impl Taking<'_> {
         self.count.left()
     }
 
-    /// None if there is no place left.
-    pub fn take(&mut self) -> Option<Place> {
+    /// None if there is no permit left.
+    pub fn take(&mut self) -> Option<UnitPermit> {
         (self.left() > 0).then(|| {
             self.count.taken += 1;
-            Place(self.places.clone())
+            UnitPermit(self.permits.clone())
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for UnitPermit {
     fn drop(&mut self) {
         self.0.count.lock().taken -= 1;
         self.0.freed.notify_waiters();
@@ -90,28 +90,28 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn a_place_that_is_given_back_wakes_who_waits_for_one() {
-        let places = Places::new(2);
-        let taken: Vec<Place> = (0..3).map_while(|_| places.hold().take()).collect();
-        assert_eq!((taken.len(), places.hold().left()), (2, 0));
+    async fn a_permit_that_is_given_back_wakes_who_waits_for_one() {
+        let permits = UnitPermits::new(2);
+        let taken: Vec<UnitPermit> = (0..3).map_while(|_| permits.hold().take()).collect();
+        assert_eq!((taken.len(), permits.hold().left()), (2, 0));
         let waiting = tokio::spawn({
-            let places = places.clone();
-            async move { places.has_room().await }
+            let permits = permits.clone();
+            async move { permits.has_room().await }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         drop(taken);
         tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap().unwrap();
-        assert_eq!(places.hold().left(), 2);
+        assert_eq!(permits.hold().left(), 2);
     }
 
     #[test]
-    fn a_lower_maximum_leaves_those_who_have_a_place_in_peace() {
-        let places = Places::new(2);
-        let taken: Vec<Place> = (0..2).map_while(|_| places.hold().take()).collect();
-        places.set_maximum(1);
-        assert!(places.hold().take().is_none());
+    fn a_lower_maximum_leaves_those_who_have_a_permit_in_peace() {
+        let permits = UnitPermits::new(2);
+        let taken: Vec<UnitPermit> = (0..2).map_while(|_| permits.hold().take()).collect();
+        permits.set_maximum(1);
+        assert!(permits.hold().take().is_none());
         drop(taken);
-        assert_eq!(places.hold().left(), 1);
+        assert_eq!(permits.hold().left(), 1);
     }
 }

@@ -225,14 +225,14 @@ impl Functions {
             ..problem
         };
         let image = hash(&function).map_err(about)?;
-        let kind = self.loader.kinds.get(function.isolation).map_err(about)?.clone();
-        kind.units.usable().await.map_err(about)?;
+        let offered = self.loader.classes.get(function.isolation).map_err(about)?.clone();
+        offered.units.usable().await.map_err(about)?;
         gate_timer::Timer::all(&function).map_err(about)?;
         self.loader.secrets.check_granted(&name, &function)?;
         let warehouse = self.loader.warehouse.clone();
         let checked = blocking(move || {
             let bytes = warehouse.read_image(&image)?;
-            Ok((kind.units.check(&bytes)?, bytes.len() as u64))
+            Ok((offered.units.check(&bytes)?, bytes.len() as u64))
         });
         let (shape, image_bytes) = checked.await.map_err(about)?;
         steps.say(DeployStep::Checked { function: name.to_string(), contract: shape.contract.as_str().to_owned() });

@@ -12,7 +12,7 @@ use super::live::Live;
 use crate::access::Secrets;
 use crate::compiler::{self, Compilers, For};
 use crate::metrics::Histogram;
-use crate::registry::{Kind, Kinds};
+use crate::registry::{OfferedClass, OfferedClasses};
 use budget::Budget;
 use handling::Handler;
 use manifest::{Function, Isolation};
@@ -27,7 +27,7 @@ use unit::{Artefact, Deployed, Level, Prepared};
 use warehouse::{ImageHash, Warehouse};
 
 pub struct Loader {
-    pub kinds: Kinds,
+    pub classes: OfferedClasses,
     pub warehouse: Warehouse,
     pub state: State,
     pub handler: Handler,
@@ -67,7 +67,7 @@ pub struct Built {
 
 impl Loader {
     pub fn new(
-        kinds: Kinds,
+        classes: OfferedClasses,
         warehouse: Warehouse,
         state: State,
         budget: Arc<Budget>,
@@ -78,7 +78,7 @@ impl Loader {
         let compilers = Arc::new(compilers);
         Self {
             secrets: Secrets::new(&state),
-            kinds,
+            classes,
             warehouse,
             handler: Handler::new(state.clone()),
             state,
@@ -145,34 +145,34 @@ impl Loader {
     }
 
     async fn prepare(self: &Arc<Self>, live: &Arc<Live>) -> Result<Arc<dyn Prepared>, Problem> {
-        let kind = self.kinds.get(live.function.isolation)?.clone();
+        let offered = self.classes.get(live.function.isolation)?.clone();
         let deployed = self.deployed(live)?;
-        if let Some(prepared) = self.load_kept(&kind, live, deployed.clone()).await? {
+        if let Some(prepared) = self.load_kept(&offered, live, deployed.clone()).await? {
             return Ok(prepared);
         }
         self.rebuilt.fetch_add(1, Relaxed);
         let note = "its artefact is missing, corrupt or for another engine: compiling the image again";
         live.identity.log.node(Level::Warn, live.version, note);
         tracing::warn!(function = %live.name(), version = live.version, "{note}");
-        let artefact = self.compile(&kind, live.image, For::Call).await?;
-        blocking(move || kind.units.load(artefact, deployed)).await
+        let artefact = self.compile(&offered, live.image, For::Call).await?;
+        blocking(move || offered.units.load(artefact, deployed)).await
     }
 
     /// Loads the artefact on the shelf; none if there is no good one.
     async fn load_kept(
         &self,
-        kind: &Kind,
+        offered: &OfferedClass,
         live: &Live,
         deployed: Deployed,
     ) -> Result<Option<Arc<dyn Prepared>>, Problem> {
-        let (kind, image) = (kind.clone(), live.image);
+        let (offered, image) = (offered.clone(), live.image);
         blocking(move || {
-            let opened = match kind.shelf.open(&image) {
+            let opened = match offered.shelf.open(&image) {
                 Err(problem) if problem.code == Code::ArtefactCorrupt => None,
                 opened => opened?,
             };
             let Some(artefact) = opened else { return Ok(None) };
-            match kind.units.load(Artefact { path: artefact.path, file: artefact.file }, deployed) {
+            match offered.units.load(Artefact { path: artefact.path, file: artefact.file }, deployed) {
                 Err(problem) if problem.code == Code::ArtefactCorrupt => Ok(None),
                 loaded => loaded.map(Some),
             }
@@ -182,9 +182,9 @@ impl Loader {
 
     /// Sees to it that there is an artefact. Dropped, it compiles no further.
     pub async fn build(self: &Arc<Self>, isolation: Isolation, image: ImageHash) -> Result<Built, Problem> {
-        let kind = self.kinds.get(isolation)?.clone();
+        let offered = self.classes.get(isolation)?.clone();
         let began = Instant::now();
-        let shelf = kind.shelf.clone();
+        let shelf = offered.shelf.clone();
         let opened = blocking(move || match shelf.open(&image) {
             Err(problem) if problem.code == Code::ArtefactCorrupt => Ok(None),
             opened => Ok(opened?.map(|artefact| artefact.bytes)),
@@ -192,15 +192,15 @@ impl Loader {
         if let Some(artefact_bytes) = opened.await? {
             return Ok(Built { took: began.elapsed(), artefact_bytes, kept: true });
         }
-        let artefact = self.compile(&kind, image, For::Deployment).await?;
+        let artefact = self.compile(&offered, image, For::Deployment).await?;
         let artefact_bytes = artefact.file.metadata().map_or(0, |metadata| metadata.len());
         Ok(Built { took: began.elapsed(), artefact_bytes, kept: false })
     }
 
-    async fn compile(&self, kind: &Kind, image: ImageHash, whose: For) -> Result<Artefact, Problem> {
-        let whose = if kind.units.has_compiler() { whose } else { For::Base };
+    async fn compile(&self, offered: &OfferedClass, image: ImageHash, whose: For) -> Result<Artefact, Problem> {
+        let whose = if offered.units.has_compiler() { whose } else { For::Base };
         let turn = self.compilers.turn(whose).await;
-        let (kind, warehouse, compilers) = (kind.clone(), self.warehouse.clone(), self.compilers.clone());
+        let (offered, warehouse, compilers) = (offered.clone(), self.warehouse.clone(), self.compilers.clone());
         let (_waits, mut waiting) = compiler::waits();
         let runtime = Handle::current();
         let began = Instant::now();
@@ -208,10 +208,10 @@ impl Loader {
             let _turn = turn;
             let mut compile =
                 |target: &str, image: &[u8]| runtime.block_on(compilers.compile(target, image, &mut waiting));
-            let bytes = kind.units.compile_by(&warehouse.read_image(&image)?, &mut compile)?;
-            kind.shelf.put(&image, &bytes)?;
+            let bytes = offered.units.compile_by(&warehouse.read_image(&image)?, &mut compile)?;
+            offered.shelf.put(&image, &bytes)?;
             let gone = || Problem::new(Code::ArtefactCorrupt, "the artefact was gone as soon as it was stored");
-            let artefact = kind.shelf.open(&image)?.ok_or_else(gone)?;
+            let artefact = offered.shelf.open(&image)?.ok_or_else(gone)?;
             Ok(Artefact { path: artefact.path, file: artefact.file })
         });
         let artefact = artefact.await?;

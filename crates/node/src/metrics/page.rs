@@ -225,7 +225,8 @@ fn parts(text: &mut Text, node: &Node, functions: usize) {
 /// Some classes have the kernel count their units, in a control group of their own: these are not in the budget.
 fn memory(text: &mut Text, node: &Node) {
     let budget = &node.budget;
-    let counted: Vec<ClassMemory> = node.functions.loader.kinds.iter().filter_map(|kind| kind.class.memory()).collect();
+    let counted: Vec<ClassMemory> =
+        node.functions.loader.classes.iter().filter_map(|offered| offered.class.memory()).collect();
     text.gauge("lighter_memory_bytes", "Memory the node holds for others, by what it is for.");
     for purpose in Purpose::ALL {
         text.sample(&[("for", purpose.word())], budget.used_bytes(purpose));
