@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a device tells of its calls, some at once.
+/// What a device reports about its calls, several at once.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DecisionReport {
@@ -11,7 +11,7 @@ pub struct DecisionReport {
     pub device: String,
     /// At most 100.
     pub decisions: Vec<OffloadDecision>,
-    /// Decisions that the device made since its last report, and does not tell: there were too many.
+    /// Decisions that the device made since its last report and left out, because there were too many.
     #[serde(default)]
     pub left_out: u64,
 }
@@ -47,7 +47,7 @@ pub struct DecisionInfo {
     /// When the call ended, by the node's clock, in milliseconds since 1970-01-01 UTC.
     pub time_ms: u64,
     pub device: String,
-    /// Name of the token that told it.
+    /// Name of the token that reported it.
     pub token: String,
     #[serde(flatten)]
     pub decision: OffloadDecision,
@@ -58,7 +58,7 @@ pub struct DecisionInfo {
 pub struct DecisionsInfo {
     /// The newest first.
     pub decisions: Vec<DecisionInfo>,
-    /// Decisions since the node's start that were told, and those that devices left out.
+    /// Decisions since the node's start that were reported, and those that devices left out.
     pub told: u64,
     pub left_out: u64,
 }

@@ -1,4 +1,4 @@
-//! What a fleet is to run, and who may say so.
+//! What a fleet should run, and who may decide that.
 
 use crate::FleetTrouble;
 use serde::{Deserialize, Serialize};

@@ -69,7 +69,7 @@ pub struct NodeInfo {
     /// Address of the HTTP gate, for instance `http://127.0.0.1:8700`.
     pub gate: String,
     pub data_folder: String,
-    /// Why all queues but some are paused; none if they are not.
+    /// Why all queues except some are paused; none if they are not.
     #[serde(default)]
     pub queues_paused: Option<String>,
     pub isolation: Vec<String>,
@@ -89,7 +89,7 @@ pub struct NodeInfo {
     /// `--allow-weaker-jail` process functions do not run while this is not empty.
     #[serde(default)]
     pub missing_protections: Vec<MissingProtection>,
-    /// The token of the request: what whoever asks may do.
+    /// The token of the request, and what it allows.
     #[serde(default)]
     pub token: Option<TokenInfo>,
 }
@@ -414,10 +414,10 @@ pub struct ReplayRequest {
     /// The same for bytes, in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_base64: Option<String>,
-    /// Only says how many it would be.
+    /// Only says how many would be replayed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// Also those that were replayed five times already.
+    /// Also replay those that were already replayed five times.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }

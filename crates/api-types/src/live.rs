@@ -16,13 +16,14 @@ pub struct LiveLine {
     pub whole: bool,
     /// Milliseconds until the next line, about: 1,000, or 2,000 with more than 200 functions.
     pub every_ms: u64,
-    /// Counts what was deployed or removed since somebody looks: when it changes, `/v1/functions` and `/v1/flow` have.
+    /// Counts what was deployed or removed while somebody looks: when it changes, `/v1/functions` and `/v1/flow` have
+    /// changed.
     pub deployed: u64,
     /// The token of the request, in lines that are whole.
     pub token: Option<TokenInfo>,
     /// The node at a glance, in lines that are whole, and now and then in others.
     pub node: Option<NodeInfo>,
-    /// What of the node is another all the time.
+    /// The values of the node that always change.
     pub now: LiveNow,
     /// The last hour of the whole node, where there is a new point of it; not for a token that is bound.
     pub hour: Option<HourInfo>,

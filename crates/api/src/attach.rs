@@ -27,8 +27,8 @@ pub struct Wanted {
     core: bool,
 }
 
-/// Looks at a unit while it works: where it is goes to its log and into the answer. The unit goes on, and its
-/// neighbours are not stopped. The answer is a line of JSON, and after it the core file, if one was asked for.
+/// Looks at a working unit: its log and the answer say where in its code it is. The unit goes on, and its neighbours
+/// are not stopped. The answer is a line of JSON, and after it the core file, if one was asked for.
 #[utoipa::path(post, path = "/v1/functions/{name}/units/{unit}/attach", tag = "functions",
     params(("name" = String, Path), ("unit" = u64, Path), Wanted), responses(
     (status = 200, description = "A line of JSON, then the core file", content_type = "application/octet-stream", body = SeenUnit),

@@ -1,4 +1,4 @@
-//! A backup of the running node, as a body that is made while it is taken.
+//! A backup of the running node, as a body that is made while the client reads it.
 
 use super::reply::{Answer, Json};
 use super::scope::MayAdmin;

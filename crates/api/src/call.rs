@@ -131,7 +131,7 @@ async fn read_frame(
     let Collected { data, share } = whole(node, body, bytes_max).await?;
     let limits = frame::Limits { total_bytes_max: bytes_max, ..frame::Limits::default() };
     let mut event = frame::decode_event(&data, &limits)
-        .map_err(|error| Problem::new(Code::ApiRequest, format!("the body is no frame with an event: {error}")))?;
+        .map_err(|error| Problem::new(Code::ApiRequest, format!("the body is not a frame with an event: {error}")))?;
     if event.data.len() as u64 > body_bytes_max {
         let detail = format!("the event has {} bytes of data, limits.body_bytes is {body_bytes_max}", event.data.len());
         return Err(Problem::new(Code::BodyTooLarge, detail));

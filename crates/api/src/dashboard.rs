@@ -93,7 +93,7 @@ fn packed(file: &'static Packed, headers: &HeaderMap) -> Response {
 fn read(path: PathBuf) -> Result<Option<Vec<u8>>, Problem> {
     let Ok(about) = fs::metadata(&path) else { return Ok(None) };
     if !about.is_file() || about.len() > FILE_BYTES_MAX {
-        let detail = format!("{} is no file of at most {FILE_BYTES_MAX} bytes", path.display());
+        let detail = format!("{} is not a file of at most {FILE_BYTES_MAX} bytes", path.display());
         return Err(Problem::new(Code::FileUnusable, detail));
     }
     let failed = |error| Problem::new(Code::FileUnusable, format!("{}: {error}", path.display()));

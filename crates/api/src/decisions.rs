@@ -1,4 +1,4 @@
-//! What devices tell of their decisions where to run a call.
+//! What devices report about their decisions where to run a call.
 
 use super::reply::{Answer, Json};
 use super::scope::{MayCallSome, MayLook};

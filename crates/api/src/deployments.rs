@@ -1,4 +1,4 @@
-//! What the fleet is to run: look, order, and who may order.
+//! What the fleet should run: look, order, and who may order.
 
 use super::functions::detached;
 use super::reply::{Answer, Json, whole};

@@ -1,4 +1,4 @@
-//! Events followed through: what became of them in each handling.
+//! Follows events: how each of their handlings ended.
 
 use super::reply::{Answer, of_query};
 use super::scope::MayDeploy;
@@ -26,7 +26,7 @@ pub struct Looking {
     queue: Option<String>,
     /// Only those that failed; not with `id`.
     failed: Option<bool>,
-    /// At most so many, 1 to 1,000; not with `id`. Default 100.
+    /// At most this many, 1 to 1,000; not with `id`. Default 100.
     limit: Option<usize>,
 }
 

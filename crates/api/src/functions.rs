@@ -45,7 +45,7 @@ pub async fn get(
 #[utoipa::path(delete, path = "/v1/functions/{name}", tag = "functions", params(("name" = String, Path)), responses(
     (status = 204, description = "It is gone"),
     (status = 404, description = "L2001: there is none"),
-    (status = 409, description = "L9136: a deployment of the fleet has it"),
+    (status = 409, description = "L9136: it belongs to a deployment of the fleet"),
 ))]
 pub async fn remove(
     MayDeploy(who): MayDeploy,
@@ -68,7 +68,7 @@ pub async fn remove(
     request_body = RollbackRequest, responses(
     (status = 200, body = FunctionInfo),
     (status = 404, description = "L2001, L2002: no such function or version"),
-    (status = 409, description = "L9136: a deployment of the fleet has it"),
+    (status = 409, description = "L9136: it belongs to a deployment of the fleet"),
 ))]
 pub async fn rollback(
     MayDeploy(who): MayDeploy,

@@ -27,7 +27,7 @@ pub struct Asking {
 /// the fleet cannot make it, and gets no token. Costs less than reading the request.
 #[utoipa::path(get, path = "/v1/identity", tag = "node", security(()), params(Asking), responses(
     (status = 200, body = IdentityProof),
-    (status = 400, description = "L4009: that is no nonce"),
+    (status = 400, description = "L4009: that is not a nonce"),
     (status = 404, description = "L4013: the fleet has no token with such a hash"),
     (status = 409, description = "L9116: the node belongs to no fleet"),
 ))]

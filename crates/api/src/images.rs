@@ -166,9 +166,9 @@ enum Piece {
 }
 
 fn parse(sha256: &str) -> Result<ImageHash, Problem> {
-    sha256
-        .parse()
-        .map_err(|_| Problem::new(Code::ApiRequest, format!("{sha256:?} is no hash: 64 lower-case hexadecimal digits")))
+    sha256.parse().map_err(|_| {
+        Problem::new(Code::ApiRequest, format!("{sha256:?} is not a hash: 64 lower-case hexadecimal digits"))
+    })
 }
 
 #[cfg(test)]

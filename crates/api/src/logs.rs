@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// Lines one may ask to begin with.
+/// Earlier lines that a request may ask for.
 const TAIL_LINES_MAX: usize = 10_000;
 
 #[derive(Deserialize, utoipa::IntoParams)]

@@ -85,7 +85,7 @@ pub struct Pushing {
     delay_ms: Option<u64>,
     /// How long it may wait in all, in milliseconds, if that is shorter than the queue's own `ttl`.
     ttl_ms: Option<u64>,
-    /// Pushes the event so many times, 1 to 1,000, with ids that end in `-1`, `-2` and so on. Default 1.
+    /// Pushes the event this many times, 1 to 1,000, with ids that end in `-1`, `-2` and so on. Default 1.
     count: Option<u32>,
 }
 
@@ -318,7 +318,7 @@ pub struct Purging {
     reason: Option<String>,
     /// Of the dead letters: only these, numbers with commas between them, at most 1,000.
     sequences: Option<String>,
-    /// Of the dead letters: only says how many it would be.
+    /// Of the dead letters: only says how many would be removed.
     #[serde(default)]
     dry_run: bool,
 }
@@ -387,8 +387,8 @@ async fn discard(who: Who, node: Arc<Node>, queue: Queue, purging: Purging) -> A
     Ok(axum::Json(RemovedReply { removed }))
 }
 
-/// Puts dead letters back to the end of their queue, to be tried anew: those named, or all, or those that died for some
-/// reason; a single one perhaps with other data. One that was replayed five times stays.
+/// Puts dead letters back to the end of their queue, to be tried again: those named, or all, or those that died for
+/// some reason; a single one perhaps with other data. A dead letter that was replayed five times stays.
 #[utoipa::path(post, path = "/v1/queues/{name}/replay", tag = "events", params(("name" = String, Path)),
     request_body = ReplayRequest, responses(
     (status = 200, body = ReplayReply),

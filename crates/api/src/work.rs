@@ -57,10 +57,10 @@ pub async fn lease(
     Ok(axum::Json(LeaseReply { leases }))
 }
 
-/// Has a lease end later, for work that takes long.
+/// Extends a lease, for work that takes long.
 #[utoipa::path(post, path = "/v1/queues/{name}/renew", tag = "events", params(("name" = String, Path)),
     request_body = RenewRequest, responses(
-    (status = 204, description = "It ends so long from now"),
+    (status = 204, description = "It ends that long from now"),
     (status = 409, description = "L7005: it has ended, or is no lease of this token"),
 ))]
 pub async fn renew(

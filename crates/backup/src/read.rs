@@ -122,7 +122,7 @@ impl<R: Read> Reader<R> {
     fn first_line(&mut self) -> Result<(), Problem> {
         let magic = self.some(MAGIC.len())?;
         if magic != MAGIC.as_bytes() {
-            return Err(broken("it is no backup of a node").with_hint("`lighter backup FILE` makes one"));
+            return Err(broken("it is not a backup of a node").with_hint("`lighter backup FILE` makes one"));
         }
         let mut digits = Vec::new();
         while digits.len() < 10 {

@@ -1,4 +1,4 @@
-//! The drawing as places: boxes and lines for whoever draws and moves them, such as the dashboard.
+//! The drawing as places: boxes and lines for others to draw and move, such as the dashboard.
 
 use crate::layers::{Item, Layered};
 use crate::place::Placed;

@@ -21,10 +21,10 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Who follows the audit at once. The next one is refused.
+/// Followers of the audit at once. The next one is refused.
 pub const FOLLOWERS_MAX: usize = 16;
 
-/// Entries that wait for a follower; one that is slower misses the oldest, and is told how many.
+/// Entries that wait for a follower; a slower one misses the oldest, and learns how many.
 const WAITING_MAX: usize = 1_024;
 
 /// Entries and bytes of one file. Two are kept of each kind.
@@ -34,8 +34,8 @@ const LOGINS_MAX: Bounds = Bounds { entries: 2_000, bytes: 1 << 20 };
 /// Failed logins that are counted apart within a minute. The others are one entry for each door.
 const APART_MAX: usize = 100;
 
-/// Of these, how many may name a user. Beyond it a login is counted with its address alone, so that who tries all users
-/// takes no other address's entry.
+/// Of these, how many may name a user. Beyond it a login is counted only by its address, so that somebody who tries all
+/// users takes no other address's entry.
 const APART_BY_USER_MAX: usize = 50;
 const MINUTE_MS: u64 = 60_000;
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Room made ahead for a body of announced size, and how often more room there is than has arrived: who sends little
-/// holds little, and few bytes are copied because the room grows.
+/// Room made ahead for a body of announced size, and how often more room there is than has arrived: a client that sends
+/// little holds little, and few bytes are copied because the room grows.
 const RESERVE_BYTES_MAX: u64 = 64 << 10;
 const RESERVE_TIMES: u64 = 16;
 

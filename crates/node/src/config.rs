@@ -32,7 +32,7 @@ pub struct UpArgs {
     #[arg(long, value_name = "DIR", env = "LIGHTER_DATA", alias = "data")]
     #[serde(alias = "data")]
     pub data_folder: Option<PathBuf>,
-    /// File with the same options, as `drain_seconds = 5`
+    /// File with the same options, such as `drain_seconds = 5`
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
@@ -54,17 +54,17 @@ pub struct UpArgs {
     /// Private key in PEM for --tls-cert
     #[arg(long, value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
-    /// Certificates (PEM) that webhooks trust beside the public ones, as of a company's own authority
+    /// Certificates (PEM) that webhooks trust besides the public ones, such as those of a company's own authority
     #[arg(long, value_name = "FILE")]
     pub webhook_ca: Option<PathBuf>,
-    /// Allow plain text beyond this machine, as behind a proxy that does TLS
+    /// Allow plain text beyond this machine, for instance behind a proxy that does TLS
     #[arg(long)]
     pub insecure_listen: bool,
     /// Address at which other nodes of a fleet connect; nothing listens there before there is a fleet [default:
     /// 0.0.0.0:8702]
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub fleet_listen: Option<SocketAddr>,
-    /// Where other nodes reach it, if that is another address, such as pi-7.example.org:8702
+    /// Address at which other nodes reach this one, if it differs, such as pi-7.example.org:8702
     #[arg(long, value_name = "HOST:PORT")]
     pub fleet_address: Option<String>,
     /// Name of this node in a fleet [default: that of the machine]
@@ -73,7 +73,7 @@ pub struct UpArgs {
     /// Invitation of `lighter fleet invite`: join that fleet, unless this node has already
     #[arg(long, value_name = "TOKEN")]
     pub join: Option<String>,
-    /// The nats-server that an anchor runs [default: the one in bin of the data folder, or else in PATH]
+    /// The nats-server that an anchor runs [default: the one in bin of the data folder, or in PATH]
     #[arg(long, value_name = "FILE")]
     pub nats_server: Option<PathBuf>,
     /// A NATS cluster of your own in place of the anchors' engine, such as tls://nats.example.org

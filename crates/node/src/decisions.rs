@@ -1,4 +1,4 @@
-//! What devices tell of their decisions where to run a call: the last of them, in memory.
+//! What devices report about their decisions where to run a call: the last of them, in memory.
 
 use api_types::{DecisionInfo, DecisionReport, DecisionsInfo, OffloadDecision};
 use parking_lot::Mutex;

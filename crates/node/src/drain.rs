@@ -1,4 +1,4 @@
-//! A node that is to be switched off: it takes nothing new, and what runs comes to its end.
+//! A node before it is switched off: it takes nothing new, and running work ends.
 //!
 //! Requests of the gate run on other nodes of the fleet that have the very same function, and are refused otherwise
 //! (L4010). Calls of other nodes go elsewhere. Nothing more is leased from queues: what comes in by MQTT, by timers or

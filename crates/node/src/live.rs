@@ -30,7 +30,7 @@ impl TableEntry {
         LiveNumbers { calls, errors, running: counts.running, waiting: counts.waiting }
     }
 
-    /// The function as it does now. Its quantiles are the dear part.
+    /// The function as it does now. Its quantiles are the costly part.
     pub fn live_function(&self, numbers: LiveNumbers) -> LiveFunction<'_> {
         let live = &self.live;
         let (p50_us, p99_us) = middle_and_slow(&live.identity.counters.total);

@@ -193,7 +193,7 @@ fn release(what: impl Into<String>) -> Unreadable {
 }
 
 fn broken(what: impl Into<String>) -> Problem {
-    Problem::new(Code::ReleaseBroken, format!("the file is no release of lighter: {}", what.into()))
+    Problem::new(Code::ReleaseBroken, format!("the file is not a release of lighter: {}", what.into()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! All that the state stores, of one instant, on its way out of a running node; and into a new data folder.
+//! All that the state stores at one instant, on its way out of a running node and into a new data folder.
 //!
 //! ```text
 //!  snapshot of all parts ─▶ Backup: entries as they are stored ─▶ … ─▶ Restoring ─▶ DATA/restoring/state ─▶ DATA/state

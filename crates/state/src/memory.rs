@@ -68,7 +68,7 @@ impl Memory {
             return Ok(());
         }
         if !files_left() {
-            let detail = "what was written waits in memory, for no file can be opened to write it to";
+            let detail = "what was written waits in memory, because no file can be opened to write it to";
             return Err(Problem::new(Code::FilesExhausted, detail));
         }
         let limit = self.full_above_bytes;

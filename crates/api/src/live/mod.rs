@@ -44,15 +44,15 @@ struct Stream {
 }
 
 /// What the node does now, and then what of it changes: lines of JSON, one a second, or each two seconds with more than
-/// 200 functions. The first line has everything. Who reads slowly gets fewer lines, and misses no change. The stream
-/// ends when the token does, and when the node stops.
+/// 200 functions. The first line has everything. A slow reader gets fewer lines, and misses no change. The stream ends
+/// when the token does, and when the node stops.
 ///
-/// All who look share one look at the node; while nobody does, it costs nothing.
+/// All viewers share one look at the node; without viewers it costs nothing.
 #[utoipa::path(get, path = "/v1/live", tag = "node", params(Wish), responses(
     (status = 200, content_type = "application/x-ndjson", body = LiveLine),
     (status = 403, description = "L4006: the token is bound, and wants to see units or a function it is not for"),
     (status = 404, description = "L2001: there is no such function"),
-    (status = 503, description = "L3007: 32 look already, or 16 with this token"),
+    (status = 503, description = "L3007: there are 32 viewers already, or 16 with this token"),
 ))]
 pub async fn live(
     MayLookSome(who): MayLookSome,

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A client may give up so many requests of one connection, and half of those answered, before the gate gives up the
-/// connection. Asking and taking back at once is an attack that costs the client nothing (HTTP/2 rapid reset).
+/// A client may cancel this many requests of one connection, and half of those answered, before the gate gives up the
+/// connection. Asking and cancelling at once is an attack that costs the client nothing (HTTP/2 rapid reset).
 const CANCELLED_MAX: u64 = 128;
 
 /// The state of one connection.

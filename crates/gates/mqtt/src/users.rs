@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq;
 /// Bytes of a password; a longer one is wrong.
 const PASSWORD_BYTES_MAX: usize = 1_024;
 
-/// Bytes of a user's name; who has a longer one is not let in.
+/// Bytes of a user's name; a user with a longer one is not let in.
 const USER_BYTES_MAX: usize = 256;
 
 /// A user as it is configured. `{user}` and `{client}` in filters stand for the names of who connects.
@@ -74,7 +74,7 @@ impl Users {
         {
             let has_password = !name.is_empty();
             if has_password && PasswordHash::new(&user.password).is_err() {
-                return Err(invalid(format!("mqtt user {name:?}: the password is no hash"))
+                return Err(invalid(format!("mqtt user {name:?}: the password is not a hash"))
                     .with_hint("`lighter mqtt-password` makes one"));
             }
             if name.len() > USER_BYTES_MAX {
@@ -83,7 +83,7 @@ impl Users {
             let filters = [&user.publish, &user.subscribe, &user.deny_publish, &user.deny_subscribe];
             let wrong = filters.into_iter().flatten().find(|filter| !topic::is_filter(filter, usize::MAX));
             if let Some(filter) = wrong {
-                return Err(invalid(format!("mqtt user {name:?}: {filter:?} is no topic filter")));
+                return Err(invalid(format!("mqtt user {name:?}: {filter:?} is not a topic filter")));
             }
         }
         let mut salt = [0; 32];

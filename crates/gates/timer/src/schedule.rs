@@ -101,7 +101,7 @@ impl Schedule {
 
 fn find_zone(name: &str) -> Result<TimeZone, Problem> {
     let unknown = || {
-        let detail = format!("cron.zone is {name:?}, which is no time zone of the IANA database");
+        let detail = format!("cron.zone is {name:?}, which is not a time zone of the IANA database");
         Problem::new(Code::ManifestValue, detail).with_hint("write a name like \"Europe/Berlin\" or \"UTC\"")
     };
     if name.len() > ZONE_BYTES_MAX {

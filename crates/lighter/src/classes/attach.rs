@@ -1,4 +1,4 @@
-//! `lighter debug --attach`: where a unit is that works on the node now, and its memory.
+//! `lighter debug --attach`: where in its code a working unit is, and its memory.
 //!
 //! ```text
 //! lighter ps ──▶ UNIT ──▶ node: it is looked at, and goes on ──▶ its log lines, registers, and a core file
@@ -58,7 +58,7 @@ pub fn run(session: &Session, wanted: &str, core: Option<&Path>) -> Result {
 /// The function and the number of the unit that is meant.
 fn found(client: &Client, wanted: &str) -> Result<(String, u64)> {
     let refused = || {
-        let problem = Problem::new(Code::Usage, format!("{wanted:?} is no unit"));
+        let problem = Problem::new(Code::Usage, format!("{wanted:?} is not a unit"));
         problem.with_hint("write its number in `lighter ps`, or what the log has: hello#7")
     };
     let (function, number) = wanted.rsplit_once('#').map_or((None, wanted), |(name, number)| (Some(name), number));

@@ -37,10 +37,10 @@ pub struct Debug {
     /// Function to debug; build it with debug information
     #[arg(required_unless_present = "attach")]
     name: Option<String>,
-    /// Show where a unit is that works now, and let it go on: its number in `lighter ps`, or NAME#NUMBER
+    /// Show where in its code a working unit is, and let it go on: its number in `lighter ps`, or NAME#NUMBER
     #[arg(long, value_name = "UNIT", conflicts_with_all = ["name", "text", "file", "gdb", "lldb", "breakpoints", "batch"])]
     attach: Option<String>,
-    /// With --attach: write its memory to this file, as a core; the call of a wasm unit ends then
+    /// With --attach: write its memory to this file, as a core; this ends the call of a wasm unit
     #[arg(long, short, value_name = "FILE", requires = "attach")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -329,7 +329,7 @@ fn check_all(breakpoints: &[String]) -> Result {
     let fits = |c: char| c.is_alphanumeric() || "._-/:<>$@,*&+ ()".contains(c);
     match breakpoints.iter().find(|place| place.is_empty() || !place.chars().all(fits)) {
         Some(place) => {
-            let problem = Problem::new(Code::Usage, format!("{place:?} is no place to stop"));
+            let problem = Problem::new(Code::Usage, format!("{place:?} is not a place to stop"));
             Err(problem.with_hint("write it like lib.rs:7, or the name of a function").into())
         }
         None => Ok(()),

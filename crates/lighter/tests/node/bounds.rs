@@ -29,9 +29,9 @@ const FOLDERS: [(&str, &str); 17] = [
 
 const HEAD: &str = "# Bounds, by name
 
-All constants of the sources whose names end in `_MAX`, with what stands beside them there: what each bounds and what
-happens beyond it. A test writes this page and compares it with the sources. Those that users meet are explained in
-[limits](limits.md), where the options are too.
+All constants in the sources whose names end in `_MAX`, with their comments: what each bounds and what happens beyond
+it. A test writes this page and compares it with the sources. [Limits](limits.md) explains those that users meet, and
+lists the options.
 ";
 
 struct Bound {

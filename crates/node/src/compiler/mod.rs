@@ -32,7 +32,7 @@ const MEMORY_BYTES_MAX: u64 = 1 << 30;
 const MEMORY_BYTES_EACH: u64 = 256 << 20;
 /// How often its memory is looked at: it takes 30 MB in that time on a fast machine.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Bytes of what it says when it fails.
+/// Bytes of the compiler's words when it fails.
 const WORDS_BYTES_MAX: u64 = 16 << 10;
 /// Bytes of code read at once.
 const PIECE_BYTES: usize = 256 << 10;

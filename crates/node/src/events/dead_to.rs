@@ -1,4 +1,4 @@
-//! An event that cannot be handled goes on to the queue for such, with where it was and why.
+//! An event that cannot be handled goes on to the queue for such events, with a note where it was and why.
 
 use crate::clock;
 use problem::Problem;

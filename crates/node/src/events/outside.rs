@@ -318,7 +318,7 @@ impl Events {
 fn lost(queue: &str) -> Problem {
     let detail = format!("this token has no such lease in queue {queue:?}: it ended, was settled, or never was");
     Problem::new(Code::LeaseLost, detail)
-        .with_hint("renew a lease before it ends; the event is leased again by whoever comes next")
+        .with_hint("renew a lease before it ends: after that, another worker may lease the event")
 }
 
 /// 128 random bits: no name comes again, in this run of the node or another.

@@ -36,7 +36,7 @@ pub fn queues(text: &mut Text, node: &Node, now_ms: u64) {
     depths(text, &seen);
     events(text, &seen);
     handlings(text, &seen);
-    text.gauge("lighter_queues_left_out", "Queues that have no lines of their own here, for there are too many.");
+    text.gauge("lighter_queues_left_out", "Queues that have no lines of their own here, because there are too many.");
     text.sample(&[], left_out);
 }
 

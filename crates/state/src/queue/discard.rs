@@ -1,4 +1,4 @@
-//! Dead letters go for good: those that are named, or those that died for some reason.
+//! Removes dead letters for good: named ones, or those that died for one reason.
 
 use super::Queue;
 use super::apply::Op;

@@ -1,4 +1,4 @@
-//! Dead letters go back to their queue: those that are named or all, as they are or with other data.
+//! Puts dead letters back into their queue: named ones or all, as they are or with other data.
 
 use super::Queue;
 use super::apply::{New, Op};

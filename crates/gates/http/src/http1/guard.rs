@@ -29,7 +29,7 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes a refused client may still send that are read and thrown away, so that the refusal is not lost in a reset.
 const DISCARD_BYTES_MAX: usize = 1024 * 1024;
 
-/// A reply of up to so many bytes is joined before it is written: `send` of one buffer costs the kernel less than
+/// A reply of up to this many bytes is joined before it is written: `send` of one buffer costs the kernel less than
 /// `writev` of two.
 const JOINED_BYTES_MAX: usize = 1_024;
 

@@ -44,7 +44,7 @@ impl Refused {
                 Code::HeadersTooLarge,
                 format!("the request has more than {} header fields", crate::config::HEADERS_MAX),
             ),
-            Self::Connect => Problem::new(Code::MethodNotAllowed, "this is no proxy: CONNECT is not offered")
+            Self::Connect => Problem::new(Code::MethodNotAllowed, "this is not a proxy: CONNECT is not offered")
                 .with_hint("send the request itself"),
             Self::Late => Problem::new(Code::RequestTimeout, "the request head did not arrive in time"),
             Self::NoRoom => Problem::new(Code::MemoryFull, "there is no room for the head of this request now"),

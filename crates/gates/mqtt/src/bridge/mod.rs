@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// Publishes that wait for the outside broker; whoever has one more waits.
+/// Publishes that wait for the outside broker; the sink of one more waits.
 const PUBLISHES_MAX: usize = 256;
 
 /// Between attempts to connect: at first, and at most. Each is up to twice as long as said, so that many bridges do not

@@ -1,4 +1,4 @@
-//! What others are told of the broker: which topics its clients have subscribed to, and what is retained.
+//! What others learn about the broker: which topics its clients have subscribed to, and what is retained.
 
 use super::Broker;
 use super::message::Message;

@@ -123,7 +123,7 @@ impl Flash {
             let gateway = self.gateway.map(|gateway| gateway.octets());
             (prefix <= 32).then_some(board_link::Network::Static { address: address.octets(), prefix, gateway })
         });
-        parsed.ok_or_else(|| Stop::new(Code::Usage, format!("{text:?} is no address, write it like 10.0.8.2/24")))
+        parsed.ok_or_else(|| Stop::new(Code::Usage, format!("{text:?} is not an address: write it like 10.0.8.2/24")))
     }
 }
 

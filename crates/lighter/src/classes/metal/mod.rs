@@ -33,10 +33,10 @@ pub const CLASS: Class = Class {
 #[derive(Debug, Default, Args, Deserialize)]
 #[serde(default)]
 struct BoardOptions {
-    /// Listen for the beacons of boards, and run functions of isolation = "metal" on those that are enrolled
+    /// Listen for the beacons of boards, and run functions of isolation = "metal" on enrolled boards
     #[arg(long)]
     boards: bool,
-    /// UDP port that beacons come to [default: 7311]
+    /// UDP port for beacons [default: 7311]
     #[arg(long, value_name = "PORT")]
     beacon_port: Option<u16>,
 }

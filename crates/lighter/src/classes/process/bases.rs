@@ -1,4 +1,4 @@
-//! `lighter base`: bases for functions in Java and for Android, built ahead and carried to machines as one file.
+//! `lighter base`: bases for functions in Java and for Android, built beforehand and carried to machines as one file.
 
 use clap::{Args, Subcommand, ValueEnum};
 use cli::locate::data_folder;
@@ -17,27 +17,27 @@ pub struct Base {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the bases that were built ahead or imported
+    /// List the bases that were built beforehand or imported
     Ls,
     /// Build a base, which takes half a minute
     Build {
         /// What it is for
         kind: Word,
-        /// Home of the JDK to make it of, or its program java [default: the java on the path, or one that pip brings]
+        /// Home of the JDK to make it from, or its program java [default: the java on the path, or one from pip]
         #[arg(long, value_name = "FILE")]
         java: Option<PathBuf>,
         /// Folder that tools/libdroid made; for android
         #[arg(long, value_name = "FOLDER", required_if_eq("kind", "android"))]
         libdroid: Option<PathBuf>,
     },
-    /// Import a base from a file; it takes the place of the one that was there
+    /// Import a base from a file; it replaces an earlier one
     ///
-    /// Its Java is run once to make the archive from which units start: import a file that you have made, or one with
-    /// the id that you were told.
+    /// The import runs its Java once to make the archive from which units start, so import a file that you made, or one
+    /// whose id you know from its maker.
     Import {
         /// File that `lighter base export` wrote
         file: PathBuf,
-        /// Refuse any other than the one with this id
+        /// Refuse a base with any other id
         #[arg(long)]
         id: Option<String>,
     },

@@ -40,14 +40,14 @@ pub const CLASS: Class = Class {
 #[derive(Debug, Default, Args, Deserialize)]
 #[serde(default)]
 struct JailOptions {
-    /// Interpreter for process functions: one that has numpy is used as it is, another gets an environment of its own
+    /// Interpreter for process functions: one with numpy is used as it is; for any other the node makes an environment
     /// [default: python3]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
     /// Home of a JDK or JRE for functions in Java, or its program java [default: the java on the path]
     #[arg(long, value_name = "FILE")]
     java: Option<PathBuf>,
-    /// Run process functions even where this system refuses some of their protections; `lighter version` names them
+    /// Run process functions even if this system refuses some of their protections; `lighter version` names them
     #[arg(long)]
     allow_weaker_jail: bool,
 }

@@ -1,4 +1,4 @@
-// Package function is {{name}}: it greets who is named in the data, or in ?name= of the URL, and counts the greetings.
+// Package function is {{name}}: it greets the person named in the data, or in ?name= of the URL, and counts the greetings.
 package function
 
 import (

@@ -1,4 +1,4 @@
-// The function {{name}}: greets who is named in the data, or in ?name= of the URL, and counts the greetings.
+// The function {{name}}: greets the person named in the data, or in ?name= of the URL, and counts the greetings.
 import store from "lighter:unit/store@0.1.0";
 import { attribute, decode, serve } from "./lighter.js";
 

@@ -1,4 +1,4 @@
-//! The function {{name}}: greets who is named in the data, or in `?name=` of the URL, and counts the greetings.
+//! The function {{name}}: greets the person named in the data, or in `?name=` of the URL, and counts the greetings.
 
 wit_bindgen::generate!({ path: "wit", world: "function", generate_all });
 

@@ -1,4 +1,4 @@
-//! What became of events: the last handlings in memory, so that one event can be followed through.
+//! What became of events: the last handlings in memory, so that one event can be followed.
 //!
 //! Every handling of a queue is noted when it has ended. An event that a function pushed is found by its id, which is a
 //! hash of who pushed it and where to: nothing is noted for that while functions run.

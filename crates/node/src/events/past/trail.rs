@@ -1,4 +1,4 @@
-//! One event followed through: its own handlings, those of the events that were pushed in them, and so on.
+//! Follows one event: its own handlings, those of the events that were pushed in them, and so on.
 
 use super::{Kept, Past};
 use api_types::HandlingInfo;

@@ -201,7 +201,7 @@ def _private(path: Path) -> str:
         with open(path, encoding="utf-8") as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode) or about.st_size > TOKENS_BYTES_MAX:
-                raise ConfigInvalid(f"{path} is no file of tokens")
+                raise ConfigInvalid(f"{path} is not a file of tokens")
             if hasattr(os, "geteuid") and (about.st_mode & _OTHERS or about.st_uid not in (os.geteuid(), 0)):
                 raise ConfigInvalid(f"{path} holds tokens, and others may read or change it: chmod 600 {path}, as its owner")
             return file.read()

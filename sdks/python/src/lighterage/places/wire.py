@@ -82,7 +82,7 @@ class Api:
     def __init__(self, url: str, token: str | None = None, ca_file: str | None = None, *, proves: bool = False) -> None:
         parts = urlsplit(url if "//" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no address of a node: write http://host:port or https://host:port")
+            raise ValueError(f"{url!r} is not an address of a node: write http://host:port or https://host:port")
         self.url = f"{parts.scheme}://{parts.netloc}"
         self._host = parts.hostname
         self._port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -9,7 +9,7 @@ import lighterage.unit.Retry;
 import lighterage.unit.Store;
 import lighterage.unit.Unavailable;
 
-/** The function {{name}}: greets who is named in the data, or in ?name= of the URL, and counts the greetings. */
+/** The function {{name}}: greets the person named in the data, or in ?name= of the URL, and counts the greetings. */
 public final class Greet {
     private Greet() {}
 

@@ -8,7 +8,7 @@ import lighterage.unit.Retry
 import lighterage.unit.Store
 import lighterage.unit.Unavailable
 
-/** The function {{name}}: greets who is named in the data, or in ?name= of the URL, and counts the greetings. */
+/** The function {{name}}: greets the person named in the data, or in ?name= of the URL, and counts the greetings. */
 object Greet {
     /** What is printed, and the stack of what is thrown and not caught, ends up in the function's log. */
     @JvmStatic
