@@ -14,12 +14,23 @@ pub struct FleetInfo {
     pub anchor: bool,
     /// This node first.
     pub nodes: Vec<FleetNode>,
+    /// Functions that keep nothing, by name, with the nodes that have a copy: those that this node hears of all the time.
+    #[serde(default)]
+    pub copies: Vec<FleetCopies>,
     /// What keeps this node from its fleet; none if nothing does.
     pub trouble: Option<FleetTrouble>,
     /// The fleet's engine, as this node reaches it; none if the system let it open none.
     pub engine: Option<FleetEngine>,
     /// Whether another machine had this node's key, and was refused, in the last hour.
     pub doubled: bool,
+}
+
+/// The copies of a function that keeps nothing: a call may run at any of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FleetCopies {
+    pub function: String,
+    /// Ids of the nodes that have it and take calls of it from others.
+    pub nodes: Vec<String>,
 }
 
 /// The nodes of a fleet that a device can call.

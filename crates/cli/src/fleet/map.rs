@@ -165,6 +165,7 @@ mod tests {
             id: "0".to_owned(),
             anchor: false,
             nodes: vec![node("pi-7", None), node("server-1", Some(calls)), node("pi-9", None)],
+            copies: Vec::new(),
             trouble: None,
             engine: Some(FleetEngine { connected: true, process: None, trouble: None }),
             doubled: false,

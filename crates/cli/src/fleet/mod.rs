@@ -13,8 +13,8 @@ use super::table::Table;
 use super::token::{self, Whose, seconds};
 use super::{Session, deployers, words};
 use api_types::{
-    FleetDrain, FleetInfo, FleetLeft, FleetNode, FleetRemoved, FleetRequest, FleetTrouble, InvitationCreated,
-    InvitationRequest, JoinRequest,
+    FleetCopies, FleetDrain, FleetInfo, FleetLeft, FleetNode, FleetRemoved, FleetRequest, FleetTrouble,
+    InvitationCreated, InvitationRequest, JoinRequest,
 };
 use clap::{Args, Subcommand};
 use fleet_deploy::Wish;
@@ -174,6 +174,10 @@ fn list(session: &Session) -> Result {
         return out.json(&fleet);
     }
     out.table(&table(&fleet.nodes))?;
+    if !fleet.copies.is_empty() {
+        out.line("")?;
+        out.table(&copies(&fleet))?;
+    }
     let of_engine = fleet.engine.as_ref().and_then(|engine| engine.trouble.as_ref());
     fleet.trouble.iter().chain(of_engine).for_each(|trouble| say(session, trouble));
     if fleet.doubled {
@@ -319,6 +323,19 @@ fn table(nodes: &[FleetNode]) -> Table {
     table
 }
 
+fn copies(fleet: &FleetInfo) -> Table {
+    let mut table = Table::new(&["FUNCTION", ">COPIES", "NODES"]);
+    for FleetCopies { function, nodes } in &fleet.copies {
+        let named = |id: &String| {
+            let node = fleet.nodes.iter().find(|node| node.id == *id);
+            node.map_or_else(|| id.chars().take(ID_CHARS).collect(), |node| node.name.clone())
+        };
+        let names: Vec<String> = nodes.iter().map(named).collect();
+        table.row([function.clone(), nodes.len().to_string(), names.join(", ")]);
+    }
+    table
+}
+
 fn heard(node: &FleetNode) -> String {
     match node.heard_ms {
         _ if node.this_node => "here".to_owned(),
@@ -363,5 +380,24 @@ mod tests {
         assert_eq!(said, ["never", "now", "61 s ago", "10 min ago", "3 h ago", "3 d ago"]);
         assert_eq!(heard(&FleetNode { this_node: true, ..node(Some(0)) }), "here");
         assert_eq!(table(&[node(None)]).lines()[1], "3fa23fa2  pi-7  -        no      never   118  -");
+    }
+
+    #[test]
+    fn the_copies_of_a_function_are_counted_and_named() {
+        let pi = node(None);
+        let (name, id) = ("campus".to_owned(), "0".to_owned());
+        let copies_of =
+            FleetCopies { function: "plate".to_owned(), nodes: vec![pi.id.clone(), "0123456789".to_owned()] };
+        let fleet = FleetInfo {
+            name,
+            id,
+            anchor: false,
+            nodes: vec![pi],
+            copies: vec![copies_of],
+            trouble: None,
+            engine: None,
+            doubled: false,
+        };
+        assert_eq!(copies(&fleet).lines(), ["FUNCTION  COPIES  NODES", "plate          2  pi-7, 01234567"]);
     }
 }

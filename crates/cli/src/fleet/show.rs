@@ -6,7 +6,9 @@ use crate::client::encoded;
 use crate::stop::Result;
 use crate::table::Table;
 use crate::words;
-use api_types::{FleetForecast, FleetInfo, FleetLoad, FleetPlaced, FleetPlacedNode, FleetReason, FleetRule, FleetWhy};
+use api_types::{
+    FleetForecast, FleetInfo, FleetLoad, FleetNode, FleetPlaced, FleetPlacedNode, FleetReason, FleetRule, FleetWhy,
+};
 
 pub fn show(session: &Session, which: &str) -> Result {
     let (out, client) = (session.out, session.client()?);
@@ -27,8 +29,18 @@ pub fn show(session: &Session, which: &str) -> Result {
         None if node.this_node => {}
         None => line("load", "unknown: no report of it has come".to_owned())?,
     }
-    let functions = if node.functions.is_empty() { "-".to_owned() } else { node.functions.join(", ") };
-    line("functions", functions)
+    let functions: Vec<String> = node.functions.iter().map(|function| with_copies(function, node, &fleet)).collect();
+    line("functions", if functions.is_empty() { "-".to_owned() } else { functions.join(", ") })
+}
+
+/// A function of a node, and how many copies of it there are, if it keeps nothing.
+fn with_copies(function: &str, node: &FleetNode, fleet: &FleetInfo) -> String {
+    let copies = fleet.copies.iter().find(|copies| copies.function == function && copies.nodes.contains(&node.id));
+    match copies.map(|copies| copies.nodes.len()) {
+        None => function.to_owned(),
+        Some(1) => format!("{function} (the one copy)"),
+        Some(count) => format!("{function} (one of {count} copies)"),
+    }
 }
 
 fn loaded(load: &FleetLoad) -> [(&'static str, String); 4] {

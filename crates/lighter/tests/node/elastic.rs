@@ -163,11 +163,16 @@ fn copies_follow_load_and_no_call_fails() {
     // Others believe for some seconds more that it is there.
     until("word of it", || why(&campus.anchor)["forecasts"].as_array().unwrap().len() == 1);
     assert_eq!(few.end(), Vec::<String>::new());
+    let audit = done(&campus.anchor, &["audit"]);
+    assert!(audit.contains("app fib: 2 copies, comes to pi-") && audit.contains("because 1 was used to "), "{audit}");
+    assert!(audit.contains("app fib: one copy, leaves pi-"), "{audit}");
 
     let Campus { anchor, one, other, folder } = campus;
     let (with, without) = if has(&one) { (one, other) } else { (other, one) };
     with.kill();
     until("a copy elsewhere", || has(&without));
+    let audit = done(&anchor, &["audit"]);
+    assert!(audit.contains("leaves pi-") && audit.contains("some are away, or not as near"), "{audit}");
     until("an answer at any node", || ask(&anchor) == "13\n");
     drop(folder);
 }

@@ -42,6 +42,15 @@ fn it_is_said_where_a_call_would_run_and_why() {
     anchor.deploy_one("hello", "hello", json!({}));
     until("both nodes", || names(&why(&anchor, "hello")["forecasts"]).len() == 2);
     assert_eq!(why(&anchor, "hello")["rule"], "soonest");
+    let copies = fleet(&anchor)["copies"].clone();
+    assert_eq!(
+        (&copies[0]["function"], copies[0]["nodes"].as_array().unwrap().len()),
+        (&json!("hello"), 2),
+        "{copies}"
+    );
+    let said = done(&anchor, &["fleet"]);
+    assert!(said.ends_with("\n\nFUNCTION  COPIES  NODES\nhello          2  server-1, pi-7\n"), "{said}");
+    assert!(done(&anchor, &["fleet", "show", "pi-7"]).contains("hello (one of 2 copies)"));
     // Another one of the same name, and one that keeps something.
     anchor.deploy_one("hello", "hello", json!({ "limits": { "time_ms": 900 } }));
     until("word that they differ", || why(&anchor, "hello")["others"][0]["reason"] == "different");
@@ -50,6 +59,7 @@ fn it_is_said_where_a_call_would_run_and_why() {
         node.deploy_one("keeps", "hello", grants.clone());
     }
     assert_eq!(why(&anchor, "keeps")["rule"], "keeps_here");
+    assert_eq!(fleet(&anchor)["copies"].as_array().unwrap().len(), 1, "what keeps something is no copy");
     assert!(done(&anchor, &["fleet", "why", "keeps"]).contains("would run here\n"));
 }
 

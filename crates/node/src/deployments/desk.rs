@@ -3,7 +3,7 @@
 use super::shelf::unusable;
 use super::{AWAY_AFTER, Deployments};
 use crate::{blocking, clock};
-use api_types::{AuditEntry, DeployerInfo, OrderTaken};
+use api_types::{DeployerInfo, OrderTaken};
 use fleet_deploy::decide::{Known, decide, decide_again};
 use fleet_deploy::elastic::Elastic;
 use fleet_deploy::near::is_measured;
@@ -199,8 +199,12 @@ impl Deployments {
         for record in self.newest() {
             let Some(again) = self.decided(|known| decide_again(record.record(), known)) else { continue };
             let name = again.name.clone();
-            match self.settle(again).await {
-                Ok(_) => tracing::info!(deployment = %name, "copies have other nodes: some are away, or not as near"),
+            let why = "some are away, or not as near";
+            match self.settle(again.clone()).await {
+                Ok(_) => {
+                    tracing::info!(deployment = %name, "copies have other nodes: {why}");
+                    self.audit_copies(record.record(), &again, why).await;
+                }
                 Err(problem) => tracing::warn!(deployment = %name, "{} {}", problem.code, problem.detail),
             }
         }
@@ -242,27 +246,6 @@ impl Deployments {
     ) -> Result<T, Problem> {
         let this = self.clone();
         blocking(move || work(this.desk()?)).await
-    }
-
-    /// Writes into the audit of the anchor who had what deployed.
-    pub(super) async fn audit(&self, action: &str, record: &Record, from: Option<NodeId>) {
-        let Ok(node) = self.node() else { return };
-        let what =
-            if record.manifest.is_some() { format!("revision {}", record.revision) } else { "nothing".to_owned() };
-        let entry = AuditEntry {
-            time_ms: clock::now_ms(),
-            action: action.to_owned(),
-            token: Some(format!("deployer {}", record.deployer)),
-            peer: from.map(|from| format!("node {from}")),
-            target: format!("{} {what}", record.name),
-            outcome: "done".to_owned(),
-            count: 1,
-        };
-        let keep = move || {
-            node.audit.keep(entry);
-            Ok(())
-        };
-        blocking(keep).await.ok();
     }
 }
 

@@ -133,7 +133,7 @@ impl Deployments {
             let Move { copies, leaves, why } = &change;
             let scaled = Scaled { function, copies: *copies, leaves: *leaves, why };
             if let Some(next) = self.decided(|known| decide_scaled(record, &scaled, known)) {
-                self.take_scaled(next, function, why).await;
+                self.take_scaled(record, next, function, why).await;
                 // The record that holds now is looked at the next time.
                 return;
             }
@@ -166,12 +166,15 @@ impl Deployments {
         watch.look(&place.copies?, place.quiet().duration(), &heard, now_ms)
     }
 
-    async fn take_scaled(self: &Arc<Self>, next: Record, function: &Name, why: &str) {
+    async fn take_scaled(self: &Arc<Self>, before: &Record, next: Record, function: &Name, why: &str) {
         let name = next.name.clone();
         let placed = next.places.iter().find(|placed| placed.group.functions.contains(function));
         let copies = placed.and_then(|placed| placed.nodes.as_ref()).map_or(0, |nodes| nodes.len());
-        match self.settle(next).await {
-            Ok(_) => tracing::info!(deployment = %name, %function, copies, "the copies follow load: {why}"),
+        match self.settle(next.clone()).await {
+            Ok(_) => {
+                tracing::info!(deployment = %name, %function, copies, "the copies follow load: {why}");
+                self.audit_copies(before, &next, &format!("because {why}")).await;
+            }
             Err(problem) => tracing::warn!(deployment = %name, "{} {}", problem.code, problem.detail),
         }
     }

@@ -12,11 +12,13 @@
 //! - `elastic`: how many copies there are where that follows load
 //! - `steps`: new forms that go to some nodes first · `tally`: what became of runs here
 //! - `talking`: with whom and when · `brief`: what is not said again · `answers`: what other nodes ask
+//! - `audited`: what an anchor writes into its audit
 //!
 //! Nothing here waits for an anchor but a new order: a node runs what it knows from the start, and any node may tell it
 //! what is newer, because the CA has signed it.
 
 mod answers;
+mod audited;
 mod brief;
 mod desk;
 mod elastic;

@@ -4,8 +4,8 @@ use crate::link::{CallLink, Spread};
 use crate::mail::Mail;
 use crate::{Node, clock};
 use api_types::{
-    FleetForecast, FleetLoad, FleetNode, FleetOther, FleetPlace, FleetPlaces, FleetReason, FleetWhy, TokenInfo,
-    identity::Identity,
+    FleetCopies, FleetForecast, FleetLoad, FleetNode, FleetOther, FleetPlace, FleetPlaces, FleetReason, FleetWhy,
+    TokenInfo, identity::Identity,
 };
 use fleet_agent::table::Record;
 use fleet_agent::{Row, Status};
@@ -31,6 +31,18 @@ pub fn member(node: &Node, (link, mail): (Option<&CallLink>, Option<&Mail>), row
         load: link.and_then(|link| link.neighbour(&id)).map(load),
         functions: functions.unwrap_or_default(),
     }
+}
+
+/// Which nodes have a copy of each function that keeps nothing, as far as this node hears of them.
+pub fn copies(node: &Node, link: &CallLink, rows: &[Row]) -> Vec<FleetCopies> {
+    let mut copies: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for row in rows {
+        let other = (!row.is_this_node).then_some(&row.node);
+        for function in link.copies_at(node, other) {
+            copies.entry(function).or_default().push(row.node.to_string());
+        }
+    }
+    copies.into_iter().map(|(function, nodes)| FleetCopies { function, nodes }).collect()
 }
 
 fn load(Neighbour { last_heard, ran }: Neighbour) -> FleetLoad {

@@ -233,10 +233,11 @@ pub fn describe(node: &Node, status: Status) -> FleetInfo {
         trouble: trouble.map(in_words),
     });
     let (link, mail) = (node.link(), node.events.mail());
+    let copies = link.as_ref().map(|link| look::copies(node, link, &rows)).unwrap_or_default();
     let member = |row| look::member(node, (link.as_deref(), mail.as_deref()), row);
     let nodes = rows.into_iter().map(member).collect();
     let trouble = trouble.map(in_words);
-    FleetInfo { name, id: fleet.to_string(), anchor: is_anchor, nodes, trouble, engine, doubled: is_doubled }
+    FleetInfo { name, id: fleet.to_string(), anchor: is_anchor, nodes, copies, trouble, engine, doubled: is_doubled }
 }
 
 fn in_words(problem: Problem) -> FleetTrouble {

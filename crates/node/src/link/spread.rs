@@ -28,6 +28,22 @@ impl CallLink {
         self.link.local().others.lock().get(node).map(|offered| names(offered)).unwrap_or_default()
     }
 
+    /// Those of them that keep nothing: here, or at another node that can be reached.
+    pub fn copies_at(&self, node: &Node, other: Option<&NodeId>) -> Vec<String> {
+        let stateless = |offered: &[Offered]| {
+            let offered = offered.iter().filter(|one| one.is_stateless);
+            offered.map(|one| one.name.as_str().to_owned()).collect()
+        };
+        match other {
+            None => stateless(&self.seen(node).here),
+            Some(other) if self.neighbour(other).is_none() => Vec::new(),
+            Some(other) => {
+                let others = self.link.local().others.lock();
+                others.get(other).map(|offered| stateless(offered)).unwrap_or_default()
+            }
+        }
+    }
+
     /// How a node was when it was last heard.
     pub fn neighbour(&self, node: &NodeId) -> Option<Neighbour> {
         self.link.neighbour(node)
