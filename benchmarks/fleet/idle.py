@@ -22,6 +22,7 @@ def rss(bench: Bench) -> None:
             node.start()
         time.sleep(settle)
         before = [node.rss_mb() for node in alone]
+        own = statistics.median(node.rss_mb("RssAnon") for node in alone)
         for node in alone:
             node.end()
         fleet.nodes.clear()
@@ -33,10 +34,12 @@ def rss(bench: Bench) -> None:
         fleet.wait_heard()
         time.sleep(settle)
         anchor, *after = [node.rss_mb() for node in nodes]
+        own = statistics.median(node.rss_mb("RssAnon") for node in nodes[1:]) - own
         engine = nodes[0].fleet()["engine"]["process"]
     bench.figures["fleet_rss_mb"] = statistics.median(after) - statistics.median(before)
     listed = ", ".join(f"{one:.1f}" for one in after)
     print(f"  MB: alone {statistics.median(before):.1f}, members {listed}, anchor {anchor:.1f} without its engine ({engine})")
+    print(f"  {own:.1f} MB more are a member's own; the rest is more of the program's file, which is mapped in pieces of 64 kB")
 
 
 def carried(bench: Bench) -> None:

@@ -21,6 +21,8 @@ DATA: Final = "x" * 100
 BATCH: Final = 50
 AT_ONCE: Final = 8
 WAITING: Final = 100_000
+#: How often it is asked how far the home is while calls are measured: each question is work of the threads that call.
+LOOK_SECONDS: Final = 0.2
 #: How long calls go on before something happens, so that they can be compared.
 QUIET_SECONDS: Final = 5.0
 
@@ -86,7 +88,7 @@ def catch_up(bench: Bench) -> None:
             waited = meter.waiting() + meter.ready("readings")
             home.place.cut(False)
             back = time.monotonic()
-            until("all that waited", lambda: home.ready("readings") >= WAITING, 300.0)
+            until("all that waited", lambda: home.ready("readings") >= WAITING, 300.0, LOOK_SECONDS)
             done = time.monotonic()
         meanwhile = live.between(back, done)
     good = [call for call in meanwhile if call.is_good]

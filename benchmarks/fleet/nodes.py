@@ -28,8 +28,8 @@ class Failed(Exception):
     """Something did not happen that has to; says what."""
 
 
-def until(what: str, is_so: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> None:
-    """Waits until it is so; what cannot be asked is not so."""
+def until(what: str, is_so: Callable[[], Any], seconds: float = PATIENCE_SECONDS, every: float = LOOK_SECONDS) -> None:
+    """Waits until it is so, and looks that often; what cannot be asked is not so."""
     deadline = time.monotonic() + seconds
     while True:
         with contextlib.suppress(OSError, Failed, http.client.HTTPException, ValueError, KeyError):
@@ -37,7 +37,7 @@ def until(what: str, is_so: Callable[[], Any], seconds: float = PATIENCE_SECONDS
                 return
         if time.monotonic() > deadline:
             raise Failed(f"{seconds:.0f} s were not enough for {what}")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(every)
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,10 @@ class Node:
         """Events of a queue that wait to be handled."""
         return int(self.ask("GET", f"/v1/queues/{queue}")["ready"])
 
-    def rss_mb(self) -> float:
-        """Resident memory."""
+    def rss_mb(self, what: str = "VmRSS") -> float:
+        """Resident memory; RssAnon is what it does not share with the file of the program."""
         status = Path(f"/proc/{self.pid}/status").read_text()
-        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        line = next(line for line in status.splitlines() if line.startswith(f"{what}:"))
         return int(line.split()[1]) * 1024 / 1e6
 
     def cpu_seconds(self) -> float:

@@ -72,9 +72,9 @@ pub trait Local: Send + Sync + 'static {
 
     /// Takes a message of mail that another node sent. None: it was not taken, and may come again, as any may that
     /// was. Else for how long the answer is held back, a second at most: the sender sends the next one after that.
-    fn mail(&self, from: NodeId, message: &[u8]) -> Option<Duration> {
+    fn mail(&self, from: NodeId, message: Bytes) -> impl Future<Output = Option<Duration>> + Send {
         let _ = (from, message);
-        None
+        std::future::ready(None)
     }
 
     /// Another node has asked this one how it is, or has answered: there is a way between the two. Said every few

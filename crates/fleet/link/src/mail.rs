@@ -62,17 +62,13 @@ impl<L: Local> Link<L> {
         request: Request<Incoming>,
     ) -> response::Parts {
         let status = match self.read_mail(room, request).await {
-            Ok(message) => {
-                let taken = self.local.mail(from, &message);
-                drop(message);
-                match taken {
-                    Some(rest) => {
-                        sleep(rest.min(MAIL_REST_MAX)).await;
-                        StatusCode::NO_CONTENT
-                    }
-                    None => StatusCode::SERVICE_UNAVAILABLE,
+            Ok(message) => match self.local.mail(from, message).await {
+                Some(rest) => {
+                    sleep(rest.min(MAIL_REST_MAX)).await;
+                    StatusCode::NO_CONTENT
                 }
-            }
+                None => StatusCode::SERVICE_UNAVAILABLE,
+            },
             Err(status) => status,
         };
         let mut response = Response::new(());

@@ -6,6 +6,7 @@ use crate::functions::{Answered, Table, Target};
 use crate::gate::failed_for;
 use crate::metrics::Times;
 use crate::serve::{REQUEST_ID_HEADER, ReplyBody, Wanted, serve};
+use bytes::Bytes;
 use choice::{Report, Truth};
 use event::Gate;
 use fleet_link::{FarBody, FarCall, Local, Offers, Ran, Why};
@@ -53,9 +54,10 @@ impl Local for Door {
         }
     }
 
-    fn mail(&self, from: NodeId, message: &[u8]) -> Option<Duration> {
+    async fn mail(&self, from: NodeId, message: Bytes) -> Option<Duration> {
         let node = self.node.upgrade()?;
-        Some(node.events.mail()?.hear(&node, from, message))
+        let mail = node.events.mail()?;
+        Some(mail.hear(&node, from, message).await)
     }
 
     fn reached(&self, node: NodeId) {

@@ -111,6 +111,15 @@ impl Consumer for MailConsumer {
     }
 
     fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Tried> {
-        Box::pin(async move { self.post(&leased).into() })
+        Box::pin(async move {
+            if !self.mail.desk.is_busy() {
+                return self.post(&leased).into();
+            }
+            // Who waits at the desk keeps a thread from calls.
+            let mail = self.mail.clone();
+            let posted = mail.clerk.does(move || self.post(&leased)).await;
+            let gave_up = || Outcome::Postponed { problem: Problem::new(Code::Internal, "mail gave up"), after: None };
+            posted.unwrap_or_else(gave_up).into()
+        })
     }
 }

@@ -8,6 +8,7 @@
 //! All of it is done under one lock, commits included: so the commits of outbox and inbox stand in the journal in the
 //! order in which they count them.
 
+use super::clerk::Clerk;
 use super::kept::Kept;
 use super::lanes::Lanes;
 use super::names::{EPOCH, node_of};
@@ -15,7 +16,8 @@ use super::owed::Owed;
 use super::{Totals, names};
 use crate::calls::Calls;
 use ::mail::{
-    Commit, Config, Counts, Household, INBOX_KEYS, Inbox, Notice, OUTBOX_KEYS, Outbox, PushError, Receipt, Rests, Write,
+    Commit, Config, Counts, Household, INBOX_KEYS, Inbox, Notice, OUTBOX_KEYS, Outbox, PushError, Receipt, Rests, Sent,
+    Write,
 };
 use fleet_trust::NodeId;
 use parking_lot::Mutex;
@@ -52,6 +54,14 @@ pub(super) struct Sides {
     /// What a full disk refused. It goes before anything else is written.
     owed: Owed,
     pub totals: Totals,
+}
+
+/// What there is to send, and else when to look again.
+struct Polled {
+    sent: Option<Sent>,
+    next: Option<Duration>,
+    began: Duration,
+    took: Duration,
 }
 
 #[derive(Clone, Copy)]
@@ -164,22 +174,22 @@ impl Desk {
         Ok(())
     }
 
+    /// Whether somebody works here just now: who comes then has to wait.
+    pub fn is_busy(&self) -> bool {
+        self.sides.is_locked()
+    }
+
     /// Sends what there is to send, until it is dropped. Rests between messages while calls come.
-    pub async fn send(self: Arc<Self>, lanes: Arc<Lanes>, calls: Arc<Calls>) {
+    pub async fn send(self: Arc<Self>, clerk: Arc<Clerk>, lanes: Arc<Lanes>, calls: Arc<Calls>) {
         let mut rests = Rests::default();
         loop {
-            let now = self.now();
-            let (sent, next) = {
-                let mut sides = self.sides.lock();
-                let sent = sides.outbox.poll(now, &self.kept);
-                (sent, sides.outbox.next_poll(now))
-            };
+            let desk = self.clone();
+            let Some(Polled { sent, next, began, took }) = clerk.does(move || desk.poll()).await else { return };
             if let Some(sent) = sent {
                 if let Some(node) = node_of(&sent.to) {
                     lanes.send(node, sent.bytes);
                 }
-                let ended = self.now();
-                let rest = rests.worked(ended.saturating_sub(now), ended, calls.are_coming());
+                let rest = rests.worked(took, self.now(), calls.are_coming());
                 if rest.is_zero() {
                     tokio::task::consume_budget().await;
                 } else {
@@ -187,7 +197,7 @@ impl Desk {
                 }
                 continue;
             }
-            let wait = next.map(|at| at.saturating_sub(now).max(LOOK_AGAIN));
+            let wait = next.map(|at| at.saturating_sub(began).max(LOOK_AGAIN));
             tokio::select! {
                 () = self.to_send.notified() => {}
                 () = sleep(wait.unwrap_or_default()), if wait.is_some() => {}
@@ -195,11 +205,21 @@ impl Desk {
         }
     }
 
+    fn poll(&self) -> Polled {
+        let mut sides = self.sides.lock();
+        let began = self.now();
+        let sent = sides.outbox.poll(began, &self.kept);
+        let next = sides.outbox.next_poll(began);
+        Polled { sent, next, began, took: self.now().saturating_sub(began) }
+    }
+
     /// Waits for the disk, for all that was committed: then letters may be sent, and receipts go out. Ends where the
     /// disk fails: nothing is sent or confirmed any more before the node is started again.
-    pub async fn keep_durable(self: Arc<Self>, lanes: Arc<Lanes>) {
+    pub async fn keep_durable(self: Arc<Self>, clerk: Arc<Clerk>, lanes: Arc<Lanes>) {
         loop {
-            let last = self.sides.lock().unsynced.back().map(|(ticket, _)| *ticket);
+            let desk = self.clone();
+            let last = clerk.does(move || desk.sides.lock().unsynced.back().map(|(ticket, _)| *ticket));
+            let Some(last) = last.await else { return };
             let Some(ticket) = last else {
                 self.to_sync.notified().await;
                 continue;
@@ -207,7 +227,9 @@ impl Desk {
             if let Err(problem) = self.state.durable(ticket).await {
                 return tracing::error!(%problem, "mail rests: the disk has not confirmed it");
             }
-            for receipt in self.durable(ticket) {
+            let desk = self.clone();
+            let Some(receipts) = clerk.does(move || desk.durable(ticket)).await else { return };
+            for receipt in receipts {
                 if let Some(node) = node_of(&receipt.to) {
                     lanes.send(node, receipt.write());
                 }

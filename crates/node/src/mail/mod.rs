@@ -9,9 +9,11 @@
 //! it full is refused like any other. From there one consumer moves each event into the outbox, ack and letter in one
 //! transaction. So no two handlings meet at the outbox, and all that is true of queues is true of this one.
 //!
-//! The protocol is the crate `mail`, pure; this is its shell. A node of a fleet is one household.
+//! The protocol is the crate `mail`, pure; this is its shell. A node of a fleet is one household. What is done at the desk
+//! for other nodes is done by the clerk, a thread of its own, so that calls do not wait for it.
 
 mod arrive;
+mod clerk;
 mod consumer;
 mod desk;
 mod gone;
@@ -27,6 +29,8 @@ pub use consumer::MailConsumer;
 
 use crate::{Node, mqtt};
 use ::mail::{Counts, Household, PushError, Rests};
+use bytes::Bytes;
+use clerk::Clerk;
 use desk::Desk;
 use facts::Post;
 use fleet_trust::NodeId;
@@ -66,6 +70,7 @@ pub struct Mail {
     own_name: String,
     book: Arc<dyn Book>,
     desk: Arc<Desk>,
+    clerk: Arc<Clerk>,
     lanes: Arc<Lanes>,
     /// Between messages that come.
     rests: Mutex<Rests>,
@@ -77,7 +82,7 @@ impl Mail {
     /// tokio runtime.
     ///
     /// # Errors
-    /// [`problem::Code::StateCorrupt`]: a record cannot be read.
+    /// [`problem::Code::StateCorrupt`]: a record cannot be read. [`problem::Code::Internal`]: the system gives no thread.
     pub fn start(
         node: &Arc<Node>,
         (own, own_name): (NodeId, String),
@@ -85,15 +90,16 @@ impl Mail {
         post: Option<Arc<dyn Post>>,
     ) -> Result<Arc<Self>, Problem> {
         let desk = Arc::new(Desk::open(&node.functions.loader.state, household(&own))?);
-        let lanes = Lanes::new(node, book.clone(), post.clone());
+        let (lanes, clerk) = (Lanes::new(node, book.clone(), post.clone()), Arc::new(Clerk::start()?));
+        let sending = desk.clone().send(clerk.clone(), lanes.clone(), node.calls.clone());
         let mut tasks = vec![
-            tokio::spawn(desk.clone().send(lanes.clone(), node.calls.clone())).abort_handle(),
-            tokio::spawn(desk.clone().keep_durable(lanes.clone())).abort_handle(),
+            tokio::spawn(sending).abort_handle(),
+            tokio::spawn(desk.clone().keep_durable(clerk.clone(), lanes.clone())).abort_handle(),
             tokio::spawn(gone::return_letters(Arc::downgrade(node), desk.clone(), book.clone())).abort_handle(),
         ];
         tasks.push(tokio::spawn(mqtt::cross(Arc::downgrade(node))).abort_handle());
         tasks.extend(post.map(|post| tokio::spawn(post::listen(Arc::downgrade(node), post)).abort_handle()));
-        Ok(Arc::new(Self { own, own_name, book, desk, lanes, rests: Mutex::default(), tasks }))
+        Ok(Arc::new(Self { own, own_name, book, desk, clerk, lanes, rests: Mutex::default(), tasks }))
     }
 
     /// Whether this node is the home that a manifest names.
@@ -102,19 +108,24 @@ impl Mail {
     }
 
     /// Takes a message that another node sent over the link. Says how long the next one is to wait.
-    pub fn hear(&self, node: &Node, from: NodeId, message: &[u8]) -> Duration {
+    pub async fn hear(self: &Arc<Self>, node: &Arc<Node>, from: NodeId, message: Bytes) -> Duration {
         self.reached(from);
-        self.hear_by_post(node, from, message)
+        self.hear_by_post(node, from, message).await
     }
 
     /// Takes a message that another node sent, proved by the way it came. It may be old. Says how long the next one is
     /// to wait.
-    pub fn hear_by_post(&self, node: &Node, from: NodeId, message: &[u8]) -> Duration {
-        let began = Instant::now();
-        let answer = self.desk.take(node, self, &from, message);
+    pub async fn hear_by_post(self: &Arc<Self>, node: &Arc<Node>, from: NodeId, message: Bytes) -> Duration {
+        let (mail, to) = (self.clone(), node.clone());
+        let taking = self.clerk.does(move || {
+            let began = Instant::now();
+            let answer = mail.desk.take(&to, &mail, &from, &message);
+            (answer, began.elapsed())
+        });
+        // One that gave up is as if it had been lost on the way.
+        let Some((answer, took)) = taking.await else { return Duration::ZERO };
         answer.into_iter().for_each(|answer| self.lanes.send(from, answer));
-        let now = node.started.elapsed();
-        self.rests.lock().worked(began.elapsed(), now, node.calls.are_coming())
+        self.rests.lock().worked(took, node.started.elapsed(), node.calls.are_coming())
     }
 
     /// The engine is there again: what rests because nobody answered may go through it.

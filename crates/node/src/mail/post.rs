@@ -20,7 +20,7 @@ pub async fn listen(node: Weak<Node>, post: Arc<dyn Post>) {
         let Some(mail) = node.events.mail() else { continue };
         let rest = match heard {
             Heard::Message { from, bytes } => match NodeId::read(from.as_str()) {
-                Some(from) => mail.hear_by_post(&node, from, &bytes),
+                Some(from) => mail.hear_by_post(&node, from, bytes.into()).await,
                 None => Duration::ZERO,
             },
             Heard::Back => {

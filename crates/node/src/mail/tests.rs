@@ -5,6 +5,7 @@ use crate::link::tests::town::TownNode;
 use crate::mail::UNDELIVERABLE;
 use crate::mail::names::household;
 use ::mail::{Chain, Letter, Mark, Message, Parcel, Verdict};
+use bytes::Bytes;
 use event::Event;
 use facts::{Answer, Facts, Memory, MemoryNode, NodeName, Post};
 use fleet_trust::NodeId;
@@ -208,14 +209,14 @@ async fn what_is_no_event_is_kept_apart_and_holds_up_nothing() {
     };
     let letters = [b"no letter".to_vec(), letter(nameless), letter(push("8", 1).event)];
     let message = parcel(one, two, &letters.each_ref().map(Vec::as_slice));
-    mail.hear(&pair.two.node, one, &message);
+    mail.hear(&pair.two.node, one, message.clone().into()).await;
     assert_eq!((ready(&pair.two, UNDELIVERABLE), ids(&pair.two)), (2, vec![8]));
     let kept = &listed(&pair.two, UNDELIVERABLE, Part::Ready)[0].event;
     assert_eq!(kept.data, b"no letter");
     assert!(kept.attribute("deadreason").is_some());
     // The same again, and what is no mail at all, change nothing.
     for message in [&message[..], b"", b"\x8cLML nonsense"] {
-        mail.hear(&pair.two.node, one, message);
+        mail.hear(&pair.two.node, one, Bytes::copy_from_slice(message)).await;
     }
     assert_eq!((ready(&pair.two, UNDELIVERABLE), ids(&pair.two)), (2, vec![8]));
 }
@@ -228,7 +229,7 @@ async fn a_node_cannot_send_or_confirm_in_the_name_of_another() {
     let event =
         Letter { queue: "readings".to_owned(), delay: Duration::ZERO, life: None, event: push("stolen", 1).event };
     let forged = parcel(one, two, &[&event.write().unwrap()]);
-    pair.two.node.events.mail().unwrap().hear(&pair.two.node, thief, &forged);
+    pair.two.node.events.mail().unwrap().hear(&pair.two.node, thief, forged.into()).await;
     assert_eq!(ready(&pair.two, "readings"), 0);
 
     // A letter waits for the second node; somebody else says that it has arrived.
@@ -250,7 +251,7 @@ async fn a_node_cannot_send_or_confirm_in_the_name_of_another() {
         verdict: Verdict::Taken,
     };
     assert!(matches!(Message::read(&receipt.write()), Ok(Message::Receipt(_))));
-    sender.hear(&pair.one.node, thief, &receipt.write());
+    sender.hear(&pair.one.node, thief, receipt.write().into()).await;
     assert_eq!(sender.waiting_in_all().letters, 1);
     pair.two.node.events.set_mail(mail);
     pair.until_there("readings", 1).await;

@@ -113,12 +113,12 @@ impl Local for Tested {
         self.learned.lock().retain(|node, _| members.contains(node));
     }
 
-    fn mail(&self, from: NodeId, message: &[u8]) -> Option<Duration> {
-        if message == b"not now" {
+    async fn mail(&self, from: NodeId, message: Bytes) -> Option<Duration> {
+        if message == b"not now"[..] {
             return None;
         }
         self.mail.lock().push((from, message.to_vec()));
-        Some(if message == b"rest" { Duration::from_secs(3_600) } else { Duration::ZERO })
+        Some(if message == b"rest"[..] { Duration::from_secs(3_600) } else { Duration::ZERO })
     }
 
     fn reached(&self, node: NodeId) {
