@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread;
 
 /// A node whose machine has KVM.
-fn start() -> Option<Node> {
+pub fn start() -> Option<Node> {
     let node = Node::start();
     let last = node.deploy(json!({ "probe": { "image": node.upload("hello"), "isolation": "microvm" } }));
     match last["problem"]["code"].as_str() {
@@ -170,8 +170,32 @@ fn a_call_is_debugged_in_its_machine() {
 #[test]
 fn what_the_kernel_does_not_offer_is_refused_at_deploy() {
     let Some(node) = start() else { return };
-    let last = node.deploy(json!({ "web": { "image": node.upload("hello-http"), "isolation": "microvm" } }));
-    assert_eq!((&last["step"], &last["problem"]["code"]), (&json!("failed"), &json!("L2007")), "{last}");
-    assert!(last["problem"]["hint"].as_str().unwrap().contains("wasm"), "{last}");
+    for (image, code, named) in
+        [("unknown-import", "L2008", "guests:unknown-import/oracle"), ("wrong-world", "L2007", "exports")]
+    {
+        let last = node.deploy(json!({ "odd": { "image": node.upload(image), "isolation": "microvm" } }));
+        assert_eq!((&last["step"], &last["problem"]["code"]), (&json!("failed"), &json!(code)), "{last}");
+        assert!(last["problem"]["detail"].as_str().unwrap().contains(named), "{last}");
+    }
+    node.stop();
+}
+
+/// The image of the class `wasm` that takes requests, and what its store, its bodies and its own requests do.
+#[test]
+fn requests_are_served_in_machines() {
+    let Some(node) = start() else { return };
+    deploy(&node, "hello", "hello-http", json!({}));
+    deploy(&node, "echo", "echo-http", json!({}));
+    let grants = json!({ "stores": ["default"] });
+    deploy(&node, "kv", "kv-http", json!({ "grants": grants, "http": "/keys/*" }));
+    let reply = send("GET", &format!("{}/hello", node.gate), &[], b"");
+    assert_eq!((reply.status, reply.text()), (200, "hello, world\n".into()));
+    let large = vec![b'x'; 300_000];
+    let reply = send("POST", &format!("{}/echo", node.gate), &[], &large);
+    assert!(reply.status == 200 && reply.text().len() == large.len());
+    assert_eq!(send("PUT", &format!("{}/keys/a", node.gate), &[], b"1").status, 200);
+    // The same image in the class `wasm`: the same bucket.
+    node.deploy_one("kv", "kv-http", json!({ "grants": grants, "http": "/keys/*" }));
+    assert_eq!(send("GET", &format!("{}/keys/a", node.gate), &[], b"").text(), "1");
     node.stop();
 }

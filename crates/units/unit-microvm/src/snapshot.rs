@@ -161,8 +161,8 @@ impl Snapshot {
     /// Lays it out for units that may have `memory_bytes` of linear memory.
     pub fn lay_out(parts: &Parts<'_>, memory_bytes: u64) -> io::Result<Self> {
         let about = parts.about;
-        // What was there when it was linked stays there, be it more than the unit will be allowed: the kernel's tables of
-        // a large component, its memory as it begins. Beside that there is room for all that is allowed.
+        // What was there when it was linked stays there, be it more than the unit will be allowed: the kernel's tables
+        // of a large component, its memory as it begins. Beside that there is room for all that is allowed.
         let begun = about.heap.max(parts.end());
         let wanted = begun.saturating_add(memory_bytes).saturating_add(layout::HEAP_OVERHEAD);
         let memory_bytes = wanted.next_multiple_of(LARGE_PAGE);

@@ -16,6 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use unit_wasm::{Config, WasmKind};
+
+fn kind() -> WasmKind {
+    WasmKind::new(Config { units_max: 20 }).unwrap()
+}
 
 /// Threads that want every core of the machine for themselves, three for each.
 struct Busy {

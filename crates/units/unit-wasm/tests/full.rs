@@ -14,6 +14,11 @@ use problem::{Code, Problem};
 use stage::{empty, image, stage_within};
 use std::fs;
 use std::time::{Duration, Instant};
+use unit_wasm::{Config, WasmKind};
+
+fn kind() -> WasmKind {
+    WasmKind::new(Config { units_max: 20 }).unwrap()
+}
 
 const BUDGET_BYTES: u64 = 256 << 20;
 const UNITS: usize = 12;

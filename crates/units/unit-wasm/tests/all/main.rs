@@ -4,8 +4,17 @@
 mod checks;
 #[path = "../../../../state/tests/all/common/mod.rs"]
 mod common;
+mod deploy;
 mod durable_answers;
+mod fixtures;
 mod http;
 mod http_transactions;
 mod stage;
 mod toolchains;
+
+use unit_wasm::{Config, WasmKind};
+
+/// The class that the files tell of which others use too.
+fn kind() -> WasmKind {
+    WasmKind::new(Config { units_max: 20 }).unwrap()
+}

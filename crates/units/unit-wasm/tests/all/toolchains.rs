@@ -7,7 +7,7 @@
 use super::stage::{Stage, image, stage_of};
 use std::io::Read;
 
-fn unpacked(name: &str) -> Vec<u8> {
+pub fn unpacked(name: &str) -> Vec<u8> {
     let packed = image(name);
     let mut bytes = Vec::new();
     lzma_rust2::XzReader::new(&packed[..], false).read_to_end(&mut bytes).unwrap();

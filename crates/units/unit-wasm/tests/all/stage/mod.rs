@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use unit::{Artefact, Body, BodyError, Deployed, LogLine, LogWriter, Prepared, UnitKind};
-use unit_wasm::{Config, WasmKind};
 
 pub struct Stage {
     pub prepared: Arc<dyn Prepared>,
@@ -75,7 +74,7 @@ fn stage_in(
     change: impl FnOnce(&mut Function),
 ) -> Stage {
     let folder = tempfile::tempdir().unwrap();
-    let kind = WasmKind::new(Config { units_max: 20 }).unwrap();
+    let kind = crate::kind();
     let shape = kind.check(image).unwrap();
     let path = folder.path().join("artefact");
     std::fs::write(&path, kind.compile(image).unwrap()).unwrap();
