@@ -18,6 +18,7 @@ from typing import Final
 import boots
 import growth
 import latency
+import rates
 from bench import BARS, Bench
 
 import shared.figures
@@ -28,6 +29,7 @@ import shared.peers
 PARTS: Final[dict[str, tuple[str, Callable[[Bench], None]]]] = {
     "latency": ("six workloads from MQTT to their ends, beside peers", latency.measure),
     "boots": ("starts from nothing, from a snapshot, and warm", boots.measure),
+    "rates": ("requests a second, beside wasmtime serve", rates.measure),
     "growth": ("memory and processor with one to ten units", growth.measure),
 }
 
@@ -38,6 +40,7 @@ def main() -> int:
     options.add_argument("--lighter", required=True, type=Path, help="the node's program")
     options.add_argument("--guests", required=True, type=Path, help="the components")
     options.add_argument("--peers", type=Path, help="where the peers are: what benchmarks/peers printed")
+    options.add_argument("--bench", type=Path, help="the load generator: the program of benchmarks/src")
     options.add_argument("--quick", action="store_true", help="under five minutes: fewer events, and a second of idleness")
     options.add_argument("--part", action="append", choices=PARTS, help="only this part; may be given more than once")
     asked = options.parse_args()
@@ -48,7 +51,8 @@ def main() -> int:
     for name, (path, version) in peers.items():
         print(f"  {name}: {version if path != '-' else f'not had: {version}'}")
     with tempfile.TemporaryDirectory(prefix="lighter-faas-") as place:
-        bench = Bench(asked.lighter.resolve(), asked.guests.resolve(), Path(place), asked.quick, peers)
+        load = asked.bench.resolve() if asked.bench else None
+        bench = Bench(asked.lighter.resolve(), asked.guests.resolve(), Path(place), asked.quick, peers, load)
         for name, (does, part) in PARTS.items():
             if not asked.part or name in asked.part:
                 began = time.monotonic()

@@ -27,8 +27,9 @@ BARS: Final = {
 class Bench:
     """What the parts share."""
 
-    def __init__(self, lighter: Path, guests: Path, folder: Path, is_quick: bool, peers: Peers) -> None:
-        self.lighter, self.guests, self.is_quick, self.peers = lighter, guests, is_quick, peers
+    def __init__(self, lighter: Path, guests: Path, folder: Path, is_quick: bool, peers: Peers, load: Path | None) -> None:
+        """`load`: the program whose `load` sends requests."""
+        self.lighter, self.guests, self.is_quick, self.peers, self.load = lighter, guests, is_quick, peers, load
         self.figures: dict[str, float] = {}
         self.reasons: dict[str, str] = {}
         self._folder = folder

@@ -101,6 +101,15 @@ class Node:
         """Where functions are called that were deployed before this start."""
         self._gate = _address(json.loads((self.folder / "node.json").read_text())["gate"])
 
+    def url(self, name: str) -> str:
+        """Where the function at the route `/NAME` is called."""
+        host, port = self._gate
+        return f"http://{host}:{port}/{name}"
+
+    def connect(self) -> socket.socket:
+        """A connection to the gate."""
+        return plainly(*self._gate)
+
     def client(self, connect: Connect = plainly) -> Client:
         """One connection to the gate and one to the API; both stay."""
         token = self.folder / "token"
@@ -207,6 +216,12 @@ def pss_mb(pid: int) -> float:
     found = re.search(r"^Pss: +(\d+)", rollup, re.M)
     assert found is not None
     return int(found[1]) / 1e3
+
+
+def private_mb(pid: int) -> float:
+    """The memory of a process that is no other's."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(kb) for kb in re.findall(r"^Private_(?:Clean|Dirty): +(\d+)", rollup, re.M)) / 1e3
 
 
 def pids_of(word: str) -> list[int]:
