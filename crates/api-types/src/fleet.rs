@@ -14,7 +14,7 @@ pub struct FleetInfo {
     pub anchor: bool,
     /// This node first.
     pub nodes: Vec<FleetNode>,
-    /// Functions that keep nothing, by name, with the nodes that have a copy: those that this node hears of all the time.
+    /// Functions that keep nothing, by name, and which of the nodes that this one hears of have a copy.
     #[serde(default)]
     pub copies: Vec<FleetCopies>,
     /// What keeps this node from its fleet; none if nothing does.

@@ -4,9 +4,9 @@
 //!  mail.SHARE.ME.FROM ─▶ subscription ────────────────────────────┐
 //!          └─▶ stream mail_SHARE ─▶ pull, once for a connection ──┴─▶ a short line ─▶ receive
 //! ```
-//! No consumer is kept for a node. What came at once comes again after the next break, if it still lies there: mail drops
-//! what it has. A node that takes its mail slowly loses what waits in its client, and reads it from the stream again. What
-//! was taken is purged some time later: see `taken`.
+//! No consumer is kept for a node. What came at once comes again after the next break, if it still lies there: mail
+//! drops what it has. A node that takes its mail slowly loses what waits in its client, and reads it from the stream
+//! again. What was taken is purged some time later: see `taken`.
 
 use crate::api::Ask;
 use crate::link::{Connection, EngineLink};

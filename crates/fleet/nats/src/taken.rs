@@ -29,7 +29,8 @@ pub fn subject_of_taken(node: &NodeName) -> String {
     format!("taken.{node}")
 }
 
-/// The last number of the stream that has a node's mail. What lies there up to it was sent to the node before the answer.
+/// The last number of the stream that has a node's mail. What lies there up to it was sent to the node before the
+/// answer.
 pub async fn last(link: &EngineLink, node: &NodeName) -> Result<u64, Ask> {
     let answer = answered(ask(link, subject_of_taken(node), None, "".into()).await?)?;
     answer["last"].as_u64().ok_or(Ask::Silent)

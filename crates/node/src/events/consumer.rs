@@ -26,8 +26,8 @@ pub trait Consumer: Send + Sync + 'static {
         true
     }
 
-    /// Whether handling an event runs somebody's code, which may end the node. Then an event that was being handled when
-    /// the node ended counts that as a try, and comes later. Else it keeps its place, and with it the order.
+    /// Whether handling an event runs somebody's code, which may end the node. Then an event that was being handled
+    /// when the node ended counts that as a try, and comes later. Else it keeps its place, and with it the order.
     fn may_end_node(&self) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! A thread of its own for work at the desk. It waits for locks and files, with hundreds of records at a time, while the
-//! threads of the node go on serving calls; and where processors are short, they go first.
+//! A thread of its own for work at the desk. It waits for locks and files, with hundreds of records at a time, while
+//! the threads of the node go on serving calls; and where processors are short, they go first.
 
 use problem::{Code, Problem};
 use rustix::process::nice;
@@ -8,8 +8,8 @@ use std::thread;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-/// Priority of the thread, as `nice` has it: a third of what the others weigh. Locks that others want are held there, so
-/// it is not less.
+/// Priority of the thread, as `nice` has it: a third of what the others weigh. Locks that others want are held there,
+/// so it is not less.
 const NICE: i32 = 5;
 /// Pieces of work that wait. Beyond it their callers wait too.
 const WAITING_MAX: usize = 64;

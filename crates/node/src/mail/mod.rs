@@ -9,8 +9,8 @@
 //! it full is refused like any other. From there one consumer moves each event into the outbox, ack and letter in one
 //! transaction. So no two handlings meet at the outbox, and all that is true of queues is true of this one.
 //!
-//! The protocol is the crate `mail`, pure; this is its shell. A node of a fleet is one household. What is done at the desk
-//! for other nodes is done by the clerk, a thread of its own, so that calls do not wait for it.
+//! The protocol is the crate `mail`, pure; this is its shell. A node of a fleet is one household. What is done at the
+//! desk for other nodes is done by the clerk, a thread of its own, so that calls do not wait for it.
 
 mod arrive;
 mod clerk;
@@ -82,7 +82,8 @@ impl Mail {
     /// tokio runtime.
     ///
     /// # Errors
-    /// [`problem::Code::StateCorrupt`]: a record cannot be read. [`problem::Code::Internal`]: the system gives no thread.
+    /// [`problem::Code::StateCorrupt`]: a record cannot be read. [`problem::Code::Internal`]: the system gives no
+    /// thread.
     pub fn start(
         node: &Arc<Node>,
         (own, own_name): (NodeId, String),
