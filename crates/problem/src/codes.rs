@@ -58,8 +58,8 @@ codes! {
     2004 ImageNotWasm 422 "the image is not a wasm component" "build a component: `lighter build` makes one from a core module";
     2005 ImageTooLarge 413 "the image is too large" "make it smaller, for instance without debug information, or raise image_bytes_max of the node";
     2006 ImageHash 422 "the image does not have the hash it was announced with" "upload it again";
-    2007 WorldMismatch 422 "the component does not fit the contract" "export lighter:unit/handler or wasi:http/incoming-handler";
-    2008 ImportUnknown 422 "the component imports something this node does not offer" "this node offers lighter:unit, wasi:http, wasi:keyvalue, wasi:config, wasi:logging and WASI 0.2";
+    2007 WorldMismatch 422 "the component does not fit the contract" "export lighter:unit/handler or wasi:http/incoming-handler; in the class wasm also wasi:http/handler";
+    2008 ImportUnknown 422 "the component imports something this node does not offer" "this node offers lighter:unit, wasi:http, wasi:keyvalue, wasi:config, wasi:logging and WASI 0.2; to wasi:http/handler also WASI 0.3";
     2009 CompileFailed 422 "the component did not compile" "check it with `wasm-tools validate`; build it without wasm features that are only proposals";
     2010 RouteTaken 409 "the route belongs to another function" "choose another route, or remove the other function first";
     2011 IsolationUnknown 422 "this node does not offer this isolation class" "choose a class that the node offers";

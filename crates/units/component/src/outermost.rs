@@ -9,6 +9,8 @@ use wasmparser::{Encoding, Parser, Payload};
 pub struct Outermost {
     pub imports: Vec<String>,
     pub exports: Vec<String>,
+    /// Components inside of it have code of their own. What toolchains put inside to rename types has none.
+    pub is_composed: bool,
 }
 
 impl Outermost {
@@ -55,6 +57,8 @@ impl Outermost {
                 Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
                     return Err(Problem::new(Code::ImageNotWasm, "the image is a core wasm module, not a component"));
                 }
+                // Nothing is inside of a module, so this is inside of a component.
+                Payload::InstanceSection(_) if depth > 0 => outermost.is_composed = true,
                 Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::ComponentImportSection(section) if depth == 0 => {

@@ -6,11 +6,13 @@
 //! ```
 
 use crate::bindings::types;
+use crate::engine::Series;
 use crate::failure;
 use crate::host::queue::{from_guest, to_guest};
 use crate::meter::Meter;
 use crate::prepared::{Instance, PreparedWasm};
-use crate::run::Run;
+use crate::run::{Run, RunFuture};
+use crate::unit_state::UnitState;
 use bytes::Bytes;
 use event::{Event, Origin};
 use http::{Request, Response};
@@ -23,13 +25,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
-use unit::{Attempt, BodyError, Given, Host, Level, RequestBody, Running, Spent, Work, check_reply};
+use unit::{Attempt, BodyError, Given, Host, RequestBody, Running, Spent, Work, check_reply};
+use wasmtime::Store;
 use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 use wasmtime_wasi_http::{Error, WasiHttpView};
 
 /// What a guest puts where its reply begins.
-type GuestHead = Result<Response<HyperOutgoingBody>, ErrorCode>;
+pub type GuestHead = Result<Response<HyperOutgoingBody>, ErrorCode>;
 
 /// # Panics
 /// The work is not of the function's contract.
@@ -47,8 +50,12 @@ pub fn begin(prepared: Arc<PreparedWasm>, attempt: Attempt) -> Box<dyn Running> 
         }
         Work::Http(request) => {
             let (sender, receiver) = oneshot::channel();
-            let work = prepared.serve(meter.clone(), request_id, request, sender, host);
-            let run = Run::new(engine, weight, meter.clone(), Box::pin(work));
+            let on = meter.clone();
+            let work: RunFuture<()> = match prepared.series {
+                Series::Wasi02 => Box::pin(prepared.serve(on, request_id, request, sender, host)),
+                Series::Wasi03 => Box::pin(prepared.serve_tasks(on, request_id, request, sender, host)),
+            };
+            let run = Run::new(engine, weight, meter.clone(), work);
             Box::new(OfRequest { run: Some(run), ended: Ok(()), meter, head: Some(receiver), body: None })
         }
     }
@@ -109,27 +116,26 @@ impl PreparedWasm {
             Problem::new(Code::RequestMalformed, format!("the request cannot be passed on: {error:#}"))
         })?;
         if let Err(error) = instance.wasi_http_incoming_handler().call_handle(&mut unit.store, request, out).await {
-            let problem = match error.downcast_ref::<Problem>() {
-                // Nothing the function did wrong: its log has no word of it.
-                Some(problem) if problem.code == Code::Conflict => problem.clone(),
-                _ => self.failed(&error, &mut unit.store).await,
-            };
-            unit.store.data().output.end_call();
-            return Err(problem);
+            return Err(self.cut(&error, &mut unit.store).await);
         }
-        let state = unit.store.data();
-        // Without a head the call has failed, and nothing was done.
-        let committed = if state.has_head { state.host().commit() } else { Ok(()) };
-        if let Err(problem) = &committed {
-            let detail = &problem.detail;
-            state.output.note(Level::Error, &format!("what was done after the head of the reply is undone: {detail}"));
-        }
+        let committed = unit.store.data().settle_rest();
         self.put_back(entry, unit);
         committed
     }
+
+    /// What to say of a call that was cut off.
+    pub async fn cut(&self, error: &wasmtime::Error, store: &mut Store<UnitState>) -> Problem {
+        let problem = match error.downcast_ref::<Problem>() {
+            // Nothing the function did wrong: its log has no word of it.
+            Some(problem) if problem.code == Code::Conflict => problem.clone(),
+            _ => self.failed(error, store).await,
+        };
+        store.data().output.end_call();
+        problem
+    }
 }
 
-fn unread(error: BodyError) -> Error {
+pub fn unread(error: BodyError) -> Error {
     match error {
         BodyError::TooLarge { limit_bytes } => Error::HttpRequestBodySize(Some(limit_bytes)),
         error => Error::InternalError(Some(error.to_string())),

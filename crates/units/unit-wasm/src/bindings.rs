@@ -48,3 +48,23 @@ pub mod drafts {
         require_store_data_send: true,
     });
 }
+
+/// What components made with Spin's SDK for WASI 0.3 import, from `contracts/wit-03`.
+pub mod spin03 {
+    wasmtime::component::bindgen!({
+        path: ["../../../contracts/wit-03/spin-key-value", "../../../contracts/wit-03/spin-variables"],
+        inline: "
+            package lighter:host-spin03;
+            world imports {
+                import spin:key-value/key-value@3.0.0;
+                import spin:variables/variables@3.0.0;
+            }
+        ",
+        world: "lighter:host-spin03/imports",
+        imports: { default: trappable },
+        with: {
+            "spin:key-value/key-value.store": crate::host::keyvalue::Bucket,
+        },
+        require_store_data_send: true,
+    });
+}

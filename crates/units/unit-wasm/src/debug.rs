@@ -33,8 +33,9 @@ pub fn prepare(
         |error: std::io::Error| Problem::new(Code::ImageUnknown, format!("cannot read {}: {error}", image.display()));
     let bytes = std::fs::read(image).map_err(unreadable)?;
     let contract = check::shape(&bytes)?.contract;
+    let series = check::series(&bytes)?;
     let engine = Arc::new(Engine::for_debugging()?);
-    let component = Component::new(&engine.wasmtime, &bytes)
+    let component = Component::new(&engine.runtime(series)?.wasmtime, &bytes)
         .map_err(|error| Problem::new(Code::CompileFailed, format!("the component did not compile: {error:#}")))?;
     if stop_when_loaded {
         kill_process(getpid(), Signal::TRAP)
@@ -50,5 +51,5 @@ pub fn prepare(
         budget: Budget::unbounded(),
     };
     let kept = File::open(image).and_then(KeptImage::of_image).map_err(unreadable)?;
-    Ok(PreparedWasm::link(engine, &component, deployed, Some(kept))?)
+    Ok(PreparedWasm::link(engine, series, &component, deployed, Some(kept))?)
 }

@@ -3,22 +3,26 @@
 //! Time is counted in slices of one millisecond. A unit that has used a whole one gives way, and from then on runs on
 //! threads of the operating system's idle class, which yield the core the moment anything else wants it. So a function
 //! that loops costs its neighbours two slices or three, whatever the number of cores.
+//!
+//! Components of WASI 0.3 have an engine of their own beside that of 0.2, with a pool of its own: calls that need no
+//! tasks do not pay for them. It is opened when the first such component comes.
 
 use crate::host;
 use crate::slots::{MEMORIES_OWN, Slots, Spare, TABLES_OWN};
 use crate::stall::Stall;
 use crate::unit_state::UnitState;
+use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use unit_lines::Teller;
 use wasmtime::component::Linker;
-use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
+use wasmtime::{Enabled, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
 /// One slice: the unit in which CPU time is counted and units give way.
 pub const SLICE: Duration = Duration::from_millis(1);
@@ -60,17 +64,42 @@ impl Default for Config {
     }
 }
 
-pub struct Engine {
+/// What a component is written for. It decides which of the two engines compiles and runs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Series {
+    /// `lighter:unit`, or WASI 0.2: one call at a time, each host call to its end.
+    Wasi02,
+    /// WASI 0.3: tasks that wait side by side, streams and futures.
+    Wasi03,
+}
+
+/// One of the two engines: what components are linked and run with.
+pub struct Runtime {
     pub wasmtime: wasmtime::Engine,
     pub linker: Linker<UnitState>,
+    /// Tables and memories beyond those that every unit has.
+    pub spare: Arc<Spare>,
+}
+
+impl Runtime {
+    fn new(wasmtime: wasmtime::Engine, series: Series, units: u32) -> Result<Self, Problem> {
+        let linker = host::linker(&wasmtime, series)
+            .map_err(|error| Problem::new(Code::Internal, format!("linking the host functions: {error:#}")))?;
+        Ok(Self { wasmtime, linker, spare: Spare::new(spare(units)) })
+    }
+}
+
+pub struct Engine {
+    wasi02: Runtime,
+    wasi03: OnceLock<Runtime>,
+    /// Held while the second one is opened.
+    opening: Mutex<()>,
+    config: Config,
+    reservation_bytes: u64,
     pub fingerprint: String,
-    /// What [`Compiler`] makes code for it by.
-    pub target: String,
     pub client: host::http::Client,
     pub teller: Teller,
     pub stall: Arc<Stall>,
-    /// Tables and memories beyond those that every unit has.
-    pub spare: Arc<Spare>,
     /// Taken only when the engine is dropped.
     threads: Option<Threads>,
     ticker: Arc<Ticker>,
@@ -79,36 +108,72 @@ pub struct Engine {
 impl Engine {
     pub fn new(config: Config) -> Result<Self, Problem> {
         let (engine, reservation_bytes) = open(&config)?;
-        Self::with(engine, spare(config.units_max), reservation_bytes)
+        Self::with(engine, config, reservation_bytes)
     }
 
     /// An engine whose code a debugger can step through. It counts no time: a unit may stand still.
     pub fn for_debugging() -> Result<Self, Problem> {
-        let mut settings = wasmtime::Config::new();
-        settings
-            .debug_info(true)
-            .cranelift_opt_level(wasmtime::OptLevel::None)
-            .wasm_backtrace_details(WasmBacktraceDetails::Disable)
-            .wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES_MAX));
-        let engine = wasmtime::Engine::new(&settings);
-        let engine = engine.map_err(|error| Problem::new(Code::Internal, format!("starting the engine: {error:#}")))?;
-        Self::with(engine, spare(Config::default().units_max), 0)
+        let open = |series| {
+            let engine = wasmtime::Engine::new(&debugging_settings(series));
+            engine.map_err(|error| Problem::new(Code::Internal, format!("starting the engine: {error:#}")))
+        };
+        let config = Config::default();
+        let second = Runtime::new(open(Series::Wasi03)?, Series::Wasi03, units_max(&config, Series::Wasi03))?;
+        let made = Self::with(open(Series::Wasi02)?, config, 0)?;
+        made.wasi03.get_or_init(|| second);
+        Ok(made)
     }
 
-    fn with(wasmtime: wasmtime::Engine, spare: Slots, reservation_bytes: u64) -> Result<Self, Problem> {
-        let spare = Spare::new(spare);
-        let mut hasher = DefaultHasher::new();
-        wasmtime.precompile_compatibility_hash().hash(&mut hasher);
-        let linker = host::linker(&wasmtime)
-            .map_err(|error| Problem::new(Code::Internal, format!("linking the host functions: {error:#}")))?;
+    fn with(wasmtime: wasmtime::Engine, config: Config, reservation_bytes: u64) -> Result<Self, Problem> {
+        let fingerprint = fingerprint(&wasmtime, reservation_bytes)?;
         let threads = Some(Threads { hogs: hog_threads()?, starved: starved_thread()? });
         let stall = Stall::start(enter_idle_class).map_err(|error| starting_threads(&error))?;
         let ticker = Ticker::start(wasmtime.clone(), stall.clone());
         let teller = Teller::start().map_err(|error| starting_threads(&error))?;
-        let fingerprint = format!("{:016x}", hasher.finish());
+        let wasi02 = Runtime::new(wasmtime, Series::Wasi02, config.units_max)?;
         let client = egress::Clients::new();
-        let target = format!("{TARGET}{reservation_bytes}");
-        Ok(Self { wasmtime, linker, fingerprint, target, client, teller, stall, spare, threads, ticker })
+        let (wasi03, opening) = (OnceLock::new(), Mutex::new(()));
+        Ok(Self {
+            wasi02,
+            wasi03,
+            opening,
+            config,
+            reservation_bytes,
+            fingerprint,
+            client,
+            teller,
+            stall,
+            threads,
+            ticker,
+        })
+    }
+
+    /// What [`Compiler`] makes code for this engine by.
+    pub fn target(&self, series: Series) -> String {
+        let series = if series == Series::Wasi03 { TASKS } else { "" };
+        format!("{TARGET}{series}{}", self.reservation_bytes)
+    }
+
+    /// What runs components of a series; the second is opened when it is first asked for.
+    ///
+    /// # Errors
+    /// [`Code::Internal`]: the machine has no address space for it.
+    pub fn runtime(&self, series: Series) -> Result<&Runtime, Problem> {
+        if series == Series::Wasi02 {
+            return Ok(&self.wasi02);
+        }
+        if let Some(runtime) = self.wasi03.get() {
+            return Ok(runtime);
+        }
+        let _opening = self.opening.lock();
+        if let Some(runtime) = self.wasi03.get() {
+            return Ok(runtime);
+        }
+        let engine = wasmtime::Engine::new(&settings(&self.config, self.reservation_bytes, series));
+        let engine = engine.map_err(|error| no_address_space(units_max(&self.config, series), &error))?;
+        let runtime = Runtime::new(engine, series, units_max(&self.config, series))?;
+        self.ticker.beats_for(&runtime.wasmtime);
+        Ok(self.wasi03.get_or_init(|| runtime))
     }
 
     /// Where units go that have used up their slices.
@@ -150,11 +215,20 @@ fn spare(units: u32) -> Slots {
     Slots { tables: units.saturating_mul(8).max(TABLES_MAX), memories: (units / 4).max(MEMORIES_MAX) }
 }
 
+/// Units at once of a series. Those of WASI 0.3 are half as many, so that a machine with little address space has room
+/// for both pools.
+fn units_max(config: &Config, series: Series) -> u32 {
+    match series {
+        Series::Wasi02 => config.units_max,
+        Series::Wasi03 => (config.units_max / 2).max(1),
+    }
+}
+
 /// Opens the engine with the largest reservation this machine takes.
 fn open(config: &Config) -> Result<(wasmtime::Engine, u64), Problem> {
     let mut last = None;
     for reservation_bytes in RESERVATIONS {
-        match wasmtime::Engine::new(&settings(config, reservation_bytes)) {
+        match wasmtime::Engine::new(&settings(config, reservation_bytes, Series::Wasi02)) {
             Ok(engine) => {
                 if last.is_some() {
                     tracing::info!(reservation_bytes, "little address space: memory accesses are bounds-checked");
@@ -164,13 +238,29 @@ fn open(config: &Config) -> Result<(wasmtime::Engine, u64), Problem> {
             Err(error) => last = Some(error),
         }
     }
-    let error = last.expect("at least one reservation is tried");
-    Err(Problem::new(Code::Internal, format!("no address space for {} units: {error:#}", config.units_max))
-        .with_hint("lower --units-max"))
+    Err(no_address_space(config.units_max, &last.expect("at least one reservation is tried")))
+}
+
+fn no_address_space(units: u32, error: &wasmtime::Error) -> Problem {
+    Problem::new(Code::Internal, format!("no address space for {units} units: {error:#}"))
+        .with_hint("lower --units-max")
+}
+
+/// What artefacts of both engines depend on.
+fn fingerprint(wasi02: &wasmtime::Engine, reservation_bytes: u64) -> Result<String, Problem> {
+    let wasi03 = wasmtime::Engine::new(&code_settings(reservation_bytes, Series::Wasi03))
+        .map_err(|error| Problem::new(Code::Internal, format!("starting the engine: {error:#}")))?;
+    let mut hasher = DefaultHasher::new();
+    wasi02.precompile_compatibility_hash().hash(&mut hasher);
+    wasi03.precompile_compatibility_hash().hash(&mut hasher);
+    Ok(format!("{:016x}", hasher.finish()))
 }
 
 /// What all words for targets of this class begin with; the reservation follows, on which code depends.
 const TARGET: &str = "wasm-";
+
+/// What then follows first in those of WASI 0.3.
+const TASKS: &str = "tasks-";
 
 /// Makes code that an [`Engine`] runs, with nothing else of one: no pool, no threads.
 pub struct Compiler(wasmtime::Engine);
@@ -179,9 +269,12 @@ impl Compiler {
     /// # Errors
     /// [`Code::Internal`]: the word is no target.
     pub fn for_target(word: &str) -> Result<Self, Problem> {
-        let bytes = word.strip_prefix(TARGET).and_then(|bytes| bytes.parse().ok());
-        let bytes = bytes.ok_or_else(|| Problem::new(Code::Internal, format!("there is no target {word:?}")))?;
-        let engine = wasmtime::Engine::new(&code_settings(bytes));
+        let settings = word.strip_prefix(TARGET).and_then(|bytes| match bytes.strip_prefix(TASKS) {
+            Some(bytes) => Some(code_settings(bytes.parse().ok()?, Series::Wasi03)),
+            None => Some(code_settings(bytes.parse().ok()?, Series::Wasi02)),
+        });
+        let settings = settings.ok_or_else(|| Problem::new(Code::Internal, format!("there is no target {word:?}")))?;
+        let engine = wasmtime::Engine::new(&settings);
         engine.map(Self).map_err(|error| Problem::new(Code::Internal, format!("starting the compiler: {error:#}")))
     }
 
@@ -194,14 +287,14 @@ impl Compiler {
     }
 }
 
-fn settings(config: &Config, reservation_bytes: u64) -> wasmtime::Config {
-    let units = config.units_max;
+fn settings(config: &Config, reservation_bytes: u64, series: Series) -> wasmtime::Config {
+    let units = units_max(config, series);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(units)
         .total_core_instances(units.saturating_mul(CORE_INSTANCES_MAX))
         .total_memories((units * MEMORIES_OWN).saturating_add(spare(units).memories))
         .total_tables((units.saturating_mul(TABLES_OWN)).saturating_add(spare(units).tables))
-        .total_stacks(units)
+        .total_stacks(units.saturating_mul(stacks(series)))
         .max_core_instances_per_component(CORE_INSTANCES_MAX)
         .max_memories_per_component(MEMORIES_MAX)
         .max_tables_per_component(TABLES_MAX)
@@ -213,13 +306,22 @@ fn settings(config: &Config, reservation_bytes: u64) -> wasmtime::Config {
         .table_keep_resident(64 << 10)
         .max_unused_warm_slots(KEEP_SLOTS)
         .pagemap_scan(Enabled::Auto);
-    let mut wasmtime = code_settings(reservation_bytes);
+    let mut wasmtime = code_settings(reservation_bytes, series);
     wasmtime.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     wasmtime
 }
 
+/// Stacks a unit has at once. With tasks there may be one that waits in the middle of a function and one that runs;
+/// there are no more, because a component that has a waiting one is not entered.
+pub fn stacks(series: Series) -> u32 {
+    match series {
+        Series::Wasi02 => 1,
+        Series::Wasi03 => 2,
+    }
+}
+
 /// The settings on which code depends, and those of how it runs.
-fn code_settings(reservation_bytes: u64) -> wasmtime::Config {
+fn code_settings(reservation_bytes: u64, series: Series) -> wasmtime::Config {
     let mut wasmtime = wasmtime::Config::new();
     wasmtime
         .memory_reservation(reservation_bytes)
@@ -231,7 +333,29 @@ fn code_settings(reservation_bytes: u64) -> wasmtime::Config {
         .wasm_backtrace_details(WasmBacktraceDetails::Disable)
         .wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES_MAX))
         .coredump_on_trap(true);
+    with_tasks(&mut wasmtime, series);
     wasmtime
+}
+
+fn debugging_settings(series: Series) -> wasmtime::Config {
+    let mut wasmtime = wasmtime::Config::new();
+    wasmtime
+        .debug_info(true)
+        .cranelift_opt_level(wasmtime::OptLevel::None)
+        .wasm_backtrace_details(WasmBacktraceDetails::Disable)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES_MAX));
+    with_tasks(&mut wasmtime, series);
+    wasmtime
+}
+
+/// Of the asynchronous part of the component model, what WASI 0.3 needs. Stackful tasks and threads stay out: each of
+/// theirs could hold a stack.
+fn with_tasks(wasmtime: &mut wasmtime::Config, series: Series) {
+    let has_tasks = series == Series::Wasi03;
+    wasmtime.concurrency_support(has_tasks).wasm_component_model_async(has_tasks);
+    if has_tasks {
+        wasmtime.wasm_component_model_async_stackful(false).wasm_component_model_threading(false);
+    }
 }
 
 /// Threads for units that run long.
@@ -281,6 +405,8 @@ fn starting_threads(error: &io::Error) -> Problem {
 /// while none run.
 struct Ticker {
     thread: thread::Thread,
+    /// The engine of WASI 0.3, once there is one.
+    second: Arc<OnceLock<EngineWeak>>,
     asleep: Arc<AtomicBool>,
     /// Calls that run now.
     running: Arc<AtomicUsize>,
@@ -291,7 +417,8 @@ impl Ticker {
         let asleep = Arc::new(AtomicBool::new(false));
         let running = Arc::new(AtomicUsize::new(0));
         let engine = engine.weak();
-        let (is_asleep, are_running) = (asleep.clone(), running.clone());
+        let second = Arc::new(OnceLock::<EngineWeak>::new());
+        let (is_asleep, are_running, also) = (asleep.clone(), running.clone(), second.clone());
         let handle = thread::Builder::new()
             .name("lighter-ticker".into())
             .spawn(move || {
@@ -299,6 +426,9 @@ impl Ticker {
                 while let Some(engine) = engine.upgrade() {
                     engine.increment_epoch();
                     drop(engine);
+                    if let Some(engine) = also.get().and_then(EngineWeak::upgrade) {
+                        engine.increment_epoch();
+                    }
                     thread::sleep(SLICE);
                     stall.ask(Instant::now());
                     idle_slices = if are_running.load(SeqCst) > 0 { 0 } else { idle_slices + 1 };
@@ -314,7 +444,12 @@ impl Ticker {
                 }
             })
             .expect("the first threads of the process can be started");
-        Arc::new(Self { thread: handle.thread().clone(), asleep, running })
+        Arc::new(Self { thread: handle.thread().clone(), second, asleep, running })
+    }
+
+    /// Ends slices of this engine too.
+    fn beats_for(&self, engine: &wasmtime::Engine) {
+        self.second.get_or_init(|| engine.weak());
     }
 
     fn call_begins(&self) {

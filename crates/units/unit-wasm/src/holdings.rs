@@ -20,11 +20,19 @@ use wasmtime_wasi_http::p2::body::{HostFutureTrailers, HostIncomingBody, HostOut
 use wasmtime_wasi_http::p2::types::{
     HostFutureIncomingResponse, HostIncomingResponse, HostOutgoingRequest, HostOutgoingResponse,
 };
+use wasmtime_wasi_http::p3;
 
 /// Handles of the host a unit holds at once: fields, bodies, streams, pollables. One more ends it.
 pub const RESOURCES_MAX: usize = 1_000;
 /// Handles of all kinds, those of its own components among them. One more ends the unit.
 pub const HANDLES_MAX: usize = 10_000;
+/// What the engine keeps for the tasks of one unit of WASI 0.3 at once: a task, a timer or a set of waitables is one of
+/// them, a stream or a future three. One more ends the unit.
+pub const TASKS_MAX: usize = 10_000;
+/// Requests of one unit of WASI 0.3 that are on their way at once, until their answers are read. More are refused.
+pub const REQUESTS_MAX: usize = 250;
+/// Bytes of the text in an error that a unit of WASI 0.3 hands over. The rest is cut off.
+pub const ERROR_TEXT_BYTES_MAX: usize = 8 << 10;
 /// Bytes of one set of header fields: twice what a request's head may have. More end the unit.
 pub const FIELDS_BYTES_MAX: usize = 128 << 10;
 /// Bytes of the method, authority or path of an outgoing request. More are refused.
@@ -38,6 +46,10 @@ const CALLS_MIN: usize = 24;
 const CALLS_FEW: usize = 8;
 /// What any handle takes.
 const HANDLE_BYTES: u64 = 512;
+/// What any of [`TASKS_MAX`] takes, a future that the host waits for included.
+const TASK_BYTES: u64 = 1 << 10;
+/// Tasks that are not worth a count of their own.
+const TASKS_FEW: usize = 32;
 /// What a header takes beside its name and value.
 const HEADER_BYTES: u64 = 96;
 
@@ -57,6 +69,10 @@ pub struct Holdings {
     count_at: usize,
     /// Bytes of a body's chunk.
     pub chunk_bytes: usize,
+    /// What there is for tasks now.
+    tasks: usize,
+    /// What of it was counted, and of requests under way.
+    counted: (usize, u64),
 }
 
 impl Holdings {
@@ -64,7 +80,15 @@ impl Holdings {
         /// Bodies of outgoing requests that a unit can have at once before they are all its memory.
         const BODIES: u64 = 256;
         let chunk_bytes = (limits.memory_bytes / BODIES).clamp(4 << 10, 256 << 10);
-        Self { calls: 0, count_at: CALLS_MIN, chunk_bytes: usize::try_from(chunk_bytes).expect("clamped") }
+        let chunk_bytes = usize::try_from(chunk_bytes).expect("clamped");
+        Self { calls: 0, count_at: CALLS_MIN, chunk_bytes, tasks: 0, counted: (0, 0) }
+    }
+
+    /// Notes what the engine keeps for tasks, and requests under way. True when it is time to count.
+    pub fn note_tasks(&mut self, tasks: usize, under_way: Held) -> bool {
+        self.tasks = tasks;
+        let (tasks_counted, bytes_counted) = self.counted;
+        tasks.abs_diff(tasks_counted) > TASKS_FEW || under_way.unit != bytes_counted
     }
 
     /// Notes a call to the host. True when it is time to count.
@@ -82,9 +106,11 @@ impl Holdings {
         self.calls > 0
     }
 
-    /// What all handles hold.
-    pub fn count(&mut self, table: &mut ResourceTable) -> Held {
-        let (mut held, mut handles) = (Held::default(), 0);
+    /// What all handles hold, the tasks, and the requests that are `under_way` without a handle.
+    pub fn count(&mut self, table: &mut ResourceTable, under_way: Held) -> Held {
+        let (mut held, mut handles) = (under_way, 0);
+        held.unit += self.tasks as u64 * TASK_BYTES;
+        self.counted = (self.tasks, under_way.unit);
         for handle in table.iter_mut() {
             let Held { unit, windows } = self.of(handle);
             held.unit += HANDLE_BYTES + unit;
@@ -123,6 +149,12 @@ impl Holdings {
             unit(outgoing)
         } else if handle.is::<HostIncomingBody>() || handle.is::<HostFutureTrailers>() {
             Held { unit: 0, windows: WINDOW_BYTES }
+        } else if let Some(request) = handle.downcast_ref::<p3::Request>() {
+            let path = request.path_with_query.as_ref().map_or(0, |path| path.as_str().len());
+            let authority = request.authority.as_ref().map_or(0, |authority| authority.as_str().len());
+            unit(headers(&request.headers) + (request.method.as_str().len() + path + authority) as u64)
+        } else if let Some(response) = handle.downcast_ref::<p3::Response>() {
+            unit(headers(&response.headers))
         } else if let Some(bucket) = handle.downcast_ref::<Bucket>() {
             unit(bucket.held_bytes())
         } else if let Some(cas) = handle.downcast_ref::<Cas>() {
@@ -134,7 +166,8 @@ impl Holdings {
     }
 }
 
-fn headers(map: &HeaderMap) -> u64 {
+/// What a set of header fields takes.
+pub fn headers(map: &HeaderMap) -> u64 {
     let each = map.iter().map(|(name, value)| (name.as_str().len() + value.len()) as u64 + HEADER_BYTES);
     each.sum()
 }

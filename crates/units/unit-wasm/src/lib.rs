@@ -6,7 +6,8 @@
 //!         ──load────▶ linked, ready            (prepared.rs: a file map and an import table)
 //!   attempt ▶ unit: store + instance from a pool of memory slots (slots.rs, unit_state.rs)
 //!         ──▶ run, metered in slices of 1 ms; a hog moves to threads of least priority (run.rs, meter.rs)
-//!         ──▶ what it gives: a reply, or the head of one and a body whose polls run it on (attempt.rs)
+//!         ──▶ what it gives: a reply, or the head of one and a body whose polls run it on (attempt.rs; of WASI 0.3,
+//!             service.rs)
 //! ```
 //! What a unit can reach is what `host/` gives it: the contract's imports and the WASI interfaces beside them, all of
 //! them asking the function's grants first.
@@ -25,6 +26,7 @@ mod limiter;
 mod meter;
 mod prepared;
 mod run;
+mod service;
 mod slots;
 mod stall;
 mod unit_state;
@@ -75,7 +77,8 @@ impl UnitKind for WasmKind {
     }
 
     fn compile_by(&self, image: &[u8], compiler: &mut unit::Compiler<'_>) -> Result<Vec<u8>, Problem> {
-        Ok(artefact::write(compiler(&self.engine.target, image)?, image))
+        let series = check::series(image)?;
+        Ok(artefact::write(compiler(&self.engine.target(series), image)?, image, series))
     }
 
     fn load(&self, artefact: Artefact, function: Deployed) -> Result<Arc<dyn Prepared>, Problem> {

@@ -1,6 +1,7 @@
 //! What one unit holds: its memory and tables, and what the host keeps for it. All of it counts together against
 //! `limits.memory_bytes`, and each part against the node's budget.
 
+use crate::engine::{Series, stacks};
 use crate::holdings::Held;
 use crate::meter::Meter;
 use budget::{Budget, Full, Purpose, Share};
@@ -9,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wasmtime::ResourceLimiter;
 
-/// What a unit takes before it has any memory: the stack it may fill, and what the engine keeps of an instance.
+/// What a unit takes before it has any memory, for each of its stacks: what may be filled of it, and what the engine
+/// keeps of an instance.
 const UNIT_BYTES: u64 = 640 << 10;
 /// Bytes of one element of a table.
 const ELEMENT_BYTES: u64 = 8;
@@ -35,14 +37,19 @@ pub struct Limiter {
 impl Limiter {
     /// # Errors
     /// [`Code::MemoryFull`]: the node has no room for another unit.
-    pub fn new(meter: Arc<Meter>, limits: &manifest::Limits, budget: &Arc<Budget>) -> Result<Self, Problem> {
+    pub fn new(
+        meter: Arc<Meter>,
+        series: Series,
+        limits: &manifest::Limits,
+        budget: &Arc<Budget>,
+    ) -> Result<Self, Problem> {
         Ok(Self {
             meter,
             memory_bytes: 0,
             memory_bytes_max: limits.memory_bytes,
             table_elements: 0,
             table_elements_max: limits.table_elements,
-            units: budget.take(Purpose::Units, UNIT_BYTES)?,
+            units: budget.take(Purpose::Units, UNIT_BYTES * u64::from(stacks(series)))?,
             host: budget.share(Purpose::HostCalls),
             counted: Held::default(),
             transaction: 0,

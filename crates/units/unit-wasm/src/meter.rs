@@ -73,6 +73,14 @@ impl Meter {
         u128::from(now - first) >= SLICE.as_nanos()
     }
 
+    /// Whether it has used most of a core since it began. A unit whose tasks give way all the time uses no whole slice
+    /// in one poll, and is a hog all the same.
+    pub fn is_busy(&self) -> bool {
+        const SLICES_MIN: u32 = 8;
+        let cpu = self.cpu();
+        cpu > SLICE * SLICES_MIN && cpu * 2 > self.began.elapsed()
+    }
+
     pub fn poll_ends(&self) {
         self.cpu_ns.fetch_add(self.this_poll_ns(), Relaxed);
         self.poll_began_ns.store(0, Relaxed);

@@ -1,12 +1,12 @@
 //! A function ready to run: starts units, hands them work, keeps some for reuse when the manifest says so.
 
-use crate::artefact::KeptImage;
+use crate::artefact::{self, KeptImage};
 use crate::attach::{self, Asks};
 use crate::attempt;
 use crate::bindings::EverythingPre;
-use crate::engine::Engine;
+use crate::engine::{Engine, Runtime, Series};
 use crate::failure;
-use crate::holdings::{CALL_BYTES_MAX, HANDLES_MAX};
+use crate::holdings::{CALL_BYTES_MAX, HANDLES_MAX, TASKS_MAX};
 use crate::meter::Meter;
 use crate::run::{Run, Weight, time_exceeded};
 use crate::slots::{Own, Slots, Taken};
@@ -26,6 +26,7 @@ use unit_lines::{Share, Told};
 use wasmtime::component::Component;
 use wasmtime::{AsContextMut, Store, StoreContextMut, UpdateDeadline};
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
+use wasmtime_wasi_http::p3::bindings::ServicePre;
 
 /// Units this process has started; a unit's number.
 static UNITS: AtomicU64 = AtomicU64::new(0);
@@ -34,6 +35,8 @@ pub struct PreparedWasm {
     pub engine: Arc<Engine>,
     pub deployed: Arc<Deployed>,
     pub weight: Arc<Weight>,
+    /// Which of the two engines runs it.
+    pub series: Series,
     guest: Guest,
     /// What its units need of the pool beyond what every unit has, and what they have of that.
     slots: Option<Slots>,
@@ -51,11 +54,14 @@ pub struct PreparedWasm {
 enum Guest {
     Unit(EverythingPre<UnitState>),
     WasiHttp(ProxyPre<UnitState>),
+    Service(ServicePre<UnitState>),
 }
 
 pub enum Instance {
     Unit(crate::bindings::Everything),
     WasiHttp(wasmtime_wasi_http::p2::bindings::Proxy),
+    /// `wasi:http` 0.3.
+    Service(wasmtime_wasi_http::p3::bindings::Service),
 }
 
 /// A running unit.
@@ -76,31 +82,36 @@ impl Spare for Unit {
 
 impl PreparedWasm {
     pub fn load(engine: Arc<Engine>, artefact: Artefact, deployed: Deployed) -> Result<Arc<Self>, Problem> {
+        let corrupt =
+            |why: String| Problem::new(Code::ArtefactCorrupt, format!("the artefact cannot be loaded: {why}"));
+        let series = artefact::series(&artefact.file).map_err(|error| corrupt(error.to_string()))?;
+        let runtime = engine.runtime(series)?;
         // The open file is the one that was verified; its path may by now name another.
         let path = format!("/proc/self/fd/{}", artefact.file.as_raw_fd());
         // SAFETY: the warehouse has checked that these bytes are what `compile` made on this machine, and keeps others
         // from writing to the file; wasmtime itself refuses an artefact of another version, setting or CPU.
         #[expect(unsafe_code, reason = "loading native code that the warehouse has verified")]
-        let component = unsafe { Component::deserialize_file(&engine.wasmtime, path) };
-        let corrupt =
-            |why: String| Problem::new(Code::ArtefactCorrupt, format!("the artefact cannot be loaded: {why}"));
+        let component = unsafe { Component::deserialize_file(&runtime.wasmtime, path) };
         let component = component.map_err(|error| corrupt(format!("{error:#}")))?;
         let image = KeptImage::of_artefact(artefact.file).map_err(|error| corrupt(error.to_string()))?;
-        Self::link(engine, &component, deployed, image)
+        Self::link(engine, series, &component, deployed, image)
     }
 
     pub fn link(
         engine: Arc<Engine>,
+        series: Series,
         component: &Component,
         deployed: Deployed,
         image: Option<KeptImage>,
     ) -> Result<Arc<Self>, Problem> {
+        let runtime = engine.runtime(series)?;
         let link = || {
-            let pre = engine.linker.instantiate_pre(component)?;
-            Ok(match deployed.contract {
-                Contract::Unit => Guest::Unit(EverythingPre::new(pre)?),
-                Contract::WasiHttp => Guest::WasiHttp(ProxyPre::new(pre)?),
-                Contract::Call => unreachable!("no component has this contract"),
+            let pre = runtime.linker.instantiate_pre(component)?;
+            Ok(match (deployed.contract, series) {
+                (Contract::Unit, _) => Guest::Unit(EverythingPre::new(pre)?),
+                (Contract::WasiHttp, Series::Wasi02) => Guest::WasiHttp(ProxyPre::new(pre)?),
+                (Contract::WasiHttp, Series::Wasi03) => Guest::Service(ServicePre::new(pre)?),
+                (Contract::Call, _) => unreachable!("no component has this contract"),
             })
         };
         let guest = link().map_err(|error: wasmtime::Error| {
@@ -112,6 +123,7 @@ impl PreparedWasm {
             engine,
             deployed: Arc::new(deployed),
             weight: Arc::default(),
+            series,
             guest,
             slots: Slots::of(component),
             own: Arc::default(),
@@ -135,23 +147,28 @@ impl PreparedWasm {
             meter.started();
             return Ok((entry, unit));
         }
-        let slots = self.slots.map(|slots| self.engine.spare.take(&self.own, slots)).transpose()?;
+        let Runtime { wasmtime, spare, .. } = self.engine.runtime(self.series)?;
+        let slots = self.slots.map(|slots| spare.take(&self.own, slots)).transpose()?;
         let number = UNITS.fetch_add(1, Relaxed) + 1;
         let limits = &self.deployed.function.limits;
         let output = Output::new(self.deployed.log.clone(), number, request_id.clone(), limits.log_bytes);
         let (deployed, client) = (self.deployed.clone(), self.engine.client.clone());
         let asked = (number, self.asks.clone());
-        let state = UnitState::new(deployed, client, meter.clone(), asked, output, host)?;
-        let mut store = Store::new(&self.engine.wasmtime, state);
+        let state = UnitState::new(deployed, self.series, client, meter.clone(), asked, output, host)?;
+        let mut store = Store::new(wasmtime, state);
         store.set_max_component_handles(HANDLES_MAX);
         store.set_hostcall_fuel(call_bytes(limits));
         store.limiter(|state| &mut state.limiter);
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(slice_ends);
+        if let Some(table) = store.concurrent_resource_table() {
+            table.set_max_capacity(TASKS_MAX);
+        }
         let entry = self.pool.enter(number, request_id);
         let instance = match &self.guest {
             Guest::Unit(pre) => pre.instantiate_async(&mut store).await.map(Instance::Unit),
             Guest::WasiHttp(pre) => pre.instantiate_async(&mut store).await.map(Instance::WasiHttp),
+            Guest::Service(pre) => pre.instantiate_async(&mut store).await.map(Instance::Service),
         };
         let instance = match instance {
             Ok(instance) => instance,
@@ -215,8 +232,43 @@ fn slice_ends(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<U
     /// Slices between two yields among the hogs.
     const HOG_TICKS: u64 = 5;
     attach::answer(context.as_context_mut())?;
+    note_tasks(context.as_context_mut());
+    context.data_mut().check_holdings().map_err(wasmtime::Error::new)?;
+    is_in_time(context.data())?;
+    let meter = &context.data().meter;
+    if meter.has_moved() {
+        return Ok(UpdateDeadline::Yield(HOG_TICKS));
+    }
+    if !meter.used_a_slice() {
+        return Ok(UpdateDeadline::Continue(1));
+    }
+    meter.hog.store(true, Relaxed);
+    Ok(UpdateDeadline::Yield(1))
+}
+
+/// Looks at a unit with tasks before they run: at what is kept for it, and at its time.
+///
+/// # Errors
+/// The unit is to end: a limit.
+pub fn look_at(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<()> {
+    note_tasks(context.as_context_mut());
     let state = context.data_mut();
-    state.check_holdings().map_err(wasmtime::Error::new)?;
+    state.waits();
+    state.is_over().map_err(wasmtime::Error::new)?;
+    if state.meter.is_busy() {
+        state.meter.hog.store(true, Relaxed);
+    }
+    is_in_time(state)
+}
+
+fn note_tasks(mut context: StoreContextMut<'_, UnitState>) {
+    if let Some(table) = context.concurrent_resource_table() {
+        let tasks = table.iter_mut().count();
+        context.data_mut().has_tasks(tasks);
+    }
+}
+
+fn is_in_time(state: &UnitState) -> wasmtime::Result<()> {
     let meter = &state.meter;
     if Instant::now() >= meter.deadline {
         return Err(wasmtime::Error::new(time_exceeded(meter)));
@@ -226,14 +278,7 @@ fn slice_ends(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<U
         let detail = format!("the call used more than {limit_ms} ms of CPU time");
         return Err(wasmtime::Error::new(Problem::new(Code::CpuExceeded, detail)));
     }
-    if meter.has_moved() {
-        return Ok(UpdateDeadline::Yield(HOG_TICKS));
-    }
-    if !meter.used_a_slice() {
-        return Ok(UpdateDeadline::Continue(1));
-    }
-    meter.hog.store(true, Relaxed);
-    Ok(UpdateDeadline::Yield(1))
+    Ok(())
 }
 
 impl Prepared for PreparedWasm {

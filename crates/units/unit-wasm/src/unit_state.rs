@@ -1,6 +1,7 @@
 //! What a unit's store holds: the host's side of one running unit.
 
 use crate::attach::{Asks, CoreTo};
+use crate::engine::Series;
 use crate::holdings::{FIELDS_BYTES_MAX, Holdings, RESOURCES_MAX};
 use crate::host;
 use crate::limiter::Limiter;
@@ -40,6 +41,7 @@ impl UnitState {
     /// The node has no room for another unit.
     pub fn new(
         deployed: Arc<Deployed>,
+        series: Series,
         client: host::http::Client,
         meter: Arc<Meter>,
         (number, asks): (u64, Arc<Asks>),
@@ -47,11 +49,14 @@ impl UnitState {
         host: Arc<dyn Host>,
     ) -> Result<Self, Problem> {
         let limits = &deployed.function.limits;
-        let limiter = Limiter::new(meter.clone(), limits, &deployed.budget)?;
+        let limiter = Limiter::new(meter.clone(), series, limits, &deployed.budget)?;
         let holdings = Holdings::new(limits);
         let output = Arc::new(output);
         let chunk_bytes = holdings.chunk_bytes;
-        let http = host::http::Hooks::new(client, host.clone(), meter.clone(), output.clone(), chunk_bytes);
+        let mut http = host::http::Hooks::new(client, host.clone(), meter.clone(), output.clone(), chunk_bytes);
+        if series == Series::Wasi03 {
+            http.counts_requests();
+        }
         let mut table = ResourceTable::new();
         table.set_max_capacity(RESOURCES_MAX);
         let mut wasi_http = WasiHttpCtx::new();
@@ -103,6 +108,13 @@ impl UnitState {
         }
     }
 
+    /// Notes what the engine keeps for the unit's tasks.
+    pub fn has_tasks(&mut self, tasks: usize) {
+        if self.holdings.note_tasks(tasks, self.http.under_way(self.has_head)) {
+            self.count();
+        }
+    }
+
     /// A slice ends.
     ///
     /// # Errors
@@ -111,12 +123,18 @@ impl UnitState {
         if self.holdings.has_changed() {
             self.count();
         }
+        self.is_over()
+    }
+
+    /// # Errors
+    /// As of [`UnitState::check_holdings`], by what was counted last.
+    pub fn is_over(&self) -> Result<(), Problem> {
         self.limiter.over().map_or(Ok(()), |problem| Err(problem.clone()))
     }
 
     /// A unit for which the host keeps too much gets no more handles, and ends with the slice if it does not before.
     fn count(&mut self) {
-        let held = self.holdings.count(&mut self.table);
+        let held = self.holdings.count(&mut self.table, self.http.under_way(self.has_head));
         let held_bytes = self.host.as_ref().map_or(0, |host| host.held_bytes());
         if self.limiter.host_holds(held, held_bytes).is_err() {
             self.table.set_max_capacity(0);

@@ -4,6 +4,8 @@
 //! that a unit that conflicted with another one does not go on.
 
 use crate::unit_state::UnitState;
+use problem::Problem;
+use unit::Level;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource};
 use wasmtime_wasi_http::WasiHttpView;
@@ -32,11 +34,20 @@ type ResponseHandle = Result<Resource<HostOutgoingResponse>, ErrorCode>;
 
 impl UnitState {
     /// A unit that replies with an error instead of a response has failed: nothing of what it did remains.
-    fn settle(&mut self, is_response: bool) -> wasmtime::Result<()> {
+    pub fn settle(&mut self, is_response: bool) -> wasmtime::Result<()> {
         if !is_response {
             return Ok(());
         }
         self.has_head = true;
         self.host().commit().map_err(wasmtime::Error::new)
+    }
+
+    /// The unit has ended: commits what it did after the head. Without one the call has failed, and nothing was done.
+    pub fn settle_rest(&self) -> Result<(), Problem> {
+        let committed = if self.has_head { self.host().commit() } else { Ok(()) };
+        if let Err(Problem { detail, .. }) = &committed {
+            self.output.note(Level::Error, &format!("what was done after the head of the reply is undone: {detail}"));
+        }
+        committed
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::bindings::lighter::unit::http as contract;
 use crate::bindings::types;
+use crate::holdings::Held;
+use crate::host::requests::{Carried, Requests, UnderWay};
 use crate::meter::Meter;
 use crate::unit_state::UnitState;
 use bytes::Bytes;
@@ -36,6 +38,8 @@ pub struct Hooks {
     denied: bool,
     /// Bytes of a chunk of an outgoing body.
     chunk_bytes: usize,
+    /// Those under way, where no handle stands for them.
+    requests: Option<Arc<Requests>>,
 }
 
 impl Hooks {
@@ -46,7 +50,25 @@ impl Hooks {
         output: Arc<Output>,
         chunk_bytes: usize,
     ) -> Self {
-        Self { client, host: Some(host), meter, output, denied: false, chunk_bytes }
+        Self { client, host: Some(host), meter, output, denied: false, chunk_bytes, requests: None }
+    }
+
+    /// Counts requests until all of them is gone: those of WASI 0.3 have no handle that could be counted.
+    pub fn counts_requests(&mut self) {
+        self.requests = Some(Arc::default());
+    }
+
+    /// What is held without a handle; for a unit of WASI 0.3 that `has_head`, chunks of its reply's body too.
+    pub fn under_way(&self, has_head: bool) -> Held {
+        let Some(requests) = &self.requests else { return Held::default() };
+        let mut held = requests.held();
+        held.unit += if has_head { self.chunks_bytes() } else { 0 };
+        held
+    }
+
+    /// Of a body on its way out: one chunk that is sent, one that waits, one that is written.
+    fn chunks_bytes(&self) -> u64 {
+        3 * self.chunk_bytes as u64
     }
 
     pub fn next_call(&mut self, meter: Arc<Meter>, host: Arc<dyn Host>) {
@@ -64,6 +86,10 @@ impl WasiHttpHooks for Hooks {
         self.chunk_bytes
     }
 
+    fn p3_outgoing_body_chunk_size(&mut self) -> usize {
+        self.chunk_bytes
+    }
+
     fn send_request(
         &mut self,
         request: Request<WasiBody>,
@@ -74,6 +100,13 @@ impl WasiHttpHooks for Hooks {
             + Send,
     > {
         let (mut head, body) = request.into_parts();
+        let mut under_way: UnderWay = None;
+        if let Some(requests) = &self.requests {
+            let Some(one) = requests.begin(&head.headers, self.chunks_bytes()) else {
+                return Box::new(async { Err(Error::ConnectionLimitReached) });
+            };
+            under_way = Some(one);
+        }
         let host = self.host.as_ref().expect("a unit works for somebody");
         let Departure { reach, caused } = match host.departs(&head.uri, &mut head.headers) {
             Ok(departure) => departure,
@@ -82,6 +115,10 @@ impl WasiHttpHooks for Hooks {
                 self.note_denied(&why);
                 return Box::new(async { Err(Error::HttpRequestDenied) });
             }
+        };
+        let body = match &under_way {
+            None => body,
+            Some(_) => Carried::new(body, under_way.clone()).boxed_unsync(),
         };
         let (client, request) = (self.client.clone(), Request::from_parts(head, body));
         let RequestOptions { connect_timeout, first_byte_timeout, between_bytes_timeout } = options.unwrap_or_default();
@@ -98,7 +135,8 @@ impl WasiHttpHooks for Hooks {
                 }
                 error_of(unsent)
             })?;
-            let response = response.map(|body| Paced::new(body, between_bytes_timeout).boxed_unsync());
+            let response =
+                response.map(|body| Carried::new(Paced::new(body, between_bytes_timeout), under_way).boxed_unsync());
             let io: Box<dyn Future<Output = Result<(), Error>> + Send> = Box::new(async { Ok(()) });
             Ok((response, io))
         })

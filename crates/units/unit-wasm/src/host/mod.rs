@@ -6,19 +6,28 @@ pub mod http;
 pub mod keyvalue;
 mod plain;
 pub mod queue;
+mod requests;
 mod spin;
+mod spin03;
 mod store;
 mod texts;
 pub mod wasi;
+pub mod wasi03;
 
 use crate::bindings::drafts::{fermyon, wasi as other_drafts};
 use crate::bindings::{lighter, wasi as proposals};
+use crate::engine::Series;
 use crate::unit_state::UnitState;
 use wasmtime::component::{HasSelf, Linker};
 
-/// The import table of every component.
-pub fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<UnitState>> {
+/// The import table of every component of a series. Those of 0.3 have all that those of 0.2 have, because their
+/// standard libraries import it.
+pub fn linker(engine: &wasmtime::Engine, series: Series) -> wasmtime::Result<Linker<UnitState>> {
     let mut linker = Linker::new(engine);
+    if series == Series::Wasi03 {
+        wasi03::add_to_linker(&mut linker)?;
+        spin03::add_to_linker(&mut linker)?;
+    }
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasi::add_io_to_linker(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;

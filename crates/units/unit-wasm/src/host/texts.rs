@@ -47,6 +47,6 @@ pub fn add_to_linker(linker: &mut Linker<UnitState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-fn is_too_long(text: Option<&String>) -> bool {
+pub fn is_too_long(text: Option<&String>) -> bool {
     text.is_some_and(|text| text.len() > REQUEST_TEXT_BYTES_MAX)
 }

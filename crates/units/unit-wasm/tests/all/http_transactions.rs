@@ -25,7 +25,7 @@ fn kv() -> Stage {
 }
 
 impl Stage {
-    fn value(&self, key: &str) -> Option<String> {
+    pub fn value(&self, key: &str) -> Option<String> {
         self.state.begin().get("default", key).unwrap().map(|value| String::from_utf8(value).unwrap())
     }
 
@@ -40,12 +40,12 @@ impl Stage {
         listed.into_iter().map(|listed| listed.event.data).collect()
     }
 
-    fn reruns(&self) -> u32 {
+    pub fn reruns(&self) -> u32 {
         self.ended.0.lock().unwrap().take().expect("it has ended").reruns
     }
 
     /// Appends `parts` to the key `a`; while the unit waits for more of the body, another one sets the key.
-    async fn append_disturbed(&self, path: &str, parts: &[&[u8]]) -> Result<Response<Body>, Problem> {
+    pub async fn append_disturbed(&self, path: &str, parts: &[&[u8]]) -> Result<Response<Body>, Problem> {
         let (sender, receiver) = mpsc::channel::<Result<Frame<Bytes>, BodyError>>(1);
         let frames =
             futures_util::stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
@@ -66,7 +66,7 @@ impl Stage {
     }
 }
 
-async fn text(response: Response<Body>) -> String {
+pub async fn text(response: Response<Body>) -> String {
     String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 

@@ -8,6 +8,7 @@ mod deploy;
 mod durable_answers;
 mod fixtures;
 mod http;
+mod http03;
 mod http_transactions;
 mod stage;
 mod toolchains;
