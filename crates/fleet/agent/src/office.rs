@@ -145,7 +145,9 @@ pub(crate) async fn keep_office(active: Arc<Active>) {
     let Some(anchor) = active.anchor.clone() else { return };
     let mut changes = anchor.changes();
     let mut tried: BTreeMap<NodeId, Instant> = BTreeMap::new();
+    let mut told = anchor.set().0;
     loop {
+        told = tell_set(&active, &anchor, told).await;
         if let Some(list) = anchor.revoked()
             && active.trust.revoked().is_none_or(|known| known.revision() < list.revision())
             && let Err(problem) = active.learn_list(list.bytes()).await
@@ -175,6 +177,19 @@ pub(crate) async fn keep_office(active: Arc<Active>) {
         }
         let _ = timeout(LOOK_EVERY, changes.changed()).await;
     }
+}
+
+/// Tells the other anchors of another set than the one they were told of. Which one they know by then.
+async fn tell_set(active: &Active, anchor: &Anchor, told: u64) -> u64 {
+    let (set, anchors) = anchor.set();
+    let own = active.trust.node();
+    for (node, at) in anchors.iter().filter(|(node, _)| set != told && **node != own) {
+        // A new one is no anchor yet, and one that is away asks when it is back.
+        if let Err(problem) = office::tell_set(&active.trust, anchor, at, node).await {
+            tracing::debug!(%node, %problem, "an anchor was not told that there is another set of them");
+        }
+    }
+    set
 }
 
 /// An anchor asks something of this node.
@@ -228,7 +243,7 @@ async fn answer(
             Ok((candidate.show(&key.await?)?, false))
         }
         // Perhaps it was none for a while, and has not heard of it.
-        (OfficeQuestion::Become { ledger, .. }, Some(anchor)) => {
+        (OfficeQuestion::Become { ledger, .. } | OfficeQuestion::Adopt { ledger }, Some(anchor)) => {
             let anchor = anchor.clone();
             blocking(move || anchor.adopt(*ledger)).await?;
             Ok((OfficeAnswer::Done, false))
@@ -241,7 +256,9 @@ async fn answer(
             Ok((OfficeAnswer::Done, true))
         }
         (OfficeQuestion::Ledger, Some(anchor)) => Ok((OfficeAnswer::Ledger(Box::new(anchor.ledger())), false)),
-        (OfficeQuestion::Ledger, None) => Err(Problem::new(Code::NotAnchor, "this node is no anchor")),
+        (OfficeQuestion::Ledger | OfficeQuestion::Adopt { .. }, None) => {
+            Err(Problem::new(Code::NotAnchor, "this node is no anchor"))
+        }
         (OfficeQuestion::Cease { .. }, None) => Ok((OfficeAnswer::Done, false)),
         (OfficeQuestion::Cease { certificate }, Some(anchor)) => cease(active, anchor, &certificate).await,
     }

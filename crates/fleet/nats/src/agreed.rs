@@ -1,5 +1,6 @@
 //! What anchors agree on ([`fleet_trust::agreed`]), as one fact that is changed by compare-and-set.
 
+use crate::api::call;
 use crate::node::NatsNode;
 use facts::{Facts as _, Key, NotSet, Prefix, Revision};
 use fleet_trust::agreed::{Agree, Put};
@@ -7,6 +8,7 @@ use fleet_trust::ledger::Ledger;
 use fleet_trust::{Anchor, NodeId, Trust, office};
 use futures_util::future::join_all;
 use problem::{Code, Problem};
+use serde_json::json;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -18,8 +20,8 @@ const KEY: &str = "anchors.ledger";
 const PREFIX: &str = "anchors";
 /// How long another anchor may take to give its ledger.
 const LEDGER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the others are asked while there is no way to the log.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often it is asked whether the log has a leader.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Before what other anchors have changed is asked for again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -86,9 +88,11 @@ pub async fn follow(anchor: Arc<Anchor>, node: Arc<NatsNode>, own: NodeId) {
             tokio::select! {
                 _ = watch.next() => caught_up(&anchor).await,
                 _ = changes.changed() => {}
-                // The log does not answer: the others may have another one by now.
-                () = sleep(LOOK_EVERY), if node.link().server().is_none() => {
-                    followed(&anchor).await;
+                () = sleep(LOOK_EVERY) => {
+                    // Where there is no leader, the others may have another log by now.
+                    if call(node.link(), "INFO", &json!({})).await.is_err() {
+                        followed(&anchor).await;
+                    }
                 }
             }
         }

@@ -6,6 +6,7 @@
 //!    ◀──── a key for this connection, signed ─── it may
 //!    Become: the CA's key sealed to it, ledger ▶ on disk, and then its part in the fleet begins again
 //!    Cease: a member's certificate ────────────▶ the CA's key is deleted, and the same
+//!    Adopt: the ledger of another set ──────────▶ an anchor takes it
 //!    Ledger ◀──────────────────────────────────▶ between anchors
 //! ```
 //! A message is four bytes of length, little-endian, and JSON. Only anchors ask.
@@ -51,6 +52,7 @@ pub enum OfficeQuestion {
     Ready,
     Become { from: String, sealed: String, ledger: Box<Ledger> },
     Ledger,
+    Adopt { ledger: Box<Ledger> },
     Cease { certificate: String },
 }
 
@@ -262,6 +264,19 @@ pub async fn dismiss(trust: &Trust, anchor: &Anchor, at: &Address, node: &NodeId
     in_time(TIMEOUT, async {
         let (_peer, mut stream) = connect_for(ANCHOR, trust, at, node).await?;
         done(ask(&mut stream, &OfficeQuestion::Cease { certificate: STANDARD.encode(certificate) }).await?)
+    })
+    .await
+}
+
+/// Gives another anchor the ledger, because there is another set of anchors: the log of the one before may be silent.
+///
+/// # Errors
+/// As [`ready`].
+pub async fn tell_set(trust: &Trust, anchor: &Anchor, at: &Address, node: &NodeId) -> Result<(), Problem> {
+    let asked = OfficeQuestion::Adopt { ledger: Box::new(anchor.ledger()) };
+    in_time(TIMEOUT, async {
+        let (_peer, mut stream) = connect_for(ANCHOR, trust, at, node).await?;
+        done(ask(&mut stream, &asked).await?)
     })
     .await
 }

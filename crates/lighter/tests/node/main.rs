@@ -17,6 +17,7 @@ mod disk;
 mod elastic;
 mod events;
 mod fleet;
+mod fleet_anchors;
 mod fleet_digits;
 mod fleet_drain;
 mod fleet_engine;

@@ -150,7 +150,24 @@ pub async fn one_becomes_three() {
     };
     until("it knows who came", async || knows(&founder)).await;
     until("its server is with the others", async || founder.is_read(&key).await).await;
-    for node in nodes.into_iter().chain([joining, late, founder]) {
+    nodes.extend([joining, late]);
+    another_takes_its_place(nodes, founder).await;
+}
+
+/// The third anchor goes for good: the other two agree that it does, and a member takes its place.
+async fn another_takes_its_place(mut nodes: Vec<Node>, founder: Node) {
+    nodes.remove(1).end().await;
+    let began = Instant::now();
+    until("it is dismissed", async || founder.agent.dismiss("c").await.is_ok()).await;
+    let another = ["pi-7".to_owned()];
+    until("another one", async || founder.agent.appoint(&another, Estate::default()).await.is_ok()).await;
+    until("an invitation", async || nodes[1].agent.invite(1, 3_600).await.is_ok()).await;
+    println!("another one has taken the place of a third after {:.1?}", began.elapsed());
+    for node in [&nodes[0], &nodes[1], &founder] {
+        until("its server is with the others", async || node.process().is_some() && node.is_connected()).await;
+    }
+    assert_eq!(raft_groups(&founder.folder), raft_groups(&nodes[1].folder));
+    for node in nodes.into_iter().chain([founder]) {
         node.end().await;
     }
 }

@@ -58,7 +58,7 @@ async fn answer(folder: &Folder, trust: &Trust, arrival: MemberArrival, seed: u8
                 let membership = office::as_member(trust, &certificate)?;
                 folder.cease_anchor(&membership).map(|()| OfficeAnswer::Done)
             }
-            OfficeQuestion::Ledger => {
+            OfficeQuestion::Ledger | OfficeQuestion::Adopt { .. } => {
                 Ok(OfficeAnswer::Refused { code: Code::NotAnchor.to_string(), detail: String::new() })
             }
         };
