@@ -19,6 +19,7 @@ import boots
 import growth
 import latency
 import rates
+import series
 from bench import BARS, Bench
 
 import shared.figures
@@ -30,6 +31,7 @@ PARTS: Final[dict[str, tuple[str, Callable[[Bench], None]]]] = {
     "latency": ("six workloads from MQTT to their ends, beside peers", latency.measure),
     "boots": ("starts from nothing, from a snapshot, and warm", boots.measure),
     "rates": ("requests a second, beside wasmtime serve", rates.measure),
+    "series": ("requests a second of WASI 0.3, beside 0.2", series.measure),
     "growth": ("memory and processor with one to ten units", growth.measure),
 }
 

@@ -67,7 +67,6 @@ def measure(bench: Bench) -> None:
     except (Unable, *FAILURES) as why:
         print(f"  memory of machines with CPython: not measured: {why}")
         bench.unable(["microvm_python_private_mb"], str(why))
-    bench.unable(["wasi03_http_vs_02"], "class wasm runs no components of WASI 0.3 yet")
 
 
 def _private(bench: Bench) -> None:

@@ -48,5 +48,6 @@ mod timers;
 mod toolchains;
 mod triggers;
 mod upgrade;
+mod wasi03;
 mod webhooks;
 mod workflows;
