@@ -24,9 +24,9 @@ const MAGIC: &[u8; 8] = b"lghtvm\0\x01";
 /// Runs of pages one snapshot may have.
 const RUNS_MAX: u64 = 1 << 16;
 
-/// Pages that a machine keeps from one unit to the next: more than most units write, and no more than its machine
-/// itself takes.
-const KEPT_BYTES_MAX: u64 = 1 << 20;
+/// Pages that a machine keeps from one unit to the next: what the runtime of Go writes when it starts, and more than
+/// most units write. What is more is given back, and faulted in again by the next unit, page by page.
+const KEPT_BYTES_MAX: u64 = 4 << 20;
 
 /// No page lies beyond this.
 const MEMORY_BYTES_MAX: u64 = 16 << 30;
