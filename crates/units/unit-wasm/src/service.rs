@@ -15,6 +15,7 @@ use crate::unit_state::UnitState;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::uri::Scheme;
+use http::{Method, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use problem::{Code, Problem};
@@ -43,6 +44,7 @@ impl PreparedWasm {
     ) -> Result<(), Problem> {
         let (entry, mut unit) = self.start(&meter, &request_id, host).await?;
         let Instance::Service(service) = &unit.instance else { unreachable!("the guest is of WASI 0.3") };
+        let head = Head { is_alone: request.method() == Method::HEAD, place: head };
         let request = incoming(&mut unit.store.data_mut().http, request);
         let ran = unit.store.run_concurrent(async |tasks| run(tasks, service, request, head).await).await;
         if let Err(error) = ran.and_then(|ended| ended) {
@@ -51,6 +53,13 @@ impl PreparedWasm {
         self.put_back(entry, unit);
         Ok(())
     }
+}
+
+/// Where the head of the reply goes.
+struct Head {
+    place: oneshot::Sender<GuestHead>,
+    /// No body follows, whatever it says of one.
+    is_alone: bool,
 }
 
 fn incoming(hooks: &mut dyn WasiHttpHooks, request: http::Request<RequestBody>) -> Request {
@@ -62,12 +71,7 @@ fn incoming(hooks: &mut dyn WasiHttpHooks, request: http::Request<RequestBody>) 
     request
 }
 
-async fn run(
-    tasks: &Accessor<UnitState>,
-    service: &Service,
-    request: Request,
-    head: oneshot::Sender<GuestHead>,
-) -> wasmtime::Result<()> {
+async fn run(tasks: &Accessor<UnitState>, service: &Service, request: Request, head: Head) -> wasmtime::Result<()> {
     let mut handled = pin!(service.handle(tasks, request));
     let response = poll_fn(|cx| {
         look(tasks)?;
@@ -97,11 +101,7 @@ fn look(tasks: &Accessor<UnitState>) -> wasmtime::Result<()> {
 }
 
 /// Commits, then gives the head away. What comes back is ready when the body is out.
-fn send(
-    tasks: &Accessor<UnitState>,
-    response: Response,
-    head: oneshot::Sender<GuestHead>,
-) -> wasmtime::Result<oneshot::Receiver<()>> {
+fn send(tasks: &Accessor<UnitState>, response: Response, head: Head) -> wasmtime::Result<oneshot::Receiver<()>> {
     let (unit_told, tells_unit) = oneshot::channel();
     let (told, is_out) = oneshot::channel();
     let response = tasks.with(|mut store| {
@@ -112,15 +112,18 @@ fn send(
             Ok(())
         })
     })?;
-    let promised = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let response = response
-        .map(|inner| Outgoing { inner, ahead: None, left: promised, told: Some([unit_told, told]) }.boxed_unsync());
+    let is_alone = head.is_alone || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let promised = response.headers().get(CONTENT_LENGTH).filter(|_| !is_alone);
+    let left = promised.and_then(|length| length.to_str().ok()?.parse().ok());
+    let response =
+        response.map(|inner| Outgoing { inner, ahead: None, left, told: Some([unit_told, told]) }.boxed_unsync());
     // Whoever waits for it may have gone.
-    drop(head.send(Ok(response)));
+    drop(head.place.send(Ok(response)));
     Ok(is_out)
 }
 
-/// A reply's body, which tells when it is out. It looks one frame ahead, so that with the last frame the unit can end.
+/// A reply's body, which tells when it is out, and fails if it is shorter than was promised. It looks one frame ahead,
+/// so that with the last frame the unit can end.
 struct Outgoing {
     inner: HyperOutgoingBody,
     ahead: Option<Option<Result<Frame<Bytes>, Error>>>,
@@ -139,6 +142,11 @@ impl Body for Outgoing {
             Some(frame) => Poll::Ready(frame),
             None => Pin::new(&mut this.inner).poll_frame(cx),
         };
+        let is_short = this.left.is_some_and(|left| left > 0);
+        if is_short && matches!(polled, Poll::Ready(None)) {
+            this.told = None;
+            return Poll::Ready(Some(Err(Error::HttpResponseBodySize(None))));
+        }
         let data = match &polled {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Some(Ok(frame))) => frame.data_ref(),
@@ -152,7 +160,8 @@ impl Body for Outgoing {
         if let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(cx) {
             this.ahead = Some(frame);
         }
-        if this.left == Some(0) || matches!(this.ahead, Some(None)) {
+        // One that is short is not out: its error is still to come.
+        if this.left == Some(0) || (this.left.is_none() && matches!(this.ahead, Some(None))) {
             this.told = None;
         }
         polled
