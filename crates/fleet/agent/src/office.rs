@@ -122,6 +122,10 @@ impl Agent {
                 sleep(Duration::from_millis(100)).await;
             }
         }
+        // From then on any of them may go: what they agree on lies on the disks of all.
+        while follows(&anchor).await.is_err() && Instant::now() < until {
+            sleep(Duration::from_millis(100)).await;
+        }
         Ok(members)
     }
 
@@ -137,6 +141,11 @@ impl Agent {
         active.admit_all();
         Ok((node, name))
     }
+}
+
+async fn follows(anchor: &Arc<Anchor>) -> Result<(), Problem> {
+    let anchor = anchor.clone();
+    blocking(move || anchor.follow()).await
 }
 
 /// Tells nodes what the ledger says that they are, where they show another certificate, and this node what other
@@ -264,15 +273,19 @@ async fn answer(
     }
 }
 
-async fn cease(active: &Active, anchor: &Anchor, certificate: &str) -> Result<(OfficeAnswer, bool), Problem> {
+async fn cease(active: &Active, anchor: &Arc<Anchor>, certificate: &str) -> Result<(OfficeAnswer, bool), Problem> {
     let own = active.trust.node();
     let mut membership = office::as_member(&active.trust, certificate)?;
     membership.anchors = anchor.addresses().into_iter().filter(|at| *at != active.address).collect();
     if membership.anchors.is_empty() {
         return Err(Problem::new(Code::Internal, format!("the node {own} knows of no other anchor")));
     }
-    let folder = active.folder.clone();
-    blocking(move || folder.cease_anchor(&membership)).await?;
+    let (folder, anchor) = (active.folder.clone(), anchor.clone());
+    blocking(move || {
+        anchor.close()?;
+        folder.cease_anchor(&membership)
+    })
+    .await?;
     tracing::info!("this node is no anchor of its fleet any more");
     Ok((OfficeAnswer::Done, true))
 }

@@ -23,6 +23,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -66,6 +67,8 @@ pub struct Anchor {
     pub(crate) changes: watch::Sender<u64>,
     /// Whose anchor this is, once it has certified itself.
     own: OnceLock<NodeId>,
+    /// This node is none any more.
+    closed: AtomicBool,
 }
 
 /// A request by an invitation.
@@ -108,8 +111,20 @@ impl Anchor {
     /// `addresses`: where the fleet's anchors listen, at most [`ADDRESSES_MAX`] of them stand in invitations.
     pub fn new(authority: Authority, ledger: Ledger, addresses: Vec<Address>, clock: Clock, keep: impl Keep) -> Self {
         let (ledger, keep) = (Mutex::new(ledger), Box::new(keep));
-        let (changing, agree, changes, own) = Default::default();
-        Self { authority, ledger, changing, keep, agree, clock, addresses, knocks: Arc::default(), changes, own }
+        let (changing, agree, changes, own, closed) = Default::default();
+        Self {
+            authority,
+            ledger,
+            changing,
+            keep,
+            agree,
+            clock,
+            addresses,
+            knocks: Arc::default(),
+            changes,
+            own,
+            closed,
+        }
     }
 
     /// The anchor's own membership. One of several anchors changes no ledger by that.
@@ -383,8 +398,21 @@ impl Anchor {
         self.agree.read().clone().ok_or_else(away).map(Some)
     }
 
+    /// From now on no ledger is kept any more.
+    ///
+    /// # Errors
+    /// [`Code::AnchorBusy`]: others change it all the time.
+    pub fn close(&self) -> Result<(), Problem> {
+        let _changing = self.changing()?;
+        self.closed.store(true, Relaxed);
+        Ok(())
+    }
+
     /// Keeps a ledger, and goes on with it.
     pub(crate) fn hold(&self, ledger: Ledger) -> Result<(), Problem> {
+        if self.closed.load(Relaxed) {
+            return Err(Problem::new(Code::NotAnchor, "this node is no anchor any more"));
+        }
         self.keep.keep(&ledger)?;
         *self.ledger.lock() = ledger;
         self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
