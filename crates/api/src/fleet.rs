@@ -4,8 +4,8 @@ use super::functions::detached;
 use super::reply::{Answer, Json, of_query};
 use super::scope::{MayAdmin, MayLook, MayLookSome, Who};
 use api_types::{
-    FleetAnchor, FleetAnchors, FleetDigits, FleetDrain, FleetInfo, FleetKnock, FleetKnocking, FleetLeft, FleetPlaces, FleetRemoved, FleetRequest,
-    FleetShown, FleetWhy, InvitationCreated, InvitationRequest, JoinRequest,
+    FleetAnchor, FleetAnchors, FleetDigits, FleetDrain, FleetInfo, FleetKnock, FleetKnocking, FleetLeft, FleetPlaces,
+    FleetRemoved, FleetRequest, FleetShown, FleetWhy, InvitationCreated, InvitationRequest, JoinRequest,
 };
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
@@ -239,12 +239,9 @@ pub async fn appoint(
     State(node): State<Arc<Node>>,
     Json(FleetAnchors { nodes }): Json<FleetAnchors>,
 ) -> Answer<axum::Json<Vec<FleetAnchor>>> {
-    let added = detached(async move {
-        let added = fleet::appoint(&node, &nodes).await;
-        who.did(&node, "fleet anchor add", &nodes.join(" "), added).await
-    })
-    .await?;
-    Ok(axum::Json(added))
+    let (anchor, target) = (node.clone(), nodes.join(" "));
+    let work = async move { fleet::appoint(&anchor, &nodes).await };
+    Ok(axum::Json(done(who, &node, "fleet anchor add", work, move |_| target).await?))
 }
 
 /// An anchor is a member like others from now on. It deletes the key of the fleet's CA when it hears of that; one that
@@ -262,11 +259,9 @@ pub async fn dismiss(
     State(node): State<Arc<Node>>,
     Path(which): Path<String>,
 ) -> Answer<axum::Json<FleetAnchor>> {
-    let (id, name) = detached(async move {
-        let dismissed = node.fleet.dismiss(&which).await;
-        who.did(&node, "fleet anchor rm", &which, dismissed).await
-    })
-    .await?;
+    let (anchor, dismissed) = (node.clone(), which.clone());
+    let work = async move { anchor.fleet.dismiss(&dismissed).await };
+    let (id, name) = done(who, &node, "fleet anchor rm", work, move |_| which).await?;
     Ok(axum::Json(FleetAnchor { id: id.to_string(), name }))
 }
 
