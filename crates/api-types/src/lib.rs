@@ -18,11 +18,10 @@ pub use deployments::{
     DeployerCreated, DeployerInfo, DeployerRequest, DeploymentNode, FleetDeployment, FleetDeployments, FleetPlaced,
     FleetPlacedNode, FleetReturned, FleetRollout, OrderTaken,
 };
-pub use fleet::{FleetAnchor, FleetAnchors};
 pub use fleet::{
-    FleetDigits, FleetDrain, FleetEngine, FleetForecast, FleetInfo, FleetKnock, FleetKnocking, FleetLeft, FleetLoad,
-    FleetNode, FleetOther, FleetPlace, FleetPlaces, FleetReason, FleetRemoved, FleetRequest, FleetRule, FleetShown,
-    FleetTrouble, FleetWhy, InvitationCreated, InvitationRequest, JoinRequest,
+    FleetAnchor, FleetAnchors, FleetCopies, FleetDigits, FleetDrain, FleetEngine, FleetForecast, FleetInfo, FleetKnock,
+    FleetKnocking, FleetLeft, FleetLoad, FleetNode, FleetOther, FleetPlace, FleetPlaces, FleetReason, FleetRemoved,
+    FleetRequest, FleetRule, FleetShown, FleetTrouble, FleetWhy, InvitationCreated, InvitationRequest, JoinRequest,
 };
 pub use handlings::HandlingInfo;
 pub use live::{FunctionTimes, HourInfo, LiveFunction, LiveHandler, LiveLine, LiveNow, LiveQueue};
