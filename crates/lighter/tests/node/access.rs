@@ -456,6 +456,8 @@ const SCOPES: &str = "
     admin  POST /v1/fleet/drain
     admin  POST /v1/fleet/leave
     admin  POST /v1/fleet/invitations
+    admin  POST /v1/fleet/anchors
+    admin  DELETE /v1/fleet/anchors/{node}
     admin  DELETE /v1/fleet/nodes/{node}
     look   GET /v1/fleet/deployments
     deploy POST /v1/fleet/orders
