@@ -15,9 +15,9 @@ sys.path[:0] = [str(HERE), str(HERE / "functions")]
 
 import glue  # noqa: E402
 import ours  # noqa: E402
-import plots  # noqa: E402
 import workloads  # noqa: E402
 
+import plots  # noqa: E402
 import work  # noqa: E402
 from shared.mqtt import packet  # noqa: E402
 from shared.spread import Spread  # noqa: E402
