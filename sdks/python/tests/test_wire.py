@@ -204,7 +204,7 @@ def test_how_far_an_upload_has_come_is_known():
 
 def test_an_address_is_checked():
     for wrong in ("ftp://host", "http://", "http:///x"):
-        with pytest.raises(ValueError, match="no address"):
+        with pytest.raises(ValueError, match="not an address of a node"):
             Api(wrong)
     with pytest.raises(NodeUnreachable):
         Api("http://127.0.0.1:1").request("GET", "/")
