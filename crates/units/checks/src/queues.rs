@@ -125,8 +125,8 @@ pub async fn a_failure_undoes_pushes(stage: &Stage<'_>) {
     assert_eq!((ready(stage, OUT), stored(stage, "key")), (Vec::new(), None));
     assert_eq!(attack.call("push 3").await.unwrap(), "pushed");
     assert_eq!(ready(stage, OUT), ["1", "2", "3"]);
-    // Last, as it is slow on a board, which says nothing meanwhile: an emulated one takes most of a minute. How long it takes
-    // is not what this is about.
+    // Last, as it is slow on a board, which says nothing meanwhile: an emulated one takes most of a minute. How long it
+    // takes is not what this is about.
     let patient = stage.attack(|function| {
         granted(function);
         function.limits.time_ms = 600_000;
