@@ -98,6 +98,8 @@ def _private(bench: Bench) -> None:
             if b"200 OK" not in connection.recv(4_096):
                 raise RuntimeError("a function that waited for its request did not reply")
     private = (held[1] - held[0]) / MACHINES
+    if private <= 0:
+        raise Unable(f"the node's memory went from {held[0]:.1f} to {held[1]:.1f} MB while machines were added")
     print(f"\none more machine in which CPython is at work: {private:.1f} MB that are no other's")
     bench.figures["microvm_python_private_mb"] = private
 
