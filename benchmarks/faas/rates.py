@@ -11,6 +11,7 @@ import json
 import shutil
 import statistics
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -29,18 +30,23 @@ ROUNDS: Final = 3
 
 
 def measure(bench: Bench) -> None:
-    """A line for each server, and the median of ours over the median of theirs."""
+    """Ours over theirs."""
+    compare(bench, FIGURE, _rates)
+
+
+def compare(bench: Bench, figure: str, rates_of: Callable[[Bench], dict[str, list[float]]]) -> None:
+    """A line for each of two, and the first over the second: the median of the rounds' ratios."""
     try:
-        rates = _rates(bench)
+        rates = rates_of(bench)
     except (Unable, *FAILURES) as why:
         print(f"  not measured: {why}")
-        bench.unable([FIGURE], str(why))
+        bench.unable([figure], str(why))
         return
     print(f"\nrequests a second, {CONNECTIONS} connections, {ROUNDS} rounds")
     for name, found in rates.items():
         print(f"{name:42} {statistics.median(found):10,.0f}   from {min(found):,.0f} to {max(found):,.0f}")
-    ours, theirs = (statistics.median(found) for found in rates.values())
-    bench.figures[FIGURE] = ours / theirs
+    first, second = rates.values()
+    bench.figures[figure] = statistics.median(one / other for one, other in zip(first, second, strict=True))
 
 
 def _rates(bench: Bench) -> dict[str, list[float]]:
@@ -63,14 +69,19 @@ def _rates(bench: Bench) -> dict[str, list[float]]:
             "lighter, microvm, fresh machine": node.url("hello"),
             "wasmtime serve, fresh instance": f"http://127.0.0.1:{port}/",
         }
-        rates: dict[str, list[float]] = {name: [] for name in servers}
-        for _ in range(ROUNDS):
-            for name, url in servers.items():
-                rates[name].append(rate(bench.load, url, bench.pick(2, 6)))
-        return rates
+        return in_turns(bench, servers)
 
 
-def rate(load: Path | None, url: str, seconds: int) -> float:
+def in_turns(bench: Bench, urls: dict[str, str]) -> dict[str, list[float]]:
+    """The rates of each round by name; every other round goes backwards."""
+    rates: dict[str, list[float]] = {name: [] for name in urls}
+    for turn in range(ROUNDS):
+        for name in [*urls] if turn % 2 == 0 else [*reversed(urls)]:
+            rates[name].append(_rate(bench.load, urls[name], bench.pick(2, 6)))
+    return rates
+
+
+def _rate(load: Path | None, url: str, seconds: int) -> float:
     """What the load generator says, if no more than a few requests failed."""
     if load is None:
         raise Unable("the load generator was not given: --bench")
