@@ -323,9 +323,11 @@ impl Signals {
 fn start_log(config: &Config) -> Result<(), Problem> {
     let bad =
         |error: &dyn std::fmt::Display| Problem::new(Code::ConfigInvalid, format!("log {:?}: {error}", config.log));
-    // The database tells much that is of interest only to its makers; who asks for it by name still gets it.
-    let mut filter = EnvFilter::try_new(format!("fjall=warn,lsm_tree=warn,{}", of_its_crates(&config.log)))
-        .map_err(|error| bad(&error))?;
+    // The database tells much that is of interest only to its makers. The engine's client logs each failed try as an
+    // error, and the node itself says what is wrong (L9103). A filter that names either of them still shows it.
+    let usual = "fjall=warn,lsm_tree=warn,async_nats=off";
+    let mut filter =
+        EnvFilter::try_new(format!("{usual},{}", of_its_crates(&config.log))).map_err(|error| bad(&error))?;
     for (wanted, on, off) in
         [(config.access_log, "access=info", "access=off"), (config.log_units, "unit=trace", "unit=off")]
     {
