@@ -8,15 +8,15 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub enum Anchors {
-    /// Make nodes anchors beside this one: two at once, because two anchors have no majority
+    /// Make two members anchors beside this one: two anchors alone have no majority
     Add {
-        /// Of each its id, the beginning of its id, or its name
+        /// Id, beginning of the id, or name of each node
         #[arg(value_name = "NODE", required = true, num_args = 1..=2)]
         nodes: Vec<String>,
     },
-    /// Make an anchor a member like others
+    /// Turn an anchor back into an ordinary member
     Rm {
-        /// Its id, the beginning of its id, or its name
+        /// Id, beginning of the id, or name of the node
         #[arg(value_name = "NODE")]
         which: String,
     },

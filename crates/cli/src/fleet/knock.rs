@@ -9,7 +9,7 @@ use api_types::{FleetDigits, FleetInfo, FleetKnock, FleetKnocking, FleetShown};
 use problem::Code;
 use std::io::{self, BufRead};
 
-/// Bytes of an answer. What is longer is no yes.
+/// Bytes of an answer. A longer one does not count as yes.
 const ANSWER_BYTES_MAX: u64 = 64;
 
 /// On the new node.

@@ -22,7 +22,7 @@ use ratatui::widgets::Paragraph;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What one look found.
+/// What one query found.
 pub struct Sample {
     fleet: FleetInfo,
     at: Duration,

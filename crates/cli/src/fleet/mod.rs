@@ -47,16 +47,16 @@ enum Asked {
     },
     /// Make an invitation and print it, as text and on a terminal as a QR code
     Invite {
-        /// How many nodes it lets in
+        /// How many nodes may join with it
         #[arg(long, value_name = "N", default_value_t = 1)]
         times: u32,
-        /// For how long, such as 15min, 8h or 7d
+        /// How long it is valid, such as 15min, 8h or 7d
         #[arg(long = "for", value_name = "TIME", value_parser = seconds, default_value = "1h")]
         seconds: u64,
     },
     /// Print what this node knows of one node
     Show {
-        /// Its id, the beginning of its id, or its name
+        /// Id, beginning of the id, or name of the node
         #[arg(value_name = "NODE")]
         which: String,
     },
@@ -73,32 +73,32 @@ enum Asked {
         #[arg(long, value_name = "N", default_value_t = 0)]
         bytes: u64,
     },
-    /// Join a fleet: by an invitation, or by digits that are typed on its anchor
+    /// Join a fleet with an invitation, or with digits that someone types on its anchor
     Join {
         /// The invitation: lighter-join-1.… [default: look for an anchor around, and show digits]
         #[arg(conflicts_with = "at")]
         token: Option<String>,
-        /// Where the anchor listens: it is not looked for
+        /// Where the anchor listens, so that it need not be searched for
         #[arg(long, value_name = "HOST:PORT")]
         at: Option<String>,
     },
-    /// Let the node in that shows these digits; without them, list the nodes that wait. On an anchor
+    /// Admit the node that shows these digits, or list the nodes that wait; run it on an anchor
     Admit {
-        /// Six digits that the new node shows
+        /// The six digits that the new node shows
         #[arg(value_name = "DIGITS", num_args = 0..=2)]
         digits: Vec<String>,
     },
-    /// Have this node take no new work, and wait until nothing runs on it: then it may be switched off
+    /// Take no new work on this node, and wait until nothing runs on it and it can be switched off
     Drain {
         /// How long to wait, such as 90s or 15min
         #[arg(long = "for", value_name = "TIME", value_parser = seconds, default_value = "10min")]
         seconds: u64,
     },
-    /// Leave the fleet: this node is alone then, and its key is revoked
+    /// Leave the fleet: the node runs alone afterwards, and its key is revoked
     Leave,
-    /// List what the fleet is to run, and how far its nodes are
+    /// List what the fleet should run, and how far its nodes have got
     Deployments,
-    /// Let an earlier revision of a deployment run on the whole fleet again
+    /// Go back to an earlier revision of a deployment on the whole fleet
     Rollback {
         /// Name of the deployment
         name: String,
@@ -108,28 +108,28 @@ enum Asked {
         #[command(flatten)]
         deployer: Deployer,
     },
-    /// Remove a deployment from the whole fleet. What its functions keep stays on their nodes
+    /// Remove a deployment from the whole fleet; the data of its functions stays on their nodes
     Undeploy {
         /// Name of the deployment
         name: String,
         #[command(flatten)]
         deployer: Deployer,
     },
-    /// Keys of those who may deploy to the fleet; on an anchor
+    /// Manage the keys of people who may deploy to the fleet; run it on an anchor
     #[command(subcommand)]
     Deployer(deployers::Deployers),
-    /// Tokens that count at every node of the fleet, for devices; made and removed on an anchor
+    /// Manage tokens for devices, which every node of the fleet accepts; run it on an anchor
     #[command(subcommand)]
     Token(token::Token),
-    /// Say which nodes are anchors: one, or three of which any may be lost; on an anchor
+    /// Choose the anchors: one, or three, of which any one may be lost; run it on an anchor
     #[command(subcommand)]
     Anchor(anchor::Anchors),
     /// Take a node out of the fleet for good
     Rm {
-        /// Its id, the beginning of its id, or its name
+        /// Id, beginning of the id, or name of the node
         #[arg(value_name = "NODE")]
         which: String,
-        /// Say in the audit that a thief has it, and what is to be done
+        /// Record in the audit that the node was stolen, and print what to do next
         #[arg(long)]
         stolen: bool,
     },

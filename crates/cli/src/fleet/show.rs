@@ -33,7 +33,7 @@ pub fn show(session: &Session, which: &str) -> Result {
     line("functions", if functions.is_empty() { "-".to_owned() } else { functions.join(", ") })
 }
 
-/// A function of a node, and how many copies of it there are, if it keeps nothing.
+/// A function of a node, and the number of its copies if it is stateless.
 fn with_copies(function: &str, node: &FleetNode, fleet: &FleetInfo) -> String {
     let copies = fleet.copies.iter().find(|copies| copies.function == function && copies.nodes.contains(&node.id));
     match copies.map(|copies| copies.nodes.len()) {

@@ -10,9 +10,8 @@
 //!
 //! A node that belongs to no fleet has an [`Agent`] and nothing else: no socket, no task, no folder.
 //!
-//! Who is a member, the certificates say. What a member says of itself is believed of itself alone; what an anchor says
-//! is believed of all. All of that is in [`table`], pure, and its bytes are in `hello`: another way for the same facts
-//! replaces these two files.
+//! Certificates say who is a member. A member is believed about itself alone, an anchor about all nodes. [`table`] keeps
+//! what they say, as pure code, and `hello` has the bytes: another way to spread the same facts replaces these two files.
 #![forbid(unsafe_code)]
 
 mod active;

@@ -1,4 +1,4 @@
-//! Deployments of a fleet: what is to run on which nodes, who said so, and which node fits.
+//! Deployments of a fleet: what should run on which nodes, who ordered it, and which node fits.
 //!
 //! ```text
 //!   deployer                       anchor                                   every node
@@ -9,9 +9,9 @@
 //! - [`order`]: what a deployer wants · [`deployers`]: whose orders count · [`record`]: what the fleet is to run
 //! - [`records`]: all of them, as a node keeps them · [`talk`]: what nodes tell each other of them
 //! - [`profile`]: what a node has · [`fit`]: what it lacks · [`groups`]: what has to be together · [`places`]: where
-//! - [`near`]: how far nodes are from those that a function is to be near to
+//! - [`near`]: how far nodes are from the nodes that a function should be near
 //! - [`decide`]: an anchor makes a record of an order · [`sealed`]: how a signed document is written and read
-//! - [`elastic`]: how many copies there are where that follows load
+//! - [`elastic`]: how many copies there are, if their number follows load
 //! - [`form`], [`rollout`]: a new form reaches its nodes in steps, and goes back if it fails
 //!
 //! All of it is pure: bytes, times and what is known of nodes come in, values go out. An anchor puts orders into one

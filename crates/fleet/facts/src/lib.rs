@@ -8,11 +8,11 @@
 //!                               Memory         Simulated           NATS (crates/fleet/nats)
 //!                             (for tests)   (away, forgetful)
 //! ```
-//! Neither trait is believed further than it says. A read may be old, so nothing is decided by one: a decision is
-//! [`Facts::set`] with the revision that it was made from. A message may be lost, doubled or late, and mail has its own
-//! numbers. So the loss of a whole engine loses nothing that nodes have on their disks.
+//! Neither trait promises more than it says. A read may be old, so no decision rests on one: a decision is [`Facts::set`]
+//! with the revision that it was made from. A message may be lost, doubled or late, so mail has numbers of its own. If a
+//! whole engine is lost, nothing is lost that nodes have on their disks.
 //!
-//! No clock, no disk and no socket is in here; [`checks`] has what every implementation must do.
+//! This crate has no clock, no disk and no socket; [`checks`] has what every implementation must do.
 #![forbid(unsafe_code)]
 
 pub mod checks;

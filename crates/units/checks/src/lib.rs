@@ -1,7 +1,7 @@
 //! What a kind of unit must do. The tests of every kind call [`run`], which goes through [`ALL`].
 //!
-//! A check that not every class can pass names the [`Trait`] it needs. A kind that lacks the trait is not held to it,
-//! and what it does instead stands at the trait.
+//! A check that not every class can pass names the [`Trait`] it needs. A kind without the trait skips the check; the
+//! trait's own text says what it does instead.
 //!
 //! The images are the same functions in every kind's own form: `hello`, `counter` and `attack` of `guests/`.
 

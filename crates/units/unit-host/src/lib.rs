@@ -1,4 +1,4 @@
-//! What kinds of units share, so that each is only about how a unit is kept apart.
+//! What kinds of units share, so that each kind is only about isolation.
 //!
 //! ```text
 //!   attempt ──▶ the kind takes a unit (Pool, Roster) and hands it the event

@@ -6,8 +6,8 @@
 //!                     ▼ one thread for each class, of normal priority
 //!                  image's debug information ─▶ function, file, line ─▶ log
 //! ```
-//! The function supplies its own debug information: it may be long to read, or wrong. So it is read on a thread that no
-//! call waits for, for each function at most [a share](Share), and only if it is [not too large](worth_keeping). A
+//! A function brings its own debug information, which may be long to read, or wrong. So a thread reads it that no call
+//! waits for, at most [a share](Share) of it for each function, and only if it is [not too large](worth_keeping). A
 //! reader of the log waits [`WAIT_MAX`] and no longer.
 #![forbid(unsafe_code)]
 
