@@ -1,4 +1,6 @@
-"""Carries packets between two ports and keeps each for a while: `delay.py PORT PORT MILLISECONDS`.
+"""Carries packets between two ports and keeps each for a while: `delay.py PORT PORT MILLISECONDS [LOSS]`.
+
+LOSS is the part of the packets that is lost on the way, by a chance that is the same each time.
 
 `delay.py --whole-packets PORT` makes a host finish its packets (checksum, size) before they leave by this port.
 """
@@ -7,12 +9,14 @@ from __future__ import annotations
 
 import array
 import fcntl
+import random
 import select
 import socket
 import struct
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 _ETH_P_ALL: Final = 3
@@ -26,8 +30,8 @@ KEPT_MAX: Final = 20_000
 SPIN_SECONDS: Final = 0.0002
 
 
-def main(ports: list[str], seconds: float) -> None:
-    sockets = []
+def main(ports: list[str], seconds: float, loss: float = 0.0) -> None:
+    sockets, chance = [], random.Random(1)
     for port in ports:
         made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
         made.bind((port, 0))
@@ -47,17 +51,17 @@ def main(ports: list[str], seconds: float) -> None:
         due = min((queue[0][0] for queue in kept.values() if queue), default=now + 1.0)
         wait = max(0.0, due - time.monotonic() - SPIN_SECONDS)
         for ready in select.select(sockets, [], [], wait)[0]:
-            _take(ready, kept[other[ready]], seconds)
+            _take(ready, kept[other[ready]], seconds, lambda: chance.random() < loss)
 
 
-def _take(source: socket.socket, queue: deque[tuple[float, bytes]], seconds: float) -> None:
+def _take(source: socket.socket, queue: deque[tuple[float, bytes]], seconds: float, is_lost: Callable[[], bool]) -> None:
     due = time.monotonic() + seconds
     for _ in range(64):
         try:
             packet, address = source.recvfrom(65_536)
         except BlockingIOError:
             return
-        if address[2] != _OUTGOING and len(queue) < KEPT_MAX:
+        if address[2] != _OUTGOING and len(queue) < KEPT_MAX and not is_lost():
             queue.append((due, packet))
 
 
@@ -73,4 +77,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--whole-packets":
         whole_packets(sys.argv[2])
     else:
-        main(sys.argv[1:3], float(sys.argv[3]) / 1_000)
+        main(sys.argv[1:3], float(sys.argv[3]) / 1_000, *map(float, sys.argv[4:]))

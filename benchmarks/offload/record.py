@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import statistics
 import sys
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,25 @@ MIX: Final[dict[str, tuple[int, ...]]] = {
     "mandelbrot": (20, 40, 80, 120),
     "hashing": (10, 100, 500),
 }
+#: Other mixes: work that grows with a number, on texts, and on matrices.
+NUMBERS: Final[dict[str, tuple[int, ...]]] = {
+    "queens": (6, 7, 8, 9),
+    "mandelbrot": (20, 40, 80, 120),
+    "primes": (1_000, 3_000, 10_000, 30_000),
+    "hashing": (10, 100, 500),
+}
+TEXTS: Final[dict[str, tuple[int, ...]]] = {
+    "packing": (10, 50, 200, 800),
+    "parsing": (10, 50, 200, 800),
+    "hashing": (10, 100, 500),
+    "primes": (1_000, 3_000, 10_000, 30_000),
+}
+MATRICES: Final[dict[str, tuple[int, ...]]] = {
+    "svd": (100, 200, 300, 400),
+    "multiplication": (100, 200, 300, 400),
+    "inversion": (100, 200, 300, 400),
+    "spectrum": (100, 200, 300, 400),
+}
 #: Sizes at which each takes a tenth of a second and longer: what ends before it is told to stop says nothing.
 LONG: Final = {
     "svd": 500,
@@ -34,6 +54,10 @@ LONG: Final = {
     "queens": 10,
     "mandelbrot": 80,
     "hashing": 1_000,
+    "packing": 800,
+    "parsing": 4_000,
+    "primes": 30_000,
+    "spectrum": 1_000,
 }
 _STAGES: Final = {field.name for field in fields(Stages)}
 
@@ -51,6 +75,9 @@ class Phase:
 class Scenario:
     name: str
     phases: tuple[Phase, ...]
+    mix: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MIX)
+    #: The function that half of the calls are; none where all are as frequent.
+    usual: str | None = "svd"
 
 
 def scenarios(calls: int) -> list[Scenario]:
@@ -71,8 +98,9 @@ def calls_of(scenario: Scenario, seed: int) -> list[tuple[Phase, bool, str, int]
     for number, phase in enumerate(scenario.phases):
         for at in range(phase.calls):
             # Half of the calls are the one function that pays here and there; the others make up the rest.
-            function = "svd" if order.random() < 0.5 else order.choice(sorted(MIX))
-            found.append((phase, number > 0 and at == 0, function, order.choice(MIX[function])))
+            is_usual = scenario.usual is not None and order.random() < 0.5
+            function = scenario.usual if is_usual else order.choice(sorted(scenario.mix))
+            found.append((phase, number > 0 and at == 0, function, order.choice(scenario.mix[function])))
     return found
 
 
@@ -101,7 +129,7 @@ def record(machines: Machines, scenario: Scenario, seed: int, source: str) -> Re
     world.enter(scenario.phases[0])
     about = machines.ask(do="meet")
     round_trip = about["round_trip"]
-    halves = machines.ask(do="halves", functions=LONG)
+    halves = machines.ask(do="halves", functions={name: LONG[name] for name in scenario.mix})
     calls = calls_of(scenario, seed)
     try:
         for at, (phase, is_step, function, size) in enumerate(calls):
@@ -133,7 +161,7 @@ def taken_up(path: Path, scenario: Scenario, source: str) -> Record | None:
 def live(machines: Machines, scenario: Scenario, seed: int) -> list[dict[str, Any]]:
     """The same calls, decided by `@offload`: seconds and place of each. The functions are on the node, as in the record."""
     world, answers = _World(machines), []
-    for function in MIX:
+    for function in scenario.mix:
         machines.ask(do="prepare", function=function)
     calls = calls_of(scenario, seed)
     try:

@@ -33,6 +33,22 @@ while len(took) < 5:
 print(min(took))
 """
 
+# How many of 200 come back. The silence after the last one is no measurement.
+ANSWERS = f"""
+import socket, time
+here = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+here.settimeout(1)
+for at in range(200):
+    here.sendto(b"lost%d" % at, ("{NODE_ADDRESS}", 7))
+answers = set()
+try:
+    while len(answers) < 200:
+        answers.add(here.recv(100))
+except TimeoutError:
+    pass
+print(len(answers))
+"""
+
 
 def test_a_packet_is_late_each_way_by_as_much_as_was_asked_for():
     try:
@@ -48,7 +64,11 @@ def test_a_packet_is_late_each_way_by_as_much_as_was_asked_for():
             assert round_trip() < 0.6, "the bare cable"
             testbed.delay(300)
             assert testbed.delay_ms == 300 and round_trip() >= 0.6
+            testbed.delay(0, loss=0.2)
+            command = ["ip", "netns", "exec", testbed.client, sys.executable, "-c", ANSWERS]
+            answered = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+            assert 80 < answered < 180, "of 200 there and back, about 128"
             testbed.delay(0)
-            assert round_trip() < 0.6, "and the bare cable again"
+            assert testbed.loss == 0 and round_trip() < 0.6, "and the bare cable again"
     except Unable as problem:
         pytest.skip(f"namespaces: a longer cable: {problem}")

@@ -1,6 +1,8 @@
 """What is offloaded does what it says, at a size whose answer is known."""
 
+import json
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,11 @@ def test_the_work_is_what_it_says():
     left, right = work.arguments("multiplication", 8)
     assert np.allclose(work.multiplication(left, right), left @ right)
     assert np.allclose(np.exp(called("logarithm", 8)), work.arguments("logarithm", 8)[0])
+    assert zlib.decompress(called("packing", 2)) == work.arguments("packing", 2)[0]
+    (text,) = work.arguments("parsing", 1)
+    assert work.parsing(text) == sum(json.loads(text)) and len(text) == 1_000
+    assert [called("primes", n) for n in (2, 3, 100)] == [0, 1, 25]
+    assert np.isclose(called("spectrum", 8), work.arguments("spectrum", 8)[0].sum()), "of positive numbers that is their sum"
     assert np.allclose(called("svd", 8), np.linalg.svd(work.arguments("svd", 8)[0])[1])
 
 

@@ -47,6 +47,7 @@ class Testbed:
         self._processes: list[subprocess.Popen[Any]] = []
         self._delay: subprocess.Popen[Any] | None = None
         self.delay_ms = 0.0
+        self.loss = 0.0
 
     @property
     def client(self) -> str:
@@ -119,8 +120,8 @@ class Testbed:
             run(*tc, "class", "replace", "dev", port, "parent", "1:", "classid", "1:1", "htb", *limits)
             run(*tc, "qdisc", "replace", "dev", port, "parent", "1:1", "handle", "10:", "pfifo", "limit", str(queue))
 
-    def delay(self, milliseconds: float) -> None:
-        """From now on each packet takes so long, in either direction; 0 is the bare bridge.
+    def delay(self, milliseconds: float, loss: float = 0.0) -> None:
+        """From now on each packet takes so long, in either direction, and this part of them is lost; 0 is the bare bridge.
 
         The kernel's own emulator of delays is not everywhere, so a process carries the packets instead of the bridge.
         """
@@ -129,12 +130,13 @@ class Testbed:
             self._delay.wait()
             self._processes.remove(self._delay)
             self._delay = None
+        is_carried = milliseconds > 0 or loss > 0
         for port in PORTS:
-            run("ip", "-n", self.link, "link", "set", "dev", port, *(("nomaster",) if milliseconds else ("master", "cable")))
-        self.delay_ms = milliseconds
-        if milliseconds:
+            run("ip", "-n", self.link, "link", "set", "dev", port, *(("nomaster",) if is_carried else ("master", "cable")))
+        self.delay_ms, self.loss = milliseconds, loss
+        if is_carried:
             script = Path(__file__).with_name("delay.py")
-            self._delay = self.start(self.link, [sys.executable, str(script), *PORTS, str(milliseconds)])
+            self._delay = self.start(self.link, [sys.executable, str(script), *PORTS, str(milliseconds), str(loss)])
             time.sleep(0.3)
 
     def start(self, space: str, command: list[str], **more: Any) -> subprocess.Popen[Any]:

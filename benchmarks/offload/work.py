@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import zlib
 from typing import Any
 
 import numpy as np
@@ -76,15 +78,49 @@ def faces(image: np.ndarray[Any, np.dtype[np.uint8]]) -> int:
     return len(found)
 
 
+def packing(data: bytes) -> bytes:
+    return zlib.compress(data)
+
+
+def parsing(text: str) -> int:
+    """The sum of a list of numbers that is written as JSON."""
+    return sum(json.loads(text))
+
+
+def primes(n: int) -> int:
+    """How many primes are below n, by division in Python."""
+    found: list[int] = []
+    for number in range(2, n):
+        for prime in found:
+            if prime * prime > number:
+                found.append(number)
+                break
+            if not number % prime:
+                break
+        else:
+            found.append(number)
+    return len(found)
+
+
+def spectrum(matrix: Matrix) -> float:
+    """The strongest frequency of a picture of numbers."""
+    return float(np.abs(np.fft.rfft2(matrix)).max())
+
+
 def arguments(function: str, n: int, seed: int = 0) -> tuple[Any, ...]:
     """What the function is called with at this size."""
     random = np.random.default_rng([seed, n])
     if function == "multiplication":
         return random.random((n, n)), random.random((n, n))
-    if function in ("inversion", "logarithm", "svd"):
+    if function in ("inversion", "logarithm", "spectrum", "svd"):
         return (random.random((n, n)) + 0.5,)
     if function == "hashing":
         return random.bytes(n * 1_000), 20
+    if function == "packing":
+        return (random.integers(97, 105, n * 1_000, dtype=np.uint8).tobytes(),)
+    if function == "parsing":
+        # Numbers of eight digits, a comma and a space.
+        return (json.dumps(random.integers(10_000_000, 100_000_000, n * 100).tolist()),)
     if function == "faces":
         return (_portrait(n),)
     return (n,)

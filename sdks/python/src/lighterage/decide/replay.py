@@ -28,6 +28,8 @@ from .model import LOCAL, Question, Stages
 BAND: Final = 0.1
 #: Right choices in a row after which a step is overcome.
 SETTLED: Final = 5
+#: Seconds of the better place from which on a call is a long one: below, a thread's turn takes as long.
+LONG: Final = 0.02
 #: Calls of a function that nobody can know anything about.
 LEARNING: Final = 3
 #: Other orders of a record's calls that the engine is played in the table.
@@ -129,6 +131,8 @@ class Played:
     right: int = 0
     #: Worst time over best time of a single call, hedging included; the first calls of a function are not counted.
     penalty_worst: float = 1.0
+    #: The same of calls that take at least 20 ms at the better place.
+    penalty_worst_of_20_ms: float = 1.0
     #: For each step: calls until the policy chose right again, for good.
     recovery_calls: list[int] = field(default_factory=list)
     decide_seconds: float = 0.0
@@ -194,7 +198,10 @@ def play(record: Record, name: str, chooser: Chooser, first: int = 0) -> Played:
         played.node_extra += ran.is_node_extra
         seen[point.function] = seen.get(point.function, 0) + 1
         if seen[point.function] > LEARNING:
-            played.penalty_worst = max(played.penalty_worst, ran.seconds / point.best)
+            penalty = ran.seconds / point.best
+            played.penalty_worst = max(played.penalty_worst, penalty)
+            if point.best >= LONG:
+                played.penalty_worst_of_20_ms = max(played.penalty_worst_of_20_ms, penalty)
         played.places.append(ran.place)
     played.recovery_calls = [_recovery(wrong[step:]) for step in steps]
     return played
@@ -217,10 +224,11 @@ def reordered(record: Record, seed: int) -> Record:
 def play_orders(record: Record, name: str, make: Callable[[Record], Chooser], orders: int = ORDERS) -> Played:
     """All of so many other orders together, each played to a new policy."""
     every = [play(one, name, make(one)) for one in (reordered(record, seed) for seed in range(orders))]
-    both = Played(name, penalty_worst=max(one.penalty_worst for one in every))
+    worst = ("penalty_worst", "penalty_worst_of_20_ms")
+    both = Played(name, **{of: max(getattr(one, of) for one in every) for of in worst})
     for one in every:
         for of in fields(Played):
-            if of.name not in ("policy", "penalty_worst"):
+            if of.name not in ("policy", *worst):
                 setattr(both, of.name, getattr(both, of.name) + getattr(one, of.name))
     return both
 
