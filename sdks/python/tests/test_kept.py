@@ -7,7 +7,8 @@ import work
 from lighterage import here
 from lighterage.errors import DoesNotTravel
 from lighterage.places import runtime
-from lighterage.travel import calls, frame, kept
+from lighterage.travel import calls, frame, kept, names
+from lighterage.travel.arrays import lower_array
 from lighterage.travel.kept import Keeper, Known, Missing
 
 LARGE = np.random.default_rng(5).random(100_000)
@@ -99,3 +100,53 @@ def test_nothing_is_kept_outside_of_units():
         calls.read_call(write(LARGE, known))
     with pytest.raises(Missing):
         calls.read_call(write(LARGE, known))
+
+
+@pytest.fixture
+def hashed(monkeypatch):
+    """The arrays that were hashed, by a process that has named none before."""
+    found, name_of = [], names.name_of
+
+    def noted(array):
+        found.append(bytes(array.data))
+        return name_of(array)
+
+    monkeypatch.setattr(names, "name_of", noted)
+    monkeypatch.setattr(names, "_copies", type(names._copies)())
+    return found
+
+
+@pytest.mark.parametrize(
+    "array", [LARGE, LARGE.astype(np.float32)[:-1], np.arange(70_001, dtype=np.uint8), LARGE.reshape(200, 500).T]
+)
+def test_the_same_array_is_hashed_once(hashed, array):
+    name = kept.name_of(lower_array(array))
+    assert [names.remembered_name_of(lower_array(one)) for one in (array, array, array.copy(order="K"))] == [name] * 3
+    assert len(hashed) == 1
+
+
+@pytest.mark.parametrize("at", [0, 1, 40_000, 70_000, -9, -1])
+def test_an_array_that_differs_in_one_place_is_another_one(hashed, at):
+    array = np.arange(80_003, dtype=np.uint8)
+    before = names.remembered_name_of(lower_array(array))
+    array[at] += 1
+    after = names.remembered_name_of(lower_array(array))
+    assert after == kept.name_of(lower_array(array)) != before
+    array[at] -= 1
+    assert names.remembered_name_of(lower_array(array)) == before
+
+
+def test_arrays_of_the_same_bytes_have_names_of_their_own(hashed):
+    flat = np.zeros(90_000)
+    others = [flat, flat.reshape(300, 300), flat.view(np.int64), flat[:-1]]
+    assert len({names.remembered_name_of(lower_array(one)) for one in others * 2}) == 4
+    assert len(hashed) == 4
+
+
+def test_copies_for_comparing_are_bounded(hashed, monkeypatch):
+    monkeypatch.setattr(names, "COPIES_BYTES_MAX", 3 * LARGE.nbytes)
+    for number in range(5):
+        names.remembered_name_of(lower_array(LARGE + number))
+    assert sum(copy.nbytes for copy, _ in names._copies.values()) <= 3 * LARGE.nbytes
+    names.remembered_name_of(lower_array(np.concatenate([LARGE] * 4)))
+    assert len(names._copies) == 3, "one that is larger than all of them together is not copied"

@@ -10,7 +10,6 @@ memory, the next one sees. A unit checks the hash of what it keeps, so no caller
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,6 +20,7 @@ import numpy as np
 from .. import here
 from ..errors import DoesNotTravel
 from .frame import Array, Tagged
+from .names import name_of, remembered_name_of
 
 KEEP: Final = "keep"
 KEPT: Final = "kept"
@@ -47,7 +47,7 @@ class Keeper:
     def __call__(self, array: Array) -> Any:
         if array.data.nbytes < BYTES_MIN:
             return array if self._pack is None else self._pack(array)
-        name = name_of(array)
+        name = remembered_name_of(array)
         if self._known.has(name):
             self.named += 1
             return Tagged(KEPT, name)
@@ -109,9 +109,3 @@ def find(name: str) -> np.ndarray[Any, Any]:
         raise Missing(name)
     _store.move_to_end(name)
     return array.copy(order="K")
-
-
-def name_of(array: Array) -> str:
-    """Of all that makes the array what it is: its type, shape and order too."""
-    head = f"{array.kind}{array.byte_order}{array.layout}{array.item_bytes}{array.shape}{array.unit}"
-    return hashlib.sha256(array.data, usedforsecurity=True).hexdigest() + hashlib.sha256(head.encode()).hexdigest()[:16]
