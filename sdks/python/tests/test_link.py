@@ -65,3 +65,35 @@ def test_a_reply_is_lent_as_it_would_be_sent() -> None:
     assert places is not None
     assert b"".join(ctypes.string_at(address, count) for address, count in places) == joined(pieces)
     assert unit_work._places([b"x"] * 65) is None
+
+
+def test_what_was_lent_stays_until_there_is_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit that serves several calls lends each large reply, and lets it go when the next call is there."""
+    import ctypes
+    import weakref
+
+    results: list[weakref.ref[np.ndarray]] = []  # type: ignore[type-arg]
+
+    def reply(_work: frame.Frame, _function: object) -> list[frame.Piece]:
+        assert all(result() is None for result in results), "the node has what the last reply lay in"
+        result = np.full(unit_work.LENT_BYTES_MIN, len(results) + 1, np.uint8)
+        results.append(weakref.ref(result))
+        return [b"head", result.data]
+
+    served = unit_work.Work.__new__(unit_work.Work)
+    served._function, served._lent = print, []
+    monkeypatch.setattr(served, "_outcome", reply)
+    host, sock = socket.socketpair()
+    with host, sock:
+        serving = threading.Thread(
+            target=served.serve, args=(link.Link(sock, link.aligned(link.SMALL_BYTES), reads=True), 3), daemon=True
+        )
+        serving.start()
+        for number in range(1, 4):
+            host.sendmsg(frame.encode(None, kind=frame.CALL, id=1))
+            said = frame.decode(host.recv(4_096))
+            assert said.id == unit_work.LENT
+            lies = b"".join(ctypes.string_at(address, count) for address, count in said.body)
+            assert lies == b"head" + bytes([number]) * unit_work.LENT_BYTES_MIN
+        host.shutdown(socket.SHUT_WR)
+        serving.join()

@@ -46,16 +46,16 @@ class Work:
             importlib.import_module("asyncio")
         self._classes = Classes(modules_of(folder))
         self._handle = {"event": self._event, "call": self._call}[contract]
+        #: What a reply lies in that was lent and not sent: it stays there until there is other work, or the end.
+        self._lent: list[frame.Piece] = []
         self._rehearsal = {"event": _some_event, "call": _some_call}[contract]()
 
     def serve(self, link: Link, calls: int) -> None:
         """Does `calls` pieces of work, one after the other. Then the host ends this process: to end by itself takes the
         processor for a millisecond, at the very moment when somebody waits for the reply.
         """
-        for _ in range(calls - 1):
-            self._serve_one(link, self._function)
-        # What the last reply lies in stays where it is until the end.
-        _lent = self._serve_one(link, self._function, link.reads)
+        for _ in range(calls):
+            self._serve_one(link, self._function, link.reads)
         link.wait_for_end()
 
     def rehearse(self, times: int) -> None:
@@ -72,13 +72,16 @@ class Work:
                 self._serve_one(link, _rehearsed)
                 host.recv(REHEARSAL_BYTES)
 
-    def _serve_one(self, link: Link, function: Callable[..., Any], lends: bool = False) -> list[frame.Piece]:
+    def _serve_one(self, link: Link, function: Callable[..., Any], lends: bool = False) -> None:
         work = link.receive()
+        # There is more work, so the node has what the last reply lay in.
+        self._lent = []
         pieces = self._outcome(work, function)
         _flush()
         places = _places(pieces) if lends and frame.total_bytes(pieces) >= LENT_BYTES_MIN else None
-        link.send(pieces if places is None else frame.encode(places, kind=frame.REPLY, id=LENT))
-        return pieces
+        if places is not None:
+            self._lent, pieces = pieces, frame.encode(places, kind=frame.REPLY, id=LENT)
+        link.send(pieces)
 
     def _outcome(self, work: Frame, function: Callable[..., Any]) -> list[frame.Piece]:
         try:
