@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from lighterage.call.learn import stages_of
 from lighterage.decide import LOCAL, Choice, Energy, Engine, Policy, Prediction, Question, Stages
 from lighterage.decide.estimate import Curve, Guess, Level
-from lighterage.decide.race import saving
+from lighterage.decide.race import hedged, saving
+from lighterage.places.wire import Reply
 
 
 @dataclass
@@ -408,3 +410,44 @@ def test_a_nobody_is_raced_once_and_a_hermit_never():
     assert engine.decide(Question("f", 1e4, 1e4, ["node"], 0.0, may_race=True)).choice is not Choice.RACED
     engine.observe_held("f", False)
     assert engine.work("f").holds is False
+
+
+def kept_waiting(here, there, holds, spread=0.1):
+    """Decides on a function that takes so long at both places, and of which it is known whether it keeps the interpreter."""
+    engine, rng = Engine(Policy(race_budget=0.0)), random.Random(1)
+    for at in range(40):
+        engine.observe_local("f", 1e6, here * math.exp(rng.gauss(0, 0.02)))
+        run = there * math.exp(rng.gauss(0, spread))
+        engine.observe_remote("f", "node", 1e6, Stages(1e-4, 1e-3, None, 1e-4, run, 1e-4, 1e-4, 1_000_000, 1_000), 0.1 * at)
+    for _ in range(2):
+        engine.observe_held("f", holds)
+    return engine.decide(Question("f", 1e6, 1e6, ["node"], 4.0, may_race=True))
+
+
+def test_a_late_call_is_begun_here_before_twice_its_time_here_have_passed():
+    """What keeps the interpreter takes both times then. So it is sent to a node that is clearly better, and no other."""
+    assert kept_waiting(1.0, 0.9, holds=False).place == "node"
+    assert kept_waiting(1.0, 0.9, holds=True).place == LOCAL, "one of many would be late"
+    clear = kept_waiting(1.0, 0.3, holds=True)
+    assert clear.place == "node" and clear.rival == LOCAL
+    assert clear.rival_after == pytest.approx(0.8, rel=0.05)
+
+
+def test_what_a_hedged_call_takes_is_the_mean_over_all_that_may_come():
+    (_, there) = kept_waiting(1.0, 0.5, holds=False, spread=0.4).predictions
+    deviation = math.sqrt(there.log_variance)
+    rng = random.Random(7)
+    draws = [there.middle * math.exp(rng.gauss(0, deviation)) for _ in range(100_000)]
+    for after in (0.2, 0.5, 0.9):
+        mean = sum(one if one < after else after + 1.0 for one in draws) / len(draws)
+        assert hedged(there, after, 1.0) == pytest.approx(mean, rel=0.01)
+    assert hedged(there, 0.0, 1.0) == 1.0, "at once it begins here"
+
+
+def test_the_stages_of_a_call_are_all_of_its_time():
+    """A large transfer's round trip cannot be told from it, but takes its time: on a network of 40 ms that was left out."""
+    reply = Reply(200, {}, memoryview(bytes(100)), began_at=1.0, head_at=1.3, whole_at=1.35, timing={"run": 0.1, "queue": 0.01})
+    for bytes_up in (1_000, 1_000_000):
+        stages = stages_of(reply, (0.02, 0.03), bytes_up, 0.04)
+        assert stages.seconds == pytest.approx(0.02 + 0.35 + 0.03)
+    assert stages.up == pytest.approx(0.15) and stages.round_trip is None

@@ -149,9 +149,10 @@ def stages_of(reply: Reply, coding: tuple[float, float], bytes_up: int, round_tr
     there = sum(timing.get(name, 0.0) for name in ("queue", "start", "decode", "run", "encode"))
     network = max(reply.head_at - reply.began_at - there, 1e-5)
     is_large = bytes_up >= RATE_BYTES_MIN
+    up = max(network - round_trip, network / 10) if is_large else 0.0
     return Stages(
         encode=coding[0],
-        up=max(network - round_trip, network / 10) if is_large else 0.0,
+        up=up,
         round_trip=None if is_large else network,
         queue=max(there - run, 0.0),
         run=run,
@@ -160,4 +161,5 @@ def stages_of(reply: Reply, coding: tuple[float, float], bytes_up: int, round_tr
         bytes_up=bytes_up,
         bytes_down=reply.body.nbytes,
         bytes_estimated=estimated,
+        round_trip_expected=network - up if is_large else 0.0,
     )

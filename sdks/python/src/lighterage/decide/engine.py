@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from .estimate import STEP_SIGMAS
 from .model import LOCAL, Energy, Place, Prediction, Question, Stages, Work, predict_local, predict_remote
-from .race import Races, saving
+from .race import Races, hedged, saving
 
 #: Functions whose estimates are kept; the one not used for longest goes.
 WORKS_MAX: Final = 1_000
@@ -61,8 +60,11 @@ LEFT_PRICE: Final = 0.5
 FREE_RACES: Final = 1
 #: Calls before a place that was slowed down is raced again: that costs next to no time.
 RACED_GAP_MAX: Final = 6
-#: A late call here is doubled after this part of what the node would take, at the soonest.
-LATE_PART: Final = 0.9
+#: A late call begins at the other place too after this part of what it would take there, at the soonest: so both together
+#: take twice as long at the most, with some room for what is not known of that time.
+LATE_PART: Final = 0.8
+#: The same where the half here may run out, and would be in the way of other calls.
+LATE_PART_LEFT: Final = 0.9
 
 
 class Choice(Enum):
@@ -197,6 +199,10 @@ class Engine:
         if len(open_) == 1:
             return Decision(open_[0].place, Choice.ONLY, predictions)
         may_race = question.may_race and question.may_run_here
+        if may_race and self.work(function).holds:
+            here = predictions[0]
+            for there in predictions[1:]:
+                there.hedged = max(there.seconds, hedged(there, LATE_PART * here.middle, here.seconds))
         best = min(open_, key=self._cost)
         choice = Choice.BEST
         if deadline is not None and best.p95 > deadline:
@@ -332,7 +338,7 @@ class Engine:
             hoped.calls = 0
 
     def _cost(self, prediction: Prediction) -> float:
-        return prediction.seconds + self.policy.energy.weight * prediction.joules
+        return prediction.hedged + self.policy.energy.weight * prediction.joules
 
     def _keep(self, function: str, size: float, open_: tuple[Prediction, ...], best: Prediction) -> tuple[Prediction, Choice]:
         habit = self._habit(function, size, best.place)
@@ -417,19 +423,16 @@ class Engine:
         if may_plan and (is_hoped or self._races.is_worth(unsure)):
             after = rival.wait if is_here else there.stage("encode")
             return Decision(best.place, Choice.RACED, predictions, rival.place, after, unsure)
-        # Late, but not later than the other place would have taken: so a wrong choice costs twice the right one at the most.
-        latest = max(best.seconds + best.spread, rival.seconds)
-        if choice is Choice.EXPLORED:
-            # It was hoped that it takes no longer than at its best.
-            latest = max(best.best_case, rival.seconds)
-        after = max(best.p95, LATE_PART * rival.seconds)
-        if not is_here and work.holds:
-            # The half here would keep the node's answer waiting: not for what is a little late, only for what is a step.
-            after = max(best.seconds + STEP_SIGMAS * best.spread, LATE_PART * rival.seconds)
-        elif not work.holds or choice is Choice.EXPLORED:
-            after = min(after, latest)
-        # A half here makes the one on the node later still.
-        after = max(after, rival.wait) + (0.0 if is_here else self.turns_seconds)
+        if work.holds:
+            # The call takes both times then: there is no use in being later.
+            after = LATE_PART * rival.middle
+        else:
+            # Not before it is late, for another half is work, and one here makes the one on the node later still; but not
+            # later than the other place would have taken. Of a place that is tried it was hoped that it takes what it does
+            # at best.
+            usual = best.best_case if choice is Choice.EXPLORED else best.seconds + best.spread
+            soon = (LATE_PART if work.runs_out == 0.0 else LATE_PART_LEFT) * rival.middle
+            after = max(soon, min(best.p95, max(usual, rival.seconds)), rival.wait) + (0.0 if is_here else self.turns_seconds)
         if is_here and (not budget or saving(best, rival, after) < self.helper_seconds):
             return Decision(LOCAL, choice, predictions, doubt=unsure)
         return Decision(best.place, choice, predictions, rival.place, after, unsure)

@@ -54,11 +54,14 @@ class Stages:
     bytes_down: int
     #: What `bytes_up` was taken to be before; 0 where it was known.
     bytes_estimated: int = 0
+    #: What was taken off the transfer as its round trip, where that is None.
+    round_trip_expected: float = 0.0
 
     @property
     def seconds(self) -> float:
         """All of them."""
-        return self.encode + self.up + (self.round_trip or 0.0) + self.queue + self.run + self.down + self.decode
+        round_trip = self.round_trip_expected if self.round_trip is None else self.round_trip
+        return self.encode + self.up + round_trip + self.queue + self.run + self.down + self.decode
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Term(NamedTuple):
 class Prediction:
     """What a call is expected to take at a place: the sum of its stages, taken as independent."""
 
-    __slots__ = ("_names", "_stages", "best_case", "doubt", "joules", "p95", "place", "seconds", "spread", "wait")
+    __slots__ = ("_names", "_stages", "best_case", "doubt", "hedged", "joules", "p95", "place", "seconds", "spread", "wait")
 
     def __init__(
         self,
@@ -114,6 +117,8 @@ class Prediction:
         self.wait = wait
         #: What it takes if what slowed the place down is over.
         self.best_case = self.seconds
+        #: What it takes if it begins here once it is late, and that keeps its answer waiting.
+        self.hedged = self.seconds
         self._names = names
         self._stages = stages
 
@@ -121,6 +126,11 @@ class Prediction:
     def log_variance(self) -> float:
         """Of the log-normal with this mean and spread."""
         return math.log1p((self.spread / max(self.seconds, 1e-9)) ** 2)
+
+    @property
+    def middle(self) -> float:
+        """As likely too long as too short."""
+        return self.seconds * math.exp(-self.log_variance / 2)
 
     def hoped(self, sigmas: float) -> float:
         """What it may turn out to take once it is known better: so many deviations of its doubt below its middle.

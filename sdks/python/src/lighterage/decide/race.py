@@ -68,6 +68,19 @@ def saving(best: Prediction, rival: Prediction, after: float = 0.0) -> float:
     return best.seconds * _below(above) - other * _below(above - spread)
 
 
+def hedged(there: Prediction, after: float, here: float) -> float:
+    """Seconds that a call on a node is expected to take which begins here once it is late, and whose answer waits for that.
+
+    The part of the log-normal below `after`, and `after + here` for the rest of it.
+    """
+    variance = there.log_variance
+    if variance <= 0.0 or there.seconds <= 0.0 or after <= 0.0:
+        return there.seconds if there.seconds <= after else after + here
+    spread = math.sqrt(variance)
+    at = (math.log(after / there.seconds) + variance / 2) / spread
+    return there.seconds * _below(at - spread) + _below(-at) * (after + here)
+
+
 def _below(at: float) -> float:
     """The part of a standard normal that is less."""
     return 0.5 * math.erfc(-at / math.sqrt(2))

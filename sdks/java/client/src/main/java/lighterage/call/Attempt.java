@@ -118,6 +118,7 @@ final class Attempt {
         stages.encode = encoded;
         stages.up = isLarge ? Math.max(network - roundTrip, network / 10) : 0.0;
         stages.roundTrip = isLarge ? Double.NaN : network;
+        stages.roundTripExpected = isLarge ? network - stages.up : 0.0;
         stages.run = seconds(timing, "run");
         stages.queue = Math.max(there - stages.run, 0.0);
         stages.down = reply.wholeAt - reply.headAt;

@@ -52,8 +52,13 @@ public final class Engine {
     private static final double LEFT_PRICE = 0.5;
     /** Races of a function that nobody knows, beside the budget. */
     private static final int FREE_RACES = 1;
-    /** A late call here is doubled after this part of what the node would take, at the soonest. */
-    private static final double LATE_PART = 0.9;
+    /**
+     * A late call begins at the other place too after this part of what it would take there, at the soonest: so both
+     * together take twice as long at the most, with some room for what is not known of that time.
+     */
+    private static final double LATE_PART = 0.8;
+    /** The same where the half here may run out, and would be in the way of other calls. */
+    private static final double LATE_PART_LEFT = 0.9;
 
     private final Policy policy;
     private final Map<String, Place> places = new HashMap<>();
@@ -135,6 +140,13 @@ public final class Engine {
             return new Decision(open.get(0).place, Choice.ONLY, predictions);
         }
         boolean mayRace = question.mayRace && question.mayRunHere;
+        if (mayRace && work(question.function).alwaysHolds()) {
+            Prediction here = predictions.get(0);
+            for (Prediction there : predictions.subList(1, predictions.size())) {
+                double hedged = Races.hedged(there, LATE_PART * here.middle(), here.seconds);
+                there.hedged = Math.max(there.seconds, hedged);
+            }
+        }
         Prediction best = cheapest(open);
         Choice choice = Choice.BEST;
         // Not a number is no deadline: nothing is above it.
@@ -304,7 +316,7 @@ public final class Engine {
     }
 
     private double cost(Prediction prediction) {
-        return prediction.seconds + policy.energy.secondsPerJoule * prediction.joules;
+        return prediction.hedged + policy.energy.secondsPerJoule * prediction.joules;
     }
 
     private Prediction cheapest(List<Prediction> among) {
@@ -424,19 +436,17 @@ public final class Engine {
     /** Seconds after which a call at the best place is late, and begins at the other one too. */
     private double lateAfter(Work work, Prediction best, Prediction rival, Choice choice) {
         boolean isHere = best.place.equals(Prediction.LOCAL);
-        boolean isExplored = choice == Choice.EXPLORED;
-        // Late, but not later than the other place would have taken: a wrong choice costs twice the right one at most.
-        // Of one that is explored it was hoped that it takes no longer than at its best.
-        double latest = Math.max(isExplored ? best.bestCase : best.seconds + best.spread, rival.seconds);
-        double after = Math.max(best.p95, LATE_PART * rival.seconds);
-        if (!isHere && work.alwaysHolds()) {
-            // The half here would keep the node's answer waiting: not for what is a little late, only for a step.
-            after = Math.max(best.seconds + Steps.SIGMAS * best.spread, LATE_PART * rival.seconds);
-        } else if (!work.alwaysHolds() || isExplored) {
-            after = Math.min(after, latest);
+        if (work.alwaysHolds()) {
+            // The call takes both times then: there is no use in being later.
+            return LATE_PART * rival.middle();
         }
-        // A half here makes the one on the node later still.
-        return Math.max(after, rival.wait) + (isHere ? 0.0 : turnsSeconds);
+        // Not before it is late, for another half is work, and one here makes the one on the node later still; but not
+        // later than the other place would have taken. Of a place that is tried it was hoped that it takes what it does
+        // at best.
+        double usual = choice == Choice.EXPLORED ? best.bestCase : best.seconds + best.spread;
+        double soon = (work.runsOut == 0.0 ? LATE_PART : LATE_PART_LEFT) * rival.middle();
+        double late = Math.min(best.p95, Math.max(usual, rival.seconds));
+        return Math.max(Math.max(soon, late), rival.wait) + (isHere ? 0.0 : turnsSeconds);
     }
 
     private void spend(String function, double size, String name, double seconds, Decision decision) {

@@ -27,6 +27,8 @@ public final class Prediction {
     public final double wait;
     /** Seconds that it takes if what slowed the place down is over. */
     final double bestCase;
+    /** Seconds that it takes if it begins here once it is late, and that keeps its answer waiting. */
+    double hedged;
 
     private final String[] names;
     private final Guess[] stages;
@@ -57,6 +59,7 @@ public final class Prediction {
         this.joules = drawn;
         this.wait = wait;
         this.bestCase = Double.isNaN(bestCase) ? seconds : (seconds - wait) / late + bestCase + wait;
+        this.hedged = seconds;
     }
 
     /** Here; `late` is what the whole is multiplied by. */
@@ -79,6 +82,11 @@ public final class Prediction {
     /** Of the log-normal with this mean and spread. */
     double logVariance() {
         return logVariance(spread, seconds);
+    }
+
+    /** As likely too long as too short. */
+    double middle() {
+        return seconds * Math.exp(-logVariance() / 2);
     }
 
     static double logVariance(double spread, double seconds) {

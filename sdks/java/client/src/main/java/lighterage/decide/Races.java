@@ -63,4 +63,18 @@ final class Races {
         double above = (Math.log(best.seconds / other) + spread * spread / 2) / spread;
         return best.seconds * Normal.below(above) - other * Normal.below(above - spread);
     }
+
+    /**
+     * Seconds that a call on a node is expected to take which begins here once it is late, and whose answer waits for
+     * that: the part of the log-normal below `after`, and `after + here` for the rest of it.
+     */
+    static double hedged(Prediction there, double after, double here) {
+        double variance = there.logVariance();
+        if (variance <= 0.0 || there.seconds <= 0.0 || after <= 0.0) {
+            return there.seconds <= after ? there.seconds : after + here;
+        }
+        double spread = Math.sqrt(variance);
+        double at = (Math.log(after / there.seconds) + variance / 2) / spread;
+        return there.seconds * Normal.below(at - spread) + Normal.below(-at) * (after + here);
+    }
 }

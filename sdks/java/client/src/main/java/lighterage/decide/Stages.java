@@ -21,9 +21,11 @@ public final class Stages {
     public long bytesDown;
     /** What `bytesUp` was taken to be before; 0 where it was known. */
     public long bytesEstimated;
+    /** What was taken off the transfer as its round trip, where that is not a number. */
+    public double roundTripExpected;
 
     /** All of them. */
     public double seconds() {
-        return encode + up + (Double.isNaN(roundTrip) ? 0.0 : roundTrip) + queue + run + down + decode;
+        return encode + up + (Double.isNaN(roundTrip) ? roundTripExpected : roundTrip) + queue + run + down + decode;
     }
 }

@@ -231,6 +231,7 @@ public final class RecordsTest {
         stages.bytesUp = (long) step.number("bytes_up");
         stages.bytesDown = (long) step.number("bytes_down");
         stages.bytesEstimated = (long) step.number("bytes_estimated");
+        stages.roundTripExpected = step.number("round_trip_expected");
         return stages;
     }
 
