@@ -8,6 +8,7 @@ import platform
 import statistics
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,25 @@ def the_costs(chosen: argparse.Namespace) -> dict[str, float]:
             return machines.ask(do="costs")
 
 
+def on_the_studys_testbed(chosen: argparse.Namespace, parts: Collection[str]) -> dict[str, float]:
+    """The parts that are measured there."""
+    figures: dict[str, float] = {}
+    with Testbed(chosen.share) as testbed:
+        testbed.rate(100)
+        if chosen.delay_ms:
+            testbed.delay(chosen.delay_ms)
+        with Machines(testbed, chosen.lighter) as machines:
+            if "sweep" in parts:
+                the_sweep(machines, chosen)
+            if "others" in parts:
+                the_others(machines)
+            if "decide" in parts:
+                figures.update(the_decisions(machines, chosen))
+        if "live" in parts:
+            the_live_calls(testbed, chosen)
+    return figures
+
+
 def main() -> int:
     chosen = arguments()
     chosen.out.mkdir(parents=True, exist_ok=True)
@@ -204,19 +224,8 @@ def main() -> int:
     print(shared.machine.words())
     print(f"Client: {chosen.share:g} of a processor: the crossover of multiplication falls inside the sweep, as in the study")
     try:
-        with Testbed(chosen.share) as testbed:
-            testbed.rate(100)
-            if chosen.delay_ms:
-                testbed.delay(chosen.delay_ms)
-            with Machines(testbed, chosen.lighter) as machines:
-                if "sweep" in parts:
-                    the_sweep(machines, chosen)
-                if "others" in parts:
-                    the_others(machines)
-                if "decide" in parts:
-                    figures.update(the_decisions(machines, chosen))
-            if "live" in parts:
-                the_live_calls(testbed, chosen)
+        if set(parts) - {"elsewhere"}:
+            figures.update(on_the_studys_testbed(chosen, parts))
         if "elsewhere" in parts:
             found = the_decisions_elsewhere(chosen)
             found["penalty_worst_of_20_ms"] = max(found["penalty_worst_of_20_ms"], figures["penalty_worst_of_20_ms"] or 1.0)
