@@ -446,7 +446,8 @@ def test_what_a_hedged_call_takes_is_the_mean_over_all_that_may_come():
 
 def test_the_stages_of_a_call_are_all_of_its_time():
     """A large transfer's round trip cannot be told from it, but takes its time: on a network of 40 ms that was left out."""
-    reply = Reply(200, {}, memoryview(bytes(100)), began_at=1.0, head_at=1.3, whole_at=1.35, timing={"run": 0.1, "queue": 0.01})
+    headers = {"server-timing": "run;dur=100, queue;dur=10"}
+    reply = Reply(200, headers, memoryview(bytes(100)), began_at=1.0, head_at=1.3, whole_at=1.35)
     for bytes_up in (1_000, 1_000_000):
         stages = stages_of(reply, (0.02, 0.03), bytes_up, 0.04)
         assert stages.seconds == pytest.approx(0.02 + 0.35 + 0.03)

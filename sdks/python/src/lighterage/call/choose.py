@@ -42,11 +42,11 @@ def decide(call: Call, nodes: list[Node], now: float) -> Decision:
 
 def soonest_first(call: Call, nodes: list[Node], now: float) -> list[Node]:
     """The nodes by what the call is expected to take there; those that failed lately last."""
-    seconds: dict[str, float] = {}
-    if len(nodes) > 1:
-        with call.current.lock:
-            question = Question(call.function.name, call.size, call.bytes_up, [node.name for node in nodes], now)
-            seconds = {one.place: one.seconds for one in call.current.engine.predict(question)}
+    if len(nodes) == 1:
+        return nodes
+    with call.current.lock:
+        question = Question(call.function.name, call.size, call.bytes_up, [node.name for node in nodes], now)
+        seconds = {one.place: one.seconds for one in call.current.engine.predict(question)}
     return sorted(nodes, key=lambda node: (node.is_away(now), seconds.get(node.name, 0.0)))
 
 

@@ -6,6 +6,7 @@ needs and no more: one request at a time on a connection, bodies with a length, 
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import select
@@ -16,8 +17,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -71,9 +72,13 @@ class Reply:
     head_at: float = 0.0
     whole_at: float = 0.0
     began_at: float = 0.0
-    timing: dict[str, float] = field(default_factory=dict)
     #: Bytes that it was allowed to have.
     body_max: int = BODY_BYTES_MAX
+
+    @functools.cached_property
+    def timing(self) -> dict[str, float]:
+        """What the node says its parts took, in seconds. Read where it is asked for: not every call is learnt from."""
+        return _timing(self.headers.get("server-timing", ""))
 
 
 class Api:
@@ -361,9 +366,6 @@ class _Connection:
         has_body = body_max and status not in (204, 304)
         body = self._read_body(headers, rest, deadline, body_max) if has_body else memoryview(b"")
         reply = Reply(status, headers, body, sent, head_at, time.monotonic(), began, body_max=body_max)
-        timing = headers.get("server-timing")
-        if timing:
-            reply.timing = _timing(timing)
         if early is not None:
             # The node answered before it had read everything: what is left of the request is in the way.
             reply.headers["connection"] = "close"
@@ -553,7 +555,7 @@ def _head(data: bytes, url: str) -> tuple[int, dict[str, str]]:
     version, _, rest = lines[0].partition(" ")
     if not version.startswith("HTTP/1.") or not _STATUS.match(rest):
         raise ReplyBroken(f"{url} does not speak HTTP")
-    headers: dict[str, Any] = {}
+    headers = {}
     for line in lines[1:]:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()

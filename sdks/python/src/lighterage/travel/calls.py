@@ -349,7 +349,7 @@ def _write(body: _Body, classes: Classes, codec: str, packing: Packing | None) -
         body.value = _coded(codec, body.value)
         return _encode(body, frame.CALL, lower_with(classes))
     if packing is not None and packing.down is not None:
-        body.value["reply"] = {"rate": packing.down.rate, "methods": list(packing.down.methods)}
+        body.value["reply"] = packing.down.said
     return _encode(body, frame.CALL, lower_with(classes, packing.up if packing is not None else None))
 
 

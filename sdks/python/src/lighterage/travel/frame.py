@@ -37,6 +37,7 @@ _ARRAY: Final = struct.Struct("<I4BI")
 _NO_ENTRY: Final = bytes(7)
 _NO_HEADER: Final = bytes(20)
 _ZEROS: Final = bytes(ALIGNMENT)
+_TEXT: Final = frozenset((str,))
 
 NULL, FALSE, TRUE, I64, F64, STR, BYTES, LIST, MAP, TAGGED, BUFFER, ARRAY = range(12)
 
@@ -108,6 +109,13 @@ class Pieces:
 
 
 @dataclass(frozen=True)
+class Written:
+    """A value that is written already, as bytes of a meta: what every call of a kind says."""
+
+    meta: bytes
+
+
+@dataclass(frozen=True)
 class Array:
     """An array as the contract has it: class, byte order and layout are one letter each, `data` the raw bytes."""
 
@@ -127,7 +135,7 @@ class Array:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Frame:
     """A frame that was read."""
 
@@ -181,7 +189,7 @@ class Writer:
             meta += b"\x07" + _U32.pack(len(value))
             for item in value:
                 self.value(item, depth + 1)
-        elif kind is dict and all(type(key) is str for key in value):
+        elif kind is dict and _TEXT.issuperset(map(type, value)):
             self._check_depth(depth)
             begin, buffers = len(meta), len(self.buffers)
             meta += b"\x08" + _U32.pack(len(value))
@@ -207,6 +215,8 @@ class Writer:
             meta += _U32.pack(self._buffer(value))
         elif kind is Array:
             self._array(value)
+        elif kind is Written:
+            meta += value.meta
         elif kind is bytes:
             meta.append(BUFFER)
             meta += _U32.pack(self._buffer(memoryview(value)))
@@ -271,6 +281,14 @@ def encode(
     return assemble(writer.meta, writer.buffers, kind=kind, id=id, checksum_buffers=checksum_buffers)
 
 
+def written(value: Any) -> Written:
+    """The value, to be written without looking at it again; it holds no buffers, and is at most two deep."""
+    writer = Writer()
+    writer.value(value)
+    assert not writer.buffers
+    return Written(bytes(writer.meta))
+
+
 def assemble(
     meta: bytes | bytearray,
     buffers: Sequence[memoryview | Pieces],
@@ -280,7 +298,7 @@ def assemble(
     checksum_buffers: bool = False,
 ) -> list[Piece]:
     """The pieces of a frame whose meta is written already."""
-    table = b"".join([_ENTRY.pack(data.nbytes, 0, _NO_ENTRY) for data in buffers])
+    table = b"".join([_ENTRY.pack(data.nbytes, 0, _NO_ENTRY) for data in buffers]) if buffers else b""
     total = HEADER_BYTES + len(table) + len(meta)
     pieces: list[Piece] = []
     bulk = 0
@@ -407,25 +425,33 @@ class _Reader:
         return value
 
     def _value(self, depth: int) -> Any:
+        # What is read most often is read here, without a call for each of its parts.
         if depth > self._depth_max:
             raise FrameError("too-deep", f"the limit is {self._depth_max}")
-        tag = self._byte()
+        at = self._at
+        if at >= self._end:
+            raise FrameError("value-truncated")
+        tag = self._meta[at]
+        self._at = at + 1
         if tag == STR:
             return self._text()
         if tag == I64:
             return _I64.unpack_from(self._meta, self._pass(8))[0]
         if tag == F64:
             return _F64.unpack_from(self._meta, self._pass(8))[0]
+        if tag == NULL:
+            return None
+        if tag == LIST:
+            count = self._u32()
+            self._announce(count, 1)
+            value, depth = self._value, depth + 1
+            return [value(depth) for _ in range(count)]
+        if tag == MAP:
+            return self._map(depth)
         if tag == ARRAY:
             return self._raise(self._array())
         if tag == BUFFER:
             return self._raise(Buffer(self._buffer(self._u32())))
-        if tag == LIST:
-            count = self._u32()
-            self._announce(count, 1)
-            return [self._value(depth + 1) for _ in range(count)]
-        if tag == MAP:
-            return self._map(depth)
         if tag == TAGGED:
             name = self._text()
             self._announce(1, 1)
@@ -434,8 +460,6 @@ class _Reader:
             return self._take(self._u32())
         if tag in (FALSE, TRUE):
             return tag == TRUE
-        if tag == NULL:
-            return None
         raise FrameError("tag", str(tag))
 
     def _map(self, depth: int) -> dict[str, Any]:
@@ -495,8 +519,15 @@ class _Reader:
         return self._buffers[index]
 
     def _text(self) -> str:
+        begin = self._at + 4
+        if begin > self._end:
+            raise FrameError("value-truncated")
+        end = begin + _U32.unpack_from(self._meta, begin - 4)[0]
+        if end > self._end:
+            raise FrameError("value-truncated")
+        self._at = end
         try:
-            return self._take(self._u32()).decode()
+            return self._meta[begin:end].decode()
         except UnicodeDecodeError:
             raise FrameError("utf8") from None
 
@@ -504,7 +535,11 @@ class _Reader:
         return self._meta[self._pass(1)]
 
     def _u32(self) -> int:
-        value: int = _U32.unpack_from(self._meta, self._pass(4))[0]
+        end = self._at + 4
+        if end > self._end:
+            raise FrameError("value-truncated")
+        self._at = end
+        value: int = _U32.unpack_from(self._meta, end - 4)[0]
         return value
 
     def _take(self, count: int) -> bytes:

@@ -8,6 +8,7 @@ the bytes that are left out would have taken. A packed array is a tagged value, 
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 import zlib
@@ -20,7 +21,7 @@ import numpy as np
 from .. import here
 from ..errors import DoesNotTravel
 from ..timers import background
-from .frame import Array, Tagged, check_type
+from .frame import Array, Tagged, Written, check_type, written
 
 TAG: Final = "packed"
 #: Arrays smaller than this travel as they are.
@@ -48,6 +49,11 @@ class Packer:
     rate: float | None
     #: What the other side can unpack.
     methods: tuple[str, ...] = (ZLIB,)
+
+    @functools.cached_property
+    def said(self) -> Written:
+        """What a call says of it, for its reply."""
+        return written({"rate": self.rate, "methods": list(self.methods)})
 
     def __call__(self, array: Array) -> Any:
         """The packed array, or the array itself."""

@@ -65,6 +65,10 @@ def find(roots: Iterable[Any], first: int = 0) -> Sameness:
 
     Raises DoesNotTravel where it cannot be said which memory two of them have in common, or there is no end of them.
     """
+    roots = list(roots)
+    if _PLAIN.issuperset(map(type, roots)):
+        # Most small calls hold nothing else.
+        return Sameness()
     try:
         return _find(roots, first)
     except (LighterageError, MemoryError):
