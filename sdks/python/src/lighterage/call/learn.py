@@ -136,7 +136,7 @@ def raced(attempt: Attempt, race: Race) -> None:
         if race.sending is not None and race.sending[0] >= RATE_BYTES_MIN:
             engine.place(attempt.node.name).observe_transfer(race.sending, None, now)
         elif race.was_asked:
-            took_longer(attempt, alone(seconds_there, took), now)
+            took_longer(attempt, alone(seconds_there, took, engine.turns_seconds), now)
 
 
 def stages_of(reply: Reply, coding: tuple[float, float], bytes_up: int, round_trip: float, estimated: int = 0) -> Stages:

@@ -329,9 +329,11 @@ class Engine:
         work.calls, work.gap = 0, 2 * work.gap
         name = decision.place if decision.place != LOCAL else decision.rival
         there = next((prediction for prediction in decision.predictions if prediction.place == name), None)
-        if there is not None and decision.choice is Choice.RACED and winner != LOCAL:
-            late = max(there_seconds - there.seconds, 0.0)
-            self.turns_seconds += COST_GAIN * (min(late, TURNS_SECONDS_MAX) - self.turns_seconds)
+        if there is not None and decision.choice is Choice.RACED:
+            late = min(max(there_seconds - there.seconds, 0.0), TURNS_SECONDS_MAX)
+            # Of a half that lost it is known only that it would have waited longer.
+            if winner != LOCAL or late > self.turns_seconds:
+                self.turns_seconds += COST_GAIN * (late - self.turns_seconds)
         if name is not None:
             hoped = self._hopes.setdefault(name, _Hope())
             hoped.gap = min(2 * hoped.gap, HOPE_GAP_MAX) if winner == LOCAL else HOPE_GAP
@@ -455,6 +457,10 @@ class Engine:
             hoped.calls = 0
 
 
-def alone(there: float, here: float) -> float:
-    """Seconds that a call on a node would have had alone: `there` has passed, `here` of it beside its other half."""
-    return there - DISTURBED_PART * min(here, there)
+def alone(there: float, here: float, turns: float = 0.0) -> float:
+    """Seconds that a call on a node would have had alone: `there` has passed, `here` of it beside its other half.
+
+    For its turns beside that it may have waited so long.
+    """
+    beside = min(here, there)
+    return there - max(DISTURBED_PART * beside, min(turns, beside))

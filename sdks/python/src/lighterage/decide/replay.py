@@ -295,7 +295,9 @@ class EngineChooser:
             engine.place(NODE).observe_transfer((sent, left), None, now)
         else:
             there = next(prediction for prediction in decision.predictions if prediction.place != LOCAL)
-            engine.observe_remote_longer(point.function, point.size, there, alone(ran.there, ran.here), now)
+            engine.observe_remote_longer(
+                point.function, point.size, there, alone(ran.there, ran.here, engine.turns_seconds), now
+            )
 
 
 class Always:

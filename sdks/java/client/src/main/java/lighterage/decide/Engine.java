@@ -303,9 +303,12 @@ public final class Engine {
         }
         Prediction there = decision.at(name);
         boolean hereWon = winner.equals(Prediction.LOCAL);
-        if (there != null && decision.choice == Choice.RACED && !hereWon) {
-            double late = Math.max(thereSeconds - there.seconds, 0.0);
-            turnsSeconds += COST_GAIN * (Math.min(late, TURNS_SECONDS_MAX) - turnsSeconds);
+        if (there != null && decision.choice == Choice.RACED) {
+            double late = Math.min(Math.max(thereSeconds - there.seconds, 0.0), TURNS_SECONDS_MAX);
+            // Of a half that lost it is known only that it would have waited longer.
+            if (!hereWon || late > turnsSeconds) {
+                turnsSeconds += COST_GAIN * (late - turnsSeconds);
+            }
         }
         hopes.tried(name, hereWon);
     }
