@@ -65,6 +65,7 @@ mod migration;
 mod names;
 mod oracle;
 mod page;
+mod part;
 mod pending;
 mod queue;
 mod recent;

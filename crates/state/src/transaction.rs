@@ -14,6 +14,7 @@ use crate::ledger::Growth;
 use crate::names::{self, Holding, NamedBucket};
 use crate::oracle::{CommitNumber, ReadSet};
 use crate::page::{self, Overlay, Page};
+use crate::part::{self, Change, Part};
 use crate::pending::Space;
 use crate::queue::{self, LeaseId, OwnOps, QueueInner};
 use fjall::{Readable, Snapshot};
@@ -53,17 +54,19 @@ pub struct Transaction {
     /// Of the commits it has seen something of, the batch of the newest. 0: of none that was not durable.
     rests_on: u64,
     pub(crate) reads: ReadSet,
-    writes: Writes,
-    write_bytes: usize,
-    records: engine::Records,
+    pub(crate) writes: Writes,
+    pub(crate) write_bytes: usize,
+    pub(crate) records: engine::Records,
     /// The buckets it has to do with, and what the writes so far add to them.
-    used: Used,
-    /// The state's own time, as of when the transaction first had to know it.
-    now_ms: Option<u64>,
+    pub(crate) used: Used,
+    /// The state's own time, as of when the transaction, or its present part, first had to know it.
+    pub(crate) now_ms: Option<u64>,
     /// Whether anything it did depends on a key having expired.
     saw_expired: bool,
     /// What it does with queues.
     pub(crate) ops: OwnOps,
+    /// What of all this can be undone by itself; none in most.
+    pub(crate) part: Option<Part>,
     /// Given back when it is dropped.
     pub(crate) popped: Vec<(Arc<QueueInner>, LeaseId)>,
     began: Option<Began>,
@@ -84,6 +87,7 @@ impl Transaction {
             now_ms: None,
             saw_expired: false,
             ops: OwnOps::default(),
+            part: None,
             popped: Vec::new(),
             began: None,
             inner,
@@ -274,14 +278,26 @@ impl Transaction {
         self.write_bytes + self.write_count() * CHANGE_BYTES
     }
 
+    /// The same of its present part alone.
+    pub fn part_bytes(&self) -> usize {
+        let before = self.part.as_ref().map_or(0, |part| part.bytes + part.count * CHANGE_BYTES);
+        self.held_bytes().saturating_sub(before)
+    }
+
+    fn check_count(&self) -> Result<(), StoreError> {
+        let before = self.part.as_ref().map_or(0, |part| part.count);
+        if self.write_count() >= before + WRITES_MAX { Err(StoreError::WriteCount) } else { Ok(()) }
+    }
+
+    fn check_bytes(&self, write_bytes: usize) -> Result<(), StoreError> {
+        let before = self.part.as_ref().map_or(0, |part| part.bytes);
+        if write_bytes > before + WRITE_BYTES_MAX { Err(StoreError::WriteBytes) } else { Ok(()) }
+    }
+
     /// Counts a change of a queue, of so many bytes.
     pub(crate) fn count_op(&mut self, bytes: usize) -> Result<(), StoreError> {
-        if self.write_count() == WRITES_MAX {
-            return Err(StoreError::WriteCount);
-        }
-        if self.write_bytes + bytes > WRITE_BYTES_MAX {
-            return Err(StoreError::WriteBytes);
-        }
+        self.check_count()?;
+        self.check_bytes(self.write_bytes + bytes)?;
         self.write_bytes += bytes;
         Ok(())
     }
@@ -295,7 +311,13 @@ impl Transaction {
         }
         let encoded = keys::record(table, key)?;
         self.count_op(encoded.len() + bytes)?;
-        self.records.insert(encoded, value);
+        match &mut self.part {
+            None => drop(self.records.insert(encoded, value)),
+            Some(part) => {
+                let before = self.records.insert(encoded.clone(), value);
+                part.note(Change::Record(encoded, before));
+            }
+        }
         Ok(())
     }
 
@@ -328,17 +350,14 @@ impl Transaction {
         Ok(ticket)
     }
 
-    /// Drops what it would write. What it has read stays: a commit waits for that.
+    /// Drops what it, or its present part, would write. What it has read stays: a commit waits for that.
     pub fn undo(&mut self) {
+        if self.part.is_some() {
+            return self.undo_part();
+        }
         (self.writes, self.records, self.ops) = (Writes::new(), engine::Records::new(), OwnOps::default());
         (self.write_bytes, self.used.growth) = (0, BTreeMap::new());
-        self.give_back();
-    }
-
-    fn give_back(&mut self) {
-        for (queue, lease) in self.popped.drain(..) {
-            queue.release(lease);
-        }
+        part::give_back(self.popped.drain(..));
     }
 
     /// Deletes a key that expires at `at_ms`, if it still does. For the sweep.
@@ -424,8 +443,8 @@ impl Transaction {
             self.snapshot();
         }
         let own = self.writes.get(&encoded);
-        if own.is_none() && self.write_count() == WRITES_MAX {
-            return Err(StoreError::WriteCount);
+        if own.is_none() {
+            self.check_count()?;
         }
         let (before, held) = match own {
             Some(own) => (own.before, own.after),
@@ -440,15 +459,20 @@ impl Transaction {
         let size = |header: Option<Header>| encoded.len() + header.map_or(0, |header| header.value_bytes);
         let written_before = own.map_or(0, |own| size(own.after));
         let bytes = self.write_bytes - written_before + size(after);
-        if bytes > WRITE_BYTES_MAX {
-            return Err(StoreError::WriteBytes);
-        }
+        self.check_bytes(bytes)?;
         let key_bytes = encoded.len() - keys::ID_BYTES;
         let size = |header: Header| key_bytes + header.value_bytes;
         let change = Growth::of(held.map(size), after.map(size));
         self.grow(&bucket, change)?;
         self.write_bytes = bytes;
-        self.writes.insert(encoded, Write { value, before, after });
+        let write = Write { value, before, after };
+        match &mut self.part {
+            None => drop(self.writes.insert(encoded, write)),
+            Some(part) => {
+                let before = self.writes.insert(encoded.clone(), write);
+                part.note(Change::Write(encoded, before));
+            }
+        }
         Ok(())
     }
 
@@ -459,7 +483,10 @@ impl Transaction {
         if change.keys > 0 || change.bytes > 0 {
             self.inner.ledger.admit(&bucket.name, growth).map_err(StoreError::BucketFull)?;
         }
-        *held = growth;
+        let before = std::mem::replace(held, growth);
+        if let Some(part) = &mut self.part {
+            part.note(Change::Growth(bucket.id, before));
+        }
         Ok(())
     }
 }
@@ -495,6 +522,6 @@ impl Drop for Began {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        self.give_back();
+        part::give_back(self.popped.drain(..));
     }
 }

@@ -316,13 +316,20 @@ impl Core {
         matches!(slot.state, SlotState::Leased { lease: held, .. } if held == lease.0).then_some(slot)
     }
 
-    /// Leases up to `count` ready events.
-    pub fn take(&mut self, now_ms: u64, until_ms: u64, count: usize, taken: &mut Vec<Taken>) -> AlsoFound {
+    /// Leases up to `count` ready events, and no more once they have `bytes_max` bytes.
+    pub fn take(
+        &mut self,
+        now_ms: u64,
+        until_ms: u64,
+        (count, bytes_max): (usize, usize),
+        taken: &mut Vec<Taken>,
+    ) -> AlsoFound {
         let time = self.clock.observe(now_ms);
         self.pass(time);
         let until = time.saturating_add(until_ms.saturating_sub(now_ms));
         let mut found = AlsoFound::default();
-        while taken.len() < count {
+        let mut bytes: usize = taken.iter().map(|taken| taken.value.len()).sum();
+        while taken.len() < count && bytes < bytes_max {
             let Some(sequence) = self.ready.pop_first() else {
                 found.is_short = self.refill_from().is_some();
                 break;
@@ -339,6 +346,7 @@ impl Core {
                 break;
             };
             let is_over = slot.expires <= time;
+            bytes += if is_over { 0 } else { value.len() };
             let out = if is_over { &mut found.expired } else { &mut *taken };
             let lease = LEASES.fetch_add(1, Ordering::Relaxed);
             out.push(Taken { lease, sequence, value, lease_ends: slot.lease_ends, batch: slot.batch });

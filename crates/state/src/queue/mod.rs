@@ -23,6 +23,7 @@ mod varint;
 
 pub use apply::{Op, apply, write_numbers};
 pub use discard::Discard;
+pub use keys::IdHash;
 pub use registry::{QueueInner, Registry};
 pub use replay::{REPLAYS, Replay, Replayed};
 pub use transaction::{OwnOps, trim};
@@ -226,8 +227,20 @@ impl Queue {
     /// `StateCorrupt` names an event that cannot be read: it stays where it is, out of the way, until it is purged.
     /// What could not be leased because of an error is ready again.
     pub fn lease(&self, now_ms: u64, until_ms: u64, count: usize) -> Result<Vec<Leased>, Problem> {
+        self.lease_some(now_ms, until_ms, count, usize::MAX)
+    }
+
+    /// As [`Queue::lease`], and no more once they have `bytes_max` bytes.
+    pub fn lease_some(
+        &self,
+        now_ms: u64,
+        until_ms: u64,
+        count: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Leased>, Problem> {
         let mut taken = Vec::new();
-        let leased = self.take(now_ms, until_ms, count, &mut taken).and_then(|()| self.read(&mut taken));
+        let most = (count, bytes_max);
+        let leased = self.take(now_ms, until_ms, most, &mut taken).and_then(|()| self.read(&mut taken));
         // What is left was not read.
         let mut core = self.shared.core.lock();
         for taken in taken {
@@ -236,12 +249,18 @@ impl Queue {
         leased
     }
 
-    fn take(&self, now_ms: u64, until_ms: u64, count: usize, taken: &mut Vec<Taken>) -> Result<(), Problem> {
-        for _ in 0..TAKE_STEPS_MAX + count {
-            let found = self.shared.core.lock().take(now_ms, until_ms, count, taken);
+    fn take(
+        &self,
+        now_ms: u64,
+        until_ms: u64,
+        most: (usize, usize),
+        taken: &mut Vec<Taken>,
+    ) -> Result<(), Problem> {
+        for _ in 0..TAKE_STEPS_MAX + most.0 {
+            let found = self.shared.core.lock().take(now_ms, until_ms, most, taken);
             let has_more = found.is_short || !found.expired.is_empty() || !found.unread.is_empty();
             self.expire(found.expired)?;
-            if taken.len() == count || !has_more {
+            if taken.len() == most.0 || !has_more {
                 return Ok(());
             }
             for sequence in found.unread {

@@ -6,6 +6,7 @@ use super::record::{self, EventHead};
 use super::varint::Reader;
 use super::{EVENT_BYTES_MAX, Failed, LeaseId, Leased, Push, Pushed, Queue, QueueConfig, QueueInner, REASON_BYTES_MAX};
 use crate::error::{FullQueue, StoreError};
+use crate::part::Change;
 use crate::transaction::Transaction;
 use crate::{Inner, State};
 use event::Event;
@@ -56,7 +57,12 @@ impl Transaction {
             id: remembered,
         };
         self.count_op(bytes)?;
-        self.ops.ids.extend(remembered.map(|(hash, _)| (id, hash)));
+        if let Some((hash, _)) = remembered {
+            self.ops.ids.insert((id, hash));
+            if let Some(part) = &mut self.part {
+                part.note(Change::Id((id, hash)));
+            }
+        }
         self.ops.list.push((shared, Op::Push(new)));
         Ok(Pushed::Accepted)
     }
@@ -106,7 +112,7 @@ impl Transaction {
         // From here on it is given back when anything fails.
         self.popped.push((Arc::clone(&shared), leased.lease));
         self.count_op(0)?;
-        self.ops.end(shared, leased.lease, Op::Ack { sequence: leased.sequence, lease: leased.lease });
+        self.end(shared, leased.lease, Op::Ack { sequence: leased.sequence, lease: leased.lease });
         Ok(Some(leased.event))
     }
 
@@ -114,7 +120,13 @@ impl Transaction {
         // Of a queue that was removed the leases are gone too; the commit says so.
         let shared = self.inner.queues.known(&leased.queue).unwrap_or_else(|| QueueInner::gone(&leased.queue));
         let op = op(leased.sequence, leased.lease, &shared);
-        self.ops.end(shared, leased.lease, op);
+        self.end(shared, leased.lease, op);
+    }
+
+    fn end(&mut self, shared: Arc<QueueInner>, lease: LeaseId, op: Op) {
+        if let (Some((at, before)), Some(part)) = (self.ops.end(shared, lease, op), &mut self.part) {
+            part.note_op(at, before);
+        }
     }
 
     fn is_duplicate(
@@ -185,13 +197,28 @@ impl OwnOps {
         self.list
     }
 
-    fn end(&mut self, shared: Arc<QueueInner>, lease: LeaseId, op: Op) {
+    /// Says what this replaces, and where, if it does.
+    fn end(&mut self, shared: Arc<QueueInner>, lease: LeaseId, op: Op) -> Option<(usize, Op)> {
         let at = *self.by_lease.entry(lease).or_insert(self.list.len());
         if at == self.list.len() {
             self.list.push((shared, op));
-        } else {
-            self.list[at].1 = op;
+            return None;
         }
+        Some((at, std::mem::replace(&mut self.list[at].1, op)))
+    }
+
+    /// Forgets all but the first `count`.
+    pub fn truncate(&mut self, count: usize) {
+        self.list.truncate(count);
+        self.by_lease.retain(|_, at| *at < count);
+    }
+
+    pub fn put_back(&mut self, at: usize, op: Op) {
+        self.list[at].1 = op;
+    }
+
+    pub fn forget_id(&mut self, id: &(u32, IdHash)) {
+        self.ids.remove(id);
     }
 }
 

@@ -11,6 +11,7 @@ mod durability;
 mod format_one;
 mod migration;
 mod model;
+mod parts;
 mod plain_queue;
 mod queue_load;
 mod queue_model;
