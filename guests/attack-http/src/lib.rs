@@ -9,6 +9,7 @@
 //! /sleep            sleeps for an hour in the host       /early-then-sleep answers, then sleeps for an hour
 //! /bad-header       a header no HTTP allows              /bad-status       a status no HTTP allows
 //! /many-headers     10,000 headers                       /keep-resources   makes resources until there are none
+//! /leave            answers, and leaves a hundred resources behind
 //! /full/fields      as many sets of header fields as there can be, each full; likewise /full/requests (their texts),
 //!                   /full/bodies (what was written to them and not sent), /full/mixed; then sleeps for an hour
 //! /stdout           a gigabyte of standard output, unless it is cut short
@@ -57,6 +58,10 @@ impl Guest for AttackHttp {
             "/keep-resources" => loop {
                 std::mem::forget(Fields::new());
             },
+            "/leave" => {
+                (0..100).for_each(|_| std::mem::forget(Fields::new()));
+                Reply::text(out, 200, "left\n");
+            }
             "/full/fields" => fill(&[full_fields]),
             "/full/requests" => fill(&[full_request]),
             "/full/bodies" => fill(&[full_body]),
