@@ -49,6 +49,11 @@ DISTURBED_PART: Final = 0.5
 #: How much of that a short call's time may be off by chance, and the most that it is taken to be, as variances.
 JITTER: Final = 1.0
 JITTER_MAX: Final = 4.0
+#: How long a run on a node may wait there for the processor, by chance. What that makes of a short one's time, as a variance of
+#: the logarithm: the most that it is taken to be, and from where on it is the likelier reason that a run was long.
+TURN_SECONDS: Final = 5e-3
+CHANCE_MAX: Final = 4.0
+CHANCE_LIKELY: Final = 0.5
 #: Until they were measured; and the weight of the newest measurement.
 HELPER_SECONDS: Final = 1e-4
 TURNS_SECONDS: Final = 2e-3
@@ -261,8 +266,10 @@ class Engine:
         if curve.count:
             expected = curve.guess(size)
             ratio = stages.run / expected.middle
-            place.slowdown.observe(max(ratio, 0.2), now, noise=expected.variance)
-            if abs(math.log(max(ratio, 1e-3)) - slowed.log) < 0.7 or ratio < 1.5:
+            # A run that is hardly longer than a turn of the node's scheduler says little of how slow the node is.
+            chance = min((TURN_SECONDS / max(expected.middle, 1e-9)) ** 2, CHANCE_MAX)
+            place.slowdown.observe(max(ratio, 0.2), now, noise=expected.variance + chance)
+            if abs(math.log(max(ratio, 1e-3)) - slowed.log) < 0.7 or ratio < 1.5 or chance > CHANCE_LIKELY:
                 curve.observe(size, stages.run / math.exp(place.slowed(now).log))
         else:
             curve.observe(size, stages.run / math.exp(slowed.log))

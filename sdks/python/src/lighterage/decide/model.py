@@ -26,8 +26,6 @@ SPEED_VARIANCE: Final = 0.12
 #: A curve this sure of a size needs no other's help; and how alike curves of two places are.
 SURE_VARIANCE: Final = 0.02
 SHAPE_VARIANCE: Final = 0.01
-#: How far a function that was seen at both places may be from what benchmarks say of their speeds.
-KIND_VARIANCE: Final = 0.5
 #: That calls were late is forgotten by half in this many seconds.
 LATE_HALF_LIFE: Final = 60.0
 #: The stages of a local and of a remote call, and what this machine does meanwhile.
@@ -226,8 +224,7 @@ class Work:
 
     def run_here(self, size: float) -> Guess:
         if self.local.count:
-            slower = [(curve, math.log(self.speeds.get(name, 1.0))) for name, curve in self.remote.items()]
-            return _shared(self.local, slower, size)
+            return _shared(self.local, self.remote.values(), size)
         for name, curve in self.remote.items():
             if curve.count:
                 # Seen elsewhere only: the same shape, this machine's speed.
@@ -239,7 +236,7 @@ class Work:
         slowed = place.slowed(now)
         curve = self.remote.get(name)
         if curve is not None and curve.count:
-            guess = _shared(curve, ((self.local, -math.log(place.speed)),), size)
+            guess = _shared(curve, (self.local,), size)
             return Guess(guess.log + slowed.log, guess.variance + slowed.variance, guess.noise + slowed.noise)
         here = self.run_here(size)
         log = here.log - math.log(place.speed) + slowed.log
@@ -273,26 +270,19 @@ class Work:
         return not self.local.count and not any(curve.count for curve in self.remote.values())
 
 
-def _shared(curve: Curve, others: Iterable[tuple[Curve, float]], size: float) -> Guess:
-    """What a curve says, or where it knows little of this size, what another place's says of it.
+def _shared(curve: Curve, others: Iterable[Curve], size: float) -> Guess:
+    """What a curve says, or where it knows little of this size, another place's curve moved to where this one was seen.
 
-    That one is moved to where this one was seen, for a function's work grows alike everywhere: only how high the curve lies is
-    each place's own. Where that is not known either, it is moved by how many times as long this place is said to take, a
-    logarithm.
+    A function's work grows alike everywhere; only how high the curve lies is each place's own.
     """
     own = curve.guess(size)
     if own.variance < SURE_VARIANCE:
         return own
     center = curve.typical
     height = curve.guess(center)
-    for other, slower in others:
-        if not other.count:
-            continue
-        there = other.guess(size)
-        if there.variance + KIND_VARIANCE < own.variance:
-            own = Guess(there.log + slower, there.variance + KIND_VARIANCE, own.noise)
+    for other in others:
         if other.count >= 2:
-            below = other.guess(center)
+            there, below = other.guess(size), other.guess(center)
             variance = there.variance + below.variance + height.variance + SHAPE_VARIANCE
             if variance < own.variance:
                 own = Guess(there.log + height.log - below.log, variance, own.noise)

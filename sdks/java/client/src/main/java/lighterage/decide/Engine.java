@@ -60,6 +60,15 @@ public final class Engine {
     /** The same where the half here may run out, and would be in the way of other calls. */
     private static final double LATE_PART_LEFT = 0.9;
 
+    /**
+     * How long a run on a node may wait there for the processor, by chance. What that makes of a short one's time, as a
+     * variance of the logarithm: the most that it is taken to be, and from where on it is the likelier reason that a run
+     * was long.
+     */
+    private static final double TURN_SECONDS = 5e-3;
+    private static final double CHANCE_MAX = 4.0;
+    private static final double CHANCE_LIKELY = 0.5;
+
     private final Policy policy;
     private final Map<String, Place> places = new HashMap<>();
     private final LinkedHashMap<String, Work> works = new LinkedHashMap<>();
@@ -210,8 +219,12 @@ public final class Engine {
         if (curve.count() > 0) {
             Guess expected = curve.guess(size);
             double ratio = stages.run / expected.middle();
-            place.slowdown.observe(Math.max(ratio, 0.2), now, expected.variance);
-            if (Math.abs(Math.log(Math.max(ratio, 1e-3)) - slowed) < 0.7 || ratio < 1.5) {
+            // A run that is hardly longer than a turn of the node's scheduler says little of how slow the node is.
+            double turn = TURN_SECONDS / Math.max(expected.middle(), 1e-9);
+            double chance = Math.min(turn * turn, CHANCE_MAX);
+            place.slowdown.observe(Math.max(ratio, 0.2), now, expected.variance + chance);
+            boolean isUsual = Math.abs(Math.log(Math.max(ratio, 1e-3)) - slowed) < 0.7;
+            if (isUsual || ratio < 1.5 || chance > CHANCE_LIKELY) {
                 curve.observe(size, stages.run / Math.exp(place.slowed(now).log));
             }
         } else {

@@ -1,5 +1,7 @@
 package lighterage.decide;
 
+import java.util.Collection;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
@@ -13,8 +15,6 @@ final class Work {
     /** A curve this sure of a size needs no other's help; and how alike curves of two places are. */
     private static final double SURE_VARIANCE = 0.02;
     private static final double SHAPE_VARIANCE = 0.01;
-    /** How far a function that was seen at both places may be from what benchmarks say of their speeds. */
-    private static final double KIND_VARIANCE = 0.5;
 
     final Curve local = Curve.work(0.0, VARIANCE);
     final Map<String, Curve> remote = new LinkedHashMap<>();
@@ -47,15 +47,7 @@ final class Work {
 
     Guess runHere(double size) {
         if (local.count() > 0) {
-            Guess own = local.guess(size);
-            if (own.variance < SURE_VARIANCE) {
-                return own;
-            }
-            for (Map.Entry<String, Curve> entry : remote.entrySet()) {
-                Double speed = speeds.get(entry.getKey());
-                own = borrowed(own, local, entry.getValue(), speed == null ? 0.0 : Math.log(speed), size);
-            }
-            return own;
+            return shared(local, remote.values(), size);
         }
         for (Map.Entry<String, Curve> entry : remote.entrySet()) {
             if (entry.getValue().count() > 0) {
@@ -72,10 +64,7 @@ final class Work {
         Guess slowed = place.slowed(now);
         Curve curve = remote.get(name);
         if (curve != null && curve.count() > 0) {
-            Guess guess = curve.guess(size);
-            if (guess.variance >= SURE_VARIANCE) {
-                guess = borrowed(guess, curve, local, -Math.log(place.speed), size);
-            }
+            Guess guess = shared(curve, Collections.singletonList(local), size);
             return new Guess(guess.log + slowed.log, guess.variance + slowed.variance, guess.noise + slowed.noise);
         }
         Guess here = runHere(size);
@@ -151,23 +140,22 @@ final class Work {
     }
 
     /**
-     * What is known of a curve at this size, or what another place's says of it where that is surer.
+     * What a curve says, or where it knows little of this size, another place's curve moved to where this one was seen.
      *
-     * <p>That one is moved to where this one was seen, for a function's work grows alike everywhere: only how high the
-     * curve lies is each place's own. Where that is not known either, it is moved by how many times as long this place is
-     * said to take, a logarithm.
+     * <p>A function's work grows alike everywhere; only how high the curve lies is each place's own.
      */
-    private static Guess borrowed(Guess own, Curve curve, Curve other, double slower, double size) {
-        if (other.count() == 0) {
+    private static Guess shared(Curve curve, Collection<Curve> others, double size) {
+        Guess own = curve.guess(size);
+        if (own.variance < SURE_VARIANCE) {
             return own;
         }
-        Guess there = other.guess(size);
-        if (there.variance + KIND_VARIANCE < own.variance) {
-            own = new Guess(there.log + slower, there.variance + KIND_VARIANCE, own.noise);
-        }
-        if (other.count() >= 2) {
-            double center = curve.typical();
-            Guess height = curve.guess(center);
+        double center = curve.typical();
+        Guess height = curve.guess(center);
+        for (Curve other : others) {
+            if (other.count() < 2) {
+                continue;
+            }
+            Guess there = other.guess(size);
             Guess below = other.guess(center);
             double variance = there.variance + below.variance + height.variance + SHAPE_VARIANCE;
             if (variance < own.variance) {
