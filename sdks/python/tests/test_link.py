@@ -1,5 +1,6 @@
 """The unit's end of its socket: what it reads and writes by short ways is what the frame says."""
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -34,6 +35,29 @@ def test_the_work_of_a_call_is_read_as_the_frame_has_it(ends: tuple[socket.socke
     sending.join()
     wanted = frame.decode(whole)
     assert (found.kind, found.id, bytes(found.body["data"].data)) == (wanted.kind, wanted.id, data)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5_000_000])
+def test_work_that_is_lent_is_read_as_if_it_was_sent(ends: tuple[socket.socket, link.Link], size: int) -> None:
+    host, unit = ends
+    data = np.arange(size, dtype=np.uint8)
+    whole = joined(frame.encode({"data": frame.Buffer(data.data)}, kind=frame.CALL, id=7))
+    said = joined(frame.encode(len(whole), kind=frame.CALL, id=unit_work.LENT))
+    arena = os.memfd_create("arena")
+    before = len(os.listdir("/proc/self/fd"))
+    os.write(arena, whole + b"more of it")
+    for _ in range(2):
+        socket.send_fds(host, [said], [arena])
+        found = unit.receive()
+        assert (found.kind, found.id) == (frame.CALL, 7)
+        own = np.frombuffer(found.body["data"].data, np.uint8)
+        assert np.array_equal(own, data) and own.ctypes.data % frame.ALIGNMENT == 0
+        # What the unit writes stays its own.
+        own[:] = 0
+        assert os.pread(arena, len(whole), 0) == whole
+        del found, own
+        assert len(os.listdir("/proc/self/fd")) == before
+    os.close(arena)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +102,9 @@ def test_what_was_lent_stays_until_there_is_other_work(monkeypatch: pytest.Monke
         assert all(result() is None for result in results), "the node has what the last reply lay in"
         result = np.full(unit_work.LENT_BYTES_MIN, len(results) + 1, np.uint8)
         results.append(weakref.ref(result))
-        return [b"head", result.data]
+        pieces = frame.encode(frame.Buffer(result.data), kind=frame.REPLY, id=1)
+        assert frame.said_bytes(pieces) == frame.total_bytes(pieces)
+        return pieces
 
     served = unit_work.Work.__new__(unit_work.Work)
     served._function, served._lent = print, []
@@ -94,6 +120,6 @@ def test_what_was_lent_stays_until_there_is_other_work(monkeypatch: pytest.Monke
             said = frame.decode(host.recv(4_096))
             assert said.id == unit_work.LENT
             lies = b"".join(ctypes.string_at(address, count) for address, count in said.body)
-            assert lies == b"head" + bytes([number]) * unit_work.LENT_BYTES_MIN
+            assert frame.decode(lies).body.data == bytes([number]) * unit_work.LENT_BYTES_MIN
         host.shutdown(socket.SHUT_WR)
         serving.join()

@@ -5,29 +5,33 @@
 //!                 └ meanwhile: its output goes to the log, its time and CPU are watched
 //! ```
 
+use crate::arena::{Arena, LENT_BYTES_MIN};
 use crate::child::{Child, Life};
 use crate::prepared::PreparedProcess;
 use crate::wire::{self, Broken};
 use crate::{descriptors as fd, lent, pump, turn};
 use budget::Purpose;
 use event::Event;
-use frame::{Kind, Limits, Value};
+use frame::{Encoded, Kind, Limits, Value};
 use manifest::Limits as FunctionLimits;
 use problem::{Code, Problem};
 use std::future::poll_fn;
 use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
-use unit::{Contract, Deployed, Given, Level, Output, Prepared, Stream, check_reply};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use unit::{Contract, Given, Level, Output, Prepared, Stream, check_reply};
 use unit_host::calls::{Answers, FoundReply, Nonsense, Said};
 use unit_host::{Attempt, Meter};
 
 /// Id of the frame with the work; those of questions are the unit's own.
 const WORK: u64 = 1;
-/// Id of a reply that only says where the reply lies.
+/// Id of a call or a reply that only says where the call or the reply lies.
 const LENT: u64 = 2;
 /// Bytes of a frame beside its data; also what a question to the host may have.
 const FRAME_BYTES: u64 = 16 << 20;
@@ -142,23 +146,32 @@ async fn run(
     let (output, deployed) = (answers.output.clone(), prepared.deployed());
     let limits = &deployed.function.limits;
     let memory_bytes_max = (!prepared.counts_memory()).then(|| prepared.memory_bytes_max());
+    let lends = prepared.lends_to(child);
     let Child { stream, reader, stdout, stderr, life, .. } = child;
+    let work = async {
+        tokio::select! {
+            biased;
+            said = converse(stream, reader, life, answers, (prepared, &attempt.event, lends)) => said,
+            never = pump::forever(stdout, &output, Stream::Stdout) => match never {},
+            never = pump::forever(stderr, &output, Stream::Stderr) => match never {},
+        }
+    };
     tokio::select! {
         biased;
-        said = used.charged(converse(stream, reader, life, answers, (deployed, &attempt.event))) => said,
-        never = used.charged(pump::forever(stdout, &output, Stream::Stdout)) => match never {},
-        never = used.charged(pump::forever(stderr, &output, Stream::Stderr)) => match never {},
+        // Together, for each look at the clock is a system call.
+        said = used.charged(work) => said,
         problem = watch(life, &attempt.meter, limits, used, memory_bytes_max) => Err(Ending::Problem(problem)),
     }
 }
 
 async fn converse(
-    stream: &mut tokio::net::UnixStream,
+    stream: &mut UnixStream,
     reader: &mut wire::Reader,
     life: &Life,
     answers: &mut Answers,
-    (deployed, event): (&Deployed, &Event),
+    (prepared, event, lends): (&PreparedProcess, &Event, bool),
 ) -> Result<Said, Ending> {
+    let deployed = prepared.deployed();
     let limits = &deployed.function.limits;
     let body = match deployed.contract {
         // A function with arguments is told nothing but these.
@@ -167,7 +180,10 @@ async fn converse(
     };
     let out =
         Limits { total_bytes_max: u64::MAX >> 1, meta_bytes_max: 64 << 20, values_max: 1 << 20, ..Limits::default() };
-    wire::send(stream, Kind::Call, WORK, body, &out).await?;
+    let work = wire::encode(Kind::Call, WORK, body, &out)?;
+    if !(lends && event.data.len() >= LENT_BYTES_MIN && lend(stream, life, prepared, &work).await?) {
+        wire::send_pieces(stream, work.pieces()).await?;
+    }
     let total_bytes_max = limits.body_bytes.saturating_add(FRAME_BYTES);
     let within = Limits { total_bytes_max, ..Limits::default() };
     let mut room = deployed.budget.share(Purpose::HostCalls);
@@ -194,6 +210,23 @@ async fn converse(
             Heard::Failure(said) => return Ok(said),
         }
     }
+}
+
+/// Has the unit map its work. False where it has to be sent.
+async fn lend(
+    stream: &UnixStream,
+    life: &Life,
+    prepared: &PreparedProcess,
+    work: &Encoded<'_>,
+) -> Result<bool, Broken> {
+    let bytes = work.pieces().map(<[u8]>::len).sum::<usize>();
+    let Some(mut arena) = Arena::take(&prepared.arenas, &prepared.deployed().budget, bytes) else { return Ok(false) };
+    let Ok(reader) = arena.reader() else { return Ok(false) };
+    arena.write(work.pieces()).await;
+    let said = wire::encode(Kind::Call, LENT, Value::I64(bytes as i64), &Limits::default())?.to_vec();
+    life.lend(arena, prepared.arenas.clone());
+    stream.async_io(Interest::WRITABLE, || fd::send(stream, &said, &[reader.as_fd()])).await?;
+    Ok(true)
 }
 
 /// What a unit says in one frame.

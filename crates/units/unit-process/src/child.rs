@@ -1,9 +1,11 @@
 //! A child as the node sees it: a fresh copy of a zygote that waits for work on its socket.
 
+use crate::arena::Arena;
 use crate::cgroup::{Bounds, Group};
 use crate::descriptors::{self as fd, Received, Sender};
 use crate::jail::zygote::BORN;
 use crate::process::Process;
+use crate::shelf::Shelf;
 use crate::zygote::Zygote;
 use crate::{ProcessInner, loading, wire};
 use problem::{Code, Problem};
@@ -11,8 +13,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as StdStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -62,6 +64,8 @@ struct Left {
     exit: Exit,
     zygote: Arc<Zygote>,
     slot: u32,
+    /// What it can read of the node's memory, and where that belongs.
+    lent: OnceLock<(Arena, Arc<Shelf<Arena>>)>,
     runtime: Handle,
 }
 
@@ -154,7 +158,8 @@ impl Child {
         let (group, entrances) = making.await.map_err(io::Error::other)??;
         zygote.keeper().add(&process, &entrances).await?;
         let exit = Exit { receiver: Some(exited), status: None };
-        let left = Left { group, exit, zygote: zygote.clone(), slot, runtime: Handle::current() };
+        let left =
+            Left { group, exit, zygote: zygote.clone(), slot, lent: OnceLock::new(), runtime: Handle::current() };
         let receiver = pipe::Receiver::from_owned_fd;
         Ok(Self {
             number,
@@ -199,6 +204,12 @@ impl Life {
         Ok(())
     }
 
+    /// It was lent this, which comes back once it has ended and all that it has started.
+    pub fn lend(&self, arena: Arena, home: Arc<Shelf<Arena>>) {
+        let once = self.left().lent.set((arena, home));
+        assert!(once.is_ok(), "a unit is lent its last call alone");
+    }
+
     /// CPU time it has used: of all its processes where they are counted together.
     pub fn cpu(&self) -> Duration {
         self.group().cpu().or_else(|| self.process.cpu()).unwrap_or_default()
@@ -233,7 +244,7 @@ impl Drop for Life {
         self.process.kill();
         let runtime = left.runtime.clone();
         runtime.spawn(async move {
-            let Left { group, mut exit, zygote, slot, .. } = left;
+            let Left { group, mut exit, zygote, slot, lent, .. } = left;
             // One by one where the kernel cannot kill a group, and there may be many.
             let killed = spawn_blocking(move || {
                 group.kill();
@@ -243,6 +254,9 @@ impl Drop for Life {
             let has_ended = timeout(END_TIME_MAX, exit.wait()).await.is_ok();
             // Waits for all of its processes to be gone.
             let are_all_gone = spawn_blocking(|| group.is_some_and(Group::end)).await.unwrap_or(false);
+            if let Some((arena, home)) = lent.into_inner() {
+                arena.come_back(&home);
+            }
             if has_ended {
                 zygote.clear(slot, are_all_gone).await;
             } else {

@@ -84,7 +84,8 @@ pub fn ask_for_senders(fd: impl AsFd, wanted: bool) -> io::Result<()> {
     set(SO_PASSPIDFD).or_else(|_| set(libc::SO_PASSCRED))
 }
 
-/// Sends one message, with descriptors beside it.
+/// Sends one message, with descriptors beside it. A stream may take a part of it, which is an error: what is sent so is
+/// small.
 pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     assert!(fds.len() <= FDS_MAX, "room was made for so many");
     let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
@@ -109,7 +110,11 @@ pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> io::Re
             }
         }
         let sent = libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL);
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        match usize::try_from(sent) {
+            Ok(sent) if sent == message.len() => Ok(()),
+            Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
     }
 }
 

@@ -7,13 +7,14 @@
 //!   first call ──▶ zygote: a jail, the function loaded in it        (zygote.rs, spawn.rs, jail/, cgroup/)
 //!                ──▶ now and then: what it uses beside its calls        (allowance.rs)
 //!   each call  ──▶ child: forked ahead of need, used once           (child.rs)
-//!              ──▶ frames on one socket, limits watched, output logged   (attempt.rs, wire.rs, lent.rs, pump.rs)
+//!              ──▶ frames on one socket, limits watched, output logged   (attempt.rs, wire.rs, arena.rs, lent.rs, pump.rs)
 //! ```
 //! What a unit can reach is its own scratch folder, the read-only base, and what its host answers on the socket; the
 //! answers ask the function's grants first, and are the same for every kind of unit (`unit-host`).
 
 mod allowance;
 mod android;
+mod arena;
 mod attach;
 mod attempt;
 mod base;
@@ -31,6 +32,9 @@ mod loading;
 mod prepared;
 mod process;
 mod pump;
+mod region;
+mod sealed;
+mod shelf;
 mod slot;
 mod spawn;
 mod tar;

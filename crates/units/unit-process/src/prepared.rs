@@ -1,11 +1,14 @@
 //! A function ready to run: its zygote, its children, and calls that wait for one.
 
 use crate::ProcessInner;
+use crate::arena::Arena;
 use crate::attach;
 use crate::attempt::attempt;
+use crate::bundle::Runtime;
 use crate::cgroup::{Bounds, Controller};
 use crate::child::Child;
 use crate::process::Process;
+use crate::shelf::Shelf;
 use crate::zygote::{Recipe, Zygote};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -29,6 +32,8 @@ pub struct PreparedProcess {
     shared: Arc<ProcessInner>,
     recipe: Recipe,
     pool: Pool<Child>,
+    /// What large calls are lent to units in.
+    pub arenas: Arc<Shelf<Arena>>,
     /// Those that serve a call.
     pub at_work: Arc<Desk<Arc<Process>>>,
     /// Held while the zygote is started.
@@ -44,10 +49,17 @@ impl PreparedProcess {
             shared,
             recipe,
             pool,
+            arenas: Arc::default(),
             at_work: Arc::default(),
             zygote: AsyncMutex::default(),
             failed: Mutex::default(),
         })
+    }
+
+    /// Whether a unit is lent its large call: it has to be a copy of the zygote, which knows how, and to serve no call
+    /// after this one, for it may keep what it maps.
+    pub fn lends_to(&self, child: &Child) -> bool {
+        self.recipe.about.runtime == Runtime::Python && child.calls + 1 >= self.deployed().function.units.reuse_calls
     }
 
     /// Whether the kernel bounds the memory of each unit.
@@ -252,6 +264,7 @@ impl Prepared for PreparedProcess {
     fn sweep(&self, now: Instant, all: bool) {
         let idle = Duration::from_millis(self.deployed().function.units.reuse_idle_ms);
         let is_idle = self.pool.sweep(now, all, idle, ZYGOTE_IDLE);
+        self.arenas.sweep(now, all);
         // One that is just being started is looked at the next time.
         let Ok(mut place) = self.zygote.try_lock() else { return };
         if let Some(zygote) = &*place {

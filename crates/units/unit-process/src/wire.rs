@@ -4,7 +4,7 @@
 use crate::turn::{TURN_BYTES, Turn};
 use budget::{Full, Share};
 use bytes::Bytes;
-use frame::{Checksum, DecodeError, EncodeError, Frame, HEADER_BYTES, Header, Kind, Limits, Value};
+use frame::{Checksum, DecodeError, EncodeError, Encoded, Frame, HEADER_BYTES, Header, Kind, Limits, Value};
 use std::fmt;
 use std::io::{self, IoSlice};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -138,17 +138,10 @@ pub fn decode<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Frame<'b>, Broken>
     Frame::decode(bytes, limits).map_err(|error| Broken::Garbled(error.to_string()))
 }
 
-/// Sends a frame; its buffers are not copied.
-pub async fn send(
-    stream: &mut (impl AsyncWrite + Unpin),
-    kind: Kind,
-    id: u64,
-    body: Value<'_>,
-    limits: &Limits,
-) -> Result<(), Broken> {
+/// The bytes of a frame, of whose buffers no copy is made.
+pub fn encode<'a>(kind: Kind, id: u64, body: Value<'a>, limits: &Limits) -> Result<Encoded<'a>, Broken> {
     let frame = Frame { kind, id, body }.encode(Checksum::Front, limits);
-    let frame = frame.map_err(|error: EncodeError| Broken::Garbled(error.to_string()))?;
-    send_pieces(stream, frame.pieces()).await
+    frame.map_err(|error: EncodeError| Broken::Garbled(error.to_string()))
 }
 
 /// Sends bytes that are a frame already.
@@ -156,7 +149,8 @@ pub async fn send_bytes(stream: &mut (impl AsyncWrite + Unpin), frame: &[u8]) ->
     send_pieces(stream, std::iter::once(frame)).await
 }
 
-async fn send_pieces<'p>(
+/// Sends what is a frame together.
+pub async fn send_pieces<'p>(
     stream: &mut (impl AsyncWrite + Unpin),
     pieces: impl Iterator<Item = &'p [u8]>,
 ) -> Result<(), Broken> {
@@ -327,7 +321,8 @@ mod tests {
         let (most, read) = most_in_a_turn(reading, &passed).await;
         assert_eq!(read.unwrap(), frame.len());
         assert!(most < 2 * TURN_BYTES, "{most} bytes were read in one turn");
-        let sending = send(&mut stream, Kind::Reply, 1, Value::Buffer(&data), &limits);
+        let frame = encode(Kind::Reply, 1, Value::Buffer(&data), &limits).unwrap();
+        let sending = send_pieces(&mut stream, frame.pieces());
         let (most, sent) = most_in_a_turn(sending, &passed).await;
         sent.unwrap();
         assert!(most < 2 * TURN_BYTES, "{most} bytes were sent in one turn");

@@ -7,6 +7,7 @@ mod android;
 mod java;
 mod killed;
 mod leavings;
+mod lending;
 mod stage;
 
 use problem::Code;
@@ -39,6 +40,16 @@ const ALL: &[(&str, Test)] = &[
     ("a_gigabyte_of_output_is_swallowed", |stage| Box::pin(a_gigabyte_of_output_is_swallowed(stage))),
     ("what_a_unit_says_is_not_trusted", |stage| Box::pin(what_a_unit_says_is_not_trusted(stage))),
     ("a_large_reply_arrives_whole_lent_or_sent", |stage| Box::pin(a_large_reply_arrives_whole_lent_or_sent(stage))),
+    ("a_unit_is_lent_its_own_call_and_no_other", |stage| {
+        Box::pin(lending::a_unit_is_lent_its_own_call_and_no_other(stage))
+    }),
+    ("what_is_handed_on_is_never_lent_again", |stage| Box::pin(lending::what_is_handed_on_is_never_lent_again(stage))),
+    ("a_unit_that_is_used_again_keeps_what_it_got", |stage| {
+        Box::pin(lending::a_unit_that_is_used_again_keeps_what_it_got(stage))
+    }),
+    ("calls_at_once_and_calls_that_are_given_up_are_apart", |stage| {
+        Box::pin(lending::calls_at_once_and_calls_that_are_given_up_are_apart(stage))
+    }),
     ("a_function_that_does_not_load_says_why", |stage| Box::pin(a_function_that_does_not_load_says_why(stage))),
     ("what_works_beside_its_calls_is_ended", |stage| Box::pin(what_works_beside_its_calls_is_ended(stage))),
     ("what_says_what_nobody_waits_for_is_ended", |stage| Box::pin(what_says_what_nobody_waits_for_is_ended(stage))),

@@ -320,6 +320,11 @@ def assemble(
     return pieces
 
 
+def said_bytes(pieces: Sequence[Piece]) -> int:
+    """Bytes of a whole frame, as the header in its first piece says."""
+    return int.from_bytes(pieces[0][8:16], "little")
+
+
 def total_bytes(pieces: Iterable[Piece]) -> int:
     """Bytes of all pieces together."""
     return sum(piece.nbytes if isinstance(piece, memoryview) else len(piece) for piece in pieces)

@@ -7,8 +7,10 @@ unit ── reply or failure ──▶ host          the work's end
 
 from __future__ import annotations
 
+import array
 import contextlib
 import mmap
+import os
 import socket
 import struct
 from collections.abc import Sequence
@@ -25,6 +27,8 @@ SMALL_BYTES: Final = 64 << 10
 HUGE_BYTES: Final = 2 << 20
 #: The host is trusted to keep to the function's own limits.
 LIMITS: Final = Limits(total_bytes=1 << 40, values=1 << 20)
+#: Room for one descriptor beside the first bytes of a frame, and for what says that it is one.
+_BESIDE_BYTES: Final = 64
 #: Pieces given to one system call.
 PIECES_MAX: Final = 512
 #: What stands between the header and the data in a frame with the work of a call: a table of one buffer after its length,
@@ -87,10 +91,15 @@ class Link:
 
     def receive(self) -> Frame:
         """The next frame; its buffers are views of memory that is valid until the next one is received."""
-        room, have = self._room, 0
+        room, (have, beside) = self._room, self._begin()
         while have < frame.HEADER_BYTES:
             have += self._receive_into(room[have:])
         total = int.from_bytes(room[8:16], "little")
+        if beside:
+            while have < total:
+                have += self._receive_into(room[have:total])
+            room = _mapped(beside, frame.decode(room[:total]))
+            have = total = room.nbytes
         if total > room.nbytes:
             large = aligned(total)
             large[:have] = room[:have]
@@ -108,6 +117,13 @@ class Link:
         with contextlib.suppress(OSError):
             while self._socket.recv_into(self._room):
                 continue
+
+    def _begin(self) -> tuple[int, list[tuple[int, int, bytes]]]:
+        """The first bytes of a frame, and what came beside them."""
+        got, beside, _, _ = self._socket.recvmsg_into([self._room], _BESIDE_BYTES, socket.MSG_CMSG_CLOEXEC)
+        if got == 0:
+            raise HostGone
+        return got, beside
 
     def _receive_into(self, room: memoryview) -> int:
         got = self._socket.recv_into(room)
@@ -139,6 +155,22 @@ class Link:
     def tell(self, verb: str, arguments: list[Any]) -> None:
         """Tells the host what it does not answer."""
         self.send(frame.encode({"op": verb, "args": arguments}, kind=frame.CALL, id=0))
+
+
+def _mapped(beside: list[tuple[int, int, bytes]], said: Frame) -> memoryview:
+    """The frame that is not sent but lent: it lies in the memory that came with what was `said`, and so many bytes are its
+    own. A page of it that is written to is this process's from then on.
+    """
+    descriptors = array.array("i")
+    for level, kind, data in beside:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(data)
+    (descriptor,) = descriptors
+    try:
+        rights = mmap.PROT_READ | mmap.PROT_WRITE
+        return memoryview(mmap.mmap(descriptor, said.body, flags=mmap.MAP_PRIVATE, prot=rights))
+    finally:
+        os.close(descriptor)
 
 
 def plain(value: Any) -> Any:

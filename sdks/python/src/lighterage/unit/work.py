@@ -19,7 +19,7 @@ from ..travel import calls, frame
 from ..travel.classes import Classes
 from ..travel.frame import Buffer, Frame
 from .api import Event, Failure, event_in
-from .link import REPLY_META, HostGone, Link, aligned
+from .link import REPLY_META, HostGone, Link
 
 #: Characters of what is said in one line about an exception.
 WORDS_MAX = 4_000
@@ -58,15 +58,16 @@ class Work:
             self._serve_one(link, self._function, link.reads)
         link.wait_for_end()
 
-    def rehearse(self, times: int) -> None:
-        """Does work that is nobody's, from a socket and back to it, with a function that does nothing.
+    def rehearse(self, times: int, room: memoryview) -> None:
+        """Does work that is nobody's, from a socket and back to it, with a function that does nothing, in the memory that the
+        real work will come to.
 
         In the zygote it leaves code behind that is quick from its first use; in a child, memory of its own in place of what
         it shares with the zygote. What is copied now is not copied while somebody waits.
         """
         host, unit = socket.socketpair()
         with host, unit:
-            link = Link(unit, aligned(REHEARSAL_BYTES))
+            link = Link(unit, room)
             for _ in range(times):
                 host.sendmsg(self._rehearsal)
                 self._serve_one(link, _rehearsed)
@@ -78,7 +79,7 @@ class Work:
         self._lent = []
         pieces = self._outcome(work, function)
         _flush()
-        places = _places(pieces) if lends and frame.total_bytes(pieces) >= LENT_BYTES_MIN else None
+        places = _places(pieces) if lends and frame.said_bytes(pieces) >= LENT_BYTES_MIN else None
         if places is not None:
             self._lent, pieces = pieces, frame.encode(places, kind=frame.REPLY, id=LENT)
         link.send(pieces)
