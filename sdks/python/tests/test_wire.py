@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lighterage.errors import NodeUnreachable, ReplyBroken, TimeIsUp
+from lighterage.places import wire
 from lighterage.places.wire import Api, Cancel, Cancelled
 
 OK = b"HTTP/1.1 200 OK\r\nserver-timing: queue;dur=1.5, run;dur=20\r\ncontent-length: 5\r\n\r\nhello"
@@ -208,3 +209,24 @@ def test_an_address_is_checked():
             Api(wrong)
     with pytest.raises(NodeUnreachable):
         Api("http://127.0.0.1:1").request("GET", "/")
+
+
+@pytest.mark.parametrize(("soon", "asleep"), [(60.0, wire.SOON_REPLIES), (0.0, 20)])
+def test_replies_that_come_soon_are_waited_for_awake(monkeypatch, soon, asleep):
+    monkeypatch.setattr(wire, "SOON_SECONDS", soon)
+    monkeypatch.setattr(wire, "_HAS_ANOTHER", True)
+    waits, wait = [], wire._Connection._wait
+    monkeypatch.setattr(wire._Connection, "_wait", lambda *given: waits.append(given) or wait(*given))
+    with Scripted(*[OK] * 20) as server:
+        api = Api(server.url, "lighter_t")
+        for _ in range(20):
+            assert bytes(api.request("GET", "/x", deadline=time.monotonic() + 60).body) == b"hello"
+        assert (len(waits), server.connections) == (asleep, 1)
+
+
+def test_a_reply_that_was_expected_soon_may_come_late(monkeypatch):
+    monkeypatch.setattr(wire, "SOON_REPLIES", 0)
+    with Scripted(*[[OK[:60], OK[60:]]] * 3, pause=0.01) as server:
+        api = Api(server.url, "lighter_t")
+        for _ in range(3):
+            assert bytes(api.request("GET", "/x", deadline=time.monotonic() + 60).body) == b"hello"

@@ -51,6 +51,10 @@ PIECES_MAX: Final = 64
 SEND_BYTES: Final = 1 << 20
 #: How long a connection may take to open.
 CONNECT_SECONDS: Final = 3.0
+#: A reply that is expected within so many seconds is waited for awake: to fall asleep and to be woken takes a good part of
+#: that. It is expected after so many in a row that came as soon; one that does not come ends it.
+SOON_SECONDS: Final = 500e-6
+SOON_REPLIES: Final = 8
 #: How long a request without a deadline may stand still.
 FOREVER_SECONDS: Final = 86_400.0
 
@@ -330,6 +334,8 @@ class _Connection:
         self._url = url
         self._readable: select.poll | None = None
         self._writable: select.poll | None = None
+        #: Replies in a row that came soon.
+        self._soon = 0
         if not is_tls and sys.platform != "win32":
             connected.setblocking(False)
             self._readable, self._writable = select.poll(), select.poll()
@@ -363,6 +369,7 @@ class _Connection:
                 raise
             raise ReplyBroken(f"{self._url} closed the connection while it was sent to: {early}") from None
         head_at = time.monotonic()
+        self._soon = self._soon + 1 if head_at - sent < SOON_SECONDS else 0
         has_body = body_max and status not in (204, 304)
         body = self._read_body(headers, rest, deadline, body_max) if has_body else memoryview(b"")
         reply = Reply(status, headers, body, sent, head_at, time.monotonic(), began, body_max=body_max)
@@ -440,8 +447,9 @@ class _Connection:
                 raise ReplyBroken(f"{self._url} sent more than {HEAD_BYTES_MAX} bytes of headers")
             self._limit(deadline)
             try:
-                if self._readable is not None:
-                    self._wait(self._readable, deadline)
+                readable = self._readable
+                if readable is not None and not (self._soon >= SOON_REPLIES and _comes_soon(readable)):
+                    self._wait(readable, deadline)
                 more = self.socket.recv(16_384)
             except BlockingIOError:
                 continue
@@ -538,6 +546,19 @@ class _Connection:
         if len(data) > at:
             raise ReplyBroken(f"{self._url} sent more than its reply")
         return bytes(body)
+
+
+#: Whether there is a processor on which a node could work while this one waits awake.
+_HAS_ANOTHER: Final = (os.cpu_count() or 1) > 1
+
+
+def _comes_soon(readable: select.poll) -> bool:
+    """Waits awake; says whether something came. Each look lets other threads run."""
+    until = time.monotonic() + SOON_SECONDS if _HAS_ANOTHER else 0.0
+    while not readable.poll(0):
+        if time.monotonic() > until:
+            return False
+    return True
 
 
 def _room(length: int) -> memoryview:
