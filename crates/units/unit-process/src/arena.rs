@@ -5,14 +5,14 @@
 //!                       ▲                                         │ ended, with all that it has started
 //!                       └── is it open anywhere else? asks the kernel ◀┘   no: the next unit's. Yes: given up
 //! ```
-//! It replaces two copies and the pages that a new unit would receive the frame in. Nobody but the node can write to it,
-//! nor make it shorter: it is sealed before any unit sees it. What an earlier call has left is overwritten or wiped before
-//! the next unit gets it. And that unit gets it only when the kernel says that no descriptor and no mapping of it is left,
-//! wherever the one before may have put them.
+//! It replaces two copies and the pages that a new unit would receive the frame in. Nobody but the node can write to
+//! it, nor make it shorter: it is sealed before any unit sees it. What an earlier call has left is overwritten or wiped
+//! before the next unit gets it. And that unit gets it only when the kernel says that no descriptor and no mapping of it
+//! is left, wherever the one before may have put them.
 
+use crate::rack::{Rack, Room};
 use crate::region::Region;
 use crate::sealed;
-use crate::shelf::{Room, Shelf};
 use crate::turn::{TURN_BYTES, Turn};
 use budget::{Budget, Purpose, Share};
 use std::fs::File;
@@ -43,8 +43,8 @@ impl Room for Arena {
 impl Arena {
     /// One with room for `bytes`, used before or new. None where the budget has no room for it, or the system no such
     /// memory.
-    pub fn take(shelf: &Shelf<Self>, budget: &Arc<Budget>, bytes: usize) -> Option<Self> {
-        shelf.take(bytes).or_else(|| {
+    pub fn take(rack: &Rack<Self>, budget: &Arc<Budget>, bytes: usize) -> Option<Self> {
+        rack.take(bytes).or_else(|| {
             let bytes = Region::rounded(bytes);
             Self::make(bytes, budget.take(Purpose::HostCalls, bytes as u64).ok()?).ok()
         })
@@ -80,11 +80,11 @@ impl Arena {
         sealed::reader(&self.file)
     }
 
-    /// The unit that was lent it has ended. Where anything is left that could read it, it is given up; its pages go with
-    /// whatever that is.
-    pub fn come_back(self, shelf: &Shelf<Self>) {
+    /// The unit that was lent it has ended. Where anything is left that could read it, it is given up; its pages go
+    /// with whatever that is.
+    pub fn come_back(self, rack: &Rack<Self>) {
         if sealed::is_ours_alone(&self.file) {
-            shelf.put(self, Instant::now());
+            rack.put(self, Instant::now());
         }
     }
 }
@@ -100,8 +100,8 @@ mod tests {
     use std::pin::pin;
     use std::task::Poll;
 
-    fn arena(shelf: &Shelf<Arena>, budget: &Arc<Budget>) -> Arena {
-        Arena::take(shelf, budget, LENT_BYTES_MIN).expect("this system has sealed memory")
+    fn arena(rack: &Rack<Arena>, budget: &Arc<Budget>) -> Arena {
+        Arena::take(rack, budget, LENT_BYTES_MIN).expect("this system has sealed memory")
     }
 
     fn read(arena: &Arena) -> Vec<u8> {
@@ -116,14 +116,14 @@ mod tests {
 
     #[tokio::test]
     async fn the_next_unit_sees_nothing_of_the_one_before() {
-        let (shelf, budget) = (Shelf::default(), Budget::new(1 << 30));
-        let mut first = arena(&shelf, &budget);
+        let (rack, budget) = (Rack::default(), Budget::new(1 << 30));
+        let mut first = arena(&rack, &budget);
         first.write([&[7; 900_000][..], &[8; 400_000]].into_iter()).await;
         let bytes = read(&first);
         assert!(are(&bytes[..900_000], 7) && are(&bytes[900_000..1_300_000], 8));
-        first.come_back(&shelf);
-        let mut second = arena(&shelf, &budget);
-        assert_eq!((budget.total_bytes(), shelf.take(0).is_none()), (second.len() as u64, true), "it is the same one");
+        first.come_back(&rack);
+        let mut second = arena(&rack, &budget);
+        assert_eq!((budget.total_bytes(), rack.take(0).is_none()), (second.len() as u64, true), "it is the same one");
         second.write(std::iter::once(&[9; 10][..])).await;
         let bytes = read(&second);
         assert!(are(&bytes[..10], 9) && are(&bytes[10..], 0));
@@ -134,7 +134,7 @@ mod tests {
     /// A call that is given up while its frame is written leaves part of it.
     #[tokio::test]
     async fn what_was_written_in_part_is_wiped_too() {
-        let mut arena = arena(&Shelf::default(), &Budget::unbounded());
+        let mut arena = arena(&Rack::default(), &Budget::unbounded());
         let large = vec![7; LENT_BYTES_MIN];
         {
             let mut writing = pin!(arena.write(std::iter::once(&large[..])));
@@ -148,11 +148,11 @@ mod tests {
 
     /// Whether an arena comes back of which this is held.
     fn comes_back(hold: impl Fn(&Arena) -> Box<dyn Any>) -> bool {
-        let shelf = Shelf::default();
-        let arena = arena(&shelf, &Budget::unbounded());
+        let rack = Rack::default();
+        let arena = arena(&rack, &Budget::unbounded());
         let _held = hold(&arena);
-        arena.come_back(&shelf);
-        shelf.take(0).is_some()
+        arena.come_back(&rack);
+        rack.take(0).is_some()
     }
 
     fn again(reader: &File) -> File {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_unit_can_change_nothing_of_it() {
-        let arena = arena(&Shelf::default(), &Budget::unbounded());
+        let arena = arena(&Rack::default(), &Budget::unbounded());
         let reader = arena.reader().unwrap();
         for file in [&reader, &again(&reader)] {
             assert!(file.write_at(b"x", 0).is_err() && file.set_len(0).is_err() && file.set_len(1 << 30).is_err());

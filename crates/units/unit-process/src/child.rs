@@ -5,7 +5,7 @@ use crate::cgroup::{Bounds, Group};
 use crate::descriptors::{self as fd, Received, Sender};
 use crate::jail::zygote::BORN;
 use crate::process::Process;
-use crate::shelf::Shelf;
+use crate::rack::Rack;
 use crate::zygote::Zygote;
 use crate::{ProcessInner, loading, wire};
 use problem::{Code, Problem};
@@ -65,7 +65,7 @@ struct Left {
     zygote: Arc<Zygote>,
     slot: u32,
     /// What it can read of the node's memory, and where that belongs.
-    lent: OnceLock<(Arena, Arc<Shelf<Arena>>)>,
+    lent: OnceLock<(Arena, Arc<Rack<Arena>>)>,
     runtime: Handle,
 }
 
@@ -205,7 +205,7 @@ impl Life {
     }
 
     /// It was lent this, which comes back once it has ended and all that it has started.
-    pub fn lend(&self, arena: Arena, home: Arc<Shelf<Arena>>) {
+    pub fn lend(&self, arena: Arena, home: Arc<Rack<Arena>>) {
         let once = self.left().lent.set((arena, home));
         assert!(once.is_ok(), "a unit is lent its last call alone");
     }

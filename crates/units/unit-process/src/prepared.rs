@@ -8,7 +8,7 @@ use crate::bundle::Runtime;
 use crate::cgroup::{Bounds, Controller};
 use crate::child::Child;
 use crate::process::Process;
-use crate::shelf::Shelf;
+use crate::rack::Rack;
 use crate::zygote::{Recipe, Zygote};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -33,7 +33,7 @@ pub struct PreparedProcess {
     recipe: Recipe,
     pool: Pool<Child>,
     /// What large calls are lent to units in.
-    pub arenas: Arc<Shelf<Arena>>,
+    pub arenas: Arc<Rack<Arena>>,
     /// Those that serve a call.
     pub at_work: Arc<Desk<Arc<Process>>>,
     /// Held while the zygote is started.

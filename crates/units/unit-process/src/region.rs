@@ -1,5 +1,5 @@
-//! A file in memory as the node writes to it: mapped once and written to many times, because eight megabytes of new pages
-//! cost several times what copying eight megabytes costs.
+//! A file in memory as the node writes to it: mapped once and written to many times, because eight megabytes of new
+//! pages cost several times what copying eight megabytes costs.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

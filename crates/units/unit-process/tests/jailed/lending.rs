@@ -37,7 +37,7 @@ def handle(event):
     return ", ".join(words)
 "#;
 
-/// As above. And it leaves what it was lent in a socket of its module, and looks at what an earlier call has left there.
+/// As above. And it leaves what it was lent in a socket of its module, and looks at what an earlier call has left.
 const STASHED: &str = r#"
 import array, socket
 near, far = socket.socketpair()
@@ -83,8 +83,8 @@ pub async fn a_unit_is_lent_its_own_call_and_no_other(stage: &Stage) {
     assert_eq!(said(&function, &data(b'B', 2 << 20)).await, "True True, True, 2097152 True 1");
 }
 
-/// What a unit was lent it may hand on to the next one, through a socket that its module has made. That one sees what the
-/// earlier call was lent, and never what is lent later.
+/// What a unit was lent it may hand on to the next one, through a socket that its module has made. That one sees what
+/// the earlier call was lent, and never what is lent later.
 pub async fn what_is_handed_on_is_never_lent_again(stage: &Stage) {
     let function = stage.function(&format!("{SOURCE}{STASHED}"), |function| function.limits.body_bytes = 64 << 20);
     let mut before = "nothing".to_owned();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How many wait, and how large one of them is at most. What is beyond is given back at once.
 const KEPT_MAX: usize = 2;
 const KEPT_BYTES_MAX: usize = 32 << 20;
-/// How long one waits.
+/// How long one waits; then it is given back.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// What has room for so many bytes.
@@ -20,17 +20,17 @@ pub trait Room {
 }
 
 #[derive(Debug)]
-pub struct Shelf<T> {
+pub struct Rack<T> {
     waiting: Mutex<Vec<(T, Instant)>>,
 }
 
-impl<T> Default for Shelf<T> {
+impl<T> Default for Rack<T> {
     fn default() -> Self {
         Self { waiting: Mutex::default() }
     }
 }
 
-impl<T: Room> Shelf<T> {
+impl<T: Room> Rack<T> {
     /// The smallest one that has room for `bytes`.
     pub fn take(&self, bytes: usize) -> Option<T> {
         let mut waiting = self.waiting.lock();
@@ -73,26 +73,26 @@ mod tests {
 
     #[test]
     fn the_smallest_that_is_large_enough_is_used_again() {
-        let (shelf, now) = (Shelf::default(), Instant::now());
-        assert_eq!(shelf.take(1), None);
+        let (rack, now) = (Rack::default(), Instant::now());
+        assert_eq!(rack.take(1), None);
         for one in [4_usize, 9, 2] {
-            shelf.put(one, now);
+            rack.put(one, now);
         }
         // Two wait at most: the smallest has gone.
-        assert_eq!([shelf.take(10), shelf.take(3), shelf.take(3), shelf.take(0)], [None, Some(4), Some(9), None]);
-        shelf.put(KEPT_BYTES_MAX + 1, now);
-        assert_eq!(shelf.take(0), None, "one as large is not kept");
+        assert_eq!([rack.take(10), rack.take(3), rack.take(3), rack.take(0)], [None, Some(4), Some(9), None]);
+        rack.put(KEPT_BYTES_MAX + 1, now);
+        assert_eq!(rack.take(0), None, "one as large is not kept");
     }
 
     #[test]
     fn what_nobody_wants_for_a_while_is_given_back() {
-        let (shelf, now) = (Shelf::default(), Instant::now());
-        shelf.put(1_usize, now);
-        shelf.put(2, now + IDLE_MAX / 2);
-        shelf.sweep(now + IDLE_MAX, false);
-        assert_eq!([shelf.take(0), shelf.take(0)], [Some(2), None]);
-        shelf.put(3, now);
-        shelf.sweep(now, true);
-        assert_eq!(shelf.take(0), None);
+        let (rack, now) = (Rack::default(), Instant::now());
+        rack.put(1_usize, now);
+        rack.put(2, now + IDLE_MAX / 2);
+        rack.sweep(now + IDLE_MAX, false);
+        assert_eq!([rack.take(0), rack.take(0)], [Some(2), None]);
+        rack.put(3, now);
+        rack.sweep(now, true);
+        assert_eq!(rack.take(0), None);
     }
 }
