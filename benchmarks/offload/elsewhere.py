@@ -1,7 +1,7 @@
 """Testbeds beside the study's: other rates, delays, losses, shares of a processor and mixes of functions.
 
-The engine was changed with the records of the first half at hand. Those of the second half were made at the same time and
-opened when it was done, so that they tell what it does in worlds that it was not made for.
+The engine was changed with the first four records at hand, and changed again after the next four were seen. The last four
+were opened when it was done, so that they tell what it does in worlds that it was not made for.
 """
 
 from __future__ import annotations
@@ -14,6 +14,12 @@ from lighterage.decide.replay import Record
 from machines import Machines
 from record import MATRICES, MIX, NUMBERS, TEXTS, Phase, Scenario, record
 from testbed import Testbed
+
+
+def _steps(calls: int, usual: int, between: int | None = None) -> tuple[Phase, ...]:
+    """So many calls at one rate, as many at another or with other work on the node, and as many as at first."""
+    middle = Phase(calls, usual, True) if between is None else Phase(calls, between)
+    return Phase(calls, usual), middle, Phase(calls, usual)
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class Bed:
     delay_ms: float = 0.0
     #: The part of the packets that is lost.
     loss: float = 0.0
-    #: Whether its record was kept aside while the engine was changed.
+    #: Whether its record was kept aside until the engine was done.
     is_kept_aside: bool = False
 
     @property
@@ -45,12 +51,16 @@ class Bed:
 BEDS: Final = (
     Bed("quarter-60-mbit", 0.25, (Phase(150, 60),), MIX, "svd"),
     Bed("tenth-far-numbers", 0.1, (Phase(150, 100),), NUMBERS, delay_ms=20),
-    Bed("whole-rate-steps-texts", 1.0, (Phase(60, 80), Phase(60, 10), Phase(60, 80)), TEXTS),
+    Bed("whole-rate-steps-texts", 1.0, _steps(60, 80, 10), TEXTS),
     Bed("quarter-far-loss-matrices", 0.25, (Phase(150, 50),), MATRICES, delay_ms=20, loss=0.001),
-    Bed("tenth-loss-texts", 0.1, (Phase(150, 30),), TEXTS, loss=0.005, is_kept_aside=True),
-    Bed("quarter-far", 0.25, (Phase(150, 80),), MIX | NUMBERS | TEXTS, delay_ms=20, is_kept_aside=True),
-    Bed("tenth-load-steps-matrices", 0.1, (Phase(60, 100), Phase(60, 100, True), Phase(60, 100)), MATRICES, is_kept_aside=True),
-    Bed("whole-far-loss-numbers", 1.0, (Phase(150, 20),), NUMBERS, delay_ms=20, loss=0.001, is_kept_aside=True),
+    Bed("tenth-loss-texts", 0.1, (Phase(150, 30),), TEXTS, loss=0.005),
+    Bed("quarter-far", 0.25, (Phase(150, 80),), MIX | NUMBERS | TEXTS, delay_ms=20),
+    Bed("tenth-load-steps-matrices", 0.1, _steps(60, 100), MATRICES),
+    Bed("whole-far-loss-numbers", 1.0, (Phase(150, 20),), NUMBERS, delay_ms=20, loss=0.001),
+    Bed("quarter-loss-texts", 0.25, (Phase(150, 40),), TEXTS, delay_ms=2, loss=0.002, is_kept_aside=True),
+    Bed("tenth-far-rate-steps", 0.1, _steps(50, 60, 15), MIX, "svd", delay_ms=20, is_kept_aside=True),
+    Bed("whole-load-steps", 1.0, _steps(50, 100), NUMBERS | MATRICES, is_kept_aside=True),
+    Bed("quarter-far-loss", 0.25, (Phase(150, 30),), MIX | NUMBERS, "primes", 20, 0.003, is_kept_aside=True),
 )
 
 

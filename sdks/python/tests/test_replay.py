@@ -1,7 +1,8 @@
 """The promises about decisions, on records: how much time is lost, how often the choice is right, how soon a step is noticed.
 
 The records in `records` are the testbed's (`./bench offload --part decide --calls 150`): real calls of a client with a tenth of
-a processor, over a network of 100, 40 and 10 Mbit/s. Each begins with an engine that knows nothing.
+a processor, over a network of 100, 40 and 10 Mbit/s. Each begins with an engine that knows nothing. Those in
+`records/elsewhere` are of twelve other testbeds (`--part elsewhere`), four of which were kept aside until the engine was done.
 """
 
 from pathlib import Path
@@ -14,6 +15,8 @@ from lighterage.decide.replay import EngineChooser, Oracle, Point, Record, play,
 
 MBIT = 1e6
 RECORDS = Path(__file__).parent / "records"
+ELSEWHERE = RECORDS / "elsewhere"
+KEPT_ASIDE = ("quarter-loss-texts", "tenth-far-rate-steps", "whole-load-steps", "quarter-far-loss")
 SEEDS = range(12)
 
 
@@ -87,7 +90,8 @@ def test_the_committed_records_keep_the_promises_that_are_kept():
     assert all(calls <= 3 for one in every for calls in one.recovery_calls)
     assert sum(one.doubled for one in every) / sum(one.calls for one in every) <= 0.1
     assert sum(one.extra_seconds for one in every) / sum(one.seconds for one in every) <= 0.1
-    # Promised is 2, and missed: what is lost are milliseconds. It must not become worse.
+    assert max(one.penalty_worst_of_20_ms for one in every) <= 2
+    # Promised is 2 of all calls, and missed: what is lost are milliseconds. It must not become worse.
     assert 2 < max(one.penalty_worst for one in every) <= 4
 
 
@@ -101,6 +105,20 @@ def test_the_committed_records_are_decided_as_well_in_other_orders():
         assert sum(one.right for one in every) / sum(one.clear for one in every) >= right
         if races:
             assert sum(one.seconds for one in every) / sum(one.oracle_seconds for one in every) - 1 <= 0.1
+
+
+def test_other_testbeds_are_decided_as_well():
+    """Other rates, delays, losses, shares of a processor and mixes of functions: all, and those that were kept aside."""
+    every = {path.stem.removeprefix("testbed-"): engine(Record.load(path)) for path in ELSEWHERE.glob("*.json")}
+    assert len(every) == 12 and every.keys() >= set(KEPT_ASIDE)
+    for names in (every.keys(), KEPT_ASIDE):
+        some = [every[name] for name in names]
+        assert sum(one.right for one in some) / sum(one.clear for one in some) >= 0.95
+        assert sum(one.doubled for one in some) / sum(one.calls for one in some) <= 0.1
+        assert sum(one.extra_seconds for one in some) / sum(one.seconds for one in some) <= 0.1
+        assert sum(one.seconds for one in some) / sum(one.oracle_seconds for one in some) - 1 <= 0.05
+    # Promised is 2, and missed by five of 824 such calls. It must not become worse.
+    assert 2 < max(one.penalty_worst_of_20_ms for one in every.values()) <= 2.6
 
 
 def test_another_order_has_the_same_calls_and_steps():
