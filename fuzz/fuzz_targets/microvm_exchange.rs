@@ -8,9 +8,10 @@ mod question;
 use frame::{Checksum, Frame, Kind, Limits, Value};
 use http::HeaderMap;
 use kernel_abi::Verb;
+use kernel_abi::fields::BYTES_MAX;
 use lighter_fuzz::fuzz_target;
 use problem::Code;
-use question::{FIELDS_BYTES_MAX, PIECE_BYTES_MAX, Question, WAITED_MAX};
+use question::{PIECE_BYTES_MAX, Question, WAITED_MAX};
 
 /// What `http.fetch` names.
 const PARTS: [&str; 9] =
@@ -112,7 +113,7 @@ fn check(read: Result<Question<'_>, problem::Problem>) {
 
 fn bounded(headers: &HeaderMap) {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    assert!(bytes <= FIELDS_BYTES_MAX);
+    assert!(bytes <= BYTES_MAX);
     for (name, value) in headers {
         assert!(question::is_shown(name), "{name}");
         assert!(value.as_bytes().iter().all(|byte| *byte == b'\t' || (*byte >= 32 && *byte != 127)));

@@ -5,9 +5,9 @@
 
 use core::arch::asm;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed, compiler_fence};
+use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 use kernel_abi::boot::Boot;
-use kernel_abi::exits::{CallPage, Exit};
+use kernel_abi::exits::{CallPage, Exit, hatch};
 use kernel_abi::layout;
 
 /// The boot page as it is now.
@@ -17,19 +17,49 @@ pub fn boot() -> Boot {
     unsafe { core::ptr::with_exposed_provenance::<Boot>(layout::BOOT as usize).read_volatile() }
 }
 
-/// Leaves to the tender, and comes back with its answer.
+/// Asks the tender, and comes back with its answer: by leaving to it, or through the hatch if somebody listens.
 pub fn exit(exit: Exit, page: CallPage) -> CallPage {
     let words = core::ptr::with_exposed_provenance_mut::<u64>(layout::CALL as usize);
-    // SAFETY: the call page is mapped for reading and writing and used here only; nobody else runs meanwhile.
+    // SAFETY: the call page is mapped for reading and writing and used here only; nobody answers what was not asked yet.
     unsafe {
         for (index, word) in page.words().into_iter().enumerate() {
             words.add(index).write_volatile(word);
         }
-        // What the words point to is in memory before the tender looks, and what it wrote is seen afterwards.
-        asm!("out dx, eax", in("dx") exit.port(), in("eax") 0, options(nostack, preserves_flags));
-        ENTERED.store(tsc(), Relaxed);
     }
+    if !by_hatch(exit) {
+        // SAFETY: what the words point to is in memory before the tender looks, and what it wrote is seen afterwards.
+        unsafe { asm!("out dx, eax", in("dx") exit.port(), in("eax") 0, options(nostack, preserves_flags)) };
+    }
+    ENTERED.store(tsc(), Relaxed);
     page_now()
+}
+
+/// Says what is asked, and looks for the answer for as long as somebody listens and patience lasts. False: it is to be
+/// left; the tender then knows whether somebody has heard it meanwhile.
+fn by_hatch(exit: Exit) -> bool {
+    let patience = match exit {
+        Exit::Call => hatch::CALL_TURNS,
+        Exit::Receive => hatch::REST_TURNS,
+        _ => return false,
+    };
+    let asked = word(hatch::ASKED).load(Relaxed).wrapping_add(1);
+    word(hatch::PORT).store(exit.port().into(), Relaxed);
+    // What is asked is in memory before it is counted, and it is counted before it is looked whether somebody listens.
+    word(hatch::ASKED).swap(asked, SeqCst);
+    let (began, patience) = (tsc(), word(patience).load(Relaxed));
+    while word(hatch::ANSWERED).load(SeqCst) != asked {
+        if word(hatch::LISTENS).load(SeqCst) == 0 || tsc().wrapping_sub(began) >= patience {
+            return false;
+        }
+        core::hint::spin_loop();
+    }
+    true
+}
+
+/// A word behind the call page's own.
+fn word(at: u64) -> &'static AtomicU64 {
+    // SAFETY: the page is mapped for reading and writing, and the words of the hatch in it are used as atomics only.
+    unsafe { &*core::ptr::with_exposed_provenance::<AtomicU64>(at as usize) }
 }
 
 /// The call page as the tender left it.
@@ -69,6 +99,14 @@ pub fn with_inbox<R>(bytes: usize, act: impl FnOnce(&[u8]) -> R) -> R {
     let inbox = core::ptr::with_exposed_provenance::<u8>(layout::INBOX as usize);
     // SAFETY: the inbox is mapped, and the tender writes it only while the kernel stands still.
     act(unsafe { core::slice::from_raw_parts(inbox, bytes.min(layout::INBOX_BYTES as usize)) })
+}
+
+/// Reads a byte of each page, whatever is there.
+pub fn read_ahead(start: u64, bytes: u64) {
+    for at in (start..start.saturating_add(bytes)).step_by(layout::PAGE as usize) {
+        // SAFETY: the tender names pages that it has mapped; where it has not, the machine ends.
+        unsafe { core::ptr::with_exposed_provenance::<u8>(at as usize).read_volatile() };
+    }
 }
 
 /// The region of compiled code; writable until its text is published.

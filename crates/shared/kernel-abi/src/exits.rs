@@ -6,6 +6,14 @@
 //!   kernel ◀─ call page: status, bytes of the answer, the time ◀───────────┘
 //! ```
 //! The tender copies a page before it looks at it, and takes every word of it for a lie until it is checked.
+//!
+//! Leaving takes long where the machine is itself a guest. So what is asked most, [`Exit::Call`] and [`Exit::Receive`],
+//! is first said through a [`hatch`]: while somebody listens, the kernel looks for its answer for a while before it leaves.
+//!
+//! ```text
+//!   kernel ── call page; PORT; ASKED + 1 ──▶ a node that listens: copies, checks, works
+//!   kernel ◀─ call page; ANSWERED = ASKED ──┘            nobody listens, or not for so long: `out`
+//! ```
 
 /// First port; the others follow.
 pub const PORT: u16 = 0x500;
@@ -87,6 +95,27 @@ impl CallPage {
     }
 }
 
+/// Where the words stand by which a question is asked and answered without leaving, each side's on lines of its own.
+pub mod hatch {
+    use crate::layout::CALL;
+
+    /// From the kernel: how many questions it has asked.
+    pub const ASKED: u64 = CALL + 0x100;
+    /// From the kernel: to which port it would write.
+    pub const PORT: u64 = CALL + 0x108;
+    /// From the node: the number of the question that is answered in the call page.
+    pub const ANSWERED: u64 = CALL + 0x140;
+    /// From the node: not 0 while somebody looks for questions. Whoever stops looking says so, and looks once more.
+    pub const LISTENS: u64 = CALL + 0x180;
+    /// From the node: for how many turns of the time-stamp counter to look for the answer to a call before leaving.
+    pub const CALL_TURNS: u64 = CALL + 0x188;
+    /// From the node: the same for the event after a reply.
+    pub const REST_TURNS: u64 = CALL + 0x190;
+}
+
 pub const DONE: u64 = 0;
 /// No such verb, or not this unit's.
 pub const REFUSED: u64 = 1;
+/// In the place of an event: the kernel reads a byte of each page from `request` to `request + request_bytes`, and waits
+/// on. A page that a guest has read once does not make it leave its processor again.
+pub const READ_AHEAD: u64 = 2;

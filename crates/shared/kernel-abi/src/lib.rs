@@ -6,6 +6,7 @@
 //!   boot     the page by which the tender tells the kernel about itself
 //!   exits    how the kernel leaves to its tender, and the page they talk over
 //!   ring     log lines that wait for the next exit
+//!   fields   which header fields of HTTP are not a unit's, and how large they may be
 //!   engine   the settings of code that the node compiles and the kernel loads
 //! ```
 //! Used by the kernel (`kernel/`) and by the node (`crates/units/unit-microvm`), so that both are built from one text.
@@ -15,6 +16,7 @@
 pub mod boot;
 mod engine;
 pub mod exits;
+pub mod fields;
 pub mod layout;
 pub mod ring;
 pub mod verbs;
@@ -22,4 +24,4 @@ pub mod verbs;
 pub use verbs::{Policy, Verb};
 
 /// Changes with every change of what is written here: a snapshot of one version is nothing to another.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;

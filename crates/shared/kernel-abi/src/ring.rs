@@ -1,7 +1,7 @@
 //! The log ring: lines gathered without an exit, taken out by the tender at the next one.
 //!
-//! One writer, one reader, never at once: the tender reads while the vCPU stands still. It is a plain run of records that
-//! begins anew after each reading, so there is nothing to wrap around and little to lie about.
+//! One writer, one reader, never at once: whoever reads does so while the kernel waits for an answer. It is a plain run of
+//! records that begins anew after each reading, so there is nothing to wrap around and little to lie about.
 //!
 //! ```text
 //!   0..4 bytes used │ record: 0..4 length, 4..8 level, text, zeros to 4 │ record │ …

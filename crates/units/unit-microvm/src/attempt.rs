@@ -5,6 +5,7 @@
 //!                └ meanwhile: its lines go to the log, its time and CPU are watched
 //! ```
 
+use crate::Busy;
 use crate::exchange::{Exchange, Served};
 use crate::fetch::Fetching;
 use crate::prepared::PreparedMicrovm;
@@ -63,6 +64,7 @@ pub async fn perform(prepared: &Arc<PreparedMicrovm>, job: Job) -> Result<(Said,
     let (mut tender, entry) = taken.map_err(|_| meter.time_exceeded())??;
     meter.started();
     let _at_work = prepared.at_work.begins(tender.number, tender.clock());
+    let busy = prepared.begins_work();
     let deployed = prepared.deployed();
     let answers = answers(deployed, tender.number, request_id, host.clone());
     let output = answers.output.clone();
@@ -73,9 +75,9 @@ pub async fn perform(prepared: &Arc<PreparedMicrovm>, job: Job) -> Result<(Said,
     let exchange = Exchange::new(host, deployed.budget.clone(), fetching, served).after(tender.events);
     let mut asked = Answering { answers, exchange };
     // A future that is dropped here drops the tender: the machine is stopped and ended.
-    let outcome = run(prepared, &mut tender, &mut asked, work, &meter).await;
+    let outcome = run(prepared, &mut tender, &mut asked, work, (&meter, &busy)).await;
     meter.used_cpu(tender.cpu());
-    drop(asked);
+    drop((asked, busy));
     let outcome = match outcome {
         Ok(Said::Crashed { code, why, frames }) => {
             if prepared.deployed().function.units.dump
@@ -122,10 +124,13 @@ async fn run(
     tender: &mut Tender,
     asked: &mut Answering,
     work: Vec<u8>,
-    meter: &Meter,
+    (meter, busy): (&Meter, &Busy),
 ) -> Result<Said, Problem> {
     let limits = &prepared.deployed().function.limits;
-    tender.begin(work);
+    match busy.leaves_one() {
+        true => prepared.begin_heard(tender, work),
+        false => tender.begin(work),
+    }
     let clock = tender.clock();
     let mut is_behind = false;
     let outcome = tokio::select! {

@@ -4,34 +4,44 @@
 //!   machine, nobody's ── Become ──▶ guest: lay ─▶ Event ─▶ run ─▶ Renew ─▶ … ── Leave ──▶ nobody's
 //! ```
 //! Between two units memory, registers and floating point are those of the snapshot again, and nothing of the one
-//! before is left.
+//! before is left. What the guest says without leaving, the node hears by itself: `hatch.rs`.
 
 use crate::core_dump;
 use crate::debugger::{DebugSession, Next, Signal};
 use crate::exits::{self, Asked, Bounds, GuestRange};
-use crate::memory::Memory;
+use crate::hatch::{self, Hatch, Left};
+use crate::memory::{Memory, Outside};
 use crate::tender::{Ask, Crash, Recipe, TenderInner, Told, What};
 use crate::vm::{Stop, Vm, interrupt_signal};
 use crate::{seccomp, written};
 use kernel_abi::boot::Boot;
-use kernel_abi::exits::{CallPage, DONE, REFUSED};
-use kernel_abi::{layout, ring};
+use kernel_abi::exits::{CallPage, DONE, Exit, READ_AHEAD, REFUSED};
+use kernel_abi::layout;
 use kvm_ioctls::Kvm;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// What one exit's copy may have: a request, a reply.
 pub const EXIT_BYTES: u64 = 16 << 20;
+
+/// A machine whose first event has not come for so long reads ahead, and so many bytes before it looks for one again:
+/// a third of a millisecond where a guest that meets a missing page takes tens of microseconds.
+const AHEAD_AFTER: Duration = Duration::from_millis(10);
+const AHEAD_BYTES: u64 = 16 * layout::PAGE;
+/// What is read ahead of larger snapshots.
+const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
 /// A machine behind the filter of its thread.
 pub struct Machine {
     vm: Vm,
     shared: Arc<TenderInner>,
     tell: mpsc::Sender<Told>,
+    hatch: Arc<Hatch>,
 }
 
 /// Calls back once a machine is nobody's, or somebody's, or fresh again.
@@ -45,10 +55,13 @@ impl Machine {
     pub fn new(kvm: &Kvm, memory_bytes: u64, shared: Arc<TenderInner>, tell: mpsc::Sender<Told>) -> io::Result<Self> {
         interrupt_signal();
         written::open();
-        let mut vm = Vm::new(kvm, Memory::reserve(memory_bytes)?)?;
+        let memory = Arc::new(Memory::reserve(memory_bytes)?);
+        let mut vm = Vm::new(kvm, memory.clone())?;
         vm.can_be_interrupted();
+        let hatch = Arc::new(Hatch::new(memory, vm.tsc_hz()));
+        *shared.hatch.lock() = Some(hatch.clone());
         seccomp::enter()?;
-        Ok(Self { vm, shared, tell })
+        Ok(Self { vm, shared, tell, hatch })
     }
 
     /// Where its memory lies in this process.
@@ -68,6 +81,7 @@ impl Machine {
             };
             done(Ok(()));
             let Ok(left) = guest.serve(asked) else { return };
+            self.hatch.ends();
             let emptied = self.vm.rest().and_then(|_| self.vm.memory().clear());
             let is_over = emptied.is_err();
             left(emptied);
@@ -83,25 +97,32 @@ struct Guest<'m> {
     vm: &'m mut Vm,
     shared: &'m TenderInner,
     tell: &'m mpsc::Sender<Told>,
+    hatch: &'m Hatch,
     recipe: Arc<Recipe>,
     boot: Boot,
     bounds: Bounds,
     began: Instant,
     /// An answer that did not fit into the room the guest had for it.
     pending: Option<Vec<u8>>,
+    /// What it can still read before its first event, the last first.
+    ahead: Vec<Range<u64>>,
     debugger: Option<DebugSession>,
 }
 
 impl<'m> Guest<'m> {
     fn start(machine: &'m mut Machine, recipe: Arc<Recipe>) -> io::Result<Self> {
-        let Machine { vm, shared, tell } = machine;
+        let Machine { vm, shared, tell, hatch } = machine;
         let Recipe { snapshot, policy, memory_bytes, body_bytes, .. } = &*recipe;
         let boot = Boot { memory_bytes: *memory_bytes, policy: policy.0, tsc_hz: vm.tsc_hz(), ..Boot::new() };
         let bytes_max = body_bytes.saturating_add(EXIT_BYTES);
         let bounds = Bounds { heap: snapshot.heap(), code: 0..0, policy: *policy, bytes_max };
         snapshot.lay(vm.memory(), &boot)?;
         vm.set_registers(&snapshot.about.registers)?;
-        Ok(Self { vm, shared, tell, boot, bounds, began: Instant::now(), pending: None, debugger: None, recipe })
+        let began = Instant::now();
+        hatch.starts(bounds.clone(), began);
+        let ahead = if recipe.reads_ahead { snapshot.contents() } else { Vec::new() };
+        let (pending, debugger) = (None, None);
+        Ok(Self { vm, shared, tell, hatch, boot, bounds, began, pending, ahead, debugger, recipe })
     }
 
     /// A fresh unit in place of the one before.
@@ -109,13 +130,14 @@ impl<'m> Guest<'m> {
         (self.pending, self.began) = (None, Instant::now());
         self.vm.rest()?;
         self.recipe.snapshot.renew(self.vm.memory(), &self.boot)?;
+        self.hatch.starts(self.bounds.clone(), self.began);
         self.vm.set_registers(&self.recipe.snapshot.about.registers)
     }
 
     /// Until the machine is to be nobody's: who wants to hear of that.
     fn serve(&mut self, asked: &Receiver<Ask>) -> Result<Done, Over> {
         loop {
-            match asked.recv().map_err(|_| Over)? {
+            match self.next(asked)? {
                 Ask::Event(event) => {
                     self.deliver(event, layout::INBOX_BYTES)?;
                     self.run(asked)?;
@@ -133,7 +155,54 @@ impl<'m> Guest<'m> {
                 }
                 Ask::Leave(done) => return Ok(done),
                 // Nothing was asked, and it is somebody's already.
-                Ask::Answer(_) | Ask::Become(..) => {}
+                Ask::Answer(_) | Ask::Go | Ask::Become(..) => {}
+            }
+        }
+    }
+
+    /// What is asked next. A machine that waits for its first event meanwhile reads what its unit may read, so that the
+    /// unit need not leave for each page of it; no code of the component runs, and nothing of that is left.
+    fn next(&mut self, asked: &Receiver<Ask>) -> Result<Ask, Over> {
+        if self.ahead.is_empty() {
+            return asked.recv().map_err(|_| Over);
+        }
+        let mut ask = asked.recv_timeout(AHEAD_AFTER);
+        if let Err(RecvTimeoutError::Timeout) = ask {
+            self.shared.reads_ahead(true);
+            let mut bytes = 0;
+            while let Err(RecvTimeoutError::Timeout) = ask
+                && !self.ahead.is_empty()
+                && bytes < AHEAD_BYTES_MAX
+            {
+                bytes += self.read_ahead()?;
+                ask = asked.recv_timeout(Duration::ZERO);
+            }
+            self.renew().map_err(|_| Over)?;
+            self.shared.reads_ahead(false);
+        }
+        self.ahead = Vec::new();
+        match ask {
+            Err(RecvTimeoutError::Timeout) => asked.recv().map_err(|_| Over),
+            ask => ask.map_err(|_| Over),
+        }
+    }
+
+    /// Has the guest read the next pages; how many bytes of them. One that does not come back is ended by whoever sees
+    /// that its machine is no longer [there](unit_host::pool::Spare::is_there).
+    fn read_ahead(&mut self) -> Result<u64, Over> {
+        let Some(mut run) = self.ahead.pop() else { return Ok(0) };
+        let (request, request_bytes) = (run.start, AHEAD_BYTES.min(run.end - run.start));
+        run.start += request_bytes;
+        if run.start < run.end {
+            self.ahead.push(run);
+        }
+        let page = CallPage { status: READ_AHEAD, request, request_bytes, ..CallPage::default() };
+        self.vm.memory().write_words(layout::CALL, &page.words()).map_err(|Outside| Over)?;
+        loop {
+            match self.vm.run() {
+                Ok(Stop::Port(port)) if port == Exit::Receive.port() => return Ok(request_bytes),
+                Ok(Stop::Interrupted) if !self.shared.stop.load(SeqCst) => self.vm.clear_interrupt(),
+                _ => return Err(Over),
             }
         }
     }
@@ -149,6 +218,7 @@ impl<'m> Guest<'m> {
             if let Some(look) = self.shared.look.lock().take() {
                 look.show(self.vm);
             }
+            self.hatch.enters();
             match self.vm.run() {
                 Ok(Stop::Port(port)) => {
                     if self.exited(port, asked)? {
@@ -208,6 +278,21 @@ impl<'m> Guest<'m> {
 
     /// Does what the guest asks for. True: its event is handled.
     fn exited(&mut self, port: u16, asked: &Receiver<Ask>) -> Result<bool, Over> {
+        if let Some(Exit::Call | Exit::Receive) = Exit::of(port) {
+            match self.hatch.left() {
+                Left::Asks => {}
+                Left::Answered => return Ok(false),
+                Left::Replied => return Ok(true),
+                Left::Called(room) => {
+                    match asked.recv() {
+                        Ok(Ask::Go) => {}
+                        Ok(Ask::Answer(bytes)) => self.answer(bytes, room)?,
+                        _ => return self.end(What::Stopped),
+                    }
+                    return Ok(false);
+                }
+            }
+        }
         let Ok(words) = self.vm.memory().read_words(layout::CALL) else { return self.end(What::Stopped) };
         let page = CallPage::from_words(words);
         let wants = match exits::check(port, &page, &self.bounds) {
@@ -270,19 +355,7 @@ impl<'m> Guest<'m> {
 
     /// Writes status, length and the time into the call page.
     fn settle(&mut self, status: u64, answer_bytes: u64) -> Result<(), Over> {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let page = CallPage {
-            status,
-            answer_bytes,
-            unix_ns: ns(unix),
-            monotonic_ns: ns(self.began.elapsed()),
-            ..CallPage::default()
-        };
-        match self.vm.memory().write_words(layout::CALL, &page.words()) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(Over),
-        }
+        hatch::settle(self.vm.memory(), self.began, status, answer_bytes).map_err(|Outside| Over)
     }
 
     fn dump(&self) -> io::Result<Vec<u8>> {
@@ -305,26 +378,12 @@ impl<'m> Guest<'m> {
 
     /// Tells, with the lines that were gathered. Waits while the node has not heard what was told before.
     fn tell(&mut self, what: What) -> Result<(), Over> {
-        let lines = self.lines();
+        let lines = hatch::lines(self.vm.memory());
         self.tell.blocking_send(Told { lines, what }).map_err(|_| Over)
     }
 
     fn end<T>(&mut self, what: What) -> Result<T, Over> {
         let _nobody_may_listen = self.tell(what);
         Err(Over)
-    }
-
-    /// Takes the lines out of the ring. It is copied before it is looked at, and only written to if there were any.
-    fn lines(&self) -> Vec<(u32, Vec<u8>)> {
-        let memory = self.vm.memory();
-        let mut head = [0; ring::HEAD];
-        if memory.read(layout::LOG, &mut head).is_err() || head == [0; ring::HEAD] {
-            return Vec::new();
-        }
-        let used = u64::from(u32::from_le_bytes(head)).min(layout::LOG_BYTES);
-        let ring = memory.copy(layout::LOG, usize::try_from(used).unwrap_or(0)).unwrap_or_default();
-        // An error here would be one of the next write too.
-        let _ = memory.write(layout::LOG, &[0; ring::HEAD]);
-        exits::lines(&ring)
     }
 }

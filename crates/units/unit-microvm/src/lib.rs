@@ -19,12 +19,14 @@ mod attempt;
 mod core_dump;
 pub mod debug;
 mod debugger;
+mod ear;
 mod elf;
 mod exchange;
 mod exits;
 mod fetch;
 mod gdb;
 mod guest;
+mod hatch;
 #[cfg(test)]
 mod hostile;
 mod link;
@@ -58,7 +60,7 @@ use problem::{Code, Problem};
 use sha2::{Digest, Sha256};
 use std::ffi::CStr;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use stock::Stock;
 use unit::{Artefact, Compiler, Deployed, Prepared, Shape, UnitKind};
@@ -86,6 +88,9 @@ pub struct MicrovmInner {
     /// Of units' own requests: made when the first unit works, on the runtime that it works on.
     client: OnceLock<fetch::Client>,
     number: AtomicU64,
+    /// Machines at work, of all functions.
+    busy: AtomicUsize,
+    processors: usize,
 }
 
 impl MicrovmKind {
@@ -109,7 +114,9 @@ impl MicrovmKind {
             .map_err(|error| Problem::new(Code::Internal, format!("starting the thread for source lines: {error}")))?;
         let (stock, number) = (Mutex::default(), AtomicU64::new(0));
         let client = OnceLock::new();
-        Ok(Self { shared: Arc::new(MicrovmInner { kvm, target, stock, fingerprint, teller, client, number }) })
+        let (busy, processors) = (AtomicUsize::new(0), std::thread::available_parallelism().map_or(1, usize::from));
+        let inner = MicrovmInner { kvm, target, stock, fingerprint, teller, client, number, busy, processors };
+        Ok(Self { shared: Arc::new(inner) })
     }
 
     /// Whether microvms can run here.
@@ -165,6 +172,28 @@ impl MicrovmInner {
 
     fn next_number(&self) -> u64 {
         self.number.fetch_add(1, Relaxed) + 1
+    }
+
+    /// A machine goes to work.
+    fn begins_work(self: &Arc<Self>) -> Busy {
+        self.busy.fetch_add(1, Relaxed);
+        Busy(self.clone())
+    }
+}
+
+/// A machine at work.
+struct Busy(Arc<MicrovmInner>);
+
+impl Busy {
+    /// Whether there is a processor beside those of the machines at work, for somebody who listens.
+    fn leaves_one(&self) -> bool {
+        self.0.busy.load(Relaxed) < self.0.processors
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Relaxed);
     }
 }
 

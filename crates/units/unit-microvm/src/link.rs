@@ -19,6 +19,7 @@ use kvm_ioctls::Kvm;
 use problem::{Code, Problem};
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -91,7 +92,7 @@ impl Linking {
         let code = layout::CODE..layout::CODE + code_bytes;
         let tables_end = prepare(&memory, &kernel, &boot, &code)
             .map_err(|Outside| Problem::new(Code::Internal, "the kernel does not fit into its machine"))?;
-        let mut vm = Vm::new(kvm, memory).map_err(|error| crate::kvm_failed(&error))?;
+        let mut vm = Vm::new(kvm, Arc::new(memory)).map_err(|error| crate::kvm_failed(&error))?;
         vm.can_be_interrupted();
         vm.set_registers(&Registers::at(kernel.entry, layout::STACK + layout::STACK_BYTES - 8))
             .map_err(|error| crate::kvm_failed(&error))?;

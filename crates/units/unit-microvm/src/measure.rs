@@ -7,7 +7,6 @@ use crate::tender::{Recipe, Tender, What};
 use frame::{Checksum, Frame, Kind, Limits, Value};
 use kernel_abi::Policy;
 use kernel_abi::exits::Exit;
-use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,21 +31,22 @@ pub enum Source {
 }
 
 /// A unit that lives until it is dropped.
-pub struct Held(Tender);
+pub struct Held(Tender, Arc<Recipe>);
 
 impl Bed {
     /// # Errors
     /// There is no KVM, or the artefact is none.
     pub fn new(kind: &MicrovmKind, artefact: &[u8], memory_bytes: u64) -> io::Result<Self> {
         let kvm = kind.shared.kvm().map_err(|problem| io::Error::other(problem.to_string()))?;
-        let whole = recipe(artefact, memory_bytes)?;
+        let whole = recipe(artefact, memory_bytes, true)?;
         let mut leaving = artefact.to_vec();
         let at = parts(artefact)?.place_of(whole.snapshot.about.registers.0.rip);
         let at = at.ok_or_else(|| io::Error::other("an artefact without a first instruction"))?;
         let [low, high] = Exit::Log.port().to_le_bytes();
         // mov edx, port; out dx, eax; hlt
         leaving[at..at + 7].copy_from_slice(&[0xba, low, high, 0, 0, 0xef, 0xf4]);
-        let leaving = recipe(&leaving, memory_bytes)?;
+        // It does not wait for an event, and so does not read ahead.
+        let leaving = recipe(&leaving, memory_bytes, false)?;
         Ok(Self { recipe: whole, leaving, stock: Stock::new(kvm.clone()), nothing: Stock::new(kvm) })
     }
 
@@ -63,7 +63,7 @@ impl Bed {
     /// # Errors
     /// There is no room for another.
     pub async fn start(&self, source: Source) -> io::Result<Held> {
-        self.make(source, &self.recipe).await.map(Held)
+        Ok(Held(self.make(source, &self.recipe).await?, self.recipe.clone()))
     }
 
     /// How long a unit takes to be there: from asking for it until its first instruction has told so. The event it is
@@ -75,7 +75,7 @@ impl Bed {
         let event = event(b"")?;
         let began = Instant::now();
         let mut tender = self.make(source, &self.leaving).await?;
-        tender.begin(event);
+        tender.begin_heard(event, &self.leaving, false);
         match tender.told().await.what {
             What::Lines => Ok(began.elapsed()),
             other => Err(io::Error::other(format!("{other:?}"))),
@@ -90,13 +90,25 @@ impl Bed {
     }
 }
 
+#[cfg(test)]
+impl Held {
+    pub async fn dump(&mut self) -> io::Result<Vec<u8>> {
+        self.0.dump().await
+    }
+
+    /// Whether it reads ahead now.
+    pub fn reads(&self) -> bool {
+        self.0.reads()
+    }
+}
+
 impl Held {
     /// Handles an event with this data; one that asks its host for anything fails.
     ///
     /// # Errors
     /// What else it told than a reply.
     pub async fn call(&mut self, data: &[u8]) -> io::Result<Vec<u8>> {
-        self.0.begin(event(data)?);
+        self.0.begin_heard(event(data)?, &self.1, false);
         match self.0.told().await.what {
             What::Replied { reply, .. } => {
                 let frame =
@@ -122,9 +134,9 @@ fn parts(artefact: &[u8]) -> io::Result<Parts<'_>> {
     Parts::read(artefact).map_err(|error| io::Error::other(error.0))
 }
 
-fn recipe(artefact: &[u8], memory_bytes: u64) -> io::Result<Arc<Recipe>> {
+fn recipe(artefact: &[u8], memory_bytes: u64, reads_ahead: bool) -> io::Result<Arc<Recipe>> {
     let snapshot = Arc::new(Snapshot::lay_out(&parts(artefact)?, memory_bytes)?);
     let (policy, body_bytes) = (Policy::least(), 8 << 20);
-    let debugger = Mutex::default();
-    Ok(Arc::new(Recipe { snapshot, policy, memory_bytes, body_bytes, dump: false, debugger }))
+    let (debugger, ear, rest) = Default::default();
+    Ok(Arc::new(Recipe { snapshot, policy, memory_bytes, body_bytes, dump: false, debugger, reads_ahead, ear, rest }))
 }

@@ -1,6 +1,6 @@
 //! The memory of one microvm, as the tender sees it: copied from and to, never pointed into.
 //!
-//! While a vCPU runs its guest writes here as it likes; the tender looks only while it stands still, and checks a copy.
+//! While a vCPU runs its guest writes here as it likes; whoever looks meanwhile reads single words, and checks a copy.
 #![expect(unsafe_code, reason = "maps memory for a guest, and copies from and to it")]
 
 use kernel_abi::layout::PAGE;
@@ -9,6 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Mapped for a guest; freed when it is dropped.
 pub struct Memory {
@@ -82,6 +83,17 @@ impl Memory {
         Ok(())
     }
 
+    /// Makes these pages this memory's own, before anybody writes to them.
+    pub fn make(&self, run: Range<u64>) -> io::Result<()> {
+        let bytes = usize::try_from(run.end.saturating_sub(run.start)).map_err(io::Error::other)?;
+        let start = self.place(run.start, bytes).map_err(|Outside| io::Error::other("nothing to make there"))?;
+        // SAFETY: the range is ours; what can be read there stays as it is.
+        if unsafe { libc::madvise(start.cast(), bytes, libc::MADV_POPULATE_WRITE) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
     /// Maps nothing again: as it was when it was reserved.
     pub fn clear(&self) -> io::Result<()> {
         let flags = libc::MAP_FIXED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -131,6 +143,25 @@ impl Memory {
         let mut bytes = [0; 8];
         self.read(at, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// A word that a running guest may write at any time. One that does not lie on a word's place is outside, too.
+    fn word(&self, at: u64) -> Result<&AtomicU64, Outside> {
+        let place = self.place(at, 8)?;
+        if !at.is_multiple_of(8) {
+            return Err(Outside);
+        }
+        // SAFETY: mapped as long as `self` lives, and aligned, for the mapping begins on a page.
+        Ok(unsafe { AtomicU64::from_ptr(place.cast()) })
+    }
+
+    pub fn load(&self, at: u64) -> Result<u64, Outside> {
+        Ok(self.word(at)?.load(SeqCst))
+    }
+
+    pub fn store(&self, at: u64, value: u64) -> Result<(), Outside> {
+        self.word(at)?.store(value, SeqCst);
+        Ok(())
     }
 
     pub fn write_words(&self, at: u64, words: &[u64]) -> Result<(), Outside> {
@@ -190,6 +221,16 @@ fn map(at: *mut u8, bytes: usize, flags: libc::c_int, file: libc::c_int) -> io::
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_lie_on_their_places_within() {
+        let memory = Memory::reserve(PAGE).unwrap();
+        memory.store(PAGE - 8, 7).unwrap();
+        assert_eq!((memory.load(PAGE - 8), memory.read_word(PAGE - 8)), (Ok(7), Ok(7)));
+        for at in [1, PAGE - 4, PAGE, u64::MAX - 7] {
+            assert_eq!((memory.load(at), memory.store(at, 1)), (Err(Outside), Err(Outside)), "{at:#x}");
+        }
+    }
 
     #[test]
     fn nothing_outside_is_touched() {

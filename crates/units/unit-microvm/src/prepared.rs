@@ -1,14 +1,15 @@
 //! A function ready to run: its snapshot, machines that wait for a call, and calls that wait for a machine.
 
-use crate::MicrovmInner;
 use crate::attach;
 use crate::attempt::attempt;
 use crate::debugger::DebugSession;
+use crate::ear::Ear;
 use crate::fetch::Client;
 use crate::serving;
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
 use crate::tender::{Clock, Recipe, Tender};
+use crate::{Busy, MicrovmInner};
 use budget::Purpose;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -58,6 +59,9 @@ impl PreparedMicrovm {
             body_bytes: function.limits.body_bytes,
             dump: function.units.dump,
             debugger: Mutex::default(),
+            reads_ahead: true,
+            ear: Ear::default(),
+            rest: Ear::default(),
         };
         let spares = SPARES.with_warm(function.warm());
         let pool = Pool::new(function.units.reuse_calls, spares, function.limits.concurrency as usize);
@@ -72,6 +76,17 @@ impl PreparedMicrovm {
             at_work: Arc::default(),
             dump: Mutex::default(),
         }))
+    }
+
+    /// A machine goes to work.
+    pub fn begins_work(&self) -> Busy {
+        self.shared.begins_work()
+    }
+
+    /// Gives a unit its work, and listens for what it says.
+    pub fn begin_heard(&self, tender: &mut Tender, work: Vec<u8>) {
+        let is_used_again = tender.events + 1 < self.deployed.function.units.reuse_calls;
+        tender.begin_heard(work, &self.recipe, is_used_again);
     }
 
     /// The clients of requests of its units' own.
@@ -175,6 +190,10 @@ impl Spare for Tender {
     fn number(&self) -> u64 {
         self.number
     }
+
+    fn is_there(&mut self) -> bool {
+        self.obeys()
+    }
 }
 
 fn read(file: &mut File) -> io::Result<Vec<u8>> {
@@ -233,6 +252,7 @@ impl Prepared for PreparedMicrovm {
     fn sweep(&self, now: Instant, all: bool) {
         let idle = Duration::from_millis(self.deployed.function.units.reuse_idle_ms);
         self.pool.sweep(now, all, idle, SPARES_IDLE);
+        self.pool.forget_gone();
         self.stock.sweep(now, SPARES_IDLE);
     }
 }

@@ -7,6 +7,7 @@ use frame::{Frame, Kind, Value};
 use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 use kernel_abi::Verb;
+use kernel_abi::fields::{BYTES_MAX, FORBIDDEN};
 use problem::Problem;
 use std::time::Duration;
 use unit_host::kernel::garbled;
@@ -14,24 +15,8 @@ use unit_host::kernel::garbled;
 /// Exchanges that are waited for at once: a unit has no more handles. More end it.
 pub const WAITED_MAX: usize = 1_000;
 
-/// Bytes of one set of header fields, as in the kernel, which ends a unit with more. So does the node.
-pub const FIELDS_BYTES_MAX: usize = 128 << 10;
-
 /// Bytes of one piece of a body, either way. A unit is given no more at once, and ended if it gives more.
 pub const PIECE_BYTES_MAX: usize = 64 << 10;
-
-/// Fields that are the connection's. The kernel refuses them; whoever sends one all the same is no kernel of ours.
-const FORBIDDEN: [&str; 9] = [
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "transfer-encoding",
-    "upgrade",
-    "host",
-    "http2-settings",
-];
 
 /// How long to wait; none to wait for ever: the call's own time ends that.
 pub type Wait = Option<Duration>;
@@ -240,7 +225,7 @@ fn fields(value: &Value<'_>) -> Result<HeaderMap, Problem> {
             return Err(garbled("a header field that is none"));
         };
         bytes += name.len() + value.len();
-        let is_allowed = bytes <= FIELDS_BYTES_MAX && !FORBIDDEN.contains(&name.to_ascii_lowercase().as_str());
+        let is_allowed = bytes <= BYTES_MAX && !FORBIDDEN.contains(&name.to_ascii_lowercase().as_str());
         if !is_allowed {
             return Err(garbled("header fields that are not a unit's, or too large"));
         }

@@ -1,7 +1,7 @@
 //! A linked function, ready for its first event: memory, registers, and where what lies. Kept as bytes by the
 //! warehouse, laid out in a file without a name when the function is loaded; each unit is a copy-on-write map of that.
 //! A machine that goes on with a fresh unit of the same function has only those pages rewritten that the one before
-//! wrote.
+//! wrote; and in a new machine those pages are made ahead, for a guest that meets a missing page leaves its processor.
 //!
 //! ```text
 //!   magic, version │ code, heap, tables │ registers │ runs: start, bytes │ the pages of each │ the image, for its lines
@@ -13,6 +13,7 @@ use crate::tables::{Access, Tables};
 use crate::written;
 use kernel_abi::boot::Boot;
 use kernel_abi::layout::{self, LARGE_PAGE, PAGE};
+use parking_lot::Mutex;
 use std::fs::File;
 use std::io;
 use std::ops::{ControlFlow, Range};
@@ -27,6 +28,9 @@ const RUNS_MAX: u64 = 1 << 16;
 /// Pages that a machine keeps from one unit to the next: what the runtime of Go writes when it starts, and more than
 /// most units write. What is more is given back, and faulted in again by the next unit, page by page.
 const KEPT_BYTES_MAX: u64 = 4 << 20;
+
+/// Runs of written pages that are remembered; the others are made when they are met.
+const WRITTEN_RUNS_MAX: usize = 1_024;
 
 /// No page lies beyond this.
 const MEMORY_BYTES_MAX: u64 = 16 << 30;
@@ -51,6 +55,10 @@ pub struct Snapshot {
     bytes: u64,
     /// Of the memory of each unit.
     memory_bytes: u64,
+    /// Where there is anything that a unit may read.
+    contents: Vec<Range<u64>>,
+    /// What units of it have written so far, up to what a machine keeps.
+    written: Mutex<Vec<Range<u64>>>,
 }
 
 /// What an artefact says, its pages not yet looked at.
@@ -185,7 +193,10 @@ impl Snapshot {
         seal(&file)?;
         let first = Memory::reserve(parts.end())?;
         first.lay(&file, parts.end())?;
-        Ok(Self { about, file, first, bytes: parts.end(), memory_bytes })
+        let contents = parts.runs.iter().map(|(start, bytes)| *start..*start + bytes.len() as u64);
+        // The guest cannot read its tables.
+        let contents = contents.map(|run| run.start.max(layout::BOOT)..run.end).filter(|run| !run.is_empty()).collect();
+        Ok(Self { about, file, first, bytes: parts.end(), memory_bytes, contents, written: Mutex::default() })
     }
 
     /// What a unit's memory has at least.
@@ -197,20 +208,32 @@ impl Snapshot {
         self.about.heap..self.memory_bytes
     }
 
+    /// Where there is anything that a unit may read.
+    pub fn contents(&self) -> Vec<Range<u64>> {
+        self.contents.clone()
+    }
+
     /// Gives a memory its first contents.
     pub fn lay(&self, memory: &Memory, boot: &Boot) -> io::Result<()> {
         memory.lay(&self.file, self.bytes)?;
+        for run in &*self.written.lock() {
+            // Where the system cannot, they are made when they are met.
+            let _ = memory.make(run.clone());
+        }
         self.lay_boot(memory, boot)
     }
 
     /// Gives a memory that was laid out before its first contents again: what was written since is rewritten, or given
     /// back where it is much. Where the system does not say what was written all of it is laid out anew.
     pub fn renew(&self, memory: &Memory, boot: &Boot) -> io::Result<()> {
-        let mut kept = 0;
+        let (mut kept, mut written) = (0, Vec::new());
         let much = written::runs(memory, |run| {
             kept += run.end - run.start;
             if kept > KEPT_BYTES_MAX {
                 return Ok(ControlFlow::Break(run.start));
+            }
+            if written.len() < WRITTEN_RUNS_MAX {
+                written.push(run.clone());
             }
             memory.rewrite(&self.first, run).map_err(|Outside| io::Error::other("a page beyond the memory"))?;
             Ok(ControlFlow::Continue(()))
@@ -220,7 +243,16 @@ impl Snapshot {
             Ok(ControlFlow::Break(from)) => memory.forget(from)?,
             Err(_) => return self.lay(memory, boot),
         }
+        self.remember(written);
         self.lay_boot(memory, boot)
+    }
+
+    fn remember(&self, written: Vec<Range<u64>>) {
+        let bytes = |runs: &[Range<u64>]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
+        let mut known = self.written.lock();
+        if bytes(&written) > bytes(&known) {
+            *known = written;
+        }
     }
 
     fn lay_boot(&self, memory: &Memory, boot: &Boot) -> io::Result<()> {
@@ -285,6 +317,33 @@ mod tests {
             memory.write(snapshot.memory_bytes() - 1, &[1]).unwrap();
             snapshot.renew(&memory, &Boot::new()).unwrap();
         }
+    }
+
+    #[test]
+    fn what_one_unit_wrote_is_made_ahead_for_the_next_with_its_first_contents() {
+        let bytes = artefact();
+        let snapshot = Snapshot::lay_out(&Parts::read(&bytes).unwrap(), 1 << 20).unwrap();
+        let laid = || {
+            let memory = Memory::reserve(snapshot.memory_bytes()).unwrap();
+            snapshot.lay(&memory, &Boot::new()).unwrap();
+            memory
+        };
+        let memory = laid();
+        for at in [0x40_1000, 0x100_0000, snapshot.memory_bytes() - 8] {
+            memory.write(at, &[1; 8]).unwrap();
+        }
+        snapshot.renew(&memory, &Boot::new()).unwrap();
+        let known = snapshot.written.lock().clone();
+        let next = laid();
+        assert_eq!(next.copy(0x40_1000, 8).unwrap(), [8; 8]);
+        assert_eq!(next.copy(snapshot.memory_bytes() - 8, 8).unwrap(), [0; 8]);
+        let mut found = Vec::new();
+        let asked = written::runs::<()>(&next, |run| {
+            found.push(run);
+            Ok(ControlFlow::Continue(()))
+        });
+        // Where the system does not say what was written, nothing is known.
+        assert!(asked.is_err() && known.is_empty() || found == known && known.len() >= 3, "{found:?} {known:?}");
     }
 
     #[test]

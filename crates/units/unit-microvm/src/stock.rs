@@ -8,6 +8,7 @@
 //! function that may have more memory than most makes its own machines.
 
 use crate::tender::{Recipe, Tender};
+use crate::vm::Anchor;
 use kvm_ioctls::Kvm;
 use parking_lot::Mutex;
 use std::io;
@@ -24,6 +25,8 @@ const MEMORY_BYTES: u64 = 96 << 20;
 pub struct Stock {
     kvm: Arc<Kvm>,
     state: Mutex<State>,
+    /// As long as some function may want a machine.
+    _anchor: Option<Anchor>,
 }
 
 struct State {
@@ -35,7 +38,9 @@ struct State {
 impl Stock {
     pub fn new(kvm: Arc<Kvm>) -> Arc<Self> {
         let state = State { machines: Vec::new(), coming: 0, used: Instant::now() };
-        Arc::new(Self { kvm, state: Mutex::new(state) })
+        // Without one machines are made all the same.
+        let anchor = Anchor::new(&kvm).ok();
+        Arc::new(Self { kvm, state: Mutex::new(state), _anchor: anchor })
     }
 
     /// A unit of this function: in a machine of the stock, or else in a new one. `done` has it when it waits for its

@@ -3,13 +3,16 @@
 //! ```text
 //!   node ── Ask: an event, an answer ──▶ thread ── enters ──▶ guest
 //!        ◀── Told: lines, a question, the end ──┘ ◀── exits ───┘
+//!   node ◀── hatch: the same, while the node listens and the guest runs on ──▶ guest
 //! ```
 //! The thread makes the machine, goes behind its system-call filter, and from then on runs units one after the other;
 //! its side is `guest.rs`.
 
 use crate::attach::Look;
 use crate::debugger::DebugSession;
+use crate::ear::Ear;
 use crate::guest::{Done, Machine};
+use crate::hatch::{Hatch, Way};
 use crate::registers::Registers;
 use crate::snapshot::Snapshot;
 use crate::thread;
@@ -21,11 +24,16 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// Messages on their way from a guest that talks faster than it is heard.
 const TOLD_MAX: usize = 4;
+/// How long the node listens for what a guest says before it sleeps: a thread is woken, its guest entered, and does
+/// something short.
+const LISTEN_MAX: Duration = Duration::from_micros(150);
+/// Processor time that a guest may take to read ahead: some hundred times what it needs for a kernel and a component.
+const AHEAD_CPU_MAX: Duration = Duration::from_secs(2);
 /// Stack of the thread: it only ever copies and checks.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -37,6 +45,8 @@ pub enum Ask {
     Event(Vec<u8>),
     /// The answer to its question, a frame.
     Answer(Vec<u8>),
+    /// Its question is answered already: it goes on.
+    Go,
     /// A core file of the unit as it is now.
     Dump(oneshot::Sender<io::Result<Vec<u8>>>),
     /// A fresh unit in the same machine.
@@ -90,11 +100,27 @@ pub struct TenderInner {
     thread: Mutex<Option<libc::pid_t>>,
     /// Somebody wants to see the guest, when it has left its processor.
     pub look: Mutex<Option<Look>>,
+    /// None before there is a machine.
+    pub hatch: Mutex<Option<Arc<Hatch>>>,
     /// CPU time the thread had when its last event came.
     cpu_before_ns: AtomicU64,
+    /// Its guest reads ahead, and has had no event yet.
+    reads_ahead: AtomicBool,
 }
 
 impl TenderInner {
+    /// From the thread.
+    pub fn reads_ahead(&self, does: bool) {
+        self.counts_cpu();
+        self.reads_ahead.store(does, SeqCst);
+    }
+
+    /// CPU time counts from now on.
+    fn counts_cpu(&self) {
+        let before = self.cpu().unwrap_or_default();
+        self.cpu_before_ns.store(u64::try_from(before.as_nanos()).unwrap_or(u64::MAX), SeqCst);
+    }
+
     fn cpu(&self) -> Option<Duration> {
         thread::cpu((*self.thread.lock())?)
     }
@@ -111,6 +137,11 @@ pub struct Recipe {
     pub dump: bool,
     /// Whoever looks into the first unit that is given an event.
     pub debugger: Mutex<Option<DebugSession>>,
+    /// Whether its machines read ahead while they wait for their first event.
+    pub reads_ahead: bool,
+    /// Whether it pays to listen for what its units say first, and whether their next events come soon.
+    pub ear: Ear,
+    pub rest: Ear,
 }
 
 /// A machine: nobody's, or with a unit in it that waits for an event or works at one. Dropping it ends it.
@@ -126,6 +157,19 @@ pub struct Tender {
     /// The memory its unit may come to, in the node's budget.
     pub room: Option<budget::Share>,
     is_behind: bool,
+    /// Its memory was laid out for this unit: most pages it will need are not there yet.
+    is_new: bool,
+    /// None where it is heard by exits alone.
+    hearing: Option<Hearing>,
+}
+
+/// How a machine is heard without exits, while it works at one event.
+struct Hearing {
+    hatch: Arc<Hatch>,
+    recipe: Arc<Recipe>,
+    /// It has said nothing yet.
+    is_first: bool,
+    rests: bool,
 }
 
 impl Tender {
@@ -134,8 +178,18 @@ impl Tender {
         let (ask, asked) = channel();
         let (tell, told) = mpsc::channel(TOLD_MAX);
         let shared = Arc::new(TenderInner::default());
-        let (number, events, is_behind) = (0, 0, false);
-        let tender = Self { ask, told, shared: shared.clone(), number, memory_bytes, events, room: None, is_behind };
+        let tender = Self {
+            ask,
+            told,
+            shared: shared.clone(),
+            number: 0,
+            memory_bytes,
+            events: 0,
+            room: None,
+            is_behind: false,
+            is_new: true,
+            hearing: None,
+        };
         // Whichever side fails calls it, and only one can.
         let done = Arc::new(Mutex::new(Some((done, tender))));
         let finish = done.clone();
@@ -167,26 +221,96 @@ impl Tender {
         number: u64,
         done: impl FnOnce(io::Result<Tender>) + Send + 'static,
     ) {
-        (self.events, self.number) = (0, number);
+        (self.events, self.number, self.hearing, self.is_new) = (0, number, None, true);
         self.then(|done| Ask::Become(recipe, done), done);
     }
 
     /// Gives it an event.
     pub fn begin(&mut self, event: Vec<u8>) {
         self.events += 1;
-        let before = self.shared.cpu().unwrap_or_default();
-        self.shared.cpu_before_ns.store(u64::try_from(before.as_nanos()).unwrap_or(u64::MAX), SeqCst);
-        self.ask.send(Ask::Event(event)).ok();
+        self.shared.counts_cpu();
+        let hatch = self.shared.hatch.lock().clone();
+        let way = match hatch {
+            Some(hatch) => hatch.event(event),
+            None => Way::Thread(event),
+        };
+        self.send(way, Ask::Event);
+    }
+
+    /// The same, and listens for what it says, where that pays: on a machine with a processor to spare. Not while pages
+    /// come: for each that becomes a copy the system interrupts every thread of this process that runs.
+    pub fn begin_heard(&mut self, event: Vec<u8>, recipe: &Arc<Recipe>, is_used_again: bool) {
+        let hatch = self.shared.hatch.lock().clone();
+        let is_new = std::mem::take(&mut self.is_new);
+        if let Some(hatch) = hatch.filter(|_| !is_new && recipe.ear.listens()) {
+            if let Some(before) = self.hearing.take().filter(|before| before.rests) {
+                recipe.rest.heard(before.hatch.rests());
+            }
+            let rests = is_used_again && recipe.rest.listens();
+            hatch.listens(true, rests);
+            self.hearing = Some(Hearing { hatch, recipe: recipe.clone(), is_first: true, rests });
+        } else if let Some(before) = self.hearing.take() {
+            before.hatch.is_deaf();
+        }
+        self.begin(event);
     }
 
     pub fn answer(&mut self, answer: Vec<u8>) {
-        self.ask.send(Ask::Answer(answer)).ok();
+        let way = match &self.hearing {
+            None => Way::Thread(answer),
+            Some(hearing) => {
+                hearing.hatch.hears();
+                hearing.hatch.answer(answer)
+            }
+        };
+        self.send(way, Ask::Answer);
+    }
+
+    fn send(&self, way: Way, ask: impl FnOnce(Vec<u8>) -> Ask) {
+        match way {
+            Way::Done => {}
+            Way::Go => drop(self.ask.send(Ask::Go)),
+            Way::Thread(bytes) => drop(self.ask.send(ask(bytes))),
+        }
     }
 
     /// Waits for what it tells next. Loses nothing when it is dropped.
     pub async fn told(&mut self) -> Told {
+        if let Some(told) = self.listen() {
+            return told;
+        }
         let gone = || Told { lines: Vec::new(), what: What::Failed(io::Error::other("the tender has ended")) };
         self.told.recv().await.unwrap_or_else(gone)
+    }
+
+    /// Listens for a moment, and says that nobody does any more.
+    fn listen(&mut self) -> Option<Told> {
+        let hearing = self.hearing.as_mut()?;
+        let until = Instant::now() + LISTEN_MAX;
+        let told = loop {
+            if let Some(told) = hearing.hatch.take().or_else(|| self.told.try_recv().ok()) {
+                break Some(told);
+            }
+            if Instant::now() >= until {
+                hearing.hatch.is_deaf();
+                break hearing.hatch.take();
+            }
+            std::hint::spin_loop();
+        };
+        if std::mem::take(&mut hearing.is_first) {
+            hearing.recipe.ear.heard(told.is_some());
+        }
+        told
+    }
+
+    /// Whether its guest still obeys: one that reads ahead is soon done with it.
+    pub fn obeys(&self) -> bool {
+        !self.shared.reads_ahead.load(SeqCst) || self.cpu() < AHEAD_CPU_MAX
+    }
+
+    #[cfg(test)]
+    pub fn reads(&self) -> bool {
+        self.shared.reads_ahead.load(SeqCst)
     }
 
     /// A core file of a unit that has replied.
@@ -215,7 +339,7 @@ impl Tender {
     /// Makes a fresh unit of it, in the background; `done` has it when it is ready. One that cannot be is ended.
     pub fn renew(mut self, number: u64, done: impl FnOnce(Tender) + Send + 'static) {
         if self.comes_forward() {
-            (self.events, self.number) = (0, number);
+            (self.events, self.number, self.hearing) = (0, number, None);
             self.then(Ask::Renew, |renewed| _ = renewed.map(done));
         }
     }
@@ -266,6 +390,11 @@ impl Clock {
     pub fn cpu(&self) -> Duration {
         let before = Duration::from_nanos(self.0.cpu_before_ns.load(SeqCst));
         self.0.cpu().unwrap_or_default().saturating_sub(before)
+    }
+
+    #[cfg(test)]
+    pub fn hatch(&self) -> Arc<Hatch> {
+        self.0.hatch.lock().clone().expect("there is a machine")
     }
 
     /// Whether the thread has not ended yet.

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use kernel_abi::exits::{CallPage, DONE, Exit};
+use kernel_abi::exits::{CallPage, DONE, Exit, READ_AHEAD};
 use kernel_abi::{Verb, layout, ring};
 use kernel_arch::ring3;
 use kernel_core::{Host, Lost};
@@ -61,8 +61,10 @@ fn gather(level: u32, bytes: &[u8]) {
 /// Gives the reply to the event before, tells how much memory the unit has by now, and waits for the next one.
 pub fn receive(reply: &[u8], memory_bytes: u64) -> Vec<u8> {
     loop {
-        let page = CallPage { number: memory_bytes, ..asking(reply) };
-        if let Some(event) = answer(ring3::exit(Exit::Receive, page)) {
+        let page = ring3::exit(Exit::Receive, CallPage { number: memory_bytes, ..asking(reply) });
+        if page.status == READ_AHEAD {
+            ring3::read_ahead(page.request, page.request_bytes);
+        } else if let Some(event) = answer(page) {
             return event;
         }
     }

@@ -1,9 +1,10 @@
 //! What a kernel says that is not ours: every question about exchanges, in every wrong form.
 
 use super::*;
-use crate::question::{FIELDS_BYTES_MAX, PIECE_BYTES_MAX, WAITED_MAX};
+use crate::question::{PIECE_BYTES_MAX, WAITED_MAX};
 use frame::{Checksum, Kind};
 use http_body_util::{BodyExt, Empty};
+use kernel_abi::fields::BYTES_MAX;
 use problem::Code;
 use std::time::Duration;
 use unit::{Body, Incoming, LogLine, LogWriter, Output};
@@ -80,7 +81,7 @@ async fn a_head_cannot_carry_what_is_not_the_units() {
         head(&[("transfer-encoding", b"chunked")], 200),
         head(&[("Connection", b"upgrade")], 200),
         head(&[("", b"1")], 200),
-        head(&[("x", &[b'x'; FIELDS_BYTES_MAX])], 200),
+        head(&[("x", &[b'x'; BYTES_MAX])], 200),
         head(&[], 99),
         head(&[], 1_000),
         head(&[], -1),

@@ -6,26 +6,11 @@ use super::is_token;
 use crate::imports::Outside;
 use alloc::string::String;
 use alloc::vec::Vec;
+use kernel_abi::fields::{BYTES_MAX, FORBIDDEN};
 use wasmtime::{Result, bail};
-
-/// Bytes of one set of fields, as in the class `wasm`: twice what a request's head may have. More end the unit.
-const FIELDS_BYTES_MAX: usize = 128 << 10;
 
 /// What a field takes beside its name and value.
 const FIELD_BYTES: usize = 32;
-
-/// Fields that are the connection's, not a unit's.
-const FORBIDDEN: [&str; 9] = [
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "transfer-encoding",
-    "upgrade",
-    "host",
-    "http2-settings",
-];
 
 #[derive(Clone, Default)]
 pub struct Fields {
@@ -61,8 +46,8 @@ impl Fields {
 
     fn add(&mut self, name: String, value: Vec<u8>) -> Result<()> {
         self.bytes += name.len() + value.len() + FIELD_BYTES;
-        if self.bytes > FIELDS_BYTES_MAX {
-            bail!("wasi:http: header fields of {} bytes, the limit is {FIELDS_BYTES_MAX}", self.bytes);
+        if self.bytes > BYTES_MAX {
+            bail!("wasi:http: header fields of {} bytes, the limit is {BYTES_MAX}", self.bytes);
         }
         self.entries.push((name, value));
         Ok(())
