@@ -20,6 +20,7 @@ import workloads  # noqa: E402
 import plots  # noqa: E402
 import work  # noqa: E402
 from shared.mqtt import packet  # noqa: E402
+from shared.node import machines_mb  # noqa: E402
 from shared.spread import Spread  # noqa: E402
 
 
@@ -104,3 +105,16 @@ bursts of 100: from the publish to the sink, in ms
         plots.Row("lights container, paused when idle", 2.95, 3.14),
         plots.Row("co2 workerd", 5.8, 7.11),
     ]
+
+
+def test_a_machine_has_what_it_wrote_of_its_snapshot_and_behind_it() -> None:
+    """Each map is a head and fields; the snapshot's own map, and what lies elsewhere, is no machine's."""
+    maps = [
+        ("7f0000000000-7f0000400000 rw-p 00000000 00:01 9 /memfd:lighter-snapshot (deleted)", 120),
+        ("7f0000400000-7f0006000000 rw-p 00000000 00:00 0", 80),
+        ("7f0006000000-7f0007000000 rw-p 00000000 00:00 0 [stack]", 5),
+        ("7f0007000000-7f0007400000 rw-p 00000000 00:01 9 /memfd:lighter-snapshot (deleted)", 40),
+        ("7f0008000000-7f0009000000 rw-p 00000000 00:00 0", 7_000),
+    ]
+    smaps = "".join(f"{head} \nSize: 4 kB\nAnonymous:  {kb} kB\nVmFlags: rd wr mr \n" for head, kb in maps)
+    assert machines_mb(smaps) == [0.2, 0.04]

@@ -224,6 +224,26 @@ def private_mb(pid: int) -> float:
     return sum(int(kb) for kb in re.findall(r"^Private_(?:Clean|Dirty): +(\d+)", rollup, re.M)) / 1e3
 
 
+def machines_mb(smaps: str) -> list[float]:
+    """What each microvm of a process has written, by the process's `smaps`: pages of its own in the map of the snapshot that
+    its memory begins with, and in what lies right behind that. Without what KVM keeps for it."""
+    found: list[float] = []
+    end = ""
+    for head, fields in re.findall(r"^([0-9a-f]+-[0-9a-f]+ .*)\n((?:\w+:.*\n?)+)", smaps, re.M):
+        start, _, rest = head.partition("-")
+        own = re.search(r"^Anonymous: +(\d+)", fields, re.M)
+        mb = int(own.group(1)) / 1e3 if own else 0.0
+        if "memfd:lighter-snapshot" in head:
+            found.append(mb)
+        elif start == end and len(head.split()) == 5:
+            found[-1] += mb
+        else:
+            end = ""
+            continue
+        end = rest.split()[0]
+    return found
+
+
 def pids_of(word: str) -> list[int]:
     """Processes with this word among their arguments."""
     found = []
