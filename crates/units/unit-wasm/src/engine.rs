@@ -8,6 +8,7 @@
 //! tasks do not pay for them. It is opened when the first such component comes.
 
 use crate::host;
+use crate::patience::Patience;
 use crate::slots::{MEMORIES_OWN, Slots, Spare, TABLES_OWN};
 use crate::stall::Stall;
 use crate::unit_state::UnitState;
@@ -22,7 +23,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use unit_lines::Teller;
 use wasmtime::component::Linker;
-use wasmtime::{Enabled, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
+use wasmtime::{
+    Enabled, EngineWeak, InstanceAllocationStrategy, ModuleVersionStrategy, PoolingAllocationConfig,
+    WasmBacktraceDetails,
+};
 
 /// One slice: the unit in which CPU time is counted and units give way.
 pub const SLICE: Duration = Duration::from_millis(1);
@@ -47,6 +51,10 @@ const FRAMES_MAX: usize = 31;
 
 /// Idle slots that keep pages in RAM.
 const KEEP_SLOTS: u32 = 16;
+
+/// What artefacts are told apart by, beside settings: wasmtime's version, and that of our changes to its compiler
+/// (`third-party/wasmtime-internal-cranelift`).
+const CODE_VERSION: &str = "48.0.8-lighterage.1";
 
 /// Address space tried for each memory, largest first. With 4 GiB no bounds checks are needed; a small board whose
 /// kernel gives 39 bits of address space takes less and checks each access.
@@ -100,6 +108,7 @@ pub struct Engine {
     pub client: host::http::Client,
     pub teller: Teller,
     pub stall: Arc<Stall>,
+    pub patience: Arc<Patience>,
     /// Taken only when the engine is dropped.
     threads: Option<Threads>,
     ticker: Arc<Ticker>,
@@ -143,6 +152,7 @@ impl Engine {
             client,
             teller,
             stall,
+            patience: Arc::default(),
             threads,
             ticker,
         })
@@ -332,7 +342,9 @@ fn code_settings(reservation_bytes: u64, series: Series) -> wasmtime::Config {
         // Which lines of the source they are is found out later, outside of the call's time.
         .wasm_backtrace_details(WasmBacktraceDetails::Disable)
         .wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES_MAX))
-        .coredump_on_trap(true);
+        .coredump_on_trap(true)
+        .module_version(ModuleVersionStrategy::Custom(CODE_VERSION.into()))
+        .expect("it is short enough");
     with_tasks(&mut wasmtime, series);
     wasmtime
 }
@@ -467,5 +479,16 @@ impl Ticker {
 impl Drop for Ticker {
     fn drop(&mut self) {
         self.thread.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// Or artefacts of the version before would be taken for those of the new one.
+    #[test]
+    fn the_version_of_code_is_that_of_wasmtime() {
+        let lock = include_str!("../../../../Cargo.lock");
+        let (version, _) = super::CODE_VERSION.split_once('-').unwrap();
+        assert!(lock.contains(&format!("name = \"wasmtime\"\nversion = \"{version}\"\n")), "{version}");
     }
 }

@@ -24,6 +24,9 @@ use wasmtime_wasi_http::p3;
 
 /// Handles of the host a unit holds at once: fields, bodies, streams, pollables. One more ends it.
 pub const RESOURCES_MAX: usize = 1_000;
+/// Handles that a unit which is used again may have left from its calls. With more of them it is not used again: its
+/// next call might be the one that needs the last.
+pub const LEFT_MAX: usize = RESOURCES_MAX / 2;
 /// Handles of all kinds, those of its own components among them. One more ends the unit.
 pub const HANDLES_MAX: usize = 10_000;
 /// What the engine keeps for the tasks of one unit of WASI 0.3 at once: a task, a timer or a set of waitables is one of

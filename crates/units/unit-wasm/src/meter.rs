@@ -1,6 +1,7 @@
 //! What a call has used, shared between the unit (which may be deep in wasm code) and the future that polls it.
 
 use crate::engine::SLICE;
+use crate::patience::Stay;
 use parking_lot::Mutex;
 use problem::Code;
 use rustix::time::{ClockId, clock_gettime};
@@ -26,6 +27,8 @@ pub struct Meter {
     pub hog: AtomicBool,
     /// Runs on the threads for hogs, where other threads may take the core: its clock is the thread's CPU time.
     moved: AtomicBool,
+    /// Whether it may use more than a slice where it began.
+    stay: Mutex<Stay>,
     /// The unit has failed; its end will tell how. Set before its side of a reply is dropped.
     pub failed: AtomicBool,
     pub memory_bytes: AtomicU64,
@@ -48,6 +51,7 @@ impl Meter {
             start_ns: AtomicU64::new(0),
             hog: AtomicBool::new(false),
             moved: AtomicBool::new(false),
+            stay: Mutex::default(),
             failed: AtomicBool::new(false),
             memory_bytes: AtomicU64::new(0),
             exceeded: AtomicU64::new(0),
@@ -57,7 +61,7 @@ impl Meter {
     }
 
     pub fn poll_begins(&self) {
-        self.poll_began_ns.store(self.clock_ns(), Relaxed);
+        self.poll_began_ns.store(self.clock_ns(Instant::now()), Relaxed);
         self.slice_cpu_ns.store(0, Relaxed);
     }
 
@@ -73,16 +77,26 @@ impl Meter {
         u128::from(now - first) >= SLICE.as_nanos()
     }
 
+    /// Decides, when the call begins and when it ends, whether it may use more than a slice where it began.
+    pub fn set_stay(&self, stay: Stay) {
+        *self.stay.lock() = stay;
+    }
+
+    /// To be asked when a slice is used: whether the call goes on where it began.
+    pub fn stays(&self) -> bool {
+        self.stay.lock().goes_on(self.cpu())
+    }
+
     /// Whether it has used most of a core since it began. A unit whose tasks give way all the time uses no whole slice
     /// in one poll, and is a hog all the same.
-    pub fn is_busy(&self) -> bool {
+    pub fn is_busy(&self, now: Instant) -> bool {
         const SLICES_MIN: u32 = 8;
-        let cpu = self.cpu();
-        cpu > SLICE * SLICES_MIN && cpu * 2 > self.began.elapsed()
+        let cpu = self.cpu_at(now);
+        cpu > SLICE * SLICES_MIN && cpu * 2 > now.duration_since(self.began)
     }
 
     pub fn poll_ends(&self) {
-        self.cpu_ns.fetch_add(self.this_poll_ns(), Relaxed);
+        self.cpu_ns.fetch_add(self.this_poll_ns(Instant::now()), Relaxed);
         self.poll_began_ns.store(0, Relaxed);
     }
 
@@ -97,20 +111,29 @@ impl Meter {
 
     /// CPU time used so far.
     pub fn cpu(&self) -> Duration {
-        let running = if self.poll_began_ns.load(Relaxed) == 0 { 0 } else { self.this_poll_ns() };
+        self.cpu_by(Instant::now)
+    }
+
+    /// The same where the clock has just been read.
+    pub fn cpu_at(&self, now: Instant) -> Duration {
+        self.cpu_by(|| now)
+    }
+
+    fn cpu_by(&self, now: impl FnOnce() -> Instant) -> Duration {
+        let running = if self.poll_began_ns.load(Relaxed) == 0 { 0 } else { self.this_poll_ns(now()) };
         Duration::from_nanos(self.cpu_ns.load(Relaxed) + running)
     }
 
-    fn this_poll_ns(&self) -> u64 {
-        self.clock_ns().saturating_sub(self.poll_began_ns.load(Relaxed))
+    fn this_poll_ns(&self, now: Instant) -> u64 {
+        self.clock_ns(now).saturating_sub(self.poll_began_ns.load(Relaxed))
     }
 
     /// On the shared threads a poll lasts a slice or two, and wall time (cheap to read) stands for CPU time.
-    fn clock_ns(&self) -> u64 {
+    fn clock_ns(&self, now: Instant) -> u64 {
         if self.has_moved() {
             thread_cpu_ns()
         } else {
-            u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
+            u64::try_from(now.duration_since(self.began).as_nanos()).unwrap_or(u64::MAX).max(1)
         }
     }
 

@@ -214,7 +214,7 @@ impl PreparedWasm {
     pub fn put_back(&self, entry: RosterEntry, mut unit: Unit) {
         unit.calls += 1;
         unit.store.data_mut().end_call();
-        if unit.calls < self.deployed.function.units.reuse_calls {
+        if unit.calls < self.deployed.function.units.reuse_calls && !unit.store.data_mut().is_worn() {
             self.pool.keep(unit, entry);
         }
     }
@@ -234,13 +234,17 @@ fn slice_ends(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<U
     attach::answer(context.as_context_mut())?;
     note_tasks(context.as_context_mut());
     context.data_mut().check_holdings().map_err(wasmtime::Error::new)?;
-    is_in_time(context.data())?;
+    is_in_time(context.data(), Instant::now())?;
     let meter = &context.data().meter;
     if meter.has_moved() {
         return Ok(UpdateDeadline::Yield(HOG_TICKS));
     }
     if !meter.used_a_slice() {
         return Ok(UpdateDeadline::Continue(1));
+    }
+    if meter.stays() {
+        // By the executor's own way to give way, after which it looks for what has come in meanwhile.
+        return Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())));
     }
     meter.hog.store(true, Relaxed);
     Ok(UpdateDeadline::Yield(1))
@@ -255,10 +259,11 @@ pub fn look_at(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<
     let state = context.data_mut();
     state.waits();
     state.is_over().map_err(wasmtime::Error::new)?;
-    if state.meter.is_busy() {
+    let now = Instant::now();
+    if state.meter.is_busy(now) {
         state.meter.hog.store(true, Relaxed);
     }
-    is_in_time(state)
+    is_in_time(state, now)
 }
 
 fn note_tasks(mut context: StoreContextMut<'_, UnitState>) {
@@ -268,13 +273,13 @@ fn note_tasks(mut context: StoreContextMut<'_, UnitState>) {
     }
 }
 
-fn is_in_time(state: &UnitState) -> wasmtime::Result<()> {
+fn is_in_time(state: &UnitState, now: Instant) -> wasmtime::Result<()> {
     let meter = &state.meter;
-    if Instant::now() >= meter.deadline {
+    if now >= meter.deadline {
         return Err(wasmtime::Error::new(time_exceeded(meter)));
     }
     let limit_ms = state.deployed.function.limits.cpu_ms;
-    if meter.cpu() >= Duration::from_millis(limit_ms) {
+    if meter.cpu_at(now) >= Duration::from_millis(limit_ms) {
         let detail = format!("the call used more than {limit_ms} ms of CPU time");
         return Err(wasmtime::Error::new(Problem::new(Code::CpuExceeded, detail)));
     }

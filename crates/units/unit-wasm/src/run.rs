@@ -5,6 +5,7 @@
 
 use crate::engine::{Engine, SLICE};
 use crate::meter::Meter;
+use crate::patience::Stay as MayStay;
 use crate::stall::{STALL_MIN, Stall};
 use problem::{Code, Problem};
 use std::future::{Future, poll_fn};
@@ -31,6 +32,11 @@ impl Weight {
 
     fn is_heavy(&self) -> bool {
         self.0.load(Relaxed) > Self::HEAVY_CALL
+    }
+
+    /// None of the last calls was heavy.
+    fn is_light(&self) -> bool {
+        self.0.load(Relaxed) == 0
     }
 
     fn note(&self, cpu: Duration) {
@@ -97,6 +103,9 @@ impl<T: Send + 'static> Run<T> {
             run.meter.moves();
             run.go(work, Threads::Hogs);
         } else {
+            if run.weight.is_light() {
+                run.meter.set_stay(MayStay::May(run.engine.patience.clone()));
+            }
             run.phase = Phase::Here(work);
         }
         run
@@ -232,6 +241,7 @@ impl<T: Send + 'static> Future for Run<T> {
 impl<T> Drop for Run<T> {
     fn drop(&mut self) {
         self.engine.call_ends();
+        self.meter.set_stay(MayStay::None);
         self.weight.note(self.meter.cpu());
         if let Phase::Moved(handle) = &self.phase {
             handle.abort();

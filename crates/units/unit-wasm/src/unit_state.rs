@@ -2,7 +2,7 @@
 
 use crate::attach::{Asks, CoreTo};
 use crate::engine::Series;
-use crate::holdings::{FIELDS_BYTES_MAX, Holdings, RESOURCES_MAX};
+use crate::holdings::{FIELDS_BYTES_MAX, Holdings, LEFT_MAX, RESOURCES_MAX};
 use crate::host;
 use crate::limiter::Limiter;
 use crate::meter::Meter;
@@ -155,6 +155,11 @@ impl UnitState {
         self.host = Some(host);
         self.has_head = false;
         self.output.next_call(request_id, self.deployed.function.limits.log_bytes);
+    }
+
+    /// Whether its calls have left so many handles that it is better replaced.
+    pub fn is_worn(&mut self) -> bool {
+        self.table.iter_mut().count() > LEFT_MAX
     }
 
     /// The call has ended: what its host keeps is not held until the next one.

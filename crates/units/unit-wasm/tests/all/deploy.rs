@@ -18,7 +18,12 @@ fn images_that_do_not_fit_are_refused_before_they_are_compiled() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_that_traps_or_loops_is_found_at_deploy() {
-    for (name, code) in [("start-trap.wasm", Code::UnitTrapped), ("start-loop.wasm", Code::CpuExceeded)] {
+    let starts = [
+        ("start-trap.wasm", Code::UnitTrapped),
+        ("start-loop.wasm", Code::CpuExceeded),
+        ("start-calls.wasm", Code::CpuExceeded),
+    ];
+    for (name, code) in starts {
         let stage = stage(name, |function| function.limits.cpu_ms = 50);
         assert_eq!(stage.handler.try_start(&stage.prepared).await.unwrap_err().code, code, "{name}");
     }

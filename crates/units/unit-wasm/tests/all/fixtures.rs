@@ -9,8 +9,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Made to be refused, or to fail when they are started.
-const MISFITS: [&str; 5] =
-    ["core-module.wasm", "wrong-world.wasm", "unknown-import.wasm", "start-loop.wasm", "start-trap.wasm"];
+const MISFITS: [&str; 6] = [
+    "core-module.wasm",
+    "wrong-world.wasm",
+    "unknown-import.wasm",
+    "start-calls.wasm",
+    "start-loop.wasm",
+    "start-trap.wasm",
+];
 
 /// `toolchains.rs` runs these: compiling one takes up to a minute.
 const LARGE: [&str; 3] = ["hello-go.wasm.xz", "hello-js.wasm.xz", "hello-py.wasm.xz"];
@@ -40,10 +46,11 @@ enum Asked {
     Request(&'static str, &'static str, &'static str, u16, &'static str),
 }
 
-const ASKED: [(&str, Asked); 19] = [
+const ASKED: [(&str, Asked); 20] = [
     ("arithmetic.wasm", Asked::Event("integer 3", "")),
     ("attack.wasm", Asked::Event("remember", "1")),
     ("attack-http.wasm", Asked::Request("GET", "/", "", 404, "see the source")),
+    ("compute.wasm", Asked::Event("fibonacci 1", "10946")),
     ("counter.wasm", Asked::Event("", "1\n")),
     ("drafts-http.wasm", Asked::Request("GET", "/get/a", "", 404, "")),
     ("echo-http.wasm", Asked::Request("POST", "/", "echo", 200, "echo")),

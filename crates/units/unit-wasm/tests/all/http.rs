@@ -56,6 +56,17 @@ async fn a_reply_may_begin_before_the_request_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unit_whose_calls_leave_resources_behind_is_replaced_before_there_are_none() {
+    let stage = stage("attack-http.wasm", |function| function.units.reuse_calls = 100);
+    for call in 0..20 {
+        let response = stage.request("GET", "/leave", empty()).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, "left\n", "call {call}");
+        stage.end().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_reply_arrives_as_it_is_written() {
     let stage = stage("echo-http.wasm", |_| {});
     let mut body = stage.request("GET", "/slow?lines=3&pause-ms=20", empty()).await.unwrap().into_body();

@@ -2,6 +2,7 @@
 //! takes longer than most of them.
 
 mod checks;
+mod compute;
 #[path = "../../../../state/tests/all/common/mod.rs"]
 mod common;
 mod deploy;
