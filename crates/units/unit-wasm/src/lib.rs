@@ -24,6 +24,7 @@ mod holdings;
 mod host;
 mod limiter;
 mod meter;
+mod patience;
 mod prepared;
 mod run;
 mod service;
