@@ -7,8 +7,8 @@
 //! ```
 //! It replaces two copies and the pages that a new unit would receive the frame in. Nobody but the node can write to
 //! it, nor make it shorter: it is sealed before any unit sees it. What an earlier call has left is overwritten or wiped
-//! before the next unit gets it. And that unit gets it only when the kernel says that no descriptor and no mapping of it
-//! is left, wherever the one before may have put them.
+//! before the next unit gets it. And that unit gets it only when the kernel says that no descriptor and no mapping of
+//! it is left, wherever the one before may have put them.
 
 use crate::rack::{Rack, Room};
 use crate::region::Region;
