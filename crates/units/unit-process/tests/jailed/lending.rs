@@ -71,7 +71,9 @@ async fn said(function: &stage::Running, data: &[u8]) -> String {
 
 /// Calls of one function, each with bytes of its own, larger and smaller than the one before.
 pub async fn a_unit_is_lent_its_own_call_and_no_other(stage: &Stage) {
-    let function = stage.function(SOURCE, |function| function.limits.body_bytes = 64 << 20);
+    let function = stage.function(SOURCE, |function| {
+        (function.limits.body_bytes, function.limits.memory_bytes) = (64 << 20, 512 << 20);
+    });
     let bytes = [5 << 20, 2 << 20, 8 << 20, 1 << 20, 3 << 20, 34 << 20, 1 << 20, 8 << 20];
     for (turn, bytes) in bytes.into_iter().enumerate() {
         let data = data(b"ABCD"[turn % 4], bytes);
