@@ -66,9 +66,11 @@ impl Counts {
         self.waiting.saturating_sub(self.spares + self.coming)
     }
 
-    /// Whether one that could be made anew at once would find its place.
+    /// Whether one that could be made anew at once would find its place: among the spares, and beside them among as many
+    /// as were at work at once of late. Where calls come as fast as they go, those that have just gone come again.
     fn has_room(&self, spares: &Spares) -> bool {
-        self.spares + self.coming < spares.wanted(self.peak, true) + self.waiting
+        let place = spares.wanted(self.peak, true) + self.peak.saturating_sub(self.busy);
+        self.spares + self.coming < place + self.waiting
     }
 }
 
@@ -377,6 +379,20 @@ mod tests {
         assert_eq!(Counts { waiting: 10, ..counts() }.to_make(true, &SPARES), 12);
         assert_eq!(Counts { waiting: 10, coming: 10, peak: 20, ..counts() }.to_make(true, &SPARES), 0);
         assert_eq!(Counts { peak: 20, ..counts() }.to_make(false, &SPARES), 8);
+    }
+
+    /// 32 callers in turn: half of their calls had ended, and what was made anew for them was ended beyond the eighth,
+    /// to be made from nothing for the next calls a moment later.
+    #[test]
+    fn what_was_at_work_a_moment_ago_is_kept_for_the_calls_that_come_again() {
+        let of_late = Counts { peak: 32, ..counts() };
+        for (busy, places) in [(0, 40), (16, 24), (31, 9), (32, 8)] {
+            assert!(Counts { busy, spares: places - 1, ..of_late }.has_room(&SPARES));
+            assert!(!Counts { busy, spares: places, ..of_late }.has_room(&SPARES));
+            assert!(Counts { busy, spares: places, waiting: 1, ..of_late }.has_room(&SPARES));
+        }
+        // One call after another: two wait, and the one that is made anew.
+        assert!(!Counts { peak: 1, spares: 3, ..counts() }.has_room(&SPARES));
     }
 
     struct Unit {
