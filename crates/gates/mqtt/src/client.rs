@@ -1,5 +1,9 @@
 //! One client's connection, from the first byte to the last.
+//!
+//! Most connections are idle most of the time, so what one has to keep meanwhile is small: what it takes to let a
+//! client in, and its last words, are in boxes of their own that are there only then.
 
+use crate::bell::Call;
 use crate::broker::ConnectRefusal;
 use crate::codec::{self, Connect, Packet, Reason, Version};
 use crate::gate::{ConnectionPermit, GateInner};
@@ -12,19 +16,22 @@ use budget::{Purpose, Share};
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// Bytes that are read at once. One such buffer a thread, not one a connection.
 const READ_BYTES: usize = 64 * 1_024;
 
-/// Bytes that are asked for when the beginning of a packet is there already.
+/// Bytes that are read at once when the beginning of a packet is there already.
 const READ_MORE_BYTES: usize = 16 * 1_024;
 
 /// Bytes of a connection's read buffer that the budget does not count. A larger one has to find room there, or the
@@ -43,60 +50,97 @@ thread_local! {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn run_client<N: Node>(
+pub(crate) fn serve<N: Node>(
     stream: TcpStream,
     peer: SocketAddr,
     tls: Option<TlsAcceptor>,
     shared: Arc<GateInner<N>>,
     permit: ConnectionPermit<N>,
-) {
-    let mut ended = shared.ended();
-    let left = tokio::select! {
-        left = async {
-            match tls {
-                None => Box::pin(run_plain(stream, peer, &shared)).await,
-                Some(tls) => Box::pin(run_tls(stream, peer, tls, &shared)).await,
+) -> impl Future<Output = ()> + Send {
+    // Boxed here and not in the task, which would have room for it to its end.
+    let begin = Box::pin(begin(stream, peer, tls, shared.clone()));
+    async move {
+        let left = match begin.await {
+            Begun::Ended(left) => left,
+            Begun::Plain(mut plain) => {
+                if let End::Over = (&mut plain).await {
+                    // The client is to read our last words before it sees the end.
+                    Box::pin(linger(plain.reader.as_ref())).await;
+                }
+                plain.leaves()
             }
-        } => left,
-        _ = ended.wait_for(|ended| *ended) => None,
-    };
-    shared.usher.shows_out((left, permit));
+            Begun::Tls(task) => {
+                task.await;
+                None
+            }
+        };
+        shared.usher.shows_out((left, permit));
+    }
 }
 
 /// What is left of a connection that has ended, to be closed.
 type Left = Option<Box<dyn Send>>;
 
-async fn run_plain<N: Node>(mut stream: TcpStream, peer: SocketAddr, shared: &Arc<GateInner<N>>) -> Left {
-    let hello = tokio::time::timeout(shared.limits.connect_timeout, hear(&mut stream, shared));
-    let Hello { packet, rest, room } = match Box::pin(hello).await {
-        Ok(Ok(heard)) => heard,
-        Ok(Err(refused)) => return turn_away(stream, peer, refused).await,
-        Err(_) => {
-            tracing::debug!(%peer, "no CONNECT in time");
-            return Some(Box::new(stream));
-        }
-    };
-    let greeting = match Box::pin(prove(packet, peer, shared)).await {
-        Ok(greeting) => greeting,
-        Err(refused) => return turn_away(stream, peer, refused).await,
-    };
-    let socket = Arc::new(stream);
-    let joined = join(shared, Some(socket.clone()), &greeting);
-    drop((greeting, room));
-    match joined {
-        Ok(line) => {
-            let _left = Leave { shared, line: &line };
-            tokio::select! {
-                () = read_plain(&socket, &line, shared, rest) => {}
-                () = write_plain(&socket, &line, shared) => {}
+/// What became of a connection that began.
+enum Begun<N: Node> {
+    /// It was not let in.
+    Ended(Left),
+    Plain(Plain<N>),
+    /// It goes on with TLS.
+    Tls(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+/// Hears who it is, and lets it in.
+async fn begin<N: Node>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<GateInner<N>>,
+) -> Begun<N> {
+    let mut ended = shared.ended();
+    tokio::select! {
+        begun = async {
+            match tls {
+                None => Box::pin(begin_plain(stream, peer, &shared)).await,
+                Some(tls) => Box::pin(begin_tls(stream, peer, tls, &shared)).await,
             }
-            Some(Box::new(socket))
-        }
-        Err(refusal) => turn_away(Arc::into_inner(socket)?, peer, Refused::No(refusal)).await,
+        } => begun,
+        _ = ended.wait_for(|ended| *ended) => Begun::Ended(None),
     }
 }
 
-async fn run_tls<N: Node>(stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor, shared: &Arc<GateInner<N>>) -> Left {
+async fn begin_plain<N: Node>(mut stream: TcpStream, peer: SocketAddr, shared: &Arc<GateInner<N>>) -> Begun<N> {
+    let hello = tokio::time::timeout(shared.limits.connect_timeout, hear(&mut stream, shared));
+    let Hello { packet, rest, room } = match hello.await {
+        Ok(Ok(heard)) => heard,
+        Ok(Err(refused)) => return Begun::Ended(turn_away(stream, peer, refused).await),
+        Err(_) => {
+            tracing::debug!(%peer, "no CONNECT in time");
+            return Begun::Ended(Some(Box::new(stream)));
+        }
+    };
+    let greeting = match prove(packet, peer, shared).await {
+        Ok(greeting) => greeting,
+        Err(refused) => return Begun::Ended(turn_away(stream, peer, refused).await),
+    };
+    let (reader, writer) = stream.into_split();
+    let joined = join(shared, Some(writer), &greeting);
+    drop((greeting, room));
+    match joined {
+        Ok(line) => Begun::Plain(Plain::new(shared, reader, line, rest)),
+        Err((refusal, writer)) => {
+            let stream = writer.and_then(|writer| reader.reunite(writer).ok()).expect("both are of one socket");
+            Begun::Ended(turn_away(stream, peer, Refused::No(refusal)).await)
+        }
+    }
+}
+
+async fn begin_tls<N: Node>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: TlsAcceptor,
+    shared: &Arc<GateInner<N>>,
+) -> Begun<N> {
     let begin = async {
         let mut stream = tls.accept(stream).await.map_err(|_| Refused::Gone)?;
         match hear(&mut stream, shared).await {
@@ -107,28 +151,33 @@ async fn run_tls<N: Node>(stream: TcpStream, peer: SocketAddr, tls: TlsAcceptor,
             }
         }
     };
-    let Ok(Ok((stream, hello))) = Box::pin(tokio::time::timeout(shared.limits.connect_timeout, begin)).await else {
+    let Ok(Ok((stream, hello))) = tokio::time::timeout(shared.limits.connect_timeout, begin).await else {
         tracing::debug!(%peer, "no TLS handshake and CONNECT in time");
-        return None;
+        return Begun::Ended(None);
     };
     let Hello { packet, rest, room } = hello;
-    let greeting = match Box::pin(prove(packet, peer, shared)).await {
+    let greeting = match prove(packet, peer, shared).await {
         Ok(greeting) => greeting,
-        Err(refused) => return turn_away(stream, peer, refused).await,
+        Err(refused) => return Begun::Ended(turn_away(stream, peer, refused).await),
     };
     let joined = join(shared, None, &greeting);
     drop((greeting, room));
     match joined {
-        Ok(line) => {
-            let _left = Leave { shared, line: &line };
-            let (reader, writer) = tokio::io::split(stream);
-            tokio::select! {
-                () = read_tls(reader, &line, shared, rest) => {}
-                () = write_tls(writer, &line, shared) => {}
-            }
-            None
-        }
-        Err(refusal) => turn_away(stream, peer, Refused::No(refusal)).await,
+        Ok(line) => Begun::Tls(Box::pin(serve_tls(shared.clone(), stream, line, rest))),
+        Err((refusal, _)) => Begun::Ended(turn_away(stream, peer, Refused::No(refusal)).await),
+    }
+}
+
+async fn serve_tls<N: Node>(shared: Arc<GateInner<N>>, stream: TlsStream<TcpStream>, line: Arc<Line>, rest: Vec<u8>) {
+    let _left = Leave { shared: &shared, line: &line };
+    if shared.has_ended() {
+        return;
+    }
+    let (reader, writer) = tokio::io::split(stream);
+    tokio::select! {
+        () = read_tls(reader, &line, &shared, rest) => {}
+        () = write_tls(writer, &line, &shared) => {}
+        () = line.bell.hear(Call::Cut) => {}
     }
 }
 
@@ -274,9 +323,9 @@ async fn check<N: Node>(
 
 fn join<N: Node>(
     shared: &Arc<GateInner<N>>,
-    socket: Option<Arc<TcpStream>>,
+    socket: Option<OwnedWriteHalf>,
     greeting: &Greeting,
-) -> Result<Arc<Line>, ConnectRefusal> {
+) -> Result<Arc<Line>, (ConnectRefusal, Option<OwnedWriteHalf>)> {
     let connect = read_connect(&greeting.packet, usize::MAX).expect("it was read before");
     shared.join(socket, |broker, now| broker.connect(now, &connect, greeting.identity.clone(), &greeting.assigned))
 }
@@ -321,10 +370,173 @@ fn feed<'a, N: Node>(shared: &Arc<GateInner<N>>, line: &Line, bytes: &'a [u8]) -
     (&bytes[fed.consumed..], may_read)
 }
 
+/// How a connection without TLS ends.
+enum End {
+    /// All is said.
+    Over,
+    /// There is nobody any more, or is to be nobody.
+    Gone,
+}
+
+/// A connection without TLS whose client was let in. As a future it is ready when it has ended.
+///
+/// It is one task, written as what it does when it is woken: as two that wait for each other's events it would take ten
+/// times as much memory, all the time.
+struct Plain<N: Node> {
+    shared: Arc<GateInner<N>>,
+    line: Arc<Line>,
+    reader: OwnedReadHalf,
+    /// The beginning of a packet, or what the broker does not take yet.
+    kept: Vec<u8>,
+    room: Share,
+    /// Nothing is read until the broker takes what is kept.
+    is_held_up: bool,
+    /// The socket takes no more now, and there is more.
+    is_full: bool,
+    /// When the client has had time enough for our last words.
+    last_words: Option<Pin<Box<Sleep>>>,
+    has_left: bool,
+}
+
+impl<N: Node> Plain<N> {
+    /// `rest` is what came after the CONNECT.
+    fn new(shared: &Arc<GateInner<N>>, reader: OwnedReadHalf, line: Arc<Line>, rest: Vec<u8>) -> Self {
+        let mut plain = Self {
+            shared: shared.clone(),
+            line,
+            reader,
+            kept: rest,
+            room: shared.budget.share(Purpose::Connections),
+            is_held_up: false,
+            is_full: false,
+            last_words: None,
+            has_left: false,
+        };
+        if !plain.kept.is_empty() {
+            plain.feed_kept();
+        }
+        if shared.has_ended() {
+            // It joined after the others were cut.
+            plain.line.bell.ring(Call::Cut);
+        }
+        plain
+    }
+
+    /// Takes it from the broker, and gives what is to be closed.
+    fn leaves(mut self) -> Left {
+        self.leave();
+        // The socket closes with the last of those who send to it.
+        Some(Box::new(self.line.clone()))
+    }
+
+    fn leave(&mut self) {
+        if !std::mem::replace(&mut self.has_left, true) {
+            self.shared.leave(self.line.key);
+        }
+    }
+
+    fn feed_kept(&mut self) {
+        let (rest, may_read) = feed(&self.shared, &self.line, &self.kept);
+        let done = self.kept.len() - rest.len();
+        self.kept.drain(..done);
+        self.is_held_up = !may_read;
+        if self.kept.is_empty() {
+            self.kept = Vec::new();
+        }
+    }
+
+    /// Writes what others could not. Ready when the connection is to end.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if !self.line.bell.heard(Call::Write) && !self.is_full {
+            return Poll::Pending;
+        }
+        loop {
+            match self.shared.write(&self.line) {
+                Wrote::Gone => return Poll::Ready(End::Gone),
+                Wrote::All if self.line.is_over() => return Poll::Ready(End::Over),
+                Wrote::All => {
+                    self.is_full = false;
+                    self.last_words = None;
+                    return Poll::Pending;
+                }
+                Wrote::Some => {}
+            }
+            self.is_full = true;
+            match self.reader.as_ref().poll_write_ready(cx) {
+                Poll::Ready(Ok(())) => continue,
+                Poll::Ready(Err(_)) => return Poll::Ready(End::Gone),
+                Poll::Pending if !self.line.is_closing() => return Poll::Pending,
+                Poll::Pending => {}
+            }
+            let last_words = self.last_words.get_or_insert_with(|| Box::pin(tokio::time::sleep(LAST_WORDS)));
+            return last_words.as_mut().poll(cx).map(|()| End::Gone);
+        }
+    }
+
+    /// Reads what came, unless the broker is to take more first. Ready when the client has gone.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            while self.is_held_up {
+                if !self.line.bell.heard(Call::Read) {
+                    return Poll::Pending;
+                }
+                self.feed_kept();
+            }
+            if !charge(&mut self.room, &self.kept) {
+                tracing::debug!("no memory is left for a packet that is not whole");
+                return Poll::Ready(End::Gone);
+            }
+            let is_there = SCRATCH.with_borrow_mut(|scratch| {
+                let bytes_max = if self.kept.is_empty() { READ_BYTES } else { READ_MORE_BYTES };
+                let mut read = ReadBuf::new(&mut scratch[..bytes_max]);
+                ready!(Pin::new(&mut self.reader).poll_read(cx, &mut read))?;
+                let bytes = read.filled();
+                if bytes.is_empty() {
+                    return Poll::Ready(Ok(false));
+                }
+                if self.kept.is_empty() {
+                    let (rest, may_read) = feed(&self.shared, &self.line, bytes);
+                    self.kept.extend_from_slice(rest);
+                    self.is_held_up = !may_read;
+                } else {
+                    self.kept.extend_from_slice(bytes);
+                    self.feed_kept();
+                }
+                Poll::Ready(io::Result::Ok(true))
+            });
+            match ready!(is_there) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return Poll::Ready(End::Gone),
+            }
+        }
+    }
+}
+
+impl<N: Node> Future for Plain<N> {
+    type Output = End;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<End> {
+        self.line.bell.listen(cx);
+        if self.line.bell.heard(Call::Cut) {
+            return Poll::Ready(End::Gone);
+        }
+        match self.poll_write(cx) {
+            Poll::Ready(end) => Poll::Ready(end),
+            Poll::Pending => self.poll_read(cx),
+        }
+    }
+}
+
+impl<N: Node> Drop for Plain<N> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
 /// Goes on with what was left until the broker takes more.
 async fn hold_up<N: Node>(shared: &Arc<GateInner<N>>, line: &Line, kept: &mut Vec<u8>, mut may_read: bool) {
     while !may_read {
-        line.to_read.notified().await;
+        line.bell.hear(Call::Read).await;
         let (rest, may) = feed(shared, line, kept);
         let done = kept.len() - rest.len();
         kept.drain(..done);
@@ -332,76 +544,6 @@ async fn hold_up<N: Node>(shared: &Arc<GateInner<N>>, line: &Line, kept: &mut Ve
     }
     if kept.is_empty() {
         *kept = Vec::new();
-    }
-}
-
-async fn read_plain<N: Node>(socket: &TcpStream, line: &Line, shared: &Arc<GateInner<N>>, mut kept: Vec<u8>) {
-    if !kept.is_empty() {
-        let (rest, may_read) = feed(shared, line, &kept);
-        let done = kept.len() - rest.len();
-        kept.drain(..done);
-        hold_up(shared, line, &mut kept, may_read).await;
-    }
-    let mut room = shared.budget.share(Purpose::Connections);
-    loop {
-        if !charge(&mut room, &kept) {
-            return tracing::debug!("no memory is left for a packet that is not whole");
-        }
-        if socket.readable().await.is_err() {
-            return;
-        }
-        let fed = if kept.is_empty() {
-            SCRATCH.with_borrow_mut(|scratch| {
-                let bytes = socket.try_read(scratch)?;
-                let (rest, may_read) = feed(shared, line, &scratch[..bytes]);
-                kept.extend_from_slice(rest);
-                io::Result::Ok((bytes, may_read))
-            })
-        } else {
-            kept.reserve(READ_MORE_BYTES);
-            socket.try_read_buf(&mut kept).map(|bytes| {
-                let (rest, may_read) = feed(shared, line, &kept);
-                let done = kept.len() - rest.len();
-                kept.drain(..done);
-                (bytes, may_read)
-            })
-        };
-        match fed {
-            Ok((0, _)) => return,
-            Ok((_, may_read)) => hold_up(shared, line, &mut kept, may_read).await,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return,
-        }
-    }
-}
-
-/// Writes what others could not, and ends when the connection is to end.
-async fn write_plain<N: Node>(socket: &TcpStream, line: &Arc<Line>, shared: &Arc<GateInner<N>>) {
-    loop {
-        line.to_write.notified().await;
-        loop {
-            match shared.flush(line) {
-                Wrote::Gone => return,
-                Wrote::All if line.is_over() => {
-                    // The client is to read our last words before it sees the end.
-                    return linger(socket).await;
-                }
-                Wrote::All => break,
-                Wrote::Some => {
-                    let deadline = async {
-                        while !line.is_closing() {
-                            line.to_write.notified().await;
-                        }
-                        tokio::time::sleep(LAST_WORDS).await;
-                    };
-                    let mut deadline = pin!(deadline);
-                    tokio::select! {
-                        ready = socket.writable() => if ready.is_err() { return },
-                        () = &mut deadline => return,
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -457,7 +599,7 @@ async fn write_tls<N: Node>(mut writer: WriteHalf<TlsStream<TcpStream>>, line: &
         if !bytes.is_empty() {
             let deadline = async {
                 while !line.is_closing() {
-                    line.to_write.notified().await;
+                    line.bell.hear(Call::Write).await;
                 }
                 tokio::time::sleep(LAST_WORDS).await;
             };
@@ -479,6 +621,6 @@ async fn write_tls<N: Node>(mut writer: WriteHalf<TlsStream<TcpStream>>, line: &
             let _ = tokio::time::timeout(LAST_WORDS, writer.shutdown()).await;
             return;
         }
-        line.to_write.notified().await;
+        line.bell.hear(Call::Write).await;
     }
 }

@@ -1,7 +1,8 @@
 //! The gate as the node holds it: listeners, the broker behind one lock, and what keeps it going.
 
+use crate::bell::Call;
 use crate::broker::{Broker, ConnectionKey, Counts, Message, Now, SessionInfo, View};
-use crate::client::run_client;
+use crate::client::serve;
 use crate::limits::Limits;
 use crate::line::{Line, Wrote};
 use crate::node::{Node, Refused};
@@ -17,7 +18,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -221,7 +223,10 @@ impl<N: Node> Gate<N> {
 impl<N: Node> Drop for Gate<N> {
     fn drop(&mut self) {
         self.tasks.get_mut().iter().for_each(JoinHandle::abort);
+        // First said, then cut: who joins meanwhile looks at it afterwards.
         self.shared.ended.send_replace(true);
+        let core = self.shared.core.lock();
+        core.lines.iter().flatten().for_each(|line| line.bell.ring(Call::Cut));
     }
 }
 
@@ -230,8 +235,13 @@ impl<N: Node> GateInner<N> {
         now_since(self.started)
     }
 
+    /// For who has not joined yet: the others are [cut](Call::Cut).
     pub fn ended(&self) -> tokio::sync::watch::Receiver<bool> {
         self.ended.subscribe()
+    }
+
+    pub fn has_ended(&self) -> bool {
+        *self.ended.borrow()
     }
 
     /// A wrong name or password; a name that is no user's is not handed on.
@@ -268,23 +278,28 @@ impl<N: Node> GateInner<N> {
     }
 
     /// Adds a connection that `connect` makes in the broker.
+    ///
+    /// # Errors
+    /// What `connect` said; the socket is its caller's again.
     pub fn join<E>(
         self: &Arc<Self>,
-        socket: Option<Arc<TcpStream>>,
+        socket: Option<OwnedWriteHalf>,
         connect: impl FnOnce(&mut Broker<N>, Now) -> Result<ConnectionKey, E>,
-    ) -> Result<Arc<Line>, E> {
+    ) -> Result<Arc<Line>, (E, Option<OwnedWriteHalf>)> {
         let mut core = self.core.lock();
         let now = self.now();
-        let connected = connect(&mut core.broker, now);
-        let line = connected.map(|key| {
-            let at = key as usize;
-            if core.lines.len() <= at {
-                core.lines.resize(at + 1, None);
+        let line = match connect(&mut core.broker, now) {
+            Err(refused) => Err((refused, socket)),
+            Ok(key) => {
+                let at = key as usize;
+                if core.lines.len() <= at {
+                    core.lines.resize(at + 1, None);
+                }
+                let line = Arc::new(Line::new(key, socket));
+                core.lines[at] = Some(line.clone());
+                Ok(line)
             }
-            let line = Arc::new(Line::new(key, socket));
-            core.lines[at] = Some(line.clone());
-            line
-        });
+        };
         let ready = self.gather(&mut core);
         drop(core);
         self.send(ready);
@@ -311,7 +326,7 @@ impl<N: Node> GateInner<N> {
             for key in dirty.drain(..) {
                 let Some(line) = core.lines.get(key as usize).cloned().flatten() else { continue };
                 if line.is_held_up.load(Ordering::Relaxed) && core.broker.may_read(key) {
-                    line.to_read.notify_one();
+                    line.bell.ring(Call::Read);
                 }
                 let broker = &mut core.broker;
                 if line.fill(|buffer| broker.take(key, buffer)) {
@@ -334,47 +349,40 @@ impl<N: Node> GateInner<N> {
     fn send(self: &Arc<Self>, ready: impl IntoIterator<Item = Arc<Line>>) {
         for (at, line) in ready.into_iter().enumerate() {
             if at >= DIRECT_WRITES_MAX || line.socket.is_none() {
-                line.to_write.notify_one();
+                line.bell.ring(Call::Write);
             } else {
                 self.flush(&line);
             }
         }
     }
 
+    /// Writes all that the socket takes, and leaves the rest, or the end, to the connection's own task.
+    fn flush(self: &Arc<Self>, line: &Line) {
+        if line.socket.is_some() && (self.write(line) != Wrote::All || line.is_over()) {
+            line.bell.ring(Call::Write);
+        }
+    }
+
     /// Writes all that the socket takes, going back to the broker for more. Only for connections without TLS.
-    pub fn flush(self: &Arc<Self>, line: &Arc<Line>) -> Wrote {
+    pub fn write(self: &Arc<Self>, line: &Line) -> Wrote {
         let Some(socket) = &line.socket else { return Wrote::All };
         loop {
             match line.write(|bytes| socket.try_write(bytes)) {
-                Wrote::All if line.is_over() => {
-                    line.to_write.notify_one();
-                    return Wrote::All;
-                }
-                Wrote::All if line.has_more() => {
-                    if !self.refill(line) {
-                        return Wrote::All;
-                    }
-                }
-                Wrote::All => return Wrote::All,
-                other => {
-                    line.to_write.notify_one();
-                    return other;
-                }
+                Wrote::All if !line.is_over() && line.has_more() && self.refill(line) => {}
+                wrote => return wrote,
             }
         }
     }
 
     /// Asks the broker for more. Says whether there is something to write.
-    pub fn refill(self: &Arc<Self>, line: &Arc<Line>) -> bool {
+    pub fn refill(self: &Arc<Self>, line: &Line) -> bool {
         let mut core = self.core.lock();
         let broker = &mut core.broker;
         let filled = line.fill(|buffer| broker.take(line.key, buffer));
         // Room for one may have let the broker go on with others.
         let ready = self.gather(&mut core);
         drop(core);
-        for other in ready {
-            other.to_write.notify_one();
-        }
+        ready.iter().for_each(|other| other.bell.ring(Call::Write));
         filled
     }
 }
@@ -433,7 +441,7 @@ async fn accept<N: Node>(listener: Listener, shared: Arc<GateInner<N>>) {
                 }
                 shared.open.fetch_add(1, Ordering::Relaxed);
                 let of_connection = ConnectionPermit { shared: shared.clone(), _permit: permit, _of_peer: of_peer };
-                tokio::spawn(run_client(stream, address, listener.tls.clone(), shared.clone(), of_connection));
+                tokio::spawn(serve(stream, address, listener.tls.clone(), shared.clone(), of_connection));
             }
             Err(error) => {
                 tracing::error!(%error, address = %listener.address, "cannot accept an MQTT connection");

@@ -10,6 +10,7 @@
 //! and `docs/decisions/mqtt.md` says why this is a broker of our own.
 #![forbid(unsafe_code)]
 
+mod bell;
 mod bridge;
 pub mod broker;
 mod client;

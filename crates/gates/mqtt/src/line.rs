@@ -4,13 +4,12 @@
 //! a message on costs no switch to another task. Only when the socket is full does the connection's own task wait for
 //! it.
 
+use crate::bell::{Bell, Call};
 use crate::limits::SEND_BYTES_FREE;
 use parking_lot::Mutex;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::net::tcp::OwnedWriteHalf;
 
 /// What a buffer may keep once it is empty.
 const BUFFER_BYTES_KEPT: usize = 4_096;
@@ -20,7 +19,7 @@ const BUFFER_BYTES_KEPT: usize = 4_096;
 pub struct Line {
     pub key: u32,
     /// None with TLS: then only the connection's task writes.
-    pub socket: Option<Arc<TcpStream>>,
+    pub socket: Option<OwnedWriteHalf>,
     sending: Mutex<Sending>,
     /// The broker has more for this line than was taken from it.
     has_more: AtomicBool,
@@ -28,10 +27,8 @@ pub struct Line {
     is_closing: AtomicBool,
     /// Reading waits until the broker takes more.
     pub is_held_up: AtomicBool,
-    /// There is something to write, or an end.
-    pub to_write: Notify,
-    /// Reading may go on.
-    pub to_read: Notify,
+    /// Wakes the connection's task.
+    pub bell: Bell,
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +51,7 @@ pub enum Wrote {
 }
 
 impl Line {
-    pub fn new(key: u32, socket: Option<Arc<TcpStream>>) -> Self {
+    pub fn new(key: u32, socket: Option<OwnedWriteHalf>) -> Self {
         Self {
             key,
             socket,
@@ -62,8 +59,7 @@ impl Line {
             has_more: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             is_held_up: AtomicBool::new(false),
-            to_write: Notify::new(),
-            to_read: Notify::new(),
+            bell: Bell::default(),
         }
     }
 
@@ -92,7 +88,7 @@ impl Line {
 
     pub fn set_closing(&self) {
         self.is_closing.store(true, Ordering::SeqCst);
-        self.to_write.notify_one();
+        self.bell.ring(Call::Write);
     }
 
     pub fn is_closing(&self) -> bool {

@@ -56,8 +56,21 @@ pub(crate) type Quick = [u8; 32];
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     pub user: Option<Arc<str>>,
+    rights: Rights,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Rights {
+    #[default]
+    None,
     /// Where there are no users.
-    may_all: bool,
+    All,
+    Some(Box<Filters>),
+}
+
+/// What somebody may do, and of that may not.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Filters {
     publish: Vec<String>,
     subscribe: Vec<String>,
     deny_publish: Vec<String>,
@@ -122,7 +135,7 @@ impl Users {
     /// Who it is that has shown the password, or needs none; nobody if there is no such user.
     pub fn identity(&self, name: Option<&str>, client: &str) -> Option<Identity> {
         if self.is_open {
-            return Some(Identity { user: name.map(Into::into), may_all: true, ..Identity::default() });
+            return Some(Identity { user: name.map(Into::into), rights: Rights::All });
         }
         let user = match name {
             Some(name) => self.known.get(name),
@@ -205,14 +218,13 @@ impl User {
         };
         let user = name.map(Into::into);
         // What names somebody who has no such name denies nothing to anybody else.
-        Identity {
-            user,
-            may_all: false,
+        let filters = Filters {
             publish: fill(&self.publish),
             subscribe: fill(&self.subscribe),
             deny_publish: fill(&self.deny_publish),
             deny_subscribe: fill(&self.deny_subscribe),
-        }
+        };
+        Identity { user, rights: Rights::Some(Box::new(filters)) }
     }
 }
 
@@ -226,23 +238,41 @@ impl Identity {
     pub fn may_publish(&self, topic: &str) -> bool {
         !topic.starts_with("$SYS/")
             && !topic.starts_with("$share/")
-            && (self.may_all || any_matches(&self.publish, topic) && !any_matches(&self.deny_publish, topic))
+            && self
+                .rights
+                .say(|filters| any_matches(&filters.publish, topic) && !any_matches(&filters.deny_publish, topic))
     }
 
     /// `filter` is without `$share`. What it covers and is denied is left out: see [`Identity::may_receive`].
     pub fn may_subscribe(&self, filter: &str) -> bool {
-        self.may_all
-            || self.subscribe.iter().any(|allowed| topic::covers(allowed, filter))
-                && !self.deny_subscribe.iter().any(|denied| topic::covers(denied, filter))
+        self.rights.say(|filters| {
+            filters.subscribe.iter().any(|allowed| topic::covers(allowed, filter))
+                && !filters.deny_subscribe.iter().any(|denied| topic::covers(denied, filter))
+        })
     }
 
     /// Whether some topic of the filter is denied, so that each message has to be looked at.
     pub fn is_denied_some(&self, filter: &str) -> bool {
-        self.deny_subscribe.iter().any(|denied| topic::overlaps(denied, filter))
+        match &self.rights {
+            Rights::Some(filters) => filters.deny_subscribe.iter().any(|denied| topic::overlaps(denied, filter)),
+            Rights::None | Rights::All => false,
+        }
     }
 
     pub fn may_receive(&self, topic: &str) -> bool {
-        self.may_all || any_matches(&self.subscribe, topic) && !any_matches(&self.deny_subscribe, topic)
+        self.rights
+            .say(|filters| any_matches(&filters.subscribe, topic) && !any_matches(&filters.deny_subscribe, topic))
+    }
+}
+
+impl Rights {
+    /// What the filters say; without any, all or nothing.
+    fn say(&self, say: impl FnOnce(&Filters) -> bool) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Some(filters) => say(filters),
+        }
     }
 }
 

@@ -234,7 +234,7 @@ impl Session {
     /// What the session takes beside messages.
     pub(super) fn count_own_bytes(&self) -> usize {
         let will_bytes = self.will.as_ref().map_or(0, |will| will.message.bytes());
-        let subscriptions = self.subscriptions.keys().map(|filter| subscription_bytes(filter));
+        let subscriptions = self.subscriptions.filters().map(subscription_bytes);
         let ids = self.received.len() / IDS_STEP * IDS_STEP_BYTES;
         bare_bytes(&self.client, will_bytes) + subscriptions.sum::<usize>() + ids
     }

@@ -202,7 +202,7 @@ impl<N: Node> Broker<N> {
         let was_kept = session.is_kept();
         session.connection = Some(connection);
         session.expiry_s = expiry_s;
-        session.will = connect.will.as_ref().map(store_will);
+        session.will = connect.will.as_ref().map(store_will).map(Box::new);
         let (is_kept, account, own_bytes) = (session.is_kept(), session.account, session.count_own_bytes());
         self.count_kept(account, was_kept, is_kept);
         self.set_own_bytes(key, own_bytes);
@@ -302,7 +302,7 @@ impl<N: Node> Broker<N> {
         let Some(session) = self.sessions.remove(key) else { return };
         self.by_owner.remove(&Owner { user: session.user().clone(), client: session.client.clone() });
         self.close_account(account);
-        for filter in session.subscriptions.keys() {
+        for filter in session.subscriptions.filters() {
             self.remove_from_trie(key, filter);
         }
         self.finish();
@@ -320,7 +320,7 @@ impl<N: Node> Broker<N> {
         let released = session.released.iter().map(|sequence| (*sequence, None));
         let copies: Vec<_> = copies.chain(flights).chain(released).collect();
         self.pending.loose.delete(records::session_key(session.number));
-        for filter in session.subscriptions.keys() {
+        for filter in session.subscriptions.filters() {
             self.pending.loose.delete(records::subscription_key(number, filter));
         }
         for id in &session.received {

@@ -15,7 +15,7 @@ impl<N: Node> Broker<N> {
         if known == Some(changes) {
             return None;
         }
-        let texts = self.sessions.iter().flat_map(|(_, session)| session.subscriptions.keys());
+        let texts = self.sessions.iter().flat_map(|(_, session)| session.subscriptions.filters());
         let filters = texts.filter_map(|text| Some(Filter::new(text, usize::MAX)?.topics.to_owned()));
         Some((changes, filters.collect()))
     }

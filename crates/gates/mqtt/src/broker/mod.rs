@@ -30,6 +30,7 @@ mod rights;
 mod session;
 mod slab;
 mod subscribing;
+mod subscriptions;
 mod trie;
 mod will;
 

@@ -374,7 +374,8 @@ mod tests {
         let identity = Arc::new(crate::Identity::without_rights(Some("u".into())));
         let mut session = Session::new("c".into(), identity, 0, 5, u32::MAX);
         session.expires_ms = Some(0);
-        session.will = Some(StoredWill { message: Arc::new(message), retain: true, delay_s: 3, expiry_s: Some(0) });
+        let will = StoredWill { message: Arc::new(message), retain: true, delay_s: 3, expiry_s: Some(0) };
+        session.will = Some(Box::new(will));
         let read = read_session(None, &write_session(&session)).unwrap();
         assert_eq!(&*read.client, "c");
         assert_eq!(

@@ -76,7 +76,7 @@ impl<N: Node> Broker<N> {
         let mut bytes = 0;
         session.is_stored = true;
         session.received = found.received.remove(&number).unwrap_or_default();
-        session.will = stored.will;
+        session.will = stored.will.map(Box::new);
         // Who was connected when the node ended is lost as of now.
         let expires_ms =
             stored.expires_ms.unwrap_or(self.now.unix_ms.saturating_add(u64::from(stored.expiry_s) * 1_000));

@@ -68,7 +68,7 @@ impl<N: Node> Broker<N> {
     fn drop_uncovered(&mut self, key: SessionKey) -> bool {
         let Some(session) = self.sessions.get(key) else { return false };
         let identity = session.identity.clone();
-        let subscriptions: Vec<_> = session.subscriptions.iter().map(|(text, one)| (text.clone(), *one)).collect();
+        let subscriptions: Vec<_> = session.subscriptions.iter().map(|(text, one)| (text.to_owned(), one)).collect();
         let mut was_cut = false;
         for (text, subscription) in subscriptions {
             let Some(filter) = Filter::new(&text, usize::MAX) else { continue };

@@ -3,10 +3,11 @@
 use super::accounts::AccountKey;
 use super::connection::ConnectionKey;
 use super::message::Message;
+use super::subscriptions::Subscriptions;
 use super::will::StoredWill;
 use crate::codec::{Qos, SubscriptionOptions};
 use crate::users::Identity;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Packet identifiers that differ at one time.
@@ -60,7 +61,7 @@ pub struct Session {
     pub expiry_s: u32,
     /// Milliseconds since 1970 when it ends, while there is no connection.
     pub expires_ms: Option<u64>,
-    pub subscriptions: BTreeMap<Box<str>, Subscription>,
+    pub subscriptions: Subscriptions,
     pub queue: VecDeque<Queued>,
     /// Ordered by sequence.
     pub flights: VecDeque<Flight>,
@@ -75,7 +76,7 @@ pub struct Session {
     pub received: BTreeSet<u16>,
     /// The newest commit that changed it.
     pub ticket: u64,
-    pub will: Option<StoredWill>,
+    pub will: Option<Box<StoredWill>>,
     /// When the will is due although the session lives on; in steady milliseconds.
     pub will_due_ms: Option<u64>,
     /// Messages it did not get because it was full, since it was last said.
@@ -104,7 +105,7 @@ impl Session {
             connection: None,
             expiry_s,
             expires_ms: None,
-            subscriptions: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
             queue: VecDeque::new(),
             flights: VecDeque::new(),
             released: BTreeSet::new(),

@@ -68,7 +68,7 @@ impl<N: Node> Broker<N> {
         }
         let user = connection.identity.user.clone();
         let session = self.sessions.get(session_key).ok_or(Reason::UNSPECIFIED)?;
-        let is_new = !session.subscriptions.contains_key(entry.filter);
+        let is_new = !session.subscriptions.contains(entry.filter);
         let bytes = subscription_bytes(entry.filter);
         let is_full = session.subscriptions.len() >= self.limits.subscriptions_max;
         if is_new && (is_full || !self.fits_session(&user, bytes)) {
@@ -166,7 +166,7 @@ impl<N: Node> Broker<N> {
 
     pub(super) fn unsubscribe(&mut self, session_key: SessionKey, text: &str) -> bool {
         let Some(session) = self.sessions.get_mut(session_key) else { return false };
-        if session.subscriptions.remove(text).is_none() {
+        if !session.subscriptions.remove(text) {
             return false;
         }
         let own_bytes = session.own_bytes.saturating_sub(subscription_bytes(text));

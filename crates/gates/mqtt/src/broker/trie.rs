@@ -42,14 +42,15 @@ struct Subscribers {
     shared: Vec<Group>,
 }
 
+/// Most have little of it, and there is one for each level of each filter: what is not there takes 8 bytes.
 #[derive(Debug, Default)]
 struct Branch {
-    children: HashMap<Box<str>, Branch>,
+    children: Option<Box<HashMap<Box<str>, Box<Branch>>>>,
     plus: Option<Box<Branch>>,
     /// Of the filter that ends here.
-    here: Subscribers,
+    here: Option<Box<Subscribers>>,
     /// Of the filter that ends here with `/#`.
-    below: Subscribers,
+    below: Option<Box<Subscribers>>,
 }
 
 /// All subscriptions.
@@ -64,13 +65,18 @@ impl Trie {
         let mut node = &mut self.root;
         for level in topics.split('/') {
             node = match level {
-                "#" => return node.below.insert(group, subscriber),
+                "#" => return node.below.get_or_insert_default().insert(group, subscriber),
                 "+" => node.plus.get_or_insert_default(),
-                name if node.children.contains_key(name) => node.children.get_mut(name).expect("it was just found"),
-                name => node.children.entry(name.into()).or_default(),
+                name => {
+                    let children = node.children.get_or_insert_default();
+                    match children.contains_key(name) {
+                        true => children.get_mut(name).expect("it was just found"),
+                        false => children.entry(name.into()).or_default(),
+                    }
+                }
             };
         }
-        node.here.insert(group, subscriber)
+        node.here.get_or_insert_default().insert(group, subscriber)
     }
 
     /// Removes a subscription. Says whether there was one.
@@ -125,8 +131,8 @@ impl Branch {
         session: SessionKey,
     ) -> bool {
         match levels.next() {
-            None => self.here.remove(group, session),
-            Some("#") => self.below.remove(group, session),
+            None => Subscribers::remove_from(&mut self.here, group, session),
+            Some("#") => Subscribers::remove_from(&mut self.below, group, session),
             Some("+") => {
                 let Some(plus) = &mut self.plus else { return false };
                 let removed = plus.remove(levels, group, session);
@@ -136,13 +142,14 @@ impl Branch {
                 removed
             }
             Some(name) => {
-                let Some(child) = self.children.get_mut(name) else { return false };
+                let Some(children) = &mut self.children else { return false };
+                let Some(child) = children.get_mut(name) else { return false };
                 let removed = child.remove(levels, group, session);
                 if child.is_empty() {
-                    self.children.remove(name);
+                    children.remove(name);
                     // A map keeps room for what was once there.
-                    if self.children.is_empty() {
-                        self.children.shrink_to_fit();
+                    if children.is_empty() {
+                        self.children = None;
                     }
                 }
                 removed
@@ -151,7 +158,7 @@ impl Branch {
     }
 
     fn is_empty(&self) -> bool {
-        self.children.is_empty() && self.plus.is_none() && self.here.is_empty() && self.below.is_empty()
+        self.children.is_none() && self.plus.is_none() && self.here.is_none() && self.below.is_none()
     }
 
     fn matches<'a>(
@@ -161,11 +168,16 @@ impl Branch {
         is_ready: &dyn Fn(SessionKey) -> bool,
         into: &mut Vec<Subscriber>,
     ) {
-        if !no_wildcards {
-            self.below.collect(is_ready, into);
+        if let Some(below) = self.below.as_ref().filter(|_| !no_wildcards) {
+            below.collect(is_ready, into);
         }
-        let Some(name) = levels.next() else { return self.here.collect(is_ready, into) };
-        if let Some(child) = self.children.get(name) {
+        let Some(name) = levels.next() else {
+            if let Some(here) = &self.here {
+                here.collect(is_ready, into);
+            }
+            return;
+        };
+        if let Some(child) = self.children.as_ref().and_then(|children| children.get(name)) {
             child.matches(levels.clone(), false, is_ready, into);
         }
         if let Some(plus) = self.plus.as_ref().filter(|_| !no_wildcards) {
@@ -188,6 +200,15 @@ impl Subscribers {
                 true
             }
         }
+    }
+
+    fn remove_from(place: &mut Option<Box<Self>>, group: Option<&str>, session: SessionKey) -> bool {
+        let Some(subscribers) = place else { return false };
+        let removed = subscribers.remove(group, session);
+        if subscribers.is_empty() {
+            *place = None;
+        }
+        removed
     }
 
     fn remove(&mut self, group: Option<&str>, session: SessionKey) -> bool {
@@ -227,6 +248,10 @@ fn insert(into: &mut Vec<Subscriber>, subscriber: Subscriber) -> bool {
             false
         }
         Err(place) => {
+            if into.is_empty() {
+                // Mostly it stays the only one.
+                into.reserve_exact(1);
+            }
             into.insert(place, subscriber);
             true
         }
