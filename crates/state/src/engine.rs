@@ -178,6 +178,21 @@ impl Engine {
         self.write(&mut applying)
     }
 
+    /// In relaxed mode: writes what is pending, unless somebody has written this batch already, and tells those who
+    /// wait for it. While memory is behind it is the thread that tells them, when they have waited.
+    pub fn write_for(&self, batch: u64) {
+        if self.group.newest_durable() >= batch {
+            return;
+        }
+        // A write that failed has told everybody already.
+        let Ok(written) = self.apply() else { return };
+        match self.memory.tend() {
+            Err(error) => drop(self.write_failed(&error)),
+            Ok(()) if self.memory.is_slow() || !self.group.is_relaxed() => {}
+            Ok(()) => drop(self.group.set_durable(written)),
+        }
+    }
+
     /// A view of all commits until now; the number of the last of them, noted as open in the oracle; and its batch.
     pub fn begin(&self) -> (Snapshot, CommitNumber, u64) {
         let mut applying = self.applying.lock();

@@ -12,6 +12,10 @@
 //! numbered, only the newest is written to, and the database syncs one before it begins the next: so with the newest
 //! synced, everything before it is durable too.
 //!
+//! In relaxed mode, where the operating system's word is enough, there is no call to share. Whoever waits writes what is
+//! pending himself, after all that could run has had its turn to commit; the thread writes what nobody waits for, syncs
+//! now and then, and holds back those who wait while memory is behind.
+//!
 //! A disk that failed once is not asked again: the kernel may have dropped what it could not write, and a second
 //! call would succeed without it. From then on writes are refused and reads go on.
 
@@ -37,8 +41,8 @@ const PACE_STEP: Duration = Duration::from_millis(1);
 const GATHER_SHARE: u32 = 4;
 const GATHER_MAX: Duration = Duration::from_millis(2);
 const GATHER_STEP: Duration = Duration::from_micros(50);
-/// The same where the next write to the journal does not wait for a sync.
-const GATHER_RELAXED: Duration = Duration::from_micros(200);
+/// In relaxed mode: how long what nobody waits for is collected before the thread writes it.
+const COLLECT_RELAXED: Duration = Duration::from_millis(1);
 
 /// How long a sync waits for files to be closed before it tries again.
 const FILES_WAIT: Duration = Duration::from_millis(20);
@@ -161,10 +165,10 @@ impl Group {
     }
 
     /// Tells those who wait for batches up to this one. Says how many there were.
-    fn set_durable(&self, batch: u64) -> u64 {
+    pub fn set_durable(&self, batch: u64) -> u64 {
         let mut waiting = self.waiting.lock();
-        waiting.durable = batch;
-        self.durable.store(batch, Ordering::Release);
+        waiting.durable = waiting.durable.max(batch);
+        self.durable.store(waiting.durable, Ordering::Release);
         let served = waiting.bells.partition_point(|bell| bell.batch <= batch);
         let bells: Vec<_> = waiting.bells.drain(..served).collect();
         drop(waiting);
@@ -205,6 +209,10 @@ impl Group {
     pub fn set_relaxed(&self, period: Option<Duration>) {
         let period_ms = period.map_or(0, |period| u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1));
         self.relaxed_ms.store(period_ms, Ordering::Relaxed);
+    }
+
+    pub fn is_relaxed(&self) -> bool {
+        self.relaxed_ms.load(Ordering::Relaxed) > 0
     }
 
     fn relaxed(&self) -> Option<Duration> {
@@ -263,15 +271,16 @@ fn run(engine: &Engine, mut journal: Follower) {
     let (mut told, mut synced, mut synced_at) = (0, 0, Instant::now());
     loop {
         let closing = group.closing.load(Ordering::Acquire);
+        if group.is_relaxed() && !closing {
+            thread::sleep(COLLECT_RELAXED);
+        }
         // A write that failed has told everybody already.
         let Ok(written) = engine.apply() else { return };
         let relaxed = group.relaxed().filter(|_| !closing);
         if relaxed.is_some() && told < written {
             pace(engine);
             told = written;
-            let commits = engine.commits.load(Ordering::Relaxed);
-            let served = group.set_durable(told);
-            gather(engine, commits, served, GATHER_RELAXED);
+            group.set_durable(told);
             continue;
         }
         let wait = match relaxed {

@@ -111,10 +111,12 @@ use names::Names;
 use oracle::Oracle;
 use problem::{Code, Problem};
 use std::fs::File;
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::task::Poll;
 use transaction::Writes;
 
 /// Tables whose files are kept open for the next read, by default.
@@ -243,7 +245,7 @@ impl State {
     /// # Errors
     /// `DiskFailed` or `DiskFull`: the disk did not confirm; whether the commit survives is not known.
     pub async fn durable(&self, ticket: Ticket) -> Result<(), Problem> {
-        self.inner.engine.group.durable(ticket).await
+        self.inner.durable(ticket).await
     }
 
     /// Waits as [`State::durable`] does for all that anybody can see by now: for an answer that rests on what was not
@@ -263,7 +265,7 @@ impl State {
     /// Waits as [`State::durable`] does, for who keeps only the number of a ticket. Says up to which number all commits
     /// are durable by now.
     pub async fn durable_number(&self, number: u64) -> Result<u64, Problem> {
-        self.inner.engine.group.durable(Ticket(number)).await?;
+        self.inner.durable(Ticket(number)).await?;
         Ok(self.inner.engine.group.newest_durable())
     }
 
@@ -313,6 +315,25 @@ impl Inner {
         let (batch, over) = self.engine.commit(commit, judge, |books| self.close(books))?;
         self.syncer.as_ref().expect("it runs until the last clone is dropped").wake();
         Ok((Ticket(batch), over))
+    }
+
+    /// As [`State::durable`].
+    pub(crate) async fn durable(&self, ticket: Ticket) -> Result<(), Problem> {
+        let group = &self.engine.group;
+        if group.is_relaxed() && group.newest_durable() < ticket.number() {
+            // Whoever can commit now does so before one of them writes for all.
+            let mut others_had_a_turn = false;
+            poll_fn(|cx| {
+                if std::mem::replace(&mut others_had_a_turn, true) {
+                    return Poll::Ready(());
+                }
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await;
+            self.engine.write_for(ticket.number());
+        }
+        group.durable(ticket).await
     }
 }
 

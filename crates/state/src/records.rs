@@ -111,6 +111,6 @@ impl Batch {
         let Self { writes, bytes } = self;
         let commit = Commit { space: Space::Node, writes, bytes, ops: Vec::new(), records: Default::default() };
         let (ticket, _) = inner.commit(commit, |_, _| Ok(Books::default()))?;
-        inner.engine.group.durable(ticket).await
+        inner.durable(ticket).await
     }
 }

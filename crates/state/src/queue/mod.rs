@@ -249,13 +249,7 @@ impl Queue {
         leased
     }
 
-    fn take(
-        &self,
-        now_ms: u64,
-        until_ms: u64,
-        most: (usize, usize),
-        taken: &mut Vec<Taken>,
-    ) -> Result<(), Problem> {
+    fn take(&self, now_ms: u64, until_ms: u64, most: (usize, usize), taken: &mut Vec<Taken>) -> Result<(), Problem> {
         for _ in 0..TAKE_STEPS_MAX + most.0 {
             let found = self.shared.core.lock().take(now_ms, until_ms, most, taken);
             let has_more = found.is_short || !found.expired.is_empty() || !found.unread.is_empty();
