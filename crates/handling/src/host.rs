@@ -110,6 +110,12 @@ impl Handling {
         }
     }
 
+    /// The same, which does all it does in a transaction that others have begun.
+    pub fn lent(mut self, transaction: Transaction) -> Self {
+        self.done.get_mut().transaction = Some(transaction);
+        self
+    }
+
     /// Takes what was done and not committed, once the unit has ended.
     pub fn finish(&self) -> Option<Transaction> {
         self.give_up();
@@ -201,7 +207,7 @@ impl Done {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.transaction.as_ref().map_or(0, Transaction::held_bytes) as u64
+        self.transaction.as_ref().map_or(0, Transaction::part_bytes) as u64
     }
 
     fn hold(&mut self) -> Outcome<()> {

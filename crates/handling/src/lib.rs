@@ -12,10 +12,13 @@
 //!              │  transaction (`reply.rs`)
 //!              └▶ failure, trap, limit: undone; a failure says why once what it has read is durable
 //! ```
+//! Leased events of one function may share a transaction, each with a part of its own: `batch.rs`.
+//!
 //! There is one loop, in `rerun.rs`, for every kind and both contracts. It knows nothing of how a unit is kept apart,
 //! and a kind knows nothing of leases, reruns, acks and disks.
 #![forbid(unsafe_code)]
 
+mod batch;
 mod host;
 mod once;
 mod outgoing;
@@ -24,6 +27,7 @@ mod requests;
 mod rerun;
 mod values;
 
+pub use batch::Batch;
 pub use once::once;
 pub use outgoing::{DELAY_MAX, id_of_push};
 pub use rerun::RERUNS_MAX;

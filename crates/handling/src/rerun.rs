@@ -77,7 +77,7 @@ pub fn tell(caller: impl Caller, result: Result<(), Problem>, spent: Spent, reru
 }
 
 /// Work that can be given to several units, one after the other.
-enum Source {
+pub enum Source {
     /// None while a unit has it.
     Event(Option<Event>),
     Http(Incoming),
@@ -86,7 +86,7 @@ enum Source {
 impl Source {
     /// # Errors
     /// [`Code::Internal`]: the work is not for such a function.
-    fn new(work: Work, deployed: &Deployed) -> Result<Self, Problem> {
+    pub fn new(work: Work, deployed: &Deployed) -> Result<Self, Problem> {
         match (deployed.contract, work) {
             (Contract::Unit | Contract::Call, Work::Event(event)) => Ok(Self::Event(Some(event))),
             (Contract::WasiHttp, Work::Http(request)) => Ok(Self::Http(Incoming::new(request, deployed.may_write()))),
@@ -98,7 +98,7 @@ impl Source {
     }
 
     /// The work for the next unit, and what its host has to know of it.
-    fn give(&mut self, request_id: &str, lease: Option<&Leased>, deployed: &Deployed) -> (unit::Work, Named) {
+    pub fn give(&mut self, request_id: &str, lease: Option<&Leased>, deployed: &Deployed) -> (unit::Work, Named) {
         let grants = &deployed.function.grants;
         let is_named = !(grants.push.is_empty() && grants.hosts.is_empty());
         let leased = lease.filter(|_| is_named).map(|lease| (lease.event.id_giver(), lease.event.id.as_str()));

@@ -330,6 +330,12 @@ pub struct Units {
     /// Units that handle queued events at once. 0 pauses the queue.
     #[schemars(range(min = 0, max = 10_000))]
     pub maximum: u32,
+    /// Short events that one unit's worker takes from the queue at once and acks with one commit. Each is handled as it
+    /// would be alone, with its own limits; one that fails, or takes longer than a few milliseconds, is undone and
+    /// handled alone. 1, the default, takes one after the other. With `reuse_calls` they share a unit too. Not for a
+    /// function with `grants.hosts`.
+    #[schemars(range(min = 1, max = 256))]
+    pub batch: u32,
     /// What decides how many there are.
     pub policy: PolicyWord,
     /// With the policy `triggers`: with this many events in the queue another unit starts.
@@ -350,6 +356,7 @@ impl Default for Units {
             reuse_calls: 1,
             reuse_idle_ms: 10_000,
             maximum: 10,
+            batch: 1,
             policy: PolicyWord::Latency,
             threshold: 10,
             grace: Span::from_ms(1_000),
@@ -444,6 +451,16 @@ impl Function {
             }
         }
         self.grants.check(name)?;
+        if self.units.batch > 1 && !self.grants.hosts.is_empty() {
+            let detail = format!(
+                "function {:?}: units.batch is {} and grants.hosts is not empty",
+                name.as_str(),
+                self.units.batch
+            );
+            let hint = "a request that leaves in the middle of a batch would tell of what may still be undone: leave \
+                        out one of the two, or let another function send";
+            return Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint));
+        }
         self.limits.check(name)?;
         self.place.as_ref().map_or(Ok(()), |place| place.check(name, self.limits.concurrency))?;
         self.units.check(name, self.limits.handling_max() + Limits::LEASE_MARGIN)
@@ -456,6 +473,7 @@ impl Units {
         in_range(name, "units.reuse_calls", self.reuse_calls, 1..=1_000_000_000)?;
         in_range(name, "units.reuse_idle_ms", self.reuse_idle_ms, 0..=86_400_000)?;
         in_range(name, "units.maximum", self.maximum, 0..=10_000)?;
+        in_range(name, "units.batch", self.batch, 1..=256)?;
         in_range(name, "units.threshold", self.threshold, 1..=1_000_000_000)
             .map_err(|problem| problem.with_hint("1 starts a unit for each event that waits, up to `units.maximum`"))?;
         in_range(name, "units.grace", self.grace, Span::from_ms(0)..=Span::from_ms(86_400_000))?;

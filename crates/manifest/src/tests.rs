@@ -270,6 +270,19 @@ fn a_place_that_makes_no_sense_is_refused_with_what_helps() {
 }
 
 #[test]
+fn a_batch_is_bounded_and_for_functions_that_send_no_requests() {
+    let with = |lines: &str| format!("[function.f]\nimage = \"x\"\nqueue = \"f\"\n{lines}");
+    assert_eq!(parse(&with("")).unwrap().function["f"].units.batch, 1);
+    for wrong in ["units.batch = 0", "units.batch = 257"] {
+        refused(&with(wrong), Code::ManifestValue, &["units.batch is", "1 and 256"]);
+    }
+    let sends = with("units.batch = 2\ngrants.hosts = [\"example.org\"]");
+    refused(&sends, Code::ManifestConflict, &["units.batch is 2", "grants.hosts", "another function"]);
+    parse(&sends.replace("batch = 2", "batch = 1")).unwrap();
+    parse(&with("units.batch = 256\ngrants.push = [\"f\"]\n[queue.f]\ncycle = true")).unwrap();
+}
+
+#[test]
 fn triggers_that_cannot_work_are_refused_with_what_helps() {
     let units = |lines: &str| format!("[function.f]\nimage = \"x\"\nqueue = \"f\"\n{lines}\n[function.f.units]\n");
     let zero = units("") + "policy = \"triggers\"\nthreshold = 0";

@@ -14,14 +14,14 @@ use super::results;
 use super::timing::{SERVER_TIMING, server_timing};
 use super::traces::{CallEnd, CallSpan, Traces};
 use dispatch::Permit;
-use handling::{Call, Caller, Content, Ended, WholeReply, Work};
+use handling::{Batch, Call, Caller, Content, Ended, WholeReply, Work};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue};
 use problem::Problem;
 use state::{Leased, Transaction};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::Contract;
+use unit::Spent;
 
 /// A call on its way.
 pub struct Incoming {
@@ -98,9 +98,7 @@ impl Incoming {
         let request_id = self.request_id.clone();
         let (queue, load) = (permit.waited(), ready.took);
         let leased = lease.clone();
-        let judged =
-            self.live.contract == Contract::WasiHttp && lease.as_ref().is_some_and(|lease| !is_request(&lease.event));
-        let running = Running { call: self, queue, load, judged, leased, _permit: permit, heard: false };
+        let running = Running { call: self, queue, load, leased, _permit: permit, heard: false };
         let call = Call { request_id, work, deadline, lease };
         let reply = loader.handler.handle(ready.prepared, call, running).await.map_err(|problem| {
             let times = Times { queue, start: load, run: could_run.elapsed(), ..Times::default() };
@@ -114,6 +112,35 @@ impl Incoming {
             total: Duration::ZERO,
         };
         Ok(Answer { content: reply.content, times })
+    }
+
+    /// Runs the work in a batch, whose commit acks its event.
+    ///
+    /// # Errors
+    /// The event is to be handled alone: nothing is left of this try, and nobody has counted it.
+    pub async fn run_in(
+        self,
+        batch: &mut Batch,
+        loader: &Arc<Loader>,
+        work: Work,
+        leased: &Arc<Leased>,
+    ) -> Result<InBatch, Problem> {
+        let permit = self.live.identity.admission.admit(self.arrived.into()).await;
+        let permit = permit.map_err(|refusal| refusal.problem(self.live.name().as_str()))?;
+        let ready = loader.ready(&self.live, self.arrived).await?;
+        let deadline = Instant::now() + self.live.function.limits.time();
+        let call = Call { request_id: self.request_id.clone(), work, deadline, lease: Some(leased.clone()) };
+        let live = self.live.clone();
+        let commits = |transaction: &mut Transaction, reply: &WholeReply| commits(&live, leased, transaction, reply);
+        let Spent { timing, cpu, memory_bytes } = batch.handle(ready.prepared, call, commits).await?;
+        let times = Times {
+            queue: permit.waited(),
+            start: ready.took + timing.start,
+            run: timing.run,
+            stages: timing.stages,
+            total: self.arrived.elapsed(),
+        };
+        Ok(InBatch { call: self, times, cpu, memory_bytes })
     }
 
     /// The call ends before it has a unit.
@@ -134,14 +161,40 @@ impl Incoming {
     }
 }
 
+/// What is written in the transaction that acks an event.
+fn commits(live: &Live, leased: &Leased, transaction: &mut Transaction, reply: &WholeReply) -> Result<(), Problem> {
+    if let WholeReply::Http(reply) = reply
+        && !is_request(&leased.event)
+    {
+        judge(reply.status())?;
+    }
+    results::keep_reply(transaction, live.name(), &leased.event, reply)
+}
+
+/// A call that went well in a batch that is not committed yet. Dropped, it was none.
+pub struct InBatch {
+    call: Incoming,
+    pub times: Times,
+    cpu: Duration,
+    memory_bytes: u64,
+}
+
+impl InBatch {
+    /// The batch is committed, and counts.
+    pub fn counts(self) -> Times {
+        let Self { call, times, cpu, memory_bytes } = self;
+        call.live.identity.counters.ended(None, &times, cpu, memory_bytes);
+        call.end_trace(&times, None);
+        times
+    }
+}
+
 /// A call that runs: keeps what became of it, counts it when it has ended, and holds its place until then.
 struct Running {
     call: Incoming,
     queue: Duration,
     /// Making the function ready, which only its first call waits for; counts as starting.
     load: Duration,
-    /// Whether the status of the reply says what becomes of a queued event.
-    judged: bool,
     leased: Option<Arc<Leased>>,
     _permit: Permit,
     heard: bool,
@@ -149,15 +202,7 @@ struct Running {
 
 impl Caller for Running {
     fn commits(&mut self, transaction: &mut Transaction, reply: &WholeReply) -> Result<(), Problem> {
-        if let WholeReply::Http(reply) = reply
-            && self.judged
-        {
-            judge(reply.status())?;
-        }
-        match &self.leased {
-            Some(leased) => results::keep_reply(transaction, self.call.live.name(), &leased.event, reply),
-            None => Ok(()),
-        }
+        self.leased.as_ref().map_or(Ok(()), |leased| commits(&self.call.live, leased, transaction, reply))
     }
 
     fn ended(mut self, ended: Ended) {

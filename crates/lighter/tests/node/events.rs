@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Node {
-    fn deployed(&self, manifest: Value) {
+    pub fn deployed(&self, manifest: Value) {
         let last = self.deploy_manifest(manifest);
         assert_eq!(last["step"], "done", "{last}");
     }
@@ -17,7 +17,7 @@ impl Node {
         self.api("POST", &format!("/v1/queues/{queue}/events?{query}"), data.as_bytes())
     }
 
-    fn pushed(&self, queue: &str, query: &str, data: &str) {
+    pub fn pushed(&self, queue: &str, query: &str, data: &str) {
         let reply = self.push(queue, query, data);
         assert_eq!(reply.status, 201, "{}", reply.text());
     }
@@ -46,23 +46,23 @@ impl Node {
         self.queue_is(queue, |info| ["ready", "delayed", "leased"].iter().all(|part| info[part] == 0))
     }
 
-    fn dead(&self, queue: &str) -> Vec<Value> {
+    pub fn dead(&self, queue: &str) -> Vec<Value> {
         let reply = self.api("GET", &format!("/v1/queues/{queue}/events?part=dead&limit=1000"), &[]);
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.json()["events"].as_array().unwrap().clone()
     }
 
     /// What the function `counter` has counted under the key, this look among it.
-    fn count(&self, key: &str) -> u64 {
+    pub fn count(&self, key: &str) -> u64 {
         self.call("counter", key).text().trim().parse().unwrap()
     }
 }
 
-fn counter(node: &Node) -> Value {
+pub fn counter(node: &Node) -> Value {
     json!({ "image": node.upload("counter"), "queue": "counts", "grants": { "stores": ["counters"] } })
 }
 
-fn attack(node: &Node, queue: &str) -> Value {
+pub fn attack(node: &Node, queue: &str) -> Value {
     json!({
         "image": node.upload("attack"), "queue": queue,
         "retry": { "attempts": 3, "pause": "10ms", "pause_max": "20ms" }, "limits": { "time_ms": 20_000, "cpu_ms": 100 },
@@ -404,6 +404,11 @@ fn a_graceful_stop_lets_handlings_end_and_keeps_the_rest() {
 
 #[test]
 fn every_acknowledged_event_has_its_effect_exactly_once_though_the_node_is_killed() {
+    effects_happen_once_though_the_node_is_killed(&json!({}));
+}
+
+/// Both functions have these `units`.
+pub fn effects_happen_once_though_the_node_is_killed(units: &Value) {
     const ROUNDS: u64 = 6;
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
@@ -417,9 +422,11 @@ fn every_acknowledged_event_has_its_effect_exactly_once_though_the_node_is_kille
             // Each event goes through two queues and is counted at both.
             let relay = json!({
                 "image": node.upload("relay"), "queue": "in", "config": { "to": "counts", "count": "relayed" },
-                "grants": { "push": ["counts"], "stores": ["counters"] },
+                "grants": { "push": ["counts"], "stores": ["counters"] }, "units": units,
             });
-            node.deployed(json!({ "function": { "relay": relay, "counter": counter(&node) } }));
+            let mut counter = counter(&node);
+            counter["units"] = units.clone();
+            node.deployed(json!({ "function": { "relay": relay, "counter": counter } }));
         }
         let pid = node.pid().to_string();
         let killer = std::thread::spawn(move || {

@@ -45,6 +45,7 @@ mod receiver;
 mod rollouts;
 mod support;
 mod timers;
+mod together;
 mod toolchains;
 mod triggers;
 mod upgrade;

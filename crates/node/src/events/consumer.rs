@@ -6,7 +6,7 @@ use manifest::{Name, Retry, Sink};
 use problem::{Code, Problem};
 use state::{Leased, Transaction};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Handles events of one queue, several at once. Made anew when what is deployed changes; handlings that run keep the
 /// one they began with.
@@ -46,6 +46,19 @@ pub trait Consumer: Send + Sync + 'static {
         let _ = (leased, reason);
     }
 
+    /// Events it takes at once, at most, while they are short.
+    fn batch_max(&self) -> usize {
+        1
+    }
+
+    /// Handles events one after the other, each for the first time, and acks those that went well in one commit. Says
+    /// what became of each, in their order; of those that it did not begin before `until` nothing. A dropped future
+    /// must leave nothing behind.
+    fn handle_together(self: Arc<Self>, leased: Vec<Arc<Leased>>, until: Instant) -> BoxFuture<'static, Vec<Together>> {
+        let _ = (leased, until);
+        Box::pin(async { Vec::new() })
+    }
+
     /// Handles one event; called for each try. A dropped future must leave nothing behind that goes on.
     fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Tried>;
 }
@@ -61,6 +74,14 @@ impl From<Outcome> for Tried {
     fn from(outcome: Outcome) -> Self {
         Self { outcome, ran: None }
     }
+}
+
+/// What became of an event that was handled together with others.
+pub enum Together {
+    /// It is acked.
+    Acked { ran: Ran, took: Duration },
+    /// Nothing is left of this try, which does not count: it is to be handled alone.
+    Alone,
 }
 
 /// How one handling ended.

@@ -25,6 +25,7 @@ mod shell;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod together;
 mod work;
 mod worker;
 mod workflow;

@@ -4,6 +4,7 @@
 //! ```text
 //!   DATA/running    │ magic, boot │ slot │ slot │ slot …        128 bytes each
 //!   a worker's slot:  sequence, try, queue: written over with each event it takes, emptied when it ends
+//!                     and, of events that are handled together, which later ones of the queue
 //! ```
 //! Nothing here is synced: what is written to a file outlives the process that wrote it, however that ends. No event
 //! causes a power cut, so what another boot of the machine left is ignored. The cost is one write of 128 bytes for each
@@ -26,6 +27,11 @@ const SLOT_BYTES: usize = 128;
 const MAGIC: &[u8] = b"lighter running 1 ";
 /// Where the name of the queue stands, after its length.
 const NAME_AT: usize = 13;
+/// Behind the longest name: how many later events there are, and a bit for each sequence that could be one.
+const COUNT_AT: usize = NAME_AT + 64;
+const LATER_AT: usize = COUNT_AT + 2;
+/// How far the sequences of events may lie apart that are handled together.
+pub const SPAN: u64 = 8 * (SLOT_BYTES - LATER_AT) as u64;
 
 /// Where the system says which boot this is.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -87,7 +93,7 @@ impl Running {
         });
         let suspects = left.into_iter().filter_map(|(position, attempt)| {
             let slot = running.slot()?;
-            slot.write(&position.queue, position.sequence, attempt);
+            slot.write(&position.queue, position.sequence, attempt, [].into_iter());
             Some((position, Suspect { attempt, slot }))
         });
         let suspects: HashMap<EventPosition, Suspect> = suspects.collect();
@@ -173,12 +179,27 @@ pub struct Slot {
 impl Slot {
     /// From now on this event is being handled, in place of the one before.
     pub fn take(&self, leased: &Leased) {
-        self.write(&leased.queue, leased.sequence, leased.event.attempt);
+        self.write(&leased.queue, leased.sequence, leased.event.attempt, [].into_iter());
     }
 
-    fn write(&self, queue: &str, sequence: u64, attempt: u32) {
+    /// From now on these events are being handled, in the order of their sequences, which lie within [`SPAN`], and each
+    /// for the same time.
+    pub fn take_together(&self, leased: &[Arc<Leased>]) {
+        let Some((first, later)) = leased.split_first() else { return };
+        let later = later.iter().map(|leased| leased.sequence);
+        self.write(&first.queue, first.sequence, first.event.attempt, later);
+    }
+
+    fn write(&self, queue: &str, sequence: u64, attempt: u32, later: impl Iterator<Item = u64>) {
         let mut bytes = [0; SLOT_BYTES];
-        let Some(name) = bytes.get_mut(NAME_AT..NAME_AT + queue.len()) else { return };
+        let mut count = 0_u16;
+        for later in later {
+            let bit = (later - sequence - 1) as usize;
+            bytes[LATER_AT + bit / 8] |= 1 << (bit % 8);
+            count += 1;
+        }
+        bytes[COUNT_AT..LATER_AT].copy_from_slice(&count.to_le_bytes());
+        let Some(name) = bytes[..COUNT_AT].get_mut(NAME_AT..NAME_AT + queue.len()) else { return };
         name.copy_from_slice(queue.as_bytes());
         bytes[..8].copy_from_slice(&sequence.to_le_bytes());
         bytes[8..12].copy_from_slice(&attempt.to_le_bytes());
@@ -216,18 +237,29 @@ fn read(path: &Path, boot: &str) -> io::Result<HashMap<EventPosition, u32>> {
     let (slots, _) = bytes.as_chunks::<SLOT_BYTES>();
     match slots.split_first() {
         Some((first, slots)) if !boot.is_empty() && *first == head(boot) => {
-            Ok(slots.iter().filter_map(position).collect())
+            Ok(slots.iter().flat_map(positions).collect())
         }
         _ => Ok(HashMap::new()),
     }
 }
 
-fn position(slot: &[u8; SLOT_BYTES]) -> Option<(EventPosition, u32)> {
+fn positions(slot: &[u8; SLOT_BYTES]) -> Vec<(EventPosition, u32)> {
+    let Some((queue, sequence, attempt)) = first(slot) else { return Vec::new() };
+    let later = &slot[LATER_AT..];
+    let is_later = |bit: &u64| later[*bit as usize / 8] & (1 << (bit % 8)) != 0;
+    let later: Vec<u64> = (0..SPAN).filter(is_later).map(|bit| sequence.saturating_add(bit + 1)).collect();
+    // Else the slot was only half written, and the first is what is sure.
+    let is_whole = slot[COUNT_AT..LATER_AT] == (later.len() as u16).to_le_bytes();
+    let all = [sequence].into_iter().chain(later.into_iter().filter(|_| is_whole));
+    all.map(|sequence| (EventPosition { queue: queue.to_owned(), sequence }, attempt)).collect()
+}
+
+fn first(slot: &[u8; SLOT_BYTES]) -> Option<(&str, u64, u32)> {
     let sequence = u64::from_le_bytes(slot[..8].try_into().ok()?);
     let attempt = u32::from_le_bytes(slot[8..12].try_into().ok()?);
     let length = usize::from(slot[NAME_AT - 1]);
-    let queue = std::str::from_utf8(slot.get(NAME_AT..NAME_AT + length)?).ok()?;
-    (length > 0).then(|| (EventPosition { queue: queue.to_owned(), sequence }, attempt))
+    let queue = std::str::from_utf8(slot[..COUNT_AT].get(NAME_AT..NAME_AT + length)?).ok()?;
+    (length > 0).then_some((queue, sequence, attempt))
 }
 
 #[cfg(test)]
@@ -301,6 +333,28 @@ mod tests {
         running.forget(|queue| queue == "b");
         assert!(running.suspect(&leased("a", 1, 1)).is_none());
         assert!(running.suspect(&leased("b", 2, 1)).is_some());
+    }
+
+    #[test]
+    fn events_that_were_handled_together_are_all_known() {
+        let data = tempfile::tempdir().unwrap();
+        let running = Running::open(data.path()).unwrap();
+        let slot = running.slot().unwrap();
+        let name = "q".repeat(64);
+        let together = [7, 8, 70, 7 + SPAN].map(|sequence| Arc::new(leased(&name, sequence, 1)));
+        slot.take_together(&together);
+        std::mem::forget((slot, running));
+        let running = Running::open(data.path()).unwrap();
+        assert_eq!(running.suspected(), 4);
+        for leased in together {
+            assert!(running.suspect(&leased).is_some(), "{}", leased.sequence);
+        }
+        let slot = running.slot().unwrap();
+        slot.take_together(&[leased("a", 1, 1), leased("a", 2, 1)].map(Arc::new));
+        slot.take(&leased("a", 3, 1));
+        std::mem::forget((slot, running));
+        let running = Running::open(data.path()).unwrap();
+        assert_eq!((running.suspected(), running.suspect(&leased("a", 3, 1)).is_some()), (1, true));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::consumer::Consumer;
 use super::failure;
 use super::past::Past;
 use super::running::Running;
+use super::together::TogetherRule;
 use super::worker::Worker;
 use super::workflow::{Taking, UnitPermits};
 use crate::clock;
@@ -46,6 +47,7 @@ pub struct Shell {
     delayed: AtomicU64,
     is_retired: AtomicBool,
     is_paused: AtomicBool,
+    pub together: TogetherRule,
     pub shared: Shared,
     changed: Notify,
     /// Told when the last worker has ended.
@@ -132,6 +134,7 @@ impl Shell {
             delayed: AtomicU64::new(0),
             is_retired: AtomicBool::new(false),
             is_paused: AtomicBool::new(false),
+            together: TogetherRule::default(),
             shared,
             changed: Notify::new(),
             last_ended: Notify::new(),
@@ -339,6 +342,17 @@ impl Shell {
     /// A handling was begun, and took so long.
     pub fn handled(&self, took: Duration) {
         self.measured.lock().service_time.add(took);
+        let mut rest = self.rest.lock();
+        if rest.in_a_row > 0 {
+            *rest = Rest::default();
+        }
+    }
+
+    /// So many events were handled together and are acked; `took` has the time of each.
+    pub fn handled_together(&self, took: impl Iterator<Item = Duration>) {
+        let mut measured = self.measured.lock();
+        took.for_each(|took| measured.service_time.add(took));
+        drop(measured);
         let mut rest = self.rest.lock();
         if rest.in_a_row > 0 {
             *rest = Rest::default();

@@ -1,9 +1,10 @@
 //! A shell with a real queue and a consumer that does as the data of each event says: what sinks rely on.
 
 mod disk;
+mod together;
 
 use super::agenda::{self, Agenda};
-use super::consumer::{Consumer, Outcome, Tried};
+use super::consumer::{Consumer, Outcome, Together, Tried};
 use super::running::Running;
 use super::shell::{Cast, Shared, Shell};
 use crate::clock;
@@ -16,7 +17,7 @@ use problem::{Code, Problem};
 use state::{Leased, Push, Queue, State, Ticket};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -36,6 +37,12 @@ struct Script {
     fill: Option<Box<dyn Fn(&State) -> Ticket + Send + Sync>>,
     /// It runs nobody's code, and handles one event at a time.
     is_in_order: bool,
+    /// Events it takes at once; 0 is one.
+    batch: usize,
+    /// Those it was given together.
+    batches: Mutex<Vec<Vec<(String, u32)>>>,
+    /// So many of their commits are refused.
+    refused: AtomicU32,
 }
 
 impl Consumer for Script {
@@ -53,6 +60,14 @@ impl Consumer for Script {
 
     fn retry(&self) -> &Retry {
         &self.retry
+    }
+
+    fn batch_max(&self) -> usize {
+        self.batch.max(1)
+    }
+
+    fn handle_together(self: Arc<Self>, leased: Vec<Arc<Leased>>, until: Instant) -> BoxFuture<'static, Vec<Together>> {
+        Box::pin(async move { self.take_together(&leased, until) })
     }
 
     fn handle(self: Arc<Self>, leased: Arc<Leased>) -> BoxFuture<'static, Tried> {

@@ -7,6 +7,7 @@ use super::failure::{self, ms};
 use super::past::Became;
 use super::running::{Slot, Suspect};
 use super::shell::Shell;
+use super::together;
 use super::workflow::UnitPermit;
 use crate::clock;
 use manifest::Limits;
@@ -23,9 +24,9 @@ const DURABLE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Counted as a worker of the shell until it is dropped.
 pub struct Worker {
-    shell: Arc<Shell>,
+    pub(super) shell: Arc<Shell>,
     /// Where it writes down what it handles.
-    slot: Option<Slot>,
+    pub(super) slot: Option<Slot>,
     /// Given back when it ends.
     _permit: Option<UnitPermit>,
 }
@@ -41,28 +42,39 @@ impl Worker {
     pub async fn run(self) {
         while self.shell.may_lease() {
             let consumer = self.shell.consumer();
-            let Some(leased) = self.lease(&*consumer) else { return };
-            match self.shell.shared.running.suspect(&leased.leased()) {
-                Some(suspect) if consumer.may_end_node() => self.blame(&*consumer, leased, suspect).await,
-                _ => self.handle(consumer, leased).await,
+            let mut leased = self.lease(&*consumer, self.shell.together.count(&self.shell, &*consumer)).into_iter();
+            let Some(first) = leased.next() else { return };
+            match leased.next() {
+                None => self.handle_alone(consumer, first).await,
+                Some(second) => self.handle_some(consumer, [first, second].into_iter().chain(leased)).await,
             }
             // A queue that is never empty must not keep the thread from others.
             tokio::task::consume_budget().await;
         }
     }
 
-    fn lease(&self, consumer: &dyn Consumer) -> Option<Held> {
+    /// The oldest events, at most so many; none if there are none, or if they cannot be had.
+    fn lease(&self, consumer: &dyn Consumer, count: usize) -> Vec<Held> {
         let shell = &self.shell;
         let now_ms = clock::now_ms();
         let until_ms = now_ms.saturating_add(ms(consumer.time_max() + LEASE_MARGIN));
-        match shell.queue.lease(now_ms, until_ms, 1) {
-            Ok(mut leased) => leased.pop().map(|leased| Held { shell: shell.clone(), leased: Some(Arc::new(leased)) }),
+        match shell.queue.lease_some(now_ms, until_ms, count, together::BYTES_MAX) {
+            Ok(leased) => leased.into_iter().map(|leased| Held::new(shell, leased)).collect(),
             Err(problem) => {
                 tracing::error!(queue = %shell.name, "cannot lease: {} {}", problem.code, problem.detail);
                 shell.rest(None);
-                None
+                Vec::new()
             }
         }
+    }
+
+    pub(super) async fn handle_alone(&self, consumer: Arc<dyn Consumer>, leased: Held) {
+        let sequence = leased.leased().sequence;
+        match self.shell.shared.running.suspect(&leased.leased()) {
+            Some(suspect) if consumer.may_end_node() => self.blame(&*consumer, leased, suspect).await,
+            _ => self.handle(consumer, leased).await,
+        }
+        self.shell.together.was_alone(sequence);
     }
 
     async fn handle(&self, consumer: Arc<dyn Consumer>, held: Held) {
@@ -129,11 +141,15 @@ pub struct Held {
 }
 
 impl Held {
-    fn leased(&self) -> Arc<Leased> {
+    fn new(shell: &Arc<Shell>, leased: Leased) -> Self {
+        Self { shell: shell.clone(), leased: Some(Arc::new(leased)) }
+    }
+
+    pub(super) fn leased(&self) -> Arc<Leased> {
         self.leased.clone().expect("it is held until it is settled")
     }
 
-    fn settled(mut self) {
+    pub(super) fn settled(mut self) {
         self.leased = None;
     }
 
@@ -153,10 +169,10 @@ impl Drop for Held {
 }
 
 /// Counted as busy until it is dropped.
-struct Busy<'a>(&'a Shell);
+pub(super) struct Busy<'a>(&'a Shell);
 
 impl<'a> Busy<'a> {
-    fn new(shell: &'a Shell, now: Instant) -> Self {
+    pub(super) fn new(shell: &'a Shell, now: Instant) -> Self {
         shell.numbers.busy.fetch_add(1, Relaxed);
         shell.numbers.last_lease_us.fetch_max(shell.us(now), Relaxed);
         Self(shell)
