@@ -1,4 +1,4 @@
-//! `bench events`: queues, MQTT and workflows beside redis, NATS and mosquitto, in one run.
+//! `bench events`: queues, MQTT and workflows beside redis, NATS, mosquitto and rumqttd, in one run.
 
 mod clients;
 mod contest;
@@ -13,10 +13,10 @@ mod workloads;
 use crate::report::{Bar, Promise};
 use crate::run::{self, Options, Part};
 
-const PROMISES: [Promise; 10] = [
+const PROMISES: [Promise; 12] = [
     Promise {
         name: "queue_vs_redis_always",
-        bar: Bar::AtLeast(1.0),
+        bar: Bar::AtLeast(2.0),
         says: "pushed, handled and acked a second, 64 in flight, against redis with appendfsync always",
     },
     Promise {
@@ -38,6 +38,16 @@ const PROMISES: [Promise; 10] = [
         name: "mqtt_broker_vs_mosquitto",
         bar: Bar::AtLeast(1.0),
         says: "QoS 1 publisher to subscriber, the worse of 1 and 16 publishers",
+    },
+    Promise {
+        name: "mqtt_broker_vs_rumqttd",
+        bar: Bar::AtLeast(1.1),
+        says: "the same against rumqttd, the worst of 1 and 16 publishers with 1 and 32 unconfirmed",
+    },
+    Promise {
+        name: "mqtt_connection_kb",
+        bar: Bar::AtMost(2.0),
+        says: "resident memory of the node for one more idle MQTT connection with a subscription, of 1,000",
     },
     Promise {
         name: "co2_p50_ms",
@@ -69,10 +79,10 @@ const PARTS: [Part; 8] = [
         &["queue_vs_redis_always", "queue_vs_nats_always", "queue_relaxed_vs_redis_everysec", "bytes_per_event"],
     ),
     ("handled", mqtt::handled, &["mqtt_handled_vs_mosquitto"]),
-    ("broker", mqtt::broker, &["mqtt_broker_vs_mosquitto"]),
+    ("broker", mqtt::broker, &["mqtt_broker_vs_mosquitto", "mqtt_broker_vs_rumqttd"]),
     ("workloads", workloads::measure, &["co2_p50_ms", "co2_p99_ms"]),
     ("units", scale::units, &[]),
-    ("connections", scale::connections, &[]),
+    ("connections", scale::connections, &["mqtt_connection_kb"]),
     ("length", growth::queue, &["append_flat_ratio", "rss_10m_events_mb"]),
     ("store", growth::store, &[]),
 ];

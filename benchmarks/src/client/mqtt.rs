@@ -104,6 +104,9 @@ pub struct HoldOptions {
     address: SocketAddr,
     #[arg(long, default_value_t = 1_000)]
     connections: u32,
+    /// The number of the first: each client has a name and a topic of its own.
+    #[arg(long, default_value_t = 0)]
+    first: u32,
 }
 
 /// Opens connections, each with a subscription of its own, and keeps them idle until its input ends.
@@ -112,7 +115,7 @@ pub fn hold(options: &HoldOptions) -> anyhow::Result<()> {
         let stream = connect(options.address, &format!("idle-{number}"))?;
         subscribe(&stream, &format!("idle/{number}")).map(|()| stream)
     };
-    let _held = (0..options.connections).map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    let _held = (options.first..options.first + options.connections).map(open).collect::<anyhow::Result<Vec<_>>>()?;
     say_ready()?;
     std::io::stdin().lock().read_to_end(&mut Vec::new())?;
     Ok(())
@@ -130,7 +133,7 @@ pub fn received(kind: u8, body: &[u8]) -> anyhow::Result<(Option<[u8; 2]>, &[u8]
     Ok((Some(*packet_id), message))
 }
 
-/// A connection with a clean session and no keep-alive.
+/// A connection with a clean session, and a keep-alive of an hour: rumqttd admits none without one.
 ///
 /// # Errors
 /// There is no broker, or it refuses.
@@ -138,7 +141,7 @@ pub fn connect(address: SocketAddr, client: &str) -> anyhow::Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(SILENCE_MAX))?;
-    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 0];
+    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0x0e, 0x10];
     text(&mut body, client);
     (&stream).write_all(&packet(0x10, &body))?;
     let answer = one_packet(&stream)?;

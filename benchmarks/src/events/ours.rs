@@ -1,4 +1,5 @@
-//! Our node as a contestant: events come by HTTP or MQTT, a wasm function handles each in a fresh unit.
+//! Our node as a contestant: events come by HTTP or MQTT, a wasm function handles each in a fresh unit, or several at
+//! once where its manifest says so.
 
 use super::clients::{Client, Flow};
 use super::contest::{Contestant, Run};
@@ -17,8 +18,8 @@ use std::time::{Duration, Instant};
 
 /// The function that handles the events, and its queue.
 pub const FUNCTION: &str = "sift";
-/// Where the probe posts its events.
-const PROBE: &str = "/probe";
+/// The same image, several events at once, in a unit that is used again.
+pub const TOGETHER: &str = "sift-together";
 /// Between two probes, and between two questions whether one is through.
 const PROBE_EVERY: Duration = Duration::from_millis(5);
 const PROBE_ASKS_EVERY: Duration = Duration::from_micros(100);
@@ -32,16 +33,27 @@ const STALLED_AFTER: Duration = Duration::from_secs(20);
 pub fn manifest(image: &str, units: u64) -> String {
     format!(
         "[function.{FUNCTION}]\nimage = \"{image}.wasm\"\nqueue = \"{FUNCTION}\"\nmqtt = \"{TOPIC}\"\n\
-         http = {{ route = \"{PROBE}\", async = true }}\nunits.maximum = {units}\n\
+         http = {{ route = \"/{FUNCTION}\", async = true }}\nunits.maximum = {units}\n\
          [queue.{FUNCTION}]\nevents_max = 100_000_000\nbytes_max = 100_000_000_000\n"
     )
 }
 
-/// A node with the function deployed; `arguments` are more of `lighter up`.
+/// The same for [`TOGETHER`].
+fn together(image: &str) -> String {
+    format!(
+        "[function.{TOGETHER}]\nimage = \"{image}.wasm\"\nqueue = \"{TOGETHER}\"\n\
+         http = {{ route = \"/{TOGETHER}\", async = true }}\n\
+         units = {{ batch = 64, reuse_calls = 1_000 }}\n\
+         [queue.{TOGETHER}]\nevents_max = 100_000_000\nbytes_max = 100_000_000_000\n"
+    )
+}
+
+/// A node with the functions deployed; `arguments` are more of `lighter up`.
 pub fn node(bench: &Bench, name: &str, units: u64, arguments: &[String]) -> anyhow::Result<Node> {
     let mut project = Project::new(bench.folder(name))?;
     project.add_image(FUNCTION, &bench.guest(FUNCTION)?)?;
     project.add_lines(&manifest(FUNCTION, units));
+    project.add_lines(&together(FUNCTION));
     let data = bench.folder(&format!("{name}-data"));
     let node = Node::start_with(&bench.lighter, &data, Cores::All, arguments)?;
     node.deploy(project.folder()?)?;
@@ -55,19 +67,20 @@ pub struct Ours<'a> {
     pub client: &'static str,
     pub to: SocketAddr,
     pub arguments: Vec<String>,
+    pub queue: &'static str,
 }
 
 impl<'a> Ours<'a> {
     /// Pushed to the queue's endpoint of the API, `batch` events a request.
-    pub fn by_http(name: &'static str, node: &'a Node, batch: u64) -> anyhow::Result<Self> {
-        let path = format!("/v1/functions/{FUNCTION}/events");
+    pub fn by_http(name: &'static str, node: &'a Node, queue: &'static str, batch: u64) -> anyhow::Result<Self> {
+        let path = format!("/v1/functions/{queue}/events");
         let words = ["--path", &path, "--batch", &batch.to_string(), "--header", &node.authorization()?];
         let arguments = words.map(str::to_owned).to_vec();
-        Ok(Self { name, node, client: "http-push", to: node.api, arguments })
+        Ok(Self { name, node, client: "http-push", to: node.api, arguments, queue })
     }
 
     fn counted(&self) -> anyhow::Result<Counted> {
-        let queue = self.node.ask(&format!("/v1/queues/{FUNCTION}"))?;
+        let queue = self.node.ask(&format!("/v1/queues/{}", self.queue))?;
         let count = |name: &str| queue[name].as_u64().unwrap_or(0);
         Ok(Counted { acked: count("acked"), failed: count("died") + count("retried") + count("expired") })
     }
@@ -93,7 +106,7 @@ impl Contestant for Ours<'_> {
         let client = Client::start(self.client, self.to, flow, &self.arguments)?;
         // In an open loop some events more take the same way and are asked for, which a closed loop's rate would not
         // bear.
-        let probe = flow.rate.map(|_| Probe::start(self.node.gate));
+        let probe = flow.rate.map(|_| Probe::start(self.node.gate, self.queue));
         let sent: Sent = client.finish()?;
         let (probed, acked_us) = probe.map_or(Ok((0, Latency::NONE)), Probe::finish)?;
         let (mut acked, mut last_progress) = (0, Instant::now());
@@ -129,7 +142,7 @@ struct Probe {
 }
 
 impl Probe {
-    fn start(gate: SocketAddr) -> Self {
+    fn start(gate: SocketAddr, queue: &'static str) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
@@ -138,7 +151,7 @@ impl Probe {
             let mut number = 0;
             while !stopped.load(Ordering::Relaxed) {
                 let begin = now_ns();
-                let taken = connection.send("POST", PROBE, &message(number, begin))?;
+                let taken = connection.send("POST", &format!("/{queue}"), &message(number, begin))?;
                 ensure!(taken.status == 202, "the async route answers {}", taken.status);
                 let taken: serde_json::Value = serde_json::from_slice(&taken.body)?;
                 let place = taken["results"][0].as_str().context("an async route says where the result will be")?;

@@ -24,12 +24,13 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
                 let (process, address) = (&server.process, server.address);
                 Peer { name, client, process, address, push: Vec::new(), lossy: false }
             });
-        let single = Ours::by_http("lighter, one event a request", &node, 1)?;
-        let batched = Ours::by_http("lighter, 32 events a request", &node, BATCH)?;
-        let contestants: [&dyn Contestant; 4] = [&redis, &nats, &single, &batched];
+        let single = Ours::by_http("lighter, one event a request", &node, ours::FUNCTION, 1)?;
+        let batched = Ours::by_http("lighter, 32 events a request", &node, ours::FUNCTION, BATCH)?;
+        let together = Ours::by_http("the same, handled together", &node, ours::TOGETHER, BATCH)?;
+        let contestants: [&dyn Contestant; 5] = [&redis, &nats, &single, &batched, &together];
         let standings = contest::side_by_side(&contestants, IN_FLIGHT, bench.pick(2, 4), bench.pick(2.0, 5.0));
         contest::print("Pushed, handled and acked, 64 in flight at either end", &standings);
-        let [redis, nats, single, best] = &standings[..] else { unreachable!("there are four contestants") };
+        let [redis, nats, single, _, best] = &standings[..] else { unreachable!("there are five contestants") };
         match durable {
             Durable::Always => {
                 figures.set("queue_vs_redis_always", best.well()?.ratio_to(redis.well()?));

@@ -21,6 +21,8 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// The work of one event: its naive Fibonacci number takes about a millisecond.
 const WORK: &str = "24";
 const CONNECTIONS: u32 = 1_000;
+/// Connections that are there before: what the first ones bring with them, one more does not.
+const CONNECTIONS_BEFORE: u32 = 100;
 
 /// One to ten units of one function.
 pub fn units(bench: &Bench, _: &mut Figures) -> anyhow::Result<()> {
@@ -39,7 +41,7 @@ pub fn units(bench: &Bench, _: &mut Figures) -> anyhow::Result<()> {
         let path = format!("/v1/functions/{FUNCTION}/events");
         let words = ["--path", &path, "--data", WORK, "--header", &node.authorization()?];
         let arguments = words.map(str::to_owned).to_vec();
-        let mine = Ours { name: "lighter", node: &node, client: "http-push", to: node.api, arguments };
+        let mine = Ours { name: "lighter", node: &node, client: "http-push", to: node.api, arguments, queue: FUNCTION };
         let (begin, cpu) = (Instant::now(), node.process.cpu_time()?);
         let run = mine.run(Flow { events: bench.pick(1_000, 5_000), window: 64, rate: None })?;
         let busy = (node.process.cpu_time()? - cpu).as_secs_f64() / begin.elapsed().as_secs_f64();
@@ -53,7 +55,7 @@ pub fn units(bench: &Bench, _: &mut Figures) -> anyhow::Result<()> {
 }
 
 /// A thousand subscribers that hear nothing.
-pub fn connections(bench: &Bench, _: &mut Figures) -> anyhow::Result<()> {
+pub fn connections(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let title = format!("{CONNECTIONS} MQTT connections, each with a subscription, idle");
     let columns = ["", "private MB before", "more MB with them", "KB a connection", "CPU % of one core, idle"];
     let mut table = Table::new(&title, &columns);
@@ -66,6 +68,9 @@ pub fn connections(bench: &Bench, _: &mut Figures) -> anyhow::Result<()> {
         [("lighter", &node.process, broker), ("mosquitto", &mosquitto.process, mosquitto.address)]
     {
         let cells = hold(process, address, bench.pick(Duration::from_secs(3), Duration::from_secs(10)))?;
+        if name == "lighter" {
+            figures.set("mqtt_connection_kb", cells[2]);
+        }
         table.row([name.to_owned()].into_iter().chain(cells.map(number)));
     }
     table.print();
@@ -73,14 +78,10 @@ pub fn connections(bench: &Bench, _: &mut Figures) -> anyhow::Result<()> {
 }
 
 fn hold(process: &Process, address: SocketAddr, time: Duration) -> anyhow::Result<[f64; 4]> {
+    let _first = Holder::start(address, 0, CONNECTIONS_BEFORE)?;
     thread::sleep(SETTLE);
     let before = process.private_bytes()? as f64;
-    let mut client = process::command(std::env::current_exe()?, Cores::All);
-    client.args(["client", "mqtt-hold", &address.to_string(), "--connections", &CONNECTIONS.to_string()]);
-    let mut holder = Holder(client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
-    let mut line = String::new();
-    BufReader::new(holder.0.stdout.take().context("stdout is a pipe")?).read_line(&mut line)?;
-    ensure!(line == "ready\n", "the {CONNECTIONS} connections could not all be opened: {line:?}");
+    let _more = Holder::start(address, CONNECTIONS_BEFORE, CONNECTIONS)?;
     thread::sleep(SETTLE);
     let more = process.private_bytes()? as f64 - before;
     let cpu = process.cpu_time()?;
@@ -91,6 +92,20 @@ fn hold(process: &Process, address: SocketAddr, time: Duration) -> anyhow::Resul
 
 /// The client that holds the connections; ended when dropped.
 struct Holder(Child);
+
+impl Holder {
+    /// Opens so many connections, whose numbers begin with `first`.
+    fn start(address: SocketAddr, first: u32, connections: u32) -> anyhow::Result<Self> {
+        let mut client = process::command(std::env::current_exe()?, Cores::All);
+        client.args(["client", "mqtt-hold", &address.to_string(), "--first", &first.to_string()]);
+        client.args(["--connections", &connections.to_string()]);
+        let mut holder = Self(client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+        let mut line = String::new();
+        BufReader::new(holder.0.stdout.take().context("stdout is a pipe")?).read_line(&mut line)?;
+        ensure!(line == "ready\n", "{connections} connections could not all be opened: {line:?}");
+        Ok(holder)
+    }
+}
 
 impl Drop for Holder {
     fn drop(&mut self) {

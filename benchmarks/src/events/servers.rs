@@ -1,4 +1,4 @@
-//! The servers we are measured beside: redis, NATS and mosquitto, each on a port and a folder of its own.
+//! The servers we are measured beside: redis, NATS, mosquitto and rumqttd, each on a port and a folder of its own.
 
 use crate::client::redis_answers;
 use crate::process::{self, Cores, Process};
@@ -74,5 +74,28 @@ pub fn mosquitto(bench: &Bench) -> anyhow::Result<Server> {
     let mut process = Process::start(command, &config.with_extension("log"))?;
     let answers = || TcpStream::connect(address).is_ok();
     process.wait_until(READY_TIMEOUT, answers).context("could not start mosquitto")?;
+    Ok(Server { process, address })
+}
+
+/// rumqttd with the limits of the configuration that it comes with, and only the listener that is used.
+pub fn rumqttd(bench: &Bench) -> anyhow::Result<Server> {
+    let program = bench.peers.program("rumqttd")?;
+    let address = process::free_address()?;
+    let config = bench.folder(&format!("rumqttd-{}.toml", address.port()));
+    fs::write(
+        &config,
+        format!(
+            "id = 0\n[router]\nid = 0\nmax_connections = 10010\nmax_outgoing_packet_count = 200\n\
+             max_segment_size = 104857600\nmax_segment_count = 10\n\
+             [v4.1]\nname = \"v4-1\"\nlisten = \"{address}\"\nnext_connection_delay_ms = 1\n\
+             [v4.1.connections]\nconnection_timeout_ms = 60000\nmax_payload_size = 20480\n\
+             max_inflight_count = 100\ndynamic_filters = true\n"
+        ),
+    )?;
+    let mut command = process::command(program, Cores::All);
+    command.args(["--quiet", "--config"]).arg(&config);
+    let mut process = Process::start(command, &config.with_extension("log"))?;
+    let answers = || TcpStream::connect(address).is_ok();
+    process.wait_until(READY_TIMEOUT, answers).context("could not start rumqttd")?;
     Ok(Server { process, address })
 }
