@@ -129,7 +129,7 @@ async fn run(
     let limits = &prepared.deployed().function.limits;
     match busy.leaves_one() {
         true => prepared.begin_heard(tender, work),
-        false => tender.begin(work),
+        false => tender.begin_unheard(work),
     }
     let clock = tender.clock();
     let mut is_behind = false;

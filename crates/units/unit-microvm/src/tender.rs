@@ -106,9 +106,25 @@ pub struct TenderInner {
     cpu_before_ns: AtomicU64,
     /// Its guest reads ahead, and has had no event yet.
     reads_ahead: AtomicBool,
+    /// The processor its thread is kept off.
+    off: Mutex<Option<usize>>,
 }
 
 impl TenderInner {
+    /// Has the thread run elsewhere than whoever listens to it, which would be in each other's way: a thread that wakes
+    /// another one often has it on its own processor, since virtual ones that sleep count as taken. Or anywhere again.
+    fn runs_apart_from(&self, processor: Option<usize>) -> bool {
+        let mut off = self.off.lock();
+        if *off != processor {
+            let thread = *self.thread.lock();
+            if !thread.is_some_and(|thread| thread::keep_off(thread, processor)) {
+                return false;
+            }
+            *off = processor;
+        }
+        true
+    }
+
     /// From the thread.
     pub fn reads_ahead(&self, does: bool) {
         self.counts_cpu();
@@ -237,22 +253,38 @@ impl Tender {
         self.send(way, Ask::Event);
     }
 
+    /// The same on a machine that has no processor to spare.
+    pub fn begin_unheard(&mut self, event: Vec<u8>) {
+        self.is_new = false;
+        self.is_not_heard();
+        self.begin(event);
+    }
+
     /// The same, and listens for what it says, where that pays: on a machine with a processor to spare. Not while pages
     /// come: for each that becomes a copy the system interrupts every thread of this process that runs.
     pub fn begin_heard(&mut self, event: Vec<u8>, recipe: &Arc<Recipe>, is_used_again: bool) {
         let hatch = self.shared.hatch.lock().clone();
         let is_new = std::mem::take(&mut self.is_new);
-        if let Some(hatch) = hatch.filter(|_| !is_new && recipe.ear.listens()) {
+        let apart = || thread::processor().is_some_and(|here| self.shared.runs_apart_from(Some(here)));
+        if let Some(hatch) = hatch.filter(|_| !is_new && recipe.ear.listens() && apart()) {
             if let Some(before) = self.hearing.take().filter(|before| before.rests) {
                 recipe.rest.heard(before.hatch.rests());
             }
             let rests = is_used_again && recipe.rest.listens();
             hatch.listens(true, rests);
             self.hearing = Some(Hearing { hatch, recipe: recipe.clone(), is_first: true, rests });
-        } else if let Some(before) = self.hearing.take() {
-            before.hatch.is_deaf();
+        } else {
+            self.is_not_heard();
         }
         self.begin(event);
+    }
+
+    /// From now on it is heard by exits alone, and runs anywhere.
+    fn is_not_heard(&mut self) {
+        if let Some(before) = self.hearing.take() {
+            before.hatch.is_deaf();
+        }
+        self.shared.runs_apart_from(None);
     }
 
     pub fn answer(&mut self, answer: Vec<u8>) {

@@ -1,6 +1,7 @@
 //! What a tender's thread needs from the system besides KVM: signals, a clock and a low priority.
 #![expect(unsafe_code, reason = "threads of this process, by their numbers")]
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The thread that asks.
@@ -26,6 +27,41 @@ pub fn cpu(thread: libc::pid_t) -> Option<Duration> {
     let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
     let duration = || Some(Duration::new(time.tv_sec.try_into().ok()?, time.tv_nsec.try_into().ok()?));
     if failed { None } else { duration() }
+}
+
+/// The processor that this thread runs on now, if there are others that it may run on.
+pub fn processor() -> Option<usize> {
+    // SAFETY: no arguments.
+    let here = usize::try_from(unsafe { libc::sched_getcpu() }).ok()?;
+    // SAFETY: a set of processors, which is plain numbers.
+    (here < PROCESSORS_MAX && unsafe { libc::CPU_COUNT(allowed()?) } > 1).then_some(here)
+}
+
+/// Keeps a thread off a processor; none: off none any more. False: the system does not allow it.
+pub fn keep_off(thread: libc::pid_t, processor: Option<usize>) -> bool {
+    let Some(mut set) = allowed().copied() else { return false };
+    if let Some(processor) = processor {
+        // SAFETY: within the set, as `processor` above has checked.
+        unsafe { libc::CPU_CLR(processor.min(PROCESSORS_MAX - 1), &mut set) };
+    }
+    // SAFETY: the set is as large as is said.
+    unsafe { libc::sched_setaffinity(thread, size_of_val(&set), &raw const set) == 0 }
+}
+
+/// Processors a set has room for.
+const PROCESSORS_MAX: usize = libc::CPU_SETSIZE as usize;
+
+/// The processors that this process may run on.
+fn allowed() -> Option<&'static libc::cpu_set_t> {
+    static ALLOWED: OnceLock<Option<libc::cpu_set_t>> = OnceLock::new();
+    let asked = || {
+        // SAFETY: plain numbers, of which zeros are a set without a processor.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the set is valid for writes and as large as is said.
+        let answered = unsafe { libc::sched_getaffinity(libc::getpid(), size_of_val(&set), &raw mut set) == 0 };
+        answered.then_some(set)
+    };
+    ALLOWED.get_or_init(asked).as_ref()
 }
 
 /// Lets others go first, or no longer. False: the system does not allow it.
