@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   image ──check──▶ exports, imports          (check.rs, no compiling)
-//!         ──compile─▶ artefact                 (native code, kept by the warehouse)
+//!         ──compile─▶ artefact                 (native code, kept by the warehouse; small data is copied: copied.rs)
 //!         ──load────▶ linked, ready            (prepared.rs: a file map and an import table)
 //!   attempt ▶ unit: store + instance from a pool of memory slots (slots.rs, unit_state.rs)
 //!         ──▶ run, metered in slices of 1 ms; a hog moves to threads of least priority (run.rs, meter.rs)
@@ -17,12 +17,14 @@ mod attach;
 mod attempt;
 mod bindings;
 mod check;
+mod copied;
 pub mod debug;
 mod engine;
 mod failure;
 mod holdings;
 mod host;
 mod limiter;
+mod mapped_code;
 mod meter;
 mod patience;
 mod prepared;
@@ -79,6 +81,8 @@ impl UnitKind for WasmKind {
 
     fn compile_by(&self, image: &[u8], compiler: &mut unit::Compiler<'_>) -> Result<Vec<u8>, Problem> {
         let series = check::series(image)?;
+        // Traps are told by places in what was compiled.
+        let image = &*copied::copied(image);
         Ok(artefact::write(compiler(&self.engine.target(series), image)?, image, series))
     }
 

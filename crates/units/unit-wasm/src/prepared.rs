@@ -7,6 +7,7 @@ use crate::bindings::EverythingPre;
 use crate::engine::{Engine, Runtime, Series};
 use crate::failure;
 use crate::holdings::{CALL_BYTES_MAX, HANDLES_MAX, TASKS_MAX};
+use crate::mapped_code::MappedCode;
 use crate::meter::Meter;
 use crate::run::{Run, Weight, time_exceeded};
 use crate::slots::{Own, Slots, Taken};
@@ -38,6 +39,8 @@ pub struct PreparedWasm {
     /// Which of the two engines runs it.
     pub series: Series,
     guest: Guest,
+    /// Its artefact in memory.
+    code: MappedCode,
     /// What its units need of the pool beyond what every unit has, and what they have of that.
     slots: Option<Slots>,
     own: Arc<Own>,
@@ -125,6 +128,7 @@ impl PreparedWasm {
             weight: Arc::default(),
             series,
             guest,
+            code: MappedCode::of(component),
             slots: Slots::of(component),
             own: Arc::default(),
             pool,
@@ -303,6 +307,10 @@ impl Prepared for PreparedWasm {
 
     fn attempt(self: Arc<Self>, attempt: Attempt) -> Box<dyn Running> {
         attempt::begin(self, attempt)
+    }
+
+    fn rests(&self) {
+        self.code.rests();
     }
 
     fn units(&self) -> Vec<UnitStatus> {

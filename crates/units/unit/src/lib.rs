@@ -112,6 +112,10 @@ pub trait Prepared: Send + Sync {
     /// wants some. A kind that makes no units ahead does nothing.
     fn warm_up(self: Arc<Self>) {}
 
+    /// It has had no call for a moment: what its next call finds again at little cost may go from memory. Called once
+    /// after each call, or after several.
+    fn rests(&self) {}
+
     /// The units that exist now.
     fn units(&self) -> Vec<UnitStatus>;
 

@@ -11,6 +11,7 @@ mod fixtures;
 mod http;
 mod http03;
 mod http_transactions;
+mod resting;
 mod stage;
 mod toolchains;
 

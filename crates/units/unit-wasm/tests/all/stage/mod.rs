@@ -53,20 +53,26 @@ pub fn stage(name: &str, change: impl FnOnce(&mut Function)) -> Stage {
 
 /// A stage for an image that is not among the prebuilt ones as it is.
 pub fn stage_of(name: &str, image: &[u8], change: impl FnOnce(&mut Function)) -> Stage {
-    stage_in(Arc::new(state::RealDisk), name, image, &Budget::unbounded(), change)
+    stage_beside(&crate::kind(), name, image, change)
+}
+
+/// A stage whose function shares the class with others.
+pub fn stage_beside(kind: &impl UnitKind, name: &str, image: &[u8], change: impl FnOnce(&mut Function)) -> Stage {
+    stage_in(kind, Arc::new(state::RealDisk), name, image, &Budget::unbounded(), change)
 }
 
 /// A stage whose state is on this disk.
 pub fn stage_on(disk: Arc<dyn state::Disk>, name: &str, image: &[u8], change: impl FnOnce(&mut Function)) -> Stage {
-    stage_in(disk, name, image, &Budget::unbounded(), change)
+    stage_in(&crate::kind(), disk, name, image, &Budget::unbounded(), change)
 }
 
 /// A stage whose node has no more memory than this.
 pub fn stage_within(name: &str, image: &[u8], budget: &Arc<Budget>, change: impl FnOnce(&mut Function)) -> Stage {
-    stage_in(Arc::new(state::RealDisk), name, image, budget, change)
+    stage_in(&crate::kind(), Arc::new(state::RealDisk), name, image, budget, change)
 }
 
 fn stage_in(
+    kind: &impl UnitKind,
     disk: Arc<dyn state::Disk>,
     name: &str,
     image: &[u8],
@@ -74,7 +80,6 @@ fn stage_in(
     change: impl FnOnce(&mut Function),
 ) -> Stage {
     let folder = tempfile::tempdir().unwrap();
-    let kind = crate::kind();
     let shape = kind.check(image).unwrap();
     let path = folder.path().join("artefact");
     std::fs::write(&path, kind.compile(image).unwrap()).unwrap();

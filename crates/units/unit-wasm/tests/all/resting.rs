@@ -1,0 +1,40 @@
+//! Functions that rest, and functions that have one slot in turn.
+
+use super::stage::{Stage, image, stage, stage_beside};
+use event::Event;
+use handling::{Call, Content, Work};
+use std::time::{Duration, Instant};
+use unit_wasm::{Config, WasmKind};
+
+async fn answer(stage: &Stage, data: &str) -> Vec<u8> {
+    let event = Event { kind: "test".into(), attempt: 1, data: data.into(), ..Event::default() };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let call = Call { request_id: "test".into(), work: Work::Event(event), deadline, lease: None };
+    match stage.handler.handle(stage.prepared.clone(), call, stage.ended.clone()).await.unwrap().content {
+        Content::Bytes(bytes) => bytes.to_vec(),
+        Content::Http(_) => panic!("a function that takes events replies with bytes"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_function_that_rested_answers_as_before() {
+    let stage = stage("hello.wasm", |_| {});
+    for _ in 0..3 {
+        assert_eq!(answer(&stage, "you").await, b"hello, you\n");
+        stage.prepared.rests();
+        stage.prepared.rests();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_holds_nothing_of_the_function_that_had_it_before() {
+    let kind = WasmKind::new(Config { units_max: 1 }).unwrap();
+    let first = stage_beside(&kind, "first", &image("attack.wasm"), |_| {});
+    let other = stage_beside(&kind, "other", &image("hello.wasm"), |_| {});
+    let mapped = stage_beside(&kind, "mapped", &image("echo-http.wasm"), |_| {});
+    for _ in 0..3 {
+        assert_eq!(answer(&first, "remember").await, b"1");
+        assert_eq!(answer(&other, "you").await, b"hello, you\n");
+        assert_eq!(mapped.text("POST", "/", "echo").await.1, "echo");
+    }
+}
