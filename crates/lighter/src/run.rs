@@ -38,6 +38,13 @@ const OOM_SCORE_ADJUST: i32 = -250;
 /// How long threads that still work may take once everything is drained.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// A start is over so long after the node is ready.
+const SETTLES_AFTER: Duration = Duration::from_millis(250);
+
+/// Every so many tasks a worker takes one of those that did not fit into its own queue of 256. By default it takes one
+/// every 200 µs, and of a thousand connections that all ask, those in the queue are served again and again meanwhile.
+const LEFT_BEHIND_EVERY: u32 = 2;
+
 /// Name of the token in the data folder.
 const LOCAL_TOKEN: &str = "local";
 
@@ -70,6 +77,7 @@ pub fn run(
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
+        .global_queue_interval(LEFT_BEHIND_EVERY)
         .enable_all()
         .build()
         .map_err(|error| Problem::new(Code::Internal, format!("the runtime cannot start: {error}")))?;
@@ -125,7 +133,9 @@ async fn live(
     let helpers = node.begin();
     say_ready(&node, &doors.gate_url, &doors.api_url);
     ready(&place);
+    give_back();
     node.warm_up();
+    let settling = tokio::spawn(settle(node.clone()));
 
     tokio::select! {
         () = node.stop_wanted() => {}
@@ -137,6 +147,7 @@ async fn live(
     doors.drain(&node, &mut signals).await;
     node::fleet::end(&node).await;
     helpers.iter().for_each(JoinHandle::abort);
+    settling.abort();
     lasting.abort();
     lasting.await.ok();
     if let Some(traces) = node.traces.clone() {
@@ -367,6 +378,24 @@ fn stay_in_memory() {
     match resident::keep() {
         Ok(bytes) => tracing::debug!(bytes, "the program's own pages stay in memory once they were used"),
         Err(error) => tracing::debug!("the program's own pages may be taken from memory: {error}"),
+    }
+}
+
+/// The last steps of the start, and whoever asks whether it is ready, use most of what was given back once more. A node
+/// that nobody calls at once gives it back again.
+async fn settle(node: Arc<Node>) {
+    tokio::time::sleep(SETTLES_AFTER).await;
+    if !node.was_called() {
+        give_back();
+        node.warm_up();
+    }
+}
+
+/// What only the start needed is over.
+fn give_back() {
+    match resident::give_back() {
+        Ok(bytes) => tracing::debug!(bytes, "gave back the program's pages that the start has used"),
+        Err(error) => tracing::debug!("the program's pages that the start has used stay in memory: {error}"),
     }
 }
 

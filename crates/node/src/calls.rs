@@ -26,6 +26,11 @@ impl Calls {
         self.last_ms.store(self.now_ms() + 1, Relaxed);
     }
 
+    /// Whether any has come.
+    pub fn have_come(&self) -> bool {
+        self.last_ms.load(Relaxed) > 0
+    }
+
     /// Whether one came a moment ago.
     pub fn are_coming(&self) -> bool {
         is_recent(self.last_ms.load(Relaxed), self.now_ms())
@@ -47,9 +52,9 @@ mod tests {
     #[test]
     fn a_call_counts_for_a_second() {
         let calls = Calls::default();
-        assert!(!calls.are_coming(), "none has come");
+        assert!(!calls.are_coming() && !calls.have_come(), "none has come");
         calls.came();
-        assert!(calls.are_coming());
+        assert!(calls.are_coming() && calls.have_come());
         let of = |last_ms, now_ms| is_recent(last_ms, now_ms);
         assert_eq!([of(0, 0), of(1, 1_000), of(1, 1_001), of(5_001, 4_000)], [false, true, false, true]);
     }

@@ -3,6 +3,7 @@
 //! A future is compiled by the crate that polls it, with everything that it awaits, unless it is boxed or spawned here.
 //! So the program, which begins all of this, does not compile the node a second time.
 
+use crate::functions::Rest;
 use crate::{Node, clock, timers};
 use futures_util::future::BoxFuture;
 use problem::Problem;
@@ -29,13 +30,20 @@ impl Node {
         })
     }
 
-    /// Begins what goes on until it is aborted: the workers of all queues, the timers, and the sweep.
-    pub fn begin(self: &Arc<Self>) -> [JoinHandle<()>; 3] {
+    /// Begins what goes on until it is aborted: the workers of all queues, the timers, the sweep, and the rounds for
+    /// functions that rest.
+    pub fn begin(self: &Arc<Self>) -> [JoinHandle<()>; 4] {
         [
             tokio::spawn(self.events.clone().run()),
             tokio::spawn(timers::run(self.events.clone())),
             tokio::spawn(sweep(self.clone())),
+            tokio::spawn(Rest::rounds(self.functions.loader.clone())),
         ]
+    }
+
+    /// Whether any call has come since the start.
+    pub fn was_called(&self) -> bool {
+        self.calls.have_come()
     }
 
     /// Makes one function ready and starts a unit of it, so that the first caller does not wait for the process to

@@ -1,6 +1,7 @@
 //! A function as it takes calls: what stays through all its versions, and the version that runs now.
 
 use super::history::Version;
+use super::rest::{NEVER, Resting};
 use crate::log::FunctionLog;
 use crate::metrics::Counters;
 use dispatch::Admission;
@@ -35,6 +36,8 @@ pub struct Live {
     pub loading: tokio::sync::Mutex<()>,
     /// Milliseconds from the node's start to the last call.
     used_ms: AtomicU64,
+    /// The same of the last call after which it was let rest.
+    rested_ms: AtomicU64,
     /// Whether it is being loaded without a call, or was and could not be.
     warming: AtomicBool,
 }
@@ -50,6 +53,7 @@ impl Live {
             prepared: RwLock::new(None),
             loading: tokio::sync::Mutex::new(()),
             used_ms: AtomicU64::new(0),
+            rested_ms: AtomicU64::new(NEVER),
             warming: AtomicBool::new(false),
         })
     }
@@ -72,6 +76,16 @@ impl Live {
 
     pub fn used_ms(&self) -> u64 {
         self.used_ms.load(Relaxed)
+    }
+
+    /// Whether it is to rest, if its last call was not after this moment. If it is, it is taken to do so.
+    pub fn rests_since(&self, until_ms: u64) -> Resting {
+        let used_ms = self.used_ms();
+        let resting = Resting::of(used_ms, self.rested_ms.load(Relaxed), until_ms);
+        if resting == Resting::Begins {
+            self.rested_ms.store(used_ms, Relaxed);
+        }
+        resting
     }
 
     /// Whether loading it without a call may begin; then it has begun.

@@ -9,6 +9,7 @@
 //! Only the record of a function is in memory before that, so a node starts at once however many it has.
 
 use super::live::Live;
+use super::rest::{REST_AFTER, Rest, Resting};
 use crate::access::Secrets;
 use crate::compiler::{self, Compilers, For};
 use crate::metrics::Histogram;
@@ -31,12 +32,14 @@ pub struct Loader {
     pub warehouse: Warehouse,
     pub state: State,
     pub handler: Handler,
-    budget: Arc<Budget>,
+    pub budget: Arc<Budget>,
     pub secrets: Secrets,
     loaded_max: usize,
     idle: Duration,
     started: Instant,
     loaded: Mutex<Vec<Weak<Live>>>,
+    /// Those that were called and do not rest yet.
+    pub rest: Rest,
     compilers: Arc<Compilers>,
     pub compile_time: Histogram,
     /// Artefacts made again because they were missing, corrupt or unfit when a call needed them.
@@ -87,6 +90,7 @@ impl Loader {
             idle,
             started: Instant::now(),
             loaded: Mutex::default(),
+            rest: Rest::default(),
             compilers,
             compile_time: Histogram::default(),
             rebuilt: AtomicU64::new(0),
@@ -101,6 +105,7 @@ impl Loader {
     /// [`Code::TimeExceeded`] when the call's time ends first; what loading and compiling say.
     pub async fn ready(self: &Arc<Self>, live: &Arc<Live>, now: Instant) -> Result<Ready, Problem> {
         live.note_use(self.ms(now));
+        self.rest.called();
         if let Some(prepared) = live.prepared() {
             return Ok(Ready { prepared, took: Duration::ZERO });
         }
@@ -251,6 +256,21 @@ impl Loader {
             oldest.inspect(|oldest| oldest.unload(now));
         }
         loaded.push(Arc::downgrade(live));
+    }
+
+    /// Lets functions rest that had no call for a moment. Whether there are others, which had.
+    pub fn let_rest(&self, now: Instant) -> bool {
+        let until_ms = self.ms(now).saturating_sub(REST_AFTER.as_millis() as u64);
+        let loaded: Vec<Arc<Live>> = self.loaded.lock().iter().filter_map(Weak::upgrade).collect();
+        let mut left = false;
+        for live in loaded {
+            match live.rests_since(until_ms) {
+                Resting::Begins => live.prepared().iter().for_each(|prepared| prepared.rests()),
+                Resting::Already => {}
+                Resting::NotYet => left = true,
+            }
+        }
+        left
     }
 
     /// Unloads what has long had no call, and lets the others stop units that sit idle. Called now and then.

@@ -14,6 +14,7 @@ mod history;
 mod live;
 mod loader;
 mod parts;
+mod rest;
 mod table;
 
 pub use deploy::{Claim, Leaving, Steps};
@@ -21,6 +22,7 @@ pub use history::History;
 pub use live::{Identity, Live};
 pub use loader::{Loader, blocking};
 pub use parts::{Ended, PartChange, Parts};
+pub use rest::Rest;
 pub use table::{Answered, Handler, Table, TableEntry, Target};
 
 use super::events::SinkKinds;
