@@ -66,8 +66,8 @@ impl Counts {
         self.waiting.saturating_sub(self.spares + self.coming)
     }
 
-    /// Whether one that could be made anew at once would find its place: among the spares, and beside them among as many
-    /// as were at work at once of late. Where calls come as fast as they go, those that have just gone come again.
+    /// Whether one that could be made anew at once would find its place: among the spares, and beside them among as
+    /// many as were at work at once of late. Where calls come as fast as they go, those that have just gone come again.
     fn has_room(&self, spares: &Spares) -> bool {
         let place = spares.wanted(self.peak, true) + self.peak.saturating_sub(self.busy);
         self.spares + self.coming < place + self.waiting

@@ -73,7 +73,7 @@ pub enum Left {
 
 /// Where an answer or an event goes.
 #[derive(Debug)]
-pub enum Way {
+pub enum Handed {
     /// It is there, and the guest sees it.
     Done,
     /// It is there, and the thread is to enter the guest.
@@ -198,37 +198,37 @@ impl Hatch {
     }
 
     /// From the node: the answer to what the guest asked.
-    pub fn answer(&self, bytes: Vec<u8>) -> Way {
+    pub fn answer(&self, bytes: Vec<u8>) -> Handed {
         self.give(bytes, |taken| if let Taken::Call(room) = taken { Some(room) } else { None })
     }
 
     /// From the node: an event for the unit.
-    pub fn event(&self, bytes: Vec<u8>) -> Way {
+    pub fn event(&self, bytes: Vec<u8>) -> Handed {
         let room = usize::try_from(layout::INBOX_BYTES).unwrap_or(0);
         let room = GuestRange { at: layout::INBOX, bytes: room };
         self.give(bytes, |taken| (taken == Taken::Reply).then_some(room))
     }
 
-    fn give(&self, bytes: Vec<u8>, room: impl FnOnce(Taken) -> Option<GuestRange>) -> Way {
+    fn give(&self, bytes: Vec<u8>, room: impl FnOnce(Taken) -> Option<GuestRange>) -> Handed {
         let mut state = self.state.lock();
-        let Some(state) = &mut *state else { return Way::Thread(bytes) };
+        let Some(state) = &mut *state else { return Handed::Thread(bytes) };
         // After a reply the thread waits for anything, and not only to be told that an event is there.
         let (taken, has_left) = match state.turn {
             Turn::Node(taken) => (taken, false),
             Turn::Waits(taken @ Taken::Call(_)) => (taken, true),
-            Turn::Waits(Taken::Reply) | Turn::Guest | Turn::Thread => return Way::Thread(bytes),
+            Turn::Waits(Taken::Reply) | Turn::Guest | Turn::Thread => return Handed::Thread(bytes),
         };
         let Some(room) = room(taken).filter(|room| bytes.len() <= room.bytes) else {
             // The guest is to leave for it, and to fetch it.
             self.is_deaf();
-            return Way::Thread(bytes);
+            return Handed::Thread(bytes);
         };
         if self.memory.write(room.at, &bytes).is_err() {
-            return Way::Thread(bytes);
+            return Handed::Thread(bytes);
         }
         self.settle(state, DONE, bytes.len() as u64);
         state.turn = if has_left { Turn::Thread } else { Turn::Guest };
-        if has_left { Way::Go } else { Way::Done }
+        if has_left { Handed::Go } else { Handed::Done }
     }
 
     /// Says that what the guest asked last is answered.
@@ -336,7 +336,7 @@ mod tests {
             hatch.asks(Exit::Call, Verb::ConfigGet, b"what");
             assert_eq!(takes(&hatch), b"what");
             assert!(hatch.take().is_none() && !hatch.is_answered());
-            assert!(matches!(hatch.answer(vec![turn; 16]), Way::Done));
+            assert!(matches!(hatch.answer(vec![turn; 16]), Handed::Done));
             assert!(hatch.is_answered() && hatch.answer_bytes() == 16);
             assert_eq!(hatch.memory.copy(layout::INBOX, 16).unwrap(), [turn; 16]);
         }
@@ -350,17 +350,17 @@ mod tests {
         hatch.asks(Exit::Call, Verb::ConfigGet, b"first");
         assert_eq!(hatch.left(), Left::Asks);
         assert!(hatch.take().is_none(), "its thread tells");
-        assert!(matches!(hatch.answer(vec![1]), Way::Thread(_)), "and answers");
+        assert!(matches!(hatch.answer(vec![1]), Handed::Thread(_)), "and answers");
         hatch.enters();
         hatch.asks(Exit::Call, Verb::ConfigGet, b"second");
         takes(&hatch);
         assert!(matches!(hatch.left(), Left::Called(room) if room.bytes == 16));
-        assert!(matches!(hatch.answer(vec![2]), Way::Go));
+        assert!(matches!(hatch.answer(vec![2]), Handed::Go));
         hatch.enters();
         // What is too large for the room goes by the thread, and the guest leaves for it.
         hatch.asks(Exit::Call, Verb::ConfigGet, b"third");
         takes(&hatch);
-        assert!(matches!(hatch.answer(vec![3; 17]), Way::Thread(bytes) if bytes.len() == 17));
+        assert!(matches!(hatch.answer(vec![3; 17]), Handed::Thread(bytes) if bytes.len() == 17));
         assert_eq!(hatch.load(hatch::LISTENS), 0);
         assert!(matches!(hatch.left(), Left::Called(_)));
     }
@@ -370,11 +370,11 @@ mod tests {
         let hatch = hatch();
         hatch.asks(Exit::Receive, Verb::ConfigGet, b"reply");
         assert_eq!(takes(&hatch), b"reply");
-        assert!(hatch.rests() && matches!(hatch.event(vec![4; 100]), Way::Done) && hatch.is_answered());
+        assert!(hatch.rests() && matches!(hatch.event(vec![4; 100]), Handed::Done) && hatch.is_answered());
         hatch.asks(Exit::Receive, Verb::ConfigGet, b"again");
         takes(&hatch);
         assert_eq!(hatch.left(), Left::Replied);
-        assert!(!hatch.rests() && matches!(hatch.event(vec![5; 100]), Way::Thread(_)));
+        assert!(!hatch.rests() && matches!(hatch.event(vec![5; 100]), Handed::Thread(_)));
     }
 
     #[test]

@@ -86,8 +86,8 @@ impl Code {
     }
 }
 
-/// What machines with this code in the place where they go on are made of; none where there is no KVM. The code runs when
-/// an event has come, and not before.
+/// What machines with this code in the place where they go on are made of; none where there is no KVM. The code runs
+/// when an event has come, and not before.
 fn recipe(code: &Code) -> Option<Arc<Recipe>> {
     recipe_of(code, false)
 }

@@ -12,7 +12,7 @@ use crate::attach::Look;
 use crate::debugger::DebugSession;
 use crate::ear::Ear;
 use crate::guest::{Done, Machine};
-use crate::hatch::{Hatch, Way};
+use crate::hatch::{Handed, Hatch};
 use crate::registers::Registers;
 use crate::snapshot::Snapshot;
 use crate::thread;
@@ -248,7 +248,7 @@ impl Tender {
         let hatch = self.shared.hatch.lock().clone();
         let way = match hatch {
             Some(hatch) => hatch.event(event),
-            None => Way::Thread(event),
+            None => Handed::Thread(event),
         };
         self.send(way, Ask::Event);
     }
@@ -289,7 +289,7 @@ impl Tender {
 
     pub fn answer(&mut self, answer: Vec<u8>) {
         let way = match &self.hearing {
-            None => Way::Thread(answer),
+            None => Handed::Thread(answer),
             Some(hearing) => {
                 hearing.hatch.hears();
                 hearing.hatch.answer(answer)
@@ -298,11 +298,11 @@ impl Tender {
         self.send(way, Ask::Answer);
     }
 
-    fn send(&self, way: Way, ask: impl FnOnce(Vec<u8>) -> Ask) {
+    fn send(&self, way: Handed, ask: impl FnOnce(Vec<u8>) -> Ask) {
         match way {
-            Way::Done => {}
-            Way::Go => drop(self.ask.send(Ask::Go)),
-            Way::Thread(bytes) => drop(self.ask.send(ask(bytes))),
+            Handed::Done => {}
+            Handed::Go => drop(self.ask.send(Ask::Go)),
+            Handed::Thread(bytes) => drop(self.ask.send(ask(bytes))),
         }
     }
 

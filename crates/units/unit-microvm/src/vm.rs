@@ -187,8 +187,8 @@ impl Vm {
 }
 
 /// A processor that never runs. Linux patches its own code when the first processor without an interrupt controller is
-/// made, and when the last one ends: a fifth of a millisecond of each, and of every other processor of the machine. While
-/// there is one, none is the first or the last.
+/// made, and when the last one ends: a fifth of a millisecond of each, and of every other processor of the machine.
+/// While there is one, none is the first or the last.
 pub struct Anchor {
     // In this order.
     _processor: VcpuFd,
