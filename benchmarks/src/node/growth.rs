@@ -1,9 +1,10 @@
 //! How cost grows: with the number of functions, and with the number of connections.
 
-use crate::lighter::{Project, variant};
+use crate::generator::{Contestant, side_by_side};
+use crate::lighter::{Node, Project, variant};
 use crate::load::LoadOptions;
 use crate::process::{Cores, LOAD_CORE, SERVER_CORE};
-use crate::report::{Figures, Table, number};
+use crate::report::{Figures, Table, median, number};
 use crate::run::Bench;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,19 +48,26 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
         functions.row([count.to_string()].into_iter().chain(cells));
     }
     functions.print();
+    figures.set("functions_1000_vs_1", functions_in_turn(bench, &node)?);
 
     let mut connections = Table::new(
         "Growth with connections, one function",
         &["connections", "requests/s", "p50 us", "p90", "p99", "p99.9", "max"],
     );
-    for count in COUNTS {
+    let mut spreads = Vec::new();
+    // The last row again and again: its tail is one of the figures.
+    for count in COUNTS.into_iter().chain((1..bench.pick(3, 5)).map(|_| COUNTS[3])) {
         let outcome = LoadOptions::get(node.url("/f0"), count, seconds).run_well(LOAD)?;
         let latency = outcome.latency_us;
+        if count == COUNTS[3] {
+            spreads.push(latency.p99 / latency.p50);
+        }
         let cells =
             [outcome.replies_per_s, latency.p50, latency.p90, latency.p99, latency.p999, latency.max].map(number);
         connections.row([count.to_string()].into_iter().chain(cells));
     }
     connections.print();
+    figures.set("connections_1000_p99_over_p50", median(&spreads));
 
     // A node of its own, so that no load has left anything behind: started, then each function called once.
     node = node.restart(Cores::All)?;
@@ -79,4 +87,22 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     );
     figures.set("rss_per_function_kb", called);
     Ok(())
+}
+
+/// The rate of requests to all functions in turn, over that of requests to the first one. Measured in turns on one node,
+/// which has all of them in both.
+fn functions_in_turn(bench: &Bench, node: &Node) -> anyhow::Result<f64> {
+    let load =
+        |functions| LoadOptions { functions, ..LoadOptions::get(node.url("/f{}"), CONNECTIONS, bench.pick(1.5, 4.0)) };
+    let contestant = |name, functions| Contestant { name, process: &node.process, load: load(functions) };
+    let contestants = [contestant("one function", 1), contestant("1,000 functions in turn", COUNTS[3])];
+    let standings = side_by_side(&contestants, bench.pick(3, 5), LOAD);
+    for standing in &standings {
+        if let Some(why) = standing.failure() {
+            anyhow::bail!("{}: {why:#}", standing.name);
+        }
+        let rate = number(standing.median(|outcome| outcome.replies_per_s));
+        println!("{}: {rate} requests/s, {} us of CPU each", standing.name, number(standing.cpu_us()));
+    }
+    Ok(standings[1].ratio_to(&standings[0]))
 }

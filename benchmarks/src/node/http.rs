@@ -17,6 +17,8 @@ const SERVER: Cores = Cores::Only(SERVER_CORE);
 const LOAD: Cores = Cores::Only(LOAD_CORE);
 /// Calls that one unit serves where reuse is switched on.
 const REUSE: &str = "units.reuse_calls = 1000";
+/// Calls among which the longest is looked for.
+const TAIL_CALLS: u64 = 100_000;
 
 /// The Rust components: `wasi:http` beside `wasmtime serve` and hyper, `lighter:unit` beside hyper.
 pub fn rust(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
@@ -120,7 +122,21 @@ pub fn javascript(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     print("JavaScript hello, server on one core, load on another, 32 connections", &standings);
     compare(figures, "http_js_vs_wasmtime_serve", &standings, JS, WASMTIME, wasmtime.as_ref().err());
     compare(figures, "http_js_reuse_vs_workerd", &standings, JS_REUSE, WORKERD, workerd.as_ref().err());
+    figures.set("http_js_reuse_max_ms", longest(&contestants[1])?);
     Ok(())
+}
+
+/// The longest of [`TAIL_CALLS`] calls in milliseconds: under full load, one round after the other until there were as
+/// many.
+fn longest(contestant: &Contestant<'_>) -> anyhow::Result<f64> {
+    let (mut calls, mut longest) = (0, 0.0_f64);
+    while calls < TAIL_CALLS {
+        let outcome = contestant.load.run_well(LOAD)?;
+        calls += outcome.replies;
+        longest = longest.max(outcome.latency_us.max / 1e3);
+    }
+    println!("{}: the longest of {calls} calls took {} ms", contestant.name, number(longest));
+    Ok(longest)
 }
 
 /// Notes our replies a second divided by a peer's, or why there is no such number. `missing` says why the peer could
