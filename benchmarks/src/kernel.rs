@@ -24,18 +24,18 @@ const PROMISES: [Promise; 17] = [
     },
     Promise {
         name: "microvm_start_from_nothing_p50_ms",
-        bar: Bar::AtMost(2.0),
+        bar: Bar::AtMost(0.8),
         says: "the same where no machine waits: thread, filter, VM and all",
     },
     Promise {
         name: "microvm_fresh_call_p50_ms",
-        bar: Bar::AtMost(1.0),
+        bar: Bar::AtMost(0.15),
         says: "a call to a fresh unit through a node, request to reply",
     },
     Promise { name: "microvm_fresh_call_p99_ms", bar: Bar::AtMost(4.0), says: "the same" },
     Promise {
         name: "microvm_warm_call_p50_ms",
-        bar: Bar::AtMost(0.2),
+        bar: Bar::AtMost(0.05),
         says: "calls through a node to a unit that is used again, one after another",
     },
     Promise {
