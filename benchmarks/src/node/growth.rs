@@ -50,24 +50,7 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     functions.print();
     figures.set("functions_1000_vs_1", functions_in_turn(bench, &node)?);
 
-    let mut connections = Table::new(
-        "Growth with connections, one function",
-        &["connections", "requests/s", "p50 us", "p90", "p99", "p99.9", "max"],
-    );
-    let mut spreads = Vec::new();
-    // The last row again and again: its tail is one of the figures.
-    for count in COUNTS.into_iter().chain((1..bench.pick(3, 5)).map(|_| COUNTS[3])) {
-        let outcome = LoadOptions::get(node.url("/f0"), count, seconds).run_well(LOAD)?;
-        let latency = outcome.latency_us;
-        if count == COUNTS[3] {
-            spreads.push(latency.p99 / latency.p50);
-        }
-        let cells =
-            [outcome.replies_per_s, latency.p50, latency.p90, latency.p99, latency.p999, latency.max].map(number);
-        connections.row([count.to_string()].into_iter().chain(cells));
-    }
-    connections.print();
-    figures.set("connections_1000_p99_over_p50", median(&spreads));
+    figures.set("connections_1000_p99_over_p50", connections_beside_each_other(bench, &node, seconds)?);
 
     // A node of its own, so that no load has left anything behind: started, then each function called once.
     node = node.restart(Cores::All)?;
@@ -89,8 +72,30 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The rate of requests to all functions in turn, over that of requests to the first one. Measured in turns on one node,
-/// which has all of them in both.
+/// How far the tail of 1,000 connections is from their median.
+fn connections_beside_each_other(bench: &Bench, node: &Node, seconds: f64) -> anyhow::Result<f64> {
+    let mut connections = Table::new(
+        "Growth with connections, one function",
+        &["connections", "requests/s", "p50 us", "p90", "p99", "p99.9", "max"],
+    );
+    let mut spreads = Vec::new();
+    // The last row again and again: its tail is one of the figures.
+    for count in COUNTS.into_iter().chain((1..bench.pick(3, 5)).map(|_| COUNTS[3])) {
+        let outcome = LoadOptions::get(node.url("/f0"), count, seconds).run_well(LOAD)?;
+        let latency = outcome.latency_us;
+        if count == COUNTS[3] {
+            spreads.push(latency.p99 / latency.p50);
+        }
+        let cells =
+            [outcome.replies_per_s, latency.p50, latency.p90, latency.p99, latency.p999, latency.max].map(number);
+        connections.row([count.to_string()].into_iter().chain(cells));
+    }
+    connections.print();
+    Ok(median(&spreads))
+}
+
+/// The rate of requests to all functions in turn, over that of requests to the first one. Measured in turns on one
+/// node, which has all of them in both.
 fn functions_in_turn(bench: &Bench, node: &Node) -> anyhow::Result<f64> {
     let load =
         |functions| LoadOptions { functions, ..LoadOptions::get(node.url("/f{}"), CONNECTIONS, bench.pick(1.5, 4.0)) };

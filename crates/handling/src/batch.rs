@@ -8,7 +8,7 @@
 //! event, because its future is dropped, leaves as little.
 
 use crate::host::{Cause, Handling};
-use crate::rerun::Source;
+use crate::rerun::Supply;
 use crate::{Call, Handler, WholeReply, reply};
 use budget::{Budget, Purpose, Share};
 use http::Response;
@@ -61,7 +61,7 @@ impl Batch {
         };
         let mut transaction = self.transaction.take().expect("it is put back by whoever has it");
         transaction.begin_part();
-        let (work, named) = match Source::new(work, &deployed) {
+        let (work, named) = match Supply::new(work, &deployed) {
             Ok(mut source) => source.give(&request_id, Some(&lease), &deployed),
             Err(problem) => {
                 self.transaction = Some(transaction);

@@ -26,7 +26,7 @@ pub async fn handle<C: Caller>(
     let deployed = prepared.deployed().clone();
     let Call { request_id, work, deadline, lease } = call;
     let is_head = matches!(&work, Work::Http(request) if request.method() == Method::HEAD);
-    let mut source = Source::new(work, &deployed)?;
+    let mut source = Supply::new(work, &deployed)?;
     let mut reruns = 0;
     loop {
         let (work, named) = source.give(&request_id, lease.as_deref(), &deployed);
@@ -77,13 +77,13 @@ pub fn tell(caller: impl Caller, result: Result<(), Problem>, spent: Spent, reru
 }
 
 /// Work that can be given to several units, one after the other.
-pub enum Source {
+pub enum Supply {
     /// None while a unit has it.
     Event(Option<Event>),
     Http(Incoming),
 }
 
-impl Source {
+impl Supply {
     /// # Errors
     /// [`Code::Internal`]: the work is not for such a function.
     pub fn new(work: Work, deployed: &Deployed) -> Result<Self, Problem> {

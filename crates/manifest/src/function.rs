@@ -5,6 +5,7 @@ use crate::Span;
 use crate::http::{self, HttpTrigger, TRIGGERS_MAX};
 use crate::place::Place;
 use crate::queue::Retry;
+use crate::together;
 use crate::trigger::{self, CronTrigger, EveryTrigger, MqttTrigger};
 use problem::{Code, Problem};
 use schemars::JsonSchema;
@@ -430,9 +431,7 @@ impl Function {
         }
         self.check_isolation(name)?;
         in_range(name, "number of http triggers", self.http.len(), 0..=TRIGGERS_MAX)?;
-        for trigger in &self.http {
-            trigger.check(name)?;
-        }
+        self.http.iter().try_for_each(|trigger| trigger.check(name))?;
         let others = self.mqtt.len() + self.every.len() + self.cron.len();
         in_range(name, "number of mqtt, every and cron triggers", others, 0..=TRIGGERS_MAX)?;
         self.mqtt.iter().try_for_each(|trigger| trigger.check(name))?;
@@ -442,25 +441,14 @@ impl Function {
             in_range(name, &format!("number of entries in {table}"), entries.len(), 0..=1_000)?;
             for (key, value) in entries {
                 if key.is_empty() || key.len() > 255 || key.contains(['=', '\0']) || value.contains('\0') {
-                    return Err(problem(
-                        name,
-                        format!("{table} has the name {key:?}: 1 to 255 bytes, no = and no NUL"),
-                    ));
+                    let detail = format!("{table} has the name {key:?}: 1 to 255 bytes, no = and no NUL");
+                    return Err(problem(name, detail));
                 }
                 in_range(name, &format!("bytes of {table}.{key}"), value.len(), 0..=65_536)?;
             }
         }
         self.grants.check(name)?;
-        if self.units.batch > 1 && !self.grants.hosts.is_empty() {
-            let detail = format!(
-                "function {:?}: units.batch is {} and grants.hosts is not empty",
-                name.as_str(),
-                self.units.batch
-            );
-            let hint = "a request that leaves in the middle of a batch would tell of what may still be undone: leave \
-                        out one of the two, or let another function send";
-            return Err(Problem::new(Code::ManifestConflict, detail).with_hint(hint));
-        }
+        together::check(name, &self.units, &self.grants)?;
         self.limits.check(name)?;
         self.place.as_ref().map_or(Ok(()), |place| place.check(name, self.limits.concurrency))?;
         self.units.check(name, self.limits.handling_max() + Limits::LEASE_MARGIN)
@@ -473,7 +461,6 @@ impl Units {
         in_range(name, "units.reuse_calls", self.reuse_calls, 1..=1_000_000_000)?;
         in_range(name, "units.reuse_idle_ms", self.reuse_idle_ms, 0..=86_400_000)?;
         in_range(name, "units.maximum", self.maximum, 0..=10_000)?;
-        in_range(name, "units.batch", self.batch, 1..=256)?;
         in_range(name, "units.threshold", self.threshold, 1..=1_000_000_000)
             .map_err(|problem| problem.with_hint("1 starts a unit for each event that waits, up to `units.maximum`"))?;
         in_range(name, "units.grace", self.grace, Span::from_ms(0)..=Span::from_ms(86_400_000))?;
@@ -550,7 +537,7 @@ fn problem(name: &Name, what: impl Display) -> Problem {
     Problem::new(Code::ManifestValue, format!("function {:?}: {what}", name.as_str()))
 }
 
-fn in_range<T: PartialOrd + Display>(
+pub(crate) fn in_range<T: PartialOrd + Display>(
     name: &Name,
     what: &str,
     value: T,

@@ -27,6 +27,7 @@ mod place;
 mod queue;
 mod rollout;
 mod sink;
+mod together;
 mod trigger;
 mod workflow;
 

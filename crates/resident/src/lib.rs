@@ -51,8 +51,9 @@ pub fn keep() -> io::Result<usize> {
     Ok(bytes)
 }
 
-/// Gives back the code and constants of the program and its libraries; says how many bytes of them were in memory. What is used again comes
-/// again, from the system's memory as long as that has it. To be called when what only a start needs is done.
+/// Gives back the code and constants of the program and its libraries; says how many bytes of them were in memory. What
+/// is used again comes again, from the system's memory as long as that has it. To be called when what only a start
+/// needs is done.
 ///
 /// A page that is no longer the file's, as where a debugger has put a breakpoint, keeps its part of the program in
 /// memory.

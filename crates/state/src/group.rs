@@ -12,9 +12,9 @@
 //! numbered, only the newest is written to, and the database syncs one before it begins the next: so with the newest
 //! synced, everything before it is durable too.
 //!
-//! In relaxed mode, where the operating system's word is enough, there is no call to share. Whoever waits writes what is
-//! pending himself, after all that could run has had its turn to commit; the thread writes what nobody waits for, syncs
-//! now and then, and holds back those who wait while memory is behind.
+//! In relaxed mode, where the operating system's word is enough, there is no call to share. Whoever waits writes what
+//! is pending, after all that could run has had its turn to commit; the thread writes what nobody waits for, syncs now
+//! and then, and holds back those who wait while memory is behind.
 //!
 //! A disk that failed once is not asked again: the kernel may have dropped what it could not write, and a second
 //! call would succeed without it. From then on writes are refused and reads go on.

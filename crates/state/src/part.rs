@@ -3,8 +3,8 @@
 //! ```text
 //!   begin ─▶ [ part 1 ] ─▶ [ part 2, undone ] ─▶ [ part 3 ] ─▶ commit: parts 1 and 3, or nothing
 //! ```
-//! A part sees what those before it did. It has the bounds of a transaction of its own. What it has read stays read when
-//! it is undone: perhaps one conflict too many, never one missed.
+//! A part sees what those before it did. It has the bounds of a transaction of its own. What it has read stays read
+//! when it is undone: perhaps one conflict too many, never one missed.
 
 use crate::keys::BucketId;
 use crate::ledger::Growth;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// What the present part has changed, the last change last, and what there was before it.
 #[derive(Default)]
 pub struct Part {
-    changes: Vec<Change>,
+    changes: Vec<Undo>,
     /// Of the transaction, when the part began.
     pub count: usize,
     pub bytes: usize,
@@ -24,7 +24,7 @@ pub struct Part {
 }
 
 /// One change, as what to put back.
-pub enum Change {
+pub enum Undo {
     Write(Vec<u8>, Option<Write>),
     Record(Vec<u8>, Option<Option<Vec<u8>>>),
     Growth(BucketId, Growth),
@@ -35,14 +35,14 @@ pub enum Change {
 }
 
 impl Part {
-    pub fn note(&mut self, change: Change) {
+    pub fn note(&mut self, change: Undo) {
         self.changes.push(change);
     }
 
     /// Of an op that took this place from another.
     pub fn note_op(&mut self, at: usize, before: Op) {
         if at < self.ops {
-            self.changes.push(Change::Op(at, before));
+            self.changes.push(Undo::Op(at, before));
         }
     }
 }
@@ -66,13 +66,13 @@ impl Transaction {
         self.ops.truncate(ops);
         for change in changes.into_iter().rev() {
             match change {
-                Change::Write(key, Some(before)) => drop(self.writes.insert(key, before)),
-                Change::Write(key, None) => drop(self.writes.remove(&key)),
-                Change::Record(key, Some(before)) => drop(self.records.insert(key, before)),
-                Change::Record(key, None) => drop(self.records.remove(&key)),
-                Change::Growth(bucket, before) => drop(self.used.growth.insert(bucket, before)),
-                Change::Id(id) => self.ops.forget_id(&id),
-                Change::Op(at, before) => self.ops.put_back(at, before),
+                Undo::Write(key, Some(before)) => drop(self.writes.insert(key, before)),
+                Undo::Write(key, None) => drop(self.writes.remove(&key)),
+                Undo::Record(key, Some(before)) => drop(self.records.insert(key, before)),
+                Undo::Record(key, None) => drop(self.records.remove(&key)),
+                Undo::Growth(bucket, before) => drop(self.used.growth.insert(bucket, before)),
+                Undo::Id(id) => self.ops.forget_id(&id),
+                Undo::Op(at, before) => self.ops.put_back(at, before),
             }
         }
         self.write_bytes = bytes;

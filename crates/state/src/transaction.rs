@@ -14,7 +14,7 @@ use crate::ledger::Growth;
 use crate::names::{self, Holding, NamedBucket};
 use crate::oracle::{CommitNumber, ReadSet};
 use crate::page::{self, Overlay, Page};
-use crate::part::{self, Change, Part};
+use crate::part::{self, Part, Undo};
 use crate::pending::Space;
 use crate::queue::{self, LeaseId, OwnOps, QueueInner};
 use fjall::{Readable, Snapshot};
@@ -315,7 +315,7 @@ impl Transaction {
             None => drop(self.records.insert(encoded, value)),
             Some(part) => {
                 let before = self.records.insert(encoded.clone(), value);
-                part.note(Change::Record(encoded, before));
+                part.note(Undo::Record(encoded, before));
             }
         }
         Ok(())
@@ -470,7 +470,7 @@ impl Transaction {
             None => drop(self.writes.insert(encoded, write)),
             Some(part) => {
                 let before = self.writes.insert(encoded.clone(), write);
-                part.note(Change::Write(encoded, before));
+                part.note(Undo::Write(encoded, before));
             }
         }
         Ok(())
@@ -485,7 +485,7 @@ impl Transaction {
         }
         let before = std::mem::replace(held, growth);
         if let Some(part) = &mut self.part {
-            part.note(Change::Growth(bucket.id, before));
+            part.note(Undo::Growth(bucket.id, before));
         }
         Ok(())
     }

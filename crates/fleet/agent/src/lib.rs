@@ -10,8 +10,9 @@
 //!
 //! A node that belongs to no fleet has an [`Agent`] and nothing else: no socket, no task, no folder.
 //!
-//! Certificates say who is a member. A member is believed about itself alone, an anchor about all nodes. [`table`] keeps
-//! what they say, as pure code, and `hello` has the bytes: another way to spread the same facts replaces these two files.
+//! Certificates say who is a member. A member is believed about itself alone, an anchor about all nodes. [`table`]
+//! keeps what they say, as pure code, and `hello` has the bytes: another way to spread the same facts replaces these
+//! two files.
 #![forbid(unsafe_code)]
 
 mod active;

@@ -7,11 +7,11 @@
 //! ```
 //! All of it is pure: no clock, no I/O, no randomness. Times are seconds on any steady clock.
 //!
-//! A gate predicts what each node would take: round trip, transfer, wait and run. It knows the others by reports that are
-//! seconds old, and all gates have the same reports, so all would choose the node that looks best. Two things prevent
-//! that. **The receiver tells the truth**: a node that is busier than the gate assumed refuses before it reads the body,
-//! and says how busy it is; after two refusals the call runs where it is. And every answer says how busy its node is,
-//! so a gate knows the nodes it uses by their last answer, and adds its own calls that are on their way.
+//! A gate predicts what each node would take: round trip, transfer, wait and run. It knows the others by reports that
+//! are seconds old, and all gates have the same reports, so all would choose the node that looks best. Two things
+//! prevent that. **The receiver tells the truth**: a node that is busier than the gate assumed refuses before it reads
+//! the body, and says how busy it is; after two refusals the call runs where it is. And every answer says how busy its
+//! node is, so a gate knows the nodes it uses by their last answer, and adds its own calls that are on their way.
 //!
 //! Lineage: choosing by requests that wait and their predicted time is Prequal's (Wydrowski et al., NSDI 2024); the
 //! model of a call is that of the Python client; covering callers within a bound on latency is Hona's (Ahmed et al.,

@@ -8,9 +8,9 @@
 //!                               Memory         Simulated           NATS (crates/fleet/nats)
 //!                             (for tests)   (away, forgetful)
 //! ```
-//! Neither trait promises more than it says. A read may be old, so no decision rests on one: a decision is [`Facts::set`]
-//! with the revision that it was made from. A message may be lost, doubled or late, so mail has numbers of its own. If a
-//! whole engine is lost, nothing is lost that nodes have on their disks.
+//! Neither trait promises more than it says. A read may be old, so no decision rests on one: a decision is
+//! [`Facts::set`] with the revision that it was made from. A message may be lost, doubled or late, so mail has numbers
+//! of its own. If a whole engine is lost, nothing is lost that nodes have on their disks.
 //!
 //! This crate has no clock, no disk and no socket; [`checks`] has what every implementation must do.
 #![forbid(unsafe_code)]

@@ -7,14 +7,14 @@
 //! ```
 //! - [`fields`]: what travels beside a request and its reply · `known`: what was learned of others. Both are pure.
 //! - `link`, `pool`, `pump`: the side that sends · `receive`: the side that runs a call
-//! - `reports`: how busy every node is, every five seconds · `mail`: messages beside calls · `exchange`: other questions
+//! - `reports`: how busy every node is, every five seconds · `mail`: messages beside calls · `exchange`: the rest
 //! - `silence`: machines that vanish without closing their connections
 //! - [`Local`] is this node, [`Members`] is who is in the fleet: the link asks them and knows nothing else.
 //!
 //! **What is certain.** A call is sent to a second node only if the first one refused it or it was never sent, so that
-//! nothing of it was done. In all other cases the caller gets L9121 and decides. A request that came by the link is never
-//! sent on. Bodies are streamed with HTTP/2's windows; a window at most is kept of a body for a second try. A caller that
-//! leaves resets the stream, and the far end drops what runs.
+//! nothing of it was done. In all other cases the caller gets L9121 and decides. A request that came by the link is
+//! never sent on. Bodies are streamed with HTTP/2's windows; a window at most is kept of a body for a second try. A
+//! caller that leaves resets the stream, and the far end drops what runs.
 //!
 //! Bounds are in [`limits`]; what is kept is counted in the node's budget.
 #![forbid(unsafe_code)]

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 /// What a task can be woken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Call {
+pub enum Ring {
     /// There is something to write, or an end.
     Write = 1,
     /// Reading may go on.
@@ -26,9 +26,9 @@ pub struct Bell {
 
 impl Bell {
     /// The task hears it now, or when it next listens.
-    pub fn ring(&self, call: Call) {
+    pub fn ring(&self, ring: Ring) {
         // Who rang before has woken the task, or is about to.
-        if self.rung.fetch_or(call as u8, AcqRel) & call as u8 == 0
+        if self.rung.fetch_or(ring as u8, AcqRel) & ring as u8 == 0
             && let Some(waker) = &*self.waker.lock()
         {
             waker.wake_by_ref();
@@ -44,16 +44,16 @@ impl Bell {
     }
 
     /// Whether there was such a call; it is answered by that.
-    pub fn heard(&self, call: Call) -> bool {
-        let bit = call as u8;
+    pub fn heard(&self, ring: Ring) -> bool {
+        let bit = ring as u8;
         self.rung.load(Relaxed) & bit != 0 && self.rung.fetch_and(!bit, AcqRel) & bit != 0
     }
 
     /// Waits for a call. All who wait are parts of one task.
-    pub async fn hear(&self, call: Call) {
+    pub async fn hear(&self, ring: Ring) {
         poll_fn(|cx| {
             self.listen(cx);
-            if self.heard(call) { Poll::Ready(()) } else { Poll::Pending }
+            if self.heard(ring) { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
@@ -67,20 +67,20 @@ mod tests {
     #[tokio::test]
     async fn a_call_is_heard_once_whether_it_comes_before_or_after_somebody_listens() {
         let bell = Arc::new(Bell::default());
-        bell.ring(Call::Write);
-        bell.ring(Call::Write);
-        bell.hear(Call::Write).await;
-        assert!(!bell.heard(Call::Write));
+        bell.ring(Ring::Write);
+        bell.ring(Ring::Write);
+        bell.hear(Ring::Write).await;
+        assert!(!bell.heard(Ring::Write));
         let heard = tokio::spawn({
             let bell = bell.clone();
-            async move { bell.hear(Call::Write).await }
+            async move { bell.hear(Ring::Write).await }
         });
         tokio::task::yield_now().await;
-        bell.ring(Call::Read);
+        bell.ring(Ring::Read);
         tokio::task::yield_now().await;
         assert!(!heard.is_finished(), "it was another call");
-        bell.ring(Call::Write);
+        bell.ring(Ring::Write);
         heard.await.unwrap();
-        assert!(bell.heard(Call::Read) && !bell.heard(Call::Cut));
+        assert!(bell.heard(Ring::Read) && !bell.heard(Ring::Cut));
     }
 }

@@ -3,7 +3,7 @@
 //! Most connections are idle most of the time, so what one has to keep meanwhile is small: what it takes to let a
 //! client in, and its last words, are in boxes of their own that are there only then.
 
-use crate::bell::Call;
+use crate::bell::Ring;
 use crate::broker::ConnectRefusal;
 use crate::codec::{self, Connect, Packet, Reason, Version};
 use crate::gate::{ConnectionPermit, GateInner};
@@ -11,6 +11,7 @@ use crate::line::{Line, Wrote};
 use crate::node::Node;
 use crate::passwords::Verdict;
 use crate::peers::Peer;
+use crate::secured::serve_tls;
 use crate::users::Identity;
 use budget::{Purpose, Share};
 use std::cell::RefCell;
@@ -21,12 +22,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
 /// Bytes that are read at once. One such buffer a thread, not one a connection.
 const READ_BYTES: usize = 64 * 1_024;
@@ -39,7 +39,7 @@ const READ_MORE_BYTES: usize = 16 * 1_024;
 const BUFFER_BYTES_FREE: usize = 8 * 1_024;
 
 /// How long a client that is turned away, or whose connection ends, may take to hear so.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// When a wrong name or password is called so: that long after it came, whether it was hashed or not, so that the time
 /// tells nothing about names, and nobody tries many by one connection after the other.
@@ -168,31 +168,6 @@ async fn begin_tls<N: Node>(
     }
 }
 
-async fn serve_tls<N: Node>(shared: Arc<GateInner<N>>, stream: TlsStream<TcpStream>, line: Arc<Line>, rest: Vec<u8>) {
-    let _left = Leave { shared: &shared, line: &line };
-    if shared.has_ended() {
-        return;
-    }
-    let (reader, writer) = tokio::io::split(stream);
-    tokio::select! {
-        () = read_tls(reader, &line, &shared, rest) => {}
-        () = write_tls(writer, &line, &shared) => {}
-        () = line.bell.hear(Call::Cut) => {}
-    }
-}
-
-/// Takes the connection from the broker however it ends.
-struct Leave<'a, N: Node> {
-    shared: &'a Arc<GateInner<N>>,
-    line: &'a Arc<Line>,
-}
-
-impl<N: Node> Drop for Leave<'_, N> {
-    fn drop(&mut self) {
-        self.shared.leave(self.line.key);
-    }
-}
-
 /// A CONNECT whose sender has shown who it is.
 struct Greeting {
     /// The packet; it was read once already.
@@ -270,7 +245,7 @@ where
 }
 
 /// Counts what a connection's buffer has grown to; not if there is no memory for it.
-fn charge(room: &mut Share, buffer: &Vec<u8>) -> bool {
+pub(crate) fn charge(room: &mut Share, buffer: &Vec<u8>) -> bool {
     let bytes = if buffer.capacity() > BUFFER_BYTES_FREE { buffer.capacity() as u64 } else { 0 };
     room.bytes() == bytes || room.hold(bytes).is_ok()
 }
@@ -359,7 +334,7 @@ where
 }
 
 /// What of `bytes` is left after the broker had them.
-fn feed<'a, N: Node>(shared: &Arc<GateInner<N>>, line: &Line, bytes: &'a [u8]) -> (&'a [u8], bool) {
+pub(crate) fn feed<'a, N: Node>(shared: &Arc<GateInner<N>>, line: &Line, bytes: &'a [u8]) -> (&'a [u8], bool) {
     let (fed, may_read) = shared.with_line(line, |broker, now| {
         let fed = broker.feed(now, line.key, bytes);
         let may_read = broker.may_read(line.key);
@@ -417,7 +392,7 @@ impl<N: Node> Plain<N> {
         }
         if shared.has_ended() {
             // It joined after the others were cut.
-            plain.line.bell.ring(Call::Cut);
+            plain.line.bell.ring(Ring::Cut);
         }
         plain
     }
@@ -447,7 +422,7 @@ impl<N: Node> Plain<N> {
 
     /// Writes what others could not. Ready when the connection is to end.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        if !self.line.bell.heard(Call::Write) && !self.is_full {
+        if !self.line.bell.heard(Ring::Write) && !self.is_full {
             return Poll::Pending;
         }
         loop {
@@ -477,7 +452,7 @@ impl<N: Node> Plain<N> {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             while self.is_held_up {
-                if !self.line.bell.heard(Call::Read) {
+                if !self.line.bell.heard(Ring::Read) {
                     return Poll::Pending;
                 }
                 self.feed_kept();
@@ -517,7 +492,7 @@ impl<N: Node> Future for Plain<N> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<End> {
         self.line.bell.listen(cx);
-        if self.line.bell.heard(Call::Cut) {
+        if self.line.bell.heard(Ring::Cut) {
             return Poll::Ready(End::Gone);
         }
         match self.poll_write(cx) {
@@ -530,20 +505,6 @@ impl<N: Node> Future for Plain<N> {
 impl<N: Node> Drop for Plain<N> {
     fn drop(&mut self) {
         self.leave();
-    }
-}
-
-/// Goes on with what was left until the broker takes more.
-async fn hold_up<N: Node>(shared: &Arc<GateInner<N>>, line: &Line, kept: &mut Vec<u8>, mut may_read: bool) {
-    while !may_read {
-        line.bell.hear(Call::Read).await;
-        let (rest, may) = feed(shared, line, kept);
-        let done = kept.len() - rest.len();
-        kept.drain(..done);
-        may_read = may;
-    }
-    if kept.is_empty() {
-        *kept = Vec::new();
     }
 }
 
@@ -568,59 +529,4 @@ async fn linger(socket: &TcpStream) {
 
 fn rustix_shutdown(socket: &TcpStream) -> io::Result<()> {
     rustix::net::shutdown(socket, rustix::net::Shutdown::Write).map_err(io::Error::from)
-}
-
-async fn read_tls<N: Node>(
-    mut reader: ReadHalf<TlsStream<TcpStream>>,
-    line: &Line,
-    shared: &Arc<GateInner<N>>,
-    mut kept: Vec<u8>,
-) {
-    let mut room = shared.budget.share(Purpose::Connections);
-    loop {
-        if !charge(&mut room, &kept) {
-            return tracing::debug!("no memory is left for a packet that is not whole");
-        }
-        let (rest, may_read) = feed(shared, line, &kept);
-        let done = kept.len() - rest.len();
-        kept.drain(..done);
-        hold_up(shared, line, &mut kept, may_read).await;
-        kept.reserve(4_096);
-        match reader.read_buf(&mut kept).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
-    }
-}
-
-async fn write_tls<N: Node>(mut writer: WriteHalf<TlsStream<TcpStream>>, line: &Arc<Line>, shared: &Arc<GateInner<N>>) {
-    loop {
-        let bytes = line.take();
-        if !bytes.is_empty() {
-            let deadline = async {
-                while !line.is_closing() {
-                    line.bell.hear(Call::Write).await;
-                }
-                tokio::time::sleep(LAST_WORDS).await;
-            };
-            let send = async {
-                writer.write_all(&bytes).await?;
-                writer.flush().await
-            };
-            tokio::select! {
-                sent = send => if sent.is_err() { return },
-                () = deadline => return,
-            }
-        }
-        drop(bytes);
-        line.sent();
-        if line.has_more() && shared.refill(line) {
-            continue;
-        }
-        if line.is_over() {
-            let _ = tokio::time::timeout(LAST_WORDS, writer.shutdown()).await;
-            return;
-        }
-        line.bell.hear(Call::Write).await;
-    }
 }

@@ -1,6 +1,6 @@
 //! The gate as the node holds it: listeners, the broker behind one lock, and what keeps it going.
 
-use crate::bell::Call;
+use crate::bell::Ring;
 use crate::broker::{Broker, ConnectionKey, Counts, Message, Now, SessionInfo, View};
 use crate::client::serve;
 use crate::limits::Limits;
@@ -226,7 +226,7 @@ impl<N: Node> Drop for Gate<N> {
         // First said, then cut: who joins meanwhile looks at it afterwards.
         self.shared.ended.send_replace(true);
         let core = self.shared.core.lock();
-        core.lines.iter().flatten().for_each(|line| line.bell.ring(Call::Cut));
+        core.lines.iter().flatten().for_each(|line| line.bell.ring(Ring::Cut));
     }
 }
 
@@ -235,7 +235,7 @@ impl<N: Node> GateInner<N> {
         now_since(self.started)
     }
 
-    /// For who has not joined yet: the others are [cut](Call::Cut).
+    /// For who has not joined yet: the others are [cut](Ring::Cut).
     pub fn ended(&self) -> tokio::sync::watch::Receiver<bool> {
         self.ended.subscribe()
     }
@@ -326,7 +326,7 @@ impl<N: Node> GateInner<N> {
             for key in dirty.drain(..) {
                 let Some(line) = core.lines.get(key as usize).cloned().flatten() else { continue };
                 if line.is_held_up.load(Ordering::Relaxed) && core.broker.may_read(key) {
-                    line.bell.ring(Call::Read);
+                    line.bell.ring(Ring::Read);
                 }
                 let broker = &mut core.broker;
                 if line.fill(|buffer| broker.take(key, buffer)) {
@@ -349,7 +349,7 @@ impl<N: Node> GateInner<N> {
     fn send(self: &Arc<Self>, ready: impl IntoIterator<Item = Arc<Line>>) {
         for (at, line) in ready.into_iter().enumerate() {
             if at >= DIRECT_WRITES_MAX || line.socket.is_none() {
-                line.bell.ring(Call::Write);
+                line.bell.ring(Ring::Write);
             } else {
                 self.flush(&line);
             }
@@ -359,7 +359,7 @@ impl<N: Node> GateInner<N> {
     /// Writes all that the socket takes, and leaves the rest, or the end, to the connection's own task.
     fn flush(self: &Arc<Self>, line: &Line) {
         if line.socket.is_some() && (self.write(line) != Wrote::All || line.is_over()) {
-            line.bell.ring(Call::Write);
+            line.bell.ring(Ring::Write);
         }
     }
 
@@ -382,7 +382,7 @@ impl<N: Node> GateInner<N> {
         // Room for one may have let the broker go on with others.
         let ready = self.gather(&mut core);
         drop(core);
-        ready.iter().for_each(|other| other.bell.ring(Call::Write));
+        ready.iter().for_each(|other| other.bell.ring(Ring::Write));
         filled
     }
 }

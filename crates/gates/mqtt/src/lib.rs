@@ -21,6 +21,7 @@ mod line;
 mod node;
 mod passwords;
 mod peers;
+mod secured;
 pub mod topic;
 mod users;
 

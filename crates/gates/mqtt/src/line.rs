@@ -4,7 +4,7 @@
 //! a message on costs no switch to another task. Only when the socket is full does the connection's own task wait for
 //! it.
 
-use crate::bell::{Bell, Call};
+use crate::bell::{Bell, Ring};
 use crate::limits::SEND_BYTES_FREE;
 use parking_lot::Mutex;
 use std::io;
@@ -88,7 +88,7 @@ impl Line {
 
     pub fn set_closing(&self) {
         self.is_closing.store(true, Ordering::SeqCst);
-        self.bell.ring(Call::Write);
+        self.bell.ring(Ring::Write);
     }
 
     pub fn is_closing(&self) -> bool {

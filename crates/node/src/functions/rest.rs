@@ -31,8 +31,8 @@ pub enum Resting {
 }
 
 impl Resting {
-    /// By the milliseconds of its last call and of the last one after which it rested: does it, if calls until then were
-    /// long enough ago?
+    /// By the milliseconds of its last call and of the last one after which it rested: does it, if calls until then
+    /// were long enough ago?
     pub fn of(used_ms: u64, rested_ms: u64, until_ms: u64) -> Self {
         match (rested_ms == used_ms, used_ms > until_ms) {
             (true, _) => Self::Already,

@@ -316,14 +316,9 @@ impl Core {
         matches!(slot.state, SlotState::Leased { lease: held, .. } if held == lease.0).then_some(slot)
     }
 
-    /// Leases up to `count` ready events, and no more once they have `bytes_max` bytes.
-    pub fn take(
-        &mut self,
-        now_ms: u64,
-        until_ms: u64,
-        (count, bytes_max): (usize, usize),
-        taken: &mut Vec<Taken>,
-    ) -> AlsoFound {
+    /// Leases ready events: as many at `most`, and no more once they have as many bytes.
+    pub fn take(&mut self, now_ms: u64, until_ms: u64, most: (usize, usize), taken: &mut Vec<Taken>) -> AlsoFound {
+        let (count, bytes_max) = most;
         let time = self.clock.observe(now_ms);
         self.pass(time);
         let until = time.saturating_add(until_ms.saturating_sub(now_ms));
@@ -519,9 +514,7 @@ impl Core {
 
     /// If nothing of this key is in hand, the next one is ready.
     fn settle(&mut self, key: u64) {
-        let Some(entry) = self.keys.get_mut(&key).filter(|entry| entry.busy.is_none()) else {
-            return;
-        };
+        let Some(entry) = self.keys.get_mut(&key).filter(|entry| entry.busy.is_none()) else { return };
         match entry.waiting.pop_first() {
             Some(next) => {
                 self.waiting -= 1;

@@ -6,7 +6,7 @@ use super::record::{self, EventHead};
 use super::varint::Reader;
 use super::{EVENT_BYTES_MAX, Failed, LeaseId, Leased, Push, Pushed, Queue, QueueConfig, QueueInner, REASON_BYTES_MAX};
 use crate::error::{FullQueue, StoreError};
-use crate::part::Change;
+use crate::part::Undo;
 use crate::transaction::Transaction;
 use crate::{Inner, State};
 use event::Event;
@@ -60,7 +60,7 @@ impl Transaction {
         if let Some((hash, _)) = remembered {
             self.ops.ids.insert((id, hash));
             if let Some(part) = &mut self.part {
-                part.note(Change::Id((id, hash)));
+                part.note(Undo::Id((id, hash)));
             }
         }
         self.ops.list.push((shared, Op::Push(new)));

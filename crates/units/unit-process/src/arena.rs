@@ -10,7 +10,7 @@
 //! before the next unit gets it. And that unit gets it only when the kernel says that no descriptor and no mapping of
 //! it is left, wherever the one before may have put them.
 
-use crate::rack::{Rack, Room};
+use crate::rack::{Large, Rack};
 use crate::region::Region;
 use crate::sealed;
 use crate::turn::{TURN_BYTES, Turn};
@@ -34,7 +34,7 @@ pub struct Arena {
     _share: Share,
 }
 
-impl Room for Arena {
+impl Large for Arena {
     fn len(&self) -> usize {
         self.region.bytes().len()
     }

@@ -15,7 +15,7 @@ const KEPT_BYTES_MAX: usize = 32 << 20;
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// What has room for so many bytes.
-pub trait Room {
+pub trait Large {
     fn len(&self) -> usize;
 }
 
@@ -30,7 +30,7 @@ impl<T> Default for Rack<T> {
     }
 }
 
-impl<T: Room> Rack<T> {
+impl<T: Large> Rack<T> {
     /// The smallest one that has room for `bytes`.
     pub fn take(&self, bytes: usize) -> Option<T> {
         let mut waiting = self.waiting.lock();
@@ -65,7 +65,7 @@ impl<T: Room> Rack<T> {
 mod tests {
     use super::*;
 
-    impl Room for usize {
+    impl Large for usize {
         fn len(&self) -> usize {
             *self
         }

@@ -1,8 +1,8 @@
 //! The artefact of a function, as the engine has mapped it: given back while nobody calls.
 //!
 //! Loading reads all of an artefact, and each page of code that runs brings its neighbours along. A thousand functions
-//! that were each called once hold 48 MB that way, and few of those pages are needed again soon. They are the file's, so
-//! they can go: the system has them still, and a page that is used again comes back in a microsecond.
+//! that were each called once hold 48 MB that way, and few of those pages are needed again soon. They are the file's,
+//! so they can go: the system has them still, and a page that is used again comes back in a minor fault.
 
 use std::ops::Range;
 use wasmtime::component::Component;

@@ -2,9 +2,9 @@
 //! takes longer than most of them.
 
 mod checks;
-mod compute;
 #[path = "../../../../state/tests/all/common/mod.rs"]
 mod common;
+mod compute;
 mod deploy;
 mod durable_answers;
 mod fixtures;
