@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .frame import Array
+if TYPE_CHECKING:
+    from .frame import Array
 
 #: Bytes of copies that are kept for comparing; what was not used for longest goes. Larger arrays are hashed each time.
 COPIES_BYTES_MAX: Final = 32 << 20
@@ -46,7 +48,7 @@ def remembered_name_of(array: Array) -> str:
         return known[1]
     # The copy is what is hashed: another thread may write to the array meanwhile.
     copy = data.copy()
-    name = name_of(Array(array.kind, array.byte_order, array.layout, array.item_bytes, array.shape, array.unit, copy.data))
+    name = name_of(replace(array, data=copy.data))
     with _lock:
         _copies[key] = (copy, name)
         _copies.move_to_end(key)
