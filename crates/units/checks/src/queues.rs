@@ -131,7 +131,7 @@ pub async fn a_failure_undoes_pushes(stage: &Stage<'_>) {
         granted(function);
         function.limits.time_ms = 600_000;
     });
-    is(patient.call("push-big 9000000").await, Code::UnitFatal);
+    is(patient.send("push-big 9000000", 10 * LONG, Watcher::default()).await.map(text), Code::UnitFatal);
     assert_eq!(ready(stage, OUT), ["1", "2", "3"]);
 }
 
