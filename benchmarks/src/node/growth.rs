@@ -13,6 +13,8 @@ const COUNTS: [u32; 4] = [1, 10, 100, 1_000];
 const CONNECTIONS: u32 = 32;
 /// What a process settles in after it started or was called.
 const SETTLE: Duration = Duration::from_millis(500);
+/// After so long a function without a call has given back what it can.
+const RESTED: Duration = Duration::from_secs(12);
 const SERVER: Cores = Cores::Only(SERVER_CORE);
 const LOAD: Cores = Cores::Only(LOAD_CORE);
 
@@ -61,7 +63,7 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     for number in 0..COUNTS[3] {
         node.request("GET", &format!("/f{number}"), b"")?;
     }
-    thread::sleep(SETTLE);
+    thread::sleep(RESTED);
     let called = kilobytes(node.process.resident_bytes()?);
     println!(
         "\nResident memory for each of 1,000 functions: {} KB when deployed, {} KB when each was called once",

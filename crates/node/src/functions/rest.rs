@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// A function without a call for so long rests.
-pub const REST_AFTER: Duration = Duration::from_millis(200);
+/// A function without a call for so long rests. A sensor that reports every few seconds is not to pay for pages that
+/// come back each time.
+pub const REST_AFTER: Duration = Duration::from_secs(10);
 
 /// Time between two rounds.
-const ROUND_EVERY: Duration = Duration::from_millis(200);
+const ROUND_EVERY: Duration = Duration::from_secs(1);
 
 /// When a function last rested that has not yet.
 pub const NEVER: u64 = u64::MAX;
