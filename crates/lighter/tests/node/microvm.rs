@@ -4,8 +4,10 @@
 
 use crate::receiver::Receiver;
 use crate::support::{Node, send};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
@@ -55,6 +57,26 @@ fn a_function_is_called_over_http_and_keeps_what_it_stored() {
     node.deploy_one("plain", "counter", json!({ "grants": { "stores": ["counters"] } }));
     assert_eq!(node.call("plain", "k").text(), "105\n");
     node.stop();
+}
+
+/// A tender may not even write to a socket, and so could not pass on what a signal says.
+#[test]
+fn a_signal_for_the_node_never_comes_to_a_tender() {
+    let Some(mut node) = start() else { return };
+    let tasks = fs::read_dir(format!("/proc/{}/task", node.pid())).unwrap().flatten().map(|task| task.path());
+    let is_tender = |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "tender");
+    let tenders: Vec<_> = tasks.filter(is_tender).collect();
+    assert!(!tenders.is_empty(), "a deployment has started one");
+    for tender in tenders {
+        let status = fs::read_to_string(tender.join("status")).unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();
+        let blocked = u64::from_str_radix(blocked, 16).unwrap();
+        for signal in [Signal::INT, Signal::TERM, Signal::CHILD].map(Signal::as_raw) {
+            assert!(blocked & (1 << (signal - 1)) != 0, "signal {signal}: {blocked:x}");
+        }
+    }
+    assert!(Command::new("kill").arg(node.pid().to_string()).status().unwrap().success());
+    assert!(node.wait(), "it ends well");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::hatch::{self, Hatch, Left};
 use crate::memory::{Memory, Outside};
 use crate::tender::{Ask, Crash, Recipe, TenderInner, Told, What};
 use crate::vm::{Stop, Vm, interrupt_signal};
-use crate::{seccomp, written};
+use crate::{seccomp, thread, written};
 use kernel_abi::boot::Boot;
 use kernel_abi::exits::{CallPage, DONE, Exit, READ_AHEAD, REFUSED};
 use kernel_abi::layout;
@@ -53,7 +53,7 @@ struct Over;
 impl Machine {
     /// With so much memory, of which nothing is there yet.
     pub fn new(kvm: &Kvm, memory_bytes: u64, shared: Arc<TenderInner>, tell: mpsc::Sender<Told>) -> io::Result<Self> {
-        interrupt_signal();
+        thread::hear_only(interrupt_signal());
         written::open();
         let memory = Arc::new(Memory::reserve(memory_bytes)?);
         let mut vm = Vm::new(kvm, memory.clone())?;

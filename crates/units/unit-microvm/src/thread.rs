@@ -17,6 +17,21 @@ pub fn signal(thread: libc::pid_t, signal: libc::c_int) {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
 }
 
+/// Has this thread hear one signal alone, beside those of its own faults. One for the whole process comes to any thread
+/// that hears it, and what a handler does may be more than this one is allowed to.
+pub fn hear_only(signal: libc::c_int) {
+    let heard = [signal, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
+    // SAFETY: a set on the stack, written before it is read, and plain numbers.
+    unsafe {
+        let mut others: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut others);
+        for signal in heard {
+            libc::sigdelset(&raw mut others, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const others, std::ptr::null_mut());
+    }
+}
+
 /// CPU time of a thread, its guest's included.
 pub fn cpu(thread: libc::pid_t) -> Option<Duration> {
     // As the C library makes the clock of a thread from its number.
