@@ -7,6 +7,7 @@
 //! Components of WASI 0.3 have an engine of their own beside that of 0.2, with a pool of its own: calls that need no
 //! tasks do not pay for them. It is opened when the first such component comes.
 
+use crate::hogs::{Hogs, enter_idle_class};
 use crate::host;
 use crate::patience::Patience;
 use crate::slots::{MEMORIES_OWN, Slots, Spare, TABLES_OWN};
@@ -18,7 +19,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use unit_lines::Teller;
@@ -135,9 +136,10 @@ impl Engine {
 
     fn with(wasmtime: wasmtime::Engine, config: Config, reservation_bytes: u64) -> Result<Self, Problem> {
         let fingerprint = fingerprint(&wasmtime, reservation_bytes)?;
-        let threads = Some(Threads { hogs: hog_threads()?, starved: starved_thread()? });
+        let hogs = Arc::new(Hogs::start().map_err(|error| starting_threads(&error))?);
+        let threads = Some(Threads { hogs: hogs.clone(), starved: starved_thread()? });
         let stall = Stall::start(enter_idle_class).map_err(|error| starting_threads(&error))?;
-        let ticker = Ticker::start(wasmtime.clone(), stall.clone());
+        let ticker = Ticker::start(wasmtime.clone(), stall.clone(), Arc::downgrade(&hogs));
         let teller = Teller::start().map_err(|error| starting_threads(&error))?;
         let wasi02 = Runtime::new(wasmtime, Series::Wasi02, config.units_max)?;
         let client = egress::Clients::new();
@@ -187,8 +189,8 @@ impl Engine {
     }
 
     /// Where units go that have used up their slices.
-    pub fn hogs(&self) -> &tokio::runtime::Handle {
-        self.threads().hogs.handle()
+    pub fn hogs(&self) -> &Hogs {
+        &self.threads().hogs
     }
 
     /// Where they go for a turn when the rest of the machine leaves them nothing.
@@ -213,7 +215,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         if let Some(Threads { hogs, starved }) = self.threads.take() {
-            hogs.shutdown_background();
+            drop(hogs);
             starved.shutdown_background();
         }
     }
@@ -372,7 +374,7 @@ fn with_tasks(wasmtime: &mut wasmtime::Config, series: Series) {
 
 /// Threads for units that run long.
 struct Threads {
-    hogs: tokio::runtime::Runtime,
+    hogs: Arc<Hogs>,
     starved: tokio::runtime::Runtime,
 }
 
@@ -386,35 +388,12 @@ fn starved_thread() -> Result<tokio::runtime::Runtime, Problem> {
         .map_err(|error| starting_threads(&error))
 }
 
-/// As many threads as cores, in the operating system's idle class.
-fn hog_threads() -> Result<tokio::runtime::Runtime, Problem> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(thread::available_parallelism().map_or(1, usize::from))
-        .thread_name("lighter-hog")
-        .enable_all()
-        .on_thread_start(enter_idle_class)
-        .build()
-        .map_err(|error| starting_threads(&error))
-}
-
-/// Puts this thread into the operating system's idle class.
-fn enter_idle_class() {
-    use thread_priority::{
-        NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
-        thread_native_id,
-    };
-    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-    if let Err(error) = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle) {
-        tracing::warn!(?error, "threads for long-running units keep their normal priority");
-    }
-}
-
 fn starting_threads(error: &io::Error) -> Problem {
     Problem::new(Code::Internal, format!("starting threads: {error}"))
 }
 
-/// Ends a slice every millisecond while calls run, by the epoch, and asks whether the idle class gets anything. Sleeps
-/// while none run.
+/// Ends a slice every millisecond while calls run, by the epoch, asks whether the idle class gets anything, and looks
+/// after units that have begun there. Sleeps while none run.
 struct Ticker {
     thread: thread::Thread,
     /// The engine of WASI 0.3, once there is one.
@@ -425,7 +404,7 @@ struct Ticker {
 }
 
 impl Ticker {
-    fn start(engine: wasmtime::Engine, stall: Arc<Stall>) -> Arc<Self> {
+    fn start(engine: wasmtime::Engine, stall: Arc<Stall>, hogs: Weak<Hogs>) -> Arc<Self> {
         let asleep = Arc::new(AtomicBool::new(false));
         let running = Arc::new(AtomicUsize::new(0));
         let engine = engine.weak();
@@ -441,8 +420,9 @@ impl Ticker {
                     if let Some(engine) = also.get().and_then(EngineWeak::upgrade) {
                         engine.increment_epoch();
                     }
-                    thread::sleep(SLICE);
                     stall.ask(Instant::now());
+                    hogs.upgrade().inspect(|hogs| hogs.look());
+                    thread::sleep(SLICE);
                     idle_slices = if are_running.load(SeqCst) > 0 { 0 } else { idle_slices + 1 };
                     if idle_slices > IDLE_SLICES {
                         is_asleep.store(true, SeqCst);

@@ -21,6 +21,7 @@ mod copied;
 pub mod debug;
 mod engine;
 mod failure;
+mod hogs;
 mod holdings;
 mod host;
 mod limiter;
@@ -40,15 +41,15 @@ use engine::Engine;
 use manifest::Isolation;
 use problem::Problem;
 use std::sync::Arc;
-use unit::{Artefact, Deployed, Prepared, Shape, UnitKind};
+use unit::{Artefact, Deployed, IsolationClass, Prepared, Shape};
 
-/// The kind. One for the node; cheap to clone.
+/// The class. One for the node; cheap to clone.
 #[derive(Clone)]
-pub struct WasmKind {
+pub struct WasmClass {
     engine: Arc<Engine>,
 }
 
-impl WasmKind {
+impl WasmClass {
     /// Reserves address space for the units and starts the ticker and the threads for hogs.
     ///
     /// # Errors
@@ -58,7 +59,7 @@ impl WasmKind {
     }
 }
 
-impl UnitKind for WasmKind {
+impl IsolationClass for WasmClass {
     fn isolation(&self) -> Isolation {
         Isolation::Wasm
     }
@@ -84,6 +85,10 @@ impl UnitKind for WasmKind {
         // Traps are told by places in what was compiled.
         let image = &*copied::copied(image);
         Ok(artefact::write(compiler(&self.engine.target(series), image)?, image, series))
+    }
+
+    fn loads_at_once(&self) -> bool {
+        true
     }
 
     fn load(&self, artefact: Artefact, function: Deployed) -> Result<Arc<dyn Prepared>, Problem> {

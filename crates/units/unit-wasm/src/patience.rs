@@ -24,7 +24,9 @@ pub enum Stay {
     None,
     /// It may ask.
     May(Arc<Patience>),
-    Stays { _until_it_ends: Staying },
+    Stays {
+        _until_it_ends: Staying,
+    },
 }
 
 /// Held by the call that stays.

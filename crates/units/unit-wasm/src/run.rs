@@ -4,6 +4,7 @@
 //! is not measured and does not end at the deadline, so that a trap is reported as a trap even on a busy machine.
 
 use crate::engine::{Engine, SLICE};
+use crate::hogs::HogThreads;
 use crate::meter::Meter;
 use crate::patience::Stay as MayStay;
 use crate::stall::{STALL_MIN, Stall};
@@ -137,14 +138,15 @@ impl<T: Send + 'static> Run<T> {
     fn go(&mut self, work: RunFuture<T>, to: Threads) {
         let now = Instant::now();
         let to = if self.engine.stall.is_on(now) { Threads::Starved } else { to };
+        let hogs = self.engine.hogs();
+        // With a thread for each of them, nothing but the rest of the machine keeps it from running at once.
+        let is_alone = to == Threads::Hogs && hogs.have_room();
+        let (hog_threads, stall) = (hogs.threads.clone(), self.engine.stall.clone());
+        let stay = Stay { threads: to, came: now, is_alone, hog_threads, stall };
         let runtime = match to {
-            Threads::Hogs => self.engine.hogs(),
+            Threads::Hogs => hogs.handle(),
             Threads::Starved => self.engine.starved(),
         };
-        // With a thread for each of them, nothing but the rest of the machine keeps it from running at once.
-        let metrics = runtime.metrics();
-        let due = (to == Threads::Hogs && metrics.num_alive_tasks() < metrics.num_workers()).then_some(now);
-        let stay = Stay { threads: to, due, stall: self.engine.stall.clone() };
         self.phase = Phase::Moved(runtime.spawn(stay.run(work, self.meter.clone())));
     }
 
@@ -169,8 +171,10 @@ impl<T: Send + 'static> Run<T> {
 /// be never, so a unit that starves has a turn at normal priority, on the one thread there is for such.
 struct Stay {
     threads: Threads,
-    /// When it could have begun, had the machine nothing else to do; none if it may have waited for others like it.
-    due: Option<Instant>,
+    came: Instant,
+    /// It could have begun when it came, had the machine nothing else to do. Otherwise it may wait for others like it.
+    is_alone: bool,
+    hog_threads: Arc<HogThreads>,
     stall: Arc<Stall>,
 }
 
@@ -178,13 +182,17 @@ impl Stay {
     async fn run<T>(self, work: RunFuture<T>, meter: Arc<Meter>) -> Step<T> {
         let mut work = Some(work);
         let (mut wanted, cpu_before) = (Duration::ZERO, meter.cpu());
-        let mut due = self.due;
+        let mut came = Some(self.came);
         poll_fn(move |cx| {
             let began = Instant::now();
-            let late = due.take().map_or(Duration::ZERO, |due| began - due);
+            let may_be_late = self.is_alone || HogThreads::is_raised();
+            let late = came.take().filter(|_| may_be_late).map_or(Duration::ZERO, |came| began - came);
             wanted += late;
             if late <= STALL_MIN {
                 let polled = metered(&meter, || work.as_mut().expect("polled until it is ready").as_mut().poll(cx));
+                if self.threads == Threads::Hogs {
+                    self.hog_threads.slice_ended();
+                }
                 if let Poll::Ready(result) = polled {
                     return Poll::Ready(Step::Ended(result));
                 }

@@ -1,8 +1,8 @@
 //! Whether threads of the idle class get any CPU time at all.
 //!
-//! On a machine that is busy with other programs a thread of the idle class may wait for seconds, each time it wants a
-//! core. A unit that has begun there is stuck until then. So other units do not even try: while a woken thread of that
-//! class has not answered, and for a while after a unit has found out by waiting.
+//! On a machine that is busy, with other programs or with short calls, a thread of the idle class may wait for seconds,
+//! each time it wants a core. A unit that has begun there is stuck until then. So units do not even try unless a thread
+//! of that class has just answered at once, and not for a while after a unit has found out by waiting.
 //!
 //! ```text
 //!   ticker ── every 10 ms of calls ──▶ asks ──wakes──▶ a thread of the idle class, which answers
@@ -15,11 +15,14 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// A wait of less is nothing unusual.
-pub const STALL_MIN: Duration = Duration::from_millis(50);
+/// A wait of less is nothing unusual: hogs wait for each other, too.
+pub const STALL_MIN: Duration = Duration::from_millis(20);
 
 /// No question comes sooner after the one before.
 const ASK_EVERY: Duration = Duration::from_millis(10);
+
+/// An answer counts for so long.
+const FRESH: Duration = Duration::from_millis(40);
 
 /// It is remembered for this part of the time it took to find out, so that of all time it is mostly the idle class that
 /// is tried, and for so long at most.
@@ -36,6 +39,8 @@ pub struct Stall {
     asked: AtomicU64,
     /// To the last question.
     last: AtomicU64,
+    /// To the last prompt answer.
+    answered: AtomicU64,
     thread: OnceLock<Thread>,
 }
 
@@ -62,6 +67,7 @@ impl Stall {
             began: Instant::now(),
             asked: AtomicU64::new(ANSWERED),
             last: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
             thread: OnceLock::new(),
         }
     }
@@ -83,9 +89,16 @@ impl Stall {
     fn answer(&self, now: Instant) {
         let waited = self.waits(now);
         self.asked.store(ANSWERED, SeqCst);
-        if waited > STALL_MIN {
+        if waited <= STALL_MIN {
+            self.answered.store(self.since_began(now), SeqCst);
+        } else {
             self.note(waited, now);
         }
+    }
+
+    fn has_answered(&self, now: Instant) -> bool {
+        let answered = self.answered.load(SeqCst);
+        answered > 0 && self.since_began(now).saturating_sub(answered) <= FRESH.as_nanos() as u64
     }
 
     /// How long it has waited for an answer.
@@ -104,7 +117,7 @@ impl Stall {
     }
 
     pub fn is_on(&self, now: Instant) -> bool {
-        self.waits(now) > STALL_MIN || self.remembered.lock().is_some_and(|until| now < until)
+        !self.has_answered(now) || self.remembered.lock().is_some_and(|until| now < until)
     }
 }
 
@@ -120,46 +133,56 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    /// It asks, and is answered so much later.
+    fn answer(stall: &Stall, now: Instant, after: Duration) {
+        stall.ask(now);
+        stall.answer(now + after);
+    }
+
     #[test]
     fn a_stall_is_remembered_for_a_part_of_the_time_it_took() {
-        let (stall, now) = (Stall::new(), Instant::now());
-        assert!(!stall.is_on(now));
+        let (stall, now) = (Stall::new(), Instant::now() + 20 * MS);
         stall.note(100 * MS, now);
+        answer(&stall, now + 30 * MS, MS);
         assert!(stall.is_on(now + 49 * MS));
         assert!(!stall.is_on(now + 50 * MS));
     }
 
     #[test]
     fn the_longest_counts_and_none_counts_for_ever() {
-        let (stall, now) = (Stall::new(), Instant::now());
+        let (stall, now) = (Stall::new(), Instant::now() + 20 * MS);
         stall.note(Duration::from_secs(3_600), now);
         stall.note(60 * MS, now);
+        answer(&stall, now + 1_990 * MS, MS);
         assert!(stall.is_on(now + 1_999 * MS));
         assert!(!stall.is_on(now + 2_000 * MS));
     }
 
     #[test]
-    fn who_does_not_answer_is_stalled_until_it_does_and_for_a_while_after() {
+    fn who_answers_late_is_stalled_until_then_and_for_a_while_after() {
         let (stall, now) = (Stall::new(), Instant::now() + 20 * MS);
+        assert!(stall.is_on(now), "nobody has answered yet");
         stall.ask(now);
-        assert!(!stall.is_on(now + 50 * MS));
-        assert!(stall.is_on(now + 51 * MS));
         // Asked again while it waits, it does not forget since when.
         stall.ask(now + 60 * MS);
         stall.answer(now + 400 * MS);
+        answer(&stall, now + 590 * MS, 2 * MS);
         assert!(stall.is_on(now + 599 * MS));
         assert!(!stall.is_on(now + 600 * MS));
     }
 
     #[test]
-    fn who_answers_in_time_is_not_stalled() {
+    fn who_answers_in_time_is_not_stalled_as_long_as_its_answers_are_fresh() {
         let (stall, now) = (Stall::new(), Instant::now() + 20 * MS);
-        stall.ask(now);
-        stall.answer(now + 2 * MS);
+        answer(&stall, now, 2 * MS);
         stall.ask(now + 5 * MS);
-        assert!(!stall.is_on(now + 400 * MS), "it was asked too soon after");
-        stall.ask(now + 400 * MS);
-        assert!(stall.is_on(now + 451 * MS));
+        assert_eq!(stall.waits(now + 41 * MS), Duration::ZERO, "it was asked too soon after");
+        assert!(!stall.is_on(now + 42 * MS));
+        assert!(stall.is_on(now + 43 * MS), "that was long ago");
+        answer(&stall, now + 50 * MS, 21 * MS);
+        assert!(stall.is_on(now + 71 * MS), "it took too long");
+        answer(&stall, now + 80 * MS, 20 * MS);
+        assert!(!stall.is_on(now + 100 * MS));
     }
 
     #[test]
