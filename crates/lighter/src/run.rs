@@ -38,8 +38,11 @@ const OOM_SCORE_ADJUST: i32 = -250;
 /// How long threads that still work may take once everything is drained.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// A start is over so long after the node is ready.
-const SETTLES_AFTER: Duration = Duration::from_millis(250);
+/// A start is over so long after the node is ready; and so long after that, a member has found the others of its fleet.
+const SETTLES_AFTER: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(3)];
+
+/// Nobody waits longer for functions that are made ready before their first calls. The others follow.
+const AHEAD_WAIT: Duration = Duration::from_millis(50);
 
 /// Every so many tasks a worker takes one of those that did not fit into its own queue of 256. By default it takes one
 /// every 200 µs, and of a thousand connections that all ask, those in the queue are served again and again meanwhile.
@@ -122,7 +125,9 @@ async fn live(
     let node = Node::open(config, opening).await?;
     node.fleet.may_anchor(engine.may_run());
     node::fleet::take_part(&node, move |part| engine.open(part));
+    let ahead = node.load_ahead();
     node.enter_fleet().await?;
+    tokio::time::timeout(AHEAD_WAIT, ahead).await.ok();
     let doors = Doors::open(&node, shares, &mqtt_sinks, classes.routes).await?;
     // Where the command line finds this node, and what the next run should know of this one.
     let mut place = json!({ "api": doors.api_url, "gate": doors.gate_url, "mqtt": doors.mqtt,
@@ -381,11 +386,14 @@ fn stay_in_memory() {
     }
 }
 
-/// The last steps of the start, and whoever asks whether it is ready, use most of what was given back once more. A node
-/// that nobody calls at once gives it back again.
+/// The last steps of the start, and whoever asks whether it is ready, use most of what was given back once more; so does
+/// a member that connects to the others. A node that nobody calls meanwhile gives it back again.
 async fn settle(node: Arc<Node>) {
-    tokio::time::sleep(SETTLES_AFTER).await;
-    if !node.was_called() {
+    for pause in SETTLES_AFTER {
+        tokio::time::sleep(pause).await;
+        if node.was_called() {
+            break;
+        }
         give_back();
         node.warm_up();
     }

@@ -1,12 +1,13 @@
-//! Makes functions ready to start units at their first call; unloads those that had no call for long. What keeps units
-//! warm is ready from the start of the node, and stays.
+//! Makes functions ready to start units at their first call, or as the node starts where that takes next to no time;
+//! unloads those that had no call for long. What keeps units warm is ready from the start of the node, and stays.
 //!
 //! ```text
 //!   call ──▶ ready? ─ yes ─▶ Prepared
 //!               └ no ─▶ artefact on the shelf? ─ no, corrupt or unfit ─▶ compile the image ─▶ shelf
 //!                               └─ yes ─▶ map it, link it ─▶ Prepared ◀────────────────────────┘
 //! ```
-//! Only the record of a function is in memory before that, so a node starts at once however many it has.
+//! Only the record of a function is in memory before that, so a node starts at once however many it has. It waits a
+//! moment for those it loads without a call, which are no more than [`AHEAD_MAX`].
 
 use super::live::Live;
 use super::rest::{REST_AFTER, Rest, Resting};
@@ -22,10 +23,15 @@ use problem::{Code, Problem};
 use state::State;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use unit::{Artefact, Deployed, Level, Prepared};
 use warehouse::{ImageHash, Warehouse};
+
+/// Functions that are loaded as the node starts. A thousand calls that are the first are rare, and memory is not.
+const AHEAD_MAX: usize = 128;
 
 pub struct Loader {
     pub classes: OfferedClasses,
@@ -140,6 +146,35 @@ impl Loader {
         let prepared = loaded.prepared.clone();
         self.keep(live, loaded);
         Ok(prepared)
+    }
+
+    /// Makes functions ready before their first calls, [`AHEAD_MAX`] at most: those whose class loads them at once and
+    /// whose artefact is there. What is wrong with one is told by its first call.
+    pub async fn load_ahead(self: &Arc<Self>, functions: impl Iterator<Item = Arc<Live>>) {
+        let at_once = available_parallelism().map_or(1, usize::from);
+        let first: Vec<Arc<Live>> = functions.take(AHEAD_MAX.min(self.loaded_max)).collect();
+        let mut loading = JoinSet::new();
+        for live in first {
+            if loading.len() == at_once {
+                loading.join_next().await;
+            }
+            let loader = self.clone();
+            loading.spawn(async move { loader.load_one_ahead(&live).await.ok() });
+        }
+        loading.join_all().await;
+        self.rest.called();
+    }
+
+    async fn load_one_ahead(&self, live: &Arc<Live>) -> Result<(), Problem> {
+        let offered = self.classes.get(live.function.isolation)?;
+        let _loading = live.loading.lock().await;
+        if offered.units.loads_at_once() && live.prepared().is_none() {
+            let secrets_seen = self.secrets_changed.load(SeqCst);
+            if let Some(prepared) = self.load_kept(offered, live, self.deployed(live)?).await? {
+                self.keep(live, Loaded { prepared, secrets_seen });
+            }
+        }
+        Ok(())
     }
 
     /// Makes a version ready without showing it to calls.
