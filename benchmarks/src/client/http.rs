@@ -44,25 +44,24 @@ pub fn push(options: &PushOptions) -> anyhow::Result<Sent> {
             stream.set_nodelay(true)?;
             streams.push(stream);
         }
-        let shared = Rc::new(Shared {
+        let push = Rc::new(Push {
             options: options.clone(),
             begin: tokio::time::Instant::now(),
             begin_ns: now_ns(),
             next: Cell::new(0),
             sending: RefCell::new(Sending::new()),
         });
-        let tasks: Vec<_> = streams
-            .into_iter()
-            .map(|stream| tokio::task::spawn_local(connection(stream, Rc::clone(&shared))))
-            .collect();
+        let tasks: Vec<_> =
+            streams.into_iter().map(|stream| tokio::task::spawn_local(connection(stream, Rc::clone(&push)))).collect();
         for task in tasks {
             task.await??;
         }
-        Ok(shared.sending.borrow().done())
+        Ok(push.sending.borrow().done())
     })
 }
 
-struct Shared {
+/// One push, as all its connections see it.
+struct Push {
     options: PushOptions,
     begin: tokio::time::Instant,
     begin_ns: u64,
@@ -71,8 +70,8 @@ struct Shared {
 }
 
 /// Sends one request after the other, of the next events that nobody has sent yet, when the first of them is due.
-async fn connection(mut stream: TcpStream, shared: Rc<Shared>) -> anyhow::Result<()> {
-    let PushOptions { flow, path, batch, data, header } = &shared.options;
+async fn connection(mut stream: TcpStream, push: Rc<Push>) -> anyhow::Result<()> {
+    let PushOptions { flow, path, batch, data, header } = &push.options;
     let mut headers = header.clone();
     if *batch > 1 {
         headers.push("content-type: application/cloudevents-batch+json".to_owned());
@@ -80,18 +79,18 @@ async fn connection(mut stream: TcpStream, shared: Rc<Shared>) -> anyhow::Result
     let host = flow.address.to_string();
     let mut buffer = Vec::new();
     loop {
-        let first = shared.next.get();
+        let first = push.next.get();
         let end = flow.events.min(first + batch);
         if first == end {
             return Ok(());
         }
-        shared.next.set(end);
+        push.next.set(end);
         let due = match flow.rate {
             None => now_ns(),
             Some(rate) => {
                 let after = Duration::from_secs_f64(first as f64 / rate);
-                sleep_until(shared.begin + after).await;
-                shared.begin_ns + after.as_nanos() as u64
+                sleep_until(push.begin + after).await;
+                push.begin_ns + after.as_nanos() as u64
             }
         };
         let body = match data {
@@ -112,7 +111,7 @@ async fn connection(mut stream: TcpStream, shared: Rc<Shared>) -> anyhow::Result
             break reply.length;
         };
         for _ in first..end {
-            shared.sending.borrow_mut().confirmed(due);
+            push.sending.borrow_mut().confirmed(due);
         }
         buffer.drain(..length);
     }

@@ -5,7 +5,7 @@ use crate::report::{Figures, Table, number};
 use crate::run::Bench;
 use anyhow::Context as _;
 use std::fs;
-use unit_microvm::MicrovmKind;
+use unit_microvm::MicrovmClass;
 use unit_microvm::measure::{Bed, Source};
 
 const UNITS: usize = 500;
@@ -22,10 +22,10 @@ pub fn measure(_: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     let bench_guest = include_bytes!("../../../guests/prebuilt/hello.wasm");
     let runtime = runtime()?;
     runtime.block_on(async {
-        let kind = MicrovmKind::new()?;
-        kind.available()?;
-        let artefact = kind.link(bench_guest)?.0;
-        let bed = Bed::new(&kind, &artefact, 64 << 20)?;
+        let class = MicrovmClass::new()?;
+        class.available()?;
+        let artefact = class.link(bench_guest)?.0;
+        let bed = Bed::new(&class, &artefact, 64 << 20)?;
         let mut first = bed.start(Source::Nothing).await?;
         first.call(b"world").await?;
         let before = weigh()?;

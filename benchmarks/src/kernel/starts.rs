@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use std::time::{Duration, Instant};
 use unit_metal::qemu::Machine;
 use unit_microvm::measure::{Bed, Source};
-use unit_microvm::{KERNEL, MicrovmKind};
+use unit_microvm::{KERNEL, MicrovmClass};
 
 /// Between two calls: the machine of the one before is made anew meanwhile.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -92,12 +92,12 @@ fn images(figures: &mut Figures) {
 
 /// An artefact, and milliseconds of boots and links.
 fn link(bench: &Bench) -> anyhow::Result<(Vec<u8>, Vec<f64>, Vec<f64>)> {
-    let kind = MicrovmKind::new()?;
+    let class = MicrovmClass::new()?;
     let hello = bench.guest("hello")?;
     let (mut boots, mut links) = (Vec::new(), Vec::new());
     let mut artefact = Vec::new();
     for _ in 0..bench.pick(20, 50) {
-        let (made, times) = kind.link(&hello)?;
+        let (made, times) = class.link(&hello)?;
         boots.push(ms(times.boot));
         links.push(ms(times.link));
         artefact = made;
@@ -107,7 +107,7 @@ fn link(bench: &Bench) -> anyhow::Result<(Vec<u8>, Vec<f64>, Vec<f64>)> {
 
 /// Milliseconds from asking for a unit to its first instruction, and to its first reply.
 async fn starts(bench: &Bench, artefact: &[u8], source: Source) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
-    let bed = Bed::new(&MicrovmKind::new()?, artefact, 64 << 20)?;
+    let bed = Bed::new(&MicrovmClass::new()?, artefact, 64 << 20)?;
     let (mut starts, mut replies) = (Vec::new(), Vec::new());
     for _ in 0..bench.pick(300, 2_000) {
         if source == Source::Stock {

@@ -1,7 +1,7 @@
 //! One handling: a transaction, a unit run on it, and what became of both. It stands above the classes of isolation.
 //!
 //! ```text
-//!   work ─▶ attempt: a kind starts a unit and hands it the work
+//!   work ─▶ attempt: a class starts a unit and hands it the work
 //!    ▲         │ what the unit asks meanwhile: `host.rs`, one transaction, begun by the first use of store or queue
 //!    │         ▼
 //!    │       reply ─▶ commit: writes, pushes, the ack of the lease ─▶ durable, if not leased ─▶ reply to the caller
@@ -14,8 +14,8 @@
 //! ```
 //! Leased events of one function may share a transaction, each with a part of its own: `batch.rs`.
 //!
-//! There is one loop, in `rerun.rs`, for every kind and both contracts. It knows nothing of how a unit is kept apart,
-//! and a kind knows nothing of leases, reruns, acks and disks.
+//! There is one loop, in `rerun.rs`, for every class and both contracts. It knows nothing of how a unit is kept apart,
+//! and a class knows nothing of leases, reruns, acks and disks.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -34,7 +34,6 @@ pub use rerun::RERUNS_MAX;
 
 use bytes::Bytes;
 use egress::Clients;
-use event::Event;
 use host::{Cause, Handling};
 use http_body_util::Full;
 use problem::Problem;
@@ -61,10 +60,8 @@ pub struct Call {
     pub lease: Option<Arc<Leased>>,
 }
 
-pub enum Work {
-    Event(Event),
-    Http(http::Request<Body>),
-}
+/// Work as it comes from a gate or a queue.
+pub type Work = unit::Work<Body>;
 
 /// Whoever has work handled. Dropped without a word when the handling is. Holds what the call occupies, such as its
 /// place among the running ones.

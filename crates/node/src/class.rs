@@ -4,11 +4,11 @@ use api_types::NodeInfo;
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use problem::Problem;
 use std::sync::Arc;
-use unit::UnitKind;
+use unit::IsolationClass;
 
 /// One isolation class, opened for a node. Whatever a class has nothing to say about has a default.
 pub trait Class: Send + Sync + 'static {
-    fn units(&self) -> Arc<dyn UnitKind>;
+    fn units(&self) -> Arc<dyn IsolationClass>;
 
     /// Begins what runs beside the calls. Called once, before anything is deployed.
     ///

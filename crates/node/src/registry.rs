@@ -4,7 +4,7 @@ use crate::class::Class;
 use manifest::Isolation;
 use problem::{Code, Problem};
 use std::sync::Arc;
-use unit::UnitKind;
+use unit::IsolationClass;
 use warehouse::{Shelf, Warehouse};
 
 pub struct OfferedClasses {
@@ -14,7 +14,7 @@ pub struct OfferedClasses {
 #[derive(Clone)]
 pub struct OfferedClass {
     pub class: Arc<dyn Class>,
-    pub units: Arc<dyn UnitKind>,
+    pub units: Arc<dyn IsolationClass>,
     pub shelf: Shelf,
 }
 

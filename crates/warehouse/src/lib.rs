@@ -3,11 +3,11 @@
 //! ```text
 //! upload ─▶ ImageWriter ─▶ images/ab/<sha-256>.wasm ──read_image──▶ compile ─▶ Shelf::put
 //!            hash, bound                                                          │
-//! first request ◀── Artefact (an open file, checked) ◀── Shelf::open ◀── artefacts/<kind>-<fingerprint>/…
+//! first request ◀── Artefact (an open file, checked) ◀── Shelf::open ◀── artefacts/<class>-<fingerprint>/…
 //! ```
 //! An image or artefact is written beside its place, made durable, renamed into place, and the name made durable: a
-//! crash anywhere leaves the old state or the new one. A [`Shelf`] holds the artefacts of one unit kind under one
-//! fingerprint of engine and CPU; when either changes, the kind opens another shelf and finds it empty.
+//! crash anywhere leaves the old state or the new one. A [`Shelf`] holds the artefacts of one class under one
+//! fingerprint of engine and CPU; when either changes, the class opens another shelf and finds it empty.
 //!
 //! All calls block on the disk. One process uses a folder at a time; the caller that opens the warehouse must ensure
 //! that.

@@ -4,7 +4,7 @@
 //! warehouse                        says that the folders beside it are ours
 //! incoming/<process>-<number>      being written; swept out at open
 //! images/ab/<sha-256>.wasm
-//! artefacts/<kind>-<fingerprint>/<sha-256 of the image>-<blake3 of the artefact>
+//! artefacts/<class>-<fingerprint>/<sha-256 of the image>-<blake3 of the artefact>
 //! ```
 //! The hash of an artefact is part of its name: one rename puts both in place at once, the file is nothing but what is
 //! mapped, and the hash covers all of it.

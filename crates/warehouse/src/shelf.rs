@@ -1,4 +1,4 @@
-//! Artefacts: what a unit kind made of images, under one fingerprint of engine and CPU.
+//! Artefacts: what an isolation class made of images, under one fingerprint of engine and CPU.
 //!
 //! An artefact is opened on the way to a first request, so that a check is not done twice: the file that was checked is
 //! known by device, inode, length and time of change, and no one but this crate writes here.
@@ -17,7 +17,7 @@ use std::time::SystemTime;
 /// Bytes hashed at once: many lanes wide, and still in the nearest caches.
 const HASH_CHUNK_BYTES: usize = 64 * 1_024;
 
-/// The artefacts of one unit kind under one fingerprint.
+/// The artefacts of one isolation class under one fingerprint.
 #[derive(Clone)]
 pub struct Shelf {
     inner: Arc<Inner>,
@@ -45,22 +45,22 @@ pub(crate) struct Detail {
 }
 
 impl Warehouse {
-    /// The shelf of a unit kind. `fingerprint` must differ whenever an artefact made before would not run: it covers
-    /// the engine's version and settings and the CPU's features. An open shelf counts as current until the warehouse is
+    /// The shelf of a class. `fingerprint` must differ whenever an artefact made before would not run: it covers the
+    /// engine's version and settings and the CPU's features. An open shelf counts as current until the warehouse is
     /// closed.
     ///
     /// # Errors
     /// The disk's.
     ///
     /// # Panics
-    /// `kind` or `fingerprint` is not 1 to 64 letters, digits, `.`, `_` or `-`.
-    pub fn shelf(&self, kind: &str, fingerprint: &str) -> Result<Shelf, Problem> {
+    /// `class` or `fingerprint` is not 1 to 64 letters, digits, `.`, `_` or `-`.
+    pub fn shelf(&self, class: &str, fingerprint: &str) -> Result<Shelf, Problem> {
         let is_word = |word: &str| {
             (1..=64).contains(&word.len())
                 && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
         };
-        assert!(is_word(kind) && is_word(fingerprint), "not a name for a shelf: {kind:?} {fingerprint:?}");
-        let name: Arc<str> = format!("{kind}-{fingerprint}").into();
+        assert!(is_word(class) && is_word(fingerprint), "not a name for a shelf: {class:?} {fingerprint:?}");
+        let name: Arc<str> = format!("{class}-{fingerprint}").into();
         let inner = &self.inner;
         inner.create_folder(&scan::shelf_path(&inner.root, &name), &scan::artefacts_path(&inner.root))?;
         inner.stock.lock().shelves.insert(name.clone());

@@ -158,7 +158,9 @@ impl Doorway {
             (Some(link::HELLO), Some(anchor)) => in_time(self.welcome(anchor, &mut stream, node)).await,
             (Some(link::FLEET | link::ANCHOR), _) => self.arrives(&self.arrivals.members, node, stream).await,
             (Some(link::CALLS), _) => self.arrives_if(self.arrivals.calls.as_ref(), node, stream).await,
-            (Some(link::ENGINE | link::ROUTES), Some(_)) => self.arrives_if(self.arrivals.engine.as_ref(), node, stream).await,
+            (Some(link::ENGINE | link::ROUTES), Some(_)) => {
+                self.arrives_if(self.arrivals.engine.as_ref(), node, stream).await
+            }
             _ => Ok(()),
         }
     }

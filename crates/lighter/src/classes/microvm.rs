@@ -4,8 +4,8 @@ use super::{Class, Opened, kernel};
 use node::config::Config;
 use problem::Problem;
 use std::sync::Arc;
-use unit::UnitKind;
-use unit_microvm::MicrovmKind;
+use unit::IsolationClass;
+use unit_microvm::MicrovmClass;
 
 pub const CLASS: Class = Class {
     options: None,
@@ -16,14 +16,14 @@ pub const CLASS: Class = Class {
     program: None,
 };
 
-struct Microvm(Arc<MicrovmKind>);
+struct Microvm(Arc<MicrovmClass>);
 
 fn open(_: &Config) -> Result<Opened, Problem> {
-    Ok(Opened::new(Microvm(Arc::new(MicrovmKind::new()?))))
+    Ok(Opened::new(Microvm(Arc::new(MicrovmClass::new()?))))
 }
 
 impl node::Class for Microvm {
-    fn units(&self) -> Arc<dyn UnitKind> {
+    fn units(&self) -> Arc<dyn IsolationClass> {
         self.0.clone()
     }
 }

@@ -5,8 +5,8 @@ use node::compiler::child::Compile;
 use node::config::Config;
 use problem::Problem;
 use std::sync::Arc;
-use unit::UnitKind;
-use unit_wasm::{Compiler, WasmKind};
+use unit::IsolationClass;
+use unit_wasm::{Compiler, WasmClass};
 
 /// How the words for its targets begin.
 const TARGETS: &str = "wasm-";
@@ -20,15 +20,15 @@ pub const CLASS: Class = Class {
     program: None,
 };
 
-struct Wasm(Arc<WasmKind>);
+struct Wasm(Arc<WasmClass>);
 
 fn open(config: &Config) -> Result<Opened, Problem> {
-    let kind = WasmKind::new(unit_wasm::Config { units_max: config.units_max })?;
-    Ok(Opened::new(Wasm(Arc::new(kind))))
+    let class = WasmClass::new(unit_wasm::Config { units_max: config.units_max })?;
+    Ok(Opened::new(Wasm(Arc::new(class))))
 }
 
 impl node::Class for Wasm {
-    fn units(&self) -> Arc<dyn UnitKind> {
+    fn units(&self) -> Arc<dyn IsolationClass> {
         self.0.clone()
     }
 }

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use unit_process::bundle::{About, Bundle, Contract, Runtime};
-use unit_process::{Config, ProcessKind};
+use unit_process::{Config, ProcessClass};
 
 /// A node with an interpreter that has numpy; none where there is no such thing, or no jail.
 fn start() -> Option<Node> {
@@ -49,7 +49,7 @@ fn make() -> Result<(), Problem> {
     let _within = runtime.enter();
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bases");
     let (python, java, jail) = (None, None, Vec::new());
-    ProcessKind::new(Config { folder, python, java, allow_weaker: true, units_bytes_max: 8 << 30, jail })?.make_base()
+    ProcessClass::new(Config { folder, python, java, allow_weaker: true, units_bytes_max: 8 << 30, jail })?.make_base()
 }
 
 fn made() -> Option<PathBuf> {

@@ -57,7 +57,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tally::Tally;
-use tokens::Shared;
+use tokens::KeptTokens;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -86,7 +86,7 @@ pub struct Deployments {
     shelf: Shelf,
     profile: Profile,
     records: Mutex<Records>,
-    tokens: Shared,
+    tokens: KeptTokens,
     progress: Mutex<BTreeMap<Name, Progress>>,
     tallies: Mutex<BTreeMap<Name, Tally>>,
     busy: Mutex<elastic::Busy>,
@@ -119,7 +119,7 @@ impl Deployments {
         let (shelf, records, tokens, desk) = blocking(move || {
             let shelf = Shelf::open(&folder)?;
             let records = shelf.records(&fleet, &ca)?;
-            let tokens = Shared::open(&folder, &fleet, &ca)?;
+            let tokens = KeptTokens::open(&folder, &fleet, &ca)?;
             let desk = anchor.map(|anchor| Desk::open(&folder, anchor)).transpose()?;
             Ok((shelf, records, tokens, desk))
         })

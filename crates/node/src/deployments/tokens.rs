@@ -22,14 +22,14 @@ use whole_file::write_new;
 const TOKENS: &str = "tokens.signed";
 
 /// The list that holds, on disk and here.
-pub struct Shared {
+pub struct KeptTokens {
     folder: PathBuf,
     newest: Mutex<Option<Arc<SharedTokens>>>,
     /// Held while it changes: each list is made from the one before.
     changing: tokio::sync::Mutex<()>,
 }
 
-impl Shared {
+impl KeptTokens {
     /// A list that is damaged is named and left out: other nodes have it too.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::consumer::Consumer;
 use super::duties::{self, Duty};
 use super::function::FunctionConsumer;
-use super::shell::{Cast, Shared, Shell};
+use super::shell::{Books, Cast, Shell};
 use super::workflow::UnitPermits;
 use super::{Events, agenda, sources_of};
 use crate::clock;
@@ -57,7 +57,7 @@ impl Events {
         let mut mails = self.mail.subscribe();
         let (overloaded, mut overloads) = mpsc::channel(OVERLOADS_MAX);
         let (agenda, running, past) = (self.agenda.clone(), self.running.clone(), self.past.clone());
-        let shared = Shared { agenda, running, past, overloaded };
+        let books = Books { agenda, running, past, overloaded };
         let mut tasks = JoinSet::new();
         tasks.spawn(agenda::run(self.state.clone(), self.agenda.clone()));
         let outside = self.outside.clone();
@@ -66,7 +66,7 @@ impl Events {
             let table = tables.borrow_and_update().clone();
             let mail = mails.borrow_and_update().clone();
             self.follow_sources(&table, mail.as_deref());
-            self.follow_duties(&table, &duties::all(&table, mail.as_ref()), &shared, &mut tasks);
+            self.follow_duties(&table, &duties::all(&table, mail.as_ref()), &books, &mut tasks);
             drop(mail);
             while tasks.try_join_next().is_some() {}
             tokio::select! {
@@ -93,7 +93,7 @@ impl Events {
         });
     }
 
-    fn follow_duties(&self, table: &Table, duties: &BTreeMap<Name, Duty>, shared: &Shared, tasks: &mut JoinSet<()>) {
+    fn follow_duties(&self, table: &Table, duties: &BTreeMap<Name, Duty>, books: &Books, tasks: &mut JoinSet<()>) {
         self.follow_workflows(table);
         let mut shells = self.shells.by_queue.lock();
         let gone: Vec<Name> = shells.keys().filter(|queue| !duties.contains_key(*queue)).cloned().collect();
@@ -124,7 +124,7 @@ impl Events {
                 None => match self.state.queue(queue.as_str()) {
                     Ok(opened) => {
                         let (state, seed) = (self.state.clone(), self.seeds.next());
-                        let shell = Shell::new(opened, state, cast, shared.clone(), seed);
+                        let shell = Shell::new(opened, state, cast, books.clone(), seed);
                         shell.pause(self.pauses.is_paused(queue.as_str()));
                         tasks.spawn(shell.clone().run());
                         shells.insert(queue.clone(), Handled { shell, role });

@@ -48,7 +48,7 @@ pub struct Shell {
     is_retired: AtomicBool,
     is_paused: AtomicBool,
     pub together: TogetherRule,
-    pub shared: Shared,
+    pub books: Books,
     changed: Notify,
     /// Told when the last worker has ended.
     last_ended: Notify,
@@ -56,9 +56,9 @@ pub struct Shell {
     started: Instant,
 }
 
-/// What all shells of a node share.
+/// What all shells of a node write into.
 #[derive(Clone)]
-pub struct Shared {
+pub struct Books {
     pub agenda: Arc<Agenda>,
     /// What is being handled, for the next start.
     pub running: Arc<Running>,
@@ -118,7 +118,7 @@ struct Rest {
 }
 
 impl Shell {
-    pub fn new(queue: Queue, state: State, cast: Cast, shared: Shared, seed: u64) -> Arc<Self> {
+    pub fn new(queue: Queue, state: State, cast: Cast, books: Books, seed: u64) -> Arc<Self> {
         Arc::new(Self {
             name: queue.name().clone(),
             queue,
@@ -135,7 +135,7 @@ impl Shell {
             is_retired: AtomicBool::new(false),
             is_paused: AtomicBool::new(false),
             together: TogetherRule::default(),
-            shared,
+            books,
             changed: Notify::new(),
             last_ended: Notify::new(),
             random: Ids::new(seed),
@@ -189,7 +189,7 @@ impl Shell {
             self.to_stop.fetch_add(decision.stop, Relaxed);
             if let Some(overload) = decision.ends_workflow {
                 // If there is no room, it is said again at the next look.
-                self.shared.overloaded.try_send((self.name.clone(), overload)).ok();
+                self.books.overloaded.try_send((self.name.clone(), overload)).ok();
             }
             for worker in started {
                 workers.spawn(worker.run());
@@ -247,7 +247,7 @@ impl Shell {
     /// An event was pushed that is not ready yet: the clock finds out when it will be.
     fn watch_delayed(&self, delayed: u64) {
         if delayed > self.delayed.swap(delayed, Relaxed) {
-            self.shared.agenda.add(&self.name, Duration::ZERO);
+            self.books.agenda.add(&self.name, Duration::ZERO);
         }
     }
 

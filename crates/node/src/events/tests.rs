@@ -6,7 +6,7 @@ mod together;
 use super::agenda::{self, Agenda};
 use super::consumer::{Consumer, Outcome, Together, Tried};
 use super::running::Running;
-use super::shell::{Cast, Shared, Shell};
+use super::shell::{Books, Cast, Shell};
 use crate::clock;
 use event::Event;
 use futures_util::future::BoxFuture;
@@ -134,8 +134,8 @@ impl World {
         let running = Running::open(folder.path()).unwrap();
         let cast = cast(script.clone());
         let past = Arc::default();
-        let shared = Shared { agenda: agenda.clone(), running, past, overloaded };
-        let shell = Shell::new(queue.clone(), state.clone(), cast, shared, 1);
+        let books = Books { agenda: agenda.clone(), running, past, overloaded };
+        let shell = Shell::new(queue.clone(), state.clone(), cast, books, 1);
         let mut tasks = JoinSet::new();
         tasks.spawn(agenda::run(state.clone(), agenda.clone()));
         tasks.spawn(shell.clone().run());
@@ -282,8 +282,8 @@ async fn killed(world: &World, in_hand: &[(usize, u32)]) -> (Arc<Shell>, Arc<Run
     let (overloaded, _) = mpsc::channel(1);
     let (state, cast) = (world.state.clone(), cast(world.script.clone()));
     let (agenda, past) = (world.agenda.clone(), Arc::default());
-    let shared = Shared { agenda, running: running.clone(), past, overloaded };
-    let shell = Shell::new(world.queue.clone(), state, cast, shared, 1);
+    let books = Books { agenda, running: running.clone(), past, overloaded };
+    let shell = Shell::new(world.queue.clone(), state, cast, books, 1);
     let tasks = JoinSet::from_iter([shell.clone().run()]);
     (shell, running, tasks)
 }

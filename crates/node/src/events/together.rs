@@ -75,7 +75,7 @@ impl TogetherRule {
 impl Worker {
     /// Handles the first of these events alone, or together with those behind it; gives back the others.
     pub(super) async fn handle_some(&self, consumer: Arc<dyn Consumer>, held: impl Iterator<Item = Held>) {
-        let (shell, is_suspect) = (&self.shell, self.shell.shared.running.suspected() > 0);
+        let (shell, is_suspect) = (&self.shell, self.shell.books.running.suspected() > 0);
         let mut first = None;
         let mut is_next = |held: &Held| {
             let leased = held.leased();
@@ -115,7 +115,7 @@ impl Worker {
                     times.push(took);
                     let began_ms = began_ms + ms(passed);
                     passed += took;
-                    shell.shared.past.note(leased, Some(ran), Became::Done, (began_ms, took));
+                    shell.books.past.note(leased, Some(ran), Became::Done, (began_ms, took));
                 }
                 // Dropped, it is ready again.
                 Together::Alone => shell.together.mark(leased.sequence),

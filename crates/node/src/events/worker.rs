@@ -35,7 +35,7 @@ impl Worker {
     /// `permit`: one of its workflow's, if that has a maximum.
     pub fn new(shell: Arc<Shell>, permit: Option<UnitPermit>) -> Self {
         shell.numbers.workers.fetch_add(1, Relaxed);
-        let slot = shell.shared.running.slot();
+        let slot = shell.books.running.slot();
         Self { shell, slot, _permit: permit }
     }
 
@@ -70,7 +70,7 @@ impl Worker {
 
     pub(super) async fn handle_alone(&self, consumer: Arc<dyn Consumer>, leased: Held) {
         let sequence = leased.leased().sequence;
-        match self.shell.shared.running.suspect(&leased.leased()) {
+        match self.shell.books.running.suspect(&leased.leased()) {
             Some(suspect) if consumer.may_end_node() => self.blame(&*consumer, leased, suspect).await,
             _ => self.handle(consumer, leased).await,
         }
@@ -95,7 +95,7 @@ impl Worker {
         };
         let (leased, took) = (held.leased(), began.elapsed());
         let (_nobody_waits, became) = shell.settle(&*consumer, held, outcome, took);
-        shell.shared.past.note(&leased, ran, became, (began_ms, took));
+        shell.books.past.note(&leased, ran, became, (began_ms, took));
     }
 
     /// What leaves the node cannot be taken back, so it waits for the disk; the rule is at [`state::Ticket`].
@@ -119,7 +119,7 @@ impl Worker {
         let outcome = Outcome::Retry { problem: Problem::new(Code::NodeEnded, detail), after: None };
         let leased = held.leased();
         let (ticket, became) = self.shell.settle(consumer, held, outcome, Duration::ZERO);
-        self.shell.shared.past.note(&leased, None, became, (clock::now_ms(), Duration::ZERO));
+        self.shell.books.past.note(&leased, None, became, (clock::now_ms(), Duration::ZERO));
         // If the disk fails, nothing more is leased either.
         self.shell.state.durable(ticket).await.ok();
         drop(slot);
@@ -239,7 +239,7 @@ impl Shell {
                 Became::Done
             }
             Some(Failed::Retry { at_ms, reason }) => {
-                self.shared.agenda.add(&self.name, Duration::from_millis(at_ms.saturating_sub(clock::now_ms())));
+                self.books.agenda.add(&self.name, Duration::from_millis(at_ms.saturating_sub(clock::now_ms())));
                 numbers.retried.fetch_add(1, Relaxed);
                 tracing::debug!(queue = %self.name, event = %leased.event.id, attempt = leased.event.attempt, "tried again later: {reason}");
                 Became::Retry { again_ms: at_ms, reason: Became::reason(&reason) }

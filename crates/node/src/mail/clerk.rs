@@ -14,10 +14,10 @@ const NICE: i32 = 5;
 /// Pieces of work that wait. Beyond it their callers wait too.
 const WAITING_MAX: usize = 64;
 
-type Work = Box<dyn FnOnce() + Send>;
+type Job = Box<dyn FnOnce() + Send>;
 
 /// The thread ends when this is dropped, and nothing waits any more.
-pub struct Clerk(mpsc::Sender<Work>);
+pub struct Clerk(mpsc::Sender<Job>);
 
 impl Clerk {
     /// Needs a tokio runtime, which the work then has too.
@@ -25,7 +25,7 @@ impl Clerk {
     /// # Errors
     /// [`Code::Internal`]: the system gives no thread.
     pub fn start() -> Result<Self, Problem> {
-        let (sender, mut waiting) = mpsc::channel::<Work>(WAITING_MAX);
+        let (sender, mut waiting) = mpsc::channel::<Job>(WAITING_MAX);
         let runtime = Handle::current();
         let run = move || {
             let _runtime = runtime.enter();

@@ -1,9 +1,9 @@
-//! What a kind of unit must do. The tests of every kind call [`run`], which goes through [`ALL`].
+//! What an isolation class must do. The tests of every class call [`run`], which goes through [`ALL`].
 //!
-//! A check that not every class can pass names the [`Trait`] it needs. A kind without the trait skips the check; the
+//! A check that not every class can pass names the [`Trait`] it needs. A class without the trait skips the check; the
 //! trait's own text says what it does instead.
 //!
-//! The images are the same functions in every kind's own form: `hello`, `counter` and `attack` of `guests/`.
+//! The images are the same functions in every class's own form: `hello`, `counter` and `attack` of `guests/`.
 
 mod queues;
 mod wasi;
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use unit::{Artefact, Contract, Deployed, LogLine, LogWriter, Prepared, UnitKind};
+use unit::{Artefact, Contract, Deployed, IsolationClass, LogLine, LogWriter, Prepared};
 
 /// What not every class has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub enum Trait {
     Wasi,
 }
 
-/// The images of one kind, and what its class lacks.
+/// The images of one class, and what it lacks.
 pub struct Images<'a> {
     /// Replies `hello, NAME`.
     pub hello: &'a [u8],
@@ -55,7 +55,7 @@ pub struct Images<'a> {
     pub attack: &'a [u8],
     /// How a backtrace names the source of `attack`, as `lib.rs:`.
     pub attack_source: &'a str,
-    /// Whether the kind keeps a core dump when it is asked to. One that does not refuses to be asked.
+    /// Whether the class keeps a core dump when it is asked to. One that does not refuses to be asked.
     pub dumps: bool,
     pub lacks: &'a [Trait],
     /// None for a class that lacks WASI.
@@ -137,16 +137,16 @@ pub const ALL: &[(&str, &[Trait], Check)] = &[
 ];
 
 /// Runs every check, each with a data folder of its own below `folder`, and names those that fail by panicking.
-pub async fn run(kind: &dyn UnitKind, images: &Images<'_>, folder: &Path) {
+pub async fn run(class: &dyn IsolationClass, images: &Images<'_>, folder: &Path) {
     for (name, needs, check) in ALL {
-        let class = kind.isolation().as_str();
+        let word = class.isolation().as_str();
         if let Some(missing) = needs.iter().find(|needed| images.lacks.contains(needed)) {
-            println!("check {class} {name}: not held to it, because it lacks {missing:?}");
+            println!("check {word} {name}: not held to it, because it lacks {missing:?}");
             continue;
         }
-        println!("check {class} {name}");
+        println!("check {word} {name}");
         (images.settles)().await;
-        let stage = Stage::new(kind, images, folder.join(name));
+        let stage = Stage::new(class, images, folder.join(name));
         check(&stage).await;
         gives_back(&stage.budget).await;
     }
@@ -167,7 +167,7 @@ async fn gives_back(budget: &Budget) {
 
 /// Where one check plays: a store, a log, and a way to call.
 pub struct Stage<'a> {
-    kind: &'a dyn UnitKind,
+    class: &'a dyn IsolationClass,
     images: &'a Images<'a>,
     folder: std::path::PathBuf,
     state: State,
@@ -196,20 +196,20 @@ impl Caller for Watcher {
 }
 
 impl<'a> Stage<'a> {
-    fn new(kind: &'a dyn UnitKind, images: &'a Images<'a>, folder: std::path::PathBuf) -> Self {
+    fn new(class: &'a dyn IsolationClass, images: &'a Images<'a>, folder: std::path::PathBuf) -> Self {
         std::fs::create_dir_all(&folder).expect("a folder for the check");
         let state = State::open(&folder.join("state"), Options::default()).expect("a store for the check");
         let (handler, budget) = (Handler::new(state.clone()), Budget::new(BUDGET_BYTES));
-        Self { kind, images, folder, state, handler, log: Arc::default(), budget }
+        Self { class, images, folder, state, handler, log: Arc::default(), budget }
     }
 
     fn prepare(&self, name: &str, image: &[u8], change: impl FnOnce(&mut Function)) -> Ready {
-        let shape = self.kind.check(image).expect("a good image");
+        let shape = self.class.check(image).expect("a good image");
         assert_eq!(shape.contract, Contract::Unit);
         // Beside the folders of all checks: what one has compiled the next ones use.
         let path = self.folder.with_file_name(format!("{name}.artefact"));
         if !path.exists() {
-            std::fs::write(&path, self.kind.compile(image).expect("it compiles")).expect("room for the artefact");
+            std::fs::write(&path, self.class.compile(image).expect("it compiles")).expect("room for the artefact");
         }
         let mut function = Function::new(name);
         change(&mut function);
@@ -223,7 +223,7 @@ impl<'a> Stage<'a> {
             budget: self.budget.clone(),
         };
         let file = File::open(&path).expect("the artefact is there");
-        let prepared = self.kind.load(Artefact { path, file }, deployed).expect("it loads");
+        let prepared = self.class.load(Artefact { path, file }, deployed).expect("it loads");
         Ready { prepared, handler: self.handler.clone() }
     }
 
@@ -437,7 +437,7 @@ async fn an_attacker_does_not_stop_its_neighbour(stage: &Stage<'_>) {
 
 async fn what_is_no_image_is_refused(stage: &Stage<'_>) {
     for image in [&b""[..], b"not an image", &stage.images.hello[..stage.images.hello.len() / 2]] {
-        let refused = stage.kind.check(image).is_err() || stage.kind.compile(image).is_err();
+        let refused = stage.class.check(image).is_err() || stage.class.compile(image).is_err();
         assert!(refused, "{} bytes", image.len());
     }
 }

@@ -1,4 +1,4 @@
-//! What every kind of unit must do with queues: pushes, pops and acks are part of the handling, or did not happen.
+//! What every class must do with queues: pushes, pops and acks are part of the handling, or did not happen.
 
 use super::{LONG, Ready, Stage, Watcher, is, text};
 use event::Event;

@@ -1,4 +1,4 @@
-//! One attempt to handle an event, for kinds whose units are on the other side of a wire.
+//! One attempt to handle an event, for classes whose units are on the other side of a wire.
 
 use crate::Meter;
 use crate::calls::Answers;

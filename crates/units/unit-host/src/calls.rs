@@ -1,7 +1,7 @@
 //! What a unit asks of its host while it works, and how it ends: the verbs of `contracts/wit/unit.wit` and WASI, as
 //! frames.
 //!
-//! For kinds whose units are on the other side of a wire. A question is a frame of the kind `call` with `{op, args}`;
+//! For classes whose units are on the other side of a wire. A question is a frame of the kind `call` with `{op, args}`;
 //! its answer one of the kind `reply` or `failure`.
 
 use budget::{Budget, Share};

@@ -1,4 +1,4 @@
-//! Units at work, by their numbers, for whoever attaches to one: what each kind needs to reach it.
+//! Units at work, by their numbers, for whoever attaches to one: what each class needs to reach it.
 
 use parking_lot::Mutex;
 use problem::Problem;

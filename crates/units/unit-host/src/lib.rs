@@ -1,13 +1,13 @@
-//! What kinds of units share, so that each kind is only about isolation.
+//! What isolation classes share, so that each of them is only about isolation.
 //!
 //! ```text
-//!   attempt ──▶ the kind takes a unit (Pool, Roster) and hands it the event
+//!   attempt ──▶ the class takes a unit (Pool, Roster) and hands it the event
 //!                  │ what the unit asks meanwhile, as frames
 //!                  ▼
 //!               Answers ──▶ the Host of the attempt, and the unit's Output
 //! ```
-//! A kind whose units are on the other side of a wire begins at [`run`], which makes an attempt's [`Meter`] and its
-//! [`Answers`](calls::Answers). A kind turns these types into its own.
+//! A class whose units are on the other side of a wire begins at [`run`], which makes an attempt's [`Meter`] and its
+//! [`Answers`](calls::Answers). A class turns these types into its own.
 #![forbid(unsafe_code)]
 
 mod attempt;

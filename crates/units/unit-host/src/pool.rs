@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   take ──▶ a kept one? ─▶ a spare? ─▶ wait for the next one that is made
-//!   keep ◀── used again                             missing ──▶ the kind makes so many ──▶ came
+//!   keep ◀── used again                             missing ──▶ the class makes so many ──▶ came
 //!   sweep ──▶ those that wait for too long
 //! ```
 //! Who is at work is what the roster says: a call that is given up in its middle gives its place back by itself.
 //!
-//! What is to be made now is a pure decision on plain numbers. Making one is the kind's own: forking a process,
+//! What is to be made now is a pure decision on plain numbers. Making one is the class's own: forking a process,
 //! starting a machine. There is one lock, and it is held for the bookkeeping alone: units are made, looked at and
 //! dropped outside of it.
 
@@ -172,7 +172,7 @@ impl<T: Spare> Pool<T> {
         }
     }
 
-    /// A unit for one call: one kept for reuse, a spare, or the next one that is made. The kind then makes what is
+    /// A unit for one call: one kept for reuse, a spare, or the next one that is made. The class then makes what is
     /// [missing](Self::missing).
     pub fn take(&self, request_id: &Arc<str>) -> Taken<T> {
         if let Some((unit, entry)) = self.again(request_id) {
@@ -473,7 +473,7 @@ mod tests {
         assert!(pool.sweep(Instant::now() + minute * 2, false, minute, minute));
     }
 
-    /// 200 calls at once, then one after the other: the units of the spike go, and so does the second spare of a kind
+    /// 200 calls at once, then one after the other: the units of the spike go, and so does the second spare of a class
     /// that wants one.
     #[test]
     fn what_a_spike_has_made_goes_after_it() {

@@ -1,7 +1,7 @@
 //! Backtraces of traps, with source lines, logged outside of the call's time.
 //!
 //! ```text
-//!   unit traps ──▶ frames: function, byte of the image       (its kind, in the call's time: microseconds)
+//!   unit traps ──▶ frames: function, byte of the image       (its class, in the call's time: microseconds)
 //!                     │
 //!                     ▼ one thread for each class, of normal priority
 //!                  image's debug information ─▶ function, file, line ─▶ log

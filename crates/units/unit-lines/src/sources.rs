@@ -1,6 +1,6 @@
 //! Names places in the code of an image, from the image's own debug information.
 //!
-//! A kind tells of each function its name and how many bytes into the image its code lies. The debug information of a
+//! A class tells of each function its name and how many bytes into the image its code lies. The debug information of a
 //! component is that of its core modules, whose addresses count from the beginning of their code.
 
 use addr2line::Context;

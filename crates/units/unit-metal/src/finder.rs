@@ -16,11 +16,12 @@ pub const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// The boards that were heard. Cheap to clone; listens until the last one is dropped.
 #[derive(Clone)]
 pub struct Finder {
-    shared: Arc<Shared>,
+    lookout: Arc<Lookout>,
     heard: watch::Receiver<u64>,
 }
 
-struct Shared {
+/// Takes in the beacons that come to its port.
+struct Lookout {
     sightings: Mutex<Sightings<SocketAddr>>,
     enrolled: Mutex<BTreeSet<BoardId>>,
     began: Instant,
@@ -36,48 +37,48 @@ impl Finder {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).await?;
         let port = socket.local_addr()?.port();
         let (tell, heard) = watch::channel(0);
-        let shared = Shared { sightings: Mutex::default(), enrolled: Mutex::default(), began: Instant::now(), port };
-        let shared = Arc::new(shared);
-        let weak = Arc::downgrade(&shared);
+        let lookout = Lookout { sightings: Mutex::default(), enrolled: Mutex::default(), began: Instant::now(), port };
+        let lookout = Arc::new(lookout);
+        let weak = Arc::downgrade(&lookout);
         tokio::spawn(async move {
             // One byte more than the longest: what fills it all is too long.
             let mut datagram = [0; BEACON_BYTES_MAX + 1];
             loop {
                 let received = socket.recv_from(&mut datagram).await;
-                let Some(shared) = weak.upgrade() else { return };
+                let Some(lookout) = weak.upgrade() else { return };
                 // An error of one datagram says nothing of the next; but it must not be a loop.
                 let Ok((bytes, from)) = received else {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 };
-                shared.hear(&datagram[..bytes], from);
+                lookout.hear(&datagram[..bytes], from);
                 tell.send_modify(|count| *count += 1);
             }
         });
-        Ok(Self { shared, heard })
+        Ok(Self { lookout, heard })
     }
 
     pub fn port(&self) -> u16 {
-        self.shared.port
+        self.lookout.port
     }
 
     /// These boards never lose their place to strangers.
     pub fn enroll(&self, boards: impl IntoIterator<Item = BoardId>) {
-        *self.shared.enrolled.lock() = boards.into_iter().collect();
+        *self.lookout.enrolled.lock() = boards.into_iter().collect();
     }
 
     /// What was heard of a board, and how long ago.
     pub fn seen(&self, board: &BoardId) -> Option<(Sighting<SocketAddr>, Duration)> {
-        let now_ms = self.shared.now_ms();
-        let seen = self.shared.sightings.lock().get(board).cloned()?;
+        let now_ms = self.lookout.now_ms();
+        let seen = self.lookout.sightings.lock().get(board).cloned()?;
         let ago = Duration::from_millis(now_ms.saturating_sub(seen.heard_ms));
         Some((seen, ago))
     }
 
     /// All boards, with how long ago each was heard.
     pub fn all(&self) -> Vec<(Sighting<SocketAddr>, Duration)> {
-        let now_ms = self.shared.now_ms();
-        let sightings = self.shared.sightings.lock();
+        let now_ms = self.lookout.now_ms();
+        let sightings = self.lookout.sightings.lock();
         sightings
             .all()
             .map(|seen| (seen.clone(), Duration::from_millis(now_ms.saturating_sub(seen.heard_ms))))
@@ -98,7 +99,7 @@ impl Finder {
     }
 }
 
-impl Shared {
+impl Lookout {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }

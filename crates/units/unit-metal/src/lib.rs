@@ -3,21 +3,21 @@
 //! ```text
 //!   beacons ─▶ Finder: which boards there are            (finder.rs)
 //!   flash, boot ─▶ an image with a board's settings      (qemu.rs, line.rs, enrolled.rs)
-//!   image ──compile─▶ a signed payload for each target   (kind.rs)
+//!   image ──compile─▶ a signed payload for each target   (class.rs)
 //!   call ─▶ the least busy board ─▶ Session: handshake, evidence, code, event, host calls, reply   (prepared.rs, session.rs)
 //! ```
 //! The bytes and the decisions are those of `board-link`, which the kernel uses too.
 #![forbid(unsafe_code)]
 
+mod class;
 pub mod enrolled;
 pub mod finder;
-mod kind;
 pub mod line;
 mod prepared;
 pub mod qemu;
 pub mod session;
 
-pub use kind::{Described, MetalKind, TARGETS, payload};
+pub use class::{Described, MetalClass, TARGETS, payload};
 
 /// The kernel that comes with this program for such a board, as `kernel/build` made it.
 pub fn kernel(machine: qemu::Machine) -> Vec<u8> {

@@ -6,7 +6,7 @@
 //!               └────────────── what was done is undone ◀─────────────────────────┘
 //! ```
 
-use crate::kind::{Candidate, MetalInner, Payload, payload_for};
+use crate::class::{Candidate, MetalInner, Payload, payload_for};
 use crate::session::{BoardSaid, BoardWork, Session};
 use board_link::{Boot, Stages};
 use frame::Limits;

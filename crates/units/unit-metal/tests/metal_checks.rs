@@ -1,11 +1,11 @@
-//! The checks of all kinds, on a board in QEMU that a node has enrolled, as `lighter boot` does it.
+//! The checks of all classes, on a board in QEMU that a node has enrolled, as `lighter boot` does it.
 
 use board_link::{Goal, Image};
 use checks::{Images, Running, Trait};
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit_metal::MetalKind;
+use unit_metal::MetalClass;
 use unit_metal::enrolled::{Enrolled, EnrolledBoard, host_destination};
 use unit_metal::finder::Finder;
 use unit_metal::qemu::{self, Machine};
@@ -84,8 +84,8 @@ async fn the_metal_class_passes_every_check_that_a_board_can() {
     let folder = tempfile::tempdir().unwrap();
     let beacon_port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let board = Arc::new(Board::start(folder.path(), beacon_port).await);
-    let kind = MetalKind::new(&folder.path().join("boards")).unwrap();
-    kind.listen(beacon_port).await.unwrap();
+    let class = MetalClass::new(&folder.path().join("boards")).unwrap();
+    class.listen(beacon_port).await.unwrap();
     let settles = || -> Running<'static> {
         let board = board.clone();
         Box::pin(async move { board.settles().await })
@@ -108,5 +108,5 @@ async fn the_metal_class_passes_every_check_that_a_board_can() {
         wasi: None,
         settles: &settles,
     };
-    checks::run(&kind, &images, folder.path()).await;
+    checks::run(&class, &images, folder.path()).await;
 }

@@ -4,7 +4,7 @@
 
 use crate::debugger::DebuggerLine;
 use crate::prepared::PreparedMicrovm;
-use crate::{MicrovmKind, debugger, link, sections};
+use crate::{MicrovmClass, debugger, link, sections};
 use budget::Budget;
 use manifest::{Function, Name};
 use problem::{Code, Problem};
@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use unit::{Artefact, Deployed, LogWriter, Prepared, UnitKind};
+use unit::{Artefact, Deployed, IsolationClass, LogWriter, Prepared};
 
 /// How long a call may compute; it may stand at a breakpoint for as long as its caller lets it.
 const CPU_MAX: Duration = Duration::from_secs(86_400);
@@ -48,10 +48,10 @@ pub fn prepare(
     let (line, session) = debugger::listen(input, out).map_err(|error| internal("listening to gdb", &error))?;
     let bytes = fs::read(image)
         .map_err(|error| Problem::new(Code::ImageUnknown, format!("cannot read {}: {error}", image.display())))?;
-    let kind = MicrovmKind::new()?;
-    let contract = kind.check(&bytes)?.contract;
-    let code = kernel_code::compile(&bytes, kind.shared.target)?;
-    let (linked, _) = link::link(&*kind.shared.kvm()?, crate::KERNEL, &code, unit_lines::worth_keeping(&bytes))?;
+    let class = MicrovmClass::new()?;
+    let contract = class.check(&bytes)?.contract;
+    let code = kernel_code::compile(&bytes, class.shared.target)?;
+    let (linked, _) = link::link(&*class.shared.kvm()?, crate::KERNEL, &code, unit_lines::worth_keeping(&bytes))?;
     let named = sections::write(&bytes, &code).unwrap_or_default();
     fs::write(symbols, named).map_err(|error| internal("writing symbols", &error))?;
     // Its open file is all that is needed of it.
@@ -70,7 +70,7 @@ pub fn prepare(
         log,
         budget: Budget::unbounded(),
     };
-    let prepared = PreparedMicrovm::load(&kind.shared, Artefact { path, file }, deployed)?;
+    let prepared = PreparedMicrovm::load(&class.shared, Artefact { path, file }, deployed)?;
     prepared.debug(session);
     Ok((prepared, Gdb(line)))
 }

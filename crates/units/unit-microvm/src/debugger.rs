@@ -34,8 +34,8 @@ pub enum Next {
     End,
 }
 
-/// What both threads use.
-struct Shared {
+/// The line to the debugger, which both threads use.
+struct Line {
     out: Mutex<Box<dyn Write + Send>>,
     is_quiet: AtomicBool,
     is_interrupted: AtomicBool,
@@ -45,11 +45,11 @@ struct Shared {
 
 /// The words that end a session are said by whoever called the function.
 #[derive(Clone)]
-pub struct DebuggerLine(Arc<Shared>);
+pub struct DebuggerLine(Arc<Line>);
 
 /// The tender's end of the line.
 pub struct DebugSession {
-    shared: Arc<Shared>,
+    line: Arc<Line>,
     commands: Receiver<Command>,
     has_begun: bool,
     /// Where a step began.
@@ -61,14 +61,14 @@ pub fn listen(
     input: impl Read + Send + 'static,
     out: impl Write + Send + 'static,
 ) -> io::Result<(DebuggerLine, DebugSession)> {
-    let shared = Arc::new(Shared {
+    let line = Arc::new(Line {
         out: Mutex::new(Box::new(out)),
         is_quiet: AtomicBool::new(false),
         is_interrupted: AtomicBool::new(false),
         thread: Mutex::new(None),
     });
     let (sender, commands) = channel();
-    let reading = shared.clone();
+    let reading = line.clone();
     std::thread::Builder::new().name("debugger".into()).spawn(move || {
         let mut reader = Reader::default();
         for byte in io::BufReader::new(input).bytes().map_while(Result::ok) {
@@ -87,10 +87,10 @@ pub fn listen(
         drop(sender);
         reading.interrupt();
     })?;
-    Ok((DebuggerLine(shared.clone()), DebugSession { shared, commands, has_begun: false, steps_from: None }))
+    Ok((DebuggerLine(line.clone()), DebugSession { line, commands, has_begun: false, steps_from: None }))
 }
 
-impl Shared {
+impl Line {
     fn acknowledge(&self) {
         if !self.is_quiet.load(SeqCst) {
             // If it does not arrive, neither does the answer.
@@ -130,7 +130,7 @@ impl DebuggerLine {
 impl DebugSession {
     /// Whether gdb wants the guest to stand still.
     pub fn is_interrupted(&self) -> bool {
-        self.shared.is_interrupted.load(SeqCst)
+        self.line.is_interrupted.load(SeqCst)
     }
 
     /// Whether a step has come to its end: an instruction that faults stays where it is.
@@ -140,12 +140,12 @@ impl DebugSession {
 
     /// Says why the guest stands still, and does as it is told until it is to go on. `vm` is at rest.
     pub fn stopped(&mut self, vm: &Vm, signal: Signal) -> io::Result<Next> {
-        *self.shared.thread.lock() = Some(thread::this());
-        self.shared.is_interrupted.store(false, SeqCst);
+        *self.line.thread.lock() = Some(thread::this());
+        self.line.is_interrupted.store(false, SeqCst);
         let why = format!("T{:02x}{}", signal as u8, if signal == Signal::Trap { "swbreak:;" } else { "" });
         // The first time gdb asks by itself.
         if self.has_begun {
-            self.shared.say(&why)?;
+            self.line.say(&why)?;
         }
         (self.has_begun, self.steps_from) = (true, None);
         while let Ok(command) = self.commands.recv() {
@@ -171,19 +171,19 @@ impl DebugSession {
                 Command::Continue => return Ok(Next::Run),
                 Command::Kill => return Ok(Next::End),
                 Command::Detach => {
-                    self.shared.say("OK")?;
+                    self.line.say("OK")?;
                     return Ok(Next::Detached);
                 }
                 Command::Fixed(answer) => answer.to_owned(),
                 Command::Features { offset, bytes } => gdb::features(offset, bytes),
                 Command::Quiet => {
-                    self.shared.say("OK")?;
-                    self.shared.is_quiet.store(true, SeqCst);
+                    self.line.say("OK")?;
+                    self.line.is_quiet.store(true, SeqCst);
                     continue;
                 }
                 Command::Unknown => String::new(),
             };
-            self.shared.say(&answer)?;
+            self.line.say(&answer)?;
         }
         Ok(Next::End)
     }

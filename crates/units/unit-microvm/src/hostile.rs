@@ -10,7 +10,7 @@ use crate::ear::Ear;
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
 use crate::tender::{Recipe, Tender, What};
-use crate::{MicrovmKind, vm};
+use crate::{MicrovmClass, vm};
 use kernel_abi::exits::Exit;
 use kernel_abi::{Policy, layout};
 use parking_lot::Mutex;
@@ -20,21 +20,21 @@ use std::time::{Duration, Instant};
 const HELLO: &[u8] = include_bytes!("../../../../guests/prebuilt/hello.wasm");
 
 /// An artefact, and whether there is KVM at all.
-fn hello() -> Option<(&'static MicrovmKind, &'static [u8])> {
-    static MADE: OnceLock<Option<(MicrovmKind, Vec<u8>)>> = OnceLock::new();
+fn hello() -> Option<(&'static MicrovmClass, &'static [u8])> {
+    static MADE: OnceLock<Option<(MicrovmClass, Vec<u8>)>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
-        // The kind's client for outgoing requests belongs to a runtime.
+        // The class's client for outgoing requests belongs to a runtime.
         let runtime = Box::leak(Box::new(tokio::runtime::Runtime::new().unwrap()));
         let _inside = runtime.enter();
-        let kind = MicrovmKind::new().unwrap();
-        if let Err(problem) = kind.available() {
+        let class = MicrovmClass::new().unwrap();
+        if let Err(problem) = class.available() {
             println!("skipped: kvm: hostile guests of microvm units: {problem}");
             return None;
         }
-        let artefact = kind.link(HELLO).unwrap().0;
-        Some((kind, artefact))
+        let artefact = class.link(HELLO).unwrap().0;
+        Some((class, artefact))
     });
-    made.as_ref().map(|(kind, artefact)| (kind, artefact.as_slice()))
+    made.as_ref().map(|(class, artefact)| (class, artefact.as_slice()))
 }
 
 /// Machine code with little-endian operands.
@@ -320,9 +320,9 @@ fn litterer(heap: std::ops::Range<u64>, pages: u64) -> Code {
 /// The next unit in a machine, and the next function's, find nothing of what a unit left, in memory and processor.
 #[test]
 fn what_a_unit_leaves_in_its_machine_nobody_finds() {
-    let Some((kind, artefact)) = hello() else { return };
+    let Some((class, artefact)) = hello() else { return };
     let heap = recipe(&Code::default()).unwrap().snapshot.heap();
-    let stock = Stock::new(kind.shared.kvm().unwrap());
+    let stock = Stock::new(class.shared.kvm().unwrap());
     // Less than a machine keeps, and more.
     for pages in [3, 700] {
         let recipe = recipe(&litterer(heap.clone(), pages)).unwrap();
@@ -357,9 +357,9 @@ fn what_a_unit_leaves_in_its_machine_nobody_finds() {
 /// Machines that wait for any function: made when calls are over, taken, taken back, and given up after a while.
 #[test]
 fn the_stock_is_bounded_and_ends_with_its_idleness() {
-    let Some((kind, _)) = hello() else { return };
+    let Some((class, _)) = hello() else { return };
     let recipe = recipe(&Code::default().spin()).unwrap();
-    let stock = Stock::new(kind.shared.kvm().unwrap());
+    let stock = Stock::new(class.shared.kvm().unwrap());
     let wait = |is_so: &dyn Fn() -> bool| {
         let began = Instant::now();
         while !is_so() {

@@ -63,15 +63,15 @@ use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use stock::Stock;
-use unit::{Artefact, Compiler, Deployed, Prepared, Shape, UnitKind};
+use unit::{Artefact, Compiler, Deployed, IsolationClass, Prepared, Shape};
 use unit_lines::Teller;
 
 /// The kernel: `kernel/boards/tender`, as `kernel/build` made it.
 pub const KERNEL: &[u8] = include_bytes!("../../../../kernel/prebuilt/microvm");
 
-/// The kind. One for the node; cheap to clone.
+/// The class. One for the node; cheap to clone.
 #[derive(Clone)]
-pub struct MicrovmKind {
+pub struct MicrovmClass {
     shared: Arc<MicrovmInner>,
 }
 
@@ -93,7 +93,7 @@ pub struct MicrovmInner {
     processors: usize,
 }
 
-impl MicrovmKind {
+impl MicrovmClass {
     /// # Errors
     /// The compiler cannot be started.
     pub fn new() -> Result<Self, Problem> {
@@ -130,7 +130,7 @@ impl MicrovmKind {
     /// Links an image, and says how long that took.
     ///
     /// # Errors
-    /// As [`UnitKind::compile`].
+    /// As [`IsolationClass::compile`].
     pub fn link(&self, image: &[u8]) -> Result<(Vec<u8>, Times), Problem> {
         self.link_by(image, &mut kernel_code::compile_here)
     }
@@ -205,7 +205,7 @@ fn kvm_failed(error: &io::Error) -> Problem {
     unavailable(&format!("KVM does not let a machine run: {error}"))
 }
 
-impl UnitKind for MicrovmKind {
+impl IsolationClass for MicrovmClass {
     fn isolation(&self) -> Isolation {
         Isolation::Microvm
     }
@@ -246,9 +246,9 @@ mod tests {
     #[tokio::test]
     async fn without_kvm_a_deployment_is_refused_and_says_why() {
         for device in [c"/nowhere", c"/dev/null"] {
-            let kind = MicrovmKind::with_device(device).unwrap();
+            let class = MicrovmClass::with_device(device).unwrap();
             let hello = include_bytes!("../../../../guests/prebuilt/hello.wasm");
-            for problem in [kind.usable().await.unwrap_err(), kind.compile(hello).unwrap_err()] {
+            for problem in [class.usable().await.unwrap_err(), class.compile(hello).unwrap_err()] {
                 assert_eq!(problem.code, Code::KvmUnavailable);
                 assert!(!problem.detail.is_empty(), "{problem}");
             }

@@ -1,6 +1,6 @@
 //! Units held by hand, without a function, a store or a host around them: for benchmarks.
 
-use crate::MicrovmKind;
+use crate::MicrovmClass;
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
 use crate::tender::{Recipe, Tender, What};
@@ -36,8 +36,8 @@ pub struct Held(Tender, Arc<Recipe>);
 impl Bed {
     /// # Errors
     /// There is no KVM, or the artefact is none.
-    pub fn new(kind: &MicrovmKind, artefact: &[u8], memory_bytes: u64) -> io::Result<Self> {
-        let kvm = kind.shared.kvm().map_err(|problem| io::Error::other(problem.to_string()))?;
+    pub fn new(class: &MicrovmClass, artefact: &[u8], memory_bytes: u64) -> io::Result<Self> {
+        let kvm = class.shared.kvm().map_err(|problem| io::Error::other(problem.to_string()))?;
         let whole = recipe(artefact, memory_bytes, true)?;
         let mut leaving = artefact.to_vec();
         let at = parts(artefact)?.place_of(whole.snapshot.about.registers.0.rip);

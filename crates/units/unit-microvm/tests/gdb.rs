@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use unit::{LogLine, LogWriter};
-use unit_microvm::{MicrovmKind, debug};
+use unit_microvm::{MicrovmClass, debug};
 
 const ATTACK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../guests/prebuilt/attack.wasm");
 
@@ -25,7 +25,7 @@ impl LogWriter for Silent {
 fn is_possible() -> bool {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _inside = runtime.enter();
-    let kvm = MicrovmKind::new().unwrap().available();
+    let kvm = MicrovmClass::new().unwrap().available();
     let gdb = Command::new("gdb").arg("--version").output();
     match (&kvm, &gdb) {
         (Err(problem), _) => println!("skipped: kvm: the debugger of microvm units: {problem}"),

@@ -1,12 +1,12 @@
-//! The checks of all kinds, on real components in real machines.
+//! The checks of all classes, on real components in real machines.
 
 use checks::{Images, WasiImages};
-use unit_microvm::MicrovmKind;
+use unit_microvm::MicrovmClass;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_microvm_class_passes_every_check() {
-    let kind = MicrovmKind::new().unwrap();
-    if let Err(problem) = kind.available() {
+    let class = MicrovmClass::new().unwrap();
+    if let Err(problem) = class.available() {
         println!("skipped: kvm: the checks of the microvm class: {problem}");
         return;
     }
@@ -24,5 +24,5 @@ async fn the_microvm_class_passes_every_check() {
         }),
         settles: &checks::settled,
     };
-    checks::run(&kind, &images, folder.path()).await;
+    checks::run(&class, &images, folder.path()).await;
 }

@@ -10,7 +10,7 @@
 //!              ──▶ frames on one socket, limits watched, output logged   (attempt.rs, wire.rs, arena.rs, lent.rs, pump.rs)
 //! ```
 //! What a unit can reach is its own scratch folder, the read-only base, and what its host answers on the socket; the
-//! answers ask the function's grants first, and are the same for every kind of unit (`unit-host`).
+//! answers ask the function's grants first, and are the same for every class of units (`unit-host`).
 
 mod allowance;
 mod android;
@@ -63,7 +63,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
-use unit::{Artefact, Contract, Deployed, Prepared, Shape, UnitKind};
+use unit::{Artefact, Contract, Deployed, IsolationClass, Prepared, Shape};
 use users::Users;
 
 /// What a node chooses.
@@ -83,9 +83,9 @@ pub struct Config {
     pub jail: Vec<String>,
 }
 
-/// The kind. One for the node; cheap to clone.
+/// The class. One for the node; cheap to clone.
 #[derive(Clone)]
-pub struct ProcessKind {
+pub struct ProcessClass {
     shared: Arc<ProcessInner>,
     fingerprint: Arc<str>,
 }
@@ -117,7 +117,7 @@ pub struct Python {
     pub speed: f64,
 }
 
-impl ProcessKind {
+impl ProcessClass {
     /// Makes nothing yet but folders: a node without Python or jails starts all the same.
     ///
     /// # Errors
@@ -231,7 +231,7 @@ impl ProcessInner {
     }
 }
 
-impl UnitKind for ProcessKind {
+impl IsolationClass for ProcessClass {
     fn isolation(&self) -> Isolation {
         Isolation::Process
     }

@@ -8,7 +8,7 @@ use manifest::{Function, Name};
 use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unit::{Artefact, Body, Contract, Deployed, LogLine, LogWriter, UnitKind};
+use unit::{Artefact, Body, Contract, Deployed, IsolationClass, LogLine, LogWriter};
 
 struct Silent;
 
@@ -25,12 +25,12 @@ async fn main() -> anyhow::Result<()> {
     let calls: usize = arguments.next().map_or(20_000, |text| text.parse().expect("a number"));
     let reuse: u32 = arguments.next().map_or(1, |text| text.parse().expect("a number"));
     let data = arguments.next().unwrap_or_else(|| "world".to_owned());
-    let kind = unit_wasm::WasmKind::new(unit_wasm::Config::default())?;
-    let shape = kind.check(&image)?;
+    let class = unit_wasm::WasmClass::new(unit_wasm::Config::default())?;
+    let shape = class.check(&image)?;
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("artefact");
     let began = Instant::now();
-    std::fs::write(&path, kind.compile(&image)?)?;
+    std::fs::write(&path, class.compile(&image)?)?;
     println!("compile {:.2?}, artefact {} kB", began.elapsed(), std::fs::metadata(&path)?.len() / 1_000);
     let mut function = Function::new("image");
     function.units.reuse_calls = reuse;
@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
     };
     let handler = Handler::new(state::State::open(&folder.path().join("state"), state::Options::default())?);
     let began = Instant::now();
-    let prepared = kind.load(Artefact { file: File::open(&path)?, path }, deployed)?;
+    let prepared = class.load(Artefact { file: File::open(&path)?, path }, deployed)?;
     println!("load {:.1?}", began.elapsed());
     let (mut start, mut run, mut total) = (vec![], vec![], vec![]);
     let began = Instant::now();

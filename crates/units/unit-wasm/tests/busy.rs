@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use unit_wasm::{Config, WasmKind};
+use unit_wasm::{Config, WasmClass};
 
-fn kind() -> WasmKind {
-    WasmKind::new(Config { units_max: 20 }).unwrap()
+fn class() -> WasmClass {
+    WasmClass::new(Config { units_max: 20 }).unwrap()
 }
 
 /// Threads that want every core of the machine for themselves, three for each.

@@ -14,11 +14,11 @@ use problem::{Code, Problem};
 use stage::{empty, image, stage_within};
 use std::fs;
 use std::time::{Duration, Instant};
-use unit_wasm::{Config, WasmKind};
+use unit_wasm::{Config, WasmClass};
 
-fn kind() -> WasmKind {
+fn class() -> WasmClass {
     // Of WASI 0.3 there are half as many.
-    WasmKind::new(Config { units_max: 40 }).unwrap()
+    WasmClass::new(Config { units_max: 40 }).unwrap()
 }
 
 const BUDGET_BYTES: u64 = 256 << 20;

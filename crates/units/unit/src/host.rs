@@ -8,7 +8,7 @@ use http::{HeaderMap, Uri};
 use problem::Problem;
 use std::time::Duration;
 
-/// The host of one attempt. A unit's kind calls it, on whichever thread the unit runs; it finds a grant before it does
+/// The host of one attempt. A unit's class calls it, on whichever thread the unit runs; it finds a grant before it does
 /// anything, and keeps what it did apart until the attempt is known to have succeeded.
 ///
 /// Nothing here waits but [`Host::send`]. The methods that return [`Refusal`] did nothing when they refuse, unless the
@@ -50,7 +50,7 @@ pub trait Host: Send + Sync {
     /// `queue.pop`.
     fn pop(&self, queue: &str) -> Result<Option<Event>, Refusal>;
 
-    /// `log.write`. What a unit logs and what it prints are bounded together, so its kind lends the unit's output.
+    /// `log.write`. What a unit logs and what it prints are bounded together, so its class lends the unit's output.
     fn log(&self, output: &Output, level: Level, message: &str) {
         output.write(level, Stream::Log, message);
     }
@@ -76,8 +76,8 @@ pub trait Host: Send + Sync {
     /// `http.send`. Waits until what the request rests on is durable.
     fn send(&self, request: Outbound) -> BoxFuture<'_, Result<Inbound, Refusal>>;
 
-    /// A request that the kind sends itself, piece by piece, goes to `uri` with these `headers`, which get those of the
-    /// trace. From then on the work is not begun again.
+    /// A request that the class sends itself, piece by piece, goes to `uri` with these `headers`, which get those of
+    /// the trace. From then on the work is not begun again.
     ///
     /// # Errors
     /// No grant covers it; says which one would.

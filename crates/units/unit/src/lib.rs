@@ -1,4 +1,4 @@
-//! The plug point of isolation classes: what a kind of unit must do, and what a unit may ask of its host.
+//! The plug point of isolation classes: what a class must do, and what a unit may ask of its host.
 //!
 //! ```text
 //!   image ──check──▶ Shape          cheap: is it one of ours, what does it export and import
@@ -7,12 +7,12 @@
 //!                        └─attempt─▶ Running ──▶ Given     start a unit, hand it the work, stop it: once
 //!                                       └─ asks ─▶ Host    store, queues, log, http, clock, random, config
 //! ```
-//! A kind knows no lease, no rerun, no ack and no disk: `crates/handling` stands above it, begins the transaction, and
+//! A class knows no lease, no rerun, no ack and no disk: `crates/handling` stands above it, begins the transaction, and
 //! decides what becomes of an attempt.
 //!
-//! Rules for all kinds: fresh memory for each call by default; deadline and limits bind even in a loop, a start
+//! Rules for all classes: fresh memory for each call by default; deadline and limits bind even in a loop, a start
 //! function or a host call; output is captured as log lines; a crash is a typed problem; nothing a unit does harms the
-//! node or another unit. `crates/units/checks` holds every kind to them.
+//! node or another unit. `crates/units/checks` holds every class to them.
 #![forbid(unsafe_code)]
 
 mod body;
@@ -42,8 +42,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A kind of unit. One instance serves the whole node.
-pub trait UnitKind: Send + Sync + 'static {
+/// A way to keep units apart from the node and from each other. One instance serves the whole node.
+pub trait IsolationClass: Send + Sync + 'static {
     /// The word for it in manifests, metrics and the API.
     fn isolation(&self) -> Isolation;
 
@@ -51,7 +51,7 @@ pub trait UnitKind: Send + Sync + 'static {
     /// compiling anew.
     fn fingerprint(&self) -> &str;
 
-    /// Whether units of this kind can run on this machine at all. Asked at deploy, before anything is made for one.
+    /// Whether units of this class can run on this machine at all. Asked at deploy, before anything is made for one.
     ///
     /// # Errors
     /// What this machine lacks or refuses.
@@ -62,7 +62,7 @@ pub trait UnitKind: Send + Sync + 'static {
     /// Says what the image is, without compiling it. Called at deploy for every image.
     ///
     /// # Errors
-    /// The image cannot run here: not of this kind, no known export, an import that is not offered.
+    /// The image cannot run here: not of this class, no known export, an import that is not offered.
     fn check(&self, image: &[u8]) -> Result<Shape, Problem>;
 
     /// Makes the artefact, in this process. Takes seconds for large images: call it where blocking is allowed.
@@ -73,13 +73,19 @@ pub trait UnitKind: Send + Sync + 'static {
         false
     }
 
-    /// Makes the artefact like [`UnitKind::compile`], of code that `compiler` makes of the image.
+    /// Makes the artefact like [`IsolationClass::compile`], of code that `compiler` makes of the image.
     ///
     /// # Errors
-    /// As of [`UnitKind::compile`]; those of the compiler.
+    /// As of [`IsolationClass::compile`]; those of the compiler.
     fn compile_by(&self, image: &[u8], compiler: &mut Compiler<'_>) -> Result<Vec<u8>, Problem> {
         let _ = compiler;
         self.compile(image)
+    }
+
+    /// Whether [`IsolationClass::load`] takes no longer than a file map, and keeps no more memory than that and a few
+    /// tables. Then a node that starts loads functions before their first calls.
+    fn loads_at_once(&self) -> bool {
+        false
     }
 
     /// Makes a function ready to start units. May block for the time of a file map.
@@ -89,7 +95,7 @@ pub trait UnitKind: Send + Sync + 'static {
     fn load(&self, artefact: Artefact, function: Deployed) -> Result<Arc<dyn Prepared>, Problem>;
 }
 
-/// Makes code of an image, for the target of this word. Only the kind knows what the word means.
+/// Makes code of an image, for the target of this word. Only the class knows what the word means.
 pub type Compiler<'a> = dyn FnMut(&str, &[u8]) -> Result<Vec<u8>, Problem> + Send + 'a;
 
 /// A function ready to start units. Dropping it lets calls that run end, and frees what it held.
@@ -109,7 +115,7 @@ pub trait Prepared: Send + Sync {
     fn attempt(self: Arc<Self>, attempt: Attempt) -> Box<dyn Running>;
 
     /// Begins to make the units that are to be ready and are not (`place.warm`). Called now and then of a function that
-    /// wants some. A kind that makes no units ahead does nothing.
+    /// wants some. A class that makes no units ahead does nothing.
     fn warm_up(self: Arc<Self>) {}
 
     /// It has had no call for a moment: what its next call finds again at little cost may go from memory. Called once
@@ -145,7 +151,7 @@ pub struct Artefact {
     pub file: File,
 }
 
-/// A function as a kind sees it.
+/// A function as a class sees it.
 #[derive(Clone)]
 pub struct Deployed {
     pub name: Name,

@@ -21,9 +21,10 @@ pub struct Attempt {
     pub host: Arc<dyn Host>,
 }
 
-pub enum Work {
+/// What one unit is to do: an event, or a request with a body of type `B`.
+pub enum Work<B = RequestBody> {
     Event(Event),
-    Http(http::Request<RequestBody>),
+    Http(http::Request<B>),
 }
 
 /// A unit at work on an attempt. Dropping it stops the unit.

@@ -17,8 +17,8 @@ use problem::{Code, Problem};
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
-use unit::UnitKind;
-use unit_metal::MetalKind;
+use unit::IsolationClass;
+use unit_metal::MetalClass;
 
 pub const CLASS: Class = Class {
     options: Some(BoardOptions::augment_args),
@@ -48,7 +48,7 @@ impl Options for BoardOptions {
 }
 
 struct Metal {
-    kind: MetalKind,
+    class: MetalClass,
     /// The UDP port beacons come to; none: no boards.
     beacon_port: Option<u16>,
 }
@@ -60,21 +60,21 @@ fn configure(asked: &Asked<'_>) -> Result<Open, Problem> {
 }
 
 fn open(config: &Config, beacon_port: Option<u16>) -> Result<Opened, Problem> {
-    let kind = MetalKind::new(&config.data.join("boards"))?;
-    let class = Metal { kind: kind.clone(), beacon_port };
+    let class = MetalClass::new(&config.data.join("boards"))?;
+    let metal = Metal { class: class.clone(), beacon_port };
     let found = ("beacons", json!(beacon_port));
-    Ok(Opened { router: Some(routes::router(kind)), found: Some(found), ..Opened::new(class) })
+    Ok(Opened { router: Some(routes::router(class)), found: Some(found), ..Opened::new(metal) })
 }
 
 impl node::Class for Metal {
-    fn units(&self) -> Arc<dyn UnitKind> {
-        Arc::new(self.kind.clone())
+    fn units(&self) -> Arc<dyn IsolationClass> {
+        Arc::new(self.class.clone())
     }
 
     fn start(&self) -> BoxFuture<'_, Result<(), Problem>> {
         async move {
             let Some(port) = self.beacon_port else { return Ok(()) };
-            self.kind.listen(port).await.map_err(|error| {
+            self.class.listen(port).await.map_err(|error| {
                 Problem::new(Code::ListenFailed, format!("beacons on UDP port {port} cannot be heard: {error}"))
             })
         }

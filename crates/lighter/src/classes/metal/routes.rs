@@ -6,19 +6,19 @@ use axum::routing::get;
 use axum::{Extension, Json, Router};
 use node::Node;
 use std::sync::Arc;
-use unit_metal::MetalKind;
+use unit_metal::MetalClass;
 
 #[derive(utoipa::OpenApi)]
 #[openapi(paths(list))]
 pub struct Document;
 
-pub fn router(metal: MetalKind) -> Router<Arc<Node>> {
+pub fn router(metal: MetalClass) -> Router<Arc<Node>> {
     Router::new().route("/v1/boards", get(list)).layer(Extension(metal))
 }
 
 /// The boards that are enrolled or were heard. Those not yet attested since they started are attested now.
 #[utoipa::path(get, path = "/v1/boards", tag = "node", responses((status = 200, body = Vec<BoardInfo>)))]
-async fn list(_: MayLook, Extension(metal): Extension<MetalKind>) -> Answer<Json<Vec<BoardInfo>>> {
+async fn list(_: MayLook, Extension(metal): Extension<MetalClass>) -> Answer<Json<Vec<BoardInfo>>> {
     let described = metal.describe().await?;
     Ok(Json(described.into_iter().map(board_info).collect()))
 }

@@ -18,8 +18,8 @@ use serde::Deserialize;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use unit::UnitKind;
-use unit_process::ProcessKind;
+use unit::IsolationClass;
+use unit_process::ProcessClass;
 
 /// The hidden command by which this program becomes a jail.
 const JAIL: &str = "jail";
@@ -62,7 +62,7 @@ impl Options for JailOptions {
     }
 }
 
-struct Process(ProcessKind);
+struct Process(ProcessClass);
 
 fn configure(asked: &Asked<'_>) -> Result<Open, Problem> {
     let JailOptions { python, java, allow_weaker_jail } = asked.options()?;
@@ -92,7 +92,7 @@ fn open(
     java: Option<PathBuf>,
     allow_weaker: bool,
 ) -> Result<Opened, Problem> {
-    let kind = ProcessKind::new(unit_process::Config {
+    let class = ProcessClass::new(unit_process::Config {
         folder: config.data.join("bases"),
         python,
         java,
@@ -100,11 +100,11 @@ fn open(
         units_bytes_max: budget::Purpose::Units.part_of(config.memory_bytes_max),
         jail: vec![JAIL.to_owned()],
     })?;
-    Ok(Opened::new(Process(kind)))
+    Ok(Opened::new(Process(class)))
 }
 
 impl node::Class for Process {
-    fn units(&self) -> Arc<dyn UnitKind> {
+    fn units(&self) -> Arc<dyn IsolationClass> {
         Arc::new(self.0.clone())
     }
 

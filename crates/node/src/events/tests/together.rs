@@ -111,8 +111,8 @@ async fn events_in_whose_middle_the_node_ended_are_not_handled_together_again() 
 
     let running = Running::open(world.folder.path()).unwrap();
     let (overloaded, _) = mpsc::channel(1);
-    let shared = Shared { agenda: world.agenda.clone(), running, past: Arc::default(), overloaded };
-    let shell = Shell::new(world.queue.clone(), world.state.clone(), cast(world.script.clone()), shared, 1);
+    let books = Books { agenda: world.agenda.clone(), running, past: Arc::default(), overloaded };
+    let shell = Shell::new(world.queue.clone(), world.state.clone(), cast(world.script.clone()), books, 1);
     shell.handled_together(std::iter::repeat_n(Duration::from_micros(1), 500));
     let _tasks = JoinSet::from_iter([shell.clone().run()]);
     world.drained().await;

@@ -1,4 +1,4 @@
-//! A fleet of two nodes on this machine. Their units are of a kind that says which node it is on.
+//! A fleet of two nodes on this machine. Their units are of a class that says which node it is on.
 
 use super::LONG;
 use crate::config::{Config, UpArgs};
@@ -27,8 +27,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 use unit::{
-    Artefact, Attempt, Contract, Deployed, Given, Host, Prepared, Running, Shape, Spent, Timing, UnitKind, UnitStatus,
-    Work,
+    Artefact, Attempt, Contract, Deployed, Given, Host, IsolationClass, Prepared, Running, Shape, Spent, Timing,
+    UnitStatus, Work,
 };
 
 const NOW: u64 = 1_795_425_300;
@@ -53,12 +53,12 @@ struct Answering {
 }
 
 impl Class for Saying {
-    fn units(&self) -> Arc<dyn UnitKind> {
+    fn units(&self) -> Arc<dyn IsolationClass> {
         Arc::new(Self { node: self.node, gate: self.gate.clone() })
     }
 }
 
-impl UnitKind for Saying {
+impl IsolationClass for Saying {
     fn isolation(&self) -> Isolation {
         Isolation::Wasm
     }

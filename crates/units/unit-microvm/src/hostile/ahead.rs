@@ -31,8 +31,8 @@ fn one_that_is_to_read_ahead_and_does_not_come_back_is_seen_and_ended() {
 /// What is read ahead leaves nothing: the machine is as one that has just been laid out.
 #[test]
 fn a_machine_that_has_read_ahead_is_as_fresh_as_before() {
-    let Some((kind, artefact)) = hello() else { return };
-    let bed = Bed::new(kind, artefact, 16 << 20).unwrap();
+    let Some((class, artefact)) = hello() else { return };
+    let bed = Bed::new(class, artefact, 16 << 20).unwrap();
     runtime().block_on(async {
         let mut rested = bed.start(Source::Nothing).await.unwrap();
         let mut fresh = bed.start(Source::Nothing).await.unwrap();

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// its call page and log ring all the time. What the tender believes is what it checked, so that is what comes out.
 #[test]
 fn a_guest_that_writes_while_its_tender_looks_gets_no_further_than_one_that_lies() {
-    let Some((kind, _)) = hello() else { return };
-    let kvm = kind.shared.kvm().unwrap();
+    let Some((class, _)) = hello() else { return };
+    let kvm = class.shared.kvm().unwrap();
     let began = Instant::now();
     let (mut messages, mut ends) = (0, [0; 2]);
     for turn in 0.. {
@@ -45,11 +45,11 @@ fn a_guest_that_writes_while_its_tender_looks_gets_no_further_than_one_that_lies
 /// rewritten too. One that makes whoever asks it wait is ended by the time of its call, here by ours.
 #[test]
 fn a_guest_that_writes_while_it_is_heard_gets_no_further_either() {
-    let Some((kind, _)) = hello() else { return };
+    let Some((class, _)) = hello() else { return };
     let exits = [Exit::Call, Exit::Log, Exit::Receive].into_iter().fold(Code::default(), Code::exit);
     let back = u8::try_from(256 - (exits.0.len() + 2)).unwrap();
     let recipe = recipe(&exits.raw(&[0xeb, back])).unwrap();
-    let stock = Stock::new(kind.shared.kvm().unwrap());
+    let stock = Stock::new(class.shared.kvm().unwrap());
     let (bytes_max, heap) = (recipe.body_bytes + EXIT_BYTES, recipe.snapshot.heap());
     let began = Instant::now();
     let (mut messages, mut lied) = (0, 0);

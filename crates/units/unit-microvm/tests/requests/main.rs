@@ -13,14 +13,14 @@ mod toolchains;
 
 // Unpacks the components of other toolchains, in a file of the other class.
 use lzma_rust2 as _;
-use unit_microvm::MicrovmKind;
+use unit_microvm::MicrovmClass;
 
 /// The class, or the end of this program where it cannot be had.
-fn kind() -> MicrovmKind {
-    let kind = MicrovmKind::new().unwrap();
-    if let Err(problem) = kind.available() {
+fn class() -> MicrovmClass {
+    let class = MicrovmClass::new().unwrap();
+    if let Err(problem) = class.available() {
         println!("skipped: kvm: requests to microvm units: {problem}");
         std::process::exit(0);
     }
-    kind
+    class
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use unit::UnitKind;
+use unit::IsolationClass;
 use unit_process::bundle::{About, Bundle, Runtime, of_app, of_jars};
 use unit_process::ready::{self, Kind};
 
@@ -107,7 +107,7 @@ fn jar(entry: &str, jar: &[u8]) -> Vec<u8> {
 }
 
 fn refused(stage: &Stage, image: Result<Vec<u8>, Problem>) -> Problem {
-    image.and_then(|image| stage.kind.compile(&image)).expect_err("it does not fit")
+    image.and_then(|image| stage.class.compile(&image)).expect_err("it does not fit")
 }
 
 pub async fn every_published_class_works_in_the_jail(stage: &Stage) {
@@ -166,7 +166,7 @@ pub async fn what_another_base_has_converted_is_converted_anew(stage: &Stage) {
     let Some(guests) = guests(stage) else { return };
     let entry = "guests.App$Work::numbers";
     for image in [of_app(entry, false, &guests.dex).unwrap(), jar(entry, &guests.jar)] {
-        let artefact = stage.kind.compile(&image).unwrap();
+        let artefact = stage.class.compile(&image).unwrap();
         let Bundle { about, files } = Bundle::read(&artefact).unwrap();
         let base =
             ready::list(stage.bases()).into_iter().rfind(|ready| ready.kind == Kind::Android).expect("just built");
@@ -179,7 +179,7 @@ pub async fn what_another_base_has_converted_is_converted_anew(stage: &Stage) {
             let problem = stage.load(&image, &old, |_| {}).err().expect("another base has made it");
             assert_eq!(problem.code, Code::ArtefactCorrupt, "{problem}");
             // What an image says of itself is not believed.
-            let again = stage.kind.compile(&old).unwrap();
+            let again = stage.class.compile(&old).unwrap();
             assert_eq!(Bundle::read(&again).unwrap().about.converted_by, format!("ready-android-{}", base.id));
         }
     }

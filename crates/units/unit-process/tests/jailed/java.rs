@@ -22,7 +22,7 @@ const ATTACK: &str = "guests.Attack::handle";
 fn guests(stage: &Stage) -> Option<&'static [u8]> {
     static JAR: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     let made = JAR.get_or_init(|| {
-        if let Err(problem) = stage.kind.make_java_base() {
+        if let Err(problem) = stage.class.make_java_base() {
             println!("skipped: java: units in Java: {problem}");
             return None;
         }
@@ -73,7 +73,7 @@ pub async fn java_units_pass_every_check(stage: &Stage) {
         wasi: None,
         settles: &checks::settled,
     };
-    checks::run(&stage.kind, &images, &stage.folder("java-checks")).await;
+    checks::run(&stage.class, &images, &stage.folder("java-checks")).await;
 }
 
 pub async fn no_attempt_to_escape_from_java_succeeds(stage: &Stage) {

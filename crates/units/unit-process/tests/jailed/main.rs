@@ -1,4 +1,4 @@
-//! Process units in their jails: the checks of all kinds, attempts to escape, and what is left afterwards: nothing.
+//! Process units in their jails: the checks of all classes, attempts to escape, and what is left afterwards: nothing.
 //!
 //! No usual test harness: the jail is this program, started again with the word `jail`. Where the system cannot make
 //! jails, or has no Python, everything here is skipped, and a line says what is missing.
@@ -145,7 +145,7 @@ fn main() -> ExitCode {
 async fn the_process_class_passes_every_check(stage: &Stage) {
     let images = stage.images();
     let folder = stage.folder("checks");
-    checks::run(&stage.kind, &images.borrowed(), &folder).await;
+    checks::run(&stage.class, &images.borrowed(), &folder).await;
 }
 
 async fn no_attempt_to_escape_succeeds(stage: &Stage) {

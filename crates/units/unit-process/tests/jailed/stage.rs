@@ -1,4 +1,4 @@
-//! Where the tests play: a kind with a base that is kept between runs, functions of Python source, and a look at what
+//! Where the tests play: a class with a base that is kept between runs, functions of Python source, and a look at what
 //! is left of them.
 
 use checks::Images;
@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use unit::{Artefact, Deployed, LogLine, LogWriter, Prepared, UnitKind};
-use unit_process::{Config, ProcessKind, bundle};
+use unit::{Artefact, Deployed, IsolationClass, LogLine, LogWriter, Prepared};
+use unit_process::{Config, ProcessClass, bundle};
 
 const GUESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guests");
 const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../sdks/python/src");
 
 pub struct Stage {
-    pub kind: ProcessKind,
+    pub class: ProcessClass,
     folder: TempDir,
     bases: PathBuf,
     number: AtomicU32,
@@ -66,22 +66,22 @@ impl Stage {
             units_bytes_max: 8 << 30,
             jail: vec!["jail".into()],
         };
-        let kind = ProcessKind::new(config).map_err(|problem| format!("jail: process units: {problem}"))?;
-        let missing = kind.missing().await.map_err(|problem| format!("jail: process units: {problem}"))?;
+        let class = ProcessClass::new(config).map_err(|problem| format!("jail: process units: {problem}"))?;
+        let missing = class.missing().await.map_err(|problem| format!("jail: process units: {problem}"))?;
         for missing in &missing {
             println!("this system refuses {}: {}", missing.protection.as_str(), missing.why);
         }
-        kind.make_base().map_err(|problem| format!("python-packages: process units: {problem}"))?;
+        class.make_base().map_err(|problem| format!("python-packages: process units: {problem}"))?;
         let bases = bases.canonicalize().map_err(|error| error.to_string())?;
-        Ok(Self { kind, folder: tempfile::tempdir().expect("a folder"), bases, number: AtomicU32::new(0) })
+        Ok(Self { class, folder: tempfile::tempdir().expect("a folder"), bases, number: AtomicU32::new(0) })
     }
 
-    /// Drops the kind; says where its bases are.
+    /// Drops the class; says where its bases are.
     pub fn close(self) -> PathBuf {
         self.bases
     }
 
-    /// Where the kind keeps its bases.
+    /// Where the class keeps its bases.
     pub fn bases(&self) -> &Path {
         &self.bases
     }
@@ -106,7 +106,7 @@ impl Stage {
 
     /// A function of a bundle.
     pub fn run(&self, image: &[u8], change: impl FnOnce(&mut Function)) -> Running {
-        self.load(image, &self.kind.compile(image).expect("it fits the base"), change).expect("it loads")
+        self.load(image, &self.class.compile(image).expect("it fits the base"), change).expect("it loads")
     }
 
     /// A function of a bundle, and of an artefact that may be another's.
@@ -114,7 +114,7 @@ impl Stage {
         let number = self.number.fetch_add(1, Relaxed);
         let folder = self.folder(&number.to_string());
         fs::create_dir_all(&folder).expect("a folder");
-        let shape = self.kind.check(image).expect("a bundle");
+        let shape = self.class.check(image).expect("a bundle");
         let path = folder.join("artefact");
         fs::write(&path, artefact).expect("room");
         let mut function = Function::new("attack");
@@ -130,7 +130,7 @@ impl Stage {
             budget: budget::Budget::unbounded(),
         };
         let file = File::open(&path).expect("just written");
-        let prepared = self.kind.load(Artefact { path, file }, deployed)?;
+        let prepared = self.class.load(Artefact { path, file }, deployed)?;
         let state = State::open(&folder.join("state"), Options::default()).expect("a store");
         Ok(Running { prepared, handler: Handler::new(state), log })
     }

@@ -1,12 +1,12 @@
-//! The checks of all kinds, on real components.
+//! The checks of all classes, on real components.
 
 use ::checks::{Images, WasiImages};
-use unit_wasm::{Config, WasmKind};
+use unit_wasm::{Config, WasmClass};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_wasm_class_passes_every_check() {
     let folder = tempfile::tempdir().unwrap();
-    let kind = WasmKind::new(Config { units_max: 100 }).unwrap();
+    let class = WasmClass::new(Config { units_max: 100 }).unwrap();
     let images = Images {
         hello: include_bytes!("../../../../../guests/prebuilt/hello.wasm"),
         counter: include_bytes!("../../../../../guests/prebuilt/counter.wasm"),
@@ -20,5 +20,5 @@ async fn the_wasm_class_passes_every_check() {
         }),
         settles: &::checks::settled,
     };
-    ::checks::run(&kind, &images, folder.path()).await;
+    ::checks::run(&class, &images, folder.path()).await;
 }

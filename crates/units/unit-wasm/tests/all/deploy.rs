@@ -2,15 +2,15 @@
 
 use super::stage::{image, stage};
 use problem::Code;
-use unit::UnitKind;
-use unit_wasm::{Config, WasmKind};
+use unit::IsolationClass;
+use unit_wasm::{Config, WasmClass};
 
 #[test]
 fn images_that_do_not_fit_are_refused_before_they_are_compiled() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _entered = runtime.enter();
-    let kind = WasmKind::new(Config { units_max: 1 }).unwrap();
-    let code = |name: &str| kind.check(&image(name)).unwrap_err().code;
+    let class = WasmClass::new(Config { units_max: 1 }).unwrap();
+    let code = |name: &str| class.check(&image(name)).unwrap_err().code;
     assert_eq!(code("core-module.wasm"), Code::ImageNotWasm);
     assert_eq!(code("wrong-world.wasm"), Code::WorldMismatch);
     assert_eq!(code("unknown-import.wasm"), Code::ImportUnknown);

@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, StreamBody};
 use manifest::{HostGrant, Isolation};
 use problem::Code;
 use std::time::Duration;
-use unit::{BodyError, UnitKind};
+use unit::{BodyError, IsolationClass};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_small_reply_is_whole() {
@@ -75,7 +75,7 @@ async fn a_unit_whose_calls_leave_resources_behind_is_replaced() {
             }
         }
     }
-    let is_counted = crate::kind().isolation() == Isolation::Wasm;
+    let is_counted = crate::class().isolation() == Isolation::Wasm;
     assert!(if is_counted { trapped == 0 } else { (1..10).contains(&trapped) }, "{trapped} calls trapped");
 }
 

@@ -1,7 +1,7 @@
 //! `wasi:http` 0.3 components: what those of 0.2 are held to, and what tasks, streams and futures add.
 
 use super::stage::{Stage, empty, full, image, stage, stage_of};
-use super::{http_transactions::text, kind, toolchains::unpacked};
+use super::{class, http_transactions::text, toolchains::unpacked};
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 use http_body::Frame;
@@ -11,7 +11,7 @@ use problem::Code;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
-use unit::{Body, BodyError, UnitKind};
+use unit::{Body, BodyError, IsolationClass};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -311,16 +311,16 @@ fn renamed(name: &str, from: &str, to: &str) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_versions_are_refused_by_name() {
-    let kind = kind();
-    kind.check(&image("hello-http03.wasm")).unwrap();
+    let class = class();
+    class.check(&image("hello-http03.wasm")).unwrap();
     for version in ["0.4.0", "1.3.2"] {
         let problem =
-            kind.check(&renamed("hello-http03.wasm", "types@0.3.2", &format!("types@{version}"))).unwrap_err();
+            class.check(&renamed("hello-http03.wasm", "types@0.3.2", &format!("types@{version}"))).unwrap_err();
         assert_eq!(problem.code, Code::ImportUnknown, "{problem}");
         assert!(problem.detail.contains(&format!("types@{version}")), "{problem}");
         assert!(problem.hint.contains("@0.3.0"), "{problem}");
     }
     // What belongs to 0.3 is not there for a handler of 0.2.
-    let problem = kind.check(&renamed("hello-http.wasm", "types@0.2.12", "types@0.3.12")).unwrap_err();
+    let problem = class.check(&renamed("hello-http.wasm", "types@0.2.12", "types@0.3.12")).unwrap_err();
     assert_eq!(problem.code, Code::ImportUnknown, "{problem}");
 }

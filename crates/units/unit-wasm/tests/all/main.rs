@@ -15,9 +15,9 @@ mod resting;
 mod stage;
 mod toolchains;
 
-use unit_wasm::{Config, WasmKind};
+use unit_wasm::{Config, WasmClass};
 
 /// The class that the files tell of which others use too.
-fn kind() -> WasmKind {
-    WasmKind::new(Config { units_max: 20 }).unwrap()
+fn class() -> WasmClass {
+    WasmClass::new(Config { units_max: 20 }).unwrap()
 }

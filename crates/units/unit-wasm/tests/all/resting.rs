@@ -4,7 +4,7 @@ use super::stage::{Stage, image, stage, stage_beside};
 use event::Event;
 use handling::{Call, Content, Work};
 use std::time::{Duration, Instant};
-use unit_wasm::{Config, WasmKind};
+use unit_wasm::{Config, WasmClass};
 
 async fn answer(stage: &Stage, data: &str) -> Vec<u8> {
     let event = Event { kind: "test".into(), attempt: 1, data: data.into(), ..Event::default() };
@@ -28,10 +28,10 @@ async fn a_function_that_rested_answers_as_before() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_holds_nothing_of_the_function_that_had_it_before() {
-    let kind = WasmKind::new(Config { units_max: 1 }).unwrap();
-    let first = stage_beside(&kind, "first", &image("attack.wasm"), |_| {});
-    let other = stage_beside(&kind, "other", &image("hello.wasm"), |_| {});
-    let mapped = stage_beside(&kind, "mapped", &image("echo-http.wasm"), |_| {});
+    let class = WasmClass::new(Config { units_max: 1 }).unwrap();
+    let first = stage_beside(&class, "first", &image("attack.wasm"), |_| {});
+    let other = stage_beside(&class, "other", &image("hello.wasm"), |_| {});
+    let mapped = stage_beside(&class, "mapped", &image("echo-http.wasm"), |_| {});
     for _ in 0..3 {
         assert_eq!(answer(&first, "remember").await, b"1");
         assert_eq!(answer(&other, "you").await, b"hello, you\n");

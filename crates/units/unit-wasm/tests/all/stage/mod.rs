@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use unit::{Artefact, Body, BodyError, Deployed, LogLine, LogWriter, Prepared, UnitKind};
+use unit::{Artefact, Body, BodyError, Deployed, IsolationClass, LogLine, LogWriter, Prepared};
 
 pub struct Stage {
     pub prepared: Arc<dyn Prepared>,
@@ -53,26 +53,31 @@ pub fn stage(name: &str, change: impl FnOnce(&mut Function)) -> Stage {
 
 /// A stage for an image that is not among the prebuilt ones as it is.
 pub fn stage_of(name: &str, image: &[u8], change: impl FnOnce(&mut Function)) -> Stage {
-    stage_beside(&crate::kind(), name, image, change)
+    stage_beside(&crate::class(), name, image, change)
 }
 
 /// A stage whose function shares the class with others.
-pub fn stage_beside(kind: &impl UnitKind, name: &str, image: &[u8], change: impl FnOnce(&mut Function)) -> Stage {
-    stage_in(kind, Arc::new(state::RealDisk), name, image, &Budget::unbounded(), change)
+pub fn stage_beside(
+    class: &impl IsolationClass,
+    name: &str,
+    image: &[u8],
+    change: impl FnOnce(&mut Function),
+) -> Stage {
+    stage_in(class, Arc::new(state::RealDisk), name, image, &Budget::unbounded(), change)
 }
 
 /// A stage whose state is on this disk.
 pub fn stage_on(disk: Arc<dyn state::Disk>, name: &str, image: &[u8], change: impl FnOnce(&mut Function)) -> Stage {
-    stage_in(&crate::kind(), disk, name, image, &Budget::unbounded(), change)
+    stage_in(&crate::class(), disk, name, image, &Budget::unbounded(), change)
 }
 
 /// A stage whose node has no more memory than this.
 pub fn stage_within(name: &str, image: &[u8], budget: &Arc<Budget>, change: impl FnOnce(&mut Function)) -> Stage {
-    stage_in(&crate::kind(), Arc::new(state::RealDisk), name, image, budget, change)
+    stage_in(&crate::class(), Arc::new(state::RealDisk), name, image, budget, change)
 }
 
 fn stage_in(
-    kind: &impl UnitKind,
+    class: &impl IsolationClass,
     disk: Arc<dyn state::Disk>,
     name: &str,
     image: &[u8],
@@ -80,9 +85,9 @@ fn stage_in(
     change: impl FnOnce(&mut Function),
 ) -> Stage {
     let folder = tempfile::tempdir().unwrap();
-    let shape = kind.check(image).unwrap();
+    let shape = class.check(image).unwrap();
     let path = folder.path().join("artefact");
-    std::fs::write(&path, kind.compile(image).unwrap()).unwrap();
+    std::fs::write(&path, class.compile(image).unwrap()).unwrap();
     let mut function = Function::new(name);
     change(&mut function);
     let log = Arc::new(Lines::default());
@@ -97,7 +102,7 @@ fn stage_in(
         log: log.clone(),
         budget: budget.clone(),
     };
-    let prepared = kind.load(Artefact { file: File::open(&path).unwrap(), path }, deployed).unwrap();
+    let prepared = class.load(Artefact { file: File::open(&path).unwrap(), path }, deployed).unwrap();
     let handler = Handler::new(state.clone());
     Stage { prepared, state, handler, log, ended: Watcher::default(), _folder: folder }
 }

@@ -1,4 +1,4 @@
-//! The kind: code for every type of board, made at deployment and signed by the node.
+//! The class: code for every type of board, made at deployment and signed by the node.
 
 use crate::enrolled::{Enrolled, EnrolledBoard};
 use crate::finder::{Finder, SILENT_AFTER};
@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
-use unit::{Artefact, Deployed, Prepared, Shape, UnitKind};
+use unit::{Artefact, Deployed, IsolationClass, Prepared, Shape};
 
 /// What code is made for. Boards say which of them they run.
 pub const TARGETS: [Target; 2] = [Target::Aarch64, Target::X86_64(Features { bmi1: false, bmi2: false, lzcnt: false })];
 
-/// The kind. One for the node; cheap to clone.
+/// The class. One for the node; cheap to clone.
 #[derive(Clone)]
-pub struct MetalKind {
+pub struct MetalClass {
     pub(crate) shared: Arc<MetalInner>,
 }
 
@@ -92,8 +92,8 @@ pub struct Payload {
     pub bytes: Arc<[u8]>,
 }
 
-impl MetalKind {
-    /// `folder` is that of the enrolled boards. Nothing is listened to before [`MetalKind::listen`].
+impl MetalClass {
+    /// `folder` is that of the enrolled boards. Nothing is listened to before [`MetalClass::listen`].
     ///
     /// # Errors
     /// [`Code::DataUnusable`].
@@ -284,7 +284,7 @@ pub fn payload(enrolled: &Enrolled, image: &[u8], target: Target) -> Result<Vec<
     Ok(seal_payload(&code, &format_of(target.as_str()), enrolled.keys()))
 }
 
-impl UnitKind for MetalKind {
+impl IsolationClass for MetalClass {
     fn isolation(&self) -> Isolation {
         Isolation::Metal
     }
