@@ -149,6 +149,7 @@ fn a_changed_bit_costs_its_block_and_nothing_else() {
     };
     let all: Vec<_> = [1, 3].into_iter().flat_map(some).collect();
     let count = all.len();
+    let tables = all.iter().map(|(table, _)| table.clone()).collect::<BTreeSet<_>>().len();
     for (table, offset) in all {
         let folder = common::folder();
         common::copy(written.path(), folder.path());
@@ -192,7 +193,8 @@ fn a_changed_bit_costs_its_block_and_nothing_else() {
         assert!(!state.statistics().stopped, "{at}: {:?}", state.stopped());
     }
     println!("{count} blocks: {refused} refused at the start, {lost_keys} keys and {lost_events} events lost");
-    assert!(refused * 4 <= count, "{refused} of {count} refused");
+    // How many tables there are is a matter of when they were merged.
+    assert!(refused <= 2 * tables && refused * 2 < count, "{refused} of {count} refused, in {tables} tables");
     assert!(lost_keys > 0 && lost_events > 0, "nothing was damaged");
 }
 
