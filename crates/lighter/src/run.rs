@@ -386,8 +386,8 @@ fn stay_in_memory() {
     }
 }
 
-/// The last steps of the start, and whoever asks whether it is ready, use most of what was given back once more; so does
-/// a member that connects to the others. A node that nobody calls meanwhile gives it back again.
+/// The last steps of the start, and whoever asks whether it is ready, use most of what was given back once more; so
+/// does a member that connects to the others. A node that nobody calls meanwhile gives it back again.
 async fn settle(node: Arc<Node>) {
     for pause in SETTLES_AFTER {
         tokio::time::sleep(pause).await;

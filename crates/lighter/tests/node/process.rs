@@ -221,8 +221,8 @@ fn warm_units_are_there_without_a_call_and_again_when_one_was_killed_or_the_node
     assert_eq!(node.deploy(json!({ "greet": function }))["step"], "done");
     let running =
         |node: &Node| -> Vec<u32> { below(node.pid()).into_iter().filter(|process| is_running(*process)).collect() };
-    // The keeper of the jail, its zygote, and those that are kept ready: two more than without a word. Six for a moment may
-    // be five and one that is about to end.
+    // The keeper of the jail, its zygote, and those that are kept ready: two more than without a word. Six for a moment
+    // may be five and one that is about to end.
     let until_ready = |node: &Node| {
         let began = Instant::now();
         loop {

@@ -189,7 +189,7 @@ mod tests {
         go.send(()).unwrap();
         let raised = tell.recv().unwrap();
         if raised == "5" {
-            println!("skipped: privileges: raising a thread of the idle class: RLIMIT_NICE does not allow it");
+            println!("skipped: priority: raising a thread of the idle class: RLIMIT_NICE does not allow it");
         } else {
             assert_eq!(raised, "0");
         }
