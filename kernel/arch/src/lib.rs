@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   heap     memory by size, for the whole kernel (every machine)
-//!   ring3    x86-64 as the guest of a tender: exits, pages shared with it, time
+//!   ring3    the guest of a tender, x86-64 or aarch64: exits, pages shared with it, time
 //! ```
 //! One task, no interrupts: nothing here is ever entered twice at once.
 #![no_std]
 #![expect(unsafe_code, reason = "registers, fixed addresses and raw memory are what this crate is for")]
 
 pub mod heap;
-#[cfg(all(feature = "ring3", target_arch = "x86_64"))]
+#[cfg(feature = "ring3")]
 pub mod ring3;

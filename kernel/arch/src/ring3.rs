@@ -1,14 +1,19 @@
-//! x86-64 in ring 3, as the guest of a tender: no privileged instruction, no interrupt, page tables out of reach.
+//! The guest of a tender, in ring 3 of x86-64 or at EL0 of aarch64: no privileged instruction, no interrupt, page tables
+//! out of reach.
 //!
 //! The tender enters at the board's `_start` with a stack. From then on the kernel only ever leaves by [`exit`]; whatever
 //! faults ends the machine, and the tender names the unit that did it.
 
-use core::arch::asm;
+#[cfg_attr(target_arch = "aarch64", path = "ring3/aarch64.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "ring3/x86_64.rs")]
+mod machine;
+
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 use kernel_abi::boot::Boot;
 use kernel_abi::exits::{CallPage, Exit, hatch};
 use kernel_abi::layout;
+pub use machine::{halt, has_feature, tsc};
 
 /// The boot page as it is now.
 pub fn boot() -> Boot {
@@ -27,8 +32,7 @@ pub fn exit(exit: Exit, page: CallPage) -> CallPage {
         }
     }
     if !by_hatch(exit) {
-        // SAFETY: what the words point to is in memory before the tender looks, and what it wrote is seen afterwards.
-        unsafe { asm!("out dx, eax", in("dx") exit.port(), in("eax") 0, options(nostack, preserves_flags)) };
+        machine::leave(exit.port());
     }
     ENTERED.store(tsc(), Relaxed);
     page_now()
@@ -69,7 +73,7 @@ fn page_now() -> CallPage {
     CallPage::from_words(core::array::from_fn(|index| unsafe { words.add(index).read_volatile() }))
 }
 
-/// The time-stamp counter when the tender was last come back from; its stamps are of just before.
+/// The counter when the tender was last come back from; its stamps are of just before.
 static ENTERED: AtomicU64 = AtomicU64::new(0);
 
 /// Nanoseconds since 1970-01-01 UTC, and those of a clock that never goes back: the tender's stamps, and what the counter
@@ -113,37 +117,4 @@ pub fn read_ahead(start: u64, bytes: u64) {
 pub fn code(bytes: usize) -> NonNull<[u8]> {
     let start = core::ptr::with_exposed_provenance_mut::<u8>(layout::CODE as usize);
     NonNull::slice_from_raw_parts(NonNull::new(start).expect("not null"), bytes)
-}
-
-/// The time-stamp counter.
-pub fn tsc() -> u64 {
-    // SAFETY: an instruction without effects; the tender leaves it open to ring 3.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
-/// What `cpuid` says of instructions that compiled code may use; none for names unknown here.
-pub fn has_feature(name: &str) -> Option<bool> {
-    let (one, seven) = (core::arch::x86_64::__cpuid(1), core::arch::x86_64::__cpuid_count(7, 0));
-    let extended = core::arch::x86_64::__cpuid(0x8000_0001);
-    let bit = |register: u32, bit: u32| Some(register >> bit & 1 == 1);
-    match name {
-        "sse3" => bit(one.ecx, 0),
-        "ssse3" => bit(one.ecx, 9),
-        "cmpxchg16b" => bit(one.ecx, 13),
-        "sse4.1" => bit(one.ecx, 19),
-        "sse4.2" => bit(one.ecx, 20),
-        "popcnt" => bit(one.ecx, 23),
-        "bmi1" => bit(seven.ebx, 3),
-        "bmi2" => bit(seven.ebx, 8),
-        "lzcnt" => bit(extended.ecx, 5),
-        _ => None,
-    }
-}
-
-/// The end: a privileged instruction, which no tender lets pass.
-pub fn halt() -> ! {
-    loop {
-        // SAFETY: in ring 3 it faults, and the machine ends.
-        unsafe { asm!("hlt", options(nomem, nostack)) }
-    }
 }

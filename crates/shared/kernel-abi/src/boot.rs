@@ -21,7 +21,7 @@ pub struct Boot {
     pub memory_bytes: u64,
     /// The bits of its [`Policy`](crate::Policy).
     pub policy: u64,
-    /// Turns of the time-stamp counter in a second.
+    /// Turns of the time-stamp counter in a second, or of the virtual counter of aarch64.
     pub tsc_hz: u64,
 }
 

@@ -1,4 +1,5 @@
-//! How the kernel leaves to its tender: an `out` to one of these ports. What it wants stands in the call page.
+//! How the kernel leaves to its tender: an `out` to one of these ports; on aarch64, which has none, a store of its number
+//! to an address without memory ([`EXIT`](crate::layout::EXIT)). What it wants stands in the call page.
 //!
 //! ```text
 //!   kernel ── call page: number, request, room for the answer ── out ──▶ tender

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   0          ┌───────────────┐
+//!              │ vectors       │  aarch64, mapped for EL1 alone: a fault goes there, and leaves
+//!   4 KiB      ├───────────────┤
 //!              │ page tables   │  in guest-physical memory, mapped nowhere: the guest cannot even read them
 //!   1 MiB      ├───────────────┤
 //!              │ boot page     │  R    what the tender says of itself and of the unit
@@ -17,11 +19,15 @@
 //!              ├─ guard ───────┤
 //!   2 MiB × n  │ heap          │  RW   to the end of the memory
 //!              └───────────────┘
+//!   32 GiB     ═ exit            aarch64: W, without memory: a store leaves to the tender
 //! ```
 
 pub const PAGE: u64 = 4_096;
 /// What one entry of a page directory maps.
 pub const LARGE_PAGE: u64 = 2 << 20;
+
+/// Exception vectors of aarch64, for EL1 alone.
+pub const VECTORS: u64 = 0;
 
 pub const PAGE_TABLES: u64 = 0x1000;
 pub const PAGE_TABLES_END: u64 = 0x10_0000;
@@ -42,6 +48,12 @@ pub const KERNEL_END: u64 = 0x7f_0000;
 pub const CODE: u64 = 0x80_0000;
 /// Compiled code is refused over this.
 pub const CODE_BYTES_MAX: u64 = 192 << 20;
+
+/// Where aarch64, which has no ports, stores the number of one: beyond all memory, and within the 36 bits of address that
+/// the smallest machines of KVM have.
+pub const EXIT: u64 = 32 << 30;
+/// Where its vectors store that there was a fault.
+pub const EXIT_FAULT: u64 = EXIT + 8;
 
 /// Memory the kernel needs beside what a unit was granted: its own tables, and copies of events and replies.
 pub const HEAP_OVERHEAD: u64 = 8 << 20;
