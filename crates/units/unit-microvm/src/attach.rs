@@ -8,7 +8,7 @@
 
 use crate::core_dump;
 use crate::prepared::PreparedMicrovm;
-use crate::registers::Registers;
+use crate::processor::Registers;
 use crate::vm::Vm;
 use problem::{Code, Problem};
 use std::io;
@@ -49,7 +49,7 @@ impl Look {
 
 /// The return addresses on the stack, the innermost first.
 fn returns(vm: &Vm, registers: &Registers) -> Vec<u64> {
-    let mut frame = registers.0.rbp;
+    let mut frame = registers.frame();
     let mut found = Vec::new();
     while found.len() < FRAMES {
         let mut words = [0; 16];
@@ -85,7 +85,7 @@ pub async fn attach(prepared: Arc<PreparedMicrovm>, unit: u64, wants_core: bool)
     };
     let found = answered.map_err(|_| ended_meanwhile(unit))?;
     let found = found.map_err(|error| Problem::new(Code::AttachRefused, format!("KVM does not show it: {error}")))?;
-    let mut lines = vec![format!("stopped at {:#x}, and gone on; its registers:", found.registers.0.rip)];
+    let mut lines = vec![format!("stopped at {:#x}, and gone on; its registers:", found.registers.pc())];
     lines.extend(crate::attempt::registers(&found.registers.words()).lines().map(str::to_owned));
     lines.push("it came from, the innermost first:".to_owned());
     lines.extend(found.returns.iter().map(|back| format!("  {back:#x}")));

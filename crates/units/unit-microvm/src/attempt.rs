@@ -9,6 +9,7 @@ use crate::Busy;
 use crate::exchange::{Exchange, Served};
 use crate::fetch::Fetching;
 use crate::prepared::PreparedMicrovm;
+use crate::processor::Registers;
 use crate::tender::{Clock, Tender, Told, What};
 use frame::Limits;
 use problem::{Code, Problem};
@@ -187,7 +188,7 @@ async fn converse(
                 if let Some(dump) = crash.dump {
                     prepared.keep_dump(dump);
                 }
-                let at = crash.registers.0.rip;
+                let at = crash.registers.pc();
                 return Err(Problem::new(Code::UnitTrapped, format!("the unit trapped: a fault at {at:#x}")));
             }
             What::Lied(why) => return Err(kernel::garbled(&why)),
@@ -235,10 +236,7 @@ fn crashed(
 }
 
 pub fn registers(words: &[u64]) -> String {
-    const NAMES: [&str; 18] = [
-        "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
-        "rip", "rflags",
-    ];
-    let named: Vec<String> = NAMES.iter().zip(words).map(|(name, word)| format!("{name}={word:#x}")).collect();
+    let named: Vec<String> =
+        Registers::NAMES.iter().zip(words).map(|(name, word)| format!("{name}={word:#x}")).collect();
     named.chunks(6).map(|line| format!("  {}\n", line.join(" "))).collect()
 }

@@ -3,14 +3,13 @@
 //! `gdb KERNEL-WITH-SYMBOLS NAME.coredump` shows where the kernel was; what the component kept is in its memory.
 
 use crate::memory::{Memory, Outside};
-use crate::registers::Registers;
+use crate::processor::{ELF_MACHINE, Registers};
 use kernel_abi::layout::PAGE_TABLES_END;
 use std::io;
 
 const FILE_HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
-/// The note with the registers: `struct elf_prstatus` of x86-64 Linux.
-const STATUS_BYTES: usize = 336;
+/// The note with the registers: `struct elf_prstatus` of Linux, where they stand before a last word.
 const STATUS_REGISTERS: usize = 112;
 const SIGSEGV: u16 = 11;
 
@@ -39,9 +38,9 @@ fn file_header(segments: usize) -> Vec<u8> {
     let mut header = b"\x7fELF\x02\x01\x01".to_vec();
     header.resize(16, 0);
     let mut put = |bytes: &[u8]| header.extend_from_slice(bytes);
-    // A core file, x86-64, version 1; no entry; program headers follow at once; no sections.
+    // A core file, the processor, version 1; no entry; program headers follow at once; no sections.
     put(&4_u16.to_le_bytes());
-    put(&62_u16.to_le_bytes());
+    put(&ELF_MACHINE.to_le_bytes());
     put(&1_u32.to_le_bytes());
     put(&0_u64.to_le_bytes());
     put(&(FILE_HEADER as u64).to_le_bytes());
@@ -64,54 +63,20 @@ fn program_header(kind: u32, flags: u32, offset: u64, at: u64, bytes: u64) -> Ve
 }
 
 fn note(registers: &Registers) -> Vec<u8> {
-    let mut note = Vec::new();
-    for word in [5_u32, STATUS_BYTES as u32, 1] {
-        note.extend(word.to_le_bytes());
-    }
-    note.extend(*b"CORE\0\0\0\0");
-    let mut status = [0; STATUS_BYTES];
+    let registers = registers.of_linux();
+    let mut status = vec![0; STATUS_REGISTERS + 8 * registers.len() + 8];
     status[12..14].copy_from_slice(&SIGSEGV.to_le_bytes());
     // The one thread has the number 1.
     status[32..36].copy_from_slice(&1_u32.to_le_bytes());
-    for (index, word) in linux_order(registers).into_iter().enumerate() {
+    for (index, word) in registers.into_iter().enumerate() {
         let at = STATUS_REGISTERS + 8 * index;
         status[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
+    let mut note = Vec::new();
+    for word in [5, u32::try_from(status.len()).unwrap_or(0), 1] {
+        note.extend(word.to_le_bytes());
+    }
+    note.extend(*b"CORE\0\0\0\0");
     note.extend(status);
     note
-}
-
-/// As `struct user_regs_struct` has them.
-fn linux_order(registers: &Registers) -> [u64; 27] {
-    let r = &registers.0;
-    let (code, stack) = (0x33, 0x2b);
-    [
-        r.r15,
-        r.r14,
-        r.r13,
-        r.r12,
-        r.rbp,
-        r.rbx,
-        r.r11,
-        r.r10,
-        r.r9,
-        r.r8,
-        r.rax,
-        r.rcx,
-        r.rdx,
-        r.rsi,
-        r.rdi,
-        u64::MAX,
-        r.rip,
-        code,
-        r.rflags,
-        r.rsp,
-        stack,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-    ]
 }

@@ -51,7 +51,8 @@ pub fn prepare(
     let class = MicrovmClass::new()?;
     let contract = class.check(&bytes)?.contract;
     let code = kernel_code::compile(&bytes, class.shared.target)?;
-    let (linked, _) = link::link(&*class.shared.kvm()?, crate::KERNEL, &code, unit_lines::worth_keeping(&bytes))?;
+    let (linked, _) =
+        link::link(&*class.shared.kvm()?, crate::processor::KERNEL, &code, unit_lines::worth_keeping(&bytes))?;
     let named = sections::write(&bytes, &code).unwrap_or_default();
     fs::write(symbols, named).map_err(|error| internal("writing symbols", &error))?;
     // Its open file is all that is needed of it.

@@ -151,8 +151,8 @@ impl DebugSession {
         while let Ok(command) = self.commands.recv() {
             let answer = match command {
                 Command::Why => why.clone(),
-                Command::Registers => gdb::hex(&gdb::registers(&vm.registers()?)),
-                Command::SetRegisters(bytes) => match gdb::set_registers(&vm.registers()?, &bytes) {
+                Command::Registers => gdb::hex(&vm.registers()?.of_gdb()),
+                Command::SetRegisters(bytes) => match vm.registers()?.set_by_gdb(&bytes) {
                     Some(registers) => vm.set_registers(&registers).map(|()| "OK".to_owned())?,
                     None => "E01".to_owned(),
                 },
@@ -162,10 +162,13 @@ impl DebugSession {
                 }
                 Command::Write { at, bytes } => {
                     let written = own(vm.memory(), at, bytes.len()).then(|| vm.memory().write(at, &bytes));
-                    written.and_then(Result::ok).map_or("E01", |()| "OK").to_owned()
+                    match written {
+                        Some(Ok(())) => vm.code_was_written().map(|()| "OK".to_owned())?,
+                        _ => "E01".to_owned(),
+                    }
                 }
                 Command::Step => {
-                    self.steps_from = Some(vm.registers()?.0.rip);
+                    self.steps_from = Some(vm.registers()?.pc());
                     return Ok(Next::Step);
                 }
                 Command::Continue => return Ok(Next::Run),

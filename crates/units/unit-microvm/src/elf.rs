@@ -1,6 +1,7 @@
 //! The kernel's image: an ELF file of a few loadable segments, each of one kind of page.
 
 use crate::memory::Memory;
+use crate::processor::ELF_MACHINE;
 use crate::tables::Access;
 use kernel_abi::layout::{KERNEL, KERNEL_END, PAGE};
 use std::ops::Range;
@@ -36,8 +37,8 @@ impl<'i> Kernel<'i> {
         if image.get(..6) != Some(b"\x7fELF\x02\x01") {
             return Err(Malformed("no 64-bit little-endian ELF file"));
         }
-        if number::<2>(image, 18)? != 62 || number::<2>(image, 16)? != 2 {
-            return Err(Malformed("no program for x86-64"));
+        if number::<2>(image, 18)? != u64::from(ELF_MACHINE) || number::<2>(image, 16)? != 2 {
+            return Err(Malformed("no program for this processor"));
         }
         let entry = number::<8>(image, 24)?;
         let table = number::<8>(image, 32)?;
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_kernel_is_read_and_no_cut_of_it_is() {
-        let image = crate::KERNEL;
+        let image = crate::processor::KERNEL;
         let kernel = Kernel::read(image).unwrap();
         assert_eq!(kernel.segments.len(), 3);
         // Names of sections come after what is loaded; nobody here reads them.
@@ -123,7 +124,7 @@ mod tests {
     fn headers_that_lie_are_refused() {
         for at in 16..64 + 3 * 56 {
             for value in [0, 0x7f, 0xff] {
-                let mut image = crate::KERNEL.to_vec();
+                let mut image = crate::processor::KERNEL.to_vec();
                 image[at] = value;
                 // Whatever it says: no panic, and nothing outside of the kernel's place.
                 if let Ok(kernel) = Kernel::read(&image) {

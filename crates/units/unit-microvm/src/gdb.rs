@@ -5,7 +5,7 @@
 //! ```
 //! Breakpoints are gdb's own: it writes them into the memory as it writes anything else, and takes them out again.
 
-use crate::registers::Registers;
+use crate::processor::GDB_NAME;
 
 /// Bytes of one packet, as gdb is told.
 pub const PACKET_BYTES_MAX: usize = 0x4000;
@@ -50,8 +50,12 @@ pub enum Command {
 }
 
 /// The machine, for gdb: all else follows from it.
-const FEATURES: &str = "<?xml version=\"1.0\"?><!DOCTYPE target SYSTEM \"gdb-target.dtd\">\
-                        <target><architecture>i386:x86-64</architecture></target>";
+fn description() -> String {
+    format!(
+        "<?xml version=\"1.0\"?><!DOCTYPE target SYSTEM \"gdb-target.dtd\">\
+         <target><architecture>{GDB_NAME}</architecture></target>"
+    )
+}
 
 const SUPPORTED: &str = "PacketSize=4000;QStartNoAckMode+;swbreak+;qXfer:features:read+";
 
@@ -106,7 +110,8 @@ impl Command {
 
 /// A part of the description of the machine.
 pub fn features(offset: usize, bytes: usize) -> String {
-    let rest = FEATURES.get(offset..).unwrap_or_default();
+    let description = description();
+    let rest = description.get(offset..).unwrap_or_default();
     match rest.get(..bytes) {
         Some(part) if part.len() < rest.len() => format!("m{part}"),
         _ => format!("l{rest}"),
@@ -177,40 +182,6 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(byte).collect()
 }
 
-/// The registers in gdb's order: general ones and rip by 8 bytes, flags and selectors by 4. Those of floating point,
-/// which follow, are not there.
-const WIDE: usize = 17;
-const SELECTORS: [u32; 6] = [0x33, 0x2b, 0, 0, 0, 0];
-
-pub fn registers(registers: &Registers) -> Vec<u8> {
-    let r = &registers.0;
-    let wide = [
-        r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15,
-        r.rip,
-    ];
-    let mut bytes: Vec<u8> = wide.iter().flat_map(|word| word.to_le_bytes()).collect();
-    bytes.extend((r.rflags as u32).to_le_bytes());
-    bytes.extend(SELECTORS.iter().flat_map(|word| word.to_le_bytes()));
-    bytes
-}
-
-/// Flags that are a program's own: arithmetic and direction. The others make the machine what it is.
-const OWN_FLAGS: u64 = 0xcd5;
-
-/// None: too few bytes.
-pub fn set_registers(registers: &Registers, bytes: &[u8]) -> Option<Registers> {
-    let words: Vec<u64> = bytes
-        .get(..8 * WIDE)?
-        .chunks(8)
-        .map(|word| word.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-        .collect();
-    let flags = u32::from_le_bytes(bytes.get(8 * WIDE..8 * WIDE + 4)?.try_into().ok()?);
-    let [rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15, rip] = words.try_into().ok()?;
-    let rflags = registers.0.rflags & !OWN_FLAGS | u64::from(flags) & OWN_FLAGS;
-    let words = [rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15, rip, rflags];
-    Some(Registers::from_words(words))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,20 +213,9 @@ mod tests {
     }
 
     #[test]
-    fn registers_come_back_and_the_machines_flags_stay() {
-        let words: [u64; Registers::WORDS] = std::array::from_fn(|index| 0x100 * index as u64 + 7);
-        let before = Registers::from_words(words);
-        assert_eq!(set_registers(&before, &registers(&before)).unwrap(), before);
-        let mut bytes = registers(&before);
-        bytes[8 * WIDE..8 * WIDE + 4].fill(0xff);
-        assert_eq!(set_registers(&before, &bytes).unwrap().0.rflags, before.0.rflags | OWN_FLAGS);
-        assert_eq!(set_registers(&before, &bytes[..130]), None);
-    }
-
-    #[test]
     fn the_description_is_read_in_parts() {
         let (first, rest) = (features(0, 10), features(10, 10_000));
-        assert_eq!([&first[1..], &rest[1..]].concat(), FEATURES);
+        assert_eq!([&first[1..], &rest[1..]].concat(), description());
         assert!(first.starts_with('m') && rest.starts_with('l') && features(usize::MAX, 1) == "l");
     }
 }

@@ -11,6 +11,7 @@ use crate::debugger::{DebugSession, Next, Signal};
 use crate::exits::{self, Asked, Bounds, GuestRange};
 use crate::hatch::{self, Hatch, Left};
 use crate::memory::{Memory, Outside};
+use crate::processor;
 use crate::tender::{Ask, Crash, Recipe, TenderInner, Told, What};
 use crate::vm::{Stop, Vm, interrupt_signal};
 use crate::{seccomp, thread, written};
@@ -244,18 +245,9 @@ impl<'m> Guest<'m> {
         }
     }
 
-    /// Whether a fault is a breakpoint or the end of a step: KVM inside of another hypervisor may not see them for what
-    /// they are, and the guest has no table by which to take an exception. It goes on as if there had been none.
-    fn is_debuggers(&mut self) -> bool {
-        const BREAKPOINT: u8 = 0xcc;
-        let (Some(debugger), Ok(mut registers)) = (&mut self.debugger, self.vm.registers()) else { return false };
-        let before = registers.0.rip.wrapping_sub(1);
-        let mut byte = [0];
-        if self.vm.memory().read(before, &mut byte).is_ok() && byte[0] == BREAKPOINT {
-            registers.0.rip = before;
-            return self.vm.set_registers(&registers).is_ok();
-        }
-        debugger.has_stepped(registers.0.rip)
+    /// Whether a fault is its debugger's.
+    fn is_debuggers(&self) -> bool {
+        self.debugger.as_ref().is_some_and(|debugger| processor::is_debuggers(debugger, self.vm))
     }
 
     /// Hands the guest, which stands still, to its debugger, if there is one, until it is to go on.

@@ -7,6 +7,7 @@ mod ahead;
 mod racing;
 
 use crate::ear::Ear;
+use crate::processor::code::{self, Code};
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
 use crate::tender::{Recipe, Tender, What};
@@ -37,40 +38,7 @@ fn hello() -> Option<(&'static MicrovmClass, &'static [u8])> {
     made.as_ref().map(|(class, artefact)| (class, artefact.as_slice()))
 }
 
-/// Machine code with little-endian operands.
-#[derive(Default)]
-struct Code(Vec<u8>);
-
 impl Code {
-    fn raw(mut self, bytes: &[u8]) -> Self {
-        self.0.extend_from_slice(bytes);
-        self
-    }
-
-    /// `mov rax, value; mov [at], rax`, through rcx.
-    fn store(self, at: u64, value: u64) -> Self {
-        self.raw(&[0x48, 0xb8])
-            .raw(&value.to_le_bytes())
-            .raw(&[0x48, 0xb9])
-            .raw(&at.to_le_bytes())
-            .raw(&[0x48, 0x89, 0x01])
-    }
-
-    /// `mov rax, [at]`.
-    fn load(self, at: u64) -> Self {
-        self.raw(&[0x48, 0xb9]).raw(&at.to_le_bytes()).raw(&[0x48, 0x8b, 0x01])
-    }
-
-    /// `mov rax, at; jmp rax`.
-    fn jump(self, at: u64) -> Self {
-        self.raw(&[0x48, 0xb8]).raw(&at.to_le_bytes()).raw(&[0xff, 0xe0])
-    }
-
-    /// `mov edx, port; out dx, eax`.
-    fn out(self, port: u16) -> Self {
-        self.raw(&[0xba]).raw(&u32::from(port).to_le_bytes()).raw(&[0xef])
-    }
-
     /// A word of the call page.
     fn word(self, index: u64, value: u64) -> Self {
         self.store(layout::CALL + 8 * index, value)
@@ -78,11 +46,6 @@ impl Code {
 
     fn exit(self, exit: Exit) -> Self {
         self.out(exit.port())
-    }
-
-    /// For ever.
-    fn spin(self) -> Self {
-        self.raw(&[0xeb, 0xfe])
     }
 }
 
@@ -97,7 +60,7 @@ fn recipe_of(code: &Code, reads_ahead: bool) -> Option<Arc<Recipe>> {
     let mut artefact = artefact.to_vec();
     let at = {
         let parts = Parts::read(&artefact).unwrap();
-        parts.place_of(parts.about.registers.0.rip).unwrap()
+        parts.place_of(parts.about.registers.pc()).unwrap()
     };
     artefact[at..at + code.0.len()].copy_from_slice(&code.0);
     let snapshot = Snapshot::lay_out(&Parts::read(&artefact).unwrap(), 16 << 20).unwrap();
@@ -183,9 +146,9 @@ fn code_cannot_be_written() {
 
 #[test]
 fn data_cannot_be_executed() {
-    // A `ret` on the stack, in the inbox, in the log ring: none of it is code.
+    // A return on the stack, in the inbox, in the log ring: none of it is code.
     for at in [layout::INBOX, layout::LOG + 64, layout::STACK + 64, layout::CALL + 512] {
-        faults(Code::default().store(at, 0xc3).jump(at));
+        faults(Code::default().store(at, code::RETURN).jump(at));
     }
 }
 
@@ -207,20 +170,7 @@ fn page_tables_and_the_boot_page_cannot_be_written() {
 
 #[test]
 fn what_needs_privilege_ends_the_machine() {
-    let privileged: [&[u8]; 8] = [
-        &[0xf4],             // hlt
-        &[0xfa],             // cli
-        &[0x0f, 0x22, 0xd8], // mov cr3, rax
-        &[0x0f, 0x20, 0xd8], // mov rax, cr3
-        &[0x0f, 0x32],       // rdmsr
-        &[0x0f, 0x30],       // wrmsr
-        &[0x0f, 0x01, 0x10], // lgdt [rax]
-        &[0xcd, 0x80],       // int 0x80
-    ];
-    for bytes in privileged {
-        faults(Code::default().raw(bytes));
-    }
-    faults(Code::default().raw(&[0x0f, 0x05]).spin().raw(&[0x0f, 0x0b])); // syscall, where it is let pass: into nothing
+    code::privileged().into_iter().for_each(faults);
 }
 
 #[test]
@@ -250,13 +200,12 @@ fn pointers_to_what_is_not_its_own_are_lies() {
 #[test]
 fn a_log_ring_full_of_lies_is_read_as_far_as_it_makes_sense() {
     let code = Code::default().store(layout::LOG, u64::MAX).store(layout::LOG + 8, u64::MAX).exit(Exit::Log);
-    faults(code.raw(&[0xf4]));
+    faults(code.end());
 }
 
 #[test]
 fn a_loop_and_a_flood_of_exits_are_stopped() {
-    // `exit; jmp` back over both instructions.
-    let flood = Code::default().exit(Exit::Log).raw(&[0xeb, 0xf8]);
+    let flood = Code::default().exit(Exit::Log).again();
     for code in [Code::default().spin(), flood] {
         let Some(mut tender) = machine(&code) else { return };
         tender.begin(b"no event".to_vec());
@@ -292,19 +241,13 @@ fn a_stop_is_heeded_whenever_it_comes() {
     }
 }
 
-/// What a unit says that looks for what the one before it left, and then leaves what it can: in a register of floating
-/// point and its control word, on the stack, in the inbox, behind a line of the log, at both ends of the heap, and in
+/// What a unit says that looks for what the one before it left, and then leaves what it can: in what registers nobody
+/// sets between two units, on the stack, in the inbox, behind a line of the log, at both ends of the heap, and in
 /// so many pages of it.
 fn litterer(heap: std::ops::Range<u64>, pages: u64) -> Code {
     let found = layout::STACK + 0x1000;
     let mut code = Code::default()
-        .raw(&[0x48, 0xb9])
-        .raw(&found.to_le_bytes())
-        .raw(&[0x0f, 0x11, 0x01]) // movups [rcx], xmm0
-        .raw(&[0x0f, 0xae, 0x59, 0x10]) // stmxcsr [rcx + 16]
-        .raw(&[0x66, 0x0f, 0x76, 0xc0]) // pcmpeqd xmm0, xmm0
-        .store(found + 0x20, 0x9fc0)
-        .raw(&[0x0f, 0xae, 0x11]) // ldmxcsr [rcx]
+        .litter(found)
         .store(layout::STACK + 0x5000, 1)
         .store(layout::INBOX + 100, 2)
         .store(layout::LOG + 0x2000, 3)
@@ -313,8 +256,8 @@ fn litterer(heap: std::ops::Range<u64>, pages: u64) -> Code {
     for page in 0..pages {
         code = code.store(heap.start + (2 * page + 1) * layout::PAGE, 6);
     }
-    let code = code.word(0, 7).word(1, found).word(2, 0x18).word(3, layout::INBOX).word(4, 8);
-    code.exit(Exit::Receive).raw(&[0xf4])
+    let code = code.word(0, 7).word(1, found).word(2, code::FOUND_BYTES).word(3, layout::INBOX).word(4, 8);
+    code.exit(Exit::Receive).end()
 }
 
 /// The next unit in a machine, and the next function's, find nothing of what a unit left, in memory and processor.
@@ -332,8 +275,7 @@ fn what_a_unit_leaves_in_its_machine_nobody_finds() {
             for number in 2..5 {
                 tender.begin(b"no event".to_vec());
                 let What::Replied { reply, .. } = told(&mut tender).await else { panic!("it replies") };
-                let untouched = [&[0; 16][..], &0x1f80_u32.to_le_bytes(), &[0; 4]].concat();
-                assert_eq!(reply, untouched, "floating point is that of a processor that was never used");
+                assert_eq!(reply, code::untouched(), "floating point is that of a processor that was never used");
                 assert!(tender.dump().await.unwrap() != fresh, "it has written");
                 tender = made(|done| tender.renew(number, done));
                 assert!(tender.dump().await.unwrap() == fresh, "nothing of it is left after {pages} pages");
@@ -348,7 +290,7 @@ fn what_a_unit_leaves_in_its_machine_nobody_finds() {
             assert!(others.dump().await.unwrap() == fresh.dump().await.unwrap(), "nor for another function");
             others.begin(b"no event".to_vec());
             let What::Replied { reply, .. } = told(&mut others).await else { panic!("it replies") };
-            assert_eq!(reply[..16], [0; 16]);
+            assert_eq!(reply, code::untouched());
         });
     }
     assert!(Parts::read(artefact).is_ok());

@@ -9,7 +9,7 @@
 //! ```
 //! The guest runs in ring 3 from its first instruction, on page tables it cannot reach: code is never writable, data
 //! never executable. Between guest and node stand the processor, KVM's smallest surface (port writes), and a thread
-//! that may ask the system for next to nothing.
+//! that may ask the system for next to nothing. What of this is one processor's alone is in `x86_64`.
 
 // Elsewhere there is no such class yet, and this crate is empty.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -34,8 +34,9 @@ pub mod measure;
 mod memory;
 mod outlet;
 mod prepared;
+#[path = "x86_64/mod.rs"]
+mod processor;
 mod question;
-mod registers;
 mod seccomp;
 mod sections;
 mod serving;
@@ -52,11 +53,12 @@ mod written;
 pub use link::Times;
 
 use futures_util::future::BoxFuture;
-use kernel_code::{Features, Target};
+use kernel_code::Target;
 use kvm_ioctls::Kvm;
 use manifest::Isolation;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
+use processor::KERNEL;
 use sha2::{Digest, Sha256};
 use std::ffi::CStr;
 use std::io;
@@ -65,9 +67,6 @@ use std::sync::{Arc, OnceLock, Weak};
 use stock::Stock;
 use unit::{Artefact, Compiler, Deployed, IsolationClass, Prepared, Shape};
 use unit_lines::Teller;
-
-/// The kernel: `kernel/boards/tender`, as `kernel/build` made it.
-pub const KERNEL: &[u8] = include_bytes!("../../../../kernel/prebuilt/microvm");
 
 /// The class. One for the node; cheap to clone.
 #[derive(Clone)]
@@ -102,12 +101,12 @@ impl MicrovmClass {
 
     fn with_device(device: &'static CStr) -> Result<Self, Problem> {
         let kernel: String = Sha256::digest(KERNEL).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-        let offered = open(device).and_then(|kvm| Ok((vm::offered(&kvm).map_err(|error| kvm_failed(&error))?, kvm)));
-        let (features, kvm) = match offered {
-            Ok((features, kvm)) => (features, Ok(Arc::new(kvm))),
-            Err(problem) => (Features::default(), Err(problem)),
+        let offered =
+            open(device).and_then(|kvm| Ok((processor::target(&kvm).map_err(|error| kvm_failed(&error))?, kvm)));
+        let (target, kvm) = match offered {
+            Ok((target, kvm)) => (target, Ok(Arc::new(kvm))),
+            Err(problem) => (processor::LEAST, Err(problem)),
         };
-        let target = Target::X86_64(features);
         let code = kernel_code::fingerprint(target)?;
         let fingerprint = format!("{code}-{kernel}-{}", kernel_abi::VERSION);
         let teller = Teller::start()

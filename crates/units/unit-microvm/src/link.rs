@@ -7,7 +7,7 @@
 use crate::elf::Kernel;
 use crate::exits::{self, Asked, Bounds};
 use crate::memory::{Memory, Outside};
-use crate::registers::Registers;
+use crate::processor::{self, Registers};
 use crate::snapshot::{self, About};
 use crate::tables::{Access, Tables};
 use crate::vm::{Stop, Vm};
@@ -94,7 +94,7 @@ impl Linking {
             .map_err(|Outside| Problem::new(Code::Internal, "the kernel does not fit into its machine"))?;
         let mut vm = Vm::new(kvm, Arc::new(memory)).map_err(|error| crate::kvm_failed(&error))?;
         vm.can_be_interrupted();
-        vm.set_registers(&Registers::at(kernel.entry, layout::STACK + layout::STACK_BYTES - 8))
+        vm.set_registers(&Registers::at(kernel.entry, layout::STACK + layout::STACK_BYTES))
             .map_err(|error| crate::kvm_failed(&error))?;
         Ok(Self { vm, boot, tables_end, code, began })
     }
@@ -115,7 +115,7 @@ impl Linking {
                 }
                 Stop::Fault => {
                     let registers = self.vm.registers().unwrap_or_default();
-                    let detail = format!("the kernel faulted at {:#x} while it was linked", registers.0.rip);
+                    let detail = format!("the kernel faulted at {:#x} while it was linked", registers.pc());
                     return Err(Problem::new(Code::StartFailed, detail));
                 }
             };
@@ -192,6 +192,12 @@ fn prepare(memory: &Memory, kernel: &Kernel<'_>, boot: &Boot, code: &Range<u64>)
     kernel.place(memory)?;
     memory.write_words(layout::BOOT, &boot.words())?;
     let mut tables = Tables::new(memory);
+    for (page, entry, contents) in processor::OWN_PAGES {
+        if !contents.is_empty() {
+            memory.write(*page, contents)?;
+        }
+        tables.map_own(*page, *entry)?;
+    }
     tables.map(layout::BOOT..layout::BOOT + PAGE, Access::Read)?;
     tables.map(layout::CALL..layout::LOG + layout::LOG_BYTES, Access::Write)?;
     tables.map(layout::INBOX..layout::INBOX + layout::INBOX_BYTES, Access::Write)?;

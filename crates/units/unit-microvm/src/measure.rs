@@ -1,6 +1,7 @@
 //! Units held by hand, without a function, a store or a host around them: for benchmarks.
 
 use crate::MicrovmClass;
+use crate::processor;
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
 use crate::tender::{Recipe, Tender, What};
@@ -40,11 +41,10 @@ impl Bed {
         let kvm = class.shared.kvm().map_err(|problem| io::Error::other(problem.to_string()))?;
         let whole = recipe(artefact, memory_bytes, true)?;
         let mut leaving = artefact.to_vec();
-        let at = parts(artefact)?.place_of(whole.snapshot.about.registers.0.rip);
+        let at = parts(artefact)?.place_of(whole.snapshot.about.registers.pc());
         let at = at.ok_or_else(|| io::Error::other("an artefact without a first instruction"))?;
-        let [low, high] = Exit::Log.port().to_le_bytes();
-        // mov edx, port; out dx, eax; hlt
-        leaving[at..at + 7].copy_from_slice(&[0xba, low, high, 0, 0, 0xef, 0xf4]);
+        let code = processor::leaving(Exit::Log);
+        leaving[at..at + code.len()].copy_from_slice(&code);
         // It does not wait for an event, and so does not read ahead.
         let leaving = recipe(&leaving, memory_bytes, false)?;
         Ok(Self { recipe: whole, leaving, stock: Stock::new(kvm.clone()), nothing: Stock::new(kvm) })

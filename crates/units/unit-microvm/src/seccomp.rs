@@ -1,7 +1,7 @@
 //! What a tender's thread may ask of the system once its guest is about to run: if a guest ever got hold of the thread,
 //! there is no file to open, no socket to make and no program to start.
 
-use crate::written;
+use crate::processor::IOCTLS;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen as Width, SeccompCmpOp as Is, SeccompCondition as Condition,
     SeccompFilter, SeccompRule, TargetArch,
@@ -38,21 +38,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_tgkill,
-];
-
-/// Requests to KVM: run, registers, modes and floating point, memory slots, debugging, the counter's pace. And to the
-/// system: which pages were written.
-const IOCTLS: [u64; 10] = [
-    0xAE80,
-    0x8090_AE81,
-    0x4090_AE82,
-    0x8138_AE83,
-    0x4138_AE84,
-    0x5000_AEA5,
-    0x4020_AE46,
-    0x4048_AE9B,
-    0xAEA3,
-    written::SCAN,
 ];
 
 /// Puts this thread behind the filter, for good.

@@ -6,6 +6,7 @@
 //! ```
 //! It is the very code units run, optimised as it is: lines and functions can be named, variables cannot.
 
+use crate::processor::ELF_MACHINE;
 use gimli::write::{Address, AttributeValue, Dwarf, EndianVec, LineProgram, LineString, Sections, Unit};
 use gimli::{Encoding, Format, LineEncoding, LittleEndian};
 use kernel_abi::layout;
@@ -130,7 +131,7 @@ impl Section {
     }
 }
 
-/// A program for x86-64 of which only the names are there.
+/// A program of which only the names are there.
 fn elf_file(base: u64, bytes: u64, symbols: &[Symbol], debug: &[(&'static str, Vec<u8>)]) -> Vec<u8> {
     let (mut table, mut names) = (vec![0; 24], vec![0]);
     for Symbol { name, at, bytes } in symbols {
@@ -173,9 +174,9 @@ fn elf_file(base: u64, bytes: u64, symbols: &[Symbol], debug: &[(&'static str, V
     let count = u16::try_from(sections.len() + 1).unwrap_or(u16::MAX);
     let mut file = b"\x7fELF\x02\x01\x01".to_vec();
     file.resize(16, 0);
-    // An executable for x86-64; no program headers; sections follow at once, the last has their names.
+    // An executable for the processor; no program headers; sections follow at once, the last has their names.
     file.extend(2_u16.to_le_bytes());
-    file.extend(62_u16.to_le_bytes());
+    file.extend(ELF_MACHINE.to_le_bytes());
     file.extend(1_u32.to_le_bytes());
     for word in [base, 0, FILE_HEADER] {
         file.extend(word.to_le_bytes());

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::memory::{Memory, Outside};
-use crate::registers::Registers;
+use crate::processor::Registers;
 use crate::tables::{Access, Tables};
 use crate::written;
 use kernel_abi::boot::Boot;

@@ -7,8 +7,8 @@
 //! Such a machine has a processor, a thread and its filter, but no memory except what the system keeps for it. A
 //! function that may have more memory than most makes its own machines.
 
+use crate::processor::Anchor;
 use crate::tender::{Recipe, Tender};
-use crate::vm::Anchor;
 use kvm_ioctls::Kvm;
 use parking_lot::Mutex;
 use std::io;

@@ -1,17 +1,9 @@
 //! Page tables of a microvm: made by the tender in memory the guest cannot reach, so that W^X is for good.
 
 use crate::memory::{Memory, Outside};
+use crate::processor::entry::{self, address, branch};
 use kernel_abi::layout::{LARGE_PAGE, PAGE, PAGE_TABLES, PAGE_TABLES_END};
 use std::ops::Range;
-
-const PRESENT: u64 = 1;
-const WRITABLE: u64 = 1 << 1;
-const USER: u64 = 1 << 2;
-/// Set from the start, so that no processor ever has to write to a table: a page of it would be copied for each unit.
-const TOUCHED: u64 = 1 << 5 | 1 << 6;
-const LARGE: u64 = 1 << 7;
-const NOT_EXECUTABLE: u64 = 1 << 63;
-const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// What a guest may do with a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,18 +13,7 @@ pub enum Access {
     Execute,
 }
 
-impl Access {
-    const fn bits(self) -> u64 {
-        let bits = PRESENT | USER | TOUCHED;
-        match self {
-            Self::Read => bits | NOT_EXECUTABLE,
-            Self::Write => bits | WRITABLE | NOT_EXECUTABLE,
-            Self::Execute => bits,
-        }
-    }
-}
-
-/// The tables in a memory. The top one is the first page, which CR3 points to.
+/// The tables in a memory. The top one is the first page, which the processor is told of.
 pub struct Tables<'m> {
     memory: &'m Memory,
     /// Where the next table will be.
@@ -52,21 +33,23 @@ impl<'m> Tables<'m> {
     /// Maps pages to themselves.
     pub fn map(&mut self, range: Range<u64>, access: Access) -> Result<(), Outside> {
         debug_assert!(range.start.is_multiple_of(PAGE));
-        for page in range.step_by(PAGE as usize) {
-            let entry = self.entry(page, 1)?;
-            self.memory.write_words(entry, &[page | access.bits()])?;
-        }
-        Ok(())
+        range.step_by(PAGE as usize).try_for_each(|page| self.set(page, 1, entry::leaf(page, access)))
     }
 
     /// Maps large pages to themselves.
     pub fn map_large(&mut self, range: Range<u64>, access: Access) -> Result<(), Outside> {
         debug_assert!(range.start.is_multiple_of(LARGE_PAGE));
-        for page in range.step_by(LARGE_PAGE as usize) {
-            let entry = self.entry(page, 2)?;
-            self.memory.write_words(entry, &[page | LARGE | access.bits()])?;
-        }
-        Ok(())
+        range.step_by(LARGE_PAGE as usize).try_for_each(|page| self.set(page, 2, entry::large(page, access)))
+    }
+
+    /// Maps a page by an entry of the processor's own.
+    pub fn map_own(&mut self, page: u64, entry: u64) -> Result<(), Outside> {
+        self.set(page, 1, entry)
+    }
+
+    fn set(&mut self, page: u64, level: u32, entry: u64) -> Result<(), Outside> {
+        let at = self.entry(page, level)?;
+        self.memory.write_words(at, &[entry])
     }
 
     /// Where the entry for `page` stands in the table of this level; tables above it are made as they are needed.
@@ -74,17 +57,17 @@ impl<'m> Tables<'m> {
         let mut table = PAGE_TABLES;
         for above in (level + 1..=4).rev() {
             let entry = table + 8 * index(page, above);
-            let word = self.memory.read_word(entry)?;
-            table = if word & PRESENT == 0 {
-                let new = self.end;
-                if new >= PAGE_TABLES_END {
-                    return Err(Outside);
+            table = match address(self.memory.read_word(entry)?) {
+                Some(below) => below,
+                None => {
+                    let new = self.end;
+                    if new >= PAGE_TABLES_END {
+                        return Err(Outside);
+                    }
+                    self.end += PAGE;
+                    self.memory.write_words(entry, &[branch(new)])?;
+                    new
                 }
-                self.end += PAGE;
-                self.memory.write_words(entry, &[new | PRESENT | WRITABLE | USER | TOUCHED])?;
-                new
-            } else {
-                word & ADDRESS
             };
         }
         Ok(table + 8 * index(page, level))
@@ -99,6 +82,7 @@ const fn index(address: u64, level: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::processor::entry::{large, leaf};
 
     #[test]
     fn pages_are_mapped_to_themselves_and_others_are_not() {
@@ -111,11 +95,8 @@ mod tests {
             let at = tables.entry(page, level).unwrap();
             memory.read_word(at).unwrap()
         };
-        let code = entry(0x40_1000, 1);
-        assert_eq!((code & ADDRESS, code & WRITABLE, code & NOT_EXECUTABLE), (0x40_1000, 0, 0));
-        let data = entry(0x4020_0000, 2);
-        assert_eq!((data & ADDRESS, data & LARGE), (0x4020_0000, LARGE));
-        assert_ne!(data & NOT_EXECUTABLE, 0);
+        assert_eq!(entry(0x40_1000, 1), leaf(0x40_1000, Access::Execute));
+        assert_eq!(entry(0x4020_0000, 2), large(0x4020_0000, Access::Write));
         assert_eq!(entry(0x40_2000, 1), 0);
     }
 

@@ -13,7 +13,7 @@ use crate::debugger::DebugSession;
 use crate::ear::Ear;
 use crate::guest::{Done, Machine};
 use crate::hatch::{Handed, Hatch};
-use crate::registers::Registers;
+use crate::processor::Registers;
 use crate::snapshot::Snapshot;
 use crate::thread;
 use crate::vm::interrupt_signal;

@@ -30,9 +30,7 @@ fn a_guest_that_writes_while_its_tender_looks_gets_no_further_than_one_that_lies
         let second = if turn % 4 == 3 { Exit::Fetch } else { Exit::Log };
         let exits = [Exit::Call, second, Exit::Receive];
         // Says whatever stands in its call page, again and again.
-        let code = exits.into_iter().fold(Code::default(), Code::exit);
-        let back = u8::try_from(256 - (code.0.len() + 2)).unwrap();
-        let recipe = recipe(&code.raw(&[0xeb, back])).unwrap();
+        let recipe = recipe(&exits.into_iter().fold(Code::default(), Code::exit).again()).unwrap();
         let (heard, lied) = race(&kvm, &recipe);
         messages += heard;
         ends[usize::from(lied)] += 1;
@@ -47,8 +45,7 @@ fn a_guest_that_writes_while_its_tender_looks_gets_no_further_than_one_that_lies
 fn a_guest_that_writes_while_it_is_heard_gets_no_further_either() {
     let Some((class, _)) = hello() else { return };
     let exits = [Exit::Call, Exit::Log, Exit::Receive].into_iter().fold(Code::default(), Code::exit);
-    let back = u8::try_from(256 - (exits.0.len() + 2)).unwrap();
-    let recipe = recipe(&exits.raw(&[0xeb, back])).unwrap();
+    let recipe = recipe(&exits.again()).unwrap();
     let stock = Stock::new(class.shared.kvm().unwrap());
     let (bytes_max, heap) = (recipe.body_bytes + EXIT_BYTES, recipe.snapshot.heap());
     let began = Instant::now();
