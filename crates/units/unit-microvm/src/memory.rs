@@ -9,6 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Mapped for a guest; freed when it is dropped.
@@ -29,7 +30,7 @@ pub struct Outside;
 impl Memory {
     /// Address space for so many bytes, empty; pages come when they are touched.
     pub fn reserve(bytes: u64) -> io::Result<Self> {
-        let bytes = usize::try_from(bytes.next_multiple_of(PAGE)).map_err(io::Error::other)?;
+        let bytes = usize::try_from(bytes.next_multiple_of(system_page())).map_err(io::Error::other)?;
         let base = map(ptr::null_mut(), bytes, libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)?;
         Ok(Self { base, bytes })
     }
@@ -46,7 +47,7 @@ impl Memory {
     /// Lays a copy-on-write map of the first bytes of `file` over the beginning, and empties the rest. What was written
     /// before is gone.
     pub fn lay(&self, file: &File, bytes: u64) -> io::Result<()> {
-        let bytes = usize::try_from(bytes.next_multiple_of(PAGE)).map_err(io::Error::other)?;
+        let bytes = usize::try_from(bytes.next_multiple_of(system_page())).map_err(io::Error::other)?;
         if bytes > self.bytes {
             return Err(io::Error::other("a snapshot larger than the memory"));
         }
@@ -192,12 +193,13 @@ impl Memory {
 
     /// For each page, whether it was ever touched.
     fn resident(&self) -> io::Result<Vec<bool>> {
-        let mut pages = vec![0_u8; self.bytes.div_ceil(PAGE as usize)];
+        let mut pages = vec![0_u8; self.bytes / system_page() as usize];
         // SAFETY: the mapping is ours, and there is a byte for each of its pages.
         if unsafe { libc::mincore(self.base.as_ptr().cast(), self.bytes, pages.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(pages.into_iter().map(|byte| byte & 1 == 1).collect())
+        let each = (system_page() / PAGE) as usize;
+        Ok(pages.into_iter().flat_map(|byte| std::iter::repeat_n(byte & 1 == 1, each)).collect())
     }
 }
 
@@ -206,6 +208,13 @@ impl Drop for Memory {
         // SAFETY: the mapping is ours, and nobody has a pointer into it: a VM that uses it is dropped before.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
+}
+
+/// What the system maps and gives back at once: a guest's page, or on some machines of aarch64 four or sixteen.
+fn system_page() -> u64 {
+    static BYTES: OnceLock<u64> = OnceLock::new();
+    // SAFETY: a plain number.
+    *BYTES.get_or_init(|| u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE).max(PAGE))
 }
 
 fn map(at: *mut u8, bytes: usize, flags: libc::c_int, file: libc::c_int) -> io::Result<NonNull<u8>> {
