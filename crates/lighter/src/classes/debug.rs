@@ -395,7 +395,7 @@ impl Run for DebugRun {
     }
 }
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn in_microvm(image: &Path, function: Function, event: Event, symbols: &Path) -> std::result::Result<(), Problem> {
     let mut gdb = None;
     let reply = handling::once(
@@ -416,7 +416,7 @@ fn in_microvm(image: &Path, function: Function, event: Event, symbols: &Path) ->
     Ok(())
 }
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 fn in_microvm(_: &Path, _: Function, _: Event, _: &Path) -> std::result::Result<(), Problem> {
     Err(Problem::new(Code::KvmUnavailable, "there are no microvms on this kind of machine"))
 }

@@ -12,7 +12,7 @@ mod attach;
 mod debug;
 mod kernel;
 mod metal;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod microvm;
 mod process;
 mod wasm;
@@ -35,7 +35,7 @@ use utoipa::openapi::OpenApi;
 const CLASSES: &[Class] = &[
     wasm::CLASS,
     process::CLASS,
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     microvm::CLASS,
     metal::CLASS,
 ];

@@ -61,7 +61,7 @@ fn a_jail_with_fewer_walls_is_refused_before_a_base_is_made() {
 
 /// A node that may not open `/dev/kvm`: it sees the device as one on a file system whose devices are not to be used.
 #[test]
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn without_rights_on_kvm_a_microvm_function_is_refused_and_the_rest_runs() {
     const HIDE: &str = "mount --bind /dev/kvm /dev/kvm && mount -o remount,bind,nodev /dev/kvm && exec \"$@\"";
     let folder = tempfile::tempdir().unwrap();

@@ -32,7 +32,7 @@ mod limits;
 mod live;
 mod mail;
 mod mail_nemesis;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod microvm;
 mod mqtt;
 mod mqtt_client;

@@ -29,9 +29,9 @@ impl Node {
 
 /// A node for each class that runs components, as far as this machine has what that takes.
 fn nodes() -> impl Iterator<Item = (Node, &'static str)> {
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     let machines = crate::microvm::start();
-    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let machines = None;
     [Some((Node::start(), "wasm")), machines.map(|node| (node, "microvm"))].into_iter().flatten()
 }

@@ -7,12 +7,13 @@
 //!   call  ──▶ tender: a thread with one machine, its memory a copy-on-write map (tender.rs, vm.rs, memory.rs)
 //!         ──▶ exits, each a question that is checked before it is answered      (exits.rs, attempt.rs)
 //! ```
-//! The guest runs in ring 3 from its first instruction, on page tables it cannot reach: code is never writable, data
-//! never executable. Between guest and node stand the processor, KVM's smallest surface (port writes), and a thread
-//! that may ask the system for next to nothing. What of this is one processor's alone is in `x86_64`.
+//! The guest runs unprivileged from its first instruction, in ring 3 or at EL0, on page tables it cannot reach: code is
+//! never writable, data never executable. Between guest and node stand the processor, KVM's smallest surface (port
+//! writes, or stores where no memory is), and a thread that may ask the system for next to nothing. What of this is one
+//! processor's alone is in `x86_64` and `aarch64`, of which one is built, as `processor`.
 
 // Elsewhere there is no such class yet, and this crate is empty.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 mod attach;
 mod attempt;
@@ -34,7 +35,8 @@ pub mod measure;
 mod memory;
 mod outlet;
 mod prepared;
-#[path = "x86_64/mod.rs"]
+#[cfg_attr(target_arch = "x86_64", path = "x86_64/mod.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64/mod.rs")]
 mod processor;
 mod question;
 mod seccomp;

@@ -16,6 +16,9 @@ use unit_microvm::{MicrovmClass, debug};
 
 const ATTACK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../guests/prebuilt/attack.wasm");
 
+/// A register that a function may change.
+const FIRST: &str = if cfg!(target_arch = "x86_64") { "rax" } else { "x0" };
+
 struct Silent;
 
 impl LogWriter for Silent {
@@ -92,17 +95,17 @@ fn breakpoints_registers_memory_and_steps() {
         &[
             "break attack::recurse",
             "continue",
-            "info registers rip rsp eflags",
-            "x/2i $rip",
+            "info registers pc sp",
+            "x/2i $pc",
             "stepi",
-            "info symbol $rip",
-            "set $saved = $rax",
-            "set $rax = 0x1234",
-            "print/x $rax",
-            "set $rax = $saved",
+            "info symbol $pc",
+            &format!("set $saved = ${FIRST}"),
+            &format!("set ${FIRST} = 0x1234"),
+            &format!("print/x ${FIRST}"),
+            &format!("set ${FIRST} = $saved"),
             "x/1gx 0x100000",
-            "set {int}($rsp - 64) = 77",
-            "print {int}($rsp - 64)",
+            "set {int}($sp - 64) = 77",
+            "print {int}($sp - 64)",
             "backtrace 3",
             "continue",
             "delete",
