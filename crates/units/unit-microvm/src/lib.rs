@@ -53,6 +53,7 @@ mod words;
 mod written;
 
 pub use link::Times;
+pub use processor::KERNEL;
 
 use futures_util::future::BoxFuture;
 use kernel_code::Target;
@@ -60,7 +61,6 @@ use kvm_ioctls::Kvm;
 use manifest::Isolation;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
-use processor::KERNEL;
 use sha2::{Digest, Sha256};
 use std::ffi::CStr;
 use std::io;
