@@ -129,6 +129,8 @@ pub fn make(_: &Kvm, machine: &VmFd) -> io::Result<VcpuFd> {
     for (register, value) in MODE {
         set(&processor, register, value)?;
     }
+    // KVM begins with a number of its own in the thread's register.
+    rest(&processor)?;
     Ok(processor)
 }
 
