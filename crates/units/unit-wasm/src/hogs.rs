@@ -104,14 +104,17 @@ impl HogThreads {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
+    /// The class comes last: whoever looks after the threads must not wait for one that has lost its core.
     fn enter(&self) {
-        enter_idle_class();
         let thread = Arc::new(Thread { number: own_number(), is_raised: Mutex::new(false) });
         OWN.set(Some(thread.clone()));
-        let mut all = self.all.lock();
-        // Those that have ended are nobody's any more.
-        all.retain(|thread| Arc::strong_count(thread) > 1);
-        all.push(thread);
+        {
+            let mut all = self.all.lock();
+            // Those that have ended are nobody's any more.
+            all.retain(|thread| Arc::strong_count(thread) > 1);
+            all.push(thread);
+        }
+        enter_idle_class();
     }
 }
 
