@@ -152,7 +152,10 @@ impl Loader {
     /// whose artefact is there. What is wrong with one is told by its first call.
     pub async fn load_ahead(self: &Arc<Self>, functions: impl Iterator<Item = Arc<Live>>) {
         let at_once = available_parallelism().map_or(1, usize::from);
-        let first: Vec<Arc<Live>> = functions.take(AHEAD_MAX.min(self.loaded_max)).collect();
+        let at_little_cost = |live: &Arc<Live>| {
+            self.classes.get(live.function.isolation).is_ok_and(|offered| offered.units.loads_at_once())
+        };
+        let first: Vec<Arc<Live>> = functions.filter(at_little_cost).take(AHEAD_MAX.min(self.loaded_max)).collect();
         let mut loading = JoinSet::new();
         for live in first {
             if loading.len() == at_once {
@@ -168,7 +171,7 @@ impl Loader {
     async fn load_one_ahead(&self, live: &Arc<Live>) -> Result<(), Problem> {
         let offered = self.classes.get(live.function.isolation)?;
         let _loading = live.loading.lock().await;
-        if offered.units.loads_at_once() && live.prepared().is_none() {
+        if live.prepared().is_none() {
             let secrets_seen = self.secrets_changed.load(SeqCst);
             if let Some(prepared) = self.load_kept(offered, live, self.deployed(live)?).await? {
                 self.keep(live, Loaded { prepared, secrets_seen });
