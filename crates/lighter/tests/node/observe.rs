@@ -256,3 +256,20 @@ fn every_metric_that_is_drawn_alerted_or_documented_is_one_that_a_node_has() {
     }
     assert!(named > 50, "{named}");
 }
+
+#[test]
+fn functions_are_ready_before_their_first_calls_once_the_node_has_started_again() {
+    let node = Node::start();
+    for name in ["one", "two", "three"] {
+        node.deploy_one(name, "hello", json!({}));
+    }
+    let data = node.data.clone();
+    let _folder = node.kill();
+    let node = Node::start_in(&data, &[]);
+    // More than the one by which a node tries itself out. Those that readiness does not wait for follow.
+    wait_for("all functions to be loaded", || {
+        let page = node.api("GET", "/metrics", &[]).text();
+        page.lines().any(|line| line == "lighter_functions_loaded 3").then_some(())
+    });
+    node.stop();
+}
