@@ -1,7 +1,9 @@
 //! What anchors agree on ([`fleet_trust::agreed`]), as one fact that is changed by compare-and-set.
 
 use crate::api::call;
+use crate::link::Servers;
 use crate::node::NatsNode;
+use crate::process::cluster_name;
 use facts::{Facts as _, Key, NotSet, Prefix, Revision};
 use fleet_trust::agreed::{Agree, Put};
 use fleet_trust::ledger::Ledger;
@@ -30,19 +32,27 @@ pub struct Agreed {
     node: Arc<NatsNode>,
     trust: Arc<Trust>,
     anchor: Weak<Anchor>,
+    /// The engine is that of the anchors, and not a cluster of the user's.
+    is_own: bool,
     runtime: Handle,
 }
 
 impl Agreed {
     /// On the present runtime.
-    pub fn new(node: Arc<NatsNode>, trust: Arc<Trust>, anchor: &Arc<Anchor>) -> Self {
-        Self { node, trust, anchor: Arc::downgrade(anchor), runtime: Handle::current() }
+    pub fn new(node: Arc<NatsNode>, trust: Arc<Trust>, anchor: &Arc<Anchor>, is_own: bool) -> Self {
+        Self { node, trust, anchor: Arc::downgrade(anchor), is_own, runtime: Handle::current() }
+    }
+
+    /// Whether the servers of this anchor's set can be asked. What is written on those of the set before is lost.
+    fn has_way(&self) -> bool {
+        let Some(anchor) = self.anchor.upgrade() else { return false };
+        self.node.link().leads_to(&servers(&anchor, self.is_own))
     }
 }
 
 impl Agree for Agreed {
     fn head(&self) -> Result<Option<(Vec<u8>, u64)>, Problem> {
-        if self.node.link().server().is_none() {
+        if !self.has_way() {
             return Err(away("this anchor has no way to the engine"));
         }
         let key = Key::new(KEY).expect("it is a key");
@@ -51,6 +61,9 @@ impl Agree for Agreed {
     }
 
     fn put(&self, head: &[u8], expected: Option<u64>) -> Result<Put, Problem> {
+        if !self.has_way() {
+            return Err(away("this anchor has lost its way to the engine"));
+        }
         let key = Key::new(KEY).expect("it is a key");
         match self.runtime.block_on(self.node.set(&key, expected.map(Revision), Some(head))) {
             Ok(_) => Ok(Put::Done),
@@ -70,6 +83,12 @@ impl Agree for Agreed {
         });
         self.runtime.block_on(join_all(asked)).into_iter().flatten().collect()
     }
+}
+
+/// The servers of the set of anchors that there is now.
+pub fn servers(anchor: &Anchor, is_own: bool) -> Servers {
+    let (set, anchors) = anchor.set();
+    if is_own { Servers::Of((anchors.len() > 1).then(|| cluster_name(set))) } else { Servers::Any }
 }
 
 /// Has an anchor know what the others change, while there are several.

@@ -7,10 +7,10 @@
 //! ```
 //! Nothing here is waited for: a node whose anchor is away has it all, and each question to it is answered with "away".
 
-use crate::agreed::{Agreed, follow};
+use crate::agreed::{Agreed, follow, servers};
 use crate::cluster::Cluster;
 use crate::keys::{Credentials, FleetKeys};
-use crate::link::LinkConfig;
+use crate::link::{LinkConfig, Servers};
 use crate::node::NatsNode;
 use crate::process::{Engine, EngineConfig, EngineState, Launcher, Program, Routes};
 use crate::streams::{NotMade, StreamBounds, make_streams};
@@ -22,13 +22,14 @@ use fleet_trust::{Address, Anchor, NodeId, Trust};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// Copies of everything with one anchor. With several each has one.
 const ALONE: u64 = 1;
@@ -107,8 +108,9 @@ impl FleetEngine {
         };
         let node = Arc::new(NatsNode::open(link));
         if let Some(anchor) = &anchor {
-            anchor.agree_by(Some(Arc::new(Agreed::new(node.clone(), trust.clone(), anchor))));
-            tasks.extend(keep(&node, anchor, near.is_some()));
+            let is_own = near.is_some();
+            anchor.agree_by(Some(Arc::new(Agreed::new(node.clone(), trust.clone(), anchor, is_own))));
+            tasks.extend(keep(&node, anchor, is_own));
             tasks.push(tokio::spawn(follow(anchor.clone(), node.clone(), trust.node())));
         }
         Ok(Self { name, node, near, far: Mutex::new(far), tasks })
@@ -255,24 +257,33 @@ async fn keep_streams(node: Arc<NatsNode>, anchor: Arc<Anchor>, is_own: bool) {
     loop {
         let (set, anchors) = anchor.set();
         let replicas = if is_own { (anchors.len() as u64).max(ALONE) } else { ALONE };
-        let rest = match make_streams(node.link(), StreamBounds::new(replicas), SystemTime::now()).await {
-            Ok(()) if replicas > ALONE => Some(STREAMS_LOOK),
-            Ok(()) => None,
+        let servers = servers(&anchor, is_own);
+        let another_set = async {
+            // The anchor is held here.
+            while anchor.set().0 == set && changes.changed().await.is_ok() {}
+        };
+        tokio::select! {
+            // First, because from then on other servers are asked, which keep another number of copies.
+            biased;
+            () = another_set => {}
+            never = keep_made(&node, &servers, replicas) => match never {},
+        }
+    }
+}
+
+/// Makes what one set of anchors keeps, and again when several servers have lost it.
+async fn keep_made(node: &NatsNode, servers: &Servers, replicas: u64) -> Infallible {
+    loop {
+        match make_streams(node.link(), servers, StreamBounds::new(replicas), SystemTime::now()).await {
+            Ok(()) if replicas > ALONE => sleep(STREAMS_LOOK).await,
+            Ok(()) => std::future::pending().await,
             Err(error) => {
                 if let NotMade::Refused(_) = error {
                     let problem = Problem::from(error);
                     tracing::error!("{} {}; {}", problem.code, problem.detail, problem.hint);
                 }
-                Some(STREAMS_PAUSE)
+                sleep(STREAMS_PAUSE).await;
             }
-        };
-        let another_set = async {
-            // The anchor is held here.
-            while anchor.set().0 == set && changes.changed().await.is_ok() {}
-        };
-        match rest {
-            Some(rest) => _ = timeout(rest, another_set).await,
-            None => another_set.await,
         }
     }
 }

@@ -31,7 +31,7 @@ mod watch;
 pub use cluster::Cluster;
 pub use fleet::{Anchoring, EngineReport, FleetEngine, Standing};
 pub use keys::{Credentials, FleetKeys, KeysUnreadable};
-pub use link::{EngineLink, LinkConfig};
+pub use link::{EngineLink, LinkConfig, Servers};
 pub use node::NatsNode;
 pub use process::{Engine, EngineConfig, EngineState, Launcher, Program, Routes, Tls, find, launch};
 pub use streams::{NotMade, StreamBounds, make_streams};

@@ -68,6 +68,14 @@ struct Kept {
     purge_rest: Duration,
 }
 
+/// Which servers may be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Servers {
+    Any,
+    /// Those whose cluster has this name; none: a server that is in no cluster.
+    Of(Option<String>),
+}
+
 /// A connection while it lasts.
 #[derive(Clone)]
 pub struct Connection {
@@ -98,6 +106,14 @@ impl LinkConfig {
 }
 
 impl Connection {
+    /// Whether it leads to one of these.
+    pub fn leads_to(&self, servers: &Servers) -> bool {
+        match servers {
+            Servers::Any => true,
+            Servers::Of(cluster) => self.client.server_info().cluster == *cluster,
+        }
+    }
+
     /// It owes an answer: it is asked whether it is there.
     pub fn doubt(&self) {
         self.doubts.notify_one();
@@ -123,6 +139,11 @@ impl EngineLink {
     /// The server that is connected, by its place in the list; none for now.
     pub fn server(&self) -> Option<usize> {
         self.0.state.borrow().as_ref().map(|connection| connection.server)
+    }
+
+    /// Whether there is a connection that leads to one of these.
+    pub fn leads_to(&self, servers: &Servers) -> bool {
+        self.0.state.borrow().as_ref().is_some_and(|connection| connection.leads_to(servers))
     }
 
     /// Waits for a connection.

@@ -4,12 +4,13 @@
 //! nine, and not one for each function or node.
 
 use crate::api::{Ask, Objection, STREAM_MISSING, call, refused};
-use crate::link::EngineLink;
+use crate::link::{EngineLink, Servers};
 use facts::NodeName;
 use problem::{Code, Problem};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::{Duration, SystemTime};
+use tokio::time::timeout;
 
 /// The bucket of facts.
 pub const FACTS: &str = "KV_facts";
@@ -78,18 +79,23 @@ pub fn subjects_of_mail(to: &NodeName) -> String {
 }
 
 /// Makes the streams that are not there, and gives those that are the number of copies that is wanted. Anchors may do
-/// it at once, and again.
+/// it at once, and again. Only `servers` are asked: those of another set of anchors keep another number of copies.
 ///
 /// # Errors
 /// Not all are there. It is safe to try again.
-pub async fn make_streams(link: &EngineLink, bounds: StreamBounds, now: SystemTime) -> Result<(), NotMade> {
+pub async fn make_streams(
+    link: &EngineLink,
+    servers: &Servers,
+    bounds: StreamBounds,
+    now: SystemTime,
+) -> Result<(), NotMade> {
     let deadline = tokio::time::Instant::now() + MAKE_TIMEOUT;
     // Revisions go on when an engine has lost everything: they begin at the time in microseconds, and no fleet makes a
     // million changes a second.
     let first = now.duration_since(SystemTime::UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64).max(1);
     for mut config in configs(bounds) {
         loop {
-            match make(link, &mut config, first).await {
+            match make(link, servers, &mut config, first).await {
                 Ok(()) => break,
                 Err(NotMade::Refused(words)) => return Err(NotMade::Refused(words)),
                 Err(NotMade::Away) if tokio::time::Instant::now() >= deadline => return Err(NotMade::Away),
@@ -100,9 +106,9 @@ pub async fn make_streams(link: &EngineLink, bounds: StreamBounds, now: SystemTi
     Ok(())
 }
 
-async fn make(link: &EngineLink, config: &mut Value, first: u64) -> Result<(), NotMade> {
+async fn make(link: &EngineLink, servers: &Servers, config: &mut Value, first: u64) -> Result<(), NotMade> {
     let name = config["name"].as_str().unwrap_or_default().to_owned();
-    let there = match call(link, &format!("STREAM.INFO.{name}"), &json!({})).await {
+    let there = match call_one(link, servers, &format!("STREAM.INFO.{name}"), &json!({})).await {
         Ok(info) => Some(info["config"].clone()),
         Err(Ask::Refused(Objection { code: STREAM_MISSING, .. })) => None,
         Err(error) => return Err(not_made(error)),
@@ -118,11 +124,20 @@ async fn make(link: &EngineLink, config: &mut Value, first: u64) -> Result<(), N
             "CREATE"
         }
     };
-    match call(link, &format!("STREAM.{verb}.{name}"), config).await {
+    match call_one(link, servers, &format!("STREAM.{verb}.{name}"), config).await {
         Ok(_) => Ok(()),
         // Another anchor was first, with another first revision.
         Err(Ask::Refused(refusal)) if refused::name_is_taken(&refusal) => Ok(()),
         Err(error) => Err(not_made(error)),
+    }
+}
+
+/// Asks one of `servers`, and no other.
+async fn call_one(link: &EngineLink, servers: &Servers, path: &str, body: &Value) -> Result<Value, Ask> {
+    let connection = timeout(link.answer_timeout(), link.connection()).await.map_err(|_| Ask::Away)?;
+    match connection.leads_to(servers) {
+        true => call(link, path, body).await,
+        false => Err(Ask::Away),
     }
 }
 

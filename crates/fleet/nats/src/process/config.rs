@@ -47,6 +47,11 @@ pub struct Tls {
     pub authority: PathBuf,
 }
 
+/// What the servers of a set of anchors call their cluster.
+pub fn cluster_name(set: u64) -> String {
+    format!("fleet-{set}")
+}
+
 impl EngineConfig {
     /// Why this must not be run; none if it may.
     pub fn fault(&self) -> Option<&'static str> {
@@ -111,9 +116,9 @@ impl EngineConfig {
         // says nothing to them, so it tells an address at which nobody is.
         let rest = tls.map_or_else(|| "advertise: \"127.0.0.1:1\"".to_owned(), |tls| format!("tls {{ {tls} }}"));
         format!(
-            "cluster {{\n  name: fleet-{}\n  listen: \"{}\"\n  pool_size: -1\n  {rest}\n  \
+            "cluster {{\n  name: {}\n  listen: \"{}\"\n  pool_size: -1\n  {rest}\n  \
              authorization {{ user: fleet, password: \"{password}\", timeout: 5 }}\n  routes: [{}]\n}}\n",
-            self.set,
+            cluster_name(self.set),
             place(listen),
             others.join(", ")
         )

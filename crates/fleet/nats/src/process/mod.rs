@@ -14,7 +14,7 @@ mod launch;
 mod program;
 mod report;
 
-pub use config::{EngineConfig, Routes, Tls};
+pub use config::{EngineConfig, Routes, Tls, cluster_name};
 pub use engine::{Engine, EngineState};
 pub use launch::{Launcher, launch};
 pub use program::{Program, find};

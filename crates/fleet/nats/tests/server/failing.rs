@@ -4,9 +4,9 @@ use crate::name;
 use crate::process::kill;
 use crate::town::{SOON, Stage, set, until};
 use facts::{Fact, Facts as _, Key, News, NotSet, Prefix};
-use fleet_nats::EngineState;
+use fleet_nats::{EngineState, Servers, StreamBounds, make_streams};
 use rustix::process::Signal;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::time::{sleep, timeout};
 
 pub async fn silent_server_is_left(stage: &Stage) {
@@ -65,6 +65,20 @@ pub async fn leader_is_killed(stage: &Stage) {
     let written: Vec<u32> = value.split_terminator(',').map(|step| step.parse().unwrap()).collect();
     assert!(confirmed.iter().all(|step| written.contains(step)), "confirmed {confirmed:?}, written {written:?}");
     println!("after the leader was killed, nothing was confirmed for {longest:.1?}");
+}
+
+pub async fn another_set_is_left_alone(stage: &Stage) {
+    let town = stage.three().await;
+    let anchor = town.way(&name("anchor-0"), true);
+    let alone = StreamBounds { replicas: 1, ..town.bounds };
+    for another in [None, Some("fleet-1".to_owned())] {
+        let servers = Servers::Of(another);
+        let making = make_streams(anchor.link(), &servers, alone, SystemTime::now());
+        let made = timeout(Duration::from_secs(2), making).await;
+        assert!(made.is_err(), "{servers:?} were wanted, and others have {made:?}");
+    }
+    let own = Servers::Of(Some("fleet-0".to_owned()));
+    make_streams(anchor.link(), &own, town.bounds, SystemTime::now()).await.unwrap();
 }
 
 pub async fn all_data_are_lost(stage: &Stage) {

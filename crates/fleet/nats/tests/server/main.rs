@@ -33,6 +33,7 @@ const ALL: &[(&str, Test)] = &[
     ("a_server_that_cannot_run_is_named", |stage| Box::pin(process::named_if_it_cannot_run(stage))),
     ("a_link_leaves_a_server_that_is_silent", |stage| Box::pin(failing::silent_server_is_left(stage))),
     ("counting_goes_on_when_the_leader_is_killed", |stage| Box::pin(failing::leader_is_killed(stage))),
+    ("an_anchor_of_another_set_changes_no_stream", |stage| Box::pin(failing::another_set_is_left_alone(stage))),
     ("a_watch_goes_on_when_all_data_are_lost", |stage| Box::pin(failing::all_data_are_lost(stage))),
     ("a_node_that_joined_has_facts_and_post_until_it_is_taken_out", |_| Box::pin(joined::until_it_is_taken_out())),
     ("an_anchor_without_the_program_has_it_started_once_it_is_there", |stage| {

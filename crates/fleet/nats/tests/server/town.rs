@@ -4,7 +4,8 @@ use crate::name;
 use crate::tls::Certificates;
 use facts::{Facts as _, Key, NodeName, NotSet};
 use fleet_nats::{
-    Engine, EngineConfig, FleetKeys, Launcher, LinkConfig, NatsNode, Program, Routes, StreamBounds, find, make_streams,
+    Engine, EngineConfig, FleetKeys, Launcher, LinkConfig, NatsNode, Program, Routes, Servers, StreamBounds, find,
+    make_streams,
 };
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
@@ -153,7 +154,8 @@ impl Town {
 
     pub async fn make_streams(&self) {
         let anchor = self.impatient(&name("anchor-0"), true);
-        make_streams(anchor.link(), self.bounds, SystemTime::now()).await.unwrap_or_else(|error| panic!("{error}"));
+        let made = make_streams(anchor.link(), &Servers::Any, self.bounds, SystemTime::now()).await;
+        made.unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// The way of a node that waits for a busy machine.
