@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+from shared.machine import note
+
 #: The relation that is promised, `<=` or `>=`, and the bar, by the figure's name in SPECIFICATION.md.
 Bars = Mapping[str, tuple[str, float]]
 
@@ -15,6 +17,8 @@ NAME_WIDTH: Final = 32
 
 def report(bars: Bars, figures: Mapping[str, float | None]) -> int:
     """Prints them; the last line is JSON. How many miss their bar."""
+    if disturbed := note():
+        print(f"{disturbed}\n")
     missed = 0
     for name, (relation, bar) in bars.items():
         value = figures[name]

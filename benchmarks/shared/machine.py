@@ -6,6 +6,36 @@ import os
 import platform
 import socket
 import subprocess
+from pathlib import Path
+from typing import Final
+
+#: Above this part of the processors' time, what the host takes disturbs a benchmark enough to say so.
+STOLEN_MAX: Final = 0.05
+
+
+def processor_times(stat: str | None = None) -> tuple[int, int]:
+    """Ticks since the start of the machine: those it worked, and those it wanted and the host gave to others (proc(5))."""
+    text = Path("/proc/stat").read_text(encoding="ascii") if stat is None else stat
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, text.split(maxsplit=9)[1:9])
+    return user + nice + system + irq + softirq, steal
+
+
+#: When this program began.
+BEGAN: Final = processor_times()
+
+
+def stolen(then: tuple[int, int], now: tuple[int, int]) -> float:
+    """The part of the processors' time that was wanted since then, and that the host took."""
+    worked, taken = now[0] - then[0], now[1] - then[1]
+    return taken / max(worked + taken, 1)
+
+
+def note() -> str | None:
+    """What disturbed this program; none if little did."""
+    part = stolen(BEGAN, processor_times())
+    if part <= STOLEN_MAX:
+        return None
+    return f"NOTE: the host took {part:.0%} of the processors' time; expect noise and long tails"
 
 
 def words() -> str:

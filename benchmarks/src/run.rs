@@ -1,7 +1,7 @@
 //! What every benchmark shares: its options, what its parts are given, and running them one after the other.
 
 use crate::lighter::Node;
-use crate::machine;
+use crate::machine::{self, ProcessorTime};
 use crate::peers::Peers;
 use crate::process::Cores;
 use crate::report::{Figures, Promise};
@@ -98,7 +98,7 @@ pub fn run(options: &Options, promises: &'static [Promise], parts: &[Part]) -> a
     };
     machine::print(&bench.peers)?;
     let mut figures = Figures::new(promises);
-    let begin = Instant::now();
+    let (begin, processors) = (Instant::now(), ProcessorTime::now());
     for &(name, measure, lost) in parts {
         if !options.part.is_empty() && !options.part.iter().any(|part| part == name) {
             continue;
@@ -110,6 +110,7 @@ pub fn run(options: &Options, promises: &'static [Promise], parts: &[Part]) -> a
         }
     }
     eprintln!("bench: done after {:.0} s", begin.elapsed().as_secs_f64());
+    ProcessorTime::now().print_since(&processors);
     figures.print();
     Ok(())
 }
