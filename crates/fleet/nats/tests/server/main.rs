@@ -42,6 +42,9 @@ const ALL: &[(&str, Test)] = &[
     ("an_engine_that_starts_is_no_trouble", |_| Box::pin(joined::start_is_no_trouble())),
     ("what_was_taken_goes_from_the_engine_and_what_was_not_stays", |stage| Box::pin(purged::what_was_taken(stage))),
     ("one_anchor_becomes_three_of_which_any_may_go", |_| Box::pin(anchors::one_becomes_three())),
+    ("what_anchors_agreed_on_outlives_one_that_was_wiped_and_one_that_is_away", |_| {
+        Box::pin(anchors::one_is_wiped_and_another_goes())
+    }),
     ("mail_arrives_once_whatever_the_engine_loses", |stage| Box::pin(letters::arrive_once(stage))),
 ];
 
