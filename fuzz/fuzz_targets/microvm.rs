@@ -5,12 +5,18 @@
 
 #[path = "../../crates/units/unit-microvm/src/elf.rs"]
 mod elf;
+#[path = "../../crates/units/unit-microvm/src/x86_64/entry.rs"]
+mod entry;
 #[path = "../../crates/units/unit-microvm/src/exits.rs"]
 mod exits;
 #[path = "../../crates/units/unit-microvm/src/memory.rs"]
 mod memory;
 #[path = "../../crates/units/unit-microvm/src/tables.rs"]
 mod tables;
+mod processor {
+    pub(crate) use crate::entry;
+    pub const ELF_MACHINE: u16 = 62;
+}
 
 use exits::{Asked, Bounds, GuestRange};
 use kernel_abi::exits::CallPage;

@@ -3,9 +3,11 @@
 #![no_main]
 #![allow(dead_code, reason = "parts of a crate whose other parts need KVM")]
 
+#[path = "../../crates/units/unit-microvm/src/x86_64/entry.rs"]
+mod entry;
 #[path = "../../crates/units/unit-microvm/src/memory.rs"]
 mod memory;
-#[path = "../../crates/units/unit-microvm/src/registers.rs"]
+#[path = "../../crates/units/unit-microvm/src/x86_64/registers.rs"]
 mod registers;
 #[path = "../../crates/units/unit-microvm/src/snapshot.rs"]
 mod snapshot;
@@ -13,6 +15,10 @@ mod snapshot;
 mod tables;
 #[path = "../../crates/units/unit-microvm/src/written.rs"]
 mod written;
+mod processor {
+    pub(crate) use crate::entry;
+    pub(crate) use crate::registers::Registers;
+}
 
 use kernel_abi::boot::Boot;
 use kernel_abi::layout;
