@@ -26,7 +26,8 @@ BEGAN: Final = processor_times()
 
 def stolen(then: tuple[int, int], now: tuple[int, int]) -> float:
     """The part of the processors' time that was wanted since then, and that the host took."""
-    worked, taken = now[0] - then[0], now[1] - then[1]
+    # Some kernels take a few ticks back.
+    worked, taken = (max(new - old, 0) for new, old in zip(now, then, strict=True))
     return taken / max(worked + taken, 1)
 
 

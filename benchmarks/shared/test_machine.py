@@ -11,6 +11,7 @@ def test_what_the_host_took_is_a_part_of_what_was_wanted() -> None:
     assert now == (235, 50)
     assert stolen(then, now) == 0.3
     assert stolen(now, now) == 0
+    assert stolen(now, then) == 0, "ticks that were taken back"
     worked, taken = processor_times()
     assert worked > 0
     assert taken >= 0

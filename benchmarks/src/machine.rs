@@ -34,7 +34,8 @@ impl ProcessorTime {
 
     /// The part of what was wanted since then that the host took.
     fn stolen_since(&self, then: &Self) -> f64 {
-        let (worked, stolen) = (self.worked - then.worked, self.stolen - then.stolen);
+        // Some kernels take a few ticks back.
+        let (worked, stolen) = (self.worked.saturating_sub(then.worked), self.stolen.saturating_sub(then.stolen));
         stolen as f64 / (worked + stolen).max(1) as f64
     }
 
@@ -90,5 +91,6 @@ mod tests {
         assert!((now.stolen_since(&then) - 0.3).abs() < 1e-9);
         let silent = ProcessorTime::read("");
         assert_eq!(silent.stolen_since(&silent), 0.0);
+        assert_eq!(then.stolen_since(&now), 0.0, "ticks that were taken back");
     }
 }

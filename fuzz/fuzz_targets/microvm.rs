@@ -15,6 +15,7 @@ mod memory;
 mod tables;
 mod processor {
     pub(crate) use crate::entry;
+    /// x86-64, as the kernels in the seeds are.
     pub const ELF_MACHINE: u16 = 62;
 }
 

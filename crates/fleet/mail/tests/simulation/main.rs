@@ -30,7 +30,9 @@ fn seeds() -> Range<u64> {
     let Ok(text) = std::env::var("LIGHTER_SEEDS") else { return 0..SEEDS };
     let (first, end) = text.split_once("..").unwrap_or(("0", &text));
     let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text:?} in LIGHTER_SEEDS is no number"));
-    number(first)..number(end)
+    let seeds = number(first)..number(end);
+    assert!(!seeds.is_empty(), "LIGHTER_SEEDS={text} is no seed");
+    seeds
 }
 
 #[test]
