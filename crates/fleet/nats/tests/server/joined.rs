@@ -1,7 +1,7 @@
 //! Nodes of a real fleet, each with its engine as the program has it: through certificates, tunnel and rights.
 
 use crate::process::kill;
-use crate::town::{SOON, Stage, launcher, set, until};
+use crate::town::{Stage, launcher, next_message, set, until};
 use facts::{Facts as _, Heard, Key, NotSet, Post as _};
 use fleet_agent::{Agent, Part, Settings};
 use fleet_nats::{Anchoring, EngineState, FleetEngine, Program, Standing, find};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// A node that may belong to a fleet.
 struct Node {
@@ -82,7 +82,7 @@ pub async fn until_it_is_taken_out() {
     assert_eq!(fact.value, b"1");
     assert_eq!(of_pi.set(&Key::new("fn.plate").unwrap(), None, Some(b"1")).await, Err(NotSet::Refused));
     until("it is sent", async || of_anchor.send(&own, b"hello").await.is_ok()).await;
-    assert_eq!(timeout(SOON, of_pi.receive()).await, Ok(Heard::Message { from: anchors, bytes: b"hello".into() }));
+    assert_eq!(next_message(&of_pi).await, Heard::Message { from: anchors, bytes: b"hello".into() });
 
     // Another process, at another port: the way there is found again, and nothing is gone.
     let process = anchor.process().expect("it is up");

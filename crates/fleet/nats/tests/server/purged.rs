@@ -1,11 +1,11 @@
 //! Mail that was taken is purged, and nothing else.
 
 use crate::name;
-use crate::town::{SOON, Stage, until};
+use crate::town::{Stage, next_message, until};
 use facts::{Heard, NodeName, Post as _};
 use fleet_nats::{NatsNode, purge_taken};
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// Messages to each of two nodes.
 const MESSAGES: u8 = 20;
@@ -52,8 +52,7 @@ pub async fn what_was_taken(stage: &Stage) {
 /// Takes messages with these numbers, each once and in order, and no others.
 async fn take(node: &NatsNode, numbers: std::ops::Range<u8>) {
     for number in numbers {
-        let heard = timeout(SOON, node.receive()).await.expect("there is one more");
         let expected = Heard::Message { from: NodeName::new("sender").expect("it is a name"), bytes: vec![number] };
-        assert_eq!(heard, expected);
+        assert_eq!(next_message(node).await, expected);
     }
 }

@@ -1,7 +1,7 @@
 //! What the servers themselves refuse, whatever a node sends.
 
 use crate::name;
-use crate::town::{SOON, Stage, Town, until};
+use crate::town::{Stage, Town, next_message, until};
 use async_nats::{Client, ConnectOptions};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,7 +10,6 @@ use fleet_nats::{Credentials, FleetKeys};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
-use tokio::time::timeout;
 
 type Violations = Arc<Mutex<Vec<String>>>;
 
@@ -80,7 +79,7 @@ pub async fn refused_by_the_server(stage: &Stage) {
     node.set(&own, None, Some(b"here")).await.expect("it is its own");
     node.send(&name("anchor"), b"honest").await.expect("it is sent");
     let expected = Heard::Message { from: name("thief"), bytes: b"honest".into() };
-    assert_eq!(timeout(SOON, anchor.receive()).await, Ok(expected));
+    assert_eq!(next_message(&anchor).await, expected);
 }
 
 /// The subject of the request is the thief's own; only what stands in it is not.

@@ -2,7 +2,7 @@
 
 use crate::name;
 use crate::tls::Certificates;
-use facts::{Facts as _, Key, NodeName, NotSet};
+use facts::{Facts as _, Heard, Key, NodeName, NotSet, Post as _};
 use fleet_nats::{
     Engine, EngineConfig, FleetKeys, Launcher, LinkConfig, NatsNode, Program, Routes, Servers, StreamBounds, find,
     make_streams,
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 /// Everything that should happen does so by then, on a busy machine too.
 pub const SOON: Duration = Duration::from_secs(120);
@@ -190,6 +191,19 @@ pub async fn set(node: &NatsNode, key: &Key) {
     // It may have been written by a try that nobody has confirmed.
     let is_set = async || matches!(node.set(key, None, Some(b"1")).await, Ok(_) | Err(NotSet::Changed));
     until("a fact is set", is_set).await;
+}
+
+/// The next message to a node. A way that broke meanwhile says that it is back: the messages are no less there.
+pub async fn next_message(node: &NatsNode) -> Heard {
+    let message = async {
+        loop {
+            match node.receive().await {
+                Heard::Back => {}
+                message => return message,
+            }
+        }
+    };
+    timeout(SOON, message).await.expect("there is one more")
 }
 
 /// An address that nobody has now. Below those that systems give to connections, so that none of them takes it.
