@@ -75,7 +75,7 @@ fn compiled(folder: &Path) -> Guests {
         let out = folder.join(name);
         fs::create_dir_all(&out).expect("a folder");
         run(Command::new("java")
-            .arg("-cp")
+            .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"])
             .arg(maven("r8-"))
             .args(["com.android.tools.r8.D8", "--release", "--min-api", "26", "--lib"])
             .arg(&android)
