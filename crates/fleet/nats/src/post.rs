@@ -11,7 +11,7 @@
 use crate::api::Ask;
 use crate::link::{Connection, EngineLink};
 use crate::pull::{Consumer, From, Lost, Pull, forget};
-use crate::streams::{mail_stream, subjects_of_mail};
+use crate::streams::{mail_stream, sender_of_mail, subjects_of_mail};
 use crate::taken;
 use async_nats::Message;
 use facts::{Heard, NodeName};
@@ -172,8 +172,9 @@ impl Listener {
     }
 
     async fn take(&mut self, message: Message) {
-        // The engine lets a node send under its own name only.
-        let Some(from) = message.subject.rsplit('.').next().and_then(NodeName::new) else { return };
+        // The engine lets a node send mail under its own name only, and delivers it under the subject of the mail. What
+        // somebody has delivered here as the answer to another question has another one.
+        let Some(from) = sender_of_mail(&self.node, &message.subject) else { return };
         self.left.at.get_or_insert_with(|| Instant::now() + self.link.purge_rest());
         self.left.is_more = true;
         // An error: nobody takes mail any more, and this ends with its owner.

@@ -78,6 +78,12 @@ pub fn subjects_of_mail(to: &NodeName) -> String {
     format!("mail.{}.{to}.>", share(to))
 }
 
+/// Who has sent what came under this subject; none if that is no mail to this node.
+pub fn sender_of_mail(to: &NodeName, subject: &str) -> Option<NodeName> {
+    let sender = subject.strip_prefix(subjects_of_mail(to).strip_suffix('>')?)?;
+    (!sender.contains('.')).then(|| NodeName::new(sender)).flatten()
+}
+
 /// Makes the streams that are not there, and gives those that are the number of copies that is wanted. Anchors may do
 /// it at once, and again. Only `servers` are asked: those of another set of anchors keep another number of copies.
 ///

@@ -77,9 +77,27 @@ pub async fn refused_by_the_server(stage: &Stage) {
     let node = town.way(&name("thief"), false);
     let own = Key::new("node.thief").unwrap();
     node.set(&own, None, Some(b"here")).await.expect("it is its own");
-    node.send(&name("anchor"), b"honest").await.expect("it is sent");
-    let expected = Heard::Message { from: name("thief"), bytes: b"honest".into() };
-    assert_eq!(next_message(&anchor).await, expected);
+    let anchors = own_mail(&town.keys().admit(&name("anchor"), false, SystemTime::now()));
+    for word in [b"first", b"later"] {
+        node.send(&name("anchor"), word).await.expect("it is sent");
+        assert_eq!(next_message(&anchor).await, Heard::Message { from: name("thief"), bytes: word.into() });
+        mail_as_the_answer_to_a_question(&thief, &anchors.replace('>', "victim")).await;
+    }
+}
+
+/// The engine answers where the question says, under the subject of what it answers with: here that ends in the victim's
+/// name, and lies in the thief's own record.
+async fn mail_as_the_answer_to_a_question(thief: &Client, to: &str) {
+    let record = "$KV.facts.node.thief.victim";
+    thief.publish(record, "forged".into()).await.expect("it is sent");
+    let config = json!({ "name": "reader", "ack_policy": "none", "filter_subject": record });
+    let body = json!({ "stream_name": "KV_facts", "config": config }).to_string();
+    let create = format!("$JS.API.CONSUMER.CREATE.KV_facts.reader.{record}");
+    let made = thief.request(create, body.into()).await.expect("it is answered");
+    assert!(!String::from_utf8_lossy(&made.payload).contains("error"), "a node may read facts");
+    let next = "$JS.API.CONSUMER.MSG.NEXT.KV_facts.reader";
+    thief.publish_with_reply(next, to.to_owned(), r#"{"batch": 1}"#.into()).await.expect("it is sent");
+    thief.flush().await.expect("it is there");
 }
 
 /// The subject of the request is the thief's own; only what stands in it is not.
