@@ -15,7 +15,7 @@ use crate::talk::talk;
 use fleet_trust::beacon::Here;
 use fleet_trust::folder::Folder;
 use fleet_trust::serve::{Arrivals, MemberArrival, serve};
-use fleet_trust::{Address, Anchor, NodeId, Revoked, Trust, link};
+use fleet_trust::{Address, Anchor, Membership, NodeId, Revoked, Trust, link};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
@@ -204,9 +204,13 @@ impl Active {
         if self.anchor.is_some() || known.is_empty() || known == self.trust.membership().anchors {
             return;
         }
-        self.trust.set_anchors(known);
-        let (folder, membership) = (self.folder.clone(), self.trust.membership());
-        let kept = spawn_blocking(move || folder.keep_membership(&membership)).await.map_err(|error| failed(&error));
+        let (folder, trust) = (self.folder.clone(), self.trust.clone());
+        let keep = move || {
+            let _changing = trust.changing();
+            trust.set_anchors(known);
+            folder.keep_membership(&trust.membership())
+        };
+        let kept = spawn_blocking(keep).await.map_err(|error| failed(&error));
         if let Err(problem) = kept.flatten() {
             tracing::warn!("{} {}", problem.code, problem.detail);
         }
@@ -304,8 +308,14 @@ impl Active {
                 (joined.membership, joined.revoked)
             }
         };
-        self.trust.become_again(membership.clone())?;
-        self.folder.keep_membership(&membership)?;
+        {
+            let _changing = self.trust.changing();
+            // A hello may have been answered meanwhile, and have begun a new life.
+            let incarnation = membership.incarnation.max(self.trust.presence().incarnation);
+            let membership = Membership { incarnation, ..membership };
+            self.trust.become_again(membership.clone())?;
+            self.folder.keep_membership(&membership)?;
+        }
         tracing::info!("the certificate for the fleet was renewed");
         match revoked {
             Some(list) => self.learn_list(list.bytes()).await,

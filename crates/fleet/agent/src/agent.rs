@@ -399,6 +399,12 @@ impl Drop for Agent {
     }
 }
 
+/// Whether a node that has the fleet's key is an anchor by its ledger, or founds its fleet. Others may have taken it
+/// from among them, or out of the fleet, and then it was off before it could become a member.
+fn has_office(ledger: &Ledger, own: &NodeId) -> bool {
+    ledger.set() == 0 || ledger.member(own).is_ok_and(|member| member.is_anchor)
+}
+
 /// Reads the folder, and makes of it what the tasks share. An anchor certifies itself, each time it starts.
 fn prepare(
     settings: Settings,
@@ -411,9 +417,9 @@ fn prepare(
     let kept = Kept::read(&folder)?;
     let address = address.unwrap_or_else(|| places::told(listening));
     let own_name = || name.clone().unwrap_or_else(places::machine_name);
-    let (anchor, membership, name) = match folder.authority()? {
-        Some(authority) => {
-            let ledger = folder.ledger()?;
+    let keys = folder.authority()?.map(|authority| Ok::<_, Problem>((authority, folder.ledger()?))).transpose()?;
+    let (anchor, membership, name) = match keys.filter(|(_, ledger)| has_office(ledger, &key.id())) {
+        Some((authority, ledger)) => {
             let name = name_in(&ledger, &key.id()).unwrap_or_else(own_name);
             let anchor = Anchor::new(authority, ledger, vec![address.clone()], clock.clone(), folder.clone());
             let mut membership = anchor.own(&key, &name)?;

@@ -227,12 +227,14 @@ async fn answer_all(active: &Active, arrival: MemberArrival) -> Result<(), Probl
         let answer = answer(active, &mut candidate, asked).await;
         let is_changed = has_changed && answer.as_ref().is_ok_and(|(_, is_changed)| *is_changed);
         let answered = answer.map_or_else(|problem| OfficeAnswer::from(&problem), |(answered, _)| answered);
-        office::send(&mut stream, &answered).await?;
+        let sent = office::send(&mut stream, &answered).await;
         if is_changed {
+            // Whether or not who asked has heard of it.
             let _ = stream.shutdown().await.map_err(|error| why(&error));
             active.office.changed.notify_one();
-            return Ok(());
+            return sent;
         }
+        sent?;
     }
 }
 

@@ -355,7 +355,7 @@ impl Anchor {
     /// Changes a copy, keeps it, and only then goes on with it. With several anchors they agree on it first.
     pub(crate) fn change<T>(&self, change: impl Fn(&mut Ledger) -> Result<T, Problem>) -> Result<T, Problem> {
         let _changing = self.changing()?;
-        if self.own.get().is_some_and(|own| self.look(|ledger| ledger.member(own).is_ok_and(|one| !one.is_anchor))) {
+        if self.own.get().is_some_and(|own| !self.look(|ledger| ledger.member(own).is_ok_and(|one| one.is_anchor))) {
             return Err(Problem::new(Code::NotAnchor, "this node is no anchor any more"));
         }
         if let Some(agree) = self.agree()? {

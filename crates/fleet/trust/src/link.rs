@@ -170,6 +170,7 @@ pub async fn hello(
         if incarnation != presence.incarnation.saturating_add(1) {
             return Err(Problem::new(Code::FleetMessage, "the anchor counts this node's lives backwards"));
         }
+        let _changing = trust.changing();
         // On disk before it counts anywhere: then a copy of an older folder is behind.
         keep(&Membership { incarnation, ..trust.membership() })?;
         trust.set_incarnation(incarnation);

@@ -16,7 +16,7 @@ use crate::members::{Presence, Run};
 use crate::revoked::Revoked;
 use crate::token::Address;
 use crate::verify::{AnchorOf, Ca, Members, key_of, problem_of, provider, server_name};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use problem::{Code, Problem};
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
@@ -39,6 +39,7 @@ pub struct Trust {
     for_members: Arc<ServerConfig>,
     to_members: Arc<ClientConfig>,
     connected: Arc<Mutex<Connected>>,
+    changing: Mutex<()>,
 }
 
 /// What changes while a node runs, as TLS looks at it.
@@ -100,6 +101,7 @@ impl Trust {
             key,
             run: random()?,
             connected: Arc::default(),
+            changing: Mutex::default(),
         })
     }
 
@@ -133,6 +135,11 @@ impl Trust {
             return present.membership.dates().is_none_or(|dates| dates.want_renewal(now));
         }
         present.taken_at.is_none_or(|at| now.abs_diff(at) >= CERTIFICATE_SECONDS / 2)
+    }
+
+    /// The right to change the membership that is here and on disk: one change after the other.
+    pub fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock()
     }
 
     /// What this node says when it says hello.

@@ -22,6 +22,8 @@ use problem::{Code, Problem};
 use std::future::ready;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// Says where the node's API listens, once it does: devices that reach the fleet are told. Where the API has a name of
 /// its own (`--api-name`), that is told, because a certificate is for a name.
@@ -35,6 +37,9 @@ pub fn tell_api(node: &Node, listening: SocketAddr, is_tls: bool) {
 
 /// A day that is surely past, in seconds since 1970: 23 November 2026. Clocks that stand before it are wrong.
 const PAST: u64 = 1_795_392_000;
+
+/// How long a node whose part in the fleet could not begin waits before it tries again.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// The part of a node that has this configuration. It does nothing before it is opened.
 pub(crate) fn agent(config: &Config) -> Agent {
@@ -85,9 +90,21 @@ async fn follow_role(weak: Weak<Node>) {
         role.changed().await;
         let Some(node) = weak.upgrade() else { return };
         end(&node).await;
-        if let Err(problem) = node.fleet.again().await {
-            tracing::error!("no part in the fleet: {} {}", problem.code, problem.detail);
+        drop(node);
+        take_part_again(&weak).await;
+    }
+}
+
+/// Until it has a part again: a full disk may have room later.
+async fn take_part_again(weak: &Weak<Node>) {
+    let mut told = None;
+    while let Some(node) = weak.upgrade() {
+        let Err(problem) = node.fleet.again().await else { return };
+        drop(node);
+        if told.replace(problem.code) != Some(problem.code) {
+            tracing::error!("no part in the fleet yet: {} {}", problem.code, problem.detail);
         }
+        sleep(AGAIN_AFTER).await;
     }
 }
 

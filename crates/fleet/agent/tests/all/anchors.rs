@@ -205,6 +205,41 @@ async fn an_anchor_that_is_none_any_more_has_no_key_of_the_ca() {
     nodes[1].agent.invite(1, 60).await.unwrap();
 }
 
+/// It has heard of it, and was off before anybody could tell it to give its keys up.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_anchor_that_was_off_when_it_was_made_none_starts_as_what_it_is() {
+    let log = Log::default();
+    let mut nodes = fleet(&log, &["a", "b", "c"]).await;
+    nodes[0].agent.appoint(&named(&["b", "c"]), Estate::default()).await.unwrap();
+    for node in &nodes {
+        until(&node.agent, |status| anchors(status) == ["a", "b", "c"]).await;
+    }
+    let c = nodes.pop().unwrap();
+    let off = |from: &Machine| {
+        let machine = Machine { listen: from.listen, home: tempfile::tempdir().unwrap(), ..Machine::new("c") };
+        copy(from, &machine);
+        machine
+    };
+    let (dismissed, removed) = (off(&c.machine), off(&c.machine));
+    drop(c);
+    let hears = |machine: &Machine| {
+        let ledger = "ledger.json";
+        std::fs::copy(nodes[0].machine.folder().join(ledger), machine.folder().join(ledger)).unwrap();
+    };
+
+    nodes[0].agent.dismiss("c").await.unwrap();
+    hears(&dismissed);
+    let c = start(&log, dismissed).await;
+    until(&c.agent, |status| !status.is_anchor && anchors(status) == ["a", "b"] && has(status, "a")).await;
+    assert_eq!(c.agent.invite(1, 60).await.unwrap_err().code, Code::NotAnchor);
+    drop(c);
+
+    nodes[0].agent.remove("c").await.unwrap();
+    hears(&removed);
+    let c = start(&log, removed).await;
+    until(&c.agent, |status| status.trouble.as_ref().is_some_and(|trouble| trouble.code == Code::NodeRevoked)).await;
+}
+
 fn is_one(status: &Status) -> bool {
     status.rows.iter().any(|row| row.is_this_node && row.is_anchor)
 }
