@@ -2,16 +2,17 @@
 
 use super::reply::{Answer, NDJSON, line, of_query};
 use super::scope::MayAdmin;
-use api_types::AuditEntry;
+use api_types::{AuditEntry, Scope};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use node::audit::Follower;
-use node::{Node, blocking};
+use node::{Node, blocking, clock};
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ pub struct Looking {
 pub async fn list(
     _: MayAdmin,
     State(node): State<Arc<Node>>,
+    headers: HeaderMap,
     query: Result<Query<Looking>, QueryRejection>,
 ) -> Answer<Response> {
     let Looking { limit, follow } = of_query(query)?;
@@ -45,9 +47,15 @@ pub async fn list(
     if !follow {
         return Ok(Json(blocking(move || node.audit.newest(limit)).await?).into_response());
     }
-    let (begin, follower) = blocking(move || node.audit.follow(limit)).await?;
+    let audited = node.clone();
+    let (begin, follower) = blocking(move || audited.audit.follow(limit)).await?;
     let first = stream::iter(begin.into_iter().map(|entry| Ok::<_, Infallible>(line(&entry))));
-    let rest =
-        stream::unfold(follower, async |mut follower: Follower| Some((Ok(line(&follower.next().await?)), follower)));
+    type Reader = (Follower, Arc<Node>, HeaderMap);
+    let rest = stream::unfold((follower, node, headers), async |(mut follower, node, headers): Reader| {
+        let entry = follower.next().await?;
+        // A token that was removed since, or has ended, reads nothing more.
+        node.access.check(&headers, Scope::Admin, clock::now_ms()).ok()?;
+        Some((Ok(line(&entry)), (follower, node, headers)))
+    });
     Ok(([(CONTENT_TYPE, NDJSON)], Body::from_stream(first.chain(rest))).into_response())
 }

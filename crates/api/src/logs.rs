@@ -2,15 +2,16 @@
 
 use super::reply::{Answer, NDJSON, line, of_query};
 use super::scope::MayDeploy;
-use api_types::LogLine;
+use api_types::{LogLine, Scope};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use manifest::Name;
-use node::{FOLLOWERS_MAX, Follower, Node};
+use node::{FOLLOWERS_MAX, Follower, Node, clock};
 use problem::{Code, Problem};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -45,6 +46,7 @@ pub async fn logs(
     _: MayDeploy,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
+    headers: HeaderMap,
     wish: Result<Query<Wish>, QueryRejection>,
 ) -> Answer<Response> {
     let wish = of_query(wish)?;
@@ -71,9 +73,10 @@ pub async fn logs(
     let body = match follower {
         None => Body::from_stream(first),
         Some(follower) => {
-            let rest = stream::unfold((follower, told), async |(mut follower, mut told): (Follower, _)| {
-                let one = next(&mut follower, &mut told).await?;
-                Some((Ok(line(&*one)), (follower, told)))
+            let reader = Reader { follower, told, node, headers };
+            let rest = stream::unfold(reader, async |mut reader: Reader| {
+                let one = reader.next().await?;
+                Some((Ok(line(&*one)), reader))
             });
             Body::from_stream(futures_util::StreamExt::chain(first, rest))
         }
@@ -81,17 +84,27 @@ pub async fn logs(
     Ok(([(CONTENT_TYPE, NDJSON)], body).into_response())
 }
 
-/// The next line that the tail did not have.
-async fn next(follower: &mut Follower, told: &mut HashMap<String, u64>) -> Option<Arc<LogLine>> {
-    loop {
-        let one = follower.next().await?;
-        match told.get(&one.function) {
-            Some(last) if one.sequence <= *last => {}
-            Some(_) => {
-                told.remove(&one.function);
-                return Some(one);
+/// Who reads lines as they are written.
+struct Reader {
+    follower: Follower,
+    /// The last line that each function had in the tail.
+    told: HashMap<String, u64>,
+    node: Arc<Node>,
+    headers: HeaderMap,
+}
+
+impl Reader {
+    /// The next line that the tail did not have; none for a token that has been removed since, or has ended.
+    async fn next(&mut self) -> Option<Arc<LogLine>> {
+        loop {
+            let one = self.follower.next().await?;
+            match self.told.get(&one.function) {
+                Some(last) if one.sequence <= *last => continue,
+                Some(_) => drop(self.told.remove(&one.function)),
+                None => {}
             }
-            None => return Some(one),
+            self.node.access.check(&self.headers, Scope::Deploy, clock::now_ms()).ok()?;
+            return Some(one);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Queues: list, push, look, purge, replay, remove.
 
+use super::deployments::check_own;
 use super::functions::detached;
 use super::reply::{Answer, Json, of_query, whole};
 use super::scope::{MayCallSome, MayDeploy, MayLookSome, Who};
@@ -488,12 +489,14 @@ pub async fn remove(
 #[utoipa::path(delete, path = "/v1/sinks/{name}", tag = "events", params(("name" = String, Path)), responses(
     (status = 204, description = "It is gone"),
     (status = 404, description = "L2001: there is none"),
+    (status = 409, description = "L9136: it belongs to a deployment of the fleet"),
 ))]
 pub async fn remove_sink(
     MayDeploy(who): MayDeploy,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Answer<StatusCode> {
+    check_own(&node, [name.as_str()].into_iter())?;
     detached(async move {
         let removed = node.functions.remove_sink(&name).await;
         who.did(&node, "sink rm", &name, removed).await

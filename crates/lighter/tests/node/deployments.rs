@@ -118,6 +118,7 @@ fn a_deployment_entered_anywhere_is_where_it_fits_and_goes_back() {
     for words in [&["rm", "hello"][..], &["rollback", "hello"], &["deploy", campus.app().to_str().unwrap()]] {
         assert_eq!(refused(one, words), "L9136", "{words:?}");
     }
+    assert_eq!(one.api("DELETE", "/v1/sinks/hello", &[]).code(), "L9136");
     let key = campus.key();
     let back = campus.with_key(&["fleet", "rollback", "app", "--json"], &key);
     let back: Value = serde_json::from_str(&done(one, &back)).unwrap();

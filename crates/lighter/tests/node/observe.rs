@@ -37,6 +37,28 @@ fn logs_tell_who_said_what_and_can_be_followed() {
 }
 
 #[test]
+fn who_follows_logs_or_the_audit_reads_as_long_as_the_token_is_there() {
+    let node = Node::start();
+    node.deploy_one("attack", "attack", json!({}));
+    let request = json!({ "name": "reader", "scope": "admin" });
+    let token = node.api("POST", "/v1/tokens", request.to_string().as_bytes()).json()["token"].clone();
+    let follow = |path: &str| {
+        let request = ureq::get(format!("{}{path}", node.api));
+        let response = request.header("authorization", format!("Bearer {}", token.as_str().unwrap())).call().unwrap();
+        BufReader::new(response.into_body().into_reader()).lines().map(Result::unwrap)
+    };
+    let mut logs = follow("/v1/functions/attack/logs?follow=true&tail=0");
+    let mut audit = follow("/v1/audit?follow=true&limit=1");
+    assert!(audit.next().unwrap().contains("reader"));
+    node.call("attack", "log-flood 1");
+    let line = logs.next().unwrap();
+    assert!(line.contains("line 0 of a flood"), "{line}");
+    assert_eq!(node.api("DELETE", "/v1/tokens/reader", &[]).status, 204);
+    node.call("attack", "log-flood 1");
+    assert_eq!((logs.next(), audit.next()), (None, None));
+}
+
+#[test]
 fn a_trap_is_explained_in_the_log_and_kept_as_a_dump_when_asked_for() {
     let node = Node::start();
     node.deploy_one("attack", "attack", json!({}));
