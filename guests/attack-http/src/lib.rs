@@ -10,6 +10,8 @@
 //! /bad-header       a header no HTTP allows              /bad-status       a status no HTTP allows
 //! /many-headers     10,000 headers                       /keep-resources   makes resources until there are none
 //! /leave            answers, and leaves a hundred resources behind
+//! /unfinished       sends half of a body, and says neither that it is whole nor that it is not
+//! /upload?to=HOST   sends half of a request's body, and traps when the answer has begun
 //! /full/fields      as many sets of header fields as there can be, each full; likewise /full/requests (their texts),
 //!                   /full/bodies (what was written to them and not sent), /full/mixed; then sleeps for an hour
 //! /stdout           a gigabyte of standard output, unless it is cut short
@@ -17,8 +19,9 @@
 
 use guest_http::wasi::cli::stdout;
 use guest_http::wasi::clocks::monotonic_clock;
-use guest_http::wasi::http::types::{ErrorCode, Method, OutgoingRequest, OutgoingResponse};
-use guest_http::{CHUNK_BYTES, Fields, Guest, IncomingRequest, Reply, ResponseOutparam, path_and_query};
+use guest_http::wasi::http::outgoing_handler;
+use guest_http::wasi::http::types::{ErrorCode, Method, OutgoingRequest, OutgoingResponse, Scheme};
+use guest_http::{CHUNK_BYTES, Fields, Guest, IncomingRequest, Reply, ResponseOutparam, path_and_query, query_value};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
@@ -26,7 +29,8 @@ struct AttackHttp;
 
 impl Guest for AttackHttp {
     fn handle(request: IncomingRequest, out: ResponseOutparam) {
-        match path_and_query(&request).0.as_str() {
+        let (path, query) = path_and_query(&request);
+        match path.as_str() {
             "/silent" => drop(out),
             "/error" => ResponseOutparam::set(out, Err(ErrorCode::InternalError(Some("asked to fail".into())))),
             "/loop" => spin(),
@@ -62,6 +66,12 @@ impl Guest for AttackHttp {
                 (0..100).for_each(|_| std::mem::forget(Fields::new()));
                 Reply::text(out, 200, "left\n");
             }
+            "/unfinished" => {
+                let reply = Reply::start(out, 200, &[]);
+                reply.write(&[b'x'; 500]);
+                std::mem::forget(reply);
+            }
+            "/upload" => upload(query_value(&query, "to").expect("it says where to")),
             "/full/fields" => fill(&[full_fields]),
             "/full/requests" => fill(&[full_request]),
             "/full/bodies" => fill(&[full_body]),
@@ -137,10 +147,27 @@ fn promise(out: ResponseOutparam, promised: &str, sent: usize) {
     reply.finish(None);
 }
 
+fn upload(authority: &str) {
+    let request = OutgoingRequest::new(Fields::new());
+    request.set_method(&Method::Post).expect("it is a method");
+    request.set_scheme(Some(&Scheme::Http)).expect("it is a scheme");
+    request.set_authority(Some(authority)).expect("it is a host");
+    request.set_path_with_query(Some("/")).expect("it is a path");
+    let body = request.body().expect("the body is taken once");
+    let answer = outgoing_handler::handle(request, None).expect("it leaves");
+    let stream = body.write().expect("the stream is taken once");
+    stream.blocking_write_and_flush(b"half").expect("it is taken");
+    answer.subscribe().block();
+    core::arch::wasm32::unreachable()
+}
+
 /// The type says that an answer is given once, so the second one uses a handle that the host has taken back.
 fn set_twice(out: ResponseOutparam) {
     let handle = out.handle();
-    ResponseOutparam::set(out, Ok(OutgoingResponse::new(Fields::new())));
+    let first = OutgoingResponse::new(Fields::new());
+    // Under way when the second one comes: without a body it would be whole.
+    let _body = first.body().expect("the body is taken once");
+    ResponseOutparam::set(out, Ok(first));
     // SAFETY: not a handle of ours any more, on purpose; it is only a number, which the host checks.
     let again = unsafe { ResponseOutparam::from_handle(handle) };
     ResponseOutparam::set(again, Ok(OutgoingResponse::new(Fields::new())));

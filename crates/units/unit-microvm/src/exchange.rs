@@ -111,7 +111,7 @@ impl Exchange {
             Question::Abort(of) => {
                 // Of what is served: it is not whole, and its reader hears of that when the unit has ended.
                 if let Some(fetch) = self.fetches.get_mut(&of) {
-                    fetch.abort().await;
+                    fetch.abort();
                 }
                 Value::Null
             }

@@ -16,6 +16,7 @@ use problem::Problem;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -36,11 +37,39 @@ pub struct Fetching {
 
 pub struct Fetch {
     head: Head,
-    /// None once the body is whole.
-    body: Option<mpsc::Sender<Result<Frame<Bytes>, io::Error>>>,
+    /// None once the body has ended.
+    body: Option<Body>,
     reply: Option<Source>,
     between: Option<Duration>,
     task: tokio::task::AbortHandle,
+}
+
+/// A body that a unit writes. One that ends otherwise than by being whole has failed, whoever drops it: where its length
+/// was not said before, whoever reads it must not take it for whole.
+struct Body {
+    pieces: mpsc::Sender<Frame<Bytes>>,
+    is_whole: Arc<AtomicBool>,
+}
+
+impl Body {
+    /// And what a client sends of it.
+    fn new() -> (Self, Outgoing) {
+        let (pieces, receiver) = mpsc::channel(1);
+        let is_whole = Arc::new(AtomicBool::new(false));
+        let whole = is_whole.clone();
+        let frames = stream::unfold(Some(receiver), move |receiver| {
+            let whole = whole.clone();
+            async move {
+                let mut receiver = receiver?;
+                match receiver.recv().await {
+                    Some(frame) => Some((Ok(frame), Some(receiver))),
+                    None if whole.load(SeqCst) => None,
+                    None => Some((Err(io::Error::other("the unit did not finish its request")), None)),
+                }
+            }
+        });
+        (Self { pieces, is_whole }, StreamBody::new(frames).boxed_unsync())
+    }
 }
 
 enum Head {
@@ -82,12 +111,10 @@ impl Fetching {
             Ok(departure) => departure,
             Err(why) => return Err(Denied { why: Some(why), ..Denied::of("denied") }),
         };
-        let (sender, body): (_, Outgoing) = match has_body {
+        let (written, body): (_, Outgoing) = match has_body {
             true => {
-                let (sender, receiver) = mpsc::channel(1);
-                let frames =
-                    stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
-                (Some(sender), StreamBody::new(frames).boxed_unsync())
+                let (written, body) = Body::new();
+                (Some(written), body)
             }
             false => (None, Empty::new().map_err(|never| match never {}).boxed_unsync()),
         };
@@ -103,7 +130,7 @@ impl Fetching {
             tell.send(answered.unwrap_or(Err(Failure::of("read-timeout")))).ok();
         });
         let (head, task) = (Head::Coming(head), task.abort_handle());
-        Ok(Fetch { head, body: sender, reply: None, between: between_bytes, task })
+        Ok(Fetch { head, body: written, reply: None, between: between_bytes, task })
     }
 }
 
@@ -136,23 +163,23 @@ impl Fetch {
     /// Sends a piece of the body, once there is room. False: nobody takes it any more.
     pub async fn write(&mut self, frame: Frame<Bytes>) -> bool {
         match &self.body {
-            Some(body) => body.send(Ok(frame)).await.is_ok(),
+            Some(body) => body.pieces.send(frame).await.is_ok(),
             None => false,
         }
     }
 
     pub async fn finish(&mut self, trailers: Option<HeaderMap>) {
         if let (Some(body), Some(trailers)) = (&self.body, trailers) {
-            body.send(Ok(Frame::trailers(trailers))).await.ok();
+            body.pieces.send(Frame::trailers(trailers)).await.ok();
         }
-        self.body = None;
+        if let Some(body) = self.body.take() {
+            body.is_whole.store(true, SeqCst);
+        }
     }
 
     /// The body will not become whole: whoever reads it is not to believe that it is.
-    pub async fn abort(&mut self) {
-        if let Some(body) = self.body.take() {
-            body.send(Err(io::Error::other("the unit did not finish its request"))).await.ok();
-        }
+    pub fn abort(&mut self) {
+        self.body = None;
     }
 
     /// Ready once there is a head, and when that was taken, once there is something of the body.
@@ -199,6 +226,35 @@ impl Drop for Fetch {
     fn drop(&mut self) {
         if matches!(self.head, Head::Coming(_)) {
             self.task.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fetch(body: Body) -> Fetch {
+        let (_, head) = oneshot::channel();
+        let task = tokio::spawn(async {}).abort_handle();
+        Fetch { head: Head::Coming(head), body: Some(body), reply: None, between: None, task }
+    }
+
+    #[tokio::test]
+    async fn a_body_is_whole_if_the_unit_says_so_and_not_if_it_goes() {
+        type End = fn(Fetch) -> futures_util::future::BoxFuture<'static, ()>;
+        let ends: [(End, bool); 3] = [
+            (|mut fetch| Box::pin(async move { fetch.finish(None).await }), true),
+            (|mut fetch| Box::pin(async move { fetch.abort() }), false),
+            (|fetch| Box::pin(async move { drop(fetch) }), false),
+        ];
+        for (end, is_whole) in ends {
+            let (written, read) = Body::new();
+            let mut fetch = fetch(written);
+            assert!(fetch.write(Frame::data(Bytes::from_static(b"half"))).await);
+            end(fetch).await;
+            let read = read.collect().await.map(|read| read.to_bytes());
+            assert_eq!(read.ok(), is_whole.then(|| Bytes::from_static(b"half")));
         }
     }
 }

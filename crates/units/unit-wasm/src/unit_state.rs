@@ -11,6 +11,7 @@ use std::sync::Arc;
 use unit::{Deployed, Host, Output};
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::p2::body::{HostOutgoingBody, StreamContext};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 pub struct UnitState {
@@ -157,9 +158,13 @@ impl UnitState {
         self.output.next_call(request_id, self.deployed.function.limits.log_bytes);
     }
 
-    /// Whether its calls have left so many handles that it is better replaced.
+    /// Whether its calls have left what is not the next one's: so many handles, more than it may hold, or a body that is
+    /// not finished and ends with the unit alone. Asked after a call's end.
     pub fn is_worn(&mut self) -> bool {
-        self.table.iter_mut().count() > LEFT_MAX
+        self.count();
+        self.limiter.over().is_some()
+            || self.table.iter_mut().any(|handle| handle.is::<HostOutgoingBody>())
+            || self.table.iter_mut().count() > LEFT_MAX
     }
 
     /// The call has ended: what its host keeps is not held until the next one.
@@ -167,6 +172,19 @@ impl UnitState {
         self.output.end_call();
         self.http.end_call();
         self.host = None;
+    }
+}
+
+impl Drop for UnitState {
+    /// What the unit has not finished is not whole, and whoever reads it must not believe that it is: a body that only
+    /// goes away has ended.
+    fn drop(&mut self) {
+        for handle in self.table.iter_mut() {
+            if let Some(body) = handle.downcast_mut::<HostOutgoingBody>() {
+                let (gone, _) = HostOutgoingBody::new(StreamContext::Request, None, 1, 1);
+                std::mem::replace(body, gone).abort();
+            }
+        }
     }
 }
 

@@ -142,6 +142,40 @@ async fn every_way_to_go_wrong_has_its_code() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_that_a_unit_does_not_finish_is_not_whole() {
+    for reuse_calls in [1, 100] {
+        let stage = stage("attack-http.wasm", |function| function.units.reuse_calls = reuse_calls);
+        for _ in 0..2 {
+            assert_eq!(stage.fails("/unfinished", Duration::from_secs(20)).await, Code::UnitBadReply);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_a_unit_does_not_finish_is_not_whole() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut read = Vec::new();
+        while !read.ends_with(b"half\r\n") {
+            stream.read_buf(&mut read).await.unwrap();
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n").await.unwrap();
+        let _ = stream.read_to_end(&mut read).await;
+        String::from_utf8(read).unwrap()
+    });
+    let stage = stage("attack-http.wasm", |function| {
+        function.grants.hosts = vec![HostGrant::try_from(to.to_string()).unwrap()];
+    });
+    let path = format!("/upload?to={to}");
+    assert_eq!(stage.fails(&path, Duration::from_secs(20)).await, Code::UnitTrapped);
+    let read = tokio::time::timeout(Duration::from_secs(20), server).await.expect("it ends").unwrap();
+    assert!(read.ends_with("half\r\n"), "no chunk of no bytes follows: {read:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_output_is_cut() {
     let stage = stage("attack-http.wasm", |function| function.limits.log_bytes = 10_000);
     let flood = Request::get("http://localhost/stdout").body(empty()).unwrap();
