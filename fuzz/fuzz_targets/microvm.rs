@@ -13,6 +13,8 @@ mod exits;
 mod memory;
 #[path = "../../crates/units/unit-microvm/src/tables.rs"]
 mod tables;
+#[path = "../../crates/units/unit-microvm/src/written.rs"]
+mod written;
 mod processor {
     pub(crate) use crate::entry;
     /// x86-64, as the kernels in the seeds are.

@@ -15,6 +15,7 @@ use frame::Limits;
 use problem::{Code, Problem};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::task::coop::{consume_budget, unconstrained};
 use unit::{Given, Host, Level, Output, Prepared, StackFrame, check_reply};
 use unit_host::calls::{Answers, Said};
 use unit_host::{Attempt, Meter, answers, kernel};
@@ -137,7 +138,8 @@ async fn run(
     let outcome = tokio::select! {
         biased;
         said = converse(prepared, tender, asked, meter) => said,
-        problem = watch(&clock, meter, limits, &mut is_behind) => Err(problem),
+        // A unit that asks without a pause uses up what a task may do at once; its time ends no less.
+        problem = unconstrained(watch(&clock, meter, limits, &mut is_behind)) => Err(problem),
     };
     if is_behind {
         tender.is_behind();
@@ -170,6 +172,8 @@ async fn converse(
                 };
                 exchange.waits(false);
                 tender.answer(answer);
+                // The next question may be there already: others go on meanwhile, and the limits are looked at.
+                consume_budget().await;
             }
             What::Replied { reply, memory_bytes } => {
                 // The unit's own word, which is only shown.

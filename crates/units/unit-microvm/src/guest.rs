@@ -138,7 +138,10 @@ impl<'m> Guest<'m> {
     /// Until the machine is to be nobody's: who wants to hear of that.
     fn serve(&mut self, asked: &Receiver<Ask>) -> Result<Done, Over> {
         loop {
-            match self.next(asked)? {
+            let ask = self.next(asked)?;
+            // It has left.
+            self.shared.is_called_out.store(false, SeqCst);
+            match ask {
                 Ask::Event(event) => {
                     self.deliver(event, layout::INBOX_BYTES)?;
                     self.run(asked)?;
@@ -229,6 +232,9 @@ impl<'m> Guest<'m> {
                 Ok(Stop::Debug) => self.look(Signal::Trap)?,
                 Ok(Stop::Interrupted) => {
                     self.vm.clear_interrupt();
+                    if self.shared.is_called_out.swap(false, SeqCst) && self.hatch.rests() {
+                        return Ok(());
+                    }
                     if self.debugger.as_ref().is_some_and(DebugSession::is_interrupted) {
                         self.look(Signal::Interrupt)?;
                     }
@@ -284,6 +290,8 @@ impl<'m> Guest<'m> {
                     return Ok(false);
                 }
             }
+        } else if self.hatch.rests() {
+            return self.end(What::Lied("it went on after its reply".into()));
         }
         let Ok(words) = self.vm.memory().read_words(layout::CALL) else { return self.end(What::Stopped) };
         let page = CallPage::from_words(words);

@@ -5,6 +5,7 @@
 
 mod ahead;
 mod racing;
+mod staying;
 
 use crate::ear::Ear;
 use crate::processor::code::{self, Code};

@@ -26,8 +26,9 @@ use std::time::{Duration, Instant};
 
 /// How long a component may take to be linked; start functions run meanwhile.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// Memory a component may begin with. What a function is allowed of it is asked when it is loaded.
-const MEMORY_BYTES: u64 = 4 << 30;
+/// Memory that a component may begin with, all that its start functions fill included. What a function is allowed of it
+/// is asked when it is loaded.
+const BEGUN_BYTES_MAX: u64 = 512 << 20;
 /// The kernel's last words.
 const WORDS_BYTES_MAX: u64 = 64 << 10;
 
@@ -87,7 +88,7 @@ impl Linking {
         let kernel = Kernel::read(kernel)
             .map_err(|error| Problem::new(Code::Internal, format!("the kernel's image: {}", error.0)))?;
         let heap = layout::heap(code_bytes);
-        let boot = Boot { heap, heap_end: (heap + MEMORY_BYTES).next_multiple_of(LARGE_PAGE), ..Boot::new() };
+        let boot = Boot { heap, heap_end: (heap + BEGUN_BYTES_MAX).next_multiple_of(LARGE_PAGE), ..Boot::new() };
         let memory = Memory::reserve(boot.heap_end).map_err(|error| no_room(&error))?;
         let code = layout::CODE..layout::CODE + code_bytes;
         let tables_end = prepare(&memory, &kernel, &boot, &code)
@@ -136,7 +137,12 @@ impl Linking {
                 Asked::Panic(place) => {
                     let words = self.vm.memory().copy(place.at, place.bytes).unwrap_or_default();
                     let why = String::from_utf8_lossy(&words).into_owned();
-                    return Err(Problem::new(Code::StartFailed, format!("the component cannot be started: {why}")));
+                    let problem = Problem::new(Code::StartFailed, format!("the component cannot be started: {why}"));
+                    return Err(match why.contains("memory") {
+                        true => problem
+                            .with_hint(format!("it may begin with {} MiB of memory at most", BEGUN_BYTES_MAX >> 20)),
+                        false => problem,
+                    });
                 }
                 Asked::Call { .. } | Asked::Fetch { .. } => {
                     return Err(Problem::new(Code::Internal, "the kernel asked for something while it was linked"));

@@ -3,6 +3,7 @@
 //! While a vCPU runs its guest writes here as it likes; whoever looks meanwhile reads single words, and checks a copy.
 #![expect(unsafe_code, reason = "maps memory for a guest, and copies from and to it")]
 
+use crate::written;
 use kernel_abi::layout::PAGE;
 use std::fs::File;
 use std::io;
@@ -170,11 +171,23 @@ impl Memory {
     }
 
     /// The pages that hold anything but zeros, as runs: where each begins, and how many bytes it has. Only pages that
-    /// were touched are looked at.
+    /// were touched are looked at, and not those that the system has put aside.
     pub fn used(&self) -> io::Result<Vec<(u64, u64)>> {
+        self.contents(self.resident()?)
+    }
+
+    /// The same with pages that the system has put aside (swap). Not behind the filter of a tender, which lets nobody
+    /// ask that.
+    pub fn used_and_swapped(&self) -> io::Result<Vec<(u64, u64)>> {
+        let mut pages = self.resident()?;
+        written::swapped(self, |page| pages[page] = true)?;
+        self.contents(pages)
+    }
+
+    fn contents(&self, pages: Vec<bool>) -> io::Result<Vec<(u64, u64)>> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         let mut page = vec![0; PAGE as usize];
-        for (index, is_there) in self.resident()?.into_iter().enumerate() {
+        for (index, is_there) in pages.into_iter().enumerate() {
             let at = index as u64 * PAGE;
             if !is_there {
                 continue;
@@ -191,7 +204,7 @@ impl Memory {
         Ok(runs)
     }
 
-    /// For each page, whether it was ever touched.
+    /// For each page, whether it was ever touched and is there.
     fn resident(&self) -> io::Result<Vec<bool>> {
         let mut pages = vec![0_u8; self.bytes / system_page() as usize];
         // SAFETY: the mapping is ours, and there is a byte for each of its pages.
@@ -211,7 +224,7 @@ impl Drop for Memory {
 }
 
 /// What the system maps and gives back at once: a guest's page, or on some machines of aarch64 four or sixteen.
-fn system_page() -> u64 {
+pub fn system_page() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
     // SAFETY: a plain number.
     *BYTES.get_or_init(|| u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE).max(PAGE))

@@ -15,6 +15,8 @@ use unit_host::kernel::garbled;
 
 /// Bytes of a body that wait to be read. The unit waits while there are more.
 const WAITING_BYTES_MAX: usize = 64 << 10;
+/// What a piece takes beside its bytes.
+const PIECE_BYTES: usize = 128;
 
 /// Between the attempt, which writes, and whoever reads; both are polled by the same task.
 #[derive(Default)]
@@ -112,8 +114,10 @@ impl Outlet {
                 return Poll::Pending;
             }
             let frame = frame.take().expect("it is put there once");
-            state.waiting_bytes += frame.data_ref().map_or(0, Bytes::len);
-            state.frames.push_back(frame);
+            if !is_empty(&frame) {
+                state.waiting_bytes += weight(&frame);
+                state.frames.push_back(frame);
+            }
             Poll::Ready(Ok(true))
         })
         .await
@@ -149,15 +153,12 @@ impl Outlet {
     /// The next piece of the body, if one is there; none at its end. `has_ended`: the unit writes nothing more.
     pub fn next(&self, has_ended: bool) -> Poll<Option<Result<Frame<Bytes>, Problem>>> {
         let mut state = self.0.lock();
-        while let Some(frame) = state.frames.pop_front() {
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
-            state.waiting_bytes -= bytes;
+        if let Some(frame) = state.frames.pop_front() {
+            state.waiting_bytes -= weight(&frame);
             if let Some(writer) = state.writer.take() {
                 writer.wake();
             }
-            if !frame.is_data() || bytes > 0 {
-                return Poll::Ready(Some(Ok(frame)));
-            }
+            return Poll::Ready(Some(Ok(frame)));
         }
         match (state.is_whole, has_ended) {
             (true, _) => Poll::Ready(None),
@@ -168,4 +169,12 @@ impl Outlet {
             (false, false) => Poll::Pending,
         }
     }
+}
+
+fn is_empty(frame: &Frame<Bytes>) -> bool {
+    frame.data_ref().is_some_and(Bytes::is_empty)
+}
+
+fn weight(frame: &Frame<Bytes>) -> usize {
+    PIECE_BYTES + frame.data_ref().map_or(0, Bytes::len)
 }

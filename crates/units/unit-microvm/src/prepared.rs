@@ -114,24 +114,31 @@ impl PreparedMicrovm {
     /// # Errors
     /// There can be none.
     pub async fn take(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Tender, RosterEntry), Problem> {
-        let room = self.deployed.budget.take(Purpose::Units, self.recipe.memory_bytes)?;
-        let (mut tender, entry) = self.machine(request_id).await?;
-        // A unit that is kept holds it on; one that is ended or renewed does not.
+        let taken = self.pool.take(request_id);
+        // A unit that was kept has its room already; one that is ended or renewed has none.
+        if let Taken::Again(tender, entry) = taken {
+            return Ok((tender, entry));
+        }
+        let room = match self.deployed.budget.take(Purpose::Units, self.recipe.memory_bytes) {
+            Ok(room) => room,
+            Err(full) => {
+                if let Taken::Fresh(tender, entry) = taken {
+                    drop(entry);
+                    self.pool.give_back(tender);
+                }
+                return Err(full.into());
+            }
+        };
+        self.top_up(true);
+        let (mut tender, entry) = self.pool.wait(taken, request_id).await?;
         tender.room = Some(room);
         Ok((tender, entry))
-    }
-
-    async fn machine(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Tender, RosterEntry), Problem> {
-        let taken = self.pool.take(request_id);
-        if !matches!(taken, Taken::Again(..)) {
-            self.top_up(true);
-        }
-        self.pool.wait(taken, request_id).await
     }
 
     /// After a call that went well: keeps the unit for its next call, or makes a fresh one in its machine.
     pub fn put_back(self: &Arc<Self>, mut tender: Tender, entry: RosterEntry) {
         if tender.events < self.deployed.function.units.reuse_calls {
+            tender.is_kept();
             self.pool.keep(tender, entry);
             self.returned();
             return;
@@ -215,7 +222,10 @@ impl Prepared for PreparedMicrovm {
     fn try_start(self: Arc<Self>, _: Arc<dyn Host>) -> BoxFuture<'static, Result<Duration, Problem>> {
         Box::pin(async move {
             let began = Instant::now();
-            let (tender, entry) = self.machine(&"deploy".into()).await?;
+            let request_id = "deploy".into();
+            let taken = self.pool.take(&request_id);
+            self.top_up(true);
+            let (tender, entry) = self.pool.wait(taken, &request_id).await?;
             let took = began.elapsed();
             // Nobody has used it: it is the first call's.
             drop(entry);

@@ -75,7 +75,7 @@ pub struct Malformed(pub &'static str);
 
 /// Writes what a machine has in its memory as an artefact.
 pub fn write(memory: &Memory, about: &About, image: &[u8]) -> io::Result<Vec<u8>> {
-    let runs = memory.used()?;
+    let runs = memory.used_and_swapped()?;
     let mut bytes = MAGIC.to_vec();
     let mut word = |word: u64| bytes.extend_from_slice(&word.to_le_bytes());
     word(u64::from(kernel_abi::VERSION));
@@ -86,6 +86,8 @@ pub fn write(memory: &Memory, about: &About, image: &[u8]) -> io::Result<Vec<u8>
         word(*start);
         word(*bytes);
     }
+    let length = runs.iter().map(|(_, length)| length).sum::<u64>() + image.len() as u64;
+    bytes.reserve_exact(usize::try_from(length).map_err(io::Error::other)?);
     for (start, length) in runs {
         let length = usize::try_from(length).map_err(io::Error::other)?;
         bytes.extend(memory.copy(start, length).map_err(|Outside| io::Error::other("a run beyond the memory"))?);
@@ -186,7 +188,7 @@ impl Snapshot {
         for (start, bytes) in &parts.runs {
             file.write_all_at(bytes, *start)?;
         }
-        for (start, bytes) in tables.used()? {
+        for (start, bytes) in tables.used_and_swapped()? {
             let length = usize::try_from(bytes).map_err(io::Error::other)?;
             file.write_all_at(&tables.copy(start, length).map_err(outside)?, start)?;
         }

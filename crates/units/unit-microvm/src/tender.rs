@@ -34,6 +34,9 @@ const TOLD_MAX: usize = 4;
 const LISTEN_MAX: Duration = Duration::from_micros(150);
 /// Processor time that a guest may take to read ahead: some hundred times what it needs for a kernel and a component.
 const AHEAD_CPU_MAX: Duration = Duration::from_secs(2);
+/// How long a unit that is kept may rest where it replied, instead of leaving. It leaves after a tenth of a millisecond, if
+/// the machine is not too busy for that.
+const REST_MAX: Duration = Duration::from_secs(2);
 /// Stack of the thread: it only ever copies and checks.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -96,6 +99,8 @@ pub struct Crash {
 pub struct TenderInner {
     /// It is to end.
     pub stop: AtomicBool,
+    /// Its guest rests where it replied, and is to leave for something else.
+    pub is_called_out: AtomicBool,
     /// None once the thread has ended.
     thread: Mutex<Option<libc::pid_t>>,
     /// Somebody wants to see the guest, when it has left its processor.
@@ -123,6 +128,14 @@ impl TenderInner {
             *off = processor;
         }
         true
+    }
+
+    /// Has the guest leave its processor.
+    fn interrupt(&self) {
+        let thread = self.thread.lock();
+        if let Some(thread) = *thread {
+            thread::signal(thread, interrupt_signal());
+        }
     }
 
     /// From the thread.
@@ -177,6 +190,8 @@ pub struct Tender {
     is_new: bool,
     /// None where it is heard by exits alone.
     hearing: Option<Hearing>,
+    /// Since when its unit waits for its next event.
+    kept: Option<Instant>,
 }
 
 /// How a machine is heard without exits, while it works at one event.
@@ -205,6 +220,7 @@ impl Tender {
             is_behind: false,
             is_new: true,
             hearing: None,
+            kept: None,
         };
         // Whichever side fails calls it, and only one can.
         let done = Arc::new(Mutex::new(Some((done, tender))));
@@ -244,6 +260,7 @@ impl Tender {
     /// Gives it an event.
     pub fn begin(&mut self, event: Vec<u8>) {
         self.events += 1;
+        self.kept = None;
         self.shared.counts_cpu();
         let hatch = self.shared.hatch.lock().clone();
         let way = match hatch {
@@ -335,9 +352,28 @@ impl Tender {
         told
     }
 
-    /// Whether its guest still obeys: one that reads ahead is soon done with it.
+    /// Its unit waits for another event.
+    pub fn is_kept(&mut self) {
+        self.kept = Some(Instant::now());
+    }
+
+    /// Whether its guest still obeys: one that reads ahead is soon done with it, and one that rests soon leaves.
     pub fn obeys(&self) -> bool {
-        !self.shared.reads_ahead.load(SeqCst) || self.cpu() < AHEAD_CPU_MAX
+        let rests_on = self.kept.is_some_and(|since| since.elapsed() > REST_MAX) && self.rests();
+        !rests_on && (!self.shared.reads_ahead.load(SeqCst) || self.cpu() < AHEAD_CPU_MAX)
+    }
+
+    /// Whether its guest is where it replied, and has not left.
+    fn rests(&self) -> bool {
+        self.shared.hatch.lock().as_ref().is_some_and(|hatch| hatch.rests())
+    }
+
+    /// Has a guest leave that rests: by itself one may never.
+    fn call_out(&self) {
+        if self.rests() {
+            self.shared.is_called_out.store(true, SeqCst);
+            self.shared.interrupt();
+        }
     }
 
     #[cfg(test)]
@@ -348,6 +384,7 @@ impl Tender {
     /// A core file of a unit that has replied.
     pub async fn dump(&mut self) -> io::Result<Vec<u8>> {
         let (sender, receiver) = oneshot::channel();
+        self.call_out();
         self.ask.send(Ask::Dump(sender)).ok();
         receiver.await.unwrap_or_else(|_| Err(io::Error::other("the tender has ended")))
     }
@@ -394,8 +431,14 @@ impl Tender {
 
     /// Asks, and hands itself to `done` when that has happened.
     fn then(self, ask: impl FnOnce(Done) -> Ask, done: impl FnOnce(io::Result<Tender>) + Send + 'static) {
+        self.call_out();
         let sender = self.ask.clone();
-        let happened = move |result: io::Result<()>| done(result.map(|()| self));
+        let happened = move |result: io::Result<()>| {
+            let mut tender = self;
+            // What the unit before has said is not its next one's.
+            while tender.told.try_recv().is_ok() {}
+            done(result.map(|()| tender));
+        };
         sender.send(ask(Box::new(happened))).ok();
     }
 }
@@ -408,10 +451,7 @@ impl Drop for Tender {
 
 fn stop(shared: &TenderInner) {
     shared.stop.store(true, SeqCst);
-    let thread = shared.thread.lock();
-    if let Some(thread) = *thread {
-        thread::signal(thread, interrupt_signal());
-    }
+    shared.interrupt();
 }
 
 /// How much a unit that is at work has used.
@@ -438,9 +478,7 @@ impl Clock {
     /// Has the guest seen, which leaves its processor for that, and goes on.
     pub fn look(&self, look: Look) {
         *self.0.look.lock() = Some(look);
-        if let Some(thread) = *self.0.thread.lock() {
-            thread::signal(thread, interrupt_signal());
-        }
+        self.0.interrupt();
     }
 
     /// Lets others go first: a unit that works for long must not hold up those that are soon done.

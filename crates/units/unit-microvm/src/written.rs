@@ -2,11 +2,13 @@
 //! own.
 #![expect(unsafe_code, reason = "asks the system about pages of this process")]
 
-use crate::memory::Memory;
+use crate::memory::{Memory, system_page};
+use kernel_abi::layout::PAGE;
 use std::fs::File;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt as _;
 use std::sync::OnceLock;
 
 /// `PAGEMAP_SCAN`, since Linux 6.7.
@@ -51,6 +53,30 @@ struct Question {
 pub fn open() -> Option<&'static File> {
     static PAGES: OnceLock<Option<File>> = OnceLock::new();
     PAGES.get_or_init(|| File::open("/proc/self/pagemap").ok()).as_ref()
+}
+
+/// Calls `each` with every page of a memory that the system has put aside, as others would be counted: by their
+/// [`PAGE`]s from the beginning. With none where the system does not say.
+pub fn swapped(memory: &Memory, mut each: impl FnMut(usize)) -> io::Result<()> {
+    const SWAPPED: u64 = 1 << 62;
+    let Some(file) = open() else { return Ok(()) };
+    /// Pages that are asked about at once.
+    const ASKED: usize = 4 << 10;
+    let (page, mut entries) = (system_page(), [0; 8 * ASKED]);
+    let each_has = usize::try_from(page / PAGE).map_err(io::Error::other)?;
+    let first = memory.host_address() / page;
+    let pages = usize::try_from(memory.bytes() / page).map_err(io::Error::other)?;
+    for begun in (0..pages).step_by(ASKED) {
+        let entries = &mut entries[..8 * (pages - begun).min(ASKED)];
+        file.read_exact_at(entries, 8 * (first + begun as u64))?;
+        for (index, entry) in entries.chunks_exact(8).enumerate() {
+            let entry = u64::from_ne_bytes(entry.try_into().expect("8 bytes"));
+            if entry & SWAPPED != 0 {
+                (0..each_has).for_each(|one| each((begun + index) * each_has + one));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Calls `each` with every run of pages of a private map that are its own by now, which all are that were written,
