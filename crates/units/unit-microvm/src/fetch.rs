@@ -44,8 +44,8 @@ pub struct Fetch {
     task: tokio::task::AbortHandle,
 }
 
-/// A body that a unit writes. One that ends otherwise than by being whole has failed, whoever drops it: where its length
-/// was not said before, whoever reads it must not take it for whole.
+/// A body that a unit writes. One that ends otherwise than by being whole has failed, whoever drops it: where its
+/// length was not said before, whoever reads it must not take it for whole.
 struct Body {
     pieces: mpsc::Sender<Frame<Bytes>>,
     is_whole: Arc<AtomicBool>,

@@ -34,8 +34,8 @@ const TOLD_MAX: usize = 4;
 const LISTEN_MAX: Duration = Duration::from_micros(150);
 /// Processor time that a guest may take to read ahead: some hundred times what it needs for a kernel and a component.
 const AHEAD_CPU_MAX: Duration = Duration::from_secs(2);
-/// How long a unit that is kept may rest where it replied, instead of leaving. It leaves after a tenth of a millisecond, if
-/// the machine is not too busy for that.
+/// How long a unit that is kept may rest where it replied, instead of leaving. It leaves after a tenth of a
+/// millisecond, if the machine is not too busy for that.
 const REST_MAX: Duration = Duration::from_secs(2);
 /// Stack of the thread: it only ever copies and checks.
 const STACK_BYTES: usize = 256 << 10;

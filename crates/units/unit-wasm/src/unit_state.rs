@@ -158,8 +158,8 @@ impl UnitState {
         self.output.next_call(request_id, self.deployed.function.limits.log_bytes);
     }
 
-    /// Whether its calls have left what is not the next one's: so many handles, more than it may hold, or a body that is
-    /// not finished and ends with the unit alone. Asked after a call's end.
+    /// Whether its calls have left what is not the next one's: so many handles, more than it may hold, or a body that
+    /// is not finished and ends with the unit alone. Asked after a call's end.
     pub fn is_worn(&mut self) -> bool {
         self.count();
         self.limiter.over().is_some()

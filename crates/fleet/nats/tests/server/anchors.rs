@@ -110,8 +110,8 @@ async fn fleet(home: &Path, names: &[&str]) -> Vec<Node> {
 }
 
 /// One loses what its engine kept, and another one is away before that has been given to it again: the third may not
-/// have what these two agreed on, and agrees on nothing alone. With the empty one it agrees only if it has led the three
-/// and still does: then it has all of it.
+/// have what these two agreed on, and agrees on nothing alone. With the empty one it agrees only if it has led the
+/// three and still does: then it has all of it.
 pub async fn one_is_wiped_and_another_goes() {
     let home = tempfile::tempdir().unwrap();
     let mut nodes = fleet(home.path(), &["a", "b", "c"]).await;

@@ -85,8 +85,8 @@ pub async fn refused_by_the_server(stage: &Stage) {
     }
 }
 
-/// The engine answers where the question says, under the subject of what it answers with: here that ends in the victim's
-/// name, and lies in the thief's own record.
+/// The engine answers where the question says, under the subject of what it answers with: here that ends in the
+/// victim's name, and lies in the thief's own record.
 async fn mail_as_the_answer_to_a_question(thief: &Client, to: &str) {
     let record = "$KV.facts.node.thief.victim";
     thief.publish(record, "forged".into()).await.expect("it is sent");
