@@ -55,13 +55,14 @@ pub fn open() -> Option<&'static File> {
     PAGES.get_or_init(|| File::open("/proc/self/pagemap").ok()).as_ref()
 }
 
-/// Calls `each` with every page of a memory that the system has put aside, as others would be counted: by their
-/// [`PAGE`]s from the beginning. With none where the system does not say.
+/// Calls `each` with the number of every page of a memory that the system has put aside; pages are a guest's, and the
+/// first one is 0. Where the system does not say, it calls nobody.
 pub fn swapped(memory: &Memory, mut each: impl FnMut(usize)) -> io::Result<()> {
+    /// In an entry of `/proc/self/pagemap`.
     const SWAPPED: u64 = 1 << 62;
-    let Some(file) = open() else { return Ok(()) };
     /// Pages that are asked about at once.
     const ASKED: usize = 4 << 10;
+    let Some(file) = open() else { return Ok(()) };
     let (page, mut entries) = (system_page(), [0; 8 * ASKED]);
     let each_has = usize::try_from(page / PAGE).map_err(io::Error::other)?;
     let first = memory.host_address() / page;
