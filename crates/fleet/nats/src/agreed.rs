@@ -1,8 +1,8 @@
-//! What anchors agree on ([`fleet_trust::agreed`]), as one fact that is changed by compare-and-set.
+//! What anchors agree on ([`fleet_trust::agreed`]), as one fact of their own bucket that is changed by compare-and-set.
 
 use crate::api::call;
-use crate::link::Servers;
-use crate::node::NatsNode;
+use crate::bucket::{Bucket, NatsFacts};
+use crate::link::{EngineLink, Servers};
 use crate::process::cluster_name;
 use facts::{Facts as _, Key, NotSet, Prefix, Revision};
 use fleet_trust::agreed::{Agree, Put};
@@ -17,9 +17,8 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-/// The fact, and the prefix that has it alone.
-const KEY: &str = "anchors.ledger";
-const PREFIX: &str = "anchors";
+/// The fact.
+const KEY: &str = "ledger";
 /// How long another anchor may take to give its ledger.
 const LEDGER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it is asked whether the log has a leader.
@@ -29,7 +28,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// See the top of this file. Used outside of the runtime's own threads.
 pub struct Agreed {
-    node: Arc<NatsNode>,
+    link: EngineLink,
+    facts: Arc<NatsFacts>,
     trust: Arc<Trust>,
     anchor: Weak<Anchor>,
     /// The engine is that of the anchors, and not a cluster of the user's.
@@ -39,14 +39,14 @@ pub struct Agreed {
 
 impl Agreed {
     /// On the present runtime.
-    pub fn new(node: Arc<NatsNode>, trust: Arc<Trust>, anchor: &Arc<Anchor>, is_own: bool) -> Self {
-        Self { node, trust, anchor: Arc::downgrade(anchor), is_own, runtime: Handle::current() }
+    pub fn new(link: EngineLink, facts: Arc<NatsFacts>, trust: Arc<Trust>, anchor: &Arc<Anchor>, is_own: bool) -> Self {
+        Self { link, facts, trust, anchor: Arc::downgrade(anchor), is_own, runtime: Handle::current() }
     }
 
     /// Whether the servers of this anchor's set can be asked. What is written on those of the set before is lost.
     fn has_way(&self) -> bool {
         let Some(anchor) = self.anchor.upgrade() else { return false };
-        self.node.link().leads_to(&servers(&anchor, self.is_own))
+        self.link.leads_to(&servers(&anchor, self.is_own))
     }
 }
 
@@ -56,7 +56,7 @@ impl Agree for Agreed {
             return Err(away("this anchor has no way to the engine"));
         }
         let key = Key::new(KEY).expect("it is a key");
-        let fact = self.runtime.block_on(self.node.get(&key)).map_err(|_| away("no majority of anchors answers"))?;
+        let fact = self.runtime.block_on(self.facts.get(&key)).map_err(|_| away("no majority of anchors answers"))?;
         Ok(fact.map(|fact| (fact.value, fact.revision.0)))
     }
 
@@ -65,7 +65,7 @@ impl Agree for Agreed {
             return Err(away("this anchor has lost its way to the engine"));
         }
         let key = Key::new(KEY).expect("it is a key");
-        match self.runtime.block_on(self.node.set(&key, expected.map(Revision), Some(head))) {
+        match self.runtime.block_on(self.facts.set(&key, expected.map(Revision), Some(head))) {
             Ok(_) => Ok(Put::Done),
             Err(NotSet::Changed) => Ok(Put::Late),
             Err(error @ (NotSet::Away | NotSet::Unknown)) => Err(away(&error.to_string())),
@@ -85,6 +85,11 @@ impl Agree for Agreed {
     }
 }
 
+/// The bucket that the anchors of a fleet have for themselves.
+pub fn bucket(anchor: &Anchor) -> Bucket {
+    Bucket::of_anchors(&anchor.secret_for("lighterage engine anchors 1"))
+}
+
 /// The servers of the set of anchors that there is now.
 pub fn servers(anchor: &Anchor, is_own: bool) -> Servers {
     let (set, anchors) = anchor.set();
@@ -92,7 +97,7 @@ pub fn servers(anchor: &Anchor, is_own: bool) -> Servers {
 }
 
 /// Has an anchor know what the others change, while there are several.
-pub async fn follow(anchor: Arc<Anchor>, node: Arc<NatsNode>, own: NodeId) {
+pub async fn follow(anchor: Arc<Anchor>, link: EngineLink, facts: Arc<NatsFacts>, own: NodeId) {
     let mut changes = anchor.changes();
     loop {
         let (set, anchors) = anchor.set();
@@ -101,15 +106,14 @@ pub async fn follow(anchor: Arc<Anchor>, node: Arc<NatsNode>, own: NodeId) {
             let _ = changes.changed().await;
             continue;
         }
-        let prefix = Prefix::new(PREFIX).expect("it is a prefix");
-        let mut watch = node.watch(&prefix);
+        let mut watch = facts.watch(&Prefix::ALL);
         while anchor.set().0 == set {
             tokio::select! {
                 _ = watch.next() => caught_up(&anchor).await,
                 _ = changes.changed() => {}
                 () = sleep(LOOK_EVERY) => {
                     // Where there is no leader, the others may have another log by now.
-                    if call(node.link(), "INFO", &json!({})).await.is_err() {
+                    if call(&link, "INFO", &json!({})).await.is_err() {
                         followed(&anchor).await;
                     }
                 }

@@ -7,7 +7,8 @@
 //! ```
 //! Nothing here is waited for: a node whose anchor is away has it all, and each question to it is answered with "away".
 
-use crate::agreed::{Agreed, follow, servers};
+use crate::agreed::{Agreed, bucket, follow, servers};
+use crate::bucket::{Bucket, NatsFacts};
 use crate::cluster::Cluster;
 use crate::keys::{Credentials, FleetKeys};
 use crate::link::{LinkConfig, Servers};
@@ -109,9 +110,12 @@ impl FleetEngine {
         let node = Arc::new(NatsNode::open(link));
         if let Some(anchor) = &anchor {
             let is_own = near.is_some();
-            anchor.agree_by(Some(Arc::new(Agreed::new(node.clone(), trust.clone(), anchor, is_own))));
+            let link = node.link();
+            let facts = Arc::new(NatsFacts::new(link.clone(), bucket(anchor), None));
+            let agreed = Agreed::new(link.clone(), facts.clone(), trust.clone(), anchor, is_own);
+            anchor.agree_by(Some(Arc::new(agreed)));
             tasks.extend(keep(&node, anchor, is_own));
-            tasks.push(tokio::spawn(follow(anchor.clone(), node.clone(), trust.node())));
+            tasks.push(tokio::spawn(follow(anchor.clone(), link.clone(), facts, trust.node())));
         }
         Ok(Self { name, node, near, far: Mutex::new(far), tasks })
     }
@@ -254,6 +258,7 @@ fn keep(node: &Arc<NatsNode>, anchor: &Arc<Anchor>, is_own: bool) -> [JoinHandle
 /// Makes what the engine keeps, as soon as it can be asked, and again for each set of anchors.
 async fn keep_streams(node: Arc<NatsNode>, anchor: Arc<Anchor>, is_own: bool) {
     let mut changes = anchor.changes();
+    let of_anchors = bucket(&anchor);
     loop {
         let (set, anchors) = anchor.set();
         let replicas = if is_own { (anchors.len() as u64).max(ALONE) } else { ALONE };
@@ -266,15 +271,16 @@ async fn keep_streams(node: Arc<NatsNode>, anchor: Arc<Anchor>, is_own: bool) {
             // First, because from then on other servers are asked, which keep another number of copies.
             biased;
             () = another_set => {}
-            never = keep_made(&node, &servers, replicas) => match never {},
+            never = keep_made(&node, &servers, replicas, &of_anchors) => match never {},
         }
     }
 }
 
 /// Makes what one set of anchors keeps, and again when several servers have lost it.
-async fn keep_made(node: &NatsNode, servers: &Servers, replicas: u64) -> Infallible {
+async fn keep_made(node: &NatsNode, servers: &Servers, replicas: u64, of_anchors: &Bucket) -> Infallible {
     loop {
-        match make_streams(node.link(), servers, StreamBounds::new(replicas), SystemTime::now()).await {
+        let bounds = StreamBounds::new(replicas);
+        match make_streams(node.link(), servers, bounds, of_anchors, SystemTime::now()).await {
             Ok(()) if replicas > ALONE => sleep(STREAMS_LOOK).await,
             Ok(()) => std::future::pending().await,
             Err(error) => {

@@ -5,7 +5,7 @@
 //!  FleetEngine                             FleetEngine
 //!    NatsNode: Facts, Post                   Engine: a thread that starts nats-server and starts it again
 //!      │  each wait has an end                 │  its configuration is written, and read back
-//!    EngineLink: one connection, watched     nats-server: KV_facts, mail_0 … mail_7
+//!    EngineLink: one connection, watched     nats-server: KV_facts, anchors, mail_0 … mail_7
 //!      └── tunnel: TLS of the fleet, a key ────┘  bound to this process: it ends when this one does
 //!                  with the rights of the node
 //! ```
@@ -14,6 +14,7 @@
 
 mod agreed;
 mod api;
+mod bucket;
 mod cluster;
 mod fleet;
 mod keys;
@@ -28,6 +29,7 @@ mod taken;
 mod tunnel;
 mod watch;
 
+pub use bucket::{Bucket, NatsFacts};
 pub use cluster::Cluster;
 pub use fleet::{Anchoring, EngineReport, FleetEngine, Standing};
 pub use keys::{Credentials, FleetKeys, KeysUnreadable};

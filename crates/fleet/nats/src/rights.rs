@@ -5,7 +5,8 @@
 //! for the subject that is read stands in the body of that request; a consumer's filter stands in its subject. So an
 //! anchor deletes mail that was taken.
 
-use crate::streams::{FACTS, mail_stream, subjects_of_mail};
+use crate::bucket::Bucket;
+use crate::streams::{mail_stream, subjects_of_mail};
 use crate::taken::subject_of_taken;
 use facts::NodeName;
 
@@ -19,17 +20,18 @@ pub struct Rights {
 impl Rights {
     pub fn of(node: &NodeName) -> Self {
         let (mail, own) = (mail_stream(node), subjects_of_mail(node));
+        let facts = Bucket::of_all().stream;
         let publish = [
             format!("mail.*.*.{node}"),
             subject_of_taken(node),
             format!("$KV.facts.node.{node}"),
             format!("$KV.facts.node.{node}.>"),
             "$JS.API.INFO".to_owned(),
-            format!("$JS.API.STREAM.INFO.{FACTS}"),
-            format!("$JS.API.STREAM.MSG.GET.{FACTS}"),
+            format!("$JS.API.STREAM.INFO.{facts}"),
+            format!("$JS.API.STREAM.MSG.GET.{facts}"),
             // Facts are no secrets among nodes.
-            format!("$JS.API.CONSUMER.CREATE.{FACTS}.*.$KV.facts.>"),
-            format!("$JS.API.CONSUMER.MSG.NEXT.{FACTS}.*"),
+            format!("$JS.API.CONSUMER.CREATE.{facts}.*.$KV.facts.>"),
+            format!("$JS.API.CONSUMER.MSG.NEXT.{facts}.*"),
             format!("$JS.API.CONSUMER.CREATE.{mail}.{node}.{own}"),
             format!("$JS.API.CONSUMER.MSG.NEXT.{mail}.{node}"),
             format!("$JS.API.CONSUMER.DELETE.{mail}.{node}"),

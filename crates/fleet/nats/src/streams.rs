@@ -1,9 +1,10 @@
-//! What the engine keeps: one bucket of facts and eight streams of mail, whatever the size of the fleet.
+//! What the engine keeps: two buckets of facts and eight streams of mail, whatever the size of the fleet.
 //!
 //! Each stream with three copies is a Raft group, and each group costs processor time while it is idle. So there are
-//! nine, and not one for each function or node.
+//! ten, and not one for each function or node.
 
 use crate::api::{Ask, Objection, STREAM_MISSING, call, refused};
+use crate::bucket::Bucket;
 use crate::link::{EngineLink, Servers};
 use facts::NodeName;
 use problem::{Code, Problem};
@@ -12,8 +13,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
-/// The bucket of facts.
-pub const FACTS: &str = "KV_facts";
+/// Bytes of what anchors agree on. It is one fact, of at most 60 KiB.
+const ANCHORS_BYTES_MAX: u64 = 4 << 20;
 const MAIL_STREAMS: u64 = 8;
 /// Messages from one node to another that the engine keeps. The oldest goes: its sender still has it.
 const MESSAGES_OF_PAIR_MAX: u64 = 128;
@@ -42,7 +43,7 @@ impl StreamBounds {
 
     /// Bytes that an engine with these bounds needs.
     pub fn bytes(&self) -> u64 {
-        self.facts_bytes_max + self.mail_bytes_max
+        self.facts_bytes_max + self.mail_bytes_max + ANCHORS_BYTES_MAX
     }
 }
 
@@ -86,6 +87,7 @@ pub fn sender_of_mail(to: &NodeName, subject: &str) -> Option<NodeName> {
 
 /// Makes the streams that are not there, and gives those that are the number of copies that is wanted. Anchors may do
 /// it at once, and again. Only `servers` are asked: those of another set of anchors keep another number of copies.
+/// `of_anchors` is the bucket that anchors have for themselves.
 ///
 /// # Errors
 /// Not all are there. It is safe to try again.
@@ -93,13 +95,14 @@ pub async fn make_streams(
     link: &EngineLink,
     servers: &Servers,
     bounds: StreamBounds,
+    of_anchors: &Bucket,
     now: SystemTime,
 ) -> Result<(), NotMade> {
     let deadline = tokio::time::Instant::now() + MAKE_TIMEOUT;
     // Revisions go on when an engine has lost everything: they begin at the time in microseconds, and no fleet makes a
     // million changes a second.
     let first = now.duration_since(SystemTime::UNIX_EPOCH).map_or(1, |since| since.as_micros() as u64).max(1);
-    for mut config in configs(bounds) {
+    for mut config in configs(bounds, of_anchors) {
         loop {
             match make(link, servers, &mut config, first).await {
                 Ok(()) => break,
@@ -154,7 +157,7 @@ fn not_made(error: Ask) -> NotMade {
     }
 }
 
-fn configs(bounds: StreamBounds) -> Vec<Value> {
+fn configs(bounds: StreamBounds, of_anchors: &Bucket) -> Vec<Value> {
     let common = json!({
         "retention": "limits", "storage": "file", "discard": "new", "num_replicas": bounds.replicas,
         "max_msg_size": 1 << 20, "max_consumers": -1, "duplicate_window": 100_000_000, "deny_delete": true,
@@ -165,11 +168,14 @@ fn configs(bounds: StreamBounds) -> Vec<Value> {
         fields.extend(own.as_object().expect("it is an object").clone());
         config
     };
-    let facts = with(json!({
-        "name": FACTS, "subjects": ["$KV.facts.>"], "max_bytes": bounds.facts_bytes_max, "max_msgs_per_subject": 1,
-        // Answers of servers that are not the leader may be old.
-        "allow_direct": false, "deny_purge": true,
-    }));
+    let facts = |bucket: &Bucket, bytes_max: u64| {
+        with(json!({
+            "name": bucket.stream, "subjects": [bucket.subjects()], "max_bytes": bytes_max, "max_msgs_per_subject": 1,
+            // Answers of servers that are not the leader may be old.
+            "allow_direct": false, "deny_purge": true,
+        }))
+    };
+    let buckets = [facts(&Bucket::of_all(), bounds.facts_bytes_max), facts(of_anchors, ANCHORS_BYTES_MAX)];
     let mail = (0..MAIL_STREAMS).map(|number| {
         with(json!({
             "name": format!("mail_{number}"), "subjects": [format!("mail.{number}.>")],
@@ -177,7 +183,7 @@ fn configs(bounds: StreamBounds) -> Vec<Value> {
             "max_age": MAIL_AGE_MAX.as_nanos() as u64,
         }))
     });
-    std::iter::once(facts).chain(mail).collect()
+    buckets.into_iter().chain(mail).collect()
 }
 
 impl fmt::Display for NotMade {

@@ -4,10 +4,9 @@
 //! than were read, the engine has lost something, and all is told again.
 
 use crate::api::call;
+use crate::bucket::{Bucket, EXPECTED, OPERATION};
 use crate::link::EngineLink;
-use crate::node::{OPERATION, consumer};
 use crate::pull::{From, Pull, Read};
-use crate::streams::FACTS;
 use facts::{Answer, Fact, Key, News, Prefix, Revision, Watch};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -45,9 +44,9 @@ pub struct Change {
 struct Unheard;
 
 impl NatsWatch {
-    pub fn begin(link: EngineLink, prefix: Prefix) -> Self {
+    pub fn begin(link: EngineLink, bucket: Bucket, prefix: Prefix) -> Self {
         let (tell, news) = mpsc::channel(WAITING_MAX);
-        Self { news, following: tokio::spawn(follow(link, prefix, tell)) }
+        Self { news, following: tokio::spawn(follow(link, bucket, prefix, tell)) }
     }
 }
 
@@ -69,9 +68,9 @@ impl Watch for NatsWatch {
     }
 }
 
-async fn follow(link: EngineLink, prefix: Prefix, tell: mpsc::Sender<News>) {
+async fn follow(link: EngineLink, bucket: Bucket, prefix: Prefix, tell: mpsc::Sender<News>) {
     let mut seen = None;
-    while follow_once(&link, &prefix, &tell, &mut seen).await.is_ok() {
+    while follow_once(&link, &bucket, &prefix, &tell, &mut seen).await.is_ok() {
         sleep(PAUSE).await;
     }
 }
@@ -79,19 +78,20 @@ async fn follow(link: EngineLink, prefix: Prefix, tell: mpsc::Sender<News>) {
 /// Until the engine does not answer, or the connection is lost.
 async fn follow_once(
     link: &EngineLink,
+    bucket: &Bucket,
     prefix: &Prefix,
     tell: &mpsc::Sender<News>,
     seen: &mut Option<Seen>,
 ) -> Result<(), Unheard> {
     let number = link.connection().await.number;
-    let Ok(info) = call(link, &format!("STREAM.INFO.{FACTS}"), &json!({})).await else { return Ok(()) };
+    let Ok(info) = call(link, &format!("STREAM.INFO.{}", bucket.stream), &json!({})).await else { return Ok(()) };
     let history = info["config"]["first_seq"].as_u64().unwrap_or_default();
     let last = info["state"]["last_seq"].as_u64().unwrap_or_default();
     let known = seen.filter(|seen| seen.history == history && seen.last <= last);
     let from = known.map_or(From::Newest, |seen| From::Number(seen.last + 1));
-    let Ok(mut pull) = Pull::begin(link, consumer(prefix, from, false)).await else { return Ok(()) };
+    let Ok(mut pull) = Pull::begin(link, bucket.consumer(prefix, from, false)).await else { return Ok(()) };
     if known.is_none() {
-        let Some(all) = everything(&mut pull).await else { return Ok(()) };
+        let Some(all) = everything(bucket, &mut pull).await else { return Ok(()) };
         tell.send(News::All(all.facts)).await.map_err(|_| Unheard)?;
         // It was read after the stream was asked for its last change.
         *seen = Some(Seen { history, last: all.last.max(last) });
@@ -104,7 +104,7 @@ async fn follow_once(
         };
         let Ok(Some(read)) = read else { return Ok(()) };
         *seen = Some(Seen { history, last: read.number });
-        let Some(change) = change(&read) else { continue };
+        let Some(change) = change(bucket, &read) else { continue };
         tell.send(change.into_news()).await.map_err(|_| Unheard)?;
     }
 }
@@ -116,14 +116,14 @@ struct All {
 }
 
 /// What there is at the beginning.
-async fn everything(pull: &mut Pull) -> Option<All> {
+async fn everything(bucket: &Bucket, pull: &mut Pull) -> Option<All> {
     let (mut facts, mut last) = (BTreeMap::new(), 0);
     let mut pending = pull.pending;
     while pending > 0 {
         let read = pull.next().await.ok()??;
         (pending, last) = (read.pending, read.number);
         // One key may come twice, if it was changed meanwhile.
-        if let Some(change) = change(&read) {
+        if let Some(change) = change(bucket, &read) {
             match change.into_news() {
                 News::Set(fact) => _ = facts.insert(fact.key.clone(), fact),
                 News::Deleted(key, _) => _ = facts.remove(&key),
@@ -134,10 +134,11 @@ async fn everything(pull: &mut Pull) -> Option<All> {
     Some(All { facts: facts.into_values().collect(), last })
 }
 
-/// The change that a message is; none if it is no fact.
-pub fn change(read: &Read) -> Option<Change> {
-    let key = Key::new(read.message.subject.strip_prefix("$KV.facts.")?)?;
-    let is_deleted = read.message.headers.as_ref().is_some_and(|headers| headers.get(OPERATION).is_some());
+/// The change that a message is; none if it is no fact of the bucket.
+pub fn change(bucket: &Bucket, read: &Read) -> Option<Change> {
+    let key = bucket.key(&read.message.subject)?;
+    let has = |name: &str| read.message.headers.as_ref().is_some_and(|headers| headers.get(name).is_some());
+    let is_deleted = has(OPERATION) || !has(EXPECTED);
     let value = (!is_deleted).then(|| read.message.payload.to_vec());
     Some(Change { key, revision: Revision(read.number), value })
 }

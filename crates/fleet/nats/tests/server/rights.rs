@@ -1,12 +1,12 @@
 //! What the servers themselves refuse, whatever a node sends.
 
 use crate::name;
-use crate::town::{Stage, Town, next_message, until};
+use crate::town::{Stage, Town, next_message, of_anchors, until};
 use async_nats::{Client, ConnectOptions};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use facts::{Facts as _, Heard, Key, Post as _};
-use fleet_nats::{Credentials, FleetKeys};
+use facts::{Facts as _, Heard, Key, News, Post as _, Prefix};
+use fleet_nats::{Credentials, FleetKeys, NatsFacts, NatsNode};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -72,6 +72,7 @@ pub async fn refused_by_the_server(stage: &Stage) {
     let fact = anchor.get(&key).await.expect("it answers").expect("it is there");
     assert_eq!(fact.value, b"pi-1");
     own_subject_with_another_filter(&thief, &own, share).await;
+    answers_as_facts(&town, &thief, &anchor).await;
 
     // What it may: its own record and mail under its own name.
     let node = town.way(&name("thief"), false);
@@ -83,6 +84,28 @@ pub async fn refused_by_the_server(stage: &Stage) {
         assert_eq!(next_message(&anchor).await, Heard::Message { from: name("thief"), bytes: word.into() });
         mail_as_the_answer_to_a_question(&thief, &anchors.replace('>', "victim")).await;
     }
+}
+
+/// The engine answers under any subject that the question names. What lies there then is no fact; and where anchors
+/// agree, members know no subject.
+async fn answers_as_facts(town: &Town, thief: &Client, anchor: &NatsNode) {
+    let key = Key::new("home.orders").unwrap();
+    let agreed = NatsFacts::new(anchor.link().clone(), of_anchors(), None);
+    let ledger = Key::new("ledger").unwrap();
+    let revision = agreed.set(&ledger, None, Some(b"agreed")).await.expect("anchors may");
+    let (mut watch, mut watch_agreed) = (anchor.watch(&Prefix::ALL), agreed.watch(&Prefix::ALL));
+    assert!(matches!(watch.next().await, News::All(facts) if facts.len() == 1));
+    assert!(matches!(watch_agreed.next().await, News::All(facts) if facts[0].value == b"agreed"));
+    for subject in ["$KV.facts.home.orders", "anchors.ledger", "anchors.>", "anchors.*.ledger", "$KV.facts.ledger"] {
+        thief.publish_with_reply("$JS.API.INFO", subject.to_owned(), "".into()).await.expect("it is sent");
+    }
+    thief.flush().await.expect("it is there");
+    assert!(matches!(watch.next().await, News::Deleted(gone, _) if gone == key));
+    assert_eq!(anchor.get(&key).await, Ok(None));
+    anchor.set(&key, None, Some(b"pi-2")).await.expect("it is set anew");
+    let found = agreed.get(&ledger).await.expect("it answers").expect("it is there");
+    assert_eq!((found.value, found.revision), (b"agreed".to_vec(), revision));
+    assert_eq!(town.messages_of(0, "anchors"), 1);
 }
 
 /// The engine answers where the question says, under the subject of what it answers with: here that ends in the

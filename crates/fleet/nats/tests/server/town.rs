@@ -4,8 +4,8 @@ use crate::name;
 use crate::tls::Certificates;
 use facts::{Facts as _, Heard, Key, NodeName, NotSet, Post as _};
 use fleet_nats::{
-    Engine, EngineConfig, FleetKeys, Launcher, LinkConfig, NatsNode, Program, Routes, Servers, StreamBounds, find,
-    make_streams,
+    Bucket, Engine, EngineConfig, FleetKeys, Launcher, LinkConfig, NatsNode, Program, Routes, Servers, StreamBounds,
+    find, make_streams,
 };
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
@@ -91,6 +91,11 @@ pub fn secret_for(purpose: &str) -> [u8; 32] {
     std::array::from_fn(|at| purpose.as_bytes()[at % purpose.len()])
 }
 
+/// The bucket of the anchors.
+pub fn of_anchors() -> Bucket {
+    Bucket::of_anchors(&secret_for("anchors"))
+}
+
 pub fn launcher() -> Launcher {
     Launcher { program: std::env::current_exe().expect("it runs"), word: "engine".to_owned() }
 }
@@ -139,6 +144,11 @@ impl Town {
         streams.iter().map(|stream| stream["state"]["messages"].as_u64().expect("a number")).sum()
     }
 
+    /// Messages that a server keeps of a stream.
+    pub fn messages_of(&self, at: usize, stream: &str) -> u64 {
+        self.streams(at, |name| name == stream)[0]["state"]["messages"].as_u64().expect("a number")
+    }
+
     /// What a server says of its streams that have such a name.
     fn streams(&self, at: usize, is_wanted: impl Fn(&str) -> bool) -> Vec<Value> {
         let mut stream = TcpStream::connect(self.configs[at].monitor).expect("it answers");
@@ -155,7 +165,7 @@ impl Town {
 
     pub async fn make_streams(&self) {
         let anchor = self.impatient(&name("anchor-0"), true);
-        let made = make_streams(anchor.link(), &Servers::Any, self.bounds, SystemTime::now()).await;
+        let made = make_streams(anchor.link(), &Servers::Any, self.bounds, &of_anchors(), SystemTime::now()).await;
         made.unwrap_or_else(|error| panic!("{error}"));
     }
 
