@@ -40,6 +40,8 @@ const KEEP_EVERY: Duration = Duration::from_secs(5);
 const WRITE_PAUSE: Duration = Duration::from_millis(500);
 /// How long a renewal that failed is not tried again.
 const RENEW_PAUSE: Duration = Duration::from_secs(60);
+/// How often an anchor looks whether the list of revoked nodes is of a time to come.
+const REVISE_EVERY: Duration = Duration::from_secs(60);
 /// Members that have connected and are not yet served.
 pub(crate) const ARRIVALS_MAX: usize = 16;
 
@@ -322,6 +324,15 @@ impl Active {
             None => Ok(()),
         }
     }
+
+    /// On an anchor: as [`Anchor::revise`], and everybody hears of it.
+    async fn revise(&self) -> Result<(), Problem> {
+        let Some(anchor) = self.anchor.clone() else { return Ok(()) };
+        let list = spawn_blocking(move || anchor.revise()).await.map_err(|error| failed(&error))??;
+        let Some(list) = list else { return Ok(()) };
+        tracing::info!("the list of revoked nodes was of a time to come, and is made anew");
+        self.learn_list(list.bytes()).await
+    }
 }
 
 /// Serves members that connect: one link for each node. A newer one takes the place of the older.
@@ -359,8 +370,14 @@ async fn accept(active: Arc<Active>, mut arrivals: mpsc::Receiver<MemberArrival>
 /// Renews the certificate in time, and writes down what is known of others: soon, because a node that loses its power
 /// finds only those again that it has written down.
 async fn keep(active: Arc<Active>) {
-    let mut renewed: Option<Instant> = None;
+    let (mut renewed, mut revised): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
+        if revised.is_none_or(|at| at.elapsed() >= REVISE_EVERY) {
+            revised = Some(Instant::now());
+            if let Err(problem) = active.revise().await {
+                tracing::warn!("the list of revoked nodes was not made anew: {} {}", problem.code, problem.detail);
+            }
+        }
         if active.trust.wants_renewal() && renewed.is_none_or(|at| at.elapsed() >= RENEW_PAUSE) {
             renewed = Some(Instant::now());
             if let Err(problem) = active.renew().await {

@@ -26,12 +26,16 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 /// How long a node is told that another machine had its key, in seconds.
 const DOUBLED_SHOWN_SECONDS: u64 = 3_600;
 /// How long a change waits for those before it. Then it is refused.
 const TURN_MAX: Duration = Duration::from_secs(20);
+
+/// Who is unknown here, and waits at once until other anchors have said whether they know it. A thread waits for each,
+/// and anybody may ask; the next one is refused.
+pub const ASKING_MAX: usize = 16;
 
 pub(crate) const JOIN_PURPOSE: &str = "lighterage join 1";
 pub(crate) const PROOF_PURPOSE: &str = "lighterage invitation proof 1";
@@ -69,6 +73,8 @@ pub struct Anchor {
     own: OnceLock<NodeId>,
     /// This node is none any more.
     closed: AtomicBool,
+    /// Who may wait until other anchors answer.
+    asking: Semaphore,
 }
 
 /// A request by an invitation.
@@ -124,6 +130,7 @@ impl Anchor {
             changes,
             own,
             closed,
+            asking: Semaphore::new(ASKING_MAX),
         }
     }
 
@@ -182,6 +189,26 @@ impl Anchor {
         let ledger = self.ledger.lock();
         let (revision, made_at) = ledger.revision();
         (revision > 0).then(|| Revoked::sign(&self.authority, revision, made_at, ledger.revoked()))
+    }
+
+    /// Makes the list of revoked nodes anew, if it is of a time that is not yet: a clock was ahead when it was made, and
+    /// to all who have it, certificates of today have ended. `None`: it is good.
+    ///
+    /// # Errors
+    /// The ledger cannot be kept.
+    pub fn revise(&self) -> Result<Option<Revoked>, Problem> {
+        let now = self.clock.likely();
+        if !self.look(|ledger| ledger.is_ahead(now)) {
+            return Ok(None);
+        }
+        self.change(|ledger| {
+            // Another anchor may have been first.
+            if ledger.is_ahead(now) {
+                ledger.revise(now);
+            }
+            Ok(())
+        })?;
+        Ok(self.revoked())
     }
 
     /// 32 secret bytes for one purpose, the same on every anchor of the fleet.
@@ -376,6 +403,11 @@ impl Anchor {
     fn heard<T>(&self, look: impl Fn() -> Result<T, Problem>) -> Result<T, Problem> {
         match look() {
             Err(problem) if matches!(problem.code, Code::InvitationUnknown | Code::NotAdmitted) => {
+                if self.agree()?.is_none() {
+                    return Err(problem);
+                }
+                let busy = |_| Problem::new(Code::AnchorBusy, "too many wait until the other anchors answer");
+                let _asking = self.asking.try_acquire().map_err(busy)?;
                 self.follow()?;
                 look()
             }

@@ -1,6 +1,7 @@
 //! What an anchor knows: members, invitations, revoked nodes. A pure value, kept whole.
 
 use crate::changes::{Change, Mark};
+use crate::dates::GRACE_SECONDS;
 use crate::id::{NodeId, is_name};
 use crate::invitations::{InvitationId, Invitations};
 use crate::keys::PublicKey;
@@ -138,7 +139,10 @@ impl Ledger {
             return Ok(());
         }
         self.member(node)?;
-        self.revoked.retain(|_, since| since.saturating_add(ENTRY_SECONDS) > now);
+        if self.revoked.len() >= REVOKED_MAX {
+            // Not before: by a clock that is ahead, entries have ended whose certificates have not.
+            self.revoked.retain(|_, since| since.saturating_add(ENTRY_SECONDS) > now);
+        }
         if self.revoked.len() >= REVOKED_MAX {
             let detail = format!("{REVOKED_MAX} nodes were revoked in the last {ENTRY_SECONDS} s, which is the limit");
             return Err(Problem::new(Code::Usage, detail).with_hint("found a new fleet and let its nodes join that"));
@@ -148,6 +152,18 @@ impl Ledger {
         self.revision += 1;
         self.revised_at = now;
         Ok(())
+    }
+
+    /// Whether the list of revoked nodes is of a time that is not yet, by more than clocks may be apart.
+    pub fn is_ahead(&self, now: u64) -> bool {
+        self.revised_at > now.saturating_add(GRACE_SECONDS)
+    }
+
+    /// The list of revoked nodes is of now, and so are those of its entries that are of later.
+    pub fn revise(&mut self, now: u64) {
+        self.revoked.values_mut().for_each(|since| *since = (*since).min(now));
+        self.revision += 1;
+        self.revised_at = now;
     }
 
     pub fn revoked(&self) -> &BTreeMap<NodeId, u64> {
@@ -292,18 +308,36 @@ mod tests {
     }
 
     #[test]
-    fn who_is_revoked_is_out_until_its_last_certificate_has_ended() {
+    fn who_is_revoked_is_out_until_its_place_is_needed_and_its_last_certificate_has_ended() {
         let mut ledger = Ledger::default();
-        let (old, other) = (NodeId::of(&[2; 32]), NodeId::of(&[3; 32]));
+        let key = |number: u16| std::array::from_fn(|at| number.to_le_bytes().get(at).copied().unwrap_or(2));
+        let node = |number: u16| NodeId::of(&key(number));
+        let mut revoke = |number: u16, at: u64| {
+            ledger.admit(&format!("pi-{number}"), key(number), false, at).unwrap();
+            ledger.revoke(&node(number), at)
+        };
+        revoke(0, NOW).unwrap();
+        // Whoever revokes may have a clock that is years ahead.
+        revoke(1, NOW + 100 * ENTRY_SECONDS).unwrap();
+        (2..REVOKED_MAX as u16).for_each(|number| revoke(number, NOW + 1).unwrap());
+        assert_eq!(revoke(3_000, NOW + ENTRY_SECONDS - 1).unwrap_err().code, Code::Usage);
+        ledger.revoke(&node(0), NOW + 9).unwrap();
+        assert_eq!(ledger.revision(), (REVOKED_MAX as u64, NOW + 1));
+        assert_eq!(ledger.member(&node(0)).unwrap_err().code, Code::NodeRevoked);
+        assert_eq!(ledger.admit("pi-0", key(0), false, NOW).unwrap_err().code, Code::NodeRevoked);
+        ledger.revoke(&node(3_000), NOW + ENTRY_SECONDS).unwrap();
+        assert_eq!(ledger.member(&node(0)).unwrap_err().code, Code::NotAdmitted);
+        assert_eq!(ledger.revoked().len(), REVOKED_MAX);
+    }
+
+    #[test]
+    fn a_list_of_a_time_to_come_is_made_anew() {
+        let mut ledger = Ledger::default();
         ledger.admit("pi-7", [2; 32], false, NOW).unwrap();
-        ledger.admit("pi-8", [3; 32], false, NOW).unwrap();
-        ledger.revoke(&old, NOW).unwrap();
-        ledger.revoke(&old, NOW + 9).unwrap();
-        assert_eq!(ledger.revision(), (1, NOW));
-        assert_eq!(ledger.member(&old).unwrap_err().code, Code::NodeRevoked);
-        assert_eq!(ledger.admit("pi-7", [2; 32], false, NOW).unwrap_err().code, Code::NodeRevoked);
-        ledger.revoke(&other, NOW + ENTRY_SECONDS).unwrap();
-        assert_eq!(ledger.revoked().keys().collect::<Vec<_>>(), [&other]);
-        assert_eq!(ledger.member(&old).unwrap_err().code, Code::NotAdmitted);
+        ledger.revoke(&NodeId::of(&[2; 32]), NOW + 2 * GRACE_SECONDS).unwrap();
+        assert!(!ledger.is_ahead(NOW + GRACE_SECONDS) && ledger.is_ahead(NOW + GRACE_SECONDS - 1));
+        ledger.revise(NOW);
+        assert_eq!((ledger.is_ahead(NOW), ledger.revision()), (false, (2, NOW)));
+        assert_eq!(ledger.revoked().values().collect::<Vec<_>>(), [&NOW]);
     }
 }

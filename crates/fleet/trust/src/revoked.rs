@@ -3,8 +3,9 @@
 //! ```text
 //!   LREV | version 1 | fleet 8 | revision 8 | issued 8 | count 2 | (node 16, since 8)… in order | signature of the CA 64
 //! ```
-//! Every node keeps the list with the highest revision it has seen. An entry leaves the list when the last certificate
-//! of its node has ended for sure: the list's own date then says so to nodes without a clock, too.
+//! Every node keeps the list with the highest revision it has seen. An entry leaves the list when its place is needed
+//! and the last certificate of its node has ended for sure: the list's own date then says so to nodes without a clock,
+//! too.
 
 use crate::bytes::{Reader, Writer};
 use crate::certificate::Authority;
@@ -18,7 +19,7 @@ use std::fmt;
 pub const REVOKED_MAX: usize = 2_048;
 /// Bytes of a list. A longer one is refused.
 pub const LIST_BYTES_MAX: usize = HEAD_BYTES + REVOKED_MAX * ENTRY_BYTES + SIGNATURE_BYTES;
-/// How long an entry stays.
+/// How long an entry stays at least.
 pub const ENTRY_SECONDS: u64 = CERTIFICATE_SECONDS + 2 * GRACE_SECONDS;
 
 const MAGIC: [u8; 4] = *b"LREV";

@@ -29,6 +29,9 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
+/// How long a certificate is not renewed while either this node's clock is wrong or an anchor's was.
+const DOUBT_SECONDS: u64 = 3_600;
+
 /// See the top of this file. One for each node.
 #[derive(Debug)]
 pub struct Trust {
@@ -127,14 +130,16 @@ impl Trust {
     }
 
     /// Whether it is time to renew this node's certificate. Where the clock is wrong, dates say nothing: then it is at
-    /// the node's start, and when half of a certificate's time has passed since it was taken.
+    /// the node's start, and when half of a certificate's time has passed since it was taken. Where it may be right, and
+    /// that of an anchor was ahead, it is each hour, because with another certificate and list all may be well again.
     pub fn wants_renewal(&self) -> bool {
         let (now, floor) = self.standing.time();
         let present = self.standing.present.read();
         if now >= floor {
             return present.membership.dates().is_none_or(|dates| dates.want_renewal(now));
         }
-        present.taken_at.is_none_or(|at| now.abs_diff(at) >= CERTIFICATE_SECONDS / 2)
+        let rest = if now >= self.standing.clock.built() { DOUBT_SECONDS } else { CERTIFICATE_SECONDS / 2 };
+        present.taken_at.is_none_or(|at| now.abs_diff(at) >= rest)
     }
 
     /// The right to change the membership that is here and on disk: one change after the other.

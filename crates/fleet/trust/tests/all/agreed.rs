@@ -2,7 +2,7 @@
 
 use crate::world::{Hand, Kept, NOW, key};
 use fleet_trust::agreed::{Agree, Put};
-use fleet_trust::anchor::Invited;
+use fleet_trust::anchor::{ASKING_MAX, Invited};
 use fleet_trust::invitations::InvitationId;
 use fleet_trust::ledger::Ledger;
 use fleet_trust::office::Estate;
@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 const CHANNEL: [u8; 32] = [3; 32];
 
@@ -279,4 +280,48 @@ impl Agree for Gone {
     fn others(&self) -> Vec<Ledger> {
         Way(self.0.clone(), 1).others()
     }
+}
+
+/// A log that answers when it is let.
+struct Slow(Arc<Log>, Mutex<()>, AtomicU32);
+
+impl Agree for Slow {
+    fn head(&self) -> Result<Option<(Vec<u8>, u64)>, Problem> {
+        self.2.fetch_add(1, Relaxed);
+        drop(self.1.lock());
+        Way(self.0.clone(), 1).head()
+    }
+
+    fn put(&self, bytes: &[u8], expected: Option<u64>) -> Result<Put, Problem> {
+        Way(self.0.clone(), 1).put(bytes, expected)
+    }
+
+    fn others(&self) -> Vec<Ledger> {
+        Way(self.0.clone(), 1).others()
+    }
+}
+
+#[test]
+fn strangers_wait_for_the_other_anchors_in_a_bounded_number_of_threads() {
+    let (log, anchors) = three();
+    let token = anchors[0].invite(1, 60).unwrap();
+    let slow = Arc::new(Slow(log, Mutex::default(), AtomicU32::new(0)));
+    anchors[1].agree_by(Some(slow.clone()));
+    let guess = Token { secret: [7; 32], ..token.clone() };
+    let silence = slow.1.lock();
+    let codes: Vec<Code> = thread::scope(|scope| {
+        let ask = |number: u8| asks(&anchors[1], &guess, number).unwrap_err().code;
+        let waiting: Vec<_> = (10..).take(ASKING_MAX).map(|number| scope.spawn(move || ask(number))).collect();
+        // One of them asks the log; the others wait for their turn.
+        while slow.2.load(Relaxed) == 0 {
+            thread::yield_now();
+        }
+        thread::sleep(Duration::from_millis(500));
+        let refused = ask(99);
+        drop(silence);
+        waiting.into_iter().map(|one| one.join().unwrap()).chain([refused]).collect()
+    });
+    assert_eq!(codes.iter().filter(|code| **code == Code::InvitationUnknown).count(), ASKING_MAX);
+    // Who has an invitation comes in.
+    asks(&anchors[1], &token, 5).unwrap();
 }

@@ -174,6 +174,39 @@ async fn a_node_whose_clock_stands_in_1970_joins_talks_and_refuses_the_revoked()
     assert_eq!(meet(&old, &pi).await.err().unwrap().code, Code::CertificateEnded);
 }
 
+/// Somebody was taken out while the anchor's clock was years ahead, and then it was set right.
+#[tokio::test]
+async fn what_a_clock_that_was_ahead_has_ended_holds_again_within_an_hour() {
+    let fleet = fleet(1).await;
+    let [one, other] = [fleet.member(8).await, fleet.member(9).await];
+    let (_, stolen) = fleet.joined(7).await;
+    fleet.hand.set(NOW + 2_000 * DAY);
+    fleet.anchor.revoke(&stolen.node()).unwrap();
+    let hear = || {
+        let list = fleet.anchor.revoked().unwrap();
+        for node in [&one, &other] {
+            node.trust.learn_revoked(list.bytes()).unwrap();
+        }
+    };
+    hear();
+    fleet.hand.set(NOW);
+    assert_eq!(meet(&one.trust, &other).await.err().unwrap().code, Code::CertificateEnded);
+    for (node, seed) in [(&one, 8), (&other, 9)] {
+        assert!(node.trust.wants_renewal(), "it has just started");
+        node.trust.become_again(link::renew(&node.trust.membership(), &key(seed)).await.unwrap().membership).unwrap();
+        assert!(!node.trust.wants_renewal());
+    }
+    let list = fleet.anchor.revise().unwrap().expect("it is of a time to come");
+    assert!(list.contains(&stolen.node()) && fleet.anchor.revise().unwrap().is_none());
+    fleet.hand.set(NOW + 3_600);
+    assert!(one.trust.wants_renewal());
+    let renewed = link::renew(&one.trust.membership(), &key(8)).await.unwrap();
+    assert_eq!(renewed.revoked.unwrap().revision(), list.revision());
+    hear();
+    meet(&one.trust, &other).await.unwrap();
+    assert_eq!(meet(&stolen, &one).await.err().unwrap().code, Code::NodeRevoked);
+}
+
 #[tokio::test]
 async fn a_certificate_of_a_clock_that_is_far_ahead_is_refused_where_clocks_are_right() {
     let fleet = fleet(1).await;
