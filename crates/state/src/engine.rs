@@ -32,6 +32,9 @@ const LARGE_COMMIT_BYTES: u64 = 1 << 20;
 /// Bytes that may be pending; whoever commits more writes them himself.
 const PENDING_BYTES_MAX: usize = 1 << 20;
 
+/// Bytes that are written together. A commit beyond them is refused while those before it wait for the disk.
+pub const BATCH_BYTES_MAX: usize = 64 << 20;
+
 /// Free bytes below which a table that could not be written is taken for one that found no room.
 const LEAST_ROOM_BYTES: u64 = 16 << 20;
 
@@ -131,6 +134,7 @@ impl Engine {
         // Looked at once more: many may have been admitted at the same moment.
         self.memory.check_room().map_err(CommitError::Unavailable)?;
         let CommitOrder { oracle, pending } = &mut *order;
+        check_pending(pending.bytes(), commit.bytes).map_err(CommitError::Unavailable)?;
         let Commit { space, writes, ops, records, .. } = commit;
         let mut books = judge(oracle, &writes).inspect_err(|error| {
             if matches!(error, CommitError::Conflict) {
@@ -318,4 +322,12 @@ impl Engine {
         self.group.fail(problem.clone());
         problem
     }
+}
+
+fn check_pending(pending: usize, more: usize) -> Result<(), Problem> {
+    if pending == 0 || pending.saturating_add(more) <= BATCH_BYTES_MAX {
+        return Ok(());
+    }
+    let detail = format!("{pending} bytes wait to be written together, the limit is {BATCH_BYTES_MAX}");
+    Err(Problem::new(Code::StateBusy, detail))
 }

@@ -8,16 +8,13 @@
 //! The database would do this by itself, but each commit then sends its one worker a message until that has found
 //! the time, the mailbox fills up, and the worker waits for ever to put a message of its own into it
 //! (<https://github.com/fjall-rs/fjall/pull/323>). Its answer to four tables' worth waiting is to sleep inside the
-//! commit. So its own limit is set out of reach, each table is asked for once, and never so many that it would sleep.
+//! commit. So its own limit is set out of reach, and each table is asked for once, when the one before it is written.
 
 use crate::damage::lacks_files;
 use crate::transaction::WRITE_BYTES_MAX;
 use fjall::{AbstractTree, Database, Keyspace};
 use problem::{Code, Problem};
 use std::fs::File;
-
-/// Tables of one keyspace that may wait to be written before the next is asked for.
-const WAITING_MAX: usize = 2;
 
 /// Files the database opens at once to write a table: the table, its folder, the list of tables, a journal, and as many
 /// that are being merged.
@@ -45,8 +42,10 @@ impl Memory {
     /// Has the database write out what has reached its limit. Returns before it is written.
     pub fn tend(&self) -> fjall::Result<()> {
         for (keyspace, limit) in &self.keyspaces {
-            let may_wait = keyspace.sealed_memtable_count() < WAITING_MAX;
-            if may_wait && keyspace.tree.active_memtable().size() > *limit {
+            // One at a time: the database syncs its journal, and then writes all that has been asked for by then. What was
+            // asked for in between would be in tables before it is in the journal for sure.
+            let is_free = keyspace.sealed_memtable_count() == 0;
+            if is_free && keyspace.tree.active_memtable().size() > *limit {
                 if !files_left() {
                     return Ok(());
                 }

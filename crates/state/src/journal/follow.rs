@@ -9,6 +9,7 @@ use super::{numbers, path_of};
 use crate::disk::Disk;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -63,10 +64,7 @@ impl Follower {
 
     /// Makes all that was written before the call durable.
     pub fn sync(&mut self, disk: &dyn Disk) -> io::Result<()> {
-        // Journals are numbered without a gap. Looking for a name opens no file, of which there may be none left.
-        while path_of(&self.folder, self.number + 1).try_exists()? {
-            self.turn_to(self.number + 1)?;
-        }
+        self.turn_to_newest()?;
         self.read_back()?;
         disk.sync(&self.file)?;
         self.note();
@@ -94,6 +92,20 @@ impl Follower {
             tracing::warn!("how far the journal is synced could not be written down: {error}");
         }
         self.marked.clone_from(&self.synced);
+    }
+
+    /// Journals are numbered without a gap. Looking for a name opens no file, of which there may be none left.
+    fn turn_to_newest(&mut self) -> io::Result<()> {
+        loop {
+            if path_of(&self.folder, self.number + 1).try_exists()? {
+                self.turn_to(self.number + 1)?;
+            } else if self.file.metadata()?.nlink() == 0 {
+                // The oldest go, and with this one those after it may have gone: the database had synced them.
+                self.turn_to(newest(&self.folder)?)?;
+            } else {
+                return Ok(());
+            }
+        }
     }
 
     /// The database has begun another journal; it synced the one before first.

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 
 /// What is read at once, where there is that much.
 const READ_BYTES: usize = 256 << 10;
-/// Largest batch that is believed. What may wait in memory to be written is less.
-const BATCH_BYTES_MAX: usize = 64 << 20;
+/// Largest batch that is believed: four times what may wait to be written together, because that is counted roughly.
+const BATCH_BYTES_MAX: usize = 4 * crate::engine::BATCH_BYTES_MAX;
 
 /// Sound batches in a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

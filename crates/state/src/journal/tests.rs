@@ -2,7 +2,9 @@
 
 use super::batch::tests::written;
 use super::*;
-use std::os::unix::fs::FileExt;
+use crate::disk::Disk;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A folder with journals of batches with these sequence numbers.
 fn folder(journals: &[(u64, &[u64])]) -> tempfile::TempDir {
@@ -169,4 +171,40 @@ fn a_full_journal_is_checked_in_a_moment() {
     let took = started.elapsed();
     println!("{} MiB checked in {took:?}", bytes >> 20);
     assert_eq!(bytes, batches.len() as u64);
+}
+
+/// A disk that says which file was synced.
+#[derive(Default)]
+struct Told(std::sync::atomic::AtomicU64);
+
+impl Disk for Told {
+    fn sync(&self, journal: &File) -> io::Result<()> {
+        self.0.store(journal.metadata()?.ino(), Relaxed);
+        Ok(())
+    }
+
+    fn bytes_free(&self, _: &Path) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+}
+
+/// The database begins two journals between two syncs, and needs neither the one that is followed nor the first of them.
+#[test]
+fn the_newest_journal_is_synced_though_those_before_it_are_gone() {
+    let folder = folder(&[(0, &[5])]);
+    let mark = MarkFile::create(folder.path(), &[]).unwrap();
+    let mut follower = Follower::new(folder.path(), mark, Vec::new()).unwrap();
+    let disk = Told::default();
+    follower.sync(&disk).unwrap();
+    let file = File::create(path_of(folder.path(), 2)).unwrap();
+    file.write_all_at(&written(7, &[(b"key", b"value")]), 0).unwrap();
+    fs::remove_file(path_of(folder.path(), 0)).unwrap();
+    follower.sync(&disk).unwrap();
+    assert_eq!(disk.0.load(Relaxed), file.metadata().unwrap().ino());
+    drop(follower);
+    let checked = check(folder.path()).unwrap().unwrap();
+    assert_eq!(
+        checked.journals.iter().map(|journal| (journal.number, journal.last_sequence)).collect::<Vec<_>>(),
+        [(2, 7)]
+    );
 }

@@ -218,6 +218,7 @@ fn note_id(core: &mut Core, new: &New, pending: &mut Pending, noted: &mut Vec<Ve
     let Some((hash, until)) = new.id else { return };
     let id = core.numbers.id;
     noted.push(oracle_key(id, &hash));
+    core.ids_since_look.as_mut().map(|since| since.insert(hash));
     if core.ids.insert(hash, until).is_none() {
         core.numbers.ids += 1;
     }
@@ -269,6 +270,8 @@ fn purge_ready(core: &mut Core, events: &[(u64, u64)], pending: &mut Pending) {
         match core.slot(*sequence).map(|slot| slot.state) {
             Some(SlotState::Leased { .. }) => continue,
             Some(_) => drop(leave(core, *sequence, pending)),
+            // It has left since it was found: all that is below the cursor and there is in memory.
+            None if *sequence < core.cursor() => continue,
             // Whether it was stored more than once is not known.
             None => {
                 core.numbers.ready -= 1;
@@ -315,7 +318,8 @@ fn trim_dead(core: &mut Core, pending: &mut Pending) {
 }
 
 fn forget_ids(core: &mut Core, hashes: &[IdHash], pending: &mut Pending) {
-    for hash in hashes.iter().filter(|hash| !core.ids.contains_key(*hash)) {
+    let since_look = core.ids_since_look.take().unwrap_or_default();
+    for hash in hashes.iter().filter(|hash| !since_look.contains(*hash)) {
         core.numbers.ids = core.numbers.ids.saturating_sub(1);
         pending.delete(Space::Queues, keys::id_hash(core.numbers.id, hash));
     }

@@ -10,72 +10,25 @@
 
 use super::clock::Clock;
 use super::keys::{IdHash, Numbers};
+pub use super::slot::{Slot, SlotState};
 use super::{LeaseId, Part, QueueConfig, QueueTotals};
 use fjall::Slice;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ready events kept in memory beside the leased ones.
 pub const WINDOW_EVENTS: usize = 512;
-/// Events that wait for others of their key, kept in memory without their bytes beside these. So many may pile up
-/// behind one that fails before others have to wait with them.
-pub const WAITING_EVENTS: usize = 16_384;
-/// Bytes of the events in memory. One event is kept even if it alone has more.
+/// Events that are out of the way of others: they wait for one of their key, have failed and keep their place, or cannot
+/// be read. So many may pile up before others have to wait with them.
+pub const ASIDE_EVENTS: usize = 16_384;
+/// Bytes of the ready and leased events in memory, and of those out of the way. One ready event is kept even if it alone
+/// has more; of what is out of the way and has more, the bytes are read again when its turn comes.
 pub const WINDOW_BYTES: usize = 1 << 20;
 
 /// How often the event ids are looked through for those whose time is over.
 pub const SWEEP_PERIOD_MS: u64 = 1_000;
 
 static LEASES: AtomicU64 = AtomicU64::new(1);
-
-/// One event in memory.
-#[derive(Debug)]
-pub struct Slot {
-    /// None while it waits for others of its key and there are many: then it is read again when its turn comes.
-    pub value: Option<Slice>,
-    /// Bytes of the value.
-    pub length: u64,
-    /// Since when it is ready, by the node's clock.
-    pub since_ms: u64,
-    pub expires: u64,
-    /// Of order by key; 0 is none.
-    pub key: u64,
-    /// Leases that ended without a word.
-    pub lease_ends: u32,
-    /// Stored more than once under its key on disk.
-    pub rewritten: bool,
-    /// The event is durable once this batch is.
-    pub batch: u64,
-    pub state: SlotState,
-}
-
-impl Slot {
-    fn held_bytes(&self) -> usize {
-        self.value.as_ref().map_or(0, |value| value.len())
-    }
-
-    /// Whether its life may end before its turn comes.
-    fn can_expire(&self) -> bool {
-        matches!(self.state, SlotState::Ready | SlotState::Waiting) && self.value.is_some()
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SlotState {
-    Ready,
-    /// Another event of its key comes first.
-    Waiting,
-    /// Failed, and keeps its place until then.
-    Held {
-        until: u64,
-    },
-    Leased {
-        lease: u64,
-        until: u64,
-    },
-    /// Its bytes cannot be read.
-    Damaged,
-}
 
 /// Events of one key.
 #[derive(Debug, Default)]
@@ -120,7 +73,9 @@ pub struct Core {
     /// Ready events from here on are on disk only.
     cursor: u64,
     slots: BTreeMap<u64, Slot>,
+    /// Of all values here, and of those that are out of the way.
     bytes: usize,
+    aside_bytes: usize,
     ready: BTreeSet<u64>,
     leases: HashMap<u64, u64>,
     ends: BTreeSet<(u64, u64)>,
@@ -135,6 +90,8 @@ pub struct Core {
     /// Ids of commits that are not in the database yet.
     pub ids: HashMap<IdHash, u64>,
     pub ids_applying: HashMap<IdHash, u64>,
+    /// Ids that were noted since it was last looked which are over, until those have been forgotten.
+    pub ids_since_look: Option<HashSet<IdHash>>,
     /// The oldest dead letters and their bytes, to be dropped without reading.
     pub oldest_dead: VecDeque<(u64, u64)>,
     /// Where the next look for event ids whose time is over begins, and when the last one was.
@@ -158,6 +115,7 @@ impl Core {
             has_news: false,
             slots: BTreeMap::new(),
             bytes: 0,
+            aside_bytes: 0,
             ready: BTreeSet::new(),
             leases: HashMap::new(),
             ends: BTreeSet::new(),
@@ -168,6 +126,7 @@ impl Core {
             unreadable: 0,
             ids: HashMap::new(),
             ids_applying: HashMap::new(),
+            ids_since_look: None,
             oldest_dead: VecDeque::new(),
             swept: [0; 16],
             swept_at: 0,
@@ -189,7 +148,7 @@ impl Core {
             match slot.state {
                 SlotState::Leased { .. } | SlotState::Held { .. } => self.occupy(sequence),
                 SlotState::Waiting => {
-                    self.waiting -= 1;
+                    self.detach(sequence);
                     self.make_ready(sequence);
                 }
                 SlotState::Ready | SlotState::Damaged => {}
@@ -245,9 +204,9 @@ impl Core {
     }
 
     pub fn has_room(&self) -> bool {
-        let window = self.slots.len() - self.leases.len() - self.waiting;
-        let room = window == 0 || (window < WINDOW_EVENTS && self.bytes < WINDOW_BYTES);
-        room && self.waiting < WAITING_EVENTS
+        let (window, bytes) = (self.ready.len(), self.bytes - self.aside_bytes);
+        let has_room = window == 0 || (window < WINDOW_EVENTS && bytes < WINDOW_BYTES);
+        has_room && self.waiting + self.held.len() + (self.set_aside as usize) < ASIDE_EVENTS
     }
 
     /// Where to read on, if that is of use.
@@ -261,6 +220,11 @@ impl Core {
         if self.on_disk_only() == 0 {
             self.cursor = self.cursor.max(self.numbers.tail);
         }
+    }
+
+    /// Everything below is in memory.
+    pub fn cursor(&self) -> u64 {
+        self.cursor
     }
 
     /// No ready event has a lower sequence.
@@ -283,7 +247,7 @@ impl Core {
 
     /// Takes in the bytes of an event that waited for its turn.
     pub fn fill(&mut self, sequence: u64, value: Slice) {
-        if let Some(slot) = self.slots.get_mut(&sequence).filter(|slot| slot.value.is_none()) {
+        if let Some(slot) = self.slots.get_mut(&sequence).filter(|slot| slot.value.is_none() && !slot.is_aside()) {
             self.bytes += value.len();
             slot.value = Some(value);
         }
@@ -298,6 +262,7 @@ impl Core {
             SlotState::Held { until } => {
                 self.held.insert((until, sequence));
                 self.occupy(sequence);
+                self.put_aside(sequence);
             }
             SlotState::Ready => {
                 self.ready.insert(sequence);
@@ -443,6 +408,9 @@ impl Core {
             SlotState::Waiting => self.waiting -= 1,
             SlotState::Damaged => self.set_aside -= 1,
         }
+        if slot.is_aside() {
+            self.aside_bytes -= slot.held_bytes();
+        }
         if let Some(key) = self.keys.get_mut(&slot.key) {
             key.waiting.remove(&sequence);
             key.busy = key.busy.filter(|busy| *busy != sequence);
@@ -478,6 +446,7 @@ impl Core {
         slot.state = SlotState::Held { until };
         self.held.insert((until, sequence));
         self.occupy(sequence);
+        self.put_aside(sequence);
     }
 
     /// Its bytes cannot be read: it stays where it is, out of the way of the others.
@@ -486,6 +455,7 @@ impl Core {
             self.detach(sequence);
             self.slots.get_mut(&sequence).expect("just seen").state = SlotState::Damaged;
             self.set_aside += 1;
+            self.put_aside(sequence);
             self.settle(self.slots[&sequence].key);
         }
     }
@@ -505,11 +475,20 @@ impl Core {
         let slot = self.slots.get_mut(&sequence).expect("it was ready");
         slot.state = SlotState::Waiting;
         self.waiting += 1;
-        if self.waiting > WINDOW_EVENTS {
-            self.bytes -= slot.held_bytes();
-            slot.value = None;
-        }
         self.keys.entry(slot.key).or_default().waiting.insert(sequence);
+        self.put_aside(sequence);
+    }
+
+    /// Keeps the bytes of what is out of the way only as long as there are few.
+    fn put_aside(&mut self, sequence: u64) {
+        let slot = self.slots.get_mut(&sequence).expect("it is in memory");
+        let bytes = slot.held_bytes();
+        if self.aside_bytes + bytes > WINDOW_BYTES || self.waiting + self.held.len() > WINDOW_EVENTS {
+            self.bytes -= bytes;
+            slot.value = None;
+        } else {
+            self.aside_bytes += bytes;
+        }
     }
 
     /// If nothing of this key is in hand, the next one is ready.
@@ -518,10 +497,17 @@ impl Core {
         match entry.waiting.pop_first() {
             Some(next) => {
                 self.waiting -= 1;
+                self.aside_bytes -= self.slots[&next].held_bytes();
                 self.make_ready(next);
             }
             None => drop(self.keys.remove(&key)),
         }
+    }
+
+    /// Ready events of whose keys none is in hand, as far as that is known.
+    pub fn leasable(&self) -> u64 {
+        let on_disk = if self.has_room() { self.on_disk_only() } else { 0 };
+        self.ready.len() as u64 + on_disk
     }
 
     pub fn leased_count(&self) -> u64 {

@@ -3,7 +3,7 @@
 use super::Queue;
 use super::apply::Op;
 use super::record::EventHead;
-use super::replay::{Letters, Step, died_of};
+use super::replay::{Found, Letters, Step, died_of};
 use crate::Ticket;
 use problem::Problem;
 
@@ -40,7 +40,7 @@ impl Queue {
             let core = self.shared.core.lock();
             (core.numbers.id, core.numbers.dead_head)
         };
-        let found = self.dead_letters(wanted, id, dead_head)?;
+        let Found { letters: found, looked } = self.dead_letters(wanted, id, dead_head, 0)?;
         let Some((last, _)) = found.last() else { return Ok(None) };
         let next = last + 1;
         // Of a letter that cannot be read nobody knows why it died.
@@ -58,6 +58,6 @@ impl Queue {
             true => Ticket::NOTHING_WRITTEN,
             false => self.commit(vec![Op::Discard(letters)])?,
         };
-        Ok(Some(Step { ticket, next }))
+        Ok(Some(Step { ticket, next, looked }))
     }
 }

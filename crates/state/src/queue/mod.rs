@@ -17,6 +17,7 @@ pub mod keys;
 pub mod record;
 mod registry;
 mod replay;
+mod slot;
 mod steps;
 mod transaction;
 mod varint;
@@ -120,6 +121,8 @@ pub enum Failed {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueCounts {
     pub ready: u64,
+    /// Those among them that could be leased now. One that waits for another of its key could not.
+    pub leasable: u64,
     pub delayed: u64,
     pub leased: u64,
     /// Those in damaged places of the disk: neither leased nor counted as ready, until they are purged.
@@ -348,6 +351,7 @@ impl Queue {
         let (numbers, leased, held) = (&core.numbers, core.leased_count(), core.held_count());
         QueueCounts {
             ready: (numbers.ready - leased - held).saturating_sub(core.damaged_count()),
+            leasable: core.leasable(),
             delayed: numbers.delayed + held,
             leased,
             damaged: core.damaged_count(),

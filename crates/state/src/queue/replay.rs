@@ -4,7 +4,7 @@ use super::Queue;
 use super::apply::{New, Op};
 use super::keys;
 use super::record::{self, EventHead};
-use super::steps::STEP_EVENTS;
+use super::steps::{STEP_BYTES, STEP_EVENTS};
 use crate::Ticket;
 use event::{ATTRIBUTES_MAX, Event};
 use fjall::{Readable, Slice};
@@ -49,6 +49,14 @@ pub(super) struct Step {
     pub ticket: Ticket,
     /// Where the next one begins.
     pub next: u64,
+    /// How many of those named it has looked at.
+    pub looked: usize,
+}
+
+/// Dead letters, and how many of those named were looked at to find them.
+pub(super) struct Found {
+    pub letters: Vec<(u64, Slice)>,
+    pub looked: usize,
 }
 
 impl Queue {
@@ -80,25 +88,24 @@ impl Queue {
     ) -> Result<(), Problem> {
         // Letters that die again meanwhile are not replayed for ever.
         let tail = self.shared.core.lock().numbers.tail;
-        let mut named = sequences.map(|sequences| sequences.chunks(STEP_EVENTS));
-        let mut from = 0;
+        let (mut named, mut from) = (sequences, 0);
         loop {
-            let wanted = match &mut named {
-                Some(chunks) => match chunks.next() {
-                    Some(chunk) => Letters::Named(chunk),
-                    None => break,
-                },
+            let wanted = match named {
+                Some([]) => break,
+                Some(rest) => Letters::Named(&rest[..rest.len().min(STEP_EVENTS)]),
                 None => Letters::From(from, tail),
             };
-            match step(&wanted)? {
-                Some(Step { ticket, next }) => {
+            let looked = match step(&wanted)? {
+                Some(Step { ticket, next, looked }) => {
                     from = next;
                     // As with purging.
                     self.state.durable(ticket).await?;
+                    looked
                 }
                 None if named.is_none() => break,
-                None => {}
-            }
+                None => STEP_EVENTS,
+            };
+            named = named.map(|rest| &rest[looked.min(rest.len())..]);
         }
         self.state.durable_all().await
     }
@@ -116,12 +123,13 @@ impl Queue {
             let time = core.clock.observe(now_ms);
             (core.numbers.id, core.numbers.dead_head, time, core.config.ttl, core.config.order_by_key)
         };
-        let found = self.dead_letters(wanted, id, dead_head)?;
-        let Some((last, _)) = found.last() else { return Ok(None) };
+        let each = replay.data.map_or(0, <[u8]>::len);
+        let Found { letters, looked } = self.dead_letters(wanted, id, dead_head, each)?;
+        let Some((last, _)) = letters.last() else { return Ok(None) };
         let next = last + 1;
         let expires = ttl.map(|ttl| time.saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)));
         let (mut events, mut stayed) = (Vec::new(), 0);
-        for (sequence, value) in found {
+        for (sequence, value) in letters {
             let (head, mut event) =
                 record::decode(&value).ok_or_else(|| self.corrupt(&format!("dead letter {sequence}")))?;
             if !died_of(&head, replay.reason) {
@@ -148,36 +156,45 @@ impl Queue {
             true => Ticket::NOTHING_WRITTEN,
             false => self.commit(vec![Op::Replay(events)])?,
         };
-        Ok(Some(Step { ticket, next }))
+        Ok(Some(Step { ticket, next, looked }))
     }
 
+    /// As many as one step takes: bytes count too, and each letter has `each` at least, because of what is made of it.
     pub(super) fn dead_letters(
         &self,
         wanted: &Letters<'_>,
         id: u32,
         dead_head: u64,
-    ) -> Result<Vec<(u64, Slice)>, Problem> {
-        let mut found: Vec<(u64, Slice)> = Vec::new();
+        each: usize,
+    ) -> Result<Found, Problem> {
+        let (mut found, mut looked, mut bytes): (Vec<(u64, Slice)>, _, _) = (Vec::new(), 0, 0);
         match *wanted {
             Letters::Named(sequences) => {
                 let snapshot = self.state.inner.engine.snapshot();
                 for sequence in sequences {
+                    if bytes > STEP_BYTES {
+                        break;
+                    }
+                    looked += 1;
                     let key = keys::dead(id, *sequence);
                     let value =
                         snapshot.get(&self.state.inner.engine.queues, key).map_err(|error| self.read_failed(&error))?;
                     if let Some(value) = value.filter(|_| found.iter().all(|(known, _)| known != sequence)) {
+                        bytes += value.len().max(each);
                         found.push((*sequence, value));
                     }
                 }
             }
             Letters::From(from, until) => {
                 self.scan(keys::dead(id, from.max(dead_head)), keys::dead(id, until), |key, value| {
+                    bytes += value.len().max(each);
                     found.push((keys::sequence_of(key).ok_or_else(|| self.corrupt("a key"))?, value));
-                    Ok(if found.len() == STEP_EVENTS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+                    let is_full = found.len() == STEP_EVENTS || bytes > STEP_BYTES;
+                    Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
                 })?;
             }
         }
-        Ok(found)
+        Ok(Found { letters: found, looked })
     }
 }
 

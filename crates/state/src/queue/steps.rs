@@ -11,12 +11,13 @@ use crate::page::{LIMIT_MAX, PAGE_BYTES_MAX};
 use crate::{CommitError, Ticket};
 use fjall::{Readable, Slice};
 use problem::Problem;
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 /// Events one step moves or removes.
 pub const STEP_EVENTS: usize = 512;
 /// And their bytes.
-const STEP_BYTES: usize = 1 << 20;
+pub const STEP_BYTES: usize = 1 << 20;
 /// Steps of each kind at one time.
 const TICK_STEPS: usize = 8;
 
@@ -178,10 +179,12 @@ impl Queue {
     pub(super) fn forget_ids(&self) -> Result<bool, Problem> {
         let _disk = self.shared.disk.lock();
         let (id, time, from) = {
-            let core = self.shared.core.lock();
+            let mut core = self.shared.core.lock();
             if core.numbers.ids == 0 || core.clock.time() < core.swept_at.saturating_add(SWEEP_PERIOD_MS) {
                 return Ok(false);
             }
+            // What is noted from now on may have an id that is found to be over.
+            core.ids_since_look = Some(HashSet::new());
             (core.numbers.id, core.clock.time(), core.swept)
         };
         let (mut over, mut seen, mut next) = (Vec::new(), 0, [0; 16]);
@@ -203,6 +206,7 @@ impl Queue {
             let _nobody_waits = self.commit(vec![Op::ForgetIds(over)])?;
         }
         let mut core = self.shared.core.lock();
+        core.ids_since_look = None;
         core.swept = next;
         if !many {
             core.swept_at = time;

@@ -171,6 +171,34 @@ fn dead_letters_go_back_by_reason_with_other_data_and_not_for_ever() {
     });
 }
 
+/// All at once were a batch that is taken for damage when it is read back.
+#[test]
+fn large_dead_letters_go_back_a_few_at_a_time() {
+    with_queue(QueueConfig::default(), |state, queue| {
+        let small: Vec<u64> = (0..40).map(|number| die(state, queue, &number.to_string())).collect();
+        let data = vec![7; 1 << 20];
+        let commits = |replay: Replay<'_>| {
+            let before = state.statistics().commits;
+            let replayed = wait(queue.replay_with(replay, NOW)).unwrap().replayed;
+            (replayed, state.statistics().commits - before)
+        };
+        let with = Replay { data: Some(&data), ..Replay::default() };
+        let (replayed, steps) = commits(Replay { sequences: Some(&small[..20]), ..with });
+        assert!(replayed == 20 && steps >= 10, "{replayed} in {steps}");
+        let (replayed, steps) = commits(with);
+        assert!(replayed == 20 && steps >= 10, "{replayed} in {steps}");
+        assert_eq!((queue.counts().dead, queue.counts().ready), (0, 40));
+    });
+}
+
+/// The number of an event that has just become a dead letter.
+fn die(state: &State, queue: &Queue, id: &str) -> u64 {
+    push(state, id);
+    let leased = lease_at(queue, NOW).unwrap();
+    fail(state, &leased, Failed::Dead { reason: "no luck".to_owned() });
+    queue.list(Part::Dead, None, 1_000).unwrap().pop().unwrap().sequence
+}
+
 #[test]
 fn dead_letters_are_discarded_by_reason_or_by_name_and_a_dry_run_only_counts() {
     with_queue(QueueConfig::default(), |state, queue| {
@@ -269,6 +297,32 @@ fn events_of_one_key_wait_for_each_other_and_others_pass() {
     });
 }
 
+/// A megabyte of one key that waits keeps no other key from being read.
+#[test]
+fn a_key_that_fails_holds_up_no_other_however_much_of_it_waits() {
+    with_queue(QueueConfig { order_by_key: true, ..QueueConfig::default() }, |state, queue| {
+        let large = |id: &str, key: &str| push_of(Event { data: vec![1; 40 << 10], ..keyed(id, key) });
+        push_at(state, large("first", "a"), NOW);
+        let first = lease_at(queue, NOW).unwrap();
+        fail(state, &first, Failed::Retry { at_ms: NOW + 60_000, reason: "no luck".to_owned() });
+        (0..100).for_each(|number| drop(push_at(state, large(&format!("a{number}"), "a"), NOW)));
+        (0..60).for_each(|number| drop(push_at(state, large(&format!("b{number}"), &format!("b{number}")), NOW)));
+        for number in 0..60 {
+            let leased = lease_at(queue, NOW).unwrap_or_else(|| panic!("b{number} waits"));
+            assert_eq!((&*leased.event.id, leased.event.data.len()), (&*format!("b{number}"), 40 << 10));
+            ack(state, &leased).unwrap();
+        }
+        assert!(lease_at(queue, NOW).is_none());
+        let counts = queue.counts();
+        assert_eq!((counts.ready, counts.leasable, counts.delayed), (100, 0, 1), "nobody starts for what waits");
+        for id in ["first", "a0", "a1"] {
+            let leased = lease_at(queue, NOW + 60_000).unwrap();
+            assert_eq!((&*leased.event.id, leased.event.data.len()), (id, 40 << 10));
+            ack(state, &leased).unwrap();
+        }
+    });
+}
+
 #[test]
 fn what_waits_too_long_goes_to_the_dead_letters() {
     with_queue(QueueConfig { ttl: Some(Duration::from_secs(10)), ..QueueConfig::default() }, |state, queue| {
@@ -351,6 +405,36 @@ fn a_purged_queue_is_empty_but_for_what_is_leased() {
         assert_eq!(queue.counts().bytes, 0);
         push(state, "new");
         assert_eq!(lease_at(queue, NOW).unwrap().event.id, "new");
+    });
+}
+
+/// What was acked between the look at the disk and the commit counted twice, and then there were fewer ready events than
+/// leased ones.
+#[test]
+fn a_queue_is_purged_while_it_is_handled() {
+    with_queue(QueueConfig::default(), |state, queue| {
+        for _ in 0..30 {
+            let mut transaction = state.begin();
+            for number in 0..200 {
+                transaction.push("q", &push_of(event(&number.to_string())), NOW).unwrap();
+            }
+            common::durable(state, transaction.commit().unwrap()).unwrap();
+            let leased = queue.lease(NOW, NOW + 1_000, 100).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for leased in &leased[..90] {
+                        let mut transaction = state.begin();
+                        transaction.ack(leased);
+                        transaction.commit().unwrap();
+                    }
+                });
+                assert_eq!(wait(queue.purge(&[Part::Ready])).unwrap(), 100);
+            });
+            let counts = queue.counts();
+            assert_eq!((counts.ready, counts.leased), (0, 10));
+            leased[90..].iter().for_each(|leased| ack(state, leased).unwrap());
+            assert_eq!((queue.counts().leased, queue.counts().bytes), (0, 0));
+        }
     });
 }
 
