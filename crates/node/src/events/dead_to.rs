@@ -1,8 +1,8 @@
 //! An event that cannot be handled goes on to the queue for such events, with a note where it was and why.
 
 use crate::clock;
-use problem::Problem;
-use state::{Leased, Push, State, Ticket, Transaction};
+use problem::{Code, Problem};
+use state::{Leased, Push, Pushed, State, Ticket, Transaction};
 use std::time::Duration;
 
 /// Attributes of an event that went on: where it was, and why.
@@ -13,7 +13,8 @@ const REASON_CHARACTERS_MAX: usize = 512;
 /// Acks the event and pushes it to the queue `to`, with what `ends` writes: all of it or nothing.
 ///
 /// # Errors
-/// [`problem::Code::LeaseLost`], [`problem::Code::QueueFull`], those of `ends` and of the disk.
+/// [`Code::LeaseLost`], [`Code::QueueFull`], those of `ends` and of the disk; [`Code::EventInvalid`]: the queue remembers
+/// an event with this id and source, and would drop it.
 pub fn send_on(
     state: &State,
     leased: &Leased,
@@ -29,6 +30,9 @@ pub fn send_on(
     let mut transaction = state.begin();
     ends(&mut transaction)?;
     transaction.ack(leased);
-    transaction.push(to, &Push { event, delay: Duration::ZERO, ttl: None }, clock::now_ms())?;
+    if transaction.push(to, &Push { event, delay: Duration::ZERO, ttl: None }, clock::now_ms())? == Pushed::Duplicate {
+        let detail = format!("the queue {to} remembers an event with this id and source");
+        return Err(Problem::new(Code::EventInvalid, detail));
+    }
     Ok(transaction.commit()?)
 }

@@ -17,10 +17,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::sleep;
 
 /// Workflows that wait to be ended. One that finds no room asks again.
 const OVERLOADS_MAX: usize = 64;
+
+/// How long nothing begins after a task that gave up.
+const REST: Duration = Duration::from_secs(1);
 
 /// The queues that are handled, and those whose last handlings run.
 #[derive(Default)]
@@ -33,6 +37,8 @@ pub struct Shells {
 
 struct Handled {
     shell: Arc<Shell>,
+    /// In which it runs.
+    task: AbortHandle,
     role: Role,
 }
 
@@ -68,8 +74,14 @@ impl Events {
             self.follow_sources(&table, mail.as_deref());
             self.follow_duties(&table, &duties::all(&table, mail.as_ref()), &books, &mut tasks);
             drop(mail);
-            while tasks.try_join_next().is_some() {}
             tokio::select! {
+                // A queue whose shell is gone gets another one.
+                Some(ended) = tasks.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!("a task of the queues gave up: {error}");
+                        sleep(REST).await;
+                    }
+                }
                 changed = tables.changed() => if changed.is_err() { return },
                 // The sender is in this very node.
                 _ = mails.changed() => {}
@@ -104,6 +116,7 @@ impl Events {
             retired.retain(|shell| shell.is_working());
             retired.push(shell);
         }
+        shells.retain(|_, handled| !handled.task.is_finished());
         for (queue, duty) in duties {
             let role = Role::new(table, queue, duty);
             if shells.get(queue).is_some_and(|handled| handled.role == role) {
@@ -126,8 +139,8 @@ impl Events {
                         let (state, seed) = (self.state.clone(), self.seeds.next());
                         let shell = Shell::new(opened, state, cast, books.clone(), seed);
                         shell.pause(self.pauses.is_paused(queue.as_str()));
-                        tasks.spawn(shell.clone().run());
-                        shells.insert(queue.clone(), Handled { shell, role });
+                        let task = tasks.spawn(shell.clone().run());
+                        shells.insert(queue.clone(), Handled { shell, task, role });
                     }
                     Err(problem) => tracing::error!(%queue, "cannot be opened: {} {}", problem.code, problem.detail),
                 },

@@ -229,7 +229,7 @@ impl Shell {
         let mut measured = self.measured.lock();
         measured.arrivals.note(since, counts.since_start.pushed);
         let seen = Observation {
-            ready: counts.ready,
+            ready: counts.leasable,
             oldest_age: Duration::from_millis(age_ms),
             last_lease: Duration::from_micros(self.numbers.last_lease_us.load(Relaxed)),
             // Those who have been told to end do not count, or they would be told again.

@@ -32,6 +32,9 @@ use tokio::time::sleep;
 /// The shortest wait before the outbox is asked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
+/// How long it rests after a step that gave up.
+const REST: Duration = Duration::from_secs(1);
+
 /// First byte of the keys of homes.
 const HOME: u8 = 0x40;
 
@@ -184,7 +187,10 @@ impl Desk {
         let mut rests = Rests::default();
         loop {
             let desk = self.clone();
-            let Some(Polled { sent, next, began, took }) = clerk.does(move || desk.poll()).await else { return };
+            let Some(Polled { sent, next, began, took }) = clerk.does(move || desk.poll()).await else {
+                sleep(REST).await;
+                continue;
+            };
             if let Some(sent) = sent {
                 if let Some(node) = node_of(&sent.to) {
                     lanes.send(node, sent.bytes);
@@ -219,7 +225,10 @@ impl Desk {
         loop {
             let desk = self.clone();
             let last = clerk.does(move || desk.sides.lock().unsynced.back().map(|(ticket, _)| *ticket));
-            let Some(last) = last.await else { return };
+            let Some(last) = last.await else {
+                sleep(REST).await;
+                continue;
+            };
             let Some(ticket) = last else {
                 self.to_sync.notified().await;
                 continue;
@@ -228,8 +237,7 @@ impl Desk {
                 return tracing::error!(%problem, "mail rests: the disk has not confirmed it");
             }
             let desk = self.clone();
-            let Some(receipts) = clerk.does(move || desk.durable(ticket)).await else { return };
-            for receipt in receipts {
+            for receipt in clerk.does(move || desk.durable(ticket)).await.unwrap_or_default() {
                 if let Some(node) = node_of(&receipt.to) {
                     lanes.send(node, receipt.write());
                 }

@@ -4,6 +4,9 @@ use super::{Counts, Outbox};
 use crate::records::{Point, letter_key, read_letter};
 use crate::{Household, Records, Write};
 
+/// Bytes that come back at once: a transaction that puts them elsewhere has room for a few letters more.
+const BACK_BYTES_MAX: usize = 1 << 20;
+
 /// The oldest letters for one household, ready to be put elsewhere.
 #[derive(Debug)]
 #[must_use]
@@ -22,13 +25,12 @@ impl Outbox {
         self.busy.iter()
     }
 
-    /// Up to `count` letters that wait for `to`, the oldest first. None: none waits, or the
-    /// oldest cannot be read. Nothing is changed here before
-    /// [`Outbox::taken_back`]; nothing else may be asked of the outbox in between. Letters that were sent, and whose
-    /// receipt did not come, are among them.
+    /// Up to `count` letters that wait for `to`, the oldest first; fewer, once they have a mebibyte. None: none waits, or
+    /// the oldest cannot be read. Nothing is changed here before [`Outbox::taken_back`]; nothing else may be asked of the
+    /// outbox in between. Letters that were sent, and whose receipt did not come, are among them.
     pub fn take_back(&self, to: &Household, count: usize, records: &impl Records) -> Option<TakenBack> {
         let stream = self.streams.get(to).filter(|stream| stream.waiting().letters > 0)?;
-        let (mut letters, mut upto) = (Vec::new(), stream.confirmed);
+        let (mut letters, mut bytes, mut upto) = (Vec::new(), 0, stream.confirmed);
         let numbers = stream.confirmed.mark.number + 1..=stream.last.mark.number;
         for number in numbers.take(count) {
             let value = records.get(&letter_key(to, number));
@@ -37,6 +39,10 @@ impl Outbox {
             let Some((point, letter)) = read else { break };
             letters.push(letter.to_vec());
             upto = point;
+            bytes += letter.len();
+            if bytes >= BACK_BYTES_MAX {
+                break;
+            }
         }
         if letters.is_empty() {
             return None;
