@@ -16,8 +16,8 @@ use fjall::{AbstractTree, Database, Keyspace};
 use problem::{Code, Problem};
 use std::fs::File;
 
-/// Files the database opens at once to write a table: the table, its folder, the list of tables, a journal, and as many
-/// that are being merged.
+/// Files the database opens at once to write a table: the table, its folder, the list of tables, a journal, and as
+/// many that are being merged.
 const FILES_NEEDED: usize = 24;
 
 /// A keyspace, and the bytes it may hold in memory before they become a table.
@@ -42,8 +42,8 @@ impl Memory {
     /// Has the database write out what has reached its limit. Returns before it is written.
     pub fn tend(&self) -> fjall::Result<()> {
         for (keyspace, limit) in &self.keyspaces {
-            // One at a time: the database syncs its journal, and then writes all that has been asked for by then. What was
-            // asked for in between would be in tables before it is in the journal for sure.
+            // One at a time: the database syncs its journal, and then writes all that has been asked for by then.
+            // What was asked for in between would be in tables before it is in the journal for sure.
             let is_free = keyspace.sealed_memtable_count() == 0;
             if is_free && keyspace.tree.active_memtable().size() > *limit {
                 if !files_left() {

@@ -70,7 +70,9 @@ impl Guest for Attack {
                 push(number.unwrap_or(1))?;
                 Err(Failure::Retry("asked to be retried".into()))
             }
-            "push-big" => queue::push(OUT, &outgoing(vec![b'x'; size(number, 16 << 20)])).map(|()| Vec::new()).map_err(refused),
+            "push-big" => {
+                queue::push(OUT, &outgoing(vec![b'x'; size(number, 16 << 20)])).map(|()| Vec::new()).map_err(refused)
+            }
             "push-flood" => loop {
                 queue::push(OUT, &outgoing(vec![b'x'; 64 << 10])).map_err(refused)?;
             },

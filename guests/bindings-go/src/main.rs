@@ -46,13 +46,15 @@ fn main() -> Result<()> {
 /// The same code, with every import from the one module that a template is. What the world exports is the user's
 /// `function`, whatever the generated code calls it.
 fn imports_of_ours(code: &str) -> String {
-    let line = |line: &str| match line.trim().strip_prefix("\"wit_component/export_").and_then(|it| it.strip_suffix('"')) {
-        Some(name) => format!("\texport_{name} \"function.local/function\"\n"),
-        None => line
-            .replace("\"wit_component/", "\"function.local/internal/")
-            .replace("\"go.bytecodealliance.org/pkg/wit/", "\"function.local/internal/wit/")
-            + "\n",
-    };
+    let line =
+        |line: &str| match line.trim().strip_prefix("\"wit_component/export_").and_then(|it| it.strip_suffix('"')) {
+            Some(name) => format!("\texport_{name} \"function.local/function\"\n"),
+            None => {
+                line.replace("\"wit_component/", "\"function.local/internal/")
+                    .replace("\"go.bytecodealliance.org/pkg/wit/", "\"function.local/internal/wit/")
+                    + "\n"
+            }
+        };
     code.lines().map(line).collect()
 }
 

@@ -22,7 +22,8 @@ pub fn encode(module: &[u8]) -> Result<Vec<u8>> {
     let calls = calls(module)?;
     let mut encoder = ComponentEncoder::default().validate(true).module(module)?;
     if calls.preview1 {
-        let adapter = if calls.command { WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER } else { WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER };
+        let adapter =
+            if calls.command { WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER } else { WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER };
         encoder = encoder.adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, adapter)?;
     }
     encoder.encode()

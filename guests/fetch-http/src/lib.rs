@@ -3,7 +3,9 @@
 //! milliseconds it waits for a connection, for the head of the answer and between two parts of its body, which breaks off then.
 
 use guest_http::wasi::http::outgoing_handler;
-use guest_http::wasi::http::types::{ErrorCode, IncomingResponse, OutgoingBody, OutgoingRequest, RequestOptions, Scheme};
+use guest_http::wasi::http::types::{
+    ErrorCode, IncomingResponse, OutgoingBody, OutgoingRequest, RequestOptions, Scheme,
+};
 use guest_http::{
     CHUNK_BYTES, Fields, Guest, IncomingRequest, Reply, ResponseOutparam, path_and_query, query_value, read, read_all,
 };
@@ -48,7 +50,9 @@ fn fetch(url: &str, query: &str, request: &IncomingRequest) -> Result<IncomingRe
     outgoing.set_method(&request.method()).map_err(|()| "the method is malformed")?;
     outgoing.set_scheme(Some(&scheme)).map_err(|()| "the scheme is malformed")?;
     outgoing.set_authority(Some(authority)).map_err(|()| "the host is malformed")?;
-    outgoing.set_path_with_query(Some(if path.is_empty() { "/" } else { path })).map_err(|()| "the path is malformed")?;
+    outgoing
+        .set_path_with_query(Some(if path.is_empty() { "/" } else { path }))
+        .map_err(|()| "the path is malformed")?;
     let body = outgoing.body().expect("the body is taken once");
     let answer = outgoing_handler::handle(outgoing, Some(options(query)?)).map_err(name)?;
     {

@@ -48,7 +48,9 @@ fn aim(outgoing: &Request, url: &str) -> Result<(), String> {
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     outgoing.set_scheme(Some(&scheme)).map_err(|()| "the scheme is malformed")?;
     outgoing.set_authority(Some(authority)).map_err(|()| "the host is malformed")?;
-    outgoing.set_path_with_query(Some(if path.is_empty() { "/" } else { path })).map_err(|()| "the path is malformed")?;
+    outgoing
+        .set_path_with_query(Some(if path.is_empty() { "/" } else { path }))
+        .map_err(|()| "the path is malformed")?;
     Ok(())
 }
 

@@ -23,8 +23,8 @@ wit_bindgen::generate!({
 });
 
 pub use exports::wasi::http::incoming_handler::Guest;
-use wasi::http::types::{OutgoingBody, OutgoingResponse};
 pub use wasi::http::types::{Fields, IncomingBody, IncomingRequest, Method, ResponseOutparam};
+use wasi::http::types::{OutgoingBody, OutgoingResponse};
 use wasi::io::streams::{InputStream, OutputStream, StreamError};
 
 /// Bytes of one read, and of one write: what `blocking-write-and-flush` takes at most.

@@ -20,7 +20,9 @@ use guest_http::wasi::http::outgoing_handler;
 use guest_http::wasi::http::types::{ErrorCode, OutgoingRequest, Scheme};
 use guest_http::wasi::keyvalue::{atomics, batch, store};
 use guest_http::wasi::logging::logging;
-use guest_http::{Fields, Guest, IncomingRequest, Method, Reply, ResponseOutparam, path_and_query, query_value, read_all};
+use guest_http::{
+    Fields, Guest, IncomingRequest, Method, Reply, ResponseOutparam, path_and_query, query_value, read_all,
+};
 
 struct KvHttp;
 

@@ -1,7 +1,7 @@
 //! What anchors agree on ([`fleet_trust::agreed`]), as one fact of their own bucket that is changed by compare-and-set.
 
 use crate::api::call;
-use crate::bucket::{Bucket, NatsFacts};
+use crate::bucket::{FactBucket, NatsFacts};
 use crate::link::{EngineLink, Servers};
 use crate::process::cluster_name;
 use facts::{Facts as _, Key, NotSet, Prefix, Revision};
@@ -86,8 +86,8 @@ impl Agree for Agreed {
 }
 
 /// The bucket that the anchors of a fleet have for themselves.
-pub fn bucket(anchor: &Anchor) -> Bucket {
-    Bucket::of_anchors(&anchor.secret_for("lighterage engine anchors 1"))
+pub fn bucket(anchor: &Anchor) -> FactBucket {
+    FactBucket::of_anchors(&anchor.secret_for("lighterage engine anchors 1"))
 }
 
 /// The servers of the set of anchors that there is now.

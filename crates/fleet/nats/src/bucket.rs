@@ -1,4 +1,5 @@
-//! A bucket of facts, which is a stream that keeps the newest message of each subject, and the facts in it over a link.
+//! A bucket of facts, which is a stream that keeps the newest message of each subject, and the facts in it over a
+//! link.
 
 use crate::api::{Ask, Objection, answered, ask, call, refused};
 use crate::link::EngineLink;
@@ -15,15 +16,15 @@ use tokio::time::timeout;
 
 /// How long a list may take, from its first fact to its last.
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
-/// What must have been the last change of a subject. Each change has it. A member who asks the engine something can have
-/// its answer published under the subject of a fact: that has none, and is read as the end of the fact.
+/// What must have been the last change of a subject. Each change has it. A member who asks the engine something can
+/// have its answer published under the subject of a fact: that has none, and is read as the end of the fact.
 pub const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 /// What a change was, if it was no value.
 pub const OPERATION: &str = "KV-Operation";
 
 /// Where facts are kept.
 #[derive(Clone)]
-pub struct Bucket {
+pub struct FactBucket {
     pub stream: &'static str,
     /// What the subjects of its facts begin with.
     root: String,
@@ -32,7 +33,7 @@ pub struct Bucket {
 /// The facts of a bucket, as one node reads and writes them.
 pub struct NatsFacts {
     link: EngineLink,
-    bucket: Bucket,
+    bucket: FactBucket,
     /// Whose facts it may write; all, if it is an anchor.
     writer: Option<Writer>,
 }
@@ -44,15 +45,15 @@ struct Last {
     value: Option<Vec<u8>>,
 }
 
-impl Bucket {
+impl FactBucket {
     /// What all nodes may read.
     pub fn of_all() -> Self {
         Self { stream: "KV_facts", root: "$KV.facts.".to_owned() }
     }
 
-    /// What anchors alone read and write. Its subjects are as secret as `secret`: the engine publishes an answer under
-    /// any subject that the question names, without a look at the member's rights. A member who knew a subject could so
-    /// write over what anchors have agreed on.
+    /// What anchors alone read and write. Its subjects are as secret as `secret`: the engine publishes an answer
+    /// under any subject that the question names, without a look at the member's rights. A member who knew a subject
+    /// could so write over what anchors have agreed on.
     pub fn of_anchors(secret: &[u8; 32]) -> Self {
         let word = secret.iter().fold(String::new(), |mut word, byte| {
             let _ = write!(word, "{byte:02x}");
@@ -88,7 +89,7 @@ impl Bucket {
 
 impl NatsFacts {
     /// `writer`: whose facts it may write; all, if it is an anchor.
-    pub fn new(link: EngineLink, bucket: Bucket, writer: Option<Writer>) -> Self {
+    pub fn new(link: EngineLink, bucket: FactBucket, writer: Option<Writer>) -> Self {
         Self { link, bucket, writer }
     }
 

@@ -8,7 +8,7 @@
 //! Nothing here is waited for: a node whose anchor is away has it all, and each question to it is answered with "away".
 
 use crate::agreed::{Agreed, bucket, follow, servers};
-use crate::bucket::{Bucket, NatsFacts};
+use crate::bucket::{FactBucket, NatsFacts};
 use crate::cluster::Cluster;
 use crate::keys::{Credentials, FleetKeys};
 use crate::link::{LinkConfig, Servers};
@@ -277,7 +277,7 @@ async fn keep_streams(node: Arc<NatsNode>, anchor: Arc<Anchor>, is_own: bool) {
 }
 
 /// Makes what one set of anchors keeps, and again when several servers have lost it.
-async fn keep_made(node: &NatsNode, servers: &Servers, replicas: u64, of_anchors: &Bucket) -> Infallible {
+async fn keep_made(node: &NatsNode, servers: &Servers, replicas: u64, of_anchors: &FactBucket) -> Infallible {
     loop {
         let bounds = StreamBounds::new(replicas);
         match make_streams(node.link(), servers, bounds, of_anchors, SystemTime::now()).await {

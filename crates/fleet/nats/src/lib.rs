@@ -29,7 +29,7 @@ mod taken;
 mod tunnel;
 mod watch;
 
-pub use bucket::{Bucket, NatsFacts};
+pub use bucket::{FactBucket, NatsFacts};
 pub use cluster::Cluster;
 pub use fleet::{Anchoring, EngineReport, FleetEngine, Standing};
 pub use keys::{Credentials, FleetKeys, KeysUnreadable};

@@ -1,7 +1,7 @@
 //! One node's facts and post: the two traits over a link.
 
 use crate::api::{Ask, answered, ask, refused};
-use crate::bucket::{Bucket, NatsFacts};
+use crate::bucket::{FactBucket, NatsFacts};
 use crate::link::{EngineLink, LinkConfig};
 use crate::post::{Inbox, listen};
 use crate::streams::subject_of_mail;
@@ -25,7 +25,7 @@ impl NatsNode {
         let writer = (!config.is_anchor).then(|| Writer::Node(node.clone()));
         let link = EngineLink::open(config);
         let inbox = listen(link.clone(), node.clone());
-        Self { facts: NatsFacts::new(link.clone(), Bucket::of_all(), writer), link, node, inbox }
+        Self { facts: NatsFacts::new(link.clone(), FactBucket::of_all(), writer), link, node, inbox }
     }
 
     /// The connection, for what is neither facts nor post.

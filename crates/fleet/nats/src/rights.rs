@@ -5,7 +5,7 @@
 //! for the subject that is read stands in the body of that request; a consumer's filter stands in its subject. So an
 //! anchor deletes mail that was taken.
 
-use crate::bucket::Bucket;
+use crate::bucket::FactBucket;
 use crate::streams::{mail_stream, subjects_of_mail};
 use crate::taken::subject_of_taken;
 use facts::NodeName;
@@ -20,7 +20,7 @@ pub struct Rights {
 impl Rights {
     pub fn of(node: &NodeName) -> Self {
         let (mail, own) = (mail_stream(node), subjects_of_mail(node));
-        let facts = Bucket::of_all().stream;
+        let facts = FactBucket::of_all().stream;
         let publish = [
             format!("mail.*.*.{node}"),
             subject_of_taken(node),

@@ -4,7 +4,7 @@
 //! ten, and not one for each function or node.
 
 use crate::api::{Ask, Objection, STREAM_MISSING, call, refused};
-use crate::bucket::Bucket;
+use crate::bucket::FactBucket;
 use crate::link::{EngineLink, Servers};
 use facts::NodeName;
 use problem::{Code, Problem};
@@ -95,7 +95,7 @@ pub async fn make_streams(
     link: &EngineLink,
     servers: &Servers,
     bounds: StreamBounds,
-    of_anchors: &Bucket,
+    of_anchors: &FactBucket,
     now: SystemTime,
 ) -> Result<(), NotMade> {
     let deadline = tokio::time::Instant::now() + MAKE_TIMEOUT;
@@ -157,7 +157,7 @@ fn not_made(error: Ask) -> NotMade {
     }
 }
 
-fn configs(bounds: StreamBounds, of_anchors: &Bucket) -> Vec<Value> {
+fn configs(bounds: StreamBounds, of_anchors: &FactBucket) -> Vec<Value> {
     let common = json!({
         "retention": "limits", "storage": "file", "discard": "new", "num_replicas": bounds.replicas,
         "max_msg_size": 1 << 20, "max_consumers": -1, "duplicate_window": 100_000_000, "deny_delete": true,
@@ -168,14 +168,14 @@ fn configs(bounds: StreamBounds, of_anchors: &Bucket) -> Vec<Value> {
         fields.extend(own.as_object().expect("it is an object").clone());
         config
     };
-    let facts = |bucket: &Bucket, bytes_max: u64| {
+    let facts = |bucket: &FactBucket, bytes_max: u64| {
         with(json!({
             "name": bucket.stream, "subjects": [bucket.subjects()], "max_bytes": bytes_max, "max_msgs_per_subject": 1,
             // Answers of servers that are not the leader may be old.
             "allow_direct": false, "deny_purge": true,
         }))
     };
-    let buckets = [facts(&Bucket::of_all(), bounds.facts_bytes_max), facts(of_anchors, ANCHORS_BYTES_MAX)];
+    let buckets = [facts(&FactBucket::of_all(), bounds.facts_bytes_max), facts(of_anchors, ANCHORS_BYTES_MAX)];
     let mail = (0..MAIL_STREAMS).map(|number| {
         with(json!({
             "name": format!("mail_{number}"), "subjects": [format!("mail.{number}.>")],

@@ -4,7 +4,7 @@
 //! than were read, the engine has lost something, and all is told again.
 
 use crate::api::call;
-use crate::bucket::{Bucket, EXPECTED, OPERATION};
+use crate::bucket::{EXPECTED, FactBucket, OPERATION};
 use crate::link::EngineLink;
 use crate::pull::{From, Pull, Read};
 use facts::{Answer, Fact, Key, News, Prefix, Revision, Watch};
@@ -44,7 +44,7 @@ pub struct Change {
 struct Unheard;
 
 impl NatsWatch {
-    pub fn begin(link: EngineLink, bucket: Bucket, prefix: Prefix) -> Self {
+    pub fn begin(link: EngineLink, bucket: FactBucket, prefix: Prefix) -> Self {
         let (tell, news) = mpsc::channel(WAITING_MAX);
         Self { news, following: tokio::spawn(follow(link, bucket, prefix, tell)) }
     }
@@ -68,7 +68,7 @@ impl Watch for NatsWatch {
     }
 }
 
-async fn follow(link: EngineLink, bucket: Bucket, prefix: Prefix, tell: mpsc::Sender<News>) {
+async fn follow(link: EngineLink, bucket: FactBucket, prefix: Prefix, tell: mpsc::Sender<News>) {
     let mut seen = None;
     while follow_once(&link, &bucket, &prefix, &tell, &mut seen).await.is_ok() {
         sleep(PAUSE).await;
@@ -78,7 +78,7 @@ async fn follow(link: EngineLink, bucket: Bucket, prefix: Prefix, tell: mpsc::Se
 /// Until the engine does not answer, or the connection is lost.
 async fn follow_once(
     link: &EngineLink,
-    bucket: &Bucket,
+    bucket: &FactBucket,
     prefix: &Prefix,
     tell: &mpsc::Sender<News>,
     seen: &mut Option<Seen>,
@@ -116,7 +116,7 @@ struct All {
 }
 
 /// What there is at the beginning.
-async fn everything(bucket: &Bucket, pull: &mut Pull) -> Option<All> {
+async fn everything(bucket: &FactBucket, pull: &mut Pull) -> Option<All> {
     let (mut facts, mut last) = (BTreeMap::new(), 0);
     let mut pending = pull.pending;
     while pending > 0 {
@@ -135,7 +135,7 @@ async fn everything(bucket: &Bucket, pull: &mut Pull) -> Option<All> {
 }
 
 /// The change that a message is; none if it is no fact of the bucket.
-pub fn change(bucket: &Bucket, read: &Read) -> Option<Change> {
+pub fn change(bucket: &FactBucket, read: &Read) -> Option<Change> {
     let key = bucket.key(&read.message.subject)?;
     let has = |name: &str| read.message.headers.as_ref().is_some_and(|headers| headers.get(name).is_some());
     let is_deleted = has(OPERATION) || !has(EXPECTED);

@@ -33,8 +33,8 @@ const DOUBLED_SHOWN_SECONDS: u64 = 3_600;
 /// How long a change waits for those before it. Then it is refused.
 const TURN_MAX: Duration = Duration::from_secs(20);
 
-/// Who is unknown here, and waits at once until other anchors have said whether they know it. A thread waits for each,
-/// and anybody may ask; the next one is refused.
+/// Who is unknown here, and waits at once until other anchors have said whether they know it. A thread waits for
+/// each, and anybody may ask; the next one is refused.
 pub const ASKING_MAX: usize = 16;
 
 pub(crate) const JOIN_PURPOSE: &str = "lighterage join 1";
@@ -191,8 +191,8 @@ impl Anchor {
         (revision > 0).then(|| Revoked::sign(&self.authority, revision, made_at, ledger.revoked()))
     }
 
-    /// Makes the list of revoked nodes anew, if it is of a time that is not yet: a clock was ahead when it was made, and
-    /// to all who have it, certificates of today have ended. `None`: it is good.
+    /// Makes the list of revoked nodes anew, if it is of a time that is not yet: a clock was ahead when it was made,
+    /// and to all who have it, certificates of today have ended. `None`: it is good.
     ///
     /// # Errors
     /// The ledger cannot be kept.
@@ -399,7 +399,8 @@ impl Anchor {
         Ok(result)
     }
 
-    /// What the ledger has. Where it lacks it, another anchor may have written it a moment ago: so this one asks first.
+    /// What the ledger has. Where it lacks it, another anchor may have written it a moment ago: so this one asks
+    /// first.
     fn heard<T>(&self, look: impl Fn() -> Result<T, Problem>) -> Result<T, Problem> {
         match look() {
             Err(problem) if matches!(problem.code, Code::InvitationUnknown | Code::NotAdmitted) => {

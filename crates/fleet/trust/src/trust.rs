@@ -129,9 +129,10 @@ impl Trust {
         self.standing.present.read().revoked.clone()
     }
 
-    /// Whether it is time to renew this node's certificate. Where the clock is wrong, dates say nothing: then it is at
-    /// the node's start, and when half of a certificate's time has passed since it was taken. Where it may be right, and
-    /// that of an anchor was ahead, it is each hour, because with another certificate and list all may be well again.
+    /// Whether it is time to renew this node's certificate. Where the clock is wrong, dates say nothing: then it is
+    /// at the node's start, and when half of a certificate's time has passed since it was taken. Where it may be
+    /// right, and that of an anchor was ahead, it is each hour, because with another certificate and list all may be
+    /// well again.
     pub fn wants_renewal(&self) -> bool {
         let (now, floor) = self.standing.time();
         let present = self.standing.present.read();
@@ -178,8 +179,8 @@ impl Trust {
         self.standing.present.write().membership.incarnation = incarnation;
     }
 
-    /// Takes a signed list if it is newer than what is known, and ends the connections of those on it. Says whether it
-    /// was newer.
+    /// Takes a signed list if it is newer than what is known, and ends the connections of those on it. Says whether
+    /// it was newer.
     ///
     /// # Errors
     /// [`Code::FleetMessage`]: it is no list of this fleet.

@@ -13,8 +13,8 @@ const REASON_CHARACTERS_MAX: usize = 512;
 /// Acks the event and pushes it to the queue `to`, with what `ends` writes: all of it or nothing.
 ///
 /// # Errors
-/// [`Code::LeaseLost`], [`Code::QueueFull`], those of `ends` and of the disk; [`Code::EventInvalid`]: the queue remembers
-/// an event with this id and source, and would drop it.
+/// [`Code::LeaseLost`], [`Code::QueueFull`], those of `ends` and of the disk; [`Code::EventInvalid`]: the queue
+/// remembers an event with this id and source, and would drop it.
 pub fn send_on(
     state: &State,
     leased: &Leased,

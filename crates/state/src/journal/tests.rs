@@ -188,7 +188,8 @@ impl Disk for Told {
     }
 }
 
-/// The database begins two journals between two syncs, and needs neither the one that is followed nor the first of them.
+/// The database begins two journals between two syncs, and needs neither the one that is followed nor the first of
+/// them.
 #[test]
 fn the_newest_journal_is_synced_though_those_before_it_are_gone() {
     let folder = folder(&[(0, &[5])]);

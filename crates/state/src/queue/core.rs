@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ready events kept in memory beside the leased ones.
 pub const WINDOW_EVENTS: usize = 512;
-/// Events that are out of the way of others: they wait for one of their key, have failed and keep their place, or cannot
-/// be read. So many may pile up before others have to wait with them.
+/// Events that are out of the way of others: they wait for one of their key, have failed and keep their place, or
+/// cannot be read. So many may pile up before others have to wait with them.
 pub const ASIDE_EVENTS: usize = 16_384;
-/// Bytes of the ready and leased events in memory, and of those out of the way. One ready event is kept even if it alone
-/// has more; of what is out of the way and has more, the bytes are read again when its turn comes.
+/// Bytes of the ready and leased events in memory, and of those out of the way. One ready event is kept even if it
+/// alone has more; of what is out of the way and has more, the bytes are read again when its turn comes.
 pub const WINDOW_BYTES: usize = 1 << 20;
 
 /// How often the event ids are looked through for those whose time is over.

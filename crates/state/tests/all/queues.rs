@@ -305,8 +305,12 @@ fn a_key_that_fails_holds_up_no_other_however_much_of_it_waits() {
         push_at(state, large("first", "a"), NOW);
         let first = lease_at(queue, NOW).unwrap();
         fail(state, &first, Failed::Retry { at_ms: NOW + 60_000, reason: "no luck".to_owned() });
-        (0..100).for_each(|number| drop(push_at(state, large(&format!("a{number}"), "a"), NOW)));
-        (0..60).for_each(|number| drop(push_at(state, large(&format!("b{number}"), &format!("b{number}")), NOW)));
+        for number in 0..100 {
+            push_at(state, large(&format!("a{number}"), "a"), NOW);
+        }
+        for number in 0..60 {
+            push_at(state, large(&format!("b{number}"), &format!("b{number}")), NOW);
+        }
         for number in 0..60 {
             let leased = lease_at(queue, NOW).unwrap_or_else(|| panic!("b{number} waits"));
             assert_eq!((&*leased.event.id, leased.event.data.len()), (&*format!("b{number}"), 40 << 10));
@@ -408,8 +412,8 @@ fn a_purged_queue_is_empty_but_for_what_is_leased() {
     });
 }
 
-/// What was acked between the look at the disk and the commit counted twice, and then there were fewer ready events than
-/// leased ones.
+/// What was acked between the look at the disk and the commit counted twice, and then there were fewer ready events
+/// than leased ones.
 #[test]
 fn a_queue_is_purged_while_it_is_handled() {
     with_queue(QueueConfig::default(), |state, queue| {
@@ -425,7 +429,7 @@ fn a_queue_is_purged_while_it_is_handled() {
                     for leased in &leased[..90] {
                         let mut transaction = state.begin();
                         transaction.ack(leased);
-                        transaction.commit().unwrap();
+                        let _nobody_waits = transaction.commit().unwrap();
                     }
                 });
                 assert_eq!(wait(queue.purge(&[Part::Ready])).unwrap(), 100);

@@ -27,7 +27,8 @@ impl Guest for Logger {
         let kit = &reading.device;
         store::set(READINGS, &format!("{kit}/{time_ms:013}"), &event.data).map_err(refused)?;
         let known = store::get(NEWEST, kit).map_err(refused)?;
-        let known_ms = known.and_then(|value| Reading::new(Some(kit), 0, &value).ok()?.whole("time_ms", 0, u64::MAX).ok());
+        let known_ms =
+            known.and_then(|value| Reading::new(Some(kit), 0, &value).ok()?.whole("time_ms", 0, u64::MAX).ok());
         if known_ms.is_none_or(|known_ms| time_ms > known_ms) {
             store::set(NEWEST, kit, &event.data).map_err(refused)?;
         }

@@ -45,7 +45,8 @@ impl Guest for Threshold {
     fn handle(event: Event) -> Result<Vec<u8>, Failure> {
         let message = Reading::new(event.subject.as_deref(), 2, &event.data).map_err(Failure::Invalid)?;
         let sensor = config::get("sensor").unwrap_or_else(|| SENSOR_DEFAULT.to_owned());
-        let (bucket, unit) = sensor.split_once('_').ok_or_else(|| Failure::Fatal("config.sensor has no unit".into()))?;
+        let (bucket, unit) =
+            sensor.split_once('_').ok_or_else(|| Failure::Fatal("config.sensor has no unit".into()))?;
         let readings = message.field("data").and_then(|data| measured(data, &sensor, event.time_ms));
         let readings = readings.map_err(Failure::Invalid)?;
         let slack = message.field("slack").ok().map(named).transpose().map_err(Failure::Invalid)?;
@@ -120,7 +121,9 @@ fn named(slack: &Value) -> Result<Value, String> {
     for (name, value) in fields {
         let is_name = value.as_str().is_some_and(|text| (1..=NAME_MAX).contains(&text.len()));
         if !["organisation", "channel"].contains(&name.as_str()) || !is_name {
-            return Err(format!("slack.{name} is {value}, it should be organisation or channel, a text of 1 to {NAME_MAX} bytes"));
+            return Err(format!(
+                "slack.{name} is {value}, it should be organisation or channel, a text of 1 to {NAME_MAX} bytes"
+            ));
         }
     }
     Ok(slack.clone())

@@ -15,7 +15,9 @@ impl Guest for Fibonacci {
     fn handle(event: Event) -> Result<Vec<u8>, Failure> {
         let text = String::from_utf8_lossy(&event.data);
         let n = text.trim().parse().ok().filter(|n| *n <= N_MAX);
-        let n = n.ok_or_else(|| Failure::Invalid(format!("the data is {text:?}, it should be a number from 0 to {N_MAX}")))?;
+        let n = n.ok_or_else(|| {
+            Failure::Invalid(format!("the data is {text:?}, it should be a number from 0 to {N_MAX}"))
+        })?;
         let who = event.subject.as_deref().and_then(|topic| topic.split('/').nth(2));
         let who = who.ok_or_else(|| Failure::Invalid("the topic does not say who asks".into()))?;
         let answer = Outgoing {

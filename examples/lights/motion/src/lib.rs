@@ -22,7 +22,8 @@ impl Guest for Motion {
         let motion = reading.boolean("motion").map_err(Failure::Invalid)?;
         let room = reading.device;
 
-        let newest = store::get(BUCKET, &room).map_err(refused)?.and_then(|value| String::from_utf8(value).ok()?.parse().ok());
+        let newest =
+            store::get(BUCKET, &room).map_err(refused)?.and_then(|value| String::from_utf8(value).ok()?.parse().ok());
         if newest.is_some_and(|newest: u64| sequence <= newest) {
             return Ok(b"known".to_vec());
         }

@@ -61,7 +61,8 @@ fn answer(event: &Event, way: &str, good: impl Fn(&Reading) -> Result<bool, Stri
 /// Fan-in: each part is kept under the order's key until all are there. The part that completes it decides.
 fn gather(event: &Event) -> Result<Vec<u8>, Failure> {
     let part = Reading::new(event.subject.as_deref(), 0, &event.data).map_err(Failure::Invalid)?;
-    let way = part.field("way").and_then(|way| way.as_str().ok_or("way is no text".into())).map_err(Failure::Invalid)?;
+    let way =
+        part.field("way").and_then(|way| way.as_str().ok_or("way is no text".into())).map_err(Failure::Invalid)?;
     let order = &part.device;
     store::set(PARTS, &format!("{order}/{way}"), &event.data).map_err(refused)?;
 

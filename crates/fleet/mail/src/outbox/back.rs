@@ -25,9 +25,9 @@ impl Outbox {
         self.busy.iter()
     }
 
-    /// Up to `count` letters that wait for `to`, the oldest first; fewer, once they have a mebibyte. None: none waits, or
-    /// the oldest cannot be read. Nothing is changed here before [`Outbox::taken_back`]; nothing else may be asked of the
-    /// outbox in between. Letters that were sent, and whose receipt did not come, are among them.
+    /// Up to `count` letters that wait for `to`, the oldest first; fewer, once they have a mebibyte. None: none
+    /// waits, or the oldest cannot be read. Nothing is changed here before [`Outbox::taken_back`]; nothing else may
+    /// be asked of the outbox in between. Letters that were sent, and whose receipt did not come, are among them.
     pub fn take_back(&self, to: &Household, count: usize, records: &impl Records) -> Option<TakenBack> {
         let stream = self.streams.get(to).filter(|stream| stream.waiting().letters > 0)?;
         let (mut letters, mut bytes, mut upto) = (Vec::new(), 0, stream.confirmed);

@@ -2,7 +2,7 @@
 
 use crate::name;
 use crate::process::kill;
-use crate::town::{SOON, Stage, set, until};
+use crate::town::{SOON, Stage, of_anchors, set, until};
 use facts::{Fact, Facts as _, Key, News, NotSet, Prefix};
 use fleet_nats::{EngineState, Servers, StreamBounds, make_streams};
 use rustix::process::Signal;
@@ -73,12 +73,13 @@ pub async fn another_set_is_left_alone(stage: &Stage) {
     let alone = StreamBounds { replicas: 1, ..town.bounds };
     for another in [None, Some("fleet-1".to_owned())] {
         let servers = Servers::Of(another);
-        let making = make_streams(anchor.link(), &servers, alone, SystemTime::now());
+        let of_anchors = of_anchors();
+        let making = make_streams(anchor.link(), &servers, alone, &of_anchors, SystemTime::now());
         let made = timeout(Duration::from_secs(2), making).await;
         assert!(made.is_err(), "{servers:?} were wanted, and others have {made:?}");
     }
     let own = Servers::Of(Some("fleet-0".to_owned()));
-    make_streams(anchor.link(), &own, town.bounds, SystemTime::now()).await.unwrap();
+    make_streams(anchor.link(), &own, town.bounds, &of_anchors(), SystemTime::now()).await.unwrap();
 }
 
 pub async fn all_data_are_lost(stage: &Stage) {

@@ -4,8 +4,8 @@ use crate::name;
 use crate::tls::Certificates;
 use facts::{Facts as _, Heard, Key, NodeName, NotSet, Post as _};
 use fleet_nats::{
-    Bucket, Engine, EngineConfig, FleetKeys, Launcher, LinkConfig, NatsNode, Program, Routes, Servers, StreamBounds,
-    find, make_streams,
+    Engine, EngineConfig, FactBucket, FleetKeys, Launcher, LinkConfig, NatsNode, Program, Routes, Servers,
+    StreamBounds, find, make_streams,
 };
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
@@ -92,8 +92,8 @@ pub fn secret_for(purpose: &str) -> [u8; 32] {
 }
 
 /// The bucket of the anchors.
-pub fn of_anchors() -> Bucket {
-    Bucket::of_anchors(&secret_for("anchors"))
+pub fn of_anchors() -> FactBucket {
+    FactBucket::of_anchors(&secret_for("anchors"))
 }
 
 pub fn launcher() -> Launcher {

@@ -307,7 +307,7 @@ fn strangers_wait_for_the_other_anchors_in_a_bounded_number_of_threads() {
     let token = anchors[0].invite(1, 60).unwrap();
     let slow = Arc::new(Slow(log, Mutex::default(), AtomicU32::new(0)));
     anchors[1].agree_by(Some(slow.clone()));
-    let guess = Token { secret: [7; 32], ..token.clone() };
+    let guess = Token { secret: [7; 16], ..token.clone() };
     let silence = slow.1.lock();
     let codes: Vec<Code> = thread::scope(|scope| {
         let ask = |number: u8| asks(&anchors[1], &guess, number).unwrap_err().code;
