@@ -46,7 +46,7 @@ pub async fn remove(
     Path(name): Path<String>,
 ) -> Answer<StatusCode> {
     detached(async move {
-        let removed = node.access.remove(&name).await;
+        let removed = node.access.remove(&name).await.inspect(|_| node.events.take_back_from(&name));
         who.did(&node, "token rm", &name, removed).await?;
         tracing::info!(name, "removed a token");
         Ok(())

@@ -3,11 +3,11 @@
 use super::queues::json_of;
 use super::reply::{Answer, Json};
 use super::scope::MayWorkSome;
-use api_types::{AckRequest, FailReply, FailRequest, LeaseReply, LeaseRequest, LeasedEvent, RenewRequest};
+use api_types::{AckRequest, FailReply, FailRequest, LeaseReply, LeaseRequest, LeasedEvent, RenewRequest, Scope};
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use node::Node;
+use axum::http::{HeaderMap, StatusCode};
 use node::events::{Failure, Lent, Named, Wanted};
+use node::{Node, clock};
 use problem::{Code, Problem};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -36,9 +36,12 @@ pub async fn lease(
     MayWorkSome(who): MayWorkSome,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
+    headers: HeaderMap,
     Json(request): Json<LeaseRequest>,
 ) -> Answer<axum::Json<LeaseReply>> {
     who.token.may_take(&name)?;
+    // A request may wait for longer than its token holds.
+    let may = || node.access.check(&headers, Scope::Work, clock::now_ms()).map(drop);
     let LeaseRequest { count, lease_ms, wait_ms } = request;
     let lease_ms = in_range("lease_ms", lease_ms.unwrap_or(LEASE_MS_DEFAULT), LEASE_MS)?;
     let wanted = Wanted {
@@ -47,6 +50,7 @@ pub async fn lease(
         count: in_range("count", count.unwrap_or(1), COUNT)? as usize,
         lease: Duration::from_millis(lease_ms),
         wait: Duration::from_millis(in_range("wait_ms", wait_ms.unwrap_or(0), WAIT_MS)?),
+        may: &may,
     };
     let lent = tokio::select! {
         lent = node.events.lease_outside(&wanted, &node.bodies) => lent?,

@@ -136,19 +136,18 @@ pub fn known_node(folder: &Path) -> Option<Known> {
     Some(known)
 }
 
-/// Whether a process of this machine is this program, as far as its name says, and has not ended; one that only waits
-/// to be reaped has. A number that a node wrote down may be another's by now, or of another container.
+/// What a node calls its process, whatever its program's file is called: that is another name once the node, which was
+/// started by a link, has started again by the file itself.
+pub const PROCESS_NAME: &str = "lighter";
+
+/// Whether a process of this machine is a node, as far as its name says, and has not ended; one that only waits to be
+/// reaped has. A number that a node wrote down may be another's by now, or of another container.
 pub fn is_node(pid: u32) -> bool {
-    let stat = |process: &str| fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // A number, the name in brackets, which may hold anything, the state.
-    let parts = |stat: &str| {
-        let (head, rest) = stat.rsplit_once(") ")?;
-        Some((head.split_once(" (")?.1.to_owned(), rest.chars().next()?))
-    };
-    match (parts(&stat(&pid.to_string())), parts(&stat("self"))) {
-        (Some((name, state)), Some((own_name, _))) => name == own_name && !matches!(state, 'Z' | 'X'),
-        _ => false,
-    }
+    let Some((head, rest)) = stat.rsplit_once(") ") else { return false };
+    let name = head.split_once(" (").map(|(_, name)| name);
+    name == Some(PROCESS_NAME) && !rest.starts_with(['Z', 'X'])
 }
 
 fn no_node(folder: &Path) -> Stop {

@@ -6,6 +6,7 @@ use crate::files::{self, Shares};
 use api::Routes;
 use api_types::identity::Identity;
 use api_types::{Scope, TokenRequest};
+use cli::locate::PROCESS_NAME;
 use gate_http::{Certificates, Gate, Listener};
 use node::config::{Config, LogFormat, TlsFiles};
 use node::mqtt::{Mqtt, MqttSinks};
@@ -75,6 +76,8 @@ pub fn run(
     if let Some(mqtt) = &mut config.mqtt {
         mqtt.limits.connections_max = shares.mqtt;
     }
+    // It is found by its name. Where that cannot be changed, it mostly is the right one.
+    let _ = std::fs::write("/proc/self/comm", PROCESS_NAME);
     outlive_units();
     stay_in_memory();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

@@ -94,6 +94,8 @@ struct Book {
     bounds: Bounds,
     entries: usize,
     bytes: u64,
+    /// The last line may have no end: its write has failed.
+    is_torn: bool,
 }
 
 /// Whether `code` is the answer to a wrong token. Those beyond the rate of wrong ones are counted like the rest, or a
@@ -289,7 +291,7 @@ impl Book {
             file.write_all(b"\n")?;
         }
         let entries = kept.iter().filter(|byte| **byte == b'\n').count();
-        Ok(Self { bytes: kept.len() as u64, path, file, bounds, entries })
+        Ok(Self { bytes: kept.len() as u64, path, file, bounds, entries, is_torn: false })
     }
 
     fn before(&self) -> PathBuf {
@@ -307,7 +309,11 @@ impl Book {
     fn write(&mut self, entry: &AuditEntry) -> io::Result<()> {
         let mut line = serde_json::to_vec(entry).expect("an entry has only texts and numbers");
         line.push(b'\n');
+        if std::mem::replace(&mut self.is_torn, true) {
+            self.file.write_all(b"\n")?;
+        }
         self.file.write_all(&line)?;
+        self.is_torn = false;
         self.entries += 1;
         self.bytes += line.len() as u64;
         Ok(())
@@ -315,9 +321,13 @@ impl Book {
 
     fn turn_over(&mut self, time_ms: u64) -> io::Result<()> {
         let gone = fs::read(self.before()).map_or(0, |kept| kept.iter().filter(|byte| **byte == b'\n').count());
-        fs::rename(&self.path, self.before())?;
+        match fs::rename(&self.path, self.before()) {
+            // It went the last time, and nothing could be begun then.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
         self.file = begin(&self.path, true)?;
-        (self.entries, self.bytes) = (0, 0);
+        (self.entries, self.bytes, self.is_torn) = (0, 0, false);
         self.write(&forgotten("the oldest entries", gone as u64, time_ms))
     }
 
@@ -386,6 +396,26 @@ mod tests {
         audit.keep(entry("second"));
         let targets: Vec<String> = audit.newest(10).unwrap().into_iter().map(|entry| entry.target).collect();
         assert_eq!(targets, ["first", "second"]);
+    }
+
+    #[test]
+    fn a_book_that_could_not_be_begun_is_begun_later_and_a_torn_line_ends_before_the_next() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join("changes.jsonl");
+        let mut book = Book::open(path.clone(), Bounds { entries: 2, bytes: 1 << 20 }).unwrap();
+        (0..2).for_each(|number| book.append(&entry(&number.to_string()), false).unwrap());
+        // The old one has gone, and there was no file for the new one.
+        fs::rename(&path, book.before()).unwrap();
+        book.append(&entry("2"), false).unwrap();
+        book.file.write_all(b"{\"time_ms\":2,\"act").unwrap();
+        book.is_torn = true;
+        book.append(&entry("3"), false).unwrap();
+        let targets: Vec<String> = book.read().unwrap().into_iter().map(|entry| entry.target).collect();
+        assert_eq!(
+            targets.iter().filter(|target| ["0", "1", "2", "3"].contains(&&***target)).count(),
+            4,
+            "{targets:?}"
+        );
     }
 
     #[test]

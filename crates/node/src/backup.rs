@@ -57,7 +57,7 @@ impl Node {
     /// Those of the disk.
     pub async fn backup(&self, passphrase: Option<String>) -> Result<BackupPieces, Problem> {
         let time_ms = clock::now_ms();
-        let (state, images) = self.functions.instant().await?;
+        let (state, images) = self.functions.instant(passphrase.is_some()).await?;
         let (warehouse, secrets) = (self.functions.loader.warehouse.clone(), self.functions.loader.secrets.clone());
         let (data, statistics_of) = (self.config.data.clone(), self.functions.loader.state.clone());
         blocking(move || {
@@ -107,10 +107,15 @@ impl Node {
 
 impl Functions {
     /// The state as it is now, and the images of all versions that are in it: no deployment commits in between.
-    async fn instant(&self) -> Result<(state::Backup, Vec<ImageHash>), Problem> {
+    /// `with_fleet`: and those that an anchor keeps for its fleet.
+    async fn instant(&self, with_fleet: bool) -> Result<(state::Backup, Vec<ImageHash>), Problem> {
         let _still = self.hold_still().await;
         let state = self.loader.state.backup().await?;
-        let mut images: Vec<ImageHash> = self.table().images().into_iter().collect();
+        let mut images = self.table().images();
+        if with_fleet {
+            images.extend(self.held.lock().iter().filter(|image| self.loader.warehouse.has_image(image)));
+        }
+        let mut images: Vec<ImageHash> = images.into_iter().collect();
         images.sort_unstable();
         Ok((state, images))
     }

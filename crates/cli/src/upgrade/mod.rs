@@ -23,9 +23,11 @@ use release::{Archive, PublicKey, ReleaseVersion};
 use running::{Patience, RunningNode};
 use serde::Deserialize;
 use serde_json::json;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The key of whoever built this program; none of a program that was not built to be handed out.
 const BUILT_IN_KEY: Option<&str> = option_env!("LIGHTER_RELEASE_KEY");
@@ -152,6 +154,8 @@ impl Upgrade {
 
     /// The program beside ours takes its place, and the node's. If the node does not become healthy, ours comes back.
     fn swap(&self, session: &Session, installed: &Installed, running: Option<&RunningNode>) -> Result {
+        // Where that fails, the command ends with its terminal as any other.
+        let _ = outlive_terminal();
         installed.swap()?;
         let Some(running) = running else { return installed.settle() };
         let Err(why) = running.restart(session, installed) else { return installed.settle() };
@@ -182,6 +186,13 @@ impl Upgrade {
         session.out.advise("  `lighter upgrade --rollback` goes back");
         Ok(())
     }
+}
+
+/// From now on this command goes on when its terminal is closed: somebody has to watch the node, which may have carried
+/// the very connection.
+fn outlive_terminal() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async { signal(SignalKind::hangup()) }).map(drop)
 }
 
 fn checked(session: &Session, from: &str, version: &ReleaseVersion, signed: &Signed, format: &str) -> Result {

@@ -156,6 +156,22 @@ fn a_request_that_waits_is_answered_when_an_event_comes_or_its_time_is_over() {
 }
 
 #[test]
+fn a_removed_token_takes_no_event_any_more_and_gives_back_what_it_has() {
+    let (node, worker) = with_jobs();
+    pushed(&node, "id=first", "x");
+    assert_eq!(worker.lease("jobs", 3_600_000)["event"]["id"], "first");
+    let other = Worker::new(&node, "other", &["jobs"]);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| worker.ask("jobs", "lease", json!({ "wait_ms": 60_000, "count": 100 })));
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(node.api("DELETE", "/v1/tokens/worker", &[]).status, 204);
+        assert_eq!(waiting.join().unwrap().code(), "L4005");
+    });
+    let again = other.lease("jobs", 60_000);
+    assert_eq!((&again["event"]["id"], &again["attempt"]), (&json!("first"), &json!(1)));
+}
+
+#[test]
 fn a_token_for_work_does_nothing_else_and_one_for_calls_takes_no_events() {
     let (node, worker) = with_jobs();
     pushed(&node, "", "x");

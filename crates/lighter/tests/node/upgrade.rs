@@ -2,9 +2,10 @@
 
 use crate::support::{Node, PROGRAM, send, wait_for};
 use release::making::{self, Signer};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -305,6 +306,36 @@ impl Node {
         let authorization = format!("Bearer {}", self.token);
         send("POST", &format!("{api}/v1/stop"), &[("authorization", &authorization)], &[]).status
     }
+}
+
+/// The kernel calls a process by the file that was run: after the restart that is no longer the link.
+#[test]
+fn a_node_that_was_started_by_a_link_is_upgraded() {
+    let installed = Installed::new();
+    let file = installed.path("bin/lighter-of-today");
+    fs::rename(installed.program(), &file).unwrap();
+    symlink(&file, installed.program()).unwrap();
+    let node = installed.start();
+    let release = installed.release("new.tar.gz", VERSION, PROCESSOR, &installed.another("two"));
+    let (status, said) = installed.upgrade(&[&release, "--watch-seconds", "1"]);
+    assert_eq!(status, 0, "{said}");
+    assert!(installed.is_installed(&installed.another("two")));
+    assert_eq!(node.stop_where_it_is(&installed.api()), 202);
+}
+
+#[test]
+fn an_upgrade_whose_terminal_goes_away_is_watched_and_taken_back_all_the_same() {
+    let installed = Installed::new();
+    let node = installed.start();
+    let broken = installed.broken();
+    let release = installed.release("broken.tar.gz", VERSION, PROCESSOR, &broken);
+    let child = installed.command(&[&release]).spawn().unwrap();
+    wait_for("the swap", || installed.is_installed(&broken).then_some(()));
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    let (status, said) = read(&child.wait_with_output().unwrap());
+    assert_eq!((status, &said["code"]), (1, &json!("L1116")), "{said}");
+    assert!(installed.is_installed(&installed.bytes));
+    assert_eq!(node.stop_where_it_is(&installed.api()), 202);
 }
 
 #[test]

@@ -63,6 +63,8 @@ pub struct Wanted<'a> {
     pub lease: Duration,
     /// How long it waits for the first event.
     pub wait: Duration,
+    /// Whether the token still holds: asked each time before events are taken.
+    pub may: &'a (dyn Fn() -> Result<(), Problem> + Sync),
 }
 
 /// Which lease a worker speaks of.
@@ -100,13 +102,14 @@ impl Outside {
         self.leases.lock().remove(lease);
     }
 
-    fn check_room(&self, owner: &str) -> Result<(), Problem> {
+    /// How many more a token may lease.
+    fn room(&self, owner: &str) -> Result<usize, Problem> {
         let leases = self.leases.lock();
         let own = leases.values().filter(|lent| lent.owner == owner).count();
         let full = match (leases.len() >= LEASES_MAX, own >= LEASES_PER_TOKEN_MAX) {
             (true, _) => format!("{} events are leased to workers outside, the limit is {LEASES_MAX}", leases.len()),
             (_, true) => format!("the token has leased {own} events, the limit is {LEASES_PER_TOKEN_MAX}"),
-            _ => return Ok(()),
+            _ => return Ok((LEASES_MAX - leases.len()).min(LEASES_PER_TOKEN_MAX - own)),
         };
         Err(Problem::new(Code::LeasesFull, full))
     }
@@ -128,6 +131,12 @@ impl Drop for Lent {
 }
 
 impl Events {
+    /// A token was removed: the events that it has leased are ready again.
+    pub fn take_back_from(&self, owner: &str) {
+        let gone: Vec<_> = self.outside.leases.lock().extract_if(|_, lent| lent.owner == owner).collect();
+        drop(gone);
+    }
+
     /// Leases events to a worker outside, each by a name. They are durable. Dropping the future gives all back.
     ///
     /// # Errors
@@ -148,8 +157,9 @@ impl Events {
         let mut place = None;
         loop {
             ready.borrow_and_update();
-            self.outside.check_room(wanted.owner)?;
-            let lent = self.take_outside(&queue, wanted, bodies)?;
+            (wanted.may)()?;
+            let room = self.outside.room(wanted.owner)?;
+            let lent = self.take_outside(&queue, wanted, wanted.count.min(room), bodies)?;
             let now = tokio::time::Instant::now();
             if !lent.is_empty() || now >= until {
                 return self.hand_out(lent).await;
@@ -167,7 +177,13 @@ impl Events {
     }
 
     /// Those that are ready now, and that have not had all their tries.
-    fn take_outside(&self, queue: &Queue, wanted: &Wanted<'_>, bodies: &Arc<BodyRoom>) -> Result<Vec<Lent>, Problem> {
+    fn take_outside(
+        &self,
+        queue: &Queue,
+        wanted: &Wanted<'_>,
+        count: usize,
+        bodies: &Arc<BodyRoom>,
+    ) -> Result<Vec<Lent>, Problem> {
         let mut lent: Vec<Lent> = Vec::new();
         if self.pauses.is_paused(wanted.queue) {
             return Ok(lent);
@@ -176,7 +192,7 @@ impl Events {
         let until_ms = now_ms.saturating_add(failure::ms(wanted.lease));
         let retry = self.retry_of(wanted.queue);
         let mut bytes = 0;
-        for _ in 0..wanted.count {
+        for _ in 0..count {
             let Some(leased) = queue.lease(now_ms, until_ms, 1)?.pop() else { break };
             let size = leased.event.data.len();
             let (queue, owner, share) = (queue.clone(), wanted.owner.to_owned(), bodies.share());

@@ -52,7 +52,7 @@ pub struct Functions {
     /// Held from the last look at the table to its replacement.
     committing: tokio::sync::Mutex<()>,
     /// Images that stay though no function here has them.
-    held: Mutex<HashSet<ImageHash>>,
+    pub(crate) held: Mutex<HashSet<ImageHash>>,
     /// Whether routes that do not say need a token.
     token_by_default: bool,
     pub sinks: SinkKinds,
@@ -290,6 +290,8 @@ impl Functions {
     /// # Errors
     /// The disk refused to remove another one.
     pub async fn hold(&self, images: HashSet<ImageHash>) -> Result<(), Problem> {
+        // Nobody changes the table meanwhile: what is in use would be told as it was before.
+        let _still = self.committing.lock().await;
         *self.held.lock() = images;
         let table = self.table();
         self.hold_images(&table, &table).await
