@@ -249,24 +249,21 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_this_program_until_it_has_ended_reaped_or_not() {
-        assert!(is_node(std::process::id()));
-        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        while is_node(other.id()) {
+    fn a_node_is_known_by_its_name_until_it_has_ended_reaped_or_not() {
+        assert!(!is_node(std::process::id()), "this is a test");
+        let folder = tempfile::tempdir().unwrap();
+        let named = folder.path().join(PROCESS_NAME);
+        std::os::unix::fs::symlink("/bin/sleep", &named).unwrap();
+        let mut node = std::process::Command::new(named).arg("60").spawn().unwrap();
+        while !is_node(node.id()) {
             std::thread::yield_now();
         }
-        other.kill().unwrap();
-        other.wait().unwrap();
-        let list = std::process::Command::new(std::env::current_exe().unwrap())
-            .arg("--list")
-            .stdout(std::process::Stdio::null())
-            .spawn();
-        let mut child = list.unwrap();
-        while is_node(child.id()) {
+        node.kill().unwrap();
+        while is_node(node.id()) {
             std::thread::yield_now();
         }
-        child.wait().unwrap();
-        assert!(!is_node(child.id()));
+        node.wait().unwrap();
+        assert!(!is_node(node.id()));
     }
 
     #[test]
