@@ -206,7 +206,12 @@ impl Core {
     pub fn has_room(&self) -> bool {
         let (window, bytes) = (self.ready.len(), self.bytes - self.aside_bytes);
         let has_room = window == 0 || (window < WINDOW_EVENTS && bytes < WINDOW_BYTES);
-        has_room && self.waiting + self.held.len() + (self.set_aside as usize) < ASIDE_EVENTS
+        has_room && self.may_look_further()
+    }
+
+    /// Whether others may still pass those that are out of the way.
+    fn may_look_further(&self) -> bool {
+        self.waiting + self.held.len() + (self.set_aside as usize) < ASIDE_EVENTS
     }
 
     /// Where to read on, if that is of use.
@@ -506,7 +511,7 @@ impl Core {
 
     /// Ready events of whose keys none is in hand, as far as that is known.
     pub fn leasable(&self) -> u64 {
-        let on_disk = if self.has_room() { self.on_disk_only() } else { 0 };
+        let on_disk = if self.may_look_further() { self.on_disk_only() } else { 0 };
         self.ready.len() as u64 + on_disk
     }
 

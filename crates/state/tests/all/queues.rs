@@ -84,6 +84,7 @@ fn events_are_leased_in_order_and_gone_when_acked() {
         assert_eq!(ack(state, &leased[0]), Err(CommitError::LeaseLost));
         let counts = queue.counts();
         assert_eq!((counts.ready, counts.leased, counts.since_start.pushed, counts.since_start.acked), (1, 0, 3, 2));
+        assert_eq!(counts.leasable, 1);
         assert_eq!(lease_at(queue, NOW).unwrap().event.id, "c");
         assert!(lease_at(queue, NOW).is_none());
     });
@@ -402,6 +403,7 @@ fn a_purged_queue_is_empty_but_for_what_is_leased() {
         }
         push_at(state, Push { delay: Duration::from_secs(5), ..push_of(event("late")) }, NOW);
         let leased = lease_at(queue, NOW).unwrap();
+        assert_eq!(queue.counts().leasable, 1_499, "those on disk too");
         assert_eq!(wait(queue.purge(&[Part::Ready, Part::Delayed, Part::Dead])).unwrap(), 1_500);
         let counts = queue.counts();
         assert_eq!((counts.ready, counts.delayed, counts.leased), (0, 0, 1));
