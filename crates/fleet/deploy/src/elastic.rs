@@ -135,7 +135,8 @@ impl Elastic {
                 Some(span) => {
                     sum.known += 1;
                     sum.used += span.used;
-                    sum.refused += span.refused;
+                    // What a member says may be any number.
+                    sum.refused = sum.refused.saturating_add(span.refused);
                 }
                 None => sum.is_whole &= one.is_there && one.stage == Some(Stage::Failed),
             }

@@ -268,6 +268,20 @@ fn refusals_count_at_once_and_a_node_that_starts_again_counts_from_there() {
     assert_eq!(look(load(5_500, 300, 0), 16_000), None);
 }
 
+/// A member that said that it had refused as many calls as a number can hold used to end the anchor's watch over all.
+#[test]
+fn copies_that_refuse_more_calls_than_can_be_counted_are_counted_all_the_same() {
+    let wanted = manifest::Copies { least: 1, most: 8 };
+    let quiet = std::time::Duration::from_secs(60);
+    let mut watch = Elastic::default();
+    let mut look =
+        |said: [FunctionLoad; 2], now| watch.look(&wanted, quiet, &[heard(1, &said[0]), heard(2, &said[1])], now);
+    assert_eq!(look([load(1_000, 0, 0); 2], 1_000), None);
+    let most = FunctionLoad { busy_ms: u64::MAX, cpu_ms: u64::MAX, ..load(6_000, 0, u64::MAX) };
+    let grown = look([most; 2], 6_000).unwrap();
+    assert_eq!((grown.copies, grown.why), (4, format!("2 were used to 800 %, and refused {} calls", u64::MAX)));
+}
+
 #[test]
 fn one_that_cannot_run_it_is_the_first_to_go() {
     let wanted = manifest::Copies { least: 1, most: 8 };
