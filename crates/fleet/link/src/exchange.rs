@@ -21,29 +21,24 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 impl<L: Local> Link<L> {
-    /// Asks a member, which may think for so long. The path is not `/`. Dropping the future, or the body of the reply,
-    /// ends the exchange.
+    /// Asks a member, which may think for so long; if it refuses, it has said why by then. The path is not `/`.
+    /// Dropping the future, or the body of the reply, ends the exchange.
     ///
     /// # Errors
-    /// [`Code::MemberAway`]: it cannot be reached, or has not begun to answer in time; whether it has heard
-    /// the question is not known. The problem that it answered, if it did.
+    /// [`Code::MemberAway`]: it cannot be reached, or has not begun to answer in time, or not refused whole; whether it
+    /// has heard the question is not known. The problem that it answered, if it did.
     pub async fn exchange(
         &self,
         node: NodeId,
         request: Request<Bytes>,
         patience: Duration,
     ) -> Result<Response<FarReply>, Problem> {
-        let asked = timeout(patience, self.exchange_now(node, request)).await;
+        let asked = async {
+            let response = self.exchange_now(node, request).await?;
+            if response.status().is_success() { Ok(response) } else { Err(refusal(node, response).await) }
+        };
         let late = |_| Problem::new(Code::MemberAway, format!("the node {node} has not answered"));
-        let response = asked.map_err(late)??;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let status = response.status();
-        let bytes = whole(response, OFFERS_BYTES_MAX).await?;
-        Err(Problem::from_json(&bytes).unwrap_or_else(|| {
-            Problem::new(Code::FleetMessage, format!("the node {node} answers with {status} and says nothing else"))
-        }))
+        timeout(patience, asked).await.map_err(late)?
     }
 
     async fn exchange_now(&self, node: NodeId, request: Request<Bytes>) -> Result<Response<FarReply>, Problem> {
@@ -71,6 +66,17 @@ impl<L: Local> Link<L> {
         };
         let held = CallHold { _permit: lane.permit, _room: room, _pumping: pump.go_on() };
         Ok(FarReply::of(response, held))
+    }
+}
+
+/// What a member says that refuses.
+async fn refusal(node: NodeId, response: Response<FarReply>) -> Problem {
+    let status = response.status();
+    let unsaid =
+        || Problem::new(Code::FleetMessage, format!("the node {node} answers with {status} and says nothing else"));
+    match whole(response, OFFERS_BYTES_MAX).await {
+        Ok(bytes) => Problem::from_json(&bytes).unwrap_or_else(unsaid),
+        Err(problem) => problem,
     }
 }
 

@@ -135,6 +135,11 @@ impl Local for Tested {
                 *response.status_mut() = StatusCode::CONFLICT;
                 Some(response)
             }
+            "/refused/slowly" => {
+                let mut response = Response::new(drip());
+                *response.status_mut() = StatusCode::NOT_FOUND;
+                Some(response)
+            }
             _ => None,
         }
     }
@@ -200,6 +205,15 @@ fn whole_until(body: FarBody, running: Running) -> TestBody {
             |(mut body, running)| async move { Some((body.frame().await?, (body, running))) },
         );
     StreamBody::new(pieces).map_err(Into::into).boxed_unsync()
+}
+
+/// Bytes that come one by one and never end.
+fn drip() -> TestBody {
+    let bytes = stream::unfold((), |()| async {
+        sleep(Duration::from_millis(5)).await;
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b" "))), ()))
+    });
+    StreamBody::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
 fn full(text: impl Into<Bytes>) -> TestBody {
