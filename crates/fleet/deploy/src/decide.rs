@@ -2,7 +2,7 @@
 
 use crate::form::{Form, Underway};
 use crate::order::{Order, Wish};
-use crate::places::{Absent, Candidate, Scaled, place, scale};
+use crate::places::{Candidate, Scaled, place, replace, scale};
 use crate::record::{Placed, Record};
 use crate::records::Records;
 use crate::rollout;
@@ -60,7 +60,7 @@ pub fn decide(order: &Order, known: &Known<'_>) -> Result<Record, Problem> {
         Some(manifest) => {
             check_others(&order.name, manifest, records)?;
             let places_before = before.map_or(&[][..], |record| &record.places);
-            place(manifest, places_before, known.candidates, Absent::Stay)?
+            place(manifest, places_before, known.candidates)?
         }
         None => Vec::new(),
     };
@@ -107,7 +107,7 @@ pub fn decide_scaled(record: &Record, scaled: &Scaled<'_>, known: &Known<'_>) ->
     if record.underway.is_some() {
         return None;
     }
-    let places = scale(record.manifest.as_ref()?, &record.places, known.candidates, scaled).ok()?;
+    let places = scale(record.manifest.as_ref()?, &record.places, known.candidates, scaled);
     let places = changed(places, &record.places)?;
     Some(Record { serial: record.serial + 1, made_at: known.now, places, ..record.clone() })
 }
@@ -119,8 +119,7 @@ fn replaced(manifest: &Manifest, places: &[Placed], known: &Known<'_>) -> Option
     if !places.iter().any(is_counted) {
         return None;
     }
-    let again = place(manifest, places, known.candidates, Absent::Replace).ok()?;
-    changed(again, places)
+    changed(replace(manifest, places, known.candidates), places)
 }
 
 /// None: all is where it was.

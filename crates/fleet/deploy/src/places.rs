@@ -36,26 +36,26 @@ pub struct Candidate {
 
 /// Whether to leave copies where they are though their nodes are away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Absent {
+enum Absent {
     /// They come back, and are to have the new form then.
     Stay,
     /// Others take their part until they come back.
     Replace,
 }
 
-/// Places all groups of a manifest. `before` are the places that hold until now.
+/// Places all groups of a manifest, as a person asks for it. `before` are the places that hold until now.
 ///
 /// # Errors
 /// - [`Code::NothingFits`] names the nearest nodes and what they lack.
 /// - [`Code::HomeHeld`]: what is kept would have to move.
 /// - [`Code::ManifestConflict`]: several copies of what keeps something; nearness of what is on all nodes.
-pub fn place(
-    manifest: &Manifest,
-    before: &[Placed],
-    candidates: &[Candidate],
-    absent: Absent,
-) -> Result<Vec<Placed>, Problem> {
-    Placing::new(manifest, before, candidates, absent).place_all()
+pub fn place(manifest: &Manifest, before: &[Placed], candidates: &[Candidate]) -> Result<Vec<Placed>, Problem> {
+    Placing::new(manifest, before, candidates, Absent::Stay).place_all()
+}
+
+/// Places all groups anew, because nodes are away or have come. What cannot be placed now keeps its places.
+pub fn replace(manifest: &Manifest, before: &[Placed], candidates: &[Candidate]) -> Vec<Placed> {
+    Placing::new(manifest, before, candidates, Absent::Replace).place_what_can_be()
 }
 
 /// A number of copies that load asks for.
@@ -69,17 +69,10 @@ pub struct Scaled<'a> {
     pub why: &'a str,
 }
 
-/// Places all groups as they are, but for one function that is to have another number of copies.
-///
-/// # Errors
-/// What [`place`] says.
-pub fn scale(
-    manifest: &Manifest,
-    before: &[Placed],
-    candidates: &[Candidate],
-    scaled: &Scaled<'_>,
-) -> Result<Vec<Placed>, Problem> {
-    Placing { scaled: Some(*scaled), ..Placing::new(manifest, before, candidates, Absent::Replace) }.place_all()
+/// The same, but for one function that is to have another number of copies.
+pub fn scale(manifest: &Manifest, before: &[Placed], candidates: &[Candidate], scaled: &Scaled<'_>) -> Vec<Placed> {
+    let scaled = Some(*scaled);
+    Placing { scaled, ..Placing::new(manifest, before, candidates, Absent::Replace) }.place_what_can_be()
 }
 
 struct Placing<'a> {
@@ -103,6 +96,12 @@ impl<'a> Placing<'a> {
 
     fn place_all(mut self) -> Result<Vec<Placed>, Problem> {
         groups_of(self.manifest).into_iter().map(|group| self.place(group)).collect()
+    }
+
+    /// One group for which there is no place must not keep the others on nodes that are away.
+    fn place_what_can_be(mut self) -> Vec<Placed> {
+        let groups = groups_of(self.manifest).into_iter();
+        groups.map(|group| self.place(group.clone()).unwrap_or_else(|_| self.as_before(group))).collect()
     }
 
     fn place(&mut self, group: PartGroup) -> Result<Placed, Problem> {
@@ -207,8 +206,9 @@ impl<'a> Placing<'a> {
     }
 
     fn as_before(&self, group: PartGroup) -> Placed {
-        let nodes = self.nodes_before(&group);
-        self.placed(group, Some(nodes))
+        let is_named = self.places_before(&group).any(|placed| placed.nodes.is_some());
+        let nodes = is_named.then(|| self.nodes_before(&group));
+        self.placed(group, nodes)
     }
 
     fn copies(&self, group: &PartGroup) -> Option<Copies> {

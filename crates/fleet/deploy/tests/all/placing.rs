@@ -1,7 +1,8 @@
 //! Which nodes fit, and which of them are taken.
 
 use crate::world::{Anchor, candidate, node, places};
-use fleet_deploy::decide::decide_again;
+use fleet_deploy::Scaled;
+use fleet_deploy::decide::{decide_again, decide_scaled};
 use problem::Code;
 use std::collections::BTreeSet;
 
@@ -148,6 +149,40 @@ fn copies_of_a_node_that_is_away_are_made_elsewhere() {
     anchor.put(&again);
     anchor.candidates.iter_mut().for_each(|one| one.is_there = false);
     assert_eq!(decide_again(&again, &anchor.known()), None);
+}
+
+/// One function whose home was taken out, or for which no node was left, used to keep the copies of all others on nodes
+/// that were gone, and their number where it was.
+#[test]
+fn what_no_node_can_take_keeps_its_place_and_holds_up_nothing_else() {
+    let two = "[function.hello]\nimage = \"IMAGE\"\n[function.hello.place]\ncopies = \"1..3\"\nwhere = [\"!site=x\"]\n";
+    let kept = "grants.stores = [\"s\"]\nplace.where = [\"site=x\"]";
+    let home = "queue = \"jobs\"\n[queue.jobs]\nhome = \"pi-9\"";
+    for other in [kept, home, "place.copies = 1\nplace.where = [\"site=x\"]"] {
+        let text = format!("{two}[function.other]\nimage = \"IMAGE\"\n{other}\n");
+        let nodes = [candidate(1, &[]), candidate(2, &[]), candidate(9, &["site=x"])];
+        for harm in [true, false] {
+            let mut anchor = Anchor::new(&nodes);
+            let record = anchor.deploy("app", &text).unwrap();
+            assert_eq!(places(&record, "other"), Some(BTreeSet::from([9])), "{other}");
+            // It is taken out, or loses its label.
+            match harm {
+                true => _ = anchor.candidates.pop(),
+                false => anchor.candidates[2].profile.as_mut().unwrap().labels.clear(),
+            }
+            let lost = *places(&record, "hello").unwrap().first().unwrap();
+            anchor.candidates[usize::from(lost) - 1].is_there = false;
+            let again = decide_again(&record, &anchor.known()).unwrap();
+            assert!(!places(&again, "hello").unwrap().contains(&lost), "{other}");
+            assert_eq!(places(&again, "other"), Some(BTreeSet::from([9])), "{other}");
+
+            let function = "hello".parse().unwrap();
+            let scaled = Scaled { function: &function, copies: 2, leaves: None, why: "so" };
+            anchor.candidates.iter_mut().for_each(|one| one.is_there = true);
+            let more = decide_scaled(&record, &scaled, &anchor.known()).unwrap();
+            assert_eq!(places(&more, "hello").map(|nodes| nodes.len()), Some(2), "{other}");
+        }
+    }
 }
 
 const ALERTS: &str = r#"
