@@ -1,6 +1,7 @@
 //! An anchor makes a record of an order, or of a change among the nodes.
 
 use crate::form::{Form, Underway};
+use crate::groups::PartGroup;
 use crate::order::{Order, Wish};
 use crate::places::{Candidate, Scaled, place, replace, scale};
 use crate::record::{Placed, Record};
@@ -8,6 +9,7 @@ use crate::records::Records;
 use crate::rollout;
 use manifest::{Manifest, Name};
 use problem::{Code, Problem};
+use std::collections::BTreeSet;
 
 /// What an anchor knows when it decides.
 pub struct Known<'a> {
@@ -44,23 +46,22 @@ pub fn decide(order: &Order, known: &Known<'_>) -> Result<Record, Problem> {
         return Err(Problem::new(Code::DeploymentChanged, detail));
     }
     let last = before.map_or(0, |record| record.last);
-    let (revision, manifest) = match &order.wish {
+    let (revision, manifest, target) = match &order.wish {
         Wish::Deploy(manifest) => {
             manifest.check()?;
             check_images(manifest)?;
-            (last + 1, Some((**manifest).clone()))
+            (last + 1, Some((**manifest).clone()), None)
         }
         Wish::RollBack { to } => {
             let target = earlier(records, order.name.as_str(), existing(&order.name, before)?.revision, *to)?;
-            (target.revision, target.manifest.clone())
+            (target.revision, target.manifest.clone(), Some(target))
         }
-        Wish::Remove => (existing(&order.name, before)?.revision, None),
+        Wish::Remove => (existing(&order.name, before)?.revision, None, None),
     };
     let places = match &manifest {
         Some(manifest) => {
             check_others(&order.name, manifest, records)?;
-            let places_before = before.map_or(&[][..], |record| &record.places);
-            place(manifest, places_before, known.candidates)?
+            place(manifest, &places_before(before, target), known.candidates)?
         }
         None => Vec::new(),
     };
@@ -82,6 +83,22 @@ pub fn decide(order: &Order, known: &Known<'_>) -> Result<Record, Problem> {
         underway,
         returned: None,
     })
+}
+
+/// The places that hold until now, and the homes of what only the form before them keeps, or the one that is gone back
+/// to: that lies where it was.
+fn places_before(before: Option<&Record>, target: Option<&Record>) -> Vec<Placed> {
+    let mut places = before.map_or_else(Vec::new, |record| record.places.clone());
+    let underway = before.and_then(|record| record.underway.as_deref()).map(|underway| &underway.before.places);
+    for earlier in underway.into_iter().chain(target.map(|record| &record.places)).flatten() {
+        let is_known = |kept: &String| places.iter().any(|placed| placed.group.keeps.contains(kept));
+        let keeps: BTreeSet<String> = earlier.group.keeps.iter().filter(|kept| !is_known(kept)).cloned().collect();
+        if !keeps.is_empty() {
+            let group = PartGroup { keeps, ..PartGroup::default() };
+            places.push(Placed { group, ..earlier.clone() });
+        }
+    }
+    places
 }
 
 /// Copies that were on nodes which are away now are made elsewhere; what nobody can take stays as it is. None: nothing

@@ -260,9 +260,13 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// Where what the group keeps is until now. A home that is no member any more is none.
+    /// Where what the group keeps is until now; if it kept none of that, where its functions had their home. A node
+    /// that is no member any more is none.
     fn home_before(&self, group: &PartGroup) -> Result<Option<NodeId>, Problem> {
-        let kept = self.places_before(group).filter(|placed| placed.group.has_home());
+        let keeps = |placed: &Placed| !placed.group.keeps.is_disjoint(&group.keeps);
+        let is_kept = self.places_before(group).any(keeps);
+        let kept =
+            self.places_before(group).filter(|placed| if is_kept { keeps(placed) } else { placed.group.has_home() });
         let homes: BTreeSet<NodeId> = kept.flat_map(|placed| placed.nodes.iter().flatten().copied()).collect();
         let homes: Vec<&Candidate> = homes.iter().filter_map(|home| self.candidate(home)).collect();
         let held = |what: String| Err(Problem::new(Code::HomeHeld, format!("{}: {what}", group.described())));

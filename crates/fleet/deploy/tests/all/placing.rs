@@ -1,8 +1,8 @@
 //! Which nodes fit, and which of them are taken.
 
-use crate::world::{Anchor, candidate, node, places};
-use fleet_deploy::Scaled;
+use crate::world::{Anchor, candidate, manifest, node, places};
 use fleet_deploy::decide::{decide_again, decide_scaled};
+use fleet_deploy::{Scaled, Wish};
 use problem::Code;
 use std::collections::BTreeSet;
 
@@ -121,6 +121,30 @@ fn what_shares_a_bucket_or_a_queue_is_together_on_one_node_and_stays_there() {
     assert_eq!(anchor.deploy("app", &elsewhere).unwrap_err().code, Code::HomeHeld);
     let many = text.replace("queue = \"jobs\"", "queue = \"jobs\"\nplace.copies = 2");
     assert_eq!(anchor.deploy("app", &many).unwrap_err().code, Code::ManifestConflict);
+}
+
+/// What a revision had dropped was looked for nowhere else: a rollback, and an order while that revision went out in
+/// steps, began with nothing on another node.
+#[test]
+fn what_an_earlier_revision_keeps_is_where_it_was_when_it_comes_back() {
+    let kept = |bucket: &str| format!("[function.a]\nimage = \"IMAGE\"\ngrants.stores = [\"{bucket}\"]\n");
+    let in_steps = format!("{HELLO}place.rollout = {{ steps = [\"1\"], watch = \"60s\" }}\n");
+    let back = || Wish::RollBack { to: Some(1) };
+    let all = [1, 2, 3].map(|number| candidate(number, &[]));
+    for home in &all {
+        let take = |later: &[&str], wish: Wish| {
+            let mut anchor = Anchor::new(std::slice::from_ref(home));
+            anchor.deploy("app", &kept("s")).unwrap();
+            anchor.candidates = all.to_vec();
+            later.iter().for_each(|text| _ = anchor.deploy("app", text).unwrap());
+            assert_eq!(places(&anchor.take("app", wish).unwrap(), "a"), Some(BTreeSet::from([home.node.0[0]])));
+        };
+        take(&[HELLO], back());
+        take(&[&in_steps], back());
+        take(&[&in_steps], Wish::Deploy(Box::new(manifest(&kept("s")))));
+        // The function keeps something else by now, perhaps elsewhere.
+        take(&[HELLO, &kept("t")], back());
+    }
 }
 
 #[test]
