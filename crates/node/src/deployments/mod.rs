@@ -12,6 +12,7 @@
 //! - `elastic`: how many copies there are where that follows load
 //! - `steps`: new forms that go to some nodes first · `tally`: what became of runs here
 //! - `talking`: with whom and when · `brief`: what is not said again · `answers`: what other nodes ask
+//! - `refusals`: records that were not taken, and who has heard of it
 //! - `audited`: what an anchor writes into its audit
 //!
 //! Nothing here waits for an anchor but a new order: a node runs what it knows from the start, and any node may tell it
@@ -24,6 +25,7 @@ mod desk;
 mod elastic;
 mod follow;
 mod images;
+mod refusals;
 mod relay;
 mod seats;
 mod settled;
@@ -50,6 +52,7 @@ use images::{Fetching, GIVING_ALL_MAX, GIVING_EACH_MAX};
 use manifest::Name;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
+use refusals::Refusals;
 use seats::Seats;
 use shelf::Shelf;
 use std::collections::{BTreeMap, HashSet};
@@ -93,6 +96,7 @@ pub struct Deployments {
     /// What others have said last, and when.
     told: Mutex<BTreeMap<NodeId, (NodeTold, Instant)>>,
     brief: Brief,
+    refusals: Mutex<Refusals>,
     fetching: Fetching,
     /// Images on their way to other nodes.
     giving: Arc<Seats>,
@@ -139,6 +143,7 @@ impl Deployments {
             busy: Mutex::default(),
             told: Mutex::default(),
             brief: Brief::default(),
+            refusals: Mutex::default(),
             fetching: Fetching::default(),
             giving: Seats::new("this node gives as many images as it may", GIVING_EACH_MAX, GIVING_ALL_MAX),
             reading: Seats::new("this node reads as much of the other one as it may", READING_MAX, usize::MAX),
@@ -253,6 +258,8 @@ impl Deployments {
         let is_there = |node: &NodeId| rows.iter().any(|row| row.node == *node);
         told.retain(|node, _| is_there(node));
         self.brief.forget_others(is_there);
+        let me = self.trust.node();
+        self.refusals.lock().forget_others(|node| *node == me || is_there(node));
         let mut all: Vec<Candidate> = rows
             .into_iter()
             .map(|row| {
@@ -268,7 +275,7 @@ impl Deployments {
         let name = self.directory.own_name();
         let profile = Some(self.profile.clone());
         let round_trips = self.round_trips();
-        all.push(Candidate { node: self.trust.node(), name, profile, is_there: true, round_trips });
+        all.push(Candidate { node: me, name, profile, is_there: true, round_trips });
         all
     }
 

@@ -32,6 +32,8 @@ const NEIGHBOURS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long one talk may take with all records in it. Then the round goes on without that node; what came is kept.
 const TALK_TIME_MAX: Duration = Duration::from_secs(30);
+/// Bytes of a problem that are logged. The rest is cut.
+const LOGGED_BYTES_MAX: usize = 1_000;
 
 impl Deployments {
     /// Talks with other nodes until it is dropped.
@@ -94,26 +96,50 @@ impl Deployments {
         timeout(TALK_TIME_MAX, self.tell_all(node)).await.map_err(late)?
     }
 
+    /// What one of them cannot take, tokens or a record, keeps nothing else back. The first problem is said at the end.
     async fn tell_all(self: &Arc<Self>, node: NodeId) -> Result<(), Problem> {
         let TalkReply { tokens, serials, .. } = self.say(node, self.told().write()).await?;
-        self.share_tokens(node, tokens).await?;
-        let Some(theirs) = serials else { return Ok(()) };
+        let mut told = unless_over(self.share_tokens(node, tokens).await)?;
+        let Some(theirs) = serials else { return told };
         let ours = self.records.lock().serials();
-        for (name, serial) in &theirs {
-            if ours.get(name).is_none_or(|ours| ours < serial) {
-                let record = self.ask(node, Method::GET, &path(name), Bytes::new(), DOCUMENT_BYTES_MAX).await?;
-                let record = self.read_record(&record)?;
-                check_said(record.record(), name, *serial)?;
-                self.learn(record).await?;
+        for (name, serial) in theirs.iter().filter(|(name, theirs)| ours.get(*name).is_none_or(|ours| ours < *theirs)) {
+            let fetched = self.fetch_record(node, name, *serial).await;
+            // A node that does not have what it says is asked for no more.
+            let is_lie = fetched.as_ref().is_err_and(|problem| problem.code == Code::FleetMessage);
+            told = told.and(unless_over(fetched)?);
+            if is_lie {
+                break;
             }
         }
-        for name in
-            ours.iter().filter(|(name, ours)| theirs.get(*name).is_none_or(|serial| serial < *ours)).map(|one| one.0)
-        {
-            let Some(record) = self.records.lock().get(name.as_str()).cloned() else { continue };
-            self.ask(node, Method::PUT, &path(name), bytes_of(&record), TALK_BYTES_MAX).await?;
+        for (name, serial) in ours.iter().filter(|(name, ours)| theirs.get(*name).is_none_or(|theirs| theirs < *ours)) {
+            told = told.and(unless_over(self.pass_record(node, name, *serial).await)?);
         }
-        Ok(())
+        told
+    }
+
+    /// Takes a record that is newer there.
+    async fn fetch_record(self: &Arc<Self>, node: NodeId, name: &Name, serial: u64) -> Result<(), Problem> {
+        let record = self.ask(node, Method::GET, &path(name), Bytes::new(), DOCUMENT_BYTES_MAX).await?;
+        let record = self.read_record(&record)?;
+        check_said(record.record(), name, serial)?;
+        let learned = self.learn(record).await;
+        learned.map(drop).inspect_err(|problem| self.log_refused(self.trust.node(), name, serial, problem))
+    }
+
+    /// Gives a record that is newer here.
+    async fn pass_record(&self, node: NodeId, name: &Name, serial: u64) -> Result<(), Problem> {
+        let Some(record) = self.records.lock().get(name.as_str()).cloned() else { return Ok(()) };
+        let passed = self.ask(node, Method::PUT, &path(name), bytes_of(&record), TALK_BYTES_MAX).await;
+        passed.map(drop).inspect_err(|problem| self.log_refused(node, name, serial, problem))
+    }
+
+    fn log_refused(&self, node: NodeId, name: &Name, serial: u64, problem: &Problem) {
+        let Problem { code, detail, .. } = problem;
+        if !is_over(problem) && self.refusals.lock().is_news(node, name, serial, *code) {
+            // The other node's words, perhaps.
+            let detail = &detail[..detail.floor_char_boundary(LOGGED_BYTES_MAX)];
+            tracing::warn!(deployment = %name, serial, %node, "a node has not taken the record: {code} {detail}");
+        }
     }
 
     /// Says how this node is, or that it is as before.
@@ -152,6 +178,19 @@ impl Deployments {
         let asked = async { whole(self.link()?.exchange(node, request, PATIENCE).await?, bytes_max).await };
         let late = |_| Problem::new(Code::MemberAway, format!("the node {node} has not answered whole"));
         timeout(PATIENCE * 3, asked).await.map_err(late)?
+    }
+}
+
+/// Whether there is no point in going on with a talk: one of both is not there any more.
+fn is_over(problem: &Problem) -> bool {
+    matches!(problem.code, Code::MemberAway | Code::Draining)
+}
+
+/// What a part of a talk has come to, if the talk may go on after it.
+fn unless_over(told: Result<(), Problem>) -> Result<Result<(), Problem>, Problem> {
+    match told {
+        Err(problem) if is_over(&problem) => Err(problem),
+        told => Ok(told),
     }
 }
 
