@@ -159,7 +159,8 @@ impl Known {
         }
     }
 
-    /// A call ran on another node; `whole` is the time from its head to that of its reply, in seconds.
+    /// A call ran on another node; `whole` is the time from its head to that of its reply, in seconds, as this node has
+    /// measured it. No part of it was longer, whatever the other node says.
     pub fn ran_there(&self, node: &NodeId, call: &Undecided<'_>, whole: f64, reply: ReplyField) {
         let ReplyField::Ran { took, run } = reply else { return };
         let now = self.now();
@@ -167,7 +168,8 @@ impl Known {
         let Some(number) = inner.numbers.get(node).copied() else { return };
         inner.ran[number as usize - 1] += 1;
         inner.choice.travelled(number, (whole - took).max(fields::SECONDS_MIN), None, now);
-        inner.choice.ran(number, call.function, call.bytes, run.unwrap_or(took).max(fields::SECONDS_MIN), now);
+        let run = run.unwrap_or(took).min(whole).max(fields::SECONDS_MIN);
+        inner.choice.ran(number, call.function, call.bytes, run, now);
     }
 
     /// A call ran here for so many seconds.
@@ -246,5 +248,24 @@ mod tests {
         assert_eq!(ways, NODES, "the nearest first");
         known.forget(&NODES[1]);
         assert_eq!((known.neighbour(&NODES[1]), known.round_trips().len()), (None, 1));
+    }
+
+    /// Such a time, on a node that says that it is fast, used to be infinite, and all that was expected of the function
+    /// no number any more, on every node and until this one was started again.
+    #[test]
+    fn a_run_is_never_longer_than_its_call_took() {
+        let known = Known::new(1.0);
+        known.hear(NODES[0], Report { speed: 100.0, ..report(0.0) }, Some(0.001));
+        known.hear(NODES[1], report(0.0), Some(0.001));
+        let call = Undecided { function: "f", bytes: 0, here: Some(Truth { backlog: 0.0 }), nodes: &NODES };
+        for lie in [f64::MAX, 1e308, 0.0] {
+            for ran in [ReplyField::Ran { took: lie, run: Some(lie) }, ReplyField::Ran { took: lie, run: None }] {
+                known.ran_there(&NODES[0], &call, 0.1, ran);
+                known.ran_there(&NODES[1], &call, 0.1, ReplyField::Ran { took: 0.1, run: Some(0.1) });
+            }
+            let forecasts = known.weigh(&call).forecasts;
+            assert_eq!(forecasts.len(), 3);
+            assert!(forecasts.iter().all(|one| one.run < 100.0 && one.hop < 1.0), "{lie}: {forecasts:?}");
+        }
     }
 }
