@@ -21,6 +21,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const FAILING_MS_MAX: u64 = 10_000;
 /// How long no node of a step may be heard of. Then the new form is taken to be the reason.
 const AWAY_MS_MAX: u64 = 120_000;
+/// How long a node of a step that is heard of may lack its record, because its disk is full or its program older. Then
+/// it cannot run the new form.
+const UNTAKEN_MS_MAX: u64 = AWAY_MS_MAX;
 /// Fewer runs that failed are chance.
 const FAILED_MIN: u64 = 3;
 /// By how much more of all runs may fail than before.
@@ -108,6 +111,8 @@ pub struct StepHeard<'a> {
     pub node: NodeId,
     pub name: &'a str,
     pub is_there: bool,
+    /// Whether it has said that it has all records that hold.
+    pub has_all: bool,
     /// What it has said of the deployment.
     pub progress: Option<&'a Progress>,
     /// When it has said so, by the clock of [`Watch::look`].
@@ -131,6 +136,8 @@ pub struct Watch {
     /// Since when nodes are ready, or cannot run it.
     ready: BTreeMap<NodeId, u64>,
     failing: BTreeMap<NodeId, u64>,
+    /// Since when nodes are there without the record.
+    without: BTreeMap<NodeId, u64>,
     /// When one of its nodes was there last.
     there: u64,
 }
@@ -138,7 +145,8 @@ pub struct Watch {
 impl Watch {
     /// Begins to watch a record. `now_ms` may begin anywhere and never goes back.
     pub fn new(record: &Record, now_ms: u64) -> Self {
-        Self { serial: record.serial, ready: BTreeMap::new(), failing: BTreeMap::new(), there: now_ms }
+        let (ready, failing, without) = Default::default();
+        Self { serial: record.serial, ready, failing, without, there: now_ms }
     }
 
     /// Looks at what the nodes have said by now.
@@ -149,6 +157,7 @@ impl Watch {
         }
         let there: Vec<&StepHeard<'_>> =
             heard.iter().filter(|one| one.is_there && underway.nodes.contains(&one.node)).collect();
+        self.without.retain(|node, _| there.iter().any(|one| one.node == *node));
         if there.is_empty() {
             let away_ms = now_ms.saturating_sub(self.there);
             return match away_ms >= AWAY_MS_MAX {
@@ -172,6 +181,10 @@ impl Watch {
 
     fn note(&mut self, one: &StepHeard<'_>, now_ms: u64) {
         let progress = one.progress.filter(|progress| progress.serial == self.serial);
+        match progress.is_some() || one.has_all {
+            true => _ = self.without.remove(&one.node),
+            false => _ = self.without.entry(one.node).or_insert(now_ms),
+        }
         match progress.map(|progress| progress.stage) {
             Some(Stage::Ready | Stage::Elsewhere) => {
                 self.ready.entry(one.node).or_insert(now_ms);
@@ -188,11 +201,16 @@ impl Watch {
 
     /// A node of the step that cannot run the new form.
     fn unable(&self, there: &[&StepHeard<'_>], now_ms: u64) -> Option<String> {
+        let long_ms = |since: Option<&u64>, most_ms: u64| {
+            since.map(|since| now_ms.saturating_sub(*since)).filter(|passed_ms| *passed_ms >= most_ms)
+        };
         there.iter().find_map(|one| {
-            let since = self.failing.get(&one.node)?;
+            if let Some(ms) = long_ms(self.without.get(&one.node), UNTAKEN_MS_MAX) {
+                return Some(format!("{} has not taken the record for {} s", one.name, ms / 1_000));
+            }
+            long_ms(self.failing.get(&one.node), FAILING_MS_MAX)?;
             let trouble = one.progress?.trouble.as_ref()?;
-            let is_long = now_ms.saturating_sub(*since) >= FAILING_MS_MAX;
-            is_long.then(|| format!("{} cannot run it: {} {}", one.name, trouble.code, trouble.detail))
+            Some(format!("{} cannot run it: {} {}", one.name, trouble.code, trouble.detail))
         })
     }
 }

@@ -37,13 +37,15 @@ impl Deployments {
     fn verdict(&self, record: &Record) -> StepVerdict {
         let candidates = self.candidates();
         let told = self.all_told();
+        let digest = self.records.lock().digest();
         let heard = candidates.iter().map(|candidate| {
             let said = told.get(&candidate.node);
             // A node that is heard of but tells nothing is not there: what it does cannot be watched.
             let is_there = said.is_some_and(|(_, at)| at.elapsed() < AWAY_AFTER);
             let at_ms = said.map_or(0, |(_, at)| self.ms(*at));
+            let has_all = said.is_some_and(|(told, _)| told.digest == digest);
             let progress = said.and_then(|(told, _)| told.progress.get(&record.name));
-            StepHeard { node: candidate.node, name: &candidate.name, is_there, progress, at_ms }
+            StepHeard { node: candidate.node, name: &candidate.name, is_there, has_all, progress, at_ms }
         });
         let heard: Vec<StepHeard<'_>> = heard.collect();
         let now_ms = self.ms(Instant::now());

@@ -56,6 +56,7 @@ fn look(
         node: one.node,
         name: &one.name,
         is_there: one.is_there,
+        has_all: progress.serial == record.serial,
         progress: Some(progress),
         at_ms: now,
     });
@@ -145,6 +146,42 @@ fn a_form_that_does_not_start_or_takes_its_nodes_away_goes_back() {
     assert_eq!(look(&mut watch, &anchor, &record, 120_000, fine), why);
 }
 
+/// A node with a full disk, or an older program, is heard of and never has the form. Its step used to stand for ever.
+#[test]
+fn a_form_whose_record_a_node_does_not_take_goes_back() {
+    let mut anchor = anchor_of(3);
+    let before = anchor.deploy("app", &form(1, "\"1\"")).unwrap();
+    let record = anchor.deploy("app", &form(2, "\"1\"")).unwrap();
+    let first = *record.underway.as_ref().unwrap().nodes.first().unwrap();
+    let name = format!("pi-{}", first.0[0]);
+    let why = StepVerdict::Bad(format!("{name} has not taken the record for 120 s"));
+    let as_before = |one: &NodeId| ready(&before, one, 0);
+    let set_there = |anchor: &mut Anchor, is_there| {
+        anchor.candidates.iter_mut().find(|one| one.node == first).unwrap().is_there = is_there;
+    };
+    let mut watch = Watch::new(&record, 0);
+    for now in [0, 60_000, 119_000] {
+        assert_eq!(look(&mut watch, &anchor, &record, now, as_before), StepVerdict::Wait, "{now}");
+    }
+    assert_eq!(look(&mut watch, &anchor, &record, 120_000, as_before), why);
+    // One that was away meanwhile could not take it.
+    set_there(&mut anchor, false);
+    assert_eq!(look(&mut watch, &anchor, &record, 121_000, as_before), StepVerdict::Wait);
+    set_there(&mut anchor, true);
+    for now in [200_000, 319_000] {
+        assert_eq!(look(&mut watch, &anchor, &record, now, as_before), StepVerdict::Wait, "{now}");
+    }
+    assert_eq!(look(&mut watch, &anchor, &record, 320_000, as_before), why);
+    // One that has it may still be busy with other deployments.
+    let mut watch = Watch::new(&record, 0);
+    let progress = as_before(&first);
+    for now in [0, 1_000_000] {
+        let (progress, name) = (Some(&progress), "pi");
+        let busy = StepHeard { node: first, name, is_there: true, has_all: true, progress, at_ms: now };
+        assert_eq!(watch.look(&record, &[busy], now), StepVerdict::Wait, "{now}");
+    }
+}
+
 #[test]
 fn a_node_that_does_not_say_how_its_runs_end_does_not_let_a_form_go_on() {
     let mut anchor = anchor_of(3);
@@ -232,8 +269,9 @@ impl World {
     fn look(&self, watch: &mut Watch, record: &Record) -> StepVerdict {
         let heard = self.anchor.candidates.iter().map(|one| {
             let (progress, at_ms) = &self.nodes[&one.node];
+            let (is_there, has_all) = (one.is_there, progress.serial == record.serial);
             let progress = Some(progress);
-            StepHeard { node: one.node, name: &one.name, is_there: one.is_there, progress, at_ms: *at_ms }
+            StepHeard { node: one.node, name: &one.name, is_there, has_all, progress, at_ms: *at_ms }
         });
         watch.look(record, &heard.collect::<Vec<_>>(), self.now)
     }
