@@ -189,13 +189,12 @@ impl Deployments {
     }
 
     /// Makes copies elsewhere of what is on nodes that are away, and where `within` counts, on nodes that came near.
-    /// Does nothing before all nodes had time to be heard of.
     pub(super) async fn replace_copies(self: &Arc<Self>) {
         let Ok(desk) = self.desk() else { return };
-        if self.leads_for().is_none_or(|time| time < AWAY_AFTER * 2) {
+        let _deciding = desk.deciding.lock().await;
+        if !self.watches() {
             return;
         }
-        let _deciding = desk.deciding.lock().await;
         for record in self.newest() {
             let Some(again) = self.decided(|known| decide_again(record.record(), known)) else { continue };
             let name = again.name.clone();

@@ -105,10 +105,12 @@ impl Deployments {
     /// Makes more copies of functions that have too much to do, and fewer of those that have little.
     pub(super) async fn follow_load(self: &Arc<Self>) {
         let Ok(desk) = self.desk() else { return };
-        if self.leads_for().is_none_or(|time| time < AWAY_AFTER * 2) {
+        let _deciding = desk.deciding.lock().await;
+        if !self.watches() {
+            // For how long copies were busy or quiet is not known any more.
+            desk.elastic.lock().clear();
             return;
         }
-        let _deciding = desk.deciding.lock().await;
         let records: Vec<_> = self.newest().into_iter().filter(|record| has_elastic(record.record())).collect();
         let named = |function: &Name| {
             let mut manifests = records.iter().filter_map(|record| record.record().manifest.as_ref());

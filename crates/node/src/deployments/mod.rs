@@ -6,7 +6,7 @@
 //!   follow: share of this node ─▶ images, from any node ─▶ deploy ─┴─▶ progress ═══ talk ═══▶ anchor ─▶ view
 //! ```
 //! - `shelf`: records on disk · `desk`: what an anchor decides · `relay`: orders and views, by way of an anchor
-//! - `settled`: numbers of what several anchors decide
+//! - `settled`: numbers of what several anchors decide · `leading`: since when one of them watches
 //! - `follow`, `works`: makes it so here · `images`: fetched by hash, from whoever has them
 //! - `tokens`: the fleet's, which travel with the same talk
 //! - `elastic`: how many copies there are where that follows load
@@ -25,6 +25,7 @@ mod desk;
 mod elastic;
 mod follow;
 mod images;
+mod leading;
 mod refusals;
 mod relay;
 mod seats;
@@ -49,6 +50,7 @@ use fleet_deploy::{Candidate, Profile, Records, SignedRecord};
 use fleet_link::Link;
 use fleet_trust::{Anchor, NodeId, Trust};
 use images::{Fetching, GIVING_ALL_MAX, GIVING_EACH_MAX};
+use leading::Leading;
 use manifest::Name;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
@@ -106,7 +108,7 @@ pub struct Deployments {
     answering: Arc<Seats>,
     began: Instant,
     /// Since when this anchor is the one that watches.
-    leading: Mutex<Option<Instant>>,
+    leading: Mutex<Leading>,
     /// Counts changes of the records and of the progress.
     changes: watch::Sender<u64>,
 }
@@ -158,10 +160,11 @@ impl Deployments {
     }
 
     /// Begins to talk with other nodes over this link, and to follow what they tell.
-    pub(crate) fn start(self: &Arc<Self>, link: &Arc<Link<Door>>) -> [JoinHandle<()>; 3] {
+    pub(crate) fn start(self: &Arc<Self>, link: &Arc<Link<Door>>) -> [JoinHandle<()>; 4] {
         self.link.set(Arc::downgrade(link)).ok();
         [
             tokio::spawn(self.clone().keep_talking()),
+            tokio::spawn(self.clone().keep_beating()),
             tokio::spawn(self.clone().follow()),
             tokio::spawn(self.clone().count_busy()),
         ]

@@ -7,6 +7,7 @@
 //! steps, and nodes talk with it; that two may think it is them does no harm, because each number is given once.
 
 use super::desk::DEPLOYERS_NOTE;
+use super::leading::BEAT;
 use super::{AWAY_AFTER, Deployments};
 use crate::blocking;
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use problem::{Code, Problem};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::time::sleep;
 
 /// What the list of tokens is counted under.
 const TOKENS: &str = "tokens";
@@ -73,13 +75,19 @@ impl Deployments {
         let others = self.directory.others();
         let leads =
             self.desk.is_some() && !others.iter().any(|row| row.is_anchor && row.node < me && is_there(row.heard));
-        let mut leading = self.leading.lock();
-        match leads {
-            true => Some(leading.get_or_insert_with(Instant::now).elapsed()),
-            false => {
-                *leading = None;
-                None
-            }
+        self.leading.lock().look(leads, Instant::now())
+    }
+
+    /// Whether this anchor watches copies and steps: it leads, and all nodes had time to be heard of.
+    pub(super) fn watches(&self) -> bool {
+        self.leads_for().is_some_and(|time| time >= AWAY_AFTER * 2)
+    }
+
+    /// Lets an anchor notice that it stood still, until it is dropped.
+    pub(super) async fn keep_beating(self: Arc<Self>) {
+        while self.desk.is_some() {
+            self.leading.lock().beat(Instant::now());
+            sleep(BEAT).await;
         }
     }
 

@@ -10,10 +10,12 @@ impl Deployments {
     /// Has each form that is on its way go on, or back, if it is time.
     pub(super) async fn watch_steps(self: &Arc<Self>) {
         let Ok(desk) = self.desk() else { return };
-        if !self.leads() {
+        let _deciding = desk.deciding.lock().await;
+        if !self.watches() {
+            // What was seen until then says nothing of the time in which nobody looked.
+            desk.watches.lock().clear();
             return;
         }
-        let _deciding = desk.deciding.lock().await;
         let underway = || self.newest().into_iter().filter(|record| record.record().underway.is_some());
         let records: Vec<Arc<SignedRecord>> = underway().collect();
         desk.watches.lock().retain(|name, _| records.iter().any(|record| record.record().name == *name));
