@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use whole_file::write_new;
 
 /// Public halves of the keys that count.
@@ -39,6 +39,10 @@ const MEASURING_MAX: Duration = Duration::from_secs(12);
 /// nobody waits for that.
 const MEASURED_MAX: usize = 2 * CELL_MAX + 1;
 const HEARING_EVERY: Duration = Duration::from_millis(50);
+/// How often copies and steps are looked at although nothing has changed here; and what lies between two looks at
+/// least: progress comes in bursts.
+const WATCHING_EVERY: Duration = Duration::from_secs(4);
+const WATCHING_PACE: Duration = Duration::from_millis(50);
 
 pub struct Desk {
     anchor: Arc<Anchor>,
@@ -188,8 +192,23 @@ impl Deployments {
         Ok(OrderTaken { name: record.name.to_string(), serial: record.serial, revision: record.revision })
     }
 
+    /// Watches copies, their load, and steps until it is dropped; on an anchor. It waits for no talk: one with a node
+    /// that is slow may take half a minute.
+    pub(super) async fn keep_watching(self: Arc<Self>) {
+        let mut changes = self.changes.subscribe();
+        while self.desk.is_some() {
+            changes.mark_unchanged();
+            self.replace_copies().await;
+            self.follow_load().await;
+            self.watch_steps().await;
+            sleep(WATCHING_PACE).await;
+            // It has changed, or nothing has for long enough.
+            let _ = timeout(WATCHING_EVERY, changes.changed()).await;
+        }
+    }
+
     /// Makes copies elsewhere of what is on nodes that are away, and where `within` counts, on nodes that came near.
-    pub(super) async fn replace_copies(self: &Arc<Self>) {
+    async fn replace_copies(self: &Arc<Self>) {
         let Ok(desk) = self.desk() else { return };
         let _deciding = desk.deciding.lock().await;
         if !self.watches() {

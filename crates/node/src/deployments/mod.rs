@@ -160,10 +160,11 @@ impl Deployments {
     }
 
     /// Begins to talk with other nodes over this link, and to follow what they tell.
-    pub(crate) fn start(self: &Arc<Self>, link: &Arc<Link<Door>>) -> [JoinHandle<()>; 4] {
+    pub(crate) fn start(self: &Arc<Self>, link: &Arc<Link<Door>>) -> [JoinHandle<()>; 5] {
         self.link.set(Arc::downgrade(link)).ok();
         [
             tokio::spawn(self.clone().keep_talking()),
+            tokio::spawn(self.clone().keep_watching()),
             tokio::spawn(self.clone().keep_beating()),
             tokio::spawn(self.clone().follow()),
             tokio::spawn(self.clone().count_busy()),

@@ -42,9 +42,6 @@ impl Deployments {
         loop {
             changes.mark_unchanged();
             let is_told = self.round().await;
-            self.replace_copies().await;
-            self.follow_load().await;
-            self.watch_steps().await;
             sleep(PACE).await;
             let mut chance = [0];
             // Without a random number all nodes talk as seldom.
