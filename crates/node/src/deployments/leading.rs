@@ -16,8 +16,8 @@ pub struct Leading {
 }
 
 impl Leading {
-    /// The node is at work. If it was not for a while (it was stopped, or its machine was), it begins anew to lead: that
-    /// it has not heard of others is its own fault, and no absence of theirs.
+    /// The node is at work. If it was not for a while (it was stopped, or its machine was), it begins anew to lead:
+    /// that it has not heard of others is its own fault, and no absence of theirs.
     pub fn beat(&mut self, now: Instant) {
         let before = self.beat.replace(now);
         if before.is_some_and(|before| now.saturating_duration_since(before) > STILL_AFTER) {
@@ -40,8 +40,8 @@ impl Leading {
 mod tests {
     use super::*;
 
-    /// An anchor that was stopped for a while used to take all other nodes for away, and so gave their copies to others
-    /// and took back what was going out in steps.
+    /// An anchor that was stopped for a while used to take all other nodes for away, and so gave their copies to
+    /// others and took back what was going out in steps.
     #[test]
     fn an_anchor_that_stood_still_or_led_no_more_begins_anew() {
         let (mut leading, begin) = (Leading::default(), Instant::now());
