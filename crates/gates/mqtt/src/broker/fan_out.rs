@@ -158,7 +158,7 @@ impl<N: Node> Broker<N> {
         if ticket > self.durable {
             self.wait(ticket, Waiter::Session(target.session));
         } else {
-            self.pump_keeping_frames(target.session);
+            self.pump(target.session);
         }
     }
 
@@ -188,11 +188,6 @@ impl<N: Node> Broker<N> {
 
     /// Sends what waits in a session, as far as there is room.
     pub(super) fn pump(&mut self, key: SessionKey) {
-        self.passing.frames.clear();
-        self.pump_keeping_frames(key);
-    }
-
-    fn pump_keeping_frames(&mut self, key: SessionKey) {
         loop {
             let Some(session) = self.sessions.get_mut(key) else { return };
             let Some(connection_key) = session.connection else { return };
@@ -236,6 +231,8 @@ impl<N: Node> Broker<N> {
                 self.sessions.get(key).and_then(|session| session.flights.back()).and_then(|flight| flight.ids.clone());
             let sent =
                 self.write_publish(connection_key, view, qos, retain, flight_ids.as_deref(), packet_id(sequence), dup);
+            // A fan-out may be going on, and this is not its message.
+            self.passing.frames.clear();
             match sent {
                 Sent::Yes if is_kept => {}
                 Sent::Yes => self.release_bytes(key, held_bytes(&message, &flight_ids)),

@@ -1,5 +1,6 @@
 //! What the MQTT gate promises: over real sockets, in virtual time, and together with queues, units and a lying disk.
 
+mod alone;
 mod client;
 #[path = "../../../../state/tests/all/common/mod.rs"]
 mod common;

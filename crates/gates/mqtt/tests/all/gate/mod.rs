@@ -8,7 +8,7 @@ mod limits;
 mod passwords;
 mod sessions;
 mod subscriptions;
-mod support;
+pub mod support;
 mod tls;
 mod users;
 mod wills;

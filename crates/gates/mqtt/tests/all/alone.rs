@@ -1,0 +1,116 @@
+//! The broker alone: without sockets, with a clock and a budget that the test sets.
+
+use crate::gate::support::{Memory, plain};
+use budget::{Budget, Purpose};
+use gate_mqtt::broker::{Broker, ConnectionKey, Now};
+use gate_mqtt::codec::encode::{self, Outgoing};
+use gate_mqtt::codec::{Connect, Packet, Qos, SubscribeEntry, SubscriptionOptions, Version, decode, split};
+use gate_mqtt::{Identity, Limits, Users};
+use std::sync::Arc;
+
+struct Alone {
+    broker: Broker<Memory>,
+    identity: Arc<Identity>,
+    now: Now,
+}
+
+impl Alone {
+    /// A broker whose commits are durable at once.
+    fn new(limits: Limits, budget: &Arc<Budget>) -> Self {
+        let now = Now { steady_ms: 1_000, unix_ms: 1_000_000 };
+        let mut broker = Broker::new(limits, Memory::new(), &Users::open(), budget, now).unwrap();
+        broker.durable(now, u64::MAX);
+        let identity = Arc::new(Users::open().unasked(None, "").unwrap());
+        Self { broker, identity, now }
+    }
+
+    fn connect(&mut self, connect: Connect<'_>) -> ConnectionKey {
+        let key = self.broker.connect(self.now, &connect, self.identity.clone(), "").unwrap();
+        assert_eq!(self.sent(key, |packet| matches!(packet, Packet::Connack(_)).then_some(())).len(), 1);
+        key
+    }
+
+    fn feed(&mut self, key: ConnectionKey, encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        assert_eq!(self.broker.feed(self.now, key, &bytes).consumed, bytes.len());
+    }
+
+    fn subscribe(&mut self, key: ConnectionKey, filters: &[&str], qos: Qos) {
+        let options = SubscriptionOptions { qos, ..Default::default() };
+        let entries: Vec<_> = filters.iter().map(|filter| SubscribeEntry { filter, options }).collect();
+        self.feed(key, |out| encode::subscribe(out, 1, &entries, None, Version::V5));
+    }
+
+    fn publish(&mut self, key: ConnectionKey, topic: &str, payload: &str, change: impl FnOnce(&mut Outgoing<'_>)) {
+        let mut outgoing = Outgoing {
+            version: Version::V5,
+            qos: Qos::AtLeastOnce,
+            retain: false,
+            dup: false,
+            id: 1,
+            topic,
+            payload: payload.as_bytes(),
+            lasting: &[],
+            expiry_s: None,
+            subscription_ids: &[],
+        };
+        change(&mut outgoing);
+        self.feed(key, |out| drop(outgoing.write(out)));
+        self.sent(key, |_| Some(()));
+    }
+
+    /// What `pick` finds in all packets that wait for the connection.
+    fn sent<T>(&mut self, key: ConnectionKey, mut pick: impl FnMut(Packet<'_>) -> Option<T>) -> Vec<T> {
+        let mut found = Vec::new();
+        loop {
+            let mut bytes = Vec::new();
+            self.broker.take(key, &mut bytes);
+            if bytes.is_empty() {
+                return found;
+            }
+            let mut rest = &bytes[..];
+            while let Some(frame) = split(rest, None, 1 << 24).unwrap() {
+                rest = &rest[frame.bytes..];
+                found.extend(pick(decode(frame, Version::V5).unwrap()));
+            }
+        }
+    }
+
+    /// The payloads of all messages that wait for the connection.
+    fn messages(&mut self, key: ConnectionKey) -> Vec<String> {
+        self.sent(key, |packet| match packet {
+            Packet::Publish(publish) => Some(String::from_utf8(publish.payload.to_vec()).unwrap()),
+            _ => None,
+        })
+    }
+}
+
+fn client(client_id: &str) -> Connect<'_> {
+    Connect { client_id, ..plain(Version::V5) }
+}
+
+/// While a message was passed on, a subscriber that had waited for memory was sent an older one first. If the memory
+/// was used up again before the present message, those after it got the older one's bytes in its place.
+#[test]
+fn a_subscriber_that_waits_for_memory_leaves_others_their_messages() {
+    let budget = Budget::new(1 << 30);
+    let mut held = budget.take(Purpose::Mqtt, budget.part_bytes(Purpose::Mqtt) - 14_000).unwrap();
+    let mut alone = Alone::new(Limits { inflight_max: 10_000, ..Limits::default() }, &budget);
+    let [deaf, reader, writer] = ["deaf", "reader", "writer"].map(|name| alone.connect(client(name)));
+    for key in [deaf, reader] {
+        alone.subscribe(key, &["t"], Qos::AtLeastOnce);
+    }
+    alone.messages(reader);
+    let mut waited = false;
+    for number in 0..300 {
+        let payload = format!("{number:01000}");
+        alone.publish(writer, "t", &payload, |_| {});
+        assert_eq!(alone.messages(reader), [payload]);
+        waited |= alone.broker.counts().queued_bytes > 0;
+        held.shrink(1_500);
+    }
+    assert!(waited);
+    let got = alone.messages(deaf);
+    assert!(got.is_sorted() && got.len() > 50, "{}", got.len());
+}
