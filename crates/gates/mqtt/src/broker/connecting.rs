@@ -105,6 +105,7 @@ impl<N: Node> Broker<N> {
             aliases: Vec::new(),
             stalled: None,
             held_since_ms: None,
+            wanted: VecDeque::new(),
         };
         let connection_key = self.connections.insert(connection);
         self.attach(key, connection_key, connect, expiry_s);
@@ -245,6 +246,7 @@ impl<N: Node> Broker<N> {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(session_key) = connection.session.take() else { return };
         connection.replies.clear();
+        connection.wanted = VecDeque::new();
         let stalled = connection.stalled.take();
         self.set_dirty(key);
         let session = self.sessions.get_mut(session_key).expect("a connection's session exists");

@@ -3,7 +3,7 @@
 use super::publishing::Publishing;
 use super::trie::SessionKey;
 use crate::codec::encode::{self, Ack};
-use crate::codec::{Reason, Version};
+use crate::codec::{Qos, Reason, Version};
 use crate::users::Identity;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,6 +36,15 @@ impl Stalled {
     }
 }
 
+/// What is retained under a filter is to be sent.
+#[derive(Debug)]
+pub struct Wanted {
+    pub filter: Box<str>,
+    pub qos: Qos,
+    /// The subscription's.
+    pub id: Option<u32>,
+}
+
 #[derive(Debug)]
 pub struct Connection {
     pub version: Version,
@@ -64,8 +73,10 @@ pub struct Connection {
     /// Topics the client gave numbers to.
     pub aliases: Vec<Option<Arc<str>>>,
     pub stalled: Option<Box<Stalled>>,
-    /// Since when a slow subscriber holds it up; in steady milliseconds.
+    /// Since when a slow subscriber, or much that it was sent of what is retained, holds it up; in steady milliseconds.
     pub held_since_ms: Option<u64>,
+    /// Filters it has subscribed to and is not sent the retained messages of yet. Nothing is read meanwhile.
+    pub wanted: VecDeque<Wanted>,
 }
 
 impl Connection {

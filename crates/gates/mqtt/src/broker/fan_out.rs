@@ -361,6 +361,14 @@ impl<N: Node> Broker<N> {
         }
     }
 
+    /// Reads no further from a connection until the next look at what is due.
+    pub(super) fn rest(&mut self, key: ConnectionKey) {
+        let since_ms = self.now.steady_ms.saturating_sub(HOLD_MS);
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.held_since_ms.get_or_insert(since_ms);
+        }
+    }
+
     /// Lets those read on who waited for this session.
     pub(super) fn let_read(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get_mut(key) else { return };

@@ -23,7 +23,9 @@ impl<N: Node> Broker<N> {
     /// What is retained under any of these filters and has not expired, each once, by topic.
     pub fn retained(&self, filters: &BTreeSet<String>) -> Vec<Arc<Message>> {
         let mut found = Vec::new();
-        filters.iter().for_each(|filter| self.retained.matches(filter, &mut found));
+        for filter in filters {
+            self.retained.matches(filter, &mut found);
+        }
         found.retain(|message| !message.view().is_expired(self.now.unix_ms));
         let by_topic: BTreeMap<String, Arc<Message>> =
             found.into_iter().map(|message| (message.topic().to_owned(), message)).collect();

@@ -216,6 +216,7 @@ impl<N: Node> Broker<N> {
         self.connections.get(key).is_some_and(|connection| {
             connection.stalled.is_none()
                 && connection.held_since_ms.is_none()
+                && connection.wanted.is_empty()
                 && connection.session.is_some()
                 // Who does not read its answers is asked nothing more.
                 && connection.out.len() < self.limits.send_bytes_max
@@ -283,6 +284,7 @@ impl<N: Node> Broker<N> {
         std::mem::take(&mut self.to_do.starved).into_iter().for_each(|key| self.pump(key));
         self.retry_wills();
         self.end_holds();
+        self.send_more_retained();
         while let Some((_, key)) = self.due.wills.first().copied().filter(|(at_ms, _)| *at_ms <= now.steady_ms) {
             self.publish_will(key);
         }

@@ -30,6 +30,7 @@ impl<N: Node> Broker<N> {
     pub fn feed(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) -> Fed {
         self.now = now;
         let (mut consumed, mut wants) = (0, 0);
+        self.passing.looked_at = 0;
         while self.may_read(key) {
             let Some(connection) = self.connections.get_mut(key) else { break };
             let version = connection.version;

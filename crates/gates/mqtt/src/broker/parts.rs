@@ -28,6 +28,8 @@ pub(super) struct ToDo {
     pub stalled: Vec<ConnectionKey>,
     /// Sessions whose messages wait for memory to send them from.
     pub starved: Vec<SessionKey>,
+    /// Connections that are to be sent what is retained under more of their filters.
+    pub wanting: VecDeque<ConnectionKey>,
 }
 
 /// What happens at its time.
@@ -60,5 +62,7 @@ pub(super) struct Passing {
     pub found: Vec<Subscriber>,
     /// A subscriber that cannot keep up with the present message's publisher.
     pub slow: Option<SessionKey>,
+    /// Nodes of the tree of retained messages that the present feed, or round, has looked at.
+    pub looked_at: usize,
     pub spare_targets: Vec<Target>,
 }

@@ -78,9 +78,9 @@ impl Retained {
         Some(removed)
     }
 
-    /// Collects what a new subscription to `filter` is sent first.
-    pub fn matches(&self, filter: &str, into: &mut Vec<Arc<Message>>) {
-        self.root.matches(filter.split('/'), true, into);
+    /// Collects what a new subscription to `filter` is sent first. Returns how many nodes of the tree it looked at.
+    pub fn matches(&self, filter: &str, into: &mut Vec<Arc<Message>>) -> usize {
+        self.root.matches(filter.split('/'), true, into)
     }
 }
 
@@ -101,28 +101,23 @@ impl Branch {
         mut levels: impl Iterator<Item = &'a str> + Clone,
         is_first: bool,
         into: &mut Vec<Arc<Message>>,
-    ) {
+    ) -> usize {
         // Wildcards at the beginning do not match what begins with `$`.
         let visible = |name: &str| !is_first || !name.starts_with('$');
-        match levels.next() {
-            None => into.extend(self.message.as_ref().map(|kept| kept.message.clone())),
+        let seen = self.children.iter().filter(|(name, _)| visible(name));
+        let below: usize = match levels.next() {
+            None => {
+                into.extend(self.message.as_ref().map(|kept| kept.message.clone()));
+                0
+            }
             Some("#") => {
                 into.extend(self.message.as_ref().map(|kept| kept.message.clone()));
-                for (_, child) in self.children.iter().filter(|(name, _)| visible(name)) {
-                    child.matches(["#"].into_iter(), false, into);
-                }
+                seen.map(|(_, child)| child.matches(["#"].into_iter(), false, into)).sum()
             }
-            Some("+") => {
-                for (_, child) in self.children.iter().filter(|(name, _)| visible(name)) {
-                    child.matches(levels.clone(), false, into);
-                }
-            }
-            Some(name) => {
-                if let Some(child) = self.children.get(name) {
-                    child.matches(levels, false, into);
-                }
-            }
-        }
+            Some("+") => seen.map(|(_, child)| child.matches(levels.clone(), false, into)).sum(),
+            Some(name) => self.children.get(name).map_or(0, |child| child.matches(levels, false, into)),
+        };
+        1 + below
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Broker;
 use super::accounts::subscription_bytes;
-use super::connection::{ConnectionKey, Reply};
+use super::connection::{ConnectionKey, Reply, Wanted};
 use super::message::Message;
 use super::packets::BATCH_MAX;
 use super::publishing::Target;
@@ -13,7 +13,12 @@ use crate::codec::{Fault, Reason, Subscribe, SubscribeEntry, Unsubscribe, Versio
 use crate::limits::TOPIC_BYTES_MAX;
 use crate::node::{Changes, Node};
 use crate::topic::Filter;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Nodes of the tree of retained messages that are looked at before others have a turn: one packet may ask for all of
+/// them a thousand times. A filter that was begun is finished; what is left waits for the next round.
+const LOOKED_AT_ONCE: usize = 4_096;
 
 impl<N: Node> Broker<N> {
     pub(super) fn take_subscribe(&mut self, key: ConnectionKey, subscribe: &Subscribe<'_>) -> Result<(), Fault> {
@@ -22,7 +27,8 @@ impl<N: Node> Broker<N> {
         let Some(connection) = self.connections.get(key) else { return Ok(()) };
         let (version, Some(session)) = (connection.version, connection.session) else { return Ok(()) };
         let mut codes = Vec::with_capacity(subscribe.entries.len());
-        let mut wanted = Vec::new();
+        // A filter may come more than once, and its messages go out once: as the last one that asks for them says.
+        let mut wanted = BTreeMap::new();
         for entry in &subscribe.entries {
             match self.subscribe(key, session, entry, subscribe.subscription_id) {
                 Ok(is_new) => {
@@ -33,7 +39,7 @@ impl<N: Node> Broker<N> {
                         _ => false,
                     };
                     if is_wanted && !entry.filter.starts_with("$share/") {
-                        wanted.push((*entry, subscribe.subscription_id));
+                        wanted.insert(entry.filter, entry.options.qos);
                     }
                 }
                 Err(reason) => codes.push(if version == Version::V5 { reason.0 } else { 0x80 }),
@@ -43,8 +49,15 @@ impl<N: Node> Broker<N> {
         encode::suback(&mut frame, subscribe.id, &codes, version);
         self.pending.loose_replies.push((key, Reply::Frame(frame.into())));
         self.finish();
-        for (entry, id) in wanted {
-            self.send_retained(session, &entry, id);
+        let Some(connection) = self.connections.get_mut(key) else { return Ok(()) };
+        let id = subscribe.subscription_id;
+        connection.wanted.extend(wanted.into_iter().map(|(filter, qos)| Wanted { filter: filter.into(), qos, id }));
+        while self.passing.looked_at < LOOKED_AT_ONCE && self.send_next_retained(key) {}
+        if self.passing.looked_at >= LOOKED_AT_ONCE {
+            self.rest(key);
+        }
+        if self.connections.get(key).is_some_and(|connection| !connection.wanted.is_empty()) {
+            self.to_do.wanting.push_back(key);
         }
         Ok(())
     }
@@ -90,10 +103,35 @@ impl<N: Node> Broker<N> {
         Ok(is_new)
     }
 
+    /// Goes on with those who are still to be sent what is retained, one filter each in turn.
+    pub(super) fn send_more_retained(&mut self) {
+        self.passing.looked_at = 0;
+        while self.passing.looked_at < LOOKED_AT_ONCE {
+            let Some(key) = self.to_do.wanting.pop_front() else { return };
+            if !self.send_next_retained(key) {
+                continue;
+            }
+            match self.connections.get(key) {
+                Some(connection) if !connection.wanted.is_empty() => self.to_do.wanting.push_back(key),
+                // Reading goes on.
+                _ => self.set_dirty(key),
+            }
+        }
+    }
+
+    /// Sends what is retained under the next filter that the connection asked for. Says whether there was one.
+    fn send_next_retained(&mut self, key: ConnectionKey) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let Some(session) = connection.session else { return false };
+        let Some(wanted) = connection.wanted.pop_front() else { return false };
+        self.send_retained(session, &wanted);
+        true
+    }
+
     /// Sends what is retained under the filter, through the session as any other message.
-    fn send_retained(&mut self, session_key: SessionKey, entry: &SubscribeEntry<'_>, id: Option<u32>) {
+    fn send_retained(&mut self, session_key: SessionKey, wanted: &Wanted) {
         let mut found = Vec::new();
-        self.retained.matches(entry.filter, &mut found);
+        self.passing.looked_at += self.retained.matches(&wanted.filter, &mut found);
         if let Some(session) = self.sessions.get(session_key) {
             found.retain(|message| session.identity.may_receive(message.topic()));
         }
@@ -101,7 +139,7 @@ impl<N: Node> Broker<N> {
             let mut changes = Changes::default();
             let mut targets = Vec::with_capacity(some.len());
             for message in some {
-                targets.push(self.retained_target(session_key, message, entry, id, &mut changes));
+                targets.push(self.retained_target(session_key, message, wanted, &mut changes));
             }
             // Copies of a session that outlives its connection are sent once they are durable, as all others.
             let Ok(ticket) = self.commit(&changes) else {
@@ -120,8 +158,7 @@ impl<N: Node> Broker<N> {
         &mut self,
         session_key: SessionKey,
         message: &Arc<Message>,
-        entry: &SubscribeEntry<'_>,
-        id: Option<u32>,
+        wanted: &Wanted,
         changes: &mut Changes,
     ) -> Option<Target> {
         let view = message.view();
@@ -131,14 +168,14 @@ impl<N: Node> Broker<N> {
             self.pending.loose.delete(records::retained_key(view.topic));
             return None;
         }
-        let qos = entry.options.qos.min(view.qos);
+        let qos = wanted.qos.min(view.qos);
         let session = self.sessions.get(session_key)?;
         let is_kept = session.is_kept() && qos.is_confirmed();
         if is_kept && self.is_full(session_key, view) {
             self.count_dropped(session_key);
             return None;
         }
-        let mut target = Target::retained(session_key, qos, id, is_kept);
+        let mut target = Target::retained(session_key, qos, wanted.id, is_kept);
         if is_kept {
             let session = self.sessions.get_mut(session_key)?;
             let sequence = session.take_sequence();

@@ -56,7 +56,7 @@ impl Alone {
             subscription_ids: &[],
         };
         change(&mut outgoing);
-        self.feed(key, |out| drop(outgoing.write(out)));
+        self.feed(key, |out| _ = outgoing.write(out));
         self.sent(key, |_| Some(()));
     }
 
@@ -113,4 +113,24 @@ fn a_subscriber_that_waits_for_memory_leaves_others_their_messages() {
     assert!(waited);
     let got = alone.messages(deaf);
     assert!(got.is_sorted() && got.len() > 50, "{}", got.len());
+}
+
+#[test]
+fn who_subscribes_to_all_that_is_retained_again_and_again_gets_it_turn_by_turn() {
+    let mut alone = Alone::new(Limits::default(), &Budget::new(1 << 30));
+    let [writer, reader] = ["writer", "reader"].map(|name| alone.connect(client(name)));
+    for number in 0..5_000 {
+        alone.publish(writer, &format!("t/{number}"), "", |outgoing| {
+            (outgoing.retain, outgoing.payload) = (true, b"x");
+        });
+    }
+    alone.subscribe(reader, &["#", "t/#", "t/+", "+/7"], Qos::AtMostOnce);
+    let mut turns = vec![alone.messages(reader).len()];
+    while !alone.broker.may_read(reader) {
+        alone.now.steady_ms += 250;
+        alone.broker.do_due(alone.now);
+        turns.push(alone.messages(reader).len());
+    }
+    // In order of the filters; the third took what the short one left of its turn.
+    assert_eq!(turns, [5_000, 5_001, 5_000]);
 }

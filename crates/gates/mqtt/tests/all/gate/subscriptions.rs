@@ -2,7 +2,7 @@
 
 use super::support::*;
 use gate_mqtt::codec::encode::{self, Ack, lasting_properties};
-use gate_mqtt::codec::{Connect, PublishProperties, Qos, Reason, SubscribeEntry, SubscriptionOptions, Version};
+use gate_mqtt::codec::{Connect, Packet, PublishProperties, Qos, Reason, SubscribeEntry, SubscriptionOptions, Version};
 
 #[test]
 fn a_message_comes_once_with_the_best_qos_and_all_identifiers_of_overlapping_subscriptions() {
@@ -38,6 +38,24 @@ fn retained_messages_come_first_and_are_marked() {
             server.connect(version, "other").retain("a/b", "new");
             assert!(!reader.receive().retain);
         }
+    }
+}
+
+/// Each of 65,000 times `#` in one packet had its walk through all that is retained, and all others waited meanwhile.
+#[test]
+fn a_filter_that_is_repeated_in_one_packet_gets_what_is_retained_once() {
+    for version in [Version::V311, Version::V5] {
+        let server = Server::start();
+        server.connect(version, "writer").retain("t", "kept");
+        let mut reader = server.connect(version, "reader");
+        let entry = |filter, qos| SubscribeEntry { filter, options: SubscriptionOptions { qos, ..Default::default() } };
+        let mut entries = vec![entry("#", Qos::AtLeastOnce); 1_000];
+        entries.push(entry("#", Qos::AtMostOnce));
+        reader.write(|out| encode::subscribe(out, 5, &entries, None, version));
+        reader.take(|packet| assert!(matches!(packet, Packet::Suback { id: 5, codes } if codes.len() == 1_001)));
+        let got = reader.receive();
+        assert_eq!((got.payload.as_str(), got.qos, got.retain), ("kept", 0, true));
+        reader.ping();
     }
 }
 
