@@ -46,7 +46,7 @@ impl<N: Node> Broker<N> {
     /// Lets a client in that has shown who it is. `assigned` names it if it has no name of its own.
     ///
     /// # Errors
-    /// It is not let in; nothing has changed.
+    /// It is not let in; nothing has changed, unless the disk failed.
     pub fn connect(
         &mut self,
         now: Now,
@@ -70,16 +70,10 @@ impl<N: Node> Broker<N> {
 
         let client: Arc<str> = if connect.client_id.is_empty() { assigned.into() } else { connect.client_id.into() };
         let owner = Owner { user: identity.user.clone(), client: client.clone() };
-        let old = self.by_owner.get(&owner).copied();
-        if let Some(connection) = old.and_then(|key| self.sessions.get(key)).and_then(|session| session.connection) {
-            self.close(connection, Reason::TAKEN_OVER);
+        let (old, ended_stored) = self.take_over(&owner, connect.clean_start);
+        if self.broken {
+            return Err(refuse(Reason::UNAVAILABLE));
         }
-        // Taking over ended the session if it was to end with its connection.
-        let old = self.by_owner.get(&owner).copied();
-        if let Some(key) = old.filter(|_| connect.clean_start) {
-            self.end_session(key);
-        }
-        let old = old.filter(|_| !connect.clean_start);
         let key = match old {
             Some(key) => {
                 self.set_rights(key, &identity);
@@ -112,9 +106,33 @@ impl<N: Node> Broker<N> {
         connack.session_present = old.is_some();
         frame.clear();
         encode::connack(&mut frame, &connack, connect.version);
-        self.pending.loose_replies.push((connection_key, Reply::Open(frame.into())));
+        let waits = ended_stored || self.is_stored(key);
+        self.reply_once_stored(connection_key, waits, Reply::Open(frame.into()));
         self.finish();
         Ok(connection_key)
+    }
+
+    /// Ends what a new connection of this owner ends. Returns the session that it goes on with, and whether the disk
+    /// has to forget one.
+    fn take_over(&mut self, owner: &Owner, clean_start: bool) -> (Option<SessionKey>, bool) {
+        let Some(key) = self.by_owner.get(owner).copied() else { return (None, false) };
+        let was_stored = self.is_stored(key);
+        if let Some(connection) = self.sessions.get(key).and_then(|session| session.connection) {
+            self.close(connection, Reason::TAKEN_OVER);
+        }
+        // Taking over ended the session if it was to end with its connection.
+        let left = self.by_owner.get(owner).copied();
+        match left.filter(|_| clean_start) {
+            Some(key) => self.end_session(key),
+            None if left.is_some() => return (left, false),
+            None => {}
+        }
+        (None, was_stored)
+    }
+
+    /// Whether there are records of the session.
+    pub(super) fn is_stored(&self, key: SessionKey) -> bool {
+        self.sessions.get(key).is_some_and(|session| session.is_stored)
     }
 
     fn check_connect(&mut self, connect: &Connect<'_>, identity: &Identity, expiry_s: u32) -> Result<(), Reason> {

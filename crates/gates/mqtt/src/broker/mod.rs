@@ -247,8 +247,10 @@ impl<N: Node> Broker<N> {
     /// The disk failed: nothing is confirmed any more, and everyone is told so.
     pub fn fail(&mut self, now: Now, problem: &Problem) {
         self.now = now;
+        if std::mem::replace(&mut self.broken, true) {
+            return;
+        }
         tracing::error!(code = %problem.code, "the MQTT gate closes its connections: {}", problem.detail);
-        self.broken = true;
         self.waiting.clear();
         for key in self.connections.keys().collect::<Vec<_>>() {
             self.close(key, Reason::UNAVAILABLE);
@@ -357,6 +359,11 @@ impl<N: Node> Broker<N> {
 
     /// Commits what has gathered: all of it at once, or, if that is refused, each message alone.
     fn finish(&mut self) {
+        if self.broken {
+            // Nothing is written any more, and nothing answered that waits for it.
+            self.pending.loose = Changes::default();
+            self.pending.loose_replies.clear();
+        }
         if self.pending.batch.is_empty() && self.pending.loose.is_empty() {
             return self.send_loose_replies(0);
         }
@@ -452,6 +459,15 @@ impl<N: Node> Broker<N> {
             return Err(Refused::Unavailable(problem));
         }
         self.node.commit(changes)
+    }
+
+    /// Answers a change of a session: where there are records of it, together with them. Where there are none the disk
+    /// may be full.
+    fn reply_once_stored(&mut self, key: ConnectionKey, is_stored: bool, reply: Reply) {
+        match is_stored {
+            true => self.pending.loose_replies.push((key, reply)),
+            false => self.reply_and_open(key, 0, reply),
+        }
     }
 
     fn send_loose_replies(&mut self, ticket: u64) {

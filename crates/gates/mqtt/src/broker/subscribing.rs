@@ -47,7 +47,7 @@ impl<N: Node> Broker<N> {
         }
         let mut frame = Vec::new();
         encode::suback(&mut frame, subscribe.id, &codes, version);
-        self.pending.loose_replies.push((key, Reply::Frame(frame.into())));
+        self.reply_once_stored(key, self.is_stored(session), Reply::Frame(frame.into()));
         self.finish();
         let Some(connection) = self.connections.get_mut(key) else { return Ok(()) };
         let id = subscribe.subscription_id;
@@ -197,7 +197,7 @@ impl<N: Node> Broker<N> {
             .collect();
         let mut frame = Vec::new();
         encode::unsuback(&mut frame, unsubscribe.id, &codes, version);
-        self.pending.loose_replies.push((key, Reply::Frame(frame.into())));
+        self.reply_once_stored(key, self.is_stored(session), Reply::Frame(frame.into()));
         Ok(())
     }
 

@@ -4,12 +4,13 @@ use crate::gate::support::{Memory, plain};
 use budget::{Budget, Purpose};
 use gate_mqtt::broker::{Broker, ConnectionKey, Now};
 use gate_mqtt::codec::encode::{self, Outgoing};
-use gate_mqtt::codec::{Connect, Packet, Qos, SubscribeEntry, SubscriptionOptions, Version, decode, split};
+use gate_mqtt::codec::{Connect, Packet, Qos, Reason, SubscribeEntry, SubscriptionOptions, Version, decode, split};
 use gate_mqtt::{Identity, Limits, Users};
 use std::sync::Arc;
 
 struct Alone {
     broker: Broker<Memory>,
+    node: Arc<Memory>,
     identity: Arc<Identity>,
     now: Now,
 }
@@ -18,10 +19,11 @@ impl Alone {
     /// A broker whose commits are durable at once.
     fn new(limits: Limits, budget: &Arc<Budget>) -> Self {
         let now = Now { steady_ms: 1_000, unix_ms: 1_000_000 };
-        let mut broker = Broker::new(limits, Memory::new(), &Users::open(), budget, now).unwrap();
+        let node = Memory::new();
+        let mut broker = Broker::new(limits, node.clone(), &Users::open(), budget, now).unwrap();
         broker.durable(now, u64::MAX);
         let identity = Arc::new(Users::open().unasked(None, "").unwrap());
-        Self { broker, identity, now }
+        Self { broker, node, identity, now }
     }
 
     fn connect(&mut self, connect: Connect<'_>) -> ConnectionKey {
@@ -90,6 +92,10 @@ fn client(client_id: &str) -> Connect<'_> {
     Connect { client_id, ..plain(Version::V5) }
 }
 
+fn kept_client(client_id: &str) -> Connect<'_> {
+    Connect { clean_start: false, session_expiry_s: 100, ..client(client_id) }
+}
+
 /// While a message was passed on, a subscriber that had waited for memory was sent an older one first. If the memory
 /// was used up again before the present message, those after it got the older one's bytes in its place.
 #[test]
@@ -133,4 +139,28 @@ fn who_subscribes_to_all_that_is_retained_again_and_again_gets_it_turn_by_turn()
     }
     // In order of the filters; the third took what the short one left of its turn.
     assert_eq!(turns, [5_000, 5_001, 5_000]);
+}
+
+/// The broker gave up anew for each connection that it closed, one within the other, until the stack was full.
+#[test]
+fn a_broker_that_gives_up_on_its_disk_does_so_once() {
+    const RECORDS: usize = 210_000;
+    let limits = Limits { subscriptions_max: RECORDS, ..Limits::default() };
+    let mut alone = Alone::new(limits, &Budget::new(1 << 30));
+    let names: Vec<String> = (0..2_000).map(|number| format!("c{number}")).collect();
+    let mut all: Vec<_> = names.iter().map(|name| alone.connect(kept_client(name))).collect();
+    let many = alone.connect(kept_client("many"));
+    all.push(many);
+    let options = SubscriptionOptions { retain_handling: 2, ..Default::default() };
+    for first in (0..RECORDS).step_by(10_000) {
+        let filters: Vec<String> = (first..first + 10_000).map(|number| format!("{number:06}")).collect();
+        let entries: Vec<_> = filters.iter().map(|filter| SubscribeEntry { filter, options }).collect();
+        alone.feed(many, |out| encode::subscribe(out, 1, &entries, None, Version::V5));
+        alone.messages(many);
+    }
+    assert_eq!(alone.broker.counts().subscriptions, RECORDS as u64);
+    alone.node.set_disk_full(true);
+    let refused = alone.broker.connect(alone.now, &client("many"), alone.identity.clone(), "").unwrap_err();
+    assert_eq!(refused.reason, Reason::UNAVAILABLE);
+    assert!(all.into_iter().all(|key| !alone.broker.is_connected(key)));
 }

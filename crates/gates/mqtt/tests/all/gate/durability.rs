@@ -2,7 +2,7 @@
 
 use super::support::*;
 use gate_mqtt::Limits;
-use gate_mqtt::codec::encode::Ack;
+use gate_mqtt::codec::encode::{self, Ack};
 use gate_mqtt::codec::{Reason, Version};
 use std::time::Duration;
 
@@ -181,4 +181,25 @@ fn a_client_of_3_1_1_that_is_held_up_too_long_is_closed_unconfirmed() {
     client.publish_with("t", "1", 2, 1, |outgoing| outgoing.dup = true);
     client.expect_ack(Ack::Pubrec, 1, Reason::SUCCESS);
     assert_eq!(server.node.events().len(), 1);
+}
+
+/// All clients waited for what the disk did not take of one: with a full disk nobody was let in.
+#[test]
+fn a_full_disk_keeps_nobody_out_of_whom_nothing_is_stored() {
+    for version in [Version::V311, Version::V5] {
+        let server = Server::start();
+        let (mut kept, _) = server.connect_kept(version, "kept");
+        kept.subscribe("t", 1);
+        server.node.set_disk_full(true);
+        kept.write(|out| encode::unsubscribe(out, 6, &["t"], version));
+        kept.ping();
+        let mut other = server.connect(version, "other");
+        assert_eq!(other.subscribe("t", 1), 1);
+        other.publish("t", "m", 0, 0);
+        assert_eq!(other.receive().payload, "m");
+        other.write(|out| encode::unsubscribe(out, 7, &["t"], version));
+        assert!(other.next().starts_with("Unsuback { id: 7"));
+        server.node.set_disk_full(false);
+        assert!(kept.next().starts_with("Unsuback { id: 6"));
+    }
 }

@@ -32,6 +32,7 @@ struct Kept {
     commits: u64,
     wanted: Option<String>,
     is_full: bool,
+    is_disk_full: bool,
     is_held: bool,
 }
 
@@ -47,6 +48,11 @@ impl Memory {
 
     pub fn set_full(&self, is_full: bool) {
         self.kept.lock().is_full = is_full;
+    }
+
+    /// No record is written from now on.
+    pub fn set_disk_full(&self, is_full: bool) {
+        self.kept.lock().is_disk_full = is_full;
     }
 
     /// Nothing becomes durable from now on.
@@ -85,6 +91,9 @@ impl Node for Memory {
         let mut kept = self.kept.lock();
         if kept.is_full && !changes.events.is_empty() {
             return Err(Refused::QueueFull(Problem::new(Code::QueueFull, "the test says so")));
+        }
+        if kept.is_disk_full && !changes.records.is_empty() {
+            return Err(Refused::Unavailable(Problem::new(Code::DiskFull, "the test says so")));
         }
         if changes.records.len() + changes.events.len() > TRANSACTION_MAX {
             return Err(Refused::Unavailable(Problem::new(Code::Internal, "a transaction has no room for so much")));
