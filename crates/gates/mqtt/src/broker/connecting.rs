@@ -121,12 +121,13 @@ impl<N: Node> Broker<N> {
             self.close(connection, Reason::TAKEN_OVER);
         }
         // Taking over ended the session if it was to end with its connection.
-        let left = self.by_owner.get(owner).copied();
-        match left.filter(|_| clean_start) {
-            Some(key) => self.end_session(key),
-            None if left.is_some() => return (left, false),
-            None => {}
+        let Some(key) = self.by_owner.get(owner).copied() else { return (None, was_stored) };
+        let expires_ms = self.sessions.get(key).and_then(|session| session.expires_ms);
+        let is_over = expires_ms.is_some_and(|at_ms| at_ms <= self.now.unix_ms);
+        if !clean_start && !is_over {
+            return (Some(key), false);
         }
+        self.end_session(key);
         (None, was_stored)
     }
 
@@ -225,10 +226,9 @@ impl<N: Node> Broker<N> {
         let (is_kept, account, own_bytes) = (session.is_kept(), session.account, session.count_own_bytes());
         self.count_kept(account, was_kept, is_kept);
         self.set_own_bytes(key, own_bytes);
-        // What was kept until now ends with this connection, but not before: it is still sent.
-        if is_kept {
-            self.write_session(key);
-        }
+        // What was kept until now ends with this connection, but not before: it is still sent. After a restart it is
+        // over.
+        self.write_session(key);
     }
 
     /// The client says in its DISCONNECT how long the session is to live.
@@ -335,7 +335,8 @@ impl<N: Node> Broker<N> {
             return;
         }
         let number = session.number;
-        let copies = session.queue.iter().map(|queued| (queued.sequence, Some(queued.message.clone())));
+        let queued = session.queue.iter().filter(|queued| queued.is_kept);
+        let copies = queued.map(|queued| (queued.sequence, Some(queued.message.clone())));
         let flights = session.flights.iter().map(|flight| (flight.sequence, flight.message.clone()));
         let released = session.released.iter().map(|sequence| (*sequence, None));
         let copies: Vec<_> = copies.chain(flights).chain(released).collect();
@@ -356,7 +357,8 @@ impl<N: Node> Broker<N> {
     }
 
     pub(super) fn write_session(&mut self, key: SessionKey) {
-        let Some(session) = self.sessions.get_mut(key).filter(|session| session.is_kept()) else { return };
+        let is_written = |session: &&mut Session| session.is_kept() || session.is_stored;
+        let Some(session) = self.sessions.get_mut(key).filter(is_written) else { return };
         session.is_stored = true;
         self.pending.loose.put(records::session_key(session.number), records::write_session(session));
     }

@@ -147,8 +147,8 @@ impl<N: Node> Broker<N> {
         self.hold_bytes(target.session, held_bytes(&message, &target.ids));
         let session = self.sessions.get_mut(target.session).expect("it was just there");
         let sequence = target.sequence.unwrap_or_else(|| session.take_sequence());
-        let (qos, retain, ids) = (target.qos, target.retain, target.ids.take());
-        session.queue.push_back(Queued { sequence, message, qos, retain, ids, ticket, dup: false });
+        let (qos, retain, ids, is_kept) = (target.qos, target.retain, target.ids.take(), target.sequence.is_some());
+        session.queue.push_back(Queued { sequence, message, qos, retain, ids, ticket, dup: false, is_kept });
         // Half of the room is for what comes while publishers are told to wait.
         let is_behind = session.queue.len() > self.limits.queued_messages_max / 2
             || session.bytes > self.limits.queued_bytes_max / 2;
@@ -215,33 +215,32 @@ impl<N: Node> Broker<N> {
                     self.to_do.starved.push(key)
                 };
             }
-            let Queued { sequence, message, qos, retain, ids, dup, .. } =
-                session.queue.pop_front().expect("it was just seen");
-            let is_kept = session.is_kept();
-            if message.view().is_expired(self.now.unix_ms) {
-                self.counts.expired += 1;
-                self.let_go(key, sequence, &message, &ids);
-                continue;
-            }
-            let flight = Flight { sequence, qos, retain, ids, message: is_kept.then(|| message.clone()) };
-            session.flights.push_back(flight);
-            self.passing.frames.clear();
-            let view = message.view();
-            let flight_ids =
-                self.sessions.get(key).and_then(|session| session.flights.back()).and_then(|flight| flight.ids.clone());
-            let sent =
-                self.write_publish(connection_key, view, qos, retain, flight_ids.as_deref(), packet_id(sequence), dup);
-            // A fan-out may be going on, and this is not its message.
-            self.passing.frames.clear();
-            match sent {
-                Sent::Yes if is_kept => {}
-                Sent::Yes => self.release_bytes(key, held_bytes(&message, &flight_ids)),
-                Sent::TooLarge => {
-                    self.sessions.get_mut(key).expect("it was just there").flights.pop_back();
-                    self.let_go(key, sequence, &message, &flight_ids);
-                }
-            }
+            let next = session.queue.pop_front().expect("it was just seen");
+            self.send_queued(key, connection_key, next);
         }
+    }
+
+    fn send_queued(&mut self, key: SessionKey, connection: ConnectionKey, queued: Queued) {
+        let view = queued.message.view();
+        if view.is_expired(self.now.unix_ms) {
+            self.counts.expired += 1;
+            return self.drop_queued(key, &queued);
+        }
+        let id = packet_id(queued.sequence);
+        let ids = queued.ids.as_deref();
+        // A fan-out may be going on, of another message.
+        self.passing.frames.clear();
+        let sent = self.write_publish(connection, view, queued.qos, queued.retain, ids, id, queued.dup);
+        self.passing.frames.clear();
+        if let Sent::TooLarge = sent {
+            return self.drop_queued(key, &queued);
+        }
+        if !queued.is_kept {
+            self.release_bytes(key, held_bytes(&queued.message, &queued.ids));
+        }
+        let Queued { sequence, message, qos, retain, ids, is_kept, .. } = queued;
+        let flight = Flight { sequence, qos, retain, ids, message: is_kept.then_some(message) };
+        self.sessions.get_mut(key).expect("it was just there").flights.push_back(flight);
     }
 
     /// Goes on where the last connection of the session was lost.
@@ -290,8 +289,16 @@ impl<N: Node> Broker<N> {
         Sent::Yes
     }
 
+    /// A message that waited goes, and its copy on disk if there is one.
+    pub(super) fn drop_queued(&mut self, key: SessionKey, queued: &Queued) {
+        match queued.is_kept {
+            true => self.let_go(key, queued.sequence, &queued.message, &queued.ids),
+            false => self.release_bytes(key, held_bytes(&queued.message, &queued.ids)),
+        }
+    }
+
     /// The session is done with a message: its copy goes, in memory and on disk.
-    pub(super) fn let_go(&mut self, key: SessionKey, sequence: u64, message: &Message, ids: &SubscriptionIds) {
+    fn let_go(&mut self, key: SessionKey, sequence: u64, message: &Message, ids: &SubscriptionIds) {
         self.release_bytes(key, held_bytes(message, ids));
         let Some(session) = self.sessions.get(key).filter(|session| session.is_stored) else { return };
         self.pending.loose.delete(records::copy_key(session.number, sequence));

@@ -101,14 +101,15 @@ impl<N: Node> Broker<N> {
             bytes += held_bytes(&message, &ids);
             // Whether it was sent is not written down. If it was, its receiver knows it by its identifier.
             let dup = session.queue.len() < usize::from(self.limits.inflight_max);
-            session.queue.push_back(Queued { sequence, message, qos, retain, ids, ticket: 0, dup });
+            session.queue.push_back(Queued { sequence, message, qos, retain, ids, ticket: 0, dup, is_kept: true });
         }
         let subscriptions = found.subscriptions.remove(&number).unwrap_or_default();
         let due_ms = session.will.as_ref().map(|will| self.now.steady_ms + u64::from(will.delay_s) * 1_000);
         session.will_due_ms = due_ms;
+        let is_kept = session.is_kept();
         let key = self.sessions.insert(session);
         self.by_owner.insert(owner, key);
-        self.count_kept(account, false, true);
+        self.count_kept(account, false, is_kept);
         self.hold_bytes(key, bytes);
         self.due.expiring.insert((expires_ms, key));
         if let Some(due_ms) = due_ms {

@@ -88,7 +88,7 @@ impl<N: Node> Broker<N> {
         session.queue = kept;
         was_cut |= !lost.is_empty();
         for queued in lost {
-            self.let_go(key, queued.sequence, &queued.message, &queued.ids);
+            self.drop_queued(key, &queued);
         }
         was_cut
     }

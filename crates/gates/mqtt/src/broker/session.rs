@@ -35,6 +35,8 @@ pub struct Queued {
     pub ticket: u64,
     /// It may have been sent before, over a connection that was lost.
     pub dup: bool,
+    /// Whether there is a copy of it on disk.
+    pub is_kept: bool,
 }
 
 /// A message on its way.
@@ -44,7 +46,7 @@ pub struct Flight {
     pub qos: Qos,
     pub retain: bool,
     pub ids: SubscriptionIds,
-    /// To send it again after the connection was lost; a session that ends with its connection needs none.
+    /// To send it again after the connection was lost, if there is a copy of it on disk.
     pub message: Option<Arc<Message>>,
 }
 
@@ -165,7 +167,16 @@ impl Session {
     pub fn land(&mut self) {
         for Flight { sequence, qos, retain, ids, message } in std::mem::take(&mut self.flights).into_iter().rev() {
             if let Some(message) = message {
-                self.queue.push_front(Queued { sequence, message, qos, retain, ids, ticket: 0, dup: true });
+                self.queue.push_front(Queued {
+                    sequence,
+                    message,
+                    qos,
+                    retain,
+                    ids,
+                    ticket: 0,
+                    dup: true,
+                    is_kept: true,
+                });
             }
         }
     }

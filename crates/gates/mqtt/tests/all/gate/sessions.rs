@@ -119,6 +119,53 @@ fn a_client_may_change_how_long_its_session_lives_when_it_leaves() {
     client.expect_closed(Reason::PROTOCOL_ERROR);
 }
 
+/// Nothing was written of such a session any more: after a crash it was there again, with what had been acknowledged.
+#[test]
+fn a_session_that_is_to_end_with_its_connection_now_ends_with_a_crash_too() {
+    let mut server = Server::start();
+    let (mut reader, _) = server.connect_kept(Version::V5, "reader");
+    reader.subscribe("t", 1);
+    drop(reader);
+    let mut writer = server.connect(Version::V5, "writer");
+    writer.publish_confirmed("t", "1", 1, 1);
+    writer.publish_confirmed("t", "2", 1, 2);
+    let connect = Connect { client_id: "reader", clean_start: false, ..plain(Version::V5) };
+    let (mut reader, connack) = server.connect_as(connect);
+    assert!(connack.session_present);
+    assert_eq!([reader.receive().payload, reader.receive().payload], ["1", "2"]);
+    reader.ping();
+    let is_copy = |key: &String| ["m/", "b/"].iter().any(|kind| key.starts_with(kind));
+    assert!(!server.node.records().iter().any(is_copy));
+    writer.publish_confirmed("t", "3", 1, 3);
+    assert_eq!(reader.receive().payload, "3");
+    server.restart();
+    let (mut reader, present) = server.connect_kept(Version::V5, "reader");
+    assert!(!present);
+    reader.ping();
+}
+
+/// A message that waited there without a copy on disk took one of the copies of others with it.
+#[test]
+fn a_session_that_ends_with_its_connection_leaves_others_their_copies() {
+    let mut server = Server::start();
+    for name in ["a", "b", "reader"] {
+        server.connect_kept(Version::V5, name).0.subscribe("t", 1);
+    }
+    let one = Connect { client_id: "reader", clean_start: false, receive_maximum: 1, ..plain(Version::V5) };
+    let (mut reader, _) = server.connect_as(one);
+    let mut writer = server.connect(Version::V5, "writer");
+    writer.publish_confirmed("t", "1", 1, 1);
+    writer.publish_confirmed("t", "2", 1, 2);
+    assert_eq!(reader.message().payload, "1");
+    reader.disconnect();
+    let (mut a, _) = server.connect_kept(Version::V5, "a");
+    assert_eq!([a.receive().payload, a.receive().payload], ["1", "2"]);
+    a.ping();
+    server.restart();
+    let (mut b, _) = server.connect_kept(Version::V5, "b");
+    assert_eq!([b.receive().payload, b.receive().payload], ["1", "2"]);
+}
+
 #[test]
 fn clients_without_a_name_get_one() {
     let server = Server::start();
