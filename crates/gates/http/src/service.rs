@@ -101,6 +101,7 @@ struct Admitted {
     id_value: HeaderValue,
     in_progress: InProgress,
     access: Option<Box<Access>>,
+    is_head: bool,
     /// hyper leaves the body of a HEAD reply away in HTTP/1 only.
     head_only: bool,
 }
@@ -110,7 +111,7 @@ pub(crate) fn serve<H: Handler>(
     connection: Arc<Connection<H>>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<ReplyBody<H::Body>>, Infallible>> + Send {
-    let Admitted { next, id_value, in_progress, mut access, head_only } = admit(&connection, request);
+    let Admitted { next, id_value, in_progress, mut access, is_head, head_only } = admit(&connection, request);
     async move {
         let response = match next {
             Ok((request, arrival)) => {
@@ -120,7 +121,7 @@ pub(crate) fn serve<H: Handler>(
                         if let Some(access) = &mut access {
                             access.function = function;
                         }
-                        fit(response)
+                        fit(response, is_head)
                     }
                     Err(Panicked) => {
                         let problem = Problem::new(Code::Internal, "the node failed while it answered this request");
@@ -148,7 +149,8 @@ fn admit<H>(connection: &Connection<H>, request: Request<Incoming>) -> Admitted 
     let request_id = id::choose(request.headers(), &shared.seed, line.number, number);
     let id_value = HeaderValue::from_str(&request_id).expect("an id is plain");
     let mut access = Access::begin(&request, &request_id, *peer);
-    let head_only = request.method() == Method::HEAD && request.version() == Version::HTTP_2;
+    let is_head = request.method() == Method::HEAD;
+    let head_only = is_head && request.version() == Version::HTTP_2;
     let mut head_bytes = 0;
     let next = match check(line, number, &request).and_then(|()| room(line, &request, &mut head_bytes)) {
         Ok(arriving) => {
@@ -166,7 +168,8 @@ fn admit<H>(connection: &Connection<H>, request: Request<Incoming>) -> Admitted 
             Err(own)
         }
     };
-    Admitted { next, id_value, in_progress: InProgress::begin(line.clone(), head_bytes), access, head_only }
+    let in_progress = InProgress::begin(line.clone(), head_bytes);
+    Admitted { next, id_value, in_progress, access, is_head, head_only }
 }
 
 /// Makes room for what is kept of the request while it is at work, beyond what its connection counts already.
@@ -253,10 +256,10 @@ impl<F: Future> Future for Guarded<'_, F> {
 }
 
 /// A reply that the node gives may come from a function: it has no say over the connection.
-fn fit<B>(mut response: Response<B>) -> Response<Content<B>> {
+fn fit<B: Body>(mut response: Response<B>, is_head: bool) -> Response<Content<B>> {
+    let bad = |detail| problem_reply(&Problem::new(Code::UnitBadReply, detail)).map(Content::Gate);
     if response.status().is_informational() {
-        let detail = format!("the status {} ends no request", response.status().as_u16());
-        return problem_reply(&Problem::new(Code::UnitBadReply, detail)).map(Content::Gate);
+        return bad(format!("the status {} ends no request", response.status().as_u16()));
     }
     remove_connection_fields(response.headers_mut());
     if response.status() == StatusCode::RESET_CONTENT {
@@ -264,7 +267,23 @@ fn fit<B>(mut response: Response<B>) -> Response<Content<B>> {
         response.headers_mut().remove(header::CONTENT_LENGTH);
         return response.map(|_| Content::Gate(Bytes::new()));
     }
+    if let Some(exact) = response.body().size_hint().exact().filter(|exact| lies(&response, *exact, is_head)) {
+        return bad(format!("the reply has {exact} bytes, and its content-length says something else"));
+    }
     response.map(Content::Node)
+}
+
+/// Whether the reply says another length than that of its body. hyper writes what it says unread, and where a reply
+/// ends would then be the function's to decide.
+fn lies<B>(response: &Response<B>, exact: u64, is_head: bool) -> bool {
+    // They have no content, and may say how much there would be.
+    if is_head || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+        return false;
+    }
+    let mut said = response.headers().get_all(header::CONTENT_LENGTH).iter();
+    let Some(first) = said.next() else { return false };
+    let digits = first.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits.and_then(|text| text.parse().ok()) != Some(exact) || said.next().is_some()
 }
 
 fn remove_connection_fields(headers: &mut HeaderMap) {

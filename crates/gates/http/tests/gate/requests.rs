@@ -1,7 +1,8 @@
 //! Sound requests over HTTP/1: what the node sees and what the client gets.
 
-use crate::support::{connect, get, read_all, read_until, start, talk};
+use crate::support::{connect, get, http2, read_all, read_until, request, start, talk};
 use gate_http::Config;
+use http::{Method, StatusCode};
 use std::sync::atomic::Ordering::SeqCst;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -169,6 +170,24 @@ async fn a_function_has_no_say_over_the_connection() {
     }
     let reply = get(gate.address, "/continue").await;
     assert!(reply.starts_with("HTTP/1.1 502") && reply.contains("L6006"), "{reply}");
+}
+
+/// What a function said of its reply's length went out unread: a client of the same proxy could be made to read the
+/// next reply at the wrong place.
+#[tokio::test]
+async fn a_function_does_not_decide_where_its_reply_ends() {
+    let gate = start(Config::default());
+    for path in ["/longer", "/twice"] {
+        let reply = get(gate.address, path).await;
+        assert!(reply.starts_with("HTTP/1.1 502") && reply.contains("L6006"), "{reply}");
+        let mut client = http2(gate.address).await;
+        let reply = client.send_request(request(Method::GET, path)).await.unwrap();
+        assert_eq!(reply.status(), StatusCode::BAD_GATEWAY);
+    }
+    // Of what has no content it may say how much there would be.
+    let head = b"HEAD /longer HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    assert!(talk(gate.address, head).await.contains("content-length: 50\r\n"));
+    assert!(get(gate.address, "/unchanged").await.starts_with("HTTP/1.1 304"));
 }
 
 #[tokio::test]

@@ -52,6 +52,7 @@ impl Handler for Node {
 
     async fn handle(self: &Arc<Self>, request: Request<RequestBody>, arrival: Arrival) -> Handled<NodeBody> {
         let path = request.uri().path().to_owned();
+        let is_head = request.method() == Method::HEAD;
         if path.starts_with("/routed") {
             return self.routed(&request).into();
         }
@@ -92,6 +93,20 @@ impl Handler for Node {
                 let mut response = text("content");
                 *response.status_mut() = StatusCode::RESET_CONTENT;
                 response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("7"));
+                response
+            }
+            "/longer" | "/twice" => {
+                let mut response = text(if is_head { "" } else { "truth" });
+                let lengths = if path == "/longer" { &["50"][..] } else { &["5", "5"] };
+                for length in lengths {
+                    response.headers_mut().append(header::CONTENT_LENGTH, HeaderValue::from_static(length));
+                }
+                response
+            }
+            "/unchanged" => {
+                let mut response = text("");
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("50"));
                 response
             }
             "/large" => text(vec![b'x'; 32 * 1024 * 1024]),
