@@ -162,8 +162,12 @@ impl<N: Node> Broker<N> {
         }
     }
 
-    /// Whether the session has no room for another message.
+    /// Whether the session has no room for another message, not even after what has expired is dropped.
     pub(super) fn is_full(&mut self, key: SessionKey, view: View<'_>) -> bool {
+        self.lacks_room(key, view) && (!self.drop_expired() || self.lacks_room(key, view))
+    }
+
+    fn lacks_room(&mut self, key: SessionKey, view: View<'_>) -> bool {
         let Some(session) = self.sessions.get(key) else { return false };
         let bytes =
             view.topic.len() + view.lasting.len() + view.payload.len() + size_of::<Message>() + size_of::<Queued>();

@@ -28,8 +28,16 @@ impl<N: Node> Broker<N> {
         }
     }
 
-    /// Whether the message may be retained: all together, and what its user has.
+    /// Whether the message may be retained, perhaps after what has expired is dropped.
     pub(super) fn check_retained_room(&mut self, view: View<'_>, payer: &Payer) -> Result<(), String> {
+        match self.retained_room(view, payer) {
+            Err(_) if self.drop_expired() => self.retained_room(view, payer),
+            checked => checked,
+        }
+    }
+
+    /// Whether there is room for it: all together, and in what its user may have.
+    fn retained_room(&mut self, view: View<'_>, payer: &Payer) -> Result<(), String> {
         let before = self.retained.get(view.topic);
         let (before_count, before_bytes) = before.map_or((0, 0), |kept| (1, kept.message.bytes()));
         // What the node retains is in nobody's account.

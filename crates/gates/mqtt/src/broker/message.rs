@@ -63,6 +63,10 @@ impl Message {
         View { topic, payload, lasting, qos: self.qos, expires_ms: self.expires_ms }
     }
 
+    pub fn is_expired(&self, unix_ms: u64) -> bool {
+        self.expires_ms.is_some_and(|at_ms| at_ms <= unix_ms)
+    }
+
     pub fn topic(&self) -> &str {
         self.view().topic
     }

@@ -31,6 +31,7 @@ mod session;
 mod slab;
 mod subscribing;
 mod subscriptions;
+mod sweeping;
 mod trie;
 mod will;
 

@@ -39,6 +39,8 @@ pub(super) struct Due {
     pub expiring: BTreeSet<(u64, SessionKey)>,
     /// When wills are due, by steady time.
     pub wills: BTreeSet<(u64, SessionKey)>,
+    /// When all was last searched for what has expired, by steady time.
+    pub swept_ms: Option<u64>,
     /// Wills that could not be published yet, with the steady time of the first attempt.
     pub late_wills: VecDeque<(u64, Publishing)>,
 }

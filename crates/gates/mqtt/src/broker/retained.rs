@@ -78,6 +78,13 @@ impl Retained {
         Some(removed)
     }
 
+    /// What has expired by now.
+    pub(super) fn expired(&self, unix_ms: u64) -> Vec<Arc<Message>> {
+        let mut found = Vec::new();
+        self.root.expired(unix_ms, &mut found);
+        found
+    }
+
     /// Collects what a new subscription to `filter` is sent first. Returns how many nodes of the tree it looked at.
     pub fn matches(&self, filter: &str, into: &mut Vec<Arc<Message>>) -> usize {
         self.root.matches(filter.split('/'), true, into)
@@ -94,6 +101,12 @@ impl Branch {
             *count -= 1;
         }
         removed
+    }
+
+    fn expired(&self, unix_ms: u64, into: &mut Vec<Arc<Message>>) {
+        let kept = self.message.iter().filter(|kept| kept.message.is_expired(unix_ms));
+        into.extend(kept.map(|kept| kept.message.clone()));
+        self.children.values().for_each(|child| child.expired(unix_ms, into));
     }
 
     fn matches<'a>(

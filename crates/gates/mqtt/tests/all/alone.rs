@@ -164,3 +164,38 @@ fn a_broker_that_gives_up_on_its_disk_does_so_once() {
     assert_eq!(refused.reason, Reason::UNAVAILABLE);
     assert!(all.into_iter().all(|key| !alone.broker.is_connected(key)));
 }
+
+#[test]
+fn what_has_expired_makes_room_in_the_session_of_who_is_away() {
+    let limits = Limits { queued_messages_max: 2, ..Limits::default() };
+    let mut alone = Alone::new(limits, &Budget::new(1 << 30));
+    let away = alone.connect(kept_client("away"));
+    alone.subscribe(away, &["t"], Qos::AtLeastOnce);
+    alone.broker.lost(alone.now, away);
+    let writer = alone.connect(client("writer"));
+    let copies = |alone: &Alone| alone.node.records().iter().filter(|key| key.starts_with("m/")).count();
+    for expiry_s in [Some(1), Some(100), Some(1)] {
+        alone.publish(writer, "t", "m", |outgoing| outgoing.expiry_s = expiry_s);
+    }
+    assert_eq!((alone.broker.counts().dropped, copies(&alone)), (1, 2));
+    alone.now.steady_ms += 20_000;
+    alone.now.unix_ms += 20_000;
+    alone.publish(writer, "t", "m", |_| {});
+    let counts = alone.broker.counts();
+    assert_eq!((counts.dropped, counts.expired, copies(&alone)), (1, 1, 2));
+}
+
+#[test]
+fn what_is_retained_and_has_expired_makes_room() {
+    let mut alone = Alone::new(Limits { retained_max: 2, ..Limits::default() }, &Budget::new(1 << 30));
+    let writer = alone.connect(client("writer"));
+    for (topic, expiry_s) in [("$a", 1), ("b/c", 1), ("refused", 1)] {
+        alone.publish(writer, topic, "m", |outgoing| (outgoing.retain, outgoing.expiry_s) = (true, Some(expiry_s)));
+    }
+    assert_eq!((alone.broker.counts().retained, alone.broker.counts().refused), (2, 1));
+    alone.now.steady_ms += 20_000;
+    alone.now.unix_ms += 20_000;
+    alone.publish(writer, "d", "m", |outgoing| outgoing.retain = true);
+    assert_eq!((alone.broker.counts().retained, alone.broker.counts().refused), (1, 1));
+    assert_eq!(alone.node.records(), ["r/d"]);
+}
