@@ -1,13 +1,14 @@
 //! One connection to the outside broker, from CONNECT to its loss.
 
 use super::connect::Stream;
+use super::outward::{Terms, Unconfirmed};
 use super::{BridgeConfig, BridgeInner, Outward, Told};
 use crate::broker::{Message, View};
-use crate::codec::encode::{self, Ack, Outgoing};
+use crate::codec::encode::{self, Ack};
 use crate::codec::{self, Connect, Packet, Publish, Qos, Reason, SubscribeEntry, SubscriptionOptions, Version};
 use crate::node::{Changes, Delivery, Node};
-use problem::{Code, Problem};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use problem::Problem;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -41,16 +42,7 @@ pub const RECORDS: &str = "x/";
 pub struct BridgeMemory {
     /// Identifiers of messages of QoS 2 that are here and not released. On disk, too.
     received: BTreeSet<u16>,
-    /// What the outside broker has not confirmed, by identifier.
-    outward: BTreeMap<u16, Pending>,
-    next_id: u16,
-}
-
-struct Pending {
-    outward: Outward,
-    /// The outside broker has it (QoS 2).
-    is_released: bool,
-    was_sent: bool,
+    outward: Unconfirmed,
 }
 
 impl BridgeMemory {
@@ -60,15 +52,6 @@ impl BridgeMemory {
             memory.received.extend(key.strip_prefix(RECORDS).and_then(|id| u16::from_str_radix(id, 16).ok()));
         })?;
         Ok(memory)
-    }
-
-    fn take_id(&mut self) -> u16 {
-        loop {
-            self.next_id = self.next_id.checked_add(1).unwrap_or(1);
-            if !self.outward.contains_key(&self.next_id) {
-                return self.next_id;
-            }
-        }
     }
 }
 
@@ -93,8 +76,8 @@ pub struct Link<'a, N: Node> {
     /// Answers, in the order of what they answer.
     waiting: VecDeque<(u64, Ack, u16)>,
     subscribed: Vec<(String, Qos)>,
-    next_subscribe: u16,
     receive_maximum: usize,
+    terms: Terms,
 }
 
 impl<'a, N: Node> Link<'a, N> {
@@ -102,6 +85,7 @@ impl<'a, N: Node> Link<'a, N> {
         let client = Arc::from(format!("$bridge/{}", config.host));
         let receive_maximum = usize::from(INFLIGHT_MAX);
         let (out, waiting, subscribed) = (Vec::new(), VecDeque::new(), Vec::new());
+        let terms = Terms { version: config.version, qos_max: config.qos_max };
         Self {
             config,
             node,
@@ -112,8 +96,8 @@ impl<'a, N: Node> Link<'a, N> {
             is_open: false,
             waiting,
             subscribed,
-            next_subscribe: 0,
             receive_maximum,
+            terms,
         }
     }
 
@@ -185,7 +169,10 @@ impl<'a, N: Node> Link<'a, N> {
                     self.answer(durable);
                 }
                 request = requests.recv(), if self.is_open && self.memory.outward.len() < self.receive_maximum => match request {
-                    Some(outward) => self.publish(outward),
+                    Some(outward) => {
+                        let is_published = self.memory.outward.publish(outward, self.terms, &mut self.out);
+                        self.count_published(is_published);
+                    }
                     None => return Ok(()),
                 },
                 changed = filters.changed(), if self.is_open => match changed {
@@ -243,8 +230,9 @@ impl<'a, N: Node> Link<'a, N> {
                 self.receive_maximum = theirs.min(usize::from(INFLIGHT_MAX));
                 if !connack.session_present {
                     self.forget_received();
+                    self.memory.outward.session_began();
                 }
-                self.send_again();
+                self.memory.outward.send_again(self.terms, &mut self.out);
                 self.subscribe(&filters.borrow_and_update().clone());
             }
             Packet::Connack(connack) => {
@@ -254,9 +242,15 @@ impl<'a, N: Node> Link<'a, N> {
             _ if !self.is_open => return Err("the outside broker speaks before its CONNACK".to_owned()),
             Packet::Publish(publish) => return self.take_publish(&publish),
             Packet::Pubrel { id, .. } => self.take_pubrel(id),
-            Packet::Puback { id, reason } => self.confirmed(id, reason),
-            Packet::Pubrec { id, reason } => self.take_pubrec(id, reason),
-            Packet::Pubcomp { id, .. } => self.confirmed(id, Reason::SUCCESS),
+            Packet::Puback { id, reason } => {
+                let is_published = self.memory.outward.take_puback(id, reason);
+                self.count_published(is_published);
+            }
+            Packet::Pubrec { id, reason } => self.memory.outward.take_pubrec(id, reason, self.terms, &mut self.out),
+            Packet::Pubcomp { id, .. } => {
+                let is_published = self.memory.outward.take_pubcomp(id, self.terms, &mut self.out);
+                self.count_published(is_published);
+            }
             Packet::Suback { codes, .. } => {
                 if codes.iter().any(|code| *code >= 0x80) {
                     tracing::error!("the outside broker refuses a filter of a function to the MQTT bridge");
@@ -358,7 +352,7 @@ impl<'a, N: Node> Link<'a, N> {
             .map(|(filter, _)| filter.clone())
             .collect();
         for filter in gone {
-            let id = self.subscribe_id();
+            let id = self.memory.outward.take_id();
             encode::unsubscribe(&mut self.out, id, &[&filter], self.config.version);
         }
         for (filter, qos) in wanted {
@@ -367,81 +361,14 @@ impl<'a, N: Node> Link<'a, N> {
             }
             let options =
                 SubscriptionOptions { qos: (*qos).min(self.config.qos_max), retain_handling: 1, ..Default::default() };
-            let id = self.subscribe_id();
+            let id = self.memory.outward.take_id();
             encode::subscribe(&mut self.out, id, &[SubscribeEntry { filter, options }], None, self.config.version);
         }
         self.subscribed = wanted.to_vec();
     }
 
-    /// Identifiers that no message of ours has.
-    fn subscribe_id(&mut self) -> u16 {
-        self.next_subscribe = self.memory.take_id();
-        self.next_subscribe
-    }
-
-    fn publish(&mut self, outward: Outward) {
-        let qos = outward.qos.min(self.config.qos_max);
-        let outward = Outward { qos, ..outward };
-        if qos == Qos::AtMostOnce {
-            self.write(&outward, 0, false);
-            self.shared.published.fetch_add(1, Ordering::Relaxed);
-            // Nobody may be waiting any more.
-            let _ = outward.done.send(Ok(()));
-            return;
-        }
-        let id = self.memory.take_id();
-        self.write(&outward, id, false);
-        self.memory.outward.insert(id, Pending { outward, is_released: false, was_sent: true });
-    }
-
-    fn write(&mut self, outward: &Outward, id: u16, dup: bool) {
-        let lasting = if self.config.version == Version::V5 { outward.lasting.as_slice() } else { &[] };
-        let Outward { topic, payload, qos, retain, .. } = outward;
-        let (qos, retain) = (*qos, *retain);
-        let outgoing = Outgoing {
-            version: self.config.version,
-            qos,
-            retain,
-            dup,
-            id,
-            topic,
-            payload,
-            lasting,
-            expiry_s: None,
-            subscription_ids: &[],
-        };
-        outgoing.write(&mut self.out);
-    }
-
-    /// What was on its way when the last connection was lost.
-    fn send_again(&mut self) {
-        let waiting = std::mem::take(&mut self.memory.outward);
-        for (id, pending) in &waiting {
-            if pending.is_released {
-                encode::ack(&mut self.out, Ack::Pubrel, *id, Reason::SUCCESS, self.config.version);
-            } else {
-                self.write(&pending.outward, *id, pending.was_sent);
-            }
-        }
-        self.memory.outward = waiting;
-    }
-
-    fn take_pubrec(&mut self, id: u16, reason: Reason) {
-        if reason.is_failure() {
-            return self.confirmed(id, reason);
-        }
-        if let Some(pending) = self.memory.outward.get_mut(&id) {
-            pending.is_released = true;
-        }
-        encode::ack(&mut self.out, Ack::Pubrel, id, Reason::SUCCESS, self.config.version);
-    }
-
-    fn confirmed(&mut self, id: u16, reason: Reason) {
-        let Some(pending) = self.memory.outward.remove(&id) else { return };
-        self.shared.published.fetch_add(1, Ordering::Relaxed);
-        let refused = || Problem::new(Code::SinkFailed, format!("the outside broker refused the message: {reason}"));
-        // Nobody may be waiting any more.
-        let _ = pending.outward.done.send(if reason.is_failure() { Err(refused()) } else { Ok(()) });
+    fn count_published(&self, is_published: bool) {
+        self.shared.published.fetch_add(is_published.into(), Ordering::Relaxed);
     }
 }
 

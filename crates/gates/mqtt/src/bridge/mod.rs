@@ -10,6 +10,7 @@
 
 mod connect;
 mod link;
+mod outward;
 
 pub use connect::Secure;
 

@@ -2,6 +2,7 @@
 
 mod abuse;
 mod bridge;
+mod bridge_outside;
 mod clients;
 mod durability;
 mod limits;

@@ -217,7 +217,8 @@ impl Server {
         Self::speak(socket, version)
     }
 
-    fn speak(socket: TcpStream, version: Version) -> Raw {
+    /// A connection that exists already.
+    pub fn speak(socket: TcpStream, version: Version) -> Raw {
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         Raw { socket, bytes: Vec::new(), version }
