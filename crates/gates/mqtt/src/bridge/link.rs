@@ -5,10 +5,12 @@ use super::outward::{Terms, Unconfirmed};
 use super::{BridgeConfig, BridgeInner, Outward, Told};
 use crate::broker::{Message, View};
 use crate::codec::encode::{self, Ack};
-use crate::codec::{self, Connect, Packet, Publish, Qos, Reason, SubscribeEntry, SubscriptionOptions, Version};
+use crate::codec::{
+    self, Connect, Packet, Publish, PublishHead, Qos, Reason, SubscribeEntry, SubscriptionOptions, Version,
+};
 use crate::node::{Changes, Delivery, Node};
-use problem::Problem;
-use std::collections::{BTreeSet, VecDeque};
+use problem::{Code, Problem};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -31,6 +33,12 @@ const PACKET_BYTES_MAX: usize = crate::limits::PACKET_BYTES_CEILING;
 /// Messages that are on their way to us, and from us.
 const INFLIGHT_MAX: u16 = 256;
 
+/// How often the same reason for dropping messages is said.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+
+/// Bytes after which the identifier of a PUBLISH has come: header, topic, identifier.
+const HEAD_BYTES: usize = 5 + 2 + u16::MAX as usize + 2;
+
 /// Topic aliases are not asked for, and more than so many bytes are not kept.
 const READ_BYTES: usize = 64 * 1_024;
 
@@ -43,6 +51,8 @@ pub struct BridgeMemory {
     /// Identifiers of messages of QoS 2 that are here and not released. On disk, too.
     received: BTreeSet<u16>,
     outward: Unconfirmed,
+    /// When it was last said, of each reason why messages are dropped.
+    said: BTreeMap<&'static str, Instant>,
 }
 
 impl BridgeMemory {
@@ -78,6 +88,8 @@ pub struct Link<'a, N: Node> {
     subscribed: Vec<(String, Qos)>,
     receive_maximum: usize,
     terms: Terms,
+    /// Bytes of a dropped message that are still to be left out.
+    passed_by: usize,
 }
 
 impl<'a, N: Node> Link<'a, N> {
@@ -85,7 +97,7 @@ impl<'a, N: Node> Link<'a, N> {
         let client = Arc::from(format!("$bridge/{}", config.host));
         let receive_maximum = usize::from(INFLIGHT_MAX);
         let (out, waiting, subscribed) = (Vec::new(), VecDeque::new(), Vec::new());
-        let terms = Terms { version: config.version, qos_max: config.qos_max };
+        let terms = Terms { version: config.version, qos_max: config.qos_max, packet_bytes_max: usize::MAX };
         Self {
             config,
             node,
@@ -98,6 +110,7 @@ impl<'a, N: Node> Link<'a, N> {
             subscribed,
             receive_maximum,
             terms,
+            passed_by: 0,
         }
     }
 
@@ -130,17 +143,7 @@ impl<'a, N: Node> Link<'a, N> {
         let mut is_refused = false;
         loop {
             // All that is there is handled before more is read.
-            while !is_refused && self.may_take() {
-                let frame = codec::split(&bytes, None, PACKET_BYTES_MAX).map_err(|fault| fault.to_string())?;
-                let Some(frame) = frame else { break };
-                let packet = codec::decode(frame, self.config.version).map_err(|fault| fault.to_string())?;
-                let done = frame.bytes;
-                if self.take(packet, filters, told)? {
-                    bytes.drain(..done);
-                } else {
-                    is_refused = true;
-                }
-            }
+            is_refused = is_refused || !self.take_all(&mut bytes, filters, told)?;
             if !self.out.is_empty() {
                 let out = std::mem::take(&mut self.out);
                 writer.write_all(&out).await.map_err(|error| error.to_string())?;
@@ -189,6 +192,70 @@ impl<'a, N: Node> Link<'a, N> {
         }
     }
 
+    /// Takes all whole packets. False if one could not be accepted and is to be tried again.
+    fn take_all(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        filters: &mut watch::Receiver<Vec<(String, Qos)>>,
+        told: &mut Told<'_>,
+    ) -> Result<bool, String> {
+        while self.may_take() {
+            let passed_by = self.passed_by.min(bytes.len());
+            bytes.drain(..passed_by);
+            self.passed_by -= passed_by;
+            let frame = match codec::split(bytes, None, PACKET_BYTES_MAX) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(fault) if fault.reason == Reason::PACKET_TOO_LARGE && self.is_open => {
+                    match PublishHead::read(bytes) {
+                        Some(head) => {
+                            self.passed_by = head.bytes;
+                            self.drop_message(head.qos, head.id, fault.why);
+                        }
+                        None if bytes.len() < HEAD_BYTES => break,
+                        None => return Err(fault.to_string()),
+                    }
+                    continue;
+                }
+                Err(fault) => return Err(fault.to_string()),
+            };
+            let done = frame.bytes;
+            match codec::decode(frame, self.config.version) {
+                Ok(packet) => {
+                    if !self.take(packet, filters, told)? {
+                        return Ok(false);
+                    }
+                }
+                Err(fault) => match PublishHead::read(&bytes[..done]).filter(|_| self.is_open) {
+                    Some(head) => self.drop_message(head.qos, head.id, fault.why),
+                    None => return Err(fault.to_string()),
+                },
+            }
+            bytes.drain(..done);
+        }
+        Ok(true)
+    }
+
+    /// Acknowledges a message that can never be taken: it would come again with each connection, and hold up all
+    /// others.
+    fn drop_message(&mut self, qos: Qos, id: u16, why: &'static str) {
+        let now = Instant::now();
+        let said = self.memory.said.get(why).copied();
+        if said.is_none_or(|said| now.duration_since(said) >= SAY_AGAIN) {
+            self.memory.said.insert(why, now);
+            tracing::warn!(
+                qos = qos.number(),
+                id,
+                "a message of the outside broker is acknowledged and dropped: {why}"
+            );
+        }
+        match qos {
+            Qos::AtMostOnce => {}
+            Qos::AtLeastOnce => self.reply(0, Ack::Puback, id),
+            Qos::ExactlyOnce => self.reply(0, Ack::Pubrec, id),
+        }
+    }
+
     /// Answers that wait for the disk are bounded.
     fn may_take(&self) -> bool {
         self.waiting.len() < usize::from(INFLIGHT_MAX) * 2
@@ -228,6 +295,7 @@ impl<'a, N: Node> Link<'a, N> {
                 told.connected();
                 let theirs = connack.receive_maximum.map_or(usize::MAX, usize::from);
                 self.receive_maximum = theirs.min(usize::from(INFLIGHT_MAX));
+                self.terms.packet_bytes_max = connack.packet_bytes_max.map_or(usize::MAX, |bytes| bytes as usize);
                 if !connack.session_present {
                     self.forget_received();
                     self.memory.outward.session_began();
@@ -307,7 +375,14 @@ impl<'a, N: Node> Link<'a, N> {
             }
             // Nobody waits for it, and holding up those behind it would help nobody.
             Err(_) if publish.qos == Qos::AtMostOnce => Ok(true),
-            Err(_) => Ok(false),
+            Err(refused) => match never(refused.problem().code) {
+                Some(why) => {
+                    tracing::debug!(topic = publish.topic, "dropped: {}", refused.problem().detail);
+                    self.drop_message(publish.qos, publish.id, why);
+                    Ok(true)
+                }
+                None => Ok(false),
+            },
         }
     }
 
@@ -369,6 +444,16 @@ impl<'a, N: Node> Link<'a, N> {
 
     fn count_published(&self, is_published: bool) {
         self.shared.published.fetch_add(is_published.into(), Ordering::Relaxed);
+    }
+}
+
+/// Why a message will not be taken later either, if that is so.
+fn never(code: Code) -> Option<&'static str> {
+    match code {
+        Code::EventInvalid => Some("it makes no event that a queue takes"),
+        Code::EventTooLarge => Some("its event is larger than a queue takes"),
+        Code::WorkflowEnded => Some("the workflow of a function that wants it has ended"),
+        _ => None,
     }
 }
 

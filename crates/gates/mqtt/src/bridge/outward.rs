@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 pub struct Terms {
     pub version: Version,
     pub qos_max: Qos,
+    /// Bytes of the largest packet that it takes.
+    pub packet_bytes_max: usize,
 }
 
 /// What the outside broker has not confirmed. It outlives a connection.
@@ -94,6 +96,12 @@ impl Unconfirmed {
 
     fn send(&mut self, id: u16, mut pending: Pending, dup: bool, terms: Terms, out: &mut Vec<u8>) -> bool {
         let outgoing = outgoing(&pending.outward, id, dup, terms.version);
+        let bytes = outgoing.bytes();
+        if bytes > terms.packet_bytes_max {
+            let max = terms.packet_bytes_max;
+            pending.outward.refuse(format!("the message is a packet of {bytes} bytes, the outside broker takes {max}"));
+            return false;
+        }
         match pending.outward.qos {
             Qos::AtMostOnce => {
                 outgoing.write(out);

@@ -112,6 +112,30 @@ impl<'a> Publish<'a> {
     }
 }
 
+/// What has to be known of a PUBLISH to answer it, where the rest cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PublishHead {
+    pub qos: Qos,
+    /// 0 with QoS 0.
+    pub id: u16,
+    /// Bytes of the whole packet.
+    pub bytes: usize,
+}
+
+impl PublishHead {
+    /// Reads as far as the identifier. None if the bytes end before, or are no PUBLISH.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let first = reader.byte().ok()?;
+        let body_bytes = reader.variable().ok()? as usize;
+        let header_bytes = bytes.len() - reader.rest().len();
+        let qos = Qos::new(first >> 1 & 3).filter(|_| first >> 4 == 3)?;
+        reader.binary().ok()?;
+        let id = if qos.is_confirmed() { reader.id().ok()? } else { 0 };
+        Some(Self { qos, id, bytes: header_bytes + body_bytes })
+    }
+}
+
 fn ack(mut reader: Reader<'_>, is_5: bool) -> Result<(u16, Reason), Fault> {
     let id = reader.id()?;
     if !is_5 || reader.is_empty() {

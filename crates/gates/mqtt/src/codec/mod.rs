@@ -15,7 +15,7 @@ mod read;
 pub mod reason;
 
 pub use connect::{Connack, Connect, Will};
-pub use decode::{Packet, Publish, Subscribe, SubscribeEntry, Unsubscribe, decode};
+pub use decode::{Packet, Publish, PublishHead, Subscribe, SubscribeEntry, Unsubscribe, decode};
 pub use properties::{Property, PublishProperties};
 pub use reason::Reason;
 

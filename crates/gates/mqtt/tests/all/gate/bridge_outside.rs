@@ -2,10 +2,10 @@
 
 use super::support::*;
 use gate_mqtt::broker::View;
-use gate_mqtt::codec::encode::{self, Ack};
-use gate_mqtt::codec::{Connack, Packet, Reason, Version};
+use gate_mqtt::codec::encode::{self, Ack, lasting_properties};
+use gate_mqtt::codec::{Connack, Packet, PublishProperties, Reason, Version};
 use gate_mqtt::{Bridge, BridgeConfig, Qos};
-use problem::Problem;
+use problem::{Code, Problem};
 use std::net::TcpListener;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
@@ -101,4 +101,41 @@ fn an_identifier_that_may_be_in_use_outside_is_released_before_its_first_use() {
         assert_eq!(outside.receive().payload, "next");
         played.end(publish).unwrap();
     }
+}
+
+#[test]
+fn what_can_never_be_taken_is_acknowledged_and_holds_nothing_up() {
+    for version in [Version::V311, Version::V5] {
+        let (played, mut outside) = Played::start(version, &goes_on());
+        played.inside.refuse("bad", Code::EventInvalid);
+        outside.publish("bad", "x", 1, 1);
+        outside.expect_ack(Ack::Puback, 1, Reason::SUCCESS);
+        outside.publish_confirmed("bad", "x", 2, 2);
+        outside.publish_confirmed("large", &"x".repeat(3_000_000), 2, 3);
+        outside.publish("large", &"x".repeat(1_000_000), 0, 0);
+        if version == Version::V5 {
+            let properties = PublishProperties { user: vec![("a", "b"); 65], ..Default::default() };
+            let mut lasting = Vec::new();
+            lasting_properties(&mut lasting, &properties);
+            outside.publish_with("many", "x", 1, 4, |outgoing| outgoing.lasting = &lasting);
+            outside.expect_ack(Ack::Puback, 4, Reason::SUCCESS);
+        }
+        outside.publish_confirmed("good", "1", 1, 5);
+        assert_eq!(played.inside.events(), [("good".to_owned(), "1".to_owned())]);
+        assert_eq!(played.bridge.counts().connects, 1);
+    }
+}
+
+#[test]
+fn what_is_larger_than_the_outside_broker_takes_is_refused() {
+    let (played, mut outside) =
+        Played::start(Version::V5, &Connack { packet_bytes_max: Some(100), ..Connack::default() });
+    for qos in [Qos::AtMostOnce, Qos::AtLeastOnce] {
+        let refused = played.end(played.publish(&"x".repeat(200), qos));
+        assert!(refused.is_err(), "{refused:?}");
+    }
+    let publish = played.publish("small", Qos::AtLeastOnce);
+    assert_eq!(outside.receive().payload, "small");
+    played.end(publish).unwrap();
+    assert_eq!(played.bridge.counts().published, 1);
 }

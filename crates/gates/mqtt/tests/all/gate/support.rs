@@ -33,6 +33,7 @@ struct Kept {
     wanted: Option<String>,
     is_full: bool,
     is_disk_full: bool,
+    never: Option<(String, Code)>,
     is_held: bool,
 }
 
@@ -48,6 +49,11 @@ impl Memory {
 
     pub fn set_full(&self, is_full: bool) {
         self.kept.lock().is_full = is_full;
+    }
+
+    /// Events of this topic are refused with this code.
+    pub fn refuse(&self, topic: &str, code: Code) {
+        self.kept.lock().never = Some((topic.to_owned(), code));
     }
 
     /// No record is written from now on.
@@ -94,6 +100,11 @@ impl Node for Memory {
         }
         if kept.is_disk_full && !changes.records.is_empty() {
             return Err(Refused::Unavailable(Problem::new(Code::DiskFull, "the test says so")));
+        }
+        if let Some((topic, code)) = &kept.never
+            && changes.events.iter().any(|event| event.message.topic() == topic)
+        {
+            return Err(Refused::QueueFull(Problem::new(*code, "the test says so")));
         }
         if changes.records.len() + changes.events.len() > TRANSACTION_MAX {
             return Err(Refused::Unavailable(Problem::new(Code::Internal, "a transaction has no room for so much")));
