@@ -25,7 +25,7 @@ mod secured;
 pub mod topic;
 mod users;
 
-pub use bridge::{Bridge, BridgeConfig, BridgeCounts, Secure};
+pub use bridge::{Bridge, BridgeConfig, BridgeCounts, PublishError, Secure};
 pub use codec::{Qos, Version};
 pub use gate::{Gate, Listener};
 pub use gate_connections::Certificates;

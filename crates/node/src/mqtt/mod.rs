@@ -16,7 +16,7 @@ pub use sink::MqttSinks;
 use crate::events::Events;
 use budget::Budget;
 use gate_mqtt::broker::{Counts, SessionInfo, View};
-use gate_mqtt::{Bridge, BridgeCounts, Certificates, Gate, Listener, Qos, Refused};
+use gate_mqtt::{Bridge, BridgeCounts, Certificates, Gate, Listener, PublishError, Qos, Refused};
 use problem::Problem;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -71,10 +71,14 @@ impl Mqtt {
     ///
     /// # Errors
     /// It was not published, or nobody knows.
-    pub async fn publish(&self, view: View<'_>, retain: bool, client: &Arc<str>) -> Result<(), Refused> {
+    pub async fn publish(&self, view: View<'_>, retain: bool, client: &Arc<str>) -> Result<(), PublishError> {
+        let refused = |refused| match refused {
+            Refused::QueueFull(problem) => PublishError::Refused(problem),
+            Refused::Unavailable(problem) => PublishError::Unavailable(problem),
+        };
         match (&self.bridge, &self.gate) {
-            (Some(bridge), _) => bridge.publish(view, retain).await.map_err(Refused::Unavailable),
-            (None, Some(gate)) => gate.publish(view, retain, client).await,
+            (Some(bridge), _) => bridge.publish(view, retain).await,
+            (None, Some(gate)) => gate.publish(view, retain, client).await.map_err(refused),
             (None, None) => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use crate::events::{Consumer, Outcome, SinkKind, Tried};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use gate_mqtt::broker::View;
-use gate_mqtt::{Qos, Refused};
+use gate_mqtt::{PublishError, Qos};
 use manifest::{MqttSink, Name, Retry, Sink};
 use problem::{Code, Problem};
 use state::Leased;
@@ -98,8 +98,8 @@ impl Publisher {
         let view = View { topic: &topic, payload: &leased.event.data, lasting: &lasting, qos, expires_ms: None };
         match gate.publish(view, *retain, &self.client).await {
             Ok(()) => Outcome::Done,
-            Err(Refused::QueueFull(problem)) => Outcome::Retry { problem, after: None },
-            Err(Refused::Unavailable(problem)) => Outcome::Postponed { problem, after: Some(REST) },
+            Err(PublishError::Refused(problem)) => Outcome::Retry { problem, after: None },
+            Err(PublishError::Unavailable(problem)) => Outcome::Postponed { problem, after: Some(REST) },
         }
     }
 }

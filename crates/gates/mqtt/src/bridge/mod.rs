@@ -29,6 +29,9 @@ use tokio::task::JoinHandle;
 /// Publishes that wait for the outside broker; the sink of one more waits.
 const PUBLISHES_MAX: usize = 256;
 
+/// How long a publish waits for its confirmation, over new connections too.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(25);
+
 /// Between attempts to connect: at first, and at most. Each is up to twice as long as said, so that many bridges do not
 /// come back at the same moment.
 const REST_MIN: Duration = Duration::from_millis(500);
@@ -59,6 +62,23 @@ pub struct BridgeCounts {
     pub published: u64,
 }
 
+/// Why a message was not published, or nobody knows.
+#[derive(Debug, Clone)]
+pub enum PublishError {
+    /// The outside broker does not take this message, or did not confirm it.
+    Refused(Problem),
+    /// The outside broker is away: it takes none now.
+    Unavailable(Problem),
+}
+
+impl PublishError {
+    pub fn problem(&self) -> &Problem {
+        match self {
+            Self::Refused(problem) | Self::Unavailable(problem) => problem,
+        }
+    }
+}
+
 /// One message for the outside broker.
 #[derive(Debug)]
 pub(crate) struct Outward {
@@ -67,7 +87,7 @@ pub(crate) struct Outward {
     pub lasting: Vec<u8>,
     pub qos: Qos,
     pub retain: bool,
-    pub done: oneshot::Sender<Result<(), Problem>>,
+    pub done: oneshot::Sender<Result<(), PublishError>>,
 }
 
 #[derive(Debug, Default)]
@@ -106,14 +126,29 @@ impl Bridge {
     /// Publishes at the outside broker. Returns once it has confirmed. A dropped future may or may not have published.
     ///
     /// # Errors
-    /// The outside broker refused.
-    pub async fn publish(&self, view: View<'_>, retain: bool) -> Result<(), Problem> {
+    /// The outside broker refused, or is away; or it confirmed nothing in time, and it is not known.
+    pub async fn publish(&self, view: View<'_>, retain: bool) -> Result<(), PublishError> {
+        let unavailable = |why| PublishError::Unavailable(Problem::new(Code::SinkFailed, why));
+        let is_connected = || self.shared.is_connected.load(Ordering::Relaxed);
+        if !is_connected() {
+            return Err(unavailable("the MQTT bridge is not connected"));
+        }
         let (done, confirmed) = oneshot::channel();
         let (topic, payload, lasting) = (view.topic.to_owned(), view.payload.to_vec(), view.lasting.to_vec());
         let outward = Outward { topic, payload, lasting, qos: view.qos, retain, done };
-        let ended = || Problem::new(Code::SinkFailed, "the MQTT bridge has ended");
-        self.outward.send(outward).await.map_err(|_| ended())?;
-        confirmed.await.map_err(|_| ended())?
+        let done = async {
+            let ended = || unavailable("the MQTT bridge has ended");
+            self.outward.send(outward).await.map_err(|_| ended())?;
+            confirmed.await.map_err(|_| ended())?
+        };
+        match tokio::time::timeout(CONFIRM_TIMEOUT, done).await {
+            Ok(done) => done,
+            Err(_) if !is_connected() => Err(unavailable("the MQTT bridge lost its connection")),
+            Err(_) => {
+                let detail = format!("the outside broker did not confirm within {} s", CONFIRM_TIMEOUT.as_secs());
+                Err(PublishError::Refused(Problem::new(Code::SinkFailed, detail)))
+            }
+        }
     }
 
     pub fn counts(&self) -> BridgeCounts {

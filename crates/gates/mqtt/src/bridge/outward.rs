@@ -9,7 +9,7 @@
 //! hold an identifier of QoS 2 that is free here, and would take the next message under it for the one it has. The
 //! first use of an identifier therefore begins with its release: if it was free, that does no harm.
 
-use super::Outward;
+use super::{Outward, PublishError};
 use crate::codec::encode::{self, Ack, Outgoing};
 use crate::codec::{Qos, Reason, Version};
 use problem::{Code, Problem};
@@ -73,13 +73,14 @@ impl Unconfirmed {
         self.may_be_held.fill(false);
     }
 
-    /// Sends what was on its way when the last connection was lost.
+    /// Sends what was on its way when the last connection was lost, unless nobody waits for it any more: who gave up
+    /// asks again. Where the outside broker has it already, the release is completed.
     pub fn send_again(&mut self, terms: Terms, out: &mut Vec<u8>) {
         for (id, mut pending) in std::mem::take(&mut self.pending) {
             if pending.step == Step::Released {
                 encode::ack(out, Ack::Pubrel, id, Reason::SUCCESS, terms.version);
                 self.pending.insert(id, pending);
-            } else {
+            } else if !pending.outward.done.is_closed() {
                 let dup = pending.step == Step::Sent;
                 pending.step = Step::Clearing;
                 self.send(id, pending, dup, terms, out);
@@ -89,6 +90,9 @@ impl Unconfirmed {
 
     /// Sends a message. Says whether that is all there is to do, as with QoS 0.
     pub fn publish(&mut self, outward: Outward, terms: Terms, out: &mut Vec<u8>) -> bool {
+        if outward.done.is_closed() {
+            return false;
+        }
         let outward = Outward { qos: outward.qos.min(terms.qos_max), ..outward };
         let id = if outward.qos.is_confirmed() { self.take_id() } else { 0 };
         self.send(id, Pending { outward, step: Step::Clearing }, false, terms, out)
@@ -179,7 +183,7 @@ impl Outward {
     }
 
     fn refuse(self, why: String) {
-        let _ = self.done.send(Err(Problem::new(Code::SinkFailed, why)));
+        let _ = self.done.send(Err(PublishError::Refused(Problem::new(Code::SinkFailed, why))));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::support::*;
 use gate_mqtt::broker::View;
 use gate_mqtt::codec::Version;
-use gate_mqtt::{Bridge, BridgeConfig, Gate, Limits, Listener, Qos, Users};
+use gate_mqtt::{Bridge, BridgeConfig, Gate, Limits, Listener, PublishError, Qos, Users};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -134,14 +134,16 @@ fn the_bridge_survives_the_loss_of_the_outside_broker() {
     let (address, node) = (bridged.outside.address, bridged.outside.node.clone());
     bridged.outside.gate = None;
     bridged.wait(|bridged| !bridged.bridge.counts().is_connected);
-    // A publish in the meantime waits.
-    let view = View { topic: "out", payload: b"waited", lasting: &[], qos: Qos::AtLeastOnce, expires_ms: None };
+    let view = View { topic: "out", payload: b"back", lasting: &[], qos: Qos::AtLeastOnce, expires_ms: None };
+    let away = bridged.outside.runtime.block_on(bridged.bridge.publish(view, false));
+    assert!(matches!(away, Err(PublishError::Unavailable(_))), "{away:?}");
     let _inside = bridged.outside.runtime.enter();
     let listener = Listener::bind(address, None).unwrap();
     let gate =
         Gate::start(vec![listener], Limits::default(), Users::open(), node, &budget::Budget::unbounded()).unwrap();
     drop(_inside);
     bridged.outside.gate = Some(gate);
+    bridged.wait(|bridged| bridged.bridge.counts().is_connected);
     bridged.outside.runtime.block_on(bridged.bridge.publish(view, false)).unwrap();
     let mut writer = bridged.outside.connect(Version::V5, "writer");
     writer.publish_confirmed("sensor/1", "after", 2, 1);

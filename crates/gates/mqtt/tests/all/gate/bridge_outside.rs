@@ -4,8 +4,8 @@ use super::support::*;
 use gate_mqtt::broker::View;
 use gate_mqtt::codec::encode::{self, Ack, lasting_properties};
 use gate_mqtt::codec::{Connack, Packet, PublishProperties, Reason, Version};
-use gate_mqtt::{Bridge, BridgeConfig, Qos};
-use problem::{Code, Problem};
+use gate_mqtt::{Bridge, BridgeConfig, PublishError, Qos};
+use problem::Code;
 use std::net::TcpListener;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
@@ -56,7 +56,7 @@ impl Played {
         raw
     }
 
-    fn publish(&self, payload: &str, qos: Qos) -> JoinHandle<Result<(), Problem>> {
+    fn publish(&self, payload: &str, qos: Qos) -> JoinHandle<Result<(), PublishError>> {
         let (bridge, payload) = (self.bridge.clone(), payload.as_bytes().to_vec());
         self.runtime.spawn(async move {
             let view = View { topic: "out", payload: &payload, lasting: &[], qos, expires_ms: None };
@@ -64,7 +64,7 @@ impl Played {
         })
     }
 
-    fn end(&self, publish: JoinHandle<Result<(), Problem>>) -> Result<(), Problem> {
+    fn end(&self, publish: JoinHandle<Result<(), PublishError>>) -> Result<(), PublishError> {
         self.runtime.block_on(publish).unwrap()
     }
 }
@@ -132,10 +132,37 @@ fn what_is_larger_than_the_outside_broker_takes_is_refused() {
         Played::start(Version::V5, &Connack { packet_bytes_max: Some(100), ..Connack::default() });
     for qos in [Qos::AtMostOnce, Qos::AtLeastOnce] {
         let refused = played.end(played.publish(&"x".repeat(200), qos));
-        assert!(refused.is_err(), "{refused:?}");
+        assert!(matches!(refused, Err(PublishError::Refused(_))), "{refused:?}");
     }
     let publish = played.publish("small", Qos::AtLeastOnce);
     assert_eq!(outside.receive().payload, "small");
     played.end(publish).unwrap();
     assert_eq!(played.bridge.counts().published, 1);
+}
+
+/// Nobody could tell whether the broker was away or refused: events became dead letters while it was away, and one
+/// that it refused was tried for ever.
+#[test]
+fn a_broker_that_refuses_is_not_one_that_is_away() {
+    let (played, mut outside) = Played::start(Version::V5, &goes_on());
+    let publish = played.publish("forbidden", Qos::AtLeastOnce);
+    let id = outside.message().id;
+    outside.write(|out| encode::ack(out, Ack::Puback, id, Reason::NOT_AUTHORIZED, Version::V5));
+    let refused = played.end(publish);
+    assert!(matches!(refused, Err(PublishError::Refused(_))), "{refused:?}");
+    // What nobody waits for any more is not sent again.
+    let given_up = played.publish("given up", Qos::AtLeastOnce);
+    assert_eq!(outside.message().payload, "given up");
+    given_up.abort();
+    assert!(played.runtime.block_on(given_up).is_err());
+    drop(outside);
+    while played.bridge.counts().is_connected {
+        std::thread::yield_now();
+    }
+    let away = played.end(played.publish("away", Qos::AtLeastOnce));
+    assert!(matches!(away, Err(PublishError::Unavailable(_))), "{away:?}");
+    let mut outside = played.accept(&goes_on());
+    let publish = played.publish("back", Qos::AtLeastOnce);
+    assert_eq!(outside.receive().payload, "back");
+    played.end(publish).unwrap();
 }
