@@ -11,6 +11,8 @@ from typing import Final
 
 #: Seconds that the thread waits for more to do before it ends.
 IDLE_SECONDS: Final = 10.0
+#: Seconds that it sleeps at once: a condition takes no time beyond `threading.TIMEOUT_MAX`, and it looks again anyway.
+SLEEP_SECONDS_MAX: Final = 3_600.0
 
 
 class Timer:
@@ -43,13 +45,23 @@ class Timers:
             is_next = not self._waiting or due < self._waiting[0][0]
             heapq.heappush(self._waiting, (due, next(self._numbers), timer))
             if not self._is_running:
-                self._is_running = True
+                # The thread waits for the lock; where none can be started, the next one to come tries again.
                 background(self._run)
+                self._is_running = True
             elif is_next:
                 self._changed.notify()
         return timer
 
     def _run(self) -> None:
+        try:
+            self._wait_and_do()
+        except BaseException:
+            # The next thing to do starts another thread.
+            with self._changed:
+                self._is_running = False
+            raise
+
+    def _wait_and_do(self) -> None:
         while True:
             with self._changed:
                 now = time.monotonic()
@@ -58,7 +70,7 @@ class Timers:
                     if action is not None:
                         background(action)
                 wait = self._waiting[0][0] - now if self._waiting else IDLE_SECONDS
-                if not self._changed.wait(wait) and not self._waiting:
+                if not self._changed.wait(min(wait, SLEEP_SECONDS_MAX)) and not self._waiting:
                     self._is_running = False
                     return
 

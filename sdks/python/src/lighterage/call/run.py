@@ -39,6 +39,8 @@ PATIENCE_SECONDS: Final = 1.0
 #: the time that it took.
 HELD_SECONDS: Final = 0.02
 HELD_PART: Final = 0.1
+#: Seconds after which the other place is tried at the latest. An estimate may be any number of years, a wait may not.
+RIVAL_SECONDS_MAX: Final = 86_400.0
 
 
 def as_decided(call: Call, decision: Decision, nodes: list[Node]) -> Any:
@@ -80,9 +82,10 @@ def _watched(call: Call, decision: Decision, nodes: list[Node]) -> Any:
     is_disturbed = call.current.is_disturbed
     race.hand(call.current.helpers)
     try:
-        outcome = race.wait_here(decision.rival_after)
+        after = min(decision.rival_after, RIVAL_SECONDS_MAX)
+        outcome = race.wait_here(after)
         waited = time.monotonic() - race.handed_at
-        if waited > decision.rival_after + HELD_SECONDS:
+        if waited > after + HELD_SECONDS:
             # This thread had no turn when it wanted one: until the other was done, or nearly so?
             outcome = race.wait_here(max(HELD_SECONDS, HELD_PART * waited))
             learn.held(call, outcome is not None)
@@ -143,7 +146,7 @@ def _watch(attempt: Attempt, began: float) -> Timer | None:
         patience = min(patience, max(options.deadline - local.p95, expected.seconds))
     if decision.rival is not None:
         attempt.race = _race(call)
-        return call.current.timers.after(min(decision.rival_after, patience), attempt.race.run_here)
+        return call.current.timers.after(min(decision.rival_after, patience, RIVAL_SECONDS_MAX), attempt.race.run_here)
     if options.local:
         attempt.until = min(attempt.until, began + patience)
     return None
