@@ -5,7 +5,7 @@ import pytest
 
 import work
 from lighterage import here
-from lighterage.errors import DoesNotTravel
+from lighterage.errors import DoesNotTravel, ReplyBroken
 from lighterage.places import runtime
 from lighterage.travel import calls, frame, kept, names
 from lighterage.travel.arrays import lower_array
@@ -58,6 +58,34 @@ def test_a_unit_that_does_not_have_it_is_sent_it(node, client):
             unit.kill()
         function._idle.clear()
     assert keeps.remote(LARGE) == pytest.approx(LARGE.sum())
+
+
+def test_all_is_sent_to_a_unit_that_lacked_it_whatever_others_have_sent(node, client, monkeypatch):
+    """Another call had sent the array to another unit between the two rounds; it was named again, and `Missing` came out."""
+    keeps = work.total.with_options(keep=True)
+    keeps.remote(LARGE)
+    forget = Known.forget
+
+    def forget_and_send(known):
+        names = list(known._names)
+        forget(known)
+        assert names and not any([known.has(name) for name in names])
+
+    monkeypatch.setattr(Known, "forget", forget_and_send)
+    for function in node.functions.values():
+        for unit in function._idle:
+            unit.kill()
+        function._idle.clear()
+    assert keeps.remote(LARGE) == pytest.approx(LARGE.sum())
+    before = sent()
+    assert keeps.remote(LARGE) == pytest.approx(LARGE.sum()) and sent() - before < 2_000, "and it is named from then on"
+
+
+def test_a_node_that_lacks_what_it_is_sent_is_broken(node, client):
+    reply = b"".join(calls.write_raised(Missing("0" * 80)))
+    node.break_reply = lambda handler, _: handler.send(200, reply)
+    with pytest.raises(ReplyBroken, match="lacks an array"):
+        work.total.with_options(keep=True).remote(LARGE)
 
 
 def write(array, known):

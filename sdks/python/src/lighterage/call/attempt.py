@@ -48,7 +48,7 @@ class Attempt:
         call, function = self.call, self.call.function
         made = function.made()
         keeper = function.keeper(call.current, self.node)
-        for _ in range(2):
+        for is_last in (False, True):
             pieces, encoded = self._write(made, keeper)
             reply = self._ask(made, pieces)
             began = time.perf_counter()
@@ -56,8 +56,12 @@ class Attempt:
             decoded = time.perf_counter() - began
             if keeper is None or not isinstance(outcome.error, Missing):
                 break
-            # A unit that does not have it, a new one perhaps: all is sent again, and nothing was run.
+            if is_last:
+                raise ReplyBroken(f"{self.node.url} lacks an array that it was sent with the call")
+            # A unit that does not have it, a new one perhaps: all is sent again, and nothing was run. None of it is named,
+            # for what another call has sent meanwhile another unit may have.
             function.forget_kept(self.node)
+            keeper.sends_all = True
         is_lost = isinstance(outcome.error, DoesNotTravel)
         is_first = self.race is None or (not is_lost and self._won(self.race))
         learn.answered(self, learn.Answer(reply, frame.total_bytes(pieces), encoded, decoded), is_first)
