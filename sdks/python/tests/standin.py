@@ -49,6 +49,8 @@ class StandIn:
         #: Called with the handler and the reply's bytes in place of sending them.
         self.break_reply = None
         self.refuse = None
+        #: Status and code of the problems that it answers deployments with, one after the other, and whether in the stream.
+        self.refused_deployments = []
         self.calls = 0
         #: What it says of the nodes of its fleet; None: it belongs to none.
         self.places = None
@@ -218,6 +220,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.send(201, b"")
 
     def on_deployments(self, rest, body):
+        if self.node.refused_deployments:
+            status, code, is_in_stream = self.node.refused_deployments.pop(0)
+            if is_in_stream:
+                problem = {"status": status, "code": code, "detail": "not now"}
+                self.send(200, json.dumps({"step": "failed", "problem": problem}).encode())
+            else:
+                self.problem(status, code, "not now")
+            return
         self.node.python = self.node.python or self.node.base
         for name, manifest in json.loads(body)["function"].items():
             self.node.functions[name] = _Function(name, manifest, self.node.images[manifest["image"]], self.node.skew)

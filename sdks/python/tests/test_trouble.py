@@ -19,9 +19,12 @@ from lighterage import (
     ReplyBroken,
     TimeIsUp,
     VersionsDiffer,
+    offload,
     runtime,
 )
+from lighterage.call import function
 from lighterage.errors import LighterageError
+from lighterage.places import node as node_module
 
 # Nothing that packing would make smaller.
 BIG = np.frombuffer(np.random.default_rng(1).bytes(4_000_000), np.int64)
@@ -340,3 +343,49 @@ def test_a_node_that_stays_away_is_asked_by_one_timer(network, far):
         with pytest.raises(LighterageError):
             work.where.remote()
     assert len(runtime.current.timers._waiting) <= 2
+
+
+def puts(function, client):
+    """Calls the function until it is on the node."""
+    deadline = time.monotonic() + 10
+    while not function.function.is_ready(client):
+        assert time.monotonic() < deadline
+        function(0.005)
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "problem", [(503, "L4010", False), (503, "L5008", False), (507, "L5003", True), (500, "L2016", True)], ids=str
+)
+def test_a_node_that_cannot_take_a_function_for_now_is_asked_again(node, client, monkeypatch, problem):
+    """One passing refusal kept the function off the node for as long as the program ran, and nothing said so."""
+    monkeypatch.setattr(function, "AGAIN_SECONDS", 0.05)
+    node.refused_deployments = [problem] * 2
+    fresh = offload(work.slow.__lighterage_function__)
+    puts(fresh, client)
+    assert not node.refused_deployments and not fresh.function.refuses
+
+
+def test_a_node_that_will_not_take_a_function_is_left_alone(node, client):
+    node.refused_deployments = [(422, "L2006", True)] * 9
+    fresh = offload(work.slow.__lighterage_function__)
+    deadline = time.monotonic() + 10
+    while not fresh.function.refuses:
+        assert time.monotonic() < deadline
+        fresh(0.005)
+    for _ in range(20):
+        fresh(0.005)
+    assert len(node.refused_deployments) == 8
+
+
+def test_who_deploys_what_another_one_deploys_waits_for_that(node, client, monkeypatch):
+    monkeypatch.setattr(node_module, "TURN_SECONDS", 0.02)
+    node.refused_deployments = [(409, "L2012", False), (409, "L2012", True)]
+    assert work.double.remote(1) == 2
+
+
+def test_a_node_without_memory_for_a_call_is_busy(node, client):
+    node.refuse = (503, "L3013", "no memory is left")
+    results = lighterage.map(work.double.with_options(local=False), range(3))
+    threading.Timer(0.3, lambda: setattr(node, "refuse", None)).start()
+    assert list(results) == [0, 2, 4]

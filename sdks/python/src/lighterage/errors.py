@@ -87,10 +87,12 @@ class NodeRefused(LighterageError):
         self.detail = detail
         self.hint = hint
         self.retry_after = retry_after
+        #: Whether it did not take the function, so that nothing was run.
+        self.is_of_deployment = False
 
 
 #: The node has no room now, or is going: another may have.
-_BUSY = frozenset(("L3007", "L3008", "L3009", "L3010", "L4010", "L5005", "L5008"))
+_BUSY = frozenset(("L3007", "L3008", "L3009", "L3010", "L3013", "L4010", "L5005", "L5008"))
 
 
 def is_busy(error: NodeRefused) -> bool:

@@ -125,7 +125,7 @@ class Attempt:
 def is_retried(error: LighterageError) -> bool:
     """Whether another node may do it."""
     if isinstance(error, NodeRefused):
-        return is_busy(error) or error.status in (401, 403, 404, 422)
+        return is_busy(error) or error.is_of_deployment or error.status in (401, 403, 404, 422)
     return isinstance(error, ConnectionError | VersionsDiffer)
 
 

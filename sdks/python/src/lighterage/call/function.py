@@ -5,6 +5,7 @@ Which node a call goes to, and what to do when it fails, is not decided here.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import sys
@@ -40,6 +41,9 @@ SLOWEST_BYTES_PER_SECOND: Final = 20_000.0
 FAST_NETWORK: Final = 400e6
 #: Seconds for which it is settled whether packing may pay.
 PACKING_SECONDS: Final = 0.1
+#: Seconds until a node that could not take the function is asked again, if it may: after the first time, and at most.
+AGAIN_SECONDS: Final = 5.0
+AGAIN_SECONDS_MAX: Final = 300.0
 #: A line of a lock file that installs zstandard, whatever the machine: after a `;` there would be a condition.
 _LOCKS_ZSTD: Final = re.compile(r"^zstandard\s*==[^;\n]*$", re.IGNORECASE | re.MULTILINE)
 
@@ -70,7 +74,10 @@ class Function:
         #: When a call of it was last learnt from.
         self.learnt_at = 0.0
         self._code: Code | Component | None = None
+        #: Nodes that it is being put on, or that are not asked to take it for a while.
         self._preparing: set[str] = set()
+        #: By node: for how long it was left alone last.
+        self._pauses: dict[str, float] = {}
         #: By node: until when the answer holds, and how arrays are packed.
         self._packings: dict[str, tuple[float, calls.Packing | None]] = {}
         #: By node: the arrays that its units are taken to have.
@@ -147,21 +154,35 @@ class Function:
                 return
             self._preparing.add(node.name)
 
-        def prepare() -> None:
-            try:
-                runtime.current.prepare(node, self.made())
-            except VersionsDiffer as error:
-                self.stay(node, error)
-            except NodeRefused:
+        background(functools.partial(self._prepare, node))
+
+    def _prepare(self, node: Node) -> None:
+        pause = 0.0
+        try:
+            runtime.current.prepare(node, self.made())
+            self._pauses.pop(node.name, None)
+        except VersionsDiffer as error:
+            self.stay(node, error)
+        except NodeRefused as error:
+            if self.refusal(node) is not None:
                 self.refuses.add(node)
-            except ConnectionError:
-                runtime.current.failed(node)
-            except LighterageError:
-                return
-            finally:
+            else:
+                pause = self._pause_after(node, error)
+        except ConnectionError:
+            runtime.current.failed(node)
+        except LighterageError:
+            return
+        finally:
+            if pause:
+                runtime.current.timers.after(pause, functools.partial(self._preparing.discard, node.name))
+            else:
                 self._preparing.discard(node.name)
 
-        background(prepare)
+    def _pause_after(self, node: Node, error: NodeRefused) -> float:
+        """For how long the node is left alone, which could not take the function but may later."""
+        pause = min(max(2 * self._pauses.get(node.name, 0.0), AGAIN_SECONDS), AGAIN_SECONDS_MAX)
+        self._pauses[node.name] = pause
+        return max(pause, error.retry_after)
 
     def stay(self, node: Node, error: LighterageError) -> None:
         if node not in self.refuses:

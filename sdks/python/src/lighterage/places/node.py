@@ -33,6 +33,8 @@ UNHEARD_SECONDS: Final = 10.0
 #: Seconds that a probe may take, and a deployment (a derived base may have to be built for it).
 PROBE_SECONDS: Final = 3.0
 DEPLOY_SECONDS: Final = 600.0
+#: Seconds until a node is asked again on which somebody else deploys the same function.
+TURN_SECONDS: Final = 0.5
 
 #: What a node says of itself beyond these is not believed.
 CORES_MAX: Final = 4_096
@@ -51,6 +53,8 @@ REPLY_EXTRA_BYTES: Final = 1 << 20
 ATTESTED: Final = "attested"
 #: The function is not there, or was removed.
 _GONE: Final = "L2001"
+#: Somebody else deploys the function: it may be the same code, from another device.
+_IS_DEPLOYED: Final = "L2012"
 #: Statuses of a deployment that trying again does not change.
 _WILL_REFUSE_AGAIN: Final = frozenset((400, 401, 403, 413, 422))
 _TOO_LARGE: Final = frozenset(("L3006", "L3011", "L2005"))
@@ -274,7 +278,7 @@ class Node:
                 else:
                     info = self._info or self.info()
                     check_versions(self.name, info, code)
-                    self._deploy(code)
+                    self._deploy_in_turn(code)
                     if not info.python:
                         # Its first function made it build the base.
                         check_versions(self.name, self.info(), code)
@@ -282,6 +286,7 @@ class Node:
                 entry.problem = error
                 raise
             except NodeRefused as error:
+                error.is_of_deployment = True
                 if error.status in _WILL_REFUSE_AGAIN:
                     entry.problem = error
                 raise
@@ -354,8 +359,19 @@ class Node:
         if entry.is_metal:
             self.boards()
 
-    def _deploy(self, code: Code) -> None:
+    def _deploy_in_turn(self, code: Code) -> None:
+        """Deploys it, after whoever else deploys it now."""
         deadline = time.monotonic() + DEPLOY_SECONDS
+        while True:
+            try:
+                self._deploy(code, deadline)
+                return
+            except NodeRefused as error:
+                if error.code != _IS_DEPLOYED or time.monotonic() + TURN_SECONDS >= deadline:
+                    raise
+            time.sleep(TURN_SECONDS)
+
+    def _deploy(self, code: Code, deadline: float) -> None:
         image = f"/v1/images/{code.bundle.sha256}"
         if self._api.request("HEAD", image, deadline=deadline).status != 200:
             self._ask("PUT", image, [code.bundle.data], deadline=deadline)
@@ -369,7 +385,7 @@ class Node:
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ReplyBroken(f"{self.url} did not say how the deployment ended") from None
         if step != "done":
-            raise _refused(422, last.get("problem"))
+            raise _refused(_status(last.get("problem")), last.get("problem"))
         self._remove_old(code)
 
     def _remove_old(self, code: Code) -> None:
@@ -484,6 +500,12 @@ def _problem(reply: Reply) -> LighterageError:
     if error.code in _TOO_LARGE:
         return CallTooLarge(error.detail)
     return error
+
+
+def _status(document: Any) -> int:
+    """The status of a problem that came in a stream, whose own status is that of its beginning."""
+    status = document.get("status") if isinstance(document, dict) else None
+    return status if isinstance(status, int) and 400 <= status < 600 else 422
 
 
 def _refused(status: int, document: Any) -> NodeRefused:
