@@ -4,6 +4,7 @@ import gc
 import io
 import itertools
 import os
+import queue
 import threading
 import time
 
@@ -67,6 +68,42 @@ def test_what_the_items_raise_is_raised_in_its_place(anywhere):
     results = lighterage.map(work.double, items())
     assert [next(results) for _ in range(3)] == [0, 2, 4]
     with pytest.raises(LookupError, match="no more"):
+        next(results)
+
+
+@pytest.mark.parametrize("chunk", [None, 5])
+def test_items_may_come_from_results(anywhere, chunk):
+    """The items were waited for with the lock that results need: this hung, and so did the end of the program."""
+    if anywhere is not None:
+        work.double.prepare()
+    items = queue.Queue()
+    items.put(1)
+    results = lighterage.map(work.double, iter(items.get, None), chunk=chunk)
+    found = []
+    for result in results:
+        found.append(result)
+        items.put(None if len(found) == 6 else result + 1)
+    assert found == [2, 6, 14, 30, 62, 126]
+
+
+def test_a_map_can_be_left_while_it_waits_for_items(anywhere):
+    items = queue.Queue()
+    items.put(1)
+    results = lighterage.map(work.double, iter(items.get, None))
+    assert next(results) == 2
+    results.close()
+    with pytest.raises(StopIteration):
+        next(results)
+    items.put(None)
+
+
+def test_what_size_raises_is_raised_in_its_place():
+    def size(x):
+        return x if x < 2 else 1 / 0
+
+    results = lighterage.map(work.double.with_options(size=size), range(4))
+    assert [next(results), next(results)] == [0, 2]
+    with pytest.raises(ZeroDivisionError):
         next(results)
 
 

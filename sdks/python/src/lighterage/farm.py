@@ -34,6 +34,8 @@ from .timers import background
 from .travel import calls, codecs, frame
 
 R = TypeVar("R")
+#: The arguments of one call after the other.
+_Source = Iterator[tuple[Any, ...]]
 
 #: Seconds of work that a chunk should be, and calls in it at most.
 CHUNK_SECONDS: Final = 0.02
@@ -47,6 +49,10 @@ AHEAD_ITEMS: Final = 4_096
 AHEAD_BYTES: Final = 256 << 20
 #: Seconds between two looks at whether there is something to do.
 PAUSE: Final = 0.05
+#: Seconds after which a chunk that waits for more items is taken as it is, by a node and here: the next item may come only
+#: once the first has its result. Nodes go first.
+SLOW_SECONDS: Final = 0.05
+SLOW_SECONDS_HERE: Final = 1.0
 #: Seconds until a node that is full is asked again, and for which nodes that are full or silent are waited for while nothing
 #: is done anywhere.
 BUSY_SECONDS: Final = 0.05
@@ -70,9 +76,14 @@ class _Shared:
     """What workers and reader look at, under one lock."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
-    source: Iterator[tuple[Any, ...]] | None = None
+    source: _Source | None = None
     again: deque[_Chunk] = field(default_factory=deque)
     results: dict[int, calls.Outcome] = field(default_factory=dict)
+    #: Items that were taken from the source for a chunk that is not whole yet, their bytes, and since when the next one is
+    #: waited for; none while nobody waits for one.
+    pulled: list[tuple[Any, ...]] = field(default_factory=list)
+    pulled_bytes: int = 0
+    asked_at: float | None = None
     taken: int = 0
     given: int = 0
     done: int = 0
@@ -96,7 +107,7 @@ class _Shared:
 class _Items:
     """What a map is of: the arguments of each call, how many there are, and what all calls have by name."""
 
-    source: Iterator[tuple[Any, ...]]
+    source: _Source
     total: int | None
     kwargs: dict[str, Any]
 
@@ -223,6 +234,7 @@ class _Farm:
             cancels = list(shared.cancels)
             shared.results.clear()
             shared.again.clear()
+            shared.pulled.clear()
             shared.source = None
             shared.changed.notify_all()
         for cancel in cancels:
@@ -234,20 +246,34 @@ class _Farm:
     def _take(self, is_here: bool) -> _Chunk | None:
         """The next chunk; none at the end. Waits while there is nothing to do, or enough was done ahead."""
         shared = self._shared
-        with shared.changed:
-            while not shared.is_closed:
-                if shared.again and (is_here or not shared.again[0].only_here):
-                    return shared.again.popleft()
-                if shared.source is None:
-                    if shared.total is not None and shared.done >= shared.total:
-                        return None
-                elif self._has_room() and not (is_here and not self._is_worth_it_here()):
-                    chunk = self._pull(1 if is_here else self._chunk_size())
-                    if chunk is not None:
-                        return chunk
-                    continue
-                shared.changed.wait(PAUSE)
-            return None
+        while True:
+            with shared.changed:
+                chunk, source = self._look(is_here)
+                if chunk is None and source is None:
+                    return None
+                count = 1 if is_here else self._chunk_size()
+            if chunk is None and source is not None:
+                chunk = self._pull(source, count)
+            if chunk is not None:
+                return chunk
+
+    def _look(self, is_here: bool) -> tuple[_Chunk | None, _Source | None]:
+        """A chunk that is there, or what the next one is pulled from; neither at the end."""
+        shared = self._shared
+        while not shared.is_closed:
+            if shared.again and (is_here or not shared.again[0].only_here):
+                return shared.again.popleft(), None
+            if shared.pulled and shared.asked_at is not None:
+                if time.monotonic() - shared.asked_at > (SLOW_SECONDS_HERE if is_here else SLOW_SECONDS):
+                    return self._cut(), None
+            elif shared.source is None:
+                if shared.total is not None and shared.done >= shared.total:
+                    return None, None
+            elif shared.asked_at is None and self._has_room() and not (is_here and not self._is_worth_it_here()):
+                shared.asked_at = time.monotonic()
+                return None, shared.source
+            shared.changed.wait(PAUSE)
+        return None, None
 
     def _has_room(self) -> bool:
         shared = self._shared
@@ -256,46 +282,64 @@ class _Farm:
             return False
         return shared.held_bytes < AHEAD_BYTES or ahead < self._slots
 
-    def _pull(self, count: int) -> _Chunk | None:
+    def _pull(self, source: _Source, count: int) -> _Chunk | None:
+        """A chunk of so many items. One worker at a time, and without the lock: an item may come only once another one has
+        its result.
+        """
         shared = self._shared
-        items: list[tuple[Any, ...]] = []
-        size = 0
-        assert shared.source is not None
-        while len(items) < count and size < AHEAD_BYTES // 16:
+        while True:
+            item, size, error = None, 0, None
             try:
-                item = next(shared.source)
-            except StopIteration:
-                self._ended(shared.taken + len(items))
-                break
-            except Exception as error:
-                # The items themselves could not be had: that is said where they would have stood.
-                at = shared.taken + len(items)
-                shared.results[at] = calls.Outcome(error=error)
-                self._ended(at + 1)
-                shared.done += 1
-                break
-            items.append(item)
-            size += sizes(item)[1]
-        if not items:
+                item = next(source)
+                size = sizes(item)[1]
+            except BaseException as problem:  # Said where the result would stand, or nobody would ever hear of it.
+                error = problem
+            with shared.changed:
+                if shared.is_closed:
+                    return None
+                if error is not None:
+                    self._ended(error)
+                elif item is not None:
+                    shared.pulled.append(item)
+                    shared.pulled_bytes += size
+                    if len(shared.pulled) < count and shared.pulled_bytes < AHEAD_BYTES // 16:
+                        shared.asked_at = time.monotonic()
+                        continue
+                shared.asked_at = None
+                shared.changed.notify_all()
+                return self._cut()
+
+    def _cut(self) -> _Chunk | None:
+        """What was pulled, as a chunk."""
+        shared = self._shared
+        if not shared.pulled:
             return None
-        chunk = _Chunk(shared.taken, items, size)
-        shared.taken += len(items)
+        chunk = _Chunk(shared.taken, shared.pulled, shared.pulled_bytes)
+        shared.pulled, shared.pulled_bytes = [], 0
+        shared.taken += len(chunk.items)
         if shared.total is not None and shared.taken >= shared.total:
             shared.source = None
-        shared.held_bytes += size
-        shared.item_bytes = size / len(items)
+        shared.held_bytes += chunk.bytes
+        shared.item_bytes = chunk.bytes / len(chunk.items)
         return chunk
 
-    def _ended(self, total: int) -> None:
-        self._shared.source, self._shared.total = None, total
-        self._shared.changed.notify_all()
+    def _ended(self, error: BaseException) -> None:
+        """There are no more items; or they could not be had, which is said where they would have stood."""
+        shared = self._shared
+        shared.source, shared.total = None, shared.taken + len(shared.pulled)
+        if not isinstance(error, StopIteration):
+            shared.results[shared.total] = calls.Outcome(error=error)
+            shared.total += 1
+            shared.done += 1
 
     def _chunk_size(self) -> int:
         shared = self._shared
         room = max(1, AHEAD_ITEMS - (shared.taken - shared.given))
         if self._chunk is not None:
             return min(self._chunk, room)
-        if not shared.item_seconds:
+        is_alone = shared.nodes_alive == 1 and not self._options.local
+        if not shared.item_seconds or is_alone:
+            # One that is alone cannot give others what it has while it waits for more.
             return 1
         wanted = int(CHUNK_SECONDS / shared.item_seconds)
         if shared.total is not None:
@@ -323,20 +367,27 @@ class _Farm:
 
     def _work_here(self) -> None:
         while (chunk := self._take(True)) is not None:
-            outcomes = []
-            began = time.perf_counter()
-            for item in chunk.items:
-                try:
-                    outcomes.append(calls.Outcome(calls.run(self._function.plain, item, self._kwargs)))
-                except BaseException as error:
-                    outcomes.append(calls.Outcome(error=error))
-                    break
-            took = (time.perf_counter() - began) / len(outcomes)
+            self._put(chunk, self._run_here(chunk), LOCAL)
+
+    def _run_here(self, chunk: _Chunk) -> list[calls.Outcome]:
+        try:
+            # What `size=` of the user raises is said as a call outside of `map` says it.
             size, _ = self._function.sizes(chunk.items[0], self._kwargs)
-            with runtime.current.lock:
-                runtime.current.engine.observe_local(self._function.name, size, took)
-                runtime.current.stats_of(self._function.name).ran(LOCAL, took * len(outcomes), len(outcomes))
-            self._put(chunk, outcomes, LOCAL)
+        except BaseException as error:
+            return [calls.Outcome(error=error)]
+        outcomes = []
+        began = time.perf_counter()
+        for item in chunk.items:
+            try:
+                outcomes.append(calls.Outcome(calls.run(self._function.plain, item, self._kwargs)))
+            except BaseException as error:
+                outcomes.append(calls.Outcome(error=error))
+                break
+        took = (time.perf_counter() - began) / len(outcomes)
+        with runtime.current.lock:
+            runtime.current.engine.observe_local(self._function.name, size, took)
+            runtime.current.stats_of(self._function.name).ran(LOCAL, took * len(outcomes), len(outcomes))
+        return outcomes
 
     def _work_there(self, node: Node, made: code.Code) -> None:
         current = runtime.current
