@@ -1,7 +1,7 @@
 //! The node as the MQTT gate sees it: its records, the events of functions and the letters to other nodes commit
 //! together.
 
-use super::crossing::{Far, Leaving, Whose};
+use super::crossing::{Arrived, Far, Leaving, QUEUE, Whose, put_back};
 use super::event::{Origin, to_event};
 use crate::audit::{Audit, Door};
 use crate::events::{Events, PushError, Pushes, sources_of};
@@ -132,23 +132,63 @@ impl GateNode {
             kept.map_err(Failed::of_store)?;
         }
         match self.far.whose(&delivery.client) {
-            Whose::Ours => self.push(into, delivery, wanted, |_| true),
-            Whose::Theirs(arrived) => {
-                into.transaction().ack(&arrived.leased);
-                let delivery =
-                    Delivery { client: arrived.client.as_str().into(), user: arrived.user.clone(), ..delivery.clone() };
-                self.push(into, &delivery, wanted, |queue| arrived.queues.iter().any(|one| one == queue))
-            }
+            Whose::Ours => self.push(into, delivery, wanted, |_| true, |_, error| Err(error.into())),
+            Whose::Theirs(arrived) => self.push_arrived(into, delivery, wanted, &arrived),
             Whose::Nobodys => Ok(()),
         }
     }
 
+    /// Pushes what a letter brought, and ends the letter. A queue that takes nothing must not hold up all that comes
+    /// from other nodes: what was for it is put back, or is a dead letter if it will not take it later either.
+    fn push_arrived(
+        &self,
+        into: &mut Pushes<'_>,
+        delivery: &Delivery,
+        wanted: &TopicTable,
+        arrived: &Arrived,
+    ) -> Result<(), Failed> {
+        let delivery =
+            Delivery { client: arrived.client.as_str().into(), user: arrived.user.clone(), ..delivery.clone() };
+        let (mut full, mut ended, mut why) = (Vec::new(), Vec::new(), None);
+        let hears = |queue: &str| arrived.queues.iter().any(|one| one == queue);
+        // Before the ack: a transaction that frees something learns at its commit alone which queue is full.
+        self.push(into, &delivery, wanted, hears, |queue, error| match error {
+            PushError::Store(StoreError::QueueFull(_)) => {
+                full.push(queue.to_string());
+                Ok(())
+            }
+            PushError::Refused(problem) if problem.code == Code::WorkflowEnded => {
+                ended.push(queue.to_string());
+                why = Some(problem);
+                Ok(())
+            }
+            other => Err(other.into()),
+        })?;
+        let transaction = into.transaction();
+        if let Some(why) = why.filter(|_| full.is_empty() && arrived.put_back > 0) {
+            transaction.fail(&arrived.leased, state::Failed::Dead { reason: format!("{} {}", why.code, why.detail) });
+            return Ok(());
+        }
+        transaction.ack(&arrived.leased);
+        for (queues, delay) in [(full, put_back_delay(arrived.put_back)), (ended, Duration::ZERO)] {
+            let event = if queues.is_empty() { None } else { put_back(&arrived.leased.event, queues) };
+            if let Some(event) = event {
+                let push = Push { event, delay, ttl: None };
+                transaction.push(QUEUE, &push, clock::now_ms()).map_err(Failed::of_store)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Pushes the event of a message to the queues that want it; `failed` says what it means that one does not take
+    /// it.
     fn push(
         &self,
         into: &mut Pushes<'_>,
         delivery: &Delivery,
         wanted: &TopicTable,
         hears: impl Fn(&str) -> bool,
+        mut failed: impl FnMut(&str, PushError) -> Result<(), Failed>,
     ) -> Result<(), Failed> {
         let numbers = wanted.filters.matches(delivery.message.topic());
         let queues: Vec<&Arc<str>> =
@@ -159,7 +199,9 @@ impl GateNode {
         let event = to_event(delivery, Origin { id: &self.next_id(), time_ms: clock::now_ms() });
         for queue in queues {
             let mut push = Push { event: event.clone(), delay: Duration::ZERO, ttl: None };
-            into.push(queue, &mut push, None)?;
+            if let Err(error) = into.push(queue, &mut push, None) {
+                failed(queue, error)?;
+            }
         }
         Ok(())
     }
@@ -202,6 +244,11 @@ impl GateNode {
         tracing::debug!(%to, count, "messages for subscribers at another node find no room and are dropped");
         Ok(())
     }
+}
+
+/// How long a message waits for room in a queue that has none: a second, then twice as long each time, up to a minute.
+fn put_back_delay(before: u32) -> Duration {
+    Duration::from_secs(1 << before.min(6)).min(Duration::from_secs(60))
 }
 
 struct Failed(Refused);

@@ -29,6 +29,8 @@ pub struct Arrived {
     pub user: Option<Arc<str>>,
     /// Whose triggers hear it.
     pub queues: Vec<String>,
+    /// How often it was put back for them.
+    pub put_back: u32,
     /// Acked by the commit that takes the message.
     pub leased: Leased,
 }

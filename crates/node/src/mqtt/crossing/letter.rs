@@ -58,6 +58,9 @@ pub struct Head {
     /// Whose triggers are to hear it.
     #[serde(default)]
     pub queues: Vec<String>,
+    /// How often it was put back for these triggers alone, whose queues took nothing. 0: it is for clients too.
+    #[serde(default)]
+    pub put_back: u32,
 }
 
 impl Head {
@@ -71,6 +74,10 @@ impl Head {
 /// # Errors
 /// It is too large for a letter.
 pub fn of_message(id: &str, head: &Head, lasting: &[u8], payload: &[u8]) -> Result<Vec<u8>, LetterError> {
+    letter(id, MESSAGE, data_of(head, lasting, payload), head.left_ms.map(Duration::from_millis))
+}
+
+fn data_of(head: &Head, lasting: &[u8], payload: &[u8]) -> Vec<u8> {
     let json = serde_json::to_vec(head).expect("it is plain data");
     let mut data = Vec::with_capacity(8 + json.len() + lasting.len() + payload.len());
     for part in [&json, lasting] {
@@ -78,7 +85,14 @@ pub fn of_message(id: &str, head: &Head, lasting: &[u8], payload: &[u8]) -> Resu
         data.extend_from_slice(part);
     }
     data.extend_from_slice(payload);
-    letter(id, MESSAGE, data, head.left_ms.map(Duration::from_millis))
+    data
+}
+
+/// The same event once more, for the triggers of these queues alone. None: it brings no message.
+pub fn put_back(event: &Event, queues: Vec<String>) -> Option<Event> {
+    let Some(Crossed::Message(Published { head, lasting, payload, .. })) = read(event) else { return None };
+    let head = Head { queues, put_back: head.put_back.saturating_add(1), retain: false, ..head };
+    Some(Event { data: data_of(&head, &lasting, &payload), ..event.clone() })
 }
 
 /// # Errors
@@ -157,6 +171,20 @@ mod tests {
         }
         let bad_properties = of_message("1", &head_of("a"), b"\xff\xff", b"").unwrap();
         assert_eq!(read(&Letter::read(&bad_properties, "node-1").unwrap().event), None);
+    }
+
+    #[test]
+    fn what_is_put_back_is_the_same_message_for_fewer_triggers() {
+        let view = view("a/b", b"20");
+        let queues = ["p", "q"].map(str::to_owned).to_vec();
+        let head = Head { queues, retain: true, client: "c".to_owned(), ..Head::new(&view, 500) };
+        let letter = Letter::read(&of_message("1", &head, b"", view.payload).unwrap(), "node-1").unwrap();
+        let once = put_back(&letter.event, vec!["q".to_owned()]).unwrap();
+        let twice = put_back(&once, vec!["q".to_owned()]).unwrap();
+        assert_eq!((&twice.id, &twice.source), (&letter.event.id, &letter.event.source));
+        let Some(Crossed::Message(message)) = read(&twice) else { panic!("it is a message") };
+        let expected = Head { queues: vec!["q".to_owned()], retain: false, put_back: 2, ..head };
+        assert_eq!((message.head, message.payload), (expected, b"20".to_vec()));
     }
 
     fn head_of(topic: &str) -> Head {

@@ -18,9 +18,9 @@ mod tell;
 mod tests;
 mod wanted;
 
-pub use far::{Far, Whose};
+pub use far::{Arrived, Far, Whose};
 pub use leaving::Leaving;
-pub use letter::QUEUE;
+pub use letter::{QUEUE, put_back};
 
 use crate::Node;
 use std::sync::Weak;

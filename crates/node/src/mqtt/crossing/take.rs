@@ -14,12 +14,14 @@ use state::{Failed, Leased, Queue, Transaction};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// How long one may take.
 const LEASE_MS: u64 = 60_000;
 /// How long all rest when one is refused.
 const REST: Duration = Duration::from_millis(100);
+/// How often is looked for what was put back.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Tries after which a message that is refused is not retained any more: there may be no room for it ever.
 const RETAIN_TRIES_MAX: u32 = 100;
 
@@ -51,7 +53,9 @@ pub async fn keep_taking(node: Weak<Node>) {
                 tokio::task::consume_budget().await;
             }
             Took::Nothing => {
-                if news.changed().await.is_err() {
+                // What was put back becomes due without news.
+                let wait = if queue.counts().delayed > 0 { LOOK_AGAIN } else { Duration::MAX };
+                if matches!(timeout(wait, news.changed()).await, Ok(Err(_))) {
                     return;
                 }
             }
@@ -109,7 +113,7 @@ fn take_message(node: &Node, leased: &Leased, message: &Published, tries: u32) -
     if node.config.mqtt.is_some() && node.mqtt.get().is_none() {
         return Err(Problem::new(Code::MailWaits, "the MQTT gate has not started"));
     }
-    if message.head.is_old && is_outdated(node, message) {
+    if message.head.is_old && message.head.put_back == 0 && is_outdated(node, message) {
         return end(node, |transaction| {
             transaction.ack(leased);
             Ok(())
@@ -128,9 +132,11 @@ fn take_message(node: &Node, leased: &Leased, message: &Published, tries: u32) -
         client: head.client.clone(),
         user: user.clone(),
         queues: head.queues.clone(),
+        put_back: head.put_back,
         leased: leased.clone(),
     };
-    let gate = node.mqtt.get().and_then(|mqtt| mqtt.gate());
+    // Its clients have had what was put back.
+    let gate = node.mqtt.get().and_then(|mqtt| mqtt.gate()).filter(|_| head.put_back == 0);
     let published = node.gate_node.far.while_arriving(arrived, |token| match gate {
         Some(gate) => gate.publish_soon(view, retain, token),
         None => {

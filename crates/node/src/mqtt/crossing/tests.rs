@@ -184,6 +184,36 @@ async fn a_message_crosses_once_to_subscribers_and_triggers() {
     assert_eq!((ready(&pair.one, "listen"), ready(&pair.two, "listen")), (1, 51));
 }
 
+/// One full queue of a trigger refused the letter as a whole, and nothing of other nodes came any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trigger_whose_queue_is_full_gets_its_messages_later_and_holds_nothing_up() {
+    let pair = pair().await;
+    pair.two.deploy(&format!("{TRIGGER}[queue.listen]\nevents_max = 1\n")).await;
+    let (mut here, mut there) = (Client::connect(&pair.one, "here"), Client::connect(&pair.two, "there"));
+    there.subscribe("#");
+    until_wanted(&pair.one, 2).await;
+    for number in 0..3 {
+        assert_eq!(here.publish("sensors/1", &number.to_string(), false), Reason::SUCCESS);
+    }
+    there.expect("sensors/1", 0..3);
+    here.publish("other", "3", false);
+    there.expect("other", 3..4);
+    let state = pair.two.node.events.state();
+    let listen = state.queue("listen").unwrap();
+    for _ in 0..3 {
+        pair.two.until(|| ready(&pair.two, "listen") == 1).await;
+        let now_ms = crate::clock::now_ms();
+        let leased = listen.lease(now_ms, now_ms + 60_000, 1).unwrap();
+        let mut transaction = state.begin();
+        transaction.ack(&leased[0]);
+        let _ticket = transaction.commit().unwrap();
+    }
+    pair.two.until(|| state.queue(super::QUEUE).unwrap().counts().delayed == 0).await;
+    // What was put back did not go to clients again.
+    here.publish("last", "4", false);
+    there.expect("last", 4..5);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_retained_crosses_when_it_is_wanted_and_is_forgotten_after_that() {
     let pair = pair().await;
