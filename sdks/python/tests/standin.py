@@ -51,6 +51,9 @@ class StandIn:
         self.refuse = None
         #: Status and code of the problems that it answers deployments with, one after the other, and whether in the stream.
         self.refused_deployments = []
+        #: Seconds that a deployment takes, and how many there were.
+        self.deploy_seconds = 0.0
+        self.deployments = 0
         self.calls = 0
         #: What it says of the nodes of its fleet; None: it belongs to none.
         self.places = None
@@ -220,6 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send(201, b"")
 
     def on_deployments(self, rest, body):
+        self.node.deployments += 1
+        time.sleep(self.node.deploy_seconds)
         if self.node.refused_deployments:
             status, code, is_in_stream = self.node.refused_deployments.pop(0)
             if is_in_stream:

@@ -12,6 +12,8 @@ class LighterageError(Exception):
     """Of all that is not the function's own fault."""
 
     code: ClassVar[str] = ""
+    #: Whether the node has not got the function, so that nothing was run.
+    is_of_deployment = False
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -87,8 +89,6 @@ class NodeRefused(LighterageError):
         self.detail = detail
         self.hint = hint
         self.retry_after = retry_after
-        #: Whether it did not take the function, so that nothing was run.
-        self.is_of_deployment = False
 
 
 #: The node has no room now, or is going: another may have.

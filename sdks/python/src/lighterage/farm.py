@@ -448,7 +448,7 @@ class _Farm:
                 raise Cancelled
             shared.cancels.add(cancel)
         try:
-            runtime.current.prepare(node, made)
+            runtime.current.prepare(node, made, cancel=cancel)
             limit = time.monotonic() + self._function.time_limit(bytes_up)
             reply = node.call(made, pieces, limit, cancel)
             try:

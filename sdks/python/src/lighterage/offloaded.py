@@ -177,6 +177,8 @@ class Offloaded(Generic[P, R]):
         notes += [f"{node.name}: {function.refusal(node)}" for node in usable if function.refusal(node)]
         if function.stays is not None:
             notes.append(f"stays here: {function.stays}")
+        elif function.vain.is_resting(now):
+            notes.append("stays here for a while: its last calls on nodes came to nothing; `stats` counts why")
         if not function.may_race and len(decision.predictions) > 1:
             why = "it is not marked pure" if not self.options.pure else "race=False" if not self.options.race else "it is async"
             notes.append(f"runs at one place only: {why}")
@@ -325,12 +327,22 @@ class Method:
         return self._function.explain(self._instance, *args, **kwargs)
 
 
+def _awaited(coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
+    """What a coroutine comes to, in a thread of its own: this one may have an event loop that runs."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
 def _done(function: Callable[..., R], args: Any, kwargs: Any) -> Future[R]:
     from concurrent.futures import Future
 
     future: Future[R] = Future()
     try:
-        future.set_result(function(*args, **kwargs))
+        result = function(*args, **kwargs)
+        future.set_result(_awaited(result) if inspect.iscoroutine(result) else result)
     except BaseException as error:
         future.set_exception(error)
     return future

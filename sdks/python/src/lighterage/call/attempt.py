@@ -8,11 +8,12 @@ Which node, and what to do when it fails, is not decided here.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CallTooLarge, DoesNotTravel, LighterageError, NodeRefused, ReplyBroken, VersionsDiffer, is_busy
+from ..errors import CallTooLarge, DoesNotTravel, LighterageError, NodeRefused, ReplyBroken, TimeIsUp, VersionsDiffer, is_busy
 from ..places.wire import Cancel, Reply
 from ..travel import calls, frame
 from ..travel.kept import Keeper, Missing
@@ -63,6 +64,8 @@ class Attempt:
             function.forget_kept(self.node)
             keeper.sends_all = True
         is_lost = isinstance(outcome.error, DoesNotTravel)
+        if not is_lost:
+            function.vain.end()
         is_first = self.race is None or (not is_lost and self._won(self.race))
         learn.answered(self, learn.Answer(reply, frame.total_bytes(pieces), encoded, decoded), is_first)
         if is_lost and self.decision is not None and function.options.fallback:
@@ -94,7 +97,7 @@ class Attempt:
         call, node = self.call, self.node
         cancel = self.race.cancel if self.race is not None else call.cancel or Cancel()
         try:
-            call.current.prepare(node, made)
+            self._prepare(made, cancel)
             return node.call(made, pieces, self.until, cancel)
         except NodeRefused as error:
             if not is_busy(error) and node.refusal(made.name) is not None:
@@ -103,6 +106,19 @@ class Attempt:
         except ConnectionError:
             call.current.failed(node)
             raise
+
+    def _prepare(self, made: Code | Component, cancel: Cancel) -> None:
+        """Puts the function on the node. Where nothing else would do the call, and nobody said when it is wanted, that may
+        take as long as it takes, and is no part of the call's time.
+        """
+        call, node, options = self.call, self.node, self.call.function.options
+        if node.is_ready(made.name):
+            return
+        is_patient = options.deadline is None and (self.decision is None or not (options.fallback and options.local))
+        began = time.monotonic()
+        call.current.prepare(node, made, math.inf if is_patient else self.until, cancel)
+        if is_patient:
+            self.until += time.monotonic() - began
 
     def _read(self, made: Code | Component, reply: Reply) -> calls.Outcome:
         if self.call.function.options.component is not None:
@@ -127,6 +143,11 @@ def is_retried(error: LighterageError) -> bool:
     if isinstance(error, NodeRefused):
         return is_busy(error) or error.is_of_deployment or error.status in (401, 403, 404, 422)
     return isinstance(error, ConnectionError | VersionsDiffer)
+
+
+def is_in_vain(error: LighterageError) -> bool:
+    """Whether the node did what it could, and another time, or another node, would not help."""
+    return not (is_retried(error) or error.is_of_deployment or isinstance(error, TimeIsUp))
 
 
 def _only_bytes(args: Any, kwargs: Any) -> bytes | memoryview:

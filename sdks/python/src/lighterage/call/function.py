@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 import sys
 import threading
@@ -24,6 +25,7 @@ from ..travel.kept import Keeper, Known
 from ..travel.pack import ZLIB, ZSTD, Packer, methods
 from .call import Call
 from .measure import sizes
+from .vain import Vain
 
 if TYPE_CHECKING:
     from ..code.code import Code, Component
@@ -71,6 +73,8 @@ class Function:
         self.stays: DoesNotTravel | None = None
         #: Nodes that do not take it.
         self.refuses: WeakSet[Node] = WeakSet()
+        #: Its calls that ran on nodes and brought nothing.
+        self.vain = Vain()
         #: When a call of it was last learnt from.
         self.learnt_at = 0.0
         self._code: Code | Component | None = None
@@ -83,6 +87,12 @@ class Function:
         #: By node: the arrays that its units are taken to have.
         self._known: dict[str, Known] = {}
         self._lock = threading.Lock()
+        _all.add(self)
+
+    def renew(self) -> None:
+        """Begins anew in a process that was forked: with what is known, without what goes on."""
+        self._lock = threading.Lock()
+        self._preparing = set()
 
     # Calls of it
 
@@ -116,6 +126,10 @@ class Function:
     def is_ready(self, node: Node) -> bool:
         """Whether the function is on the node."""
         return self._code is not None and node.is_ready(self._code.name)
+
+    def awaited(self, node: Node, now: float) -> float:
+        """Seconds for which the function has been on its way to the node; 0 where it is not."""
+        return 0.0 if self._code is None else node.awaited(self._code.name, now)
 
     def made(self) -> Code | Component:
         """The function's code as it is now, or the component in its place.
@@ -233,6 +247,20 @@ class Function:
     def forget_kept(self, node: Node) -> None:
         """A unit of the node does not have what it was taken to have."""
         self._known[node.name].forget()
+
+
+#: All there are: a process that was forked goes through them.
+_all: Final[WeakSet[Function]] = WeakSet()
+
+
+def _child() -> None:
+    """What threads of the parent held or were doing, nobody gives back or ends in a child."""
+    for function in _all:
+        function.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_child)
 
 
 def _warn(text: str) -> None:

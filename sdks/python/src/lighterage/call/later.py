@@ -28,7 +28,7 @@ class CancellableFuture(Future[Any]):
         """Ends the call where it has not begun or is on a node. A call that runs here goes on, and this is false."""
         if super().cancel():
             return True
-        if self.done() or not self._cancel.is_busy:
+        if self.done() or not self._cancel.is_waited_for:
             return False
         self._cancel.cancel()
         return True

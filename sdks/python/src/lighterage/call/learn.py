@@ -88,8 +88,10 @@ def answered(attempt: Attempt, answer: Answer, is_first: bool) -> None:
         )
 
 
-def failed(call: Call, error: Exception) -> None:
-    """A node did not do a call."""
+def failed(call: Call, error: Exception, is_in_vain: bool) -> None:
+    """A node did not do a call; perhaps none ever will."""
+    if is_in_vain:
+        call.function.vain.begin(time.monotonic())
     call.current.stats_of(call.function.name).failed(error)
 
 

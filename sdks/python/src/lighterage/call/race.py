@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextvars
 import ctypes
+import os
 import sys
 import threading
 import time
@@ -198,7 +199,18 @@ class _Turns:
                 sys.setswitchinterval(self._usual)
 
 
+    def renew(self) -> None:
+        """Begins anew in a process that was forked: races of the parent's threads do not go on there."""
+        self._lock = threading.Lock()
+        if self._count:
+            sys.setswitchinterval(self._usual)
+        self._count = 0
+
+
 _turns: Final = _Turns()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_turns.renew)
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:

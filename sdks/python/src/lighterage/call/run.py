@@ -20,7 +20,7 @@ from ..decide import LOCAL, Decision
 from ..errors import LighterageError, NoNode, TimeIsUp, VersionsDiffer
 from ..places.wire import Cancel, Cancelled
 from . import learn
-from .attempt import Attempt, is_retried
+from .attempt import Attempt, is_in_vain, is_retried
 from .choose import decide, soonest_first
 from .options import names
 
@@ -60,6 +60,11 @@ def here(call: Call, decision: Decision | None = None, nodes: Iterable[Node] = (
     is_disturbed = call.current.is_disturbed
     began = time.perf_counter()
     result = call.function.plain(*call.args, **call.kwargs)
+    if call.function.is_async:
+        import asyncio
+
+        # This thread is one of those that `submit` has, without an event loop.
+        result = asyncio.run(result)
     took = time.perf_counter() - began
     learn.ran_here(call, took, decision, is_disturbed)
     learn.returned(call, result)
@@ -164,7 +169,7 @@ def _outcome(attempt: Attempt) -> Outcome | None:
             race.abandon()
         raise _cancelled() from None
     except LighterageError as error:
-        learn.failed(attempt.call, error)
+        learn.failed(attempt.call, error, is_in_vain(error))
         if isinstance(error, VersionsDiffer):
             attempt.call.function.stay(attempt.node, error)
         if race is None or race.there_failed() is None:
@@ -202,7 +207,8 @@ def _failed(attempt: Attempt, error: LighterageError, began: float) -> Any:
     wanted_by = math.inf if options.deadline is None else began + options.deadline
     if isinstance(error, TimeIsUp):
         now = time.monotonic()
-        learn.took_longer(attempt, now - began, now)
+        if not error.is_of_deployment:
+            learn.took_longer(attempt, now - began, now)
         if now >= wanted_by:
             raise error
 
@@ -231,7 +237,7 @@ def _done(attempts: Iterable[Attempt], error: LighterageError, goes_on: Callable
         except Cancelled:
             raise _cancelled() from None
         except LighterageError as problem:
-            learn.failed(attempt.call, problem)
+            learn.failed(attempt.call, problem, is_in_vain(problem))
             error = problem
             if not goes_on(problem):
                 break

@@ -14,16 +14,20 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from ..code.code import VERSIONS_KEPT, Code, Component
 from ..code.python import differences
-from ..errors import CallTooLarge, LighterageError, NodeRefused, ReplyBroken, VersionsDiffer
+from ..errors import CallTooLarge, LighterageError, NodeRefused, ReplyBroken, TimeIsUp, VersionsDiffer
+from ..timers import background
 from ..travel.frame import MEDIA_TYPE, Piece
 from ..travel.pack import ZLIB, ZSTD
 from .config import Address
 from .wire import Api, Cancel, Reply
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 #: Seconds that a failed node is left alone: first, and at most.
 AWAY_SECONDS: Final = 0.5
@@ -86,9 +90,11 @@ class NodeInfo:
 class _Deployed:
     """What is known about one function on the node."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
     is_there: bool = False
     problem: LighterageError | None = None
+    #: The deployment that goes on, or was the last one; and when it began.
+    work: Future[None] | None = None
+    began: float = 0.0
     #: Whether its units are boards.
     is_metal: bool = False
 
@@ -259,46 +265,80 @@ class Node:
         found = self._deployed.get(name)
         return None if found is None else found.problem
 
-    def prepare(self, code: Code | Component) -> None:
-        """Deploys the function, unless it is there. Several threads may ask: one does it, the others wait. A component is
-        looked for: it was deployed by whoever wrote it.
+    def awaited(self, name: str, now: float) -> float:
+        """Seconds for which the function has been on its way to the node; 0 where it is not."""
+        found = self._deployed.get(name)
+        return 0.0 if found is None or found.work is None or found.work.done() else now - found.began
 
-        Raises VersionsDiffer, NodeRefused, or what a request raises.
+    def prepare(self, code: Code | Component, until: float = math.inf, cancel: Cancel | None = None) -> None:
+        """Deploys the function, unless it is there. All who ask meanwhile wait for the same deployment. A component is looked
+        for: it was deployed by whoever wrote it.
+
+        Raises VersionsDiffer, NodeRefused, or what a request raises. TimeIsUp where the function is not there by `until`, of
+        the monotonic clock, and Cancelled where it is no longer wanted: the deployment goes on.
         """
         with self._lock:
             entry = self._deployed.setdefault(code.name, _Deployed())
-        if entry.is_there:
-            return
-        with entry.lock:
             if entry.is_there:
                 return
+            work = entry.work
+            if work is None or work.done():
+                work = self._begin(code, entry)
+        ready = threading.Event()
+        work.add_done_callback(lambda _: ready.set())
+        (cancel or Cancel()).wait(ready, until)
+        if not work.done():
+            late = TimeIsUp(f"{self.url} did not get the function in time; it goes on getting it")
+            late.is_of_deployment = True
+            raise late
+        work.result()
+
+    def _begin(self, code: Code | Component, entry: _Deployed) -> Future[None]:
+        """Deploys it in the background: whoever asks for it may have less time than that takes."""
+        from concurrent.futures import Future
+
+        work: Future[None] = Future()
+
+        def deploy() -> None:
             try:
-                if isinstance(code, Component):
-                    self._find(code, entry)
-                else:
-                    info = self._info or self.info()
-                    check_versions(self.name, info, code)
-                    self._deploy_in_turn(code)
-                    if not info.python:
-                        # Its first function made it build the base.
-                        check_versions(self.name, self.info(), code)
-            except VersionsDiffer as error:
+                self._put(code, entry)
+            except BaseException as error:
+                work.set_exception(error)
+            else:
+                work.set_result(None)
+
+        background(deploy)
+        entry.work, entry.began = work, time.monotonic()
+        return work
+
+    def _put(self, code: Code | Component, entry: _Deployed) -> None:
+        try:
+            if isinstance(code, Component):
+                self._find(code, entry)
+            else:
+                info = self._info or self.info()
+                check_versions(self.name, info, code)
+                self._deploy_in_turn(code)
+                if not info.python:
+                    # Its first function made it build the base.
+                    check_versions(self.name, self.info(), code)
+        except VersionsDiffer as error:
+            entry.problem = error
+            raise
+        except NodeRefused as error:
+            error.is_of_deployment = True
+            if error.status in _WILL_REFUSE_AGAIN:
                 entry.problem = error
-                raise
-            except NodeRefused as error:
-                error.is_of_deployment = True
-                if error.status in _WILL_REFUSE_AGAIN:
-                    entry.problem = error
-                raise
-            entry.problem = None
-            entry.is_there = True
+            raise
+        entry.problem = None
+        entry.is_there = True
 
     def call(
         self, code: Code | Component, pieces: Sequence[Piece], deadline: float | None = None, cancel: Cancel | None = None
     ) -> Reply:
         """Calls a function; the reply's body is a frame that `calls.read_reply` reads. Deploys it again where it is gone.
 
-        Raises NodeRefused, CallTooLarge, or what a request raises.
+        Raises NodeRefused, CallTooLarge, or what a request or `prepare` raises.
         """
         for is_last in (False, True):
             reply = self._api.request(
@@ -318,7 +358,7 @@ class Node:
             if isinstance(problem, NodeRefused) and problem.code == _GONE and not is_last:
                 with self._lock:
                     self._deployed.pop(code.name, None)
-                self.prepare(code)
+                self.prepare(code, math.inf if deadline is None else deadline, cancel)
                 continue
             raise problem
         raise AssertionError("the second round returns or raises")
@@ -447,8 +487,11 @@ class Board(Node):
     def refusal(self, name: str) -> LighterageError | None:
         return self.node.refusal(name)
 
-    def prepare(self, code: Code | Component) -> None:
-        self.node.prepare(code)
+    def awaited(self, name: str, now: float) -> float:
+        return self.node.awaited(name, now)
+
+    def prepare(self, code: Code | Component, until: float = math.inf, cancel: Cancel | None = None) -> None:
+        self.node.prepare(code, until, cancel)
 
     def answered(self) -> None:
         super().answered()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import os
 import threading
 import time
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .fleet import Fleet
     from .node import Node, NodeInfo
     from .reports import Reports
+    from .wire import Cancel
 
 #: Calls that `submit` and `aio` run at once; more wait.
 THREADS_MAX: Final = 64
@@ -228,14 +230,16 @@ class Runtime:
         now = time.monotonic()
         return sorted(good, key=lambda node: node.is_away(now))
 
-    def prepare(self, node: Node, code: Code | Component) -> None:
+    def prepare(
+        self, node: Node, code: Code | Component, until: float = math.inf, cancel: Cancel | None = None
+    ) -> None:
         """Puts a function on a node, and learns what the node says only then: how fast its Python is.
 
         Raises what `Node.prepare` raises.
         """
         if node.is_ready(code.name):
             return
-        node.prepare(code)
+        node.prepare(code, until, cancel)
         if node.known is not None:
             with self.lock:
                 self.engine.place(node.name).speed = node.known.speed

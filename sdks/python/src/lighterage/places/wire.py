@@ -49,6 +49,8 @@ KEPT_MAX: Final = 32
 PIECES_MAX: Final = 64
 #: Bytes given to one system call.
 SEND_BYTES: Final = 1 << 20
+#: The same over TLS, which gives the system a record of 16 KiB at a time.
+TLS_SEND_BYTES: Final = 64 << 10
 #: How long a connection may take to open.
 CONNECT_SECONDS: Final = 3.0
 #: A reply that is expected within so many seconds is waited for awake: to fall asleep and to be woken takes a good part of
@@ -247,6 +249,8 @@ class Cancel:
     def __init__(self) -> None:
         self.is_cancelled = False
         self._socket: socket.socket | None = None
+        #: What has to come before a request is sent.
+        self._awaited: threading.Event | None = None
         self._lock = threading.Lock()
         self._given = 0
         self._began = 0.0
@@ -258,6 +262,21 @@ class Cancel:
                 raise Cancelled
             self._socket = connection
             self._given, self._began, self._is_sent = 0, time.monotonic(), False
+
+    def wait(self, ready: threading.Event, until: float) -> None:
+        """Waits for an event that comes before a request, until a time of the monotonic clock. Raises Cancelled."""
+        with self._lock:
+            if self.is_cancelled:
+                raise Cancelled
+            self._awaited = ready
+        try:
+            ready.wait(min(max(until - time.monotonic(), 0.0), FOREVER_SECONDS))
+        finally:
+            with self._lock:
+                self._awaited = None
+                is_cancelled = self.is_cancelled
+        if is_cancelled:
+            raise Cancelled
 
     def gave(self, given: int, is_sent: bool) -> None:
         """So many bytes were handed to the system."""
@@ -279,6 +298,11 @@ class Cancel:
         """Whether a request is on its way."""
         return self._socket is not None
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody waits for a request, or for what comes before it."""
+        return self._socket is not None or self._awaited is not None
+
     def unwatch(self) -> None:
         with self._lock:
             self._socket = None
@@ -287,11 +311,14 @@ class Cancel:
         """A node stops the unit of a call whose connection closes."""
         with self._lock:
             self.is_cancelled = True
+            if self._awaited is not None:
+                self._awaited.set()
             if self._socket is not None:
                 try:
                     # What was not sent yet is thrown away when it is closed: nobody waits for it, and others need the network.
                     self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    self._socket.shutdown(socket.SHUT_RDWR)
+                    # Of the socket beneath TLS: TLS's own would let the thread that sends go on without it.
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
                 except OSError:
                     return
 
@@ -395,14 +422,18 @@ class _Connection:
     def _send(self, pieces: list[Piece], deadline: float | None, cancel: Cancel | None) -> OSError | None:
         """Sends everything; an error in the middle is kept, for the node may have said why before."""
         try:
-            if self._is_tls:
-                for piece in pieces:
-                    for at in range(0, len(piece), SEND_BYTES):
-                        self._limit(deadline)
-                        self.socket.sendall(memoryview(piece)[at : at + SEND_BYTES])
-                return None
             views = deque(memoryview(piece).cast("B") for piece in pieces if len(piece))
             given = 0
+            if self._is_tls:
+                for view in views:
+                    for at in range(0, view.nbytes, TLS_SEND_BYTES):
+                        self._limit(deadline)
+                        part = view[at : at + TLS_SEND_BYTES]
+                        self.socket.sendall(part)
+                        given += part.nbytes
+                        if cancel is not None:
+                            cancel.gave(given, False)
+                views.clear()
             while views:
                 if given:
                     self._limit(deadline)

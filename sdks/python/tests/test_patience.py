@@ -1,0 +1,130 @@
+"""A call waits for a node no longer than it may, and no node is asked again and again for what it cannot do."""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import CancelledError
+
+import pytest
+
+import work
+from lighterage import DoesNotTravel, Limits, TimeIsUp, offload, runtime
+from lighterage.call import function as function_module
+from lighterage.call import vain as vain_module
+from lighterage.decide import Stages
+
+plain = work.slow.__lighterage_function__
+
+
+def is_slow_here(function, *args, seconds=30.0):
+    """The estimates of a device that had better hand this call on."""
+    for _ in range(3):
+        runtime.current.engine.observe_local(function.function.name, function.function.sizes(args, {})[0], seconds)
+
+
+def test_a_deadline_bounds_the_wait_for_a_deployment_which_goes_on(node, client):
+    node.deploy_seconds = 1.0
+    hasty = offload(plain).with_options(deadline=0.2)
+    began = time.monotonic()
+    with pytest.raises(TimeIsUp, match="goes on getting it"):
+        hasty.remote(0.0)
+    assert time.monotonic() - began < 0.9
+    assert hasty.with_options(deadline=10.0).remote(0.0) != os.getpid()
+    assert node.deployments == 1
+
+
+def test_a_deployment_is_no_part_of_the_time_that_a_call_may_take(node, client, monkeypatch):
+    monkeypatch.setattr(function_module, "SLACK_SECONDS", 0.1)
+    node.deploy_seconds = 3.0
+    assert offload(plain).with_options(limits=Limits(seconds=2.0)).remote(0.0) != os.getpid()
+
+
+def test_a_call_runs_here_where_a_deployment_takes_too_long(node, client):
+    node.deploy_seconds = 20.0
+    fresh = offload(plain).with_options(race=False)
+    is_slow_here(fresh, 0.0, seconds=2.0)
+    quick = Stages(1e-4, 0.0, 1e-3, 1e-4, 1e-3, 0.0, 1e-4, 100, 100)
+    runtime.current.engine.observe_remote("work:slow", node.name, fresh.function.sizes((0.0,), {})[0], quick, time.monotonic())
+    began = time.monotonic()
+    assert fresh(0.0) == os.getpid()
+    assert time.monotonic() - began < 10.0
+    failures = runtime.current.stats_of("work:slow").failures
+    assert failures == {"L8005": 1}
+    is_slow_here(fresh, 0.0, seconds=2.0)
+    # The node has had so long by now that it may need as long again.
+    assert next(one for one in fresh.explain(0.0).decision.predictions if one.place == node.name).wait > 1.0
+
+
+def test_who_waits_for_a_deployment_can_be_cancelled(node, client):
+    node.deploy_seconds = 20.0
+    future = offload(plain).with_options(local=False).submit(0.0)
+    deadline = time.monotonic() + 10.0
+    while not future.cancel():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with pytest.raises(CancelledError):
+        future.result(5.0)
+    assert future.cancelled()
+
+
+def test_a_function_whose_results_do_not_travel_is_not_run_twice_for_ever(node, client, monkeypatch):
+    monkeypatch.setattr(vain_module, "REST_SECONDS", 1.0)
+    fresh = offload(work.lock.__lighterage_function__)
+    is_slow_here(fresh)
+    fresh.prepare()
+    for _ in range(5):
+        is_slow_here(fresh)
+        fresh()
+    assert node.calls == 2
+    assert "its last calls on nodes came to nothing" in str(fresh.explain())
+    time.sleep(1.0)
+    is_slow_here(fresh)
+    fresh()
+    assert node.calls == 3
+    with pytest.raises(DoesNotTravel):
+        fresh.remote()
+
+
+def test_one_result_that_does_not_travel_keeps_no_function_here(node, client):
+    vain = vain_module.Vain()
+    for now in range(10):
+        vain.begin(float(now))
+        assert not vain.is_resting(float(now))
+        vain.end()
+    vain.begin(10.0)
+    vain.begin(10.0)
+    assert vain.is_resting(14.0) and not vain.is_resting(15.0)
+    vain.begin(12.0)
+    assert not vain.is_resting(15.0), "what began before the rest does not make it longer"
+    vain.begin(15.0)
+    assert vain.is_resting(24.0) and not vain.is_resting(25.0)
+
+
+def test_submit_awaits_an_async_function_wherever_it_runs(node, client):
+    assert work.later.with_options(on="nowhere").submit(1).result(10.0) == (2, os.getpid())
+    result, process = work.later.with_options(local=False).submit(2).result(10.0)
+    assert result == 3 and process != os.getpid()
+
+
+def test_a_child_waits_for_no_lock_of_its_parents_threads(node, client):
+    fresh = offload(plain)
+    held, over = threading.Event(), threading.Event()
+
+    def hold():
+        with fresh.function._lock:
+            held.set()
+            over.wait(10.0)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(10.0)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        fresh.function.made()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    over.set()
+    thread.join()
+    assert status == 0
