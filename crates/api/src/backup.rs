@@ -1,17 +1,16 @@
 //! A backup of the running node, as a body that is made while the client reads it.
 
+use super::paced;
 use super::reply::{Answer, Json};
 use super::scope::MayAdmin;
 use api_types::BackupRequest;
-use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
-use node::{BackupPieces, Node, Pace, blocking};
+use node::Node;
 use problem::{Code, Problem};
 use std::sync::Arc;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::Semaphore;
 
 /// Backups on their way: each keeps its instant alive on disk. Another one is refused.
 static BACKUPS: Semaphore = Semaphore::const_new(1);
@@ -36,37 +35,11 @@ pub async fn make(
         Problem::new(Code::NodeFull, "another backup is being made").with_hint("wait for its end, then try again")
     })?;
     let pieces = node.backup(request.passphrase).await;
-    let pieces = who.did(&node, "backup", "the node", pieces).await?;
-    Ok(([(CONTENT_TYPE, "application/octet-stream")], paced(pieces, permit)).into_response())
-}
-
-/// The backup as a body. A client that stops taking it keeps neither the instant nor the turn, though it may keep its
-/// connection: so a task makes the pieces and looks at the clock.
-fn paced(pieces: BackupPieces, permit: SemaphorePermit<'static>) -> Body {
-    let (sender, taken) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let _permit = permit;
-        if let Err(problem) = send(pieces, &sender).await {
-            tracing::warn!("a backup broke off: {} {}", problem.code, problem.detail);
-            // Cuts the connection, if somebody is still there. Nobody takes what came for all of it in any case.
-            sender.try_send(Err(problem)).ok();
-        }
+    let mut pieces = who.did(&node, "backup", "the node", pieces).await?;
+    let made = paced::body("the backup", move || {
+        // The turn is held as long as somebody takes it.
+        let _permit = &permit;
+        pieces.next()
     });
-    Body::from_stream(stream::unfold(taken, async |mut taken| Some((taken.recv().await?, taken))))
-}
-
-/// Makes the pieces as they are taken, until the end or until nobody takes them.
-async fn send(pieces: BackupPieces, sender: &mpsc::Sender<Result<Bytes, Problem>>) -> Result<(), Problem> {
-    let (mut left, mut pace) = (Some(pieces), Pace::begin("the backup"));
-    while let Some(mut pieces) = left.take() {
-        let (piece, rest) = blocking(move || pieces.next().map(|piece| (piece, pieces))).await?;
-        let Some(piece) = piece.map(Bytes::from) else { break };
-        let bytes = piece.len();
-        if pace.wait(sender.send(Ok(piece))).await?.is_err() {
-            break;
-        }
-        pace.moved(bytes);
-        left = Some(rest);
-    }
-    Ok(())
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], made).into_response())
 }

@@ -27,6 +27,7 @@ mod live;
 mod logs;
 mod mqtt;
 mod openapi;
+mod paced;
 mod queues;
 mod reply;
 mod scope;

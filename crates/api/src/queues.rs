@@ -21,12 +21,12 @@ use node::events::refuse_forged;
 use node::{Node, TRACEPARENT, clock};
 use problem::{Code, Problem};
 use serde::Deserialize;
-use state::{Discard, Listed, Part, Position, Push, Pushed, Queue, Replay, Replayed};
+use state::{Discard, Listed, PAGE_BYTES_MAX, Part, Position, Push, Pushed, Queue, Replay, Replayed};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of a request with events: one of the largest, or a batch of smaller ones.
-const BODY_BYTES_MAX: u64 = 9 << 20;
+const BODY_BYTES_MAX: u64 = 12 << 20;
 /// Events of one push: they are one transaction.
 const EVENTS_MAX: u32 = 1_000;
 /// Events of one page.
@@ -278,7 +278,8 @@ pub async fn peek(
     Ok(axum::Json(EventPage { events: listed.into_iter().map(event_info).collect(), next }))
 }
 
-/// The next events of a part, of those that are wanted, and where the page after it begins.
+/// The next events of a part, of those that are wanted, and where the page after it begins. A page ends with the event
+/// whose data makes it larger than [`PAGE_BYTES_MAX`].
 fn page(
     queue: &Queue,
     part: Part,
@@ -291,18 +292,19 @@ fn page(
         let next = listed.last().map(|last| last.position);
         return Ok((listed, next));
     };
-    let (mut found, mut looked) = (Vec::new(), 0);
-    while found.len() < limit as usize && looked < LOOKED_AT_MAX {
+    let (mut found, mut looked, mut bytes) = (Vec::new(), 0, 0);
+    while found.len() < limit as usize && bytes <= PAGE_BYTES_MAX && looked < LOOKED_AT_MAX {
         let listed = queue.list(part, after, PAGE_EVENTS_MAX)?;
         let Some(last) = listed.last() else { return Ok((found, None)) };
         looked += listed.len();
         after = Some(last.position);
         for one in listed.into_iter().filter(|one| one.reason.as_ref().is_some_and(|reason| reason.contains(text))) {
-            if found.len() == limit as usize {
+            if found.len() == limit as usize || bytes > PAGE_BYTES_MAX {
                 // It is the first of the next page.
                 after = found.last().map(|last: &Listed| last.position);
                 break;
             }
+            bytes += one.event.data.len();
             found.push(one);
         }
     }

@@ -2,22 +2,23 @@
 //!
 //! All of it needs the scope `deploy`: anybody who may deploy a function can let it read and write any bucket.
 
+use super::paced;
 use super::reply::{self, Answer, NDJSON, of_query, whole};
 use super::scope::MayDeploy;
 use api_types::{BucketInfo, DeleteRequest, DeletedReply, ImportReply, KeyInfo, KeyPage};
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
 use node::body::Collected;
 use node::{Node, Pace, blocking};
 use problem::{Code, Problem};
 use serde::Deserialize;
-use state::{Export, Import, ImportError, LIMIT_MAX, StoreError, Transaction, VALUE_BYTES_MAX};
+use state::{Import, ImportError, LIMIT_MAX, StoreError, Transaction, VALUE_BYTES_MAX};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,19 +208,11 @@ pub async fn export(
     Path(bucket): Path<String>,
 ) -> Answer<Response> {
     users(&bucket)?;
-    let export = node.functions.loader.state.export(&bucket).map_err(asked)?;
+    let mut export = node.functions.loader.state.export(&bucket).map_err(asked)?;
     who.did(&node, "store export", &bucket, Ok(())).await?;
-    let lines = stream::unfold(Some(export), async |export| {
-        let mut export: Export = export?;
-        let next = blocking(move || Ok((export.next_lines()?, export))).await;
-        match next {
-            Ok((Some(lines), export)) => Some((Ok(Bytes::from(lines)), Some(export))),
-            Ok((None, _)) => None,
-            // The connection is cut: nobody takes what came for all of it.
-            Err(problem) => Some((Err(problem), None)),
-        }
-    });
-    Ok(([(CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response())
+    // It keeps the state of this moment on disk.
+    let lines = paced::body("the export", move || export.next_lines());
+    Ok(([(CONTENT_TYPE, NDJSON)], lines).into_response())
 }
 
 /// Adds the lines of an export to a bucket, in transactions of up to 1,000 keys. What was counted is durable; doing all

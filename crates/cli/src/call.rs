@@ -150,7 +150,10 @@ impl Call {
         let is_ours = serde_json::from_slice::<problem::Document>(&body)
             .is_ok_and(|document| document.kind.starts_with("urn:lighter:"));
         let Some(problem) = Problem::from_json(&body).filter(|_| is_ours) else {
-            out.raw(&body)?;
+            match out.json {
+                true => out.json(&head.to_json(&body))?,
+                false => out.made(&body, "the reply")?,
+            }
             out.say(format!("status {}", head.status));
             return Ok(Stop::Status(FAILED));
         };
@@ -179,15 +182,7 @@ impl Call {
             let body = client.bytes(response, SHOWN_BYTES_MAX)?;
             out.json(&head.to_json(&body))?;
         } else if out.is_terminal() {
-            let body = client.bytes(response, SHOWN_BYTES_MAX)?;
-            match std::str::from_utf8(&body) {
-                Ok("") => {}
-                Ok(text) => out.line(text.strip_suffix('\n').unwrap_or(text))?,
-                Err(_) => out.say(format!(
-                    "the reply is {} of binary data: send it to a file or a pipe",
-                    words::bytes(body.len() as u64)
-                )),
-            }
+            out.made(&client.bytes(response, SHOWN_BYTES_MAX)?, "the reply")?;
         } else {
             copy(client, response, out)?;
         }

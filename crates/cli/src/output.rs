@@ -43,6 +43,22 @@ impl Output {
         })
     }
 
+    /// What a function made: as it is for a file or a pipe, made harmless for a terminal.
+    pub fn made(&self, bytes: &[u8], what: &str) -> Result {
+        if !self.stdout_is_terminal {
+            return self.raw(bytes);
+        }
+        match std::str::from_utf8(bytes) {
+            Ok("") => {}
+            Ok(text) => self.line(text.strip_suffix('\n').unwrap_or(text))?,
+            Err(_) => self.say(format!(
+                "{what} is {} of binary data: send it to a file or a pipe",
+                words::bytes(bytes.len() as u64)
+            )),
+        }
+        Ok(())
+    }
+
     /// A line for people. It may reach a terminal by detours, so it is made harmless in a pipe too.
     pub fn line(&self, line: impl Display) -> Result {
         self.raw(words::harmless(&format!("{line}\n")).as_bytes())
@@ -90,7 +106,13 @@ impl Output {
 
     pub fn problem(&self, problem: &Problem) {
         match self.json {
-            true => self.complain(serde_json::to_string(&Document::from(problem)).expect("a problem has only strings")),
+            true => {
+                let text = serde_json::to_vec(&Document::from(problem)).expect("a problem has only strings");
+                let mut line = words::harmless_json(text);
+                line.push(b'\n');
+                // As above.
+                let _ = io::stderr().lock().write_all(&line);
+            }
             false => self.complain(problem),
         }
     }

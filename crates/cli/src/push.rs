@@ -107,7 +107,11 @@ impl Push {
         while lines.peek().is_some() {
             progress.step(format!("pushing to {} ({pushed} events)", self.queue));
             let (mut batch, mut count) = (String::from("["), 0);
-            while count < EVENTS_PER_REQUEST && batch.len() < BYTES_PER_REQUEST / 2 {
+            while count < EVENTS_PER_REQUEST {
+                let is_full = |line: &String| count > 0 && batch.len() + line.len() + 2 > BYTES_PER_REQUEST;
+                if lines.peek().is_some_and(|line| line.as_ref().is_ok_and(is_full)) {
+                    break;
+                }
                 let Some(line) = lines.next() else { break };
                 let line = line.map_err(failed)?;
                 if !line.trim().is_empty() {
@@ -141,8 +145,12 @@ impl Push {
         query.extend(self.key.clone().map(|key| ("key", key)));
         query.extend(self.delay.map(|delay| ("delay_ms", delay.duration().as_millis().to_string())));
         if let Some(id) = &self.id {
-            // Requests after the first go on where the one before ended.
-            let id = if before == 0 { id.clone() } else { format!("{id}-{before}") };
+            // Requests after the first go on where the one before ended. One event alone gets its number here.
+            let id = match (before, count) {
+                (0, _) => id.clone(),
+                (_, 1) => format!("{id}-{before}-1"),
+                _ => format!("{id}-{before}"),
+            };
             query.push(("id", id));
         }
         if count > 1 {

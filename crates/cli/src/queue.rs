@@ -295,10 +295,12 @@ impl Page {
             }
             let page: EventPage =
                 client.get(&path(queue, &format!("/events{query}"))).map_err(|stop| explain(client, queue, stop))?;
-            let Some(next) = page.next else { break };
             left = left.saturating_sub(u32::try_from(page.events.len()).unwrap_or(u32::MAX));
-            after = Some(next);
             all.events.extend(page.events);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
         }
         all.next = after;
         if out.json {

@@ -2,9 +2,9 @@
 
 use super::client::Client;
 use super::stop::{Result, Stop};
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Bytes of a dump: the memory of the largest unit, and some more.
@@ -28,6 +28,8 @@ pub fn save(client: &Client, reader: impl Read, file: &Path) -> Result<u64> {
                 .truncate(true)
                 .mode(0o600)
                 .open(file)
+                // One that was there before has the mode that it had.
+                .and_then(|open| open.set_permissions(Permissions::from_mode(0o600)).map(|()| open))
                 .map_err(|error| Stop::file(file, &error))?,
         ),
     };

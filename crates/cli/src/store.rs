@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use manifest::Span;
 use problem::Code;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use ureq::SendBody;
 
@@ -108,7 +108,7 @@ impl Store {
                 let value = client.bytes(response, VALUE_BYTES_MAX)?;
                 match out.json {
                     true => out.json(&KeyInfo::new(key, value)),
-                    false => out.raw(&value),
+                    false => out.made(&value, "the value"),
                 }
             }
             Self::Set(new) => set(&client, out, *new),
@@ -180,14 +180,15 @@ fn export(client: &Client, out: Output, bucket: &str) -> Result {
     let request = client.request("GET", &format!("/v1/buckets/{}/export", encoded(bucket)));
     let response = client.succeeded(client.exchange(request, ())?)?;
     let mut reader = response.into_body().into_reader();
-    // On a terminal the lines themselves show that it goes on.
-    let progress = (!out.is_terminal()).then(|| out.progress());
+    if out.is_terminal() {
+        // The lines themselves show that it goes on.
+        return show_lines(client, out, BufReader::new(reader));
+    }
+    let progress = out.progress();
     let mut piece = vec![0; 64 << 10];
     let mut bytes = 0;
     let text = |bytes| format!("exporting {bucket} ({})", words::bytes(bytes));
-    if let Some(progress) = &progress {
-        progress.step(text(bytes));
-    }
+    progress.step(text(bytes));
     loop {
         let count = reader.read(&mut piece).map_err(|error| client.broken(&error))?;
         if count == 0 {
@@ -195,10 +196,21 @@ fn export(client: &Client, out: Output, bucket: &str) -> Result {
         }
         out.raw(&piece[..count])?;
         bytes += count as u64;
-        if let Some(progress) = &progress {
-            progress.update(text(bytes));
-        }
+        progress.update(text(bytes));
     }
+}
+
+/// Lines that functions have filled, made harmless for a terminal.
+fn show_lines(client: &Client, out: Output, mut lines: impl BufRead) -> Result {
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).map_err(|error| client.broken(&error))? > 0 {
+        // The line's end is none of a text's.
+        line.pop_if(|byte| *byte == b'\n');
+        let mut shown = words::harmless_json(std::mem::take(&mut line));
+        shown.push(b'\n');
+        out.raw(&shown)?;
+    }
+    Ok(())
 }
 
 /// Deletes the keys, in as many requests as their length asks for.

@@ -23,7 +23,8 @@ impl Table {
 
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         assert_eq!(cells.len(), self.columns.len(), "a row has a cell for every column");
-        self.rows.push(cells.into());
+        // A line in a cell would look like a row.
+        self.rows.push(cells.map(|cell| cell.replace('\n', "\\n").replace('\t', "\\t")).into());
     }
 
     pub fn is_empty(&self) -> bool {

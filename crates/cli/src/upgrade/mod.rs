@@ -75,6 +75,7 @@ impl Upgrade {
         if self.rollback {
             let says = installed.previous_says(session.brought.state_format)?;
             let running = self.running(session, &installed)?;
+            self.back_up(session, running.as_ref())?;
             installed.keep_out_others()?;
             installed.bring_back_beside()?;
             progress.step("going back to the program before");
@@ -134,16 +135,23 @@ impl Upgrade {
         if new < own {
             return Err(older_format(&says.version, session.brought.state_format));
         }
-        if new > own && running.is_some() && self.backup.is_none() {
+        // One with another data folder runs this program too, and would be converted at its next start.
+        let is_at_work = running.is_some() || running::other_node(installed).is_some();
+        if new > own && is_at_work && self.backup.is_none() {
             let detail = format!("version {} changes the format of the stored data from {own} to {new}", says.version);
             return Err(Stop::new(Code::ReleaseMigrates, detail));
         }
-        match &self.backup {
-            Some(file) if running.is_some() => drop(Backup::into_file(file.clone()).make(session)?),
-            Some(_) => return Err(Stop::new(Code::NodeUnreachable, "no node runs here to make a backup of")),
-            None => {}
-        }
+        self.back_up(session, running.as_ref())?;
         Ok(running)
+    }
+
+    /// Makes the backup that was asked for.
+    fn back_up(&self, session: &Session, running: Option<&RunningNode>) -> Result {
+        match (&self.backup, running) {
+            (Some(file), Some(_)) => Backup::into_file(file.clone()).make(session).map(drop),
+            (Some(_), None) => Err(Stop::new(Code::NodeUnreachable, "no node runs here to make a backup of")),
+            (None, _) => Ok(()),
+        }
     }
 
     fn running(&self, session: &Session, installed: &Installed) -> Result<Option<RunningNode>> {

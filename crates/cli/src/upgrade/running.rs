@@ -60,6 +60,14 @@ impl RunningNode {
             let hint = "upgrade with the program that the node runs; if that was replaced, restart the node first";
             return Err(Problem::new(Code::Usage, detail).with_hint(hint).into());
         }
+        // The one that is asked, restarted and backed up has to be the one whose program changes.
+        let asked = session.address()?.url;
+        if asked != known.api {
+            let detail =
+                format!("{} is the node of the data folder, and --node or LIGHTER_NODE names {asked}", known.api);
+            let hint = "leave both out: an upgrade is of this machine's node";
+            return Err(Problem::new(Code::Usage, detail).with_hint(hint).into());
+        }
         let started =
             Started::of(pid).map_err(|error| Stop::new(Code::FileUnusable, format!("process {pid}: {error}")))?;
         session.client()?.send("GET", "/readyz", ())?;
@@ -150,7 +158,7 @@ fn said(stop: &Stop) -> String {
 }
 
 /// A process that is a node of this program, and its data folder as far as its command line says.
-fn other_node(installed: &Installed) -> Option<(u32, String)> {
+pub fn other_node(installed: &Installed) -> Option<(u32, String)> {
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
         let line = fs::read(entry.path().join("cmdline")).ok().filter(|_| installed.is_run_by(pid))?;

@@ -17,6 +17,7 @@ use api_types::FunctionInfo;
 use clap::Args;
 use cli::call::{Data, guessed_type};
 use cli::nearest::{explain, function_path};
+use cli::output::Output;
 use cli::stop::{FAILED, Result, Stop};
 use cli::{Brought, DataFolder, Extra, Run, Session, images, locate};
 use event::Event;
@@ -356,18 +357,19 @@ fn leave_interrupts_to_the_debugger() -> io::Result<()> {
     })
 }
 
-/// Logs to standard error.
-struct Standard;
+/// Logs to standard error, where a terminal may be.
+struct Standard(Output);
 
 impl LogWriter for Standard {
     fn write(&self, line: LogLine<'_>) {
-        eprintln!("{} {}", line.level.as_str(), line.message);
+        self.0.complain(format_args!("{} {}", line.level.as_str(), line.message));
     }
 }
 
 impl Run for DebugRun {
     fn run(self, session: &Session) -> Result {
-        let data = self.data.read(session.out)?;
+        let out = session.out;
+        let data = self.data.read(out)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let event = Event {
             id: "debug".to_owned(),
@@ -388,21 +390,28 @@ impl Run for DebugRun {
             }
         };
         if let Some(symbols) = &self.symbols {
-            return Ok(in_microvm(&self.image, function, event, symbols)?);
+            return Ok(in_microvm(&self.image, function, event, symbols, out)?);
         }
-        let prepare = || unit_wasm::debug::prepare(&self.image, function, self.stop_when_loaded, Arc::new(Standard));
-        session.out.raw(&handling::once(prepare, event)?)
+        let prepare =
+            || unit_wasm::debug::prepare(&self.image, function, self.stop_when_loaded, Arc::new(Standard(out)));
+        out.made(&handling::once(prepare, event)?, "the reply")
     }
 }
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn in_microvm(image: &Path, function: Function, event: Event, symbols: &Path) -> std::result::Result<(), Problem> {
+fn in_microvm(
+    image: &Path,
+    function: Function,
+    event: Event,
+    symbols: &Path,
+    out: Output,
+) -> std::result::Result<(), Problem> {
     let mut gdb = None;
     let reply = handling::once(
         || {
             let talk = (io::stdin(), io::stdout());
             let (prepared, other_end) =
-                unit_microvm::debug::prepare(image, function, symbols, Arc::new(Standard), talk)?;
+                unit_microvm::debug::prepare(image, function, symbols, Arc::new(Standard(out)), talk)?;
             gdb = Some(other_end);
             Ok(prepared)
         },
@@ -417,7 +426,7 @@ fn in_microvm(image: &Path, function: Function, event: Event, symbols: &Path) ->
 }
 
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-fn in_microvm(_: &Path, _: Function, _: Event, _: &Path) -> std::result::Result<(), Problem> {
+fn in_microvm(_: &Path, _: Function, _: Event, _: &Path, _: Output) -> std::result::Result<(), Problem> {
     Err(Problem::new(Code::KvmUnavailable, "there are no microvms on this kind of machine"))
 }
 

@@ -1,5 +1,6 @@
 //! The command line as it is typed, plain and with `--json`, against a real node; and against one that does not answer.
 
+use crate::events::{attack, counter};
 use crate::support::{Node, PROGRAM, fixture, wait_for};
 use serde_json::{Value, json};
 use std::fs;
@@ -445,4 +446,46 @@ fn a_build_command_is_given_no_token() {
     assert_eq!(said.status, 0, "{}", said.err);
     let seen = fs::read_to_string(folder.path().join("seen")).unwrap();
     assert!(seen.contains("is-there") && !seen.contains("lighter_secret"), "{seen}");
+}
+
+#[test]
+fn dead_letters_of_a_reason_are_listed_to_the_last() {
+    let node = Node::start();
+    node.deployed(json!({ "function": { "attack": attack(&node, "hits") } }));
+    for data in ["invalid", "fatal"] {
+        node.pushed("hits", &format!("id={data}"), data);
+    }
+    node.drained("hits");
+    let listed = lighter(&node, &["queue", "dead", "hits", "--reason", "L6003", "--json"], "").json();
+    assert_eq!((listed[0]["events"].as_array().unwrap().len(), &listed[0]["next"]), (1, &Value::Null), "{listed:?}");
+    assert!(lighter(&node, &["queue", "dead", "hits", "--reason", "L6003"], "").out.contains("invalid"));
+}
+
+#[test]
+fn events_of_one_command_have_an_id_each_however_many_requests_they_take() {
+    let node = Node::start();
+    let mut paused = counter(&node);
+    paused["units"] = json!({ "maximum": 0 });
+    node.deployed(json!({ "function": { "counter": paused }, "queue": { "counts": { "deduplicate": "1h" } } }));
+    let pushed = lighter(&node, &["push", "counts", "--id", "x", "--count", "1001", "-d", "a", "--json"], "").json();
+    assert_eq!((pushed[0]["ids"].as_array().unwrap().len(), &pushed[0]["duplicates"]), (1_001, &json!(0)));
+    assert_eq!(node.queue("counts")["ready"], 1_001);
+}
+
+/// A line was added to a batch that had room for a shorter one, and an event of binary data has a third more as text.
+#[test]
+fn events_of_a_file_are_pushed_however_large_they_are() {
+    let node = Node::start();
+    let mut paused = counter(&node);
+    paused["units"] = json!({ "maximum": 0 });
+    node.deployed(json!({ "function": { "counter": paused } }));
+    let event = |id: &str, key: &str, bytes: usize| {
+        let mut event = json!({ "specversion": "1.0", "id": id, "source": "/a", "type": "t" });
+        event[key] = "QUJD".repeat(bytes / 4).into();
+        event.to_string()
+    };
+    let lines = [event("1", "data", 3_900_000), event("2", "data", 5_500_000), event("3", "data_base64", 10_000_000)];
+    fs::write(node.data.parent().unwrap().join("events.jsonl"), lines.join("\n")).unwrap();
+    let pushed = lighter(&node, &["push", "counts", "--events", "events.jsonl", "--json"], "");
+    assert_eq!((pushed.status, pushed.json()[0]["ids"].clone()), (0, json!(["1", "2", "3"])), "{}", pushed.err);
 }

@@ -213,8 +213,14 @@ fn an_upgrade_under_load_loses_no_acknowledged_event_and_keeps_the_process() {
     let (confirmed, counted) = (confirmed.load(SeqCst), counted(&installed, &node.token));
     assert!((confirmed..=confirmed + doubtful).contains(&counted), "{counted} of {confirmed} and {doubtful}");
 
-    // And back, by hand; what was counted stays.
-    let back = installed.upgrade(&["--rollback", "--watch-seconds", "0"]);
+    // Another node is no reason to change the program of this one, and is not the one to restart.
+    let elsewhere = installed.command(&[&release]).env("LIGHTER_NODE", "http://127.0.0.1:9").output();
+    assert_eq!(read(&elsewhere.unwrap()).1["code"], "L1101");
+
+    // And back, by hand; what was counted stays, and is kept.
+    let kept = installed.path("kept");
+    let back = installed.upgrade(&["--rollback", "--watch-seconds", "0", "--backup", kept.to_str().unwrap()]);
+    assert!(kept.exists());
     assert_eq!(back, (0, json!({ "version": VERSION, "was": VERSION, "restarted": node.pid() })));
     assert!(installed.is_installed(&installed.bytes));
     assert_eq!(self::counted(&installed, &node.token), counted);
