@@ -30,7 +30,7 @@ const AFTER_MS: RangeInclusive<u64> = 0..=86_400_000;
     (status = 400, description = "L4009: a value is out of range; L1005: the events go to another node"),
     (status = 403, description = "L4006: the token is not for this queue, or may not take events"),
     (status = 404, description = "L7001: there is no such queue"),
-    (status = 503, description = "L7012: too many leases, or too many requests that wait"),
+    (status = 503, description = "L7012: too many leases, or too many requests that wait; L4010: the node is being drained"),
 ))]
 pub async fn lease(
     MayWorkSome(who): MayWorkSome,

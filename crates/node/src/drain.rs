@@ -22,7 +22,6 @@ impl Node {
         if let Some(link) = self.link() {
             link.drain();
         }
-        // Each time: a deployment may have begun to handle another queue.
         let queues = self.events.drain(Duration::ZERO).await;
         let units = self.functions.units.counts();
         FleetDrain { running: units.running, waiting: units.waiting, queues }

@@ -452,3 +452,25 @@ pub fn effects_happen_once_though_the_node_is_killed(units: &Value) {
     assert_eq!(relayed, counted, "both effects of a handling, or none");
     assert_eq!((&node.queue("in")["dead"], &node.queue("counts")["dead"]), (&json!(0), &json!(0)));
 }
+
+/// A queue without workers got a new shell as soon as the first was gone, and went on leasing while the node ended.
+#[test]
+fn a_node_that_ends_leases_nothing_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut node = Node::start_in(&data, &[]);
+    node.deploy_one("attack", "attack", json!({ "limits": { "time_ms": 3_000, "cpu_ms": 60_000 } }));
+    node.deploy_one("f", "hello", json!({ "every": "100ms" }));
+    node.queue_is("f", |queue| queue["acked"].as_u64() > Some(0));
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| node.call("attack", "loop").code());
+        // Until it runs.
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(node.api("POST", "/v1/stop", &[]).status, 202);
+        assert_eq!(call.join().unwrap(), "L3001", "it keeps the node from its end for seconds");
+    });
+    assert!(node.wait());
+    let node = Node::start_in(&data, &["--paused"]);
+    let ready = node.queue("f")["ready"].as_u64().unwrap();
+    assert!(ready >= 10, "{ready} ticks of three seconds wait");
+}

@@ -4,6 +4,7 @@ use crate::fleet::{ANY, done, refused, start, until};
 use crate::support::{Node, wait_for};
 use serde_json::json;
 use std::thread;
+use std::time::Duration;
 
 fn has_ended(node: &Node) -> bool {
     node.api("GET", "/v1/units", &[]).json().as_array().is_some_and(Vec::is_empty)
@@ -20,6 +21,9 @@ fn a_drained_node_takes_nothing_new_and_says_when_nothing_runs() {
         node.deploy_one("hello", "hello", json!({}));
     }
     pi.deploy_one("attack", "attack", json!({ "limits": { "time_ms": 4_000, "cpu_ms": 60_000 } }));
+    pi.deploy_one("taker", "hello", json!({ "queue": "jobs" }));
+    pi.pushed("jobs", "", "before");
+    pi.queue_is("jobs", |queue| queue["acked"] == 1);
     until("the same function on both", || {
         let why = done(&pi, &["fleet", "why", "hello", "--json"]);
         why.contains("\"soonest\"") && why.matches("total_ms").count() == 2
@@ -43,4 +47,10 @@ fn a_drained_node_takes_nothing_new_and_says_when_nothing_runs() {
     // The other one does not send its calls there.
     until("word that it takes none", || ["L9120", "L9122"].contains(&anchor.get("/attack").code().as_str()));
     assert_eq!(anchor.get("/hello").status, 200);
+    // A queue whose shell had ended got another one, and its events were leased until the node was off.
+    pi.pushed("jobs", "", "after");
+    thread::sleep(Duration::from_secs(1));
+    let jobs = pi.queue("jobs");
+    assert_eq!((&jobs["ready"], &jobs["leased"], &jobs["acked"]), (&json!(1), &json!(0), &json!(1)));
+    assert_eq!(pi.api("POST", "/v1/queues/jobs/lease", b"{}").code(), "L4010");
 }

@@ -54,6 +54,7 @@ use runtime::Shells;
 use state::{CommitError, Push, Pushed, Queue, State, Ticket};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use tokio::sync::watch;
 
 /// The one door for events, and the runtime behind it. Shared by gates and the API: all that is pushed to the node, but
@@ -64,6 +65,8 @@ pub struct Events {
     traces: Option<Arc<Traces>>,
     sources: watch::Sender<Arc<Sources>>,
     shells: Shells,
+    /// Nothing is leased any more, until the node is started again.
+    is_draining: AtomicBool,
     agenda: Arc<Agenda>,
     seeds: Ids,
     /// None in a node that belongs to no fleet.
@@ -94,6 +97,7 @@ impl Events {
             traces,
             sources,
             shells: Shells::default(),
+            is_draining: AtomicBool::new(false),
             agenda: Arc::default(),
             seeds: Ids::new(seed),
             mail: watch::Sender::new(None),

@@ -19,6 +19,7 @@ use problem::{Code, Problem};
 use state::{CommitError, Failed, Leased, Queue, Ticket};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, sleep_until};
@@ -141,7 +142,7 @@ impl Events {
     ///
     /// # Errors
     /// [`Code::QueueUnknown`]; [`Code::ManifestConflict`]: its events go to another node. [`Code::LeasesFull`],
-    /// [`Code::MemoryFull`] and [`Code::NodeFull`]; those of the disk.
+    /// [`Code::MemoryFull`] and [`Code::NodeFull`]; [`Code::Draining`]; those of the disk.
     pub async fn lease_outside(
         &self,
         wanted: &Wanted<'_>,
@@ -157,6 +158,7 @@ impl Events {
         let mut place = None;
         loop {
             ready.borrow_and_update();
+            self.refuse_when_draining()?;
             (wanted.may)()?;
             let room = self.outside.room(wanted.owner)?;
             let lent = self.take_outside(&queue, wanted, wanted.count.min(room), bodies)?;
@@ -173,6 +175,13 @@ impl Events {
                 changed = ready.changed() => if changed.is_err() { return Ok(Vec::new()) },
                 () = sleep_until(until.min(now + LOOK_EVERY)) => {}
             }
+        }
+    }
+
+    fn refuse_when_draining(&self) -> Result<(), Problem> {
+        match self.is_draining.load(SeqCst) {
+            true => Err(Problem::new(Code::Draining, "the node is being drained, and leases no more events")),
+            false => Ok(()),
         }
     }
 

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use problem::Problem;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -117,6 +118,10 @@ impl Events {
             retired.push(shell);
         }
         shells.retain(|_, handled| !handled.task.is_finished());
+        // Under the lock that a drain takes after it has said so: no shell begins that it does not retire.
+        if self.is_draining.load(SeqCst) {
+            return;
+        }
         for (queue, duty) in duties {
             let role = Role::new(table, queue, duty);
             if shells.get(queue).is_some_and(|handled| handled.role == role) {
@@ -209,9 +214,10 @@ impl Events {
         self.shells.by_queue.lock().get(queue).map(|handled| handled.shell.clone())
     }
 
-    /// Leases nothing more, and waits until what is being handled has ended, but no longer than `at_most`. Says how
-    /// many are left; their events are ready again once [`Events::run`] is dropped.
+    /// Leases nothing more, to nobody, and waits until what is being handled has ended, but no longer than `at_most`.
+    /// Says how many are left; their events are ready again once [`Events::run`] is dropped.
     pub async fn drain(&self, at_most: Duration) -> usize {
+        self.is_draining.store(true, SeqCst);
         let shells: Vec<Arc<Shell>> = {
             let by_queue = self.shells.by_queue.lock();
             let retired = self.shells.retired.lock();
