@@ -5,12 +5,12 @@
 //! this costs one sleeping task.
 
 use super::clock::now_ms;
-use super::events::{Events, Sources};
+use super::events::{Events, Sources, Timers};
 use super::records;
 use gate_timer::{Due, Progress, Tick, Timer};
 use problem::{Code, Problem};
 use state::{Batch, Push, Ticket};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,20 +62,11 @@ pub async fn run(events: Arc<Events>) {
 }
 
 /// The timers that are wanted, as far as they have come. New ones begin now, those that are gone are forgotten; both is
-/// durable when this returns.
+/// durable when this returns. Those of which nobody can say whether they belong here are not forgotten: when the node
+/// ends it leaves its fleet first, and would lose how far its own had come.
 async fn load(events: &Events, sources: &Sources, now_ms: u64) -> Result<Vec<Running>, Problem> {
-    let every =
-        sources.every.iter().map(|source| (source.function.as_str(), &source.queue, Ok(Timer::every(&source.trigger))));
-    let cron =
-        sources.cron.iter().map(|source| (source.function.as_str(), &source.queue, Timer::cron(&source.trigger)));
-    let mut timers = BTreeMap::new();
-    for (function, queue, timer) in every.chain(cron) {
-        match timer {
-            Ok(timer) => _ = timers.insert(key(function, &timer), (function, queue, timer)),
-            // It was read when it was deployed: only the machine's list of zones can have changed.
-            Err(problem) => tracing::error!(function, "a timer is left out: {}", problem.detail),
-        }
-    }
+    let timers = by_key(&sources.timers);
+    let unknown: BTreeSet<String> = by_key(&sources.unknown).into_keys().collect();
     let records = events.state().records(PROGRESS);
     let mut known = BTreeMap::new();
     records::each(&records, |key, record| {
@@ -83,7 +74,7 @@ async fn load(events: &Events, sources: &Sources, now_ms: u64) -> Result<Vec<Run
         Ok(())
     })?;
     let mut batch = Batch::default();
-    for gone in known.keys().filter(|key| !timers.contains_key(*key)) {
+    for gone in known.keys().filter(|key| !timers.contains_key(*key) && !unknown.contains(*key)) {
         batch.delete(PROGRESS, gone)?;
     }
     let mut running = Vec::with_capacity(timers.len());
@@ -103,6 +94,22 @@ async fn load(events: &Events, sources: &Sources, now_ms: u64) -> Result<Vec<Run
     }
     events.state().write_records(batch).await?;
     Ok(running)
+}
+
+/// Each with its function and queue.
+fn by_key(timers: &Timers) -> BTreeMap<String, (&str, &Arc<str>, Timer)> {
+    let every =
+        timers.every.iter().map(|source| (source.function.as_str(), &source.queue, Ok(Timer::every(&source.trigger))));
+    let cron = timers.cron.iter().map(|source| (source.function.as_str(), &source.queue, Timer::cron(&source.trigger)));
+    let mut timers = BTreeMap::new();
+    for (function, queue, timer) in every.chain(cron) {
+        match timer {
+            Ok(timer) => _ = timers.insert(key(function, &timer), (function, queue, timer)),
+            // It was read when it was deployed: only the machine's list of zones can have changed.
+            Err(problem) => tracing::error!(function, "a timer is left out: {}", problem.detail),
+        }
+    }
+    timers
 }
 
 fn key(function: &str, timer: &Timer) -> String {
@@ -189,5 +196,38 @@ impl Running {
                 "times passed without an event"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::sources_of;
+    use crate::link::tests::town::TownNode;
+
+    const KEY: &str = "tick/every 10s";
+
+    /// A node that ended had no mail for its last moments, and forgot how far the timers at their home had come.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_timer_whose_home_nobody_can_tell_rests_and_is_not_forgotten() {
+        let town = TownNode::start("one").await;
+        town.deploy("[function.tick]\nimage = \"tick\"\nevery = \"10s\"\n[queue.tick]\nhome = \"one\"\n").await;
+        let events = &town.node.events;
+        let kept = || events.state().records(PROGRESS).get(KEY).unwrap();
+        let progress = Progress::begun(7_000).to_record();
+        let mut batch = Batch::default();
+        batch.put(PROGRESS, KEY, progress.clone()).unwrap();
+        events.state().write_records(batch).await.unwrap();
+
+        let mut sources = sources_of(&events.table(), None);
+        assert!(load(events, &sources, 90_000).await.unwrap().is_empty());
+        assert_eq!(kept().as_ref(), Some(&progress));
+        // The node has a part in its fleet again, and is the home.
+        sources.timers = std::mem::take(&mut sources.unknown);
+        let loaded = load(events, &sources, 90_000).await.unwrap();
+        assert_eq!(loaded[0].progress.to_record(), progress);
+        // Another one is.
+        assert!(load(events, &Sources::default(), 90_000).await.unwrap().is_empty());
+        assert_eq!(kept(), None);
     }
 }

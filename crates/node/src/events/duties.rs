@@ -1,6 +1,7 @@
 //! Who handles the events of each queue on this node: the function or sink that is deployed for it, or mail, if the
 //! queue's home is another node.
 
+use super::sources::HandledAt;
 use crate::functions::{Handler, Table};
 use crate::mail::Mail;
 use manifest::Name;
@@ -31,9 +32,13 @@ pub fn of(table: &Table, queue: &Name, mail: Option<&Arc<Mail>>) -> Option<Duty>
     }
 }
 
-/// Whether the events of a queue are handled on this node, if anything is deployed for it.
-pub fn is_here(table: &Table, queue: &Name, mail: Option<&Mail>) -> bool {
-    home(table, queue).is_none_or(|home| mail.is_some_and(|mail| mail.is_own(home)))
+/// Where the events of a queue are handled, if anything is deployed for it.
+pub fn handled_at(table: &Table, queue: &Name, mail: Option<&Mail>) -> HandledAt {
+    match (home(table, queue), mail) {
+        (Some(_), None) => HandledAt::Unknown,
+        (Some(home), Some(mail)) if !mail.is_own(home) => HandledAt::Elsewhere,
+        _ => HandledAt::Here,
+    }
 }
 
 fn home<'a>(table: &'a Table, queue: &Name) -> Option<&'a str> {

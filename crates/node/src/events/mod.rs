@@ -38,7 +38,7 @@ pub use pauses::Pauses;
 pub use pushes::{PushError, Pushes, refuse_forged};
 pub use running::Running;
 pub use shell::{Numbers, Shell};
-pub use sources::Sources;
+pub use sources::{Sources, Timers};
 pub use work::{GATE_HEADER, is_request, judge};
 
 use super::clock;
@@ -219,6 +219,6 @@ impl Events {
 /// The triggers of what is deployed. What the clock starts, it starts at the home of its queue only: else one tick
 /// would be as many events as there are nodes.
 pub fn sources_of(table: &Table, mail: Option<&Mail>) -> Sources {
-    let is_here = |queue: &Name| duties::is_here(table, queue, mail);
-    Sources::of(table.entries().map(|entry| (entry.live.name(), &*entry.live.function)), is_here)
+    let handled_at = |queue: &Name| duties::handled_at(table, queue, mail);
+    Sources::of(table.entries().map(|entry| (entry.live.name(), &*entry.live.function)), handled_at)
 }

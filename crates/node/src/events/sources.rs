@@ -7,8 +7,25 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sources {
     pub mqtt: Vec<Source<MqttTrigger>>,
+    pub timers: Timers,
+    /// They do not run, for perhaps another node runs them; but if they are this one's, it will go on with them.
+    pub unknown: Timers,
+}
+
+/// What the clock starts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Timers {
     pub every: Vec<Source<EveryTrigger>>,
     pub cron: Vec<Source<CronTrigger>>,
+}
+
+/// Where the events of a queue are handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandledAt {
+    Here,
+    Elsewhere,
+    /// The queue has a home, and the node has no part in a fleet: not yet, not any more, or just not now.
+    Unknown,
 }
 
 /// One trigger of one function.
@@ -23,17 +40,23 @@ pub struct Source<Trigger> {
 }
 
 impl Sources {
-    /// `is_here` says whether the events of a queue are handled on this node.
-    pub fn of<'a>(functions: impl Iterator<Item = (&'a Name, &'a Function)>, is_here: impl Fn(&Name) -> bool) -> Self {
+    /// `handled_at` says where the events of a queue are handled.
+    pub fn of<'a>(
+        functions: impl Iterator<Item = (&'a Name, &'a Function)>,
+        handled_at: impl Fn(&Name) -> HandledAt,
+    ) -> Self {
         let mut sources = Self::default();
         for (name, function) in functions {
             let Some(handled) = function.handles(name) else { continue };
             let queue: Arc<str> = handled.as_str().into();
             add(&mut sources.mqtt, name, &queue, &function.mqtt);
-            if is_here(handled) {
-                add(&mut sources.every, name, &queue, &function.every);
-                add(&mut sources.cron, name, &queue, &function.cron);
-            }
+            let timers = match handled_at(handled) {
+                HandledAt::Here => &mut sources.timers,
+                HandledAt::Unknown => &mut sources.unknown,
+                HandledAt::Elsewhere => continue,
+            };
+            add(&mut timers.every, name, &queue, &function.every);
+            add(&mut timers.cron, name, &queue, &function.cron);
         }
         sources
     }
@@ -71,13 +94,17 @@ mod tests {
             "#,
         );
         let manifest = manifest.unwrap();
-        let sources = Sources::of(manifest.function.iter(), |_| true);
+        let sources = Sources::of(manifest.function.iter(), |_| HandledAt::Here);
         let mqtt: Vec<_> =
             sources.mqtt.iter().map(|source| (&*source.queue, source.place, source.trigger.topic.as_str())).collect();
         assert_eq!(mqtt, [("lights", 0, "door/1"), ("lights", 1, "door/2")]);
-        assert_eq!((sources.every.len(), &*sources.every[0].queue), (1, "readings"));
-        assert_eq!((sources.cron.len(), sources.cron[0].function.as_str()), (1, "report"));
-        let elsewhere = Sources::of(manifest.function.iter(), |queue| queue.as_str() != "readings");
-        assert_eq!((elsewhere.mqtt.len(), elsewhere.every.len(), elsewhere.cron.len()), (2, 0, 0));
+        let Timers { every, cron } = &sources.timers;
+        assert_eq!((every.len(), &*every[0].queue), (1, "readings"));
+        assert_eq!((cron.len(), cron[0].function.as_str()), (1, "report"));
+        assert_eq!(sources.unknown, Timers::default());
+        let elsewhere = Sources::of(manifest.function.iter(), |_| HandledAt::Elsewhere);
+        assert_eq!(elsewhere, Sources { mqtt: sources.mqtt.clone(), ..Sources::default() });
+        let unknown = Sources::of(manifest.function.iter(), |_| HandledAt::Unknown);
+        assert_eq!((&unknown.unknown, &unknown.timers), (&sources.timers, &Timers::default()));
     }
 }
