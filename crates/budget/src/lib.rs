@@ -202,6 +202,18 @@ impl Drop for Share {
     }
 }
 
+impl Full {
+    /// Why a unit that holds `held_bytes` already cannot start. What might fit later says nothing about the call.
+    pub fn for_unit(self, held_bytes: u64) -> Problem {
+        let may_fit = self.asked_bytes.saturating_add(held_bytes) <= self.bytes_max;
+        let Problem { code, detail, .. } = self.into();
+        match may_fit {
+            true => Problem::new(Code::NodeFull, format!("no room for another unit: {detail}")),
+            false => Problem::new(code, detail),
+        }
+    }
+}
+
 impl From<Full> for Problem {
     fn from(full: Full) -> Self {
         let Full { purpose, asked_bytes, used_bytes, bytes_max } = full;
@@ -269,6 +281,17 @@ mod tests {
         let problem = Problem::from(share.hold(5_000).unwrap_err());
         assert_eq!(problem.code, Code::MemoryFull);
         assert!(problem.detail.contains("for units"), "{problem}");
+    }
+
+    #[test]
+    fn a_unit_that_may_fit_later_finds_the_node_full_and_one_that_never_fits_does_not() {
+        let budget = Budget::new(1_600);
+        let others = budget.take(Purpose::Units, 700).unwrap();
+        let code = |bytes, held| budget.take(Purpose::Units, bytes).unwrap_err().for_unit(held).code;
+        assert_eq!((code(600, 0), code(1_200, 0)), (Code::NodeFull, Code::NodeFull));
+        assert_eq!((code(1_201, 0), code(600, 601)), (Code::MemoryFull, Code::MemoryFull));
+        drop(others);
+        assert!(budget.take(Purpose::Units, 1_200).is_ok());
     }
 
     #[test]

@@ -86,7 +86,7 @@ codes! {
     3007 ConcurrencyExceeded 503 "too many calls at once" "raise limits.concurrency or limits.waiting, or call less often";
     3008 RateExceeded 429 "too many calls a second" "raise limits.rate_per_second, or call less often";
     3009 WaitExceeded 503 "the call waited too long for its turn" "raise limits.wait_ms or limits.concurrency";
-    3010 NodeFull 503 "the node has no room for another unit" "raise units_max of the node";
+    3010 NodeFull 503 "the node has no room for another unit" "try again in a moment, or raise units_max or memory_bytes_max of the node";
     3011 ReplyTooLarge 500 "the reply is too large" "stream it with wasi:http, or reply with less";
     3012 ProcessesExceeded 500 "the unit started too many processes" "raise limits.processes";
     3013 MemoryFull 503 "the node has no memory left for this" "try again in a moment, or raise memory_bytes_max of the node; the metric `lighter_memory_bytes` shows where its memory is";

@@ -126,7 +126,7 @@ impl PreparedMicrovm {
                     drop(entry);
                     self.pool.give_back(tender);
                 }
-                return Err(full.into());
+                return Err(full.for_unit(0));
             }
         };
         self.top_up(true);

@@ -36,7 +36,7 @@ pub struct Limiter {
 
 impl Limiter {
     /// # Errors
-    /// [`Code::MemoryFull`]: the node has no room for another unit.
+    /// [`Code::NodeFull`]: the node has no room for another unit. [`Code::MemoryFull`]: it never will.
     pub fn new(
         meter: Arc<Meter>,
         series: Series,
@@ -49,7 +49,9 @@ impl Limiter {
             memory_bytes_max: limits.memory_bytes,
             table_elements: 0,
             table_elements_max: limits.table_elements,
-            units: budget.take(Purpose::Units, UNIT_BYTES * u64::from(stacks(series)))?,
+            units: budget
+                .take(Purpose::Units, UNIT_BYTES * u64::from(stacks(series)))
+                .map_err(|full| full.for_unit(0))?,
             host: budget.share(Purpose::HostCalls),
             counted: Held::default(),
             transaction: 0,
@@ -99,8 +101,13 @@ impl Limiter {
         self.over.as_ref()
     }
 
-    fn full(&self, _full: Full) -> bool {
-        self.meter.exceed(Code::MemoryFull);
+    fn full(&self, full: Full) -> bool {
+        // The memory it begins with is part of its start.
+        let code = match self.meter.start() {
+            None => full.for_unit(self.units.bytes()).code,
+            Some(_) => Code::MemoryFull,
+        };
+        self.meter.exceed(code);
         false
     }
 }

@@ -107,7 +107,18 @@ async fn units_find_no_room_in_a_node_that_has_none() {
     let image = image("hello-http.wasm");
     let budget = Budget::new(1 << 20);
     let stage = stage_within("hello-http.wasm", &image, &budget, |_| {});
-    assert_eq!(stage.fails("/", Duration::from_secs(5)).await, Code::MemoryFull);
+    assert_eq!(stage.fails("/", Duration::from_secs(5)).await, Code::MemoryFull, "it never will have room");
     assert!(budget.refused_count(Purpose::Units) > 0);
     assert_eq!(budget.total_bytes(), 0);
+
+    // Another function has all memory for a while. Events of this one have not been tried meanwhile, and while each
+    // look at them counted as a try, they were dead letters after seconds.
+    let budget = Budget::new(64 << 20);
+    let stage = stage_within("hello-http.wasm", &image, &budget, |_| {});
+    let part = budget.part_bytes(Purpose::Units);
+    for left in [100 << 10, 700 << 10] {
+        let others = budget.take(Purpose::Units, part - left).unwrap();
+        assert_eq!(stage.fails("/", Duration::from_secs(5)).await, Code::NodeFull, "{left} bytes are left");
+        assert_eq!(budget.total_bytes(), others.bytes());
+    }
 }
