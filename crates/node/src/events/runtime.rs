@@ -153,7 +153,7 @@ impl Events {
         }
     }
 
-    /// Those who work keep their permits through a new deployment.
+    /// Those who work keep their permits through a new deployment, as far as it leaves so many.
     fn follow_workflows(&self, table: &Table) {
         let workflows = &table.parts().workflows;
         let mut permits = self.shells.permits.lock();
@@ -184,6 +184,8 @@ impl Events {
                 };
                 let policy = policy(&live.function.units, role);
                 let workflow = role.workflow.as_ref().map(|(name, _)| name);
+                // Who starts no worker wants no permit, and is none to give way to.
+                let workflow = workflow.filter(|_| !role.has_ended && live.function.units.maximum > 0);
                 let permits = workflow.and_then(|name| self.shells.permits.lock().get(name).cloned());
                 Ok(Cast { consumer: Arc::new(consumer), policy, dead_to, permits })
             }

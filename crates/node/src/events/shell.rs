@@ -12,7 +12,7 @@ use super::past::Past;
 use super::running::Running;
 use super::together::TogetherRule;
 use super::worker::Worker;
-use super::workflow::{Taking, UnitPermits};
+use super::workflow::{Starving, Taking, UnitPermits};
 use crate::clock;
 use crate::ids::Ids;
 use manifest::Name;
@@ -39,7 +39,7 @@ pub struct Shell {
     consumer: RwLock<Arc<dyn Consumer>>,
     policy: Mutex<Box<dyn Policy>>,
     dead_to: RwLock<Option<Name>>,
-    permits: RwLock<Option<Arc<UnitPermits>>>,
+    pub(super) permits: RwLock<Option<Arc<UnitPermits>>>,
     measured: Mutex<Measured>,
     rest: Mutex<Rest>,
     to_stop: AtomicU32,
@@ -170,6 +170,7 @@ impl Shell {
     pub async fn run(self: Arc<Self>) {
         let mut ready = self.queue.watch();
         let mut workers = JoinSet::new();
+        let mut starving = None;
         loop {
             while let Some(ended) = workers.try_join_next() {
                 if let Err(error) = ended {
@@ -185,7 +186,14 @@ impl Shell {
             ready.borrow_and_update();
             let rests = is_retired || self.is_paused.load(Relaxed);
             let Decided { decision, started, lacks } =
-                if rests { Decided::default() } else { self.decide(Instant::now()) };
+                if rests { Decided::default() } else { self.decide(Instant::now(), starving.as_ref()) };
+            // The place in the line is kept for as long as there is none to be had.
+            starving = lacks.as_ref().filter(|_| !self.is_working()).map(|permits| {
+                starving
+                    .take()
+                    .filter(|starving: &Starving| starving.is_of(permits))
+                    .unwrap_or_else(|| permits.starve())
+            });
             self.to_stop.fetch_add(decision.stop, Relaxed);
             if let Some(overload) = decision.ends_workflow {
                 // If there is no room, it is said again at the next look.
@@ -194,19 +202,20 @@ impl Shell {
             for worker in started {
                 workers.spawn(worker.run());
             }
-            self.until_something_happens(&mut ready, decision.look_after, lacks).await;
+            self.until_something_happens(&mut ready, decision.look_after, lacks, starving.as_ref()).await;
         }
     }
 
     /// Asks the policy, and makes the workers that it starts: nobody else takes their permits meanwhile.
-    fn decide(self: &Arc<Self>, now: Instant) -> Decided {
+    fn decide(self: &Arc<Self>, now: Instant, starving: Option<&Starving>) -> Decided {
         let rest = self.resting(now);
         if !rest.is_zero() {
             let decision = Decision { look_after: Some(rest), ..Decision::default() };
             return Decided { decision, ..Decided::default() };
         }
         let permits = self.permits.read().clone();
-        let mut taking = permits.as_ref().map(UnitPermits::hold);
+        let starving = |permits| starving.filter(|starving| starving.is_of(permits));
+        let mut taking = permits.as_ref().map(|permits| permits.hold(starving(permits)));
         let (since, seen) = self.observe(now, taking.as_ref().map(Taking::left));
         let decision = self.policy.lock().decide(since, &seen);
         let worker = |_| match &mut taking {
@@ -256,6 +265,7 @@ impl Shell {
         ready: &mut watch::Receiver<u64>,
         look_after: Option<Duration>,
         lacks: Option<Arc<UnitPermits>>,
+        starving: Option<&Starving>,
     ) {
         let is_working = self.numbers.workers.load(Relaxed) > 0;
         let becomes_ready = async {
@@ -274,7 +284,7 @@ impl Shell {
         };
         let has_room = async {
             match lacks {
-                Some(permits) => permits.has_room().await,
+                Some(permits) => permits.has_room(starving).await,
                 None => pending().await,
             }
         };

@@ -1,6 +1,7 @@
 //! A shell with a real queue and a consumer that does as the data of each event says: what sinks rely on.
 
 mod disk;
+mod permits;
 mod together;
 
 use super::agenda::{self, Agenda};

@@ -28,7 +28,7 @@ pub struct Worker {
     /// Where it writes down what it handles.
     pub(super) slot: Option<Slot>,
     /// Given back when it ends.
-    _permit: Option<UnitPermit>,
+    permit: Option<UnitPermit>,
 }
 
 impl Worker {
@@ -36,11 +36,13 @@ impl Worker {
     pub fn new(shell: Arc<Shell>, permit: Option<UnitPermit>) -> Self {
         shell.numbers.workers.fetch_add(1, Relaxed);
         let slot = shell.books.running.slot();
-        Self { shell, slot, _permit: permit }
+        Self { shell, slot, permit }
     }
 
-    pub async fn run(self) {
-        while self.shell.may_lease() {
+    pub async fn run(mut self) {
+        let mut has_worked = false;
+        while self.shell.may_lease() && self.keeps_permit(has_worked) {
+            has_worked = true;
             let consumer = self.shell.consumer();
             let mut leased = self.lease(&*consumer, self.shell.together.count(&self.shell, &*consumer)).into_iter();
             let Some(first) = leased.next() else { return };
@@ -50,6 +52,23 @@ impl Worker {
             }
             // A queue that is never empty must not keep the thread from others.
             tokio::task::consume_budget().await;
+        }
+    }
+
+    /// Whether it may take another event, as far as its workflow is concerned, which may be another one by now.
+    fn keeps_permit(&mut self, has_worked: bool) -> bool {
+        let needed = self.shell.permits.read();
+        match (&*needed, &mut self.permit) {
+            (None, permit) => {
+                *permit = None;
+                true
+            }
+            (Some(needed), Some(permit)) if permit.is_of(needed) => permit.keeps(has_worked),
+            (Some(needed), permit) => {
+                let taken = needed.hold(None).take();
+                *permit = taken;
+                permit.is_some()
+            }
         }
     }
 
