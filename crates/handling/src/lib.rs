@@ -137,6 +137,7 @@ impl Handler {
     /// - `UnitInvalid`, `UnitRetry`, `UnitFatal`: the handler said so. Other L6xxx: it trapped, or its reply is not
     ///   one.
     /// - `QueueFull`: a queue it pushed to had no room when it was committed. Like `UnitRetry`.
+    /// - `WorkflowEnded`: it pushed to a queue whose workflow has ended.
     /// - `LeaseLost`: the lease had ended. Another handling has the event, or will.
     pub async fn handle(&self, prepared: Arc<dyn Prepared>, call: Call, caller: impl Caller) -> Result<Reply, Problem> {
         rerun::handle(self, prepared, call, caller).await

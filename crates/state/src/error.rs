@@ -119,6 +119,8 @@ pub enum CommitError {
     LeaseLost,
     /// What it pushes does not fit.
     QueueFull(FullQueue),
+    /// It pushes to this queue, whose workflow has ended.
+    QueueEnded(String),
     /// The disk is full, failed or behind. With [`Code::DiskFailed`] it may or may not have been written.
     Unavailable(Problem),
 }
@@ -130,6 +132,7 @@ impl fmt::Display for CommitError {
             Self::BucketFull(full) => full.fmt(f),
             Self::LeaseLost => f.write_str(LEASE_LOST),
             Self::QueueFull(full) => full.fmt(f),
+            Self::QueueEnded(queue) => write!(f, "queue {queue:?} takes no events: its workflow has ended"),
             Self::Unavailable(problem) => f.write_str(&problem.detail),
         }
     }
@@ -144,6 +147,7 @@ impl From<CommitError> for Problem {
             CommitError::BucketFull(full) => full.into(),
             CommitError::LeaseLost => Problem::new(Code::LeaseLost, LEASE_LOST),
             CommitError::QueueFull(full) => Problem::new(Code::QueueFull, full.to_string()),
+            CommitError::QueueEnded(_) => Problem::new(Code::WorkflowEnded, error.to_string()),
             CommitError::Unavailable(problem) => problem,
         }
     }

@@ -327,7 +327,7 @@ impl Transaction {
     ///
     /// # Errors
     /// - [`CommitError::Conflict`]: nothing was written; run the whole transaction again.
-    /// - [`CommitError::BucketFull`], [`CommitError::QueueFull`]: nothing was written.
+    /// - [`CommitError::BucketFull`], [`CommitError::QueueFull`], [`CommitError::QueueEnded`]: nothing was written.
     /// - [`CommitError::LeaseLost`]: nothing was written; the event is ready again, or in other hands.
     /// - [`CommitError::Unavailable`]: nothing was written, unless its code is `DiskFailed`.
     pub fn commit(mut self) -> Result<Ticket, CommitError> {

@@ -257,8 +257,13 @@ fn a_full_queue_ends_its_workflow_where_the_manifest_says_so_until_it_is_deploye
     slow["limits"]["time_ms"] = 60_000.into();
     slow["limits"]["cpu_ms"] = 60_000.into();
     slow["units"] = json!({ "maximum": 1 });
-    let mut feeder = json!({ "image": node.upload("relay"), "queue": "in", "config": { "to": "slow" } });
-    feeder["grants"] = json!({ "push": ["slow"] });
+    let relay = json!({ "image": node.upload("relay"), "config": { "to": "slow" }, "grants": { "push": ["slow"] } });
+    let with = |key: &str, value: &str| {
+        let mut function = relay.clone();
+        function[key] = value.into();
+        function
+    };
+    let feeder = with("queue", "in");
     let manifest = json!({
         "function": { "slow": slow, "feeder": feeder },
         "queue": { "slow": { "events_max": 2, "when_full": "end" } },
@@ -279,6 +284,14 @@ fn a_full_queue_ends_its_workflow_where_the_manifest_says_so_until_it_is_deploye
     assert_eq!(code, "L7008");
     assert_eq!(node.push("in", "", "x").code(), "L7008", "the whole workflow has ended");
     assert!(node.queue("in")["handler"]["ended"].as_str().unwrap().contains("was full"));
+    // What functions push was taken, though nobody handled it.
+    let functions = json!({ "door": with("http", "/door"), "later": with("queue", "later") });
+    node.deployed(json!({ "function": functions, "queue": manifest["queue"] }));
+    assert_eq!(node.call("door", "x").code(), "L7008");
+    node.pushed("later", "", "x");
+    let is_put_off = |info: &Value| info["handler"]["postponed"].as_u64() > Some(1) && info["ready"] == 1;
+    let later = node.queue_is("later", is_put_off);
+    assert_eq!((&later["dead"], &node.queue("slow")["ready"]), (&json!(0), &json!(1)));
     let data = node.data.clone();
     let folder = node.kill();
     let node = Node::start_in(&data, &[]);
@@ -287,6 +300,7 @@ fn a_full_queue_ends_its_workflow_where_the_manifest_says_so_until_it_is_deploye
     node.deployed(manifest);
     node.pushed("in", "", "x");
     node.drained("in");
+    assert_eq!(node.drained("later")["acked"], 1, "it waited for the deployment, and no try was counted");
     drop((node, folder));
 }
 

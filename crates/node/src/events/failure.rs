@@ -20,6 +20,8 @@ pub fn outcome(problem: Problem, began: bool, in_cycle: bool) -> Outcome {
         Code::UnitInvalid | Code::UnitFatal => Outcome::Dead(problem),
         // The queue it pushes to is full: whoever empties that gets the time for it. In a circle nobody would.
         Code::QueueFull if !in_cycle => Outcome::Postponed { problem, after: None },
+        // It pushes to a queue that takes no events until somebody deploys what handles it.
+        Code::WorkflowEnded => Outcome::Postponed { problem, after: None },
         _ if !began || is_of_the_node(problem.code) => Outcome::Postponed { problem, after: None },
         _ => Outcome::Retry { problem, after: None },
     }
@@ -113,6 +115,7 @@ mod tests {
             (Code::Internal, "retry"),
             (Code::BucketFull, "retry"),
             (Code::QueueFull, "postponed"),
+            (Code::WorkflowEnded, "postponed"),
             (Code::NodeFull, "postponed"),
             (Code::DiskFull, "postponed"),
             (Code::StateBusy, "postponed"),

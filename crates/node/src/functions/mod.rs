@@ -106,7 +106,7 @@ impl Functions {
         })?;
         let parts = Parts::restore(&functions.loader.state)?;
         let table = Table::new(entries, parts, token_by_default)?;
-        configure(&functions.loader.state, &table)?;
+        configure(&functions.loader.state, &Table::default(), &table)?;
         functions.loader.warehouse.set_in_use(table.images())?;
         functions.table.send_replace(Arc::new(table));
         Ok(Arc::new(functions))
@@ -244,7 +244,7 @@ impl Functions {
         self.hold_images(&before, &after).await?;
         self.check_images(&changes)?;
         self.loader.state.write_records(batch).await?;
-        if let Err(problem) = configure(&self.loader.state, &after) {
+        if let Err(problem) = configure(&self.loader.state, &before, &after) {
             // The change is made; the next start configures them again.
             tracing::warn!("queues keep their earlier bounds for now: {}", problem.detail);
         }
@@ -321,9 +321,15 @@ impl Functions {
 
 /// Gives queues and buckets the bounds that the manifests say: queues that are handled or listed, buckets that are
 /// listed; and functions with an async route their share of results.
-fn configure(state: &state::State, table: &Table) -> Result<(), Problem> {
+fn configure(state: &state::State, before: &Table, table: &Table) -> Result<(), Problem> {
     let parts = table.parts();
+    for name in before.handlers().keys().filter(|name| !table.handlers().contains_key(*name)) {
+        // Whoever had ended has gone.
+        let queue = state.queue(name.as_str())?;
+        queue.configure(state::QueueConfig { is_ended: false, ..queue.config() });
+    }
     for name in table.handlers().keys().chain(parts.queues.keys()) {
+        let handler = table.handlers().get(name);
         let queue = parts.queues.get(name).map(|part| (*part.what).clone()).unwrap_or_default();
         state.queue(name.as_str())?.configure(state::QueueConfig {
             events_max: queue.events_max,
@@ -332,6 +338,7 @@ fn configure(state: &state::State, table: &Table) -> Result<(), Problem> {
             deduplicate: queue.deduplicate.map(manifest::Span::duration),
             order_by_key: queue.order == manifest::Order::Key,
             dead_letters_max: queue.dead_letters_max,
+            is_ended: handler.is_some_and(|handler| parts.ended.contains_key(handler.name())),
         });
     }
     for live in table.entries().map(|entry| &entry.live) {

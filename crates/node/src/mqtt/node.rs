@@ -274,7 +274,9 @@ impl From<CommitError> for Failed {
     fn from(error: CommitError) -> Self {
         Self(match error {
             // Events of the same id are pushed all the time.
-            CommitError::Conflict | CommitError::QueueFull(_) => Refused::QueueFull(error.into()),
+            CommitError::Conflict | CommitError::QueueFull(_) | CommitError::QueueEnded(_) => {
+                Refused::QueueFull(error.into())
+            }
             other => Refused::Unavailable(other.into()),
         })
     }

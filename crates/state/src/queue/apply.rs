@@ -149,6 +149,7 @@ fn judge(locked: &mut Locked<'_>, op: &Op) -> Result<(), CommitError> {
     match op {
         // Whoever tries again finds a new queue of this name.
         Op::Push(_) | Op::Replay(_) if core.is_closed => return Err(CommitError::Conflict),
+        Op::Push(_) if core.config.is_ended => return Err(CommitError::QueueEnded(locked.queue.name.to_string())),
         Op::Push(new) => {
             locked.pushes = true;
             locked.events += 1;

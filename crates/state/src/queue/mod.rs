@@ -62,6 +62,8 @@ pub struct QueueConfig {
     pub order_by_key: bool,
     /// Beyond, the oldest goes.
     pub dead_letters_max: u64,
+    /// Its workflow has ended, and it takes no new events: commits that push some are refused.
+    pub is_ended: bool,
 }
 
 impl Default for QueueConfig {
@@ -74,6 +76,7 @@ impl Default for QueueConfig {
             deduplicate: None,
             order_by_key: false,
             dead_letters_max: 10_000,
+            is_ended: false,
         }
     }
 }

@@ -19,8 +19,9 @@ impl Transaction {
     /// Pushes an event when the transaction commits.
     ///
     /// # Errors
-    /// `QueueFull` where that is known already; else the commit fails with `CommitError::QueueFull`. `QueueName`,
-    /// `EventLength`, `WriteCount`, `WriteBytes`. `Unavailable` when a remembered id cannot be looked up.
+    /// `QueueFull` where that is known already; else the commit fails with `CommitError::QueueFull`, or with
+    /// `CommitError::QueueEnded`. `QueueName`, `EventLength`, `WriteCount`, `WriteBytes`. `Unavailable` when a
+    /// remembered id cannot be looked up.
     pub fn push(&mut self, queue: &str, push: &Push, now_ms: u64) -> Result<Pushed, StoreError> {
         let shared = self.inner.queues.get(queue)?;
         let (time, config, id) = {
@@ -166,7 +167,11 @@ impl Transaction {
             return Ok(());
         }
         let mut core = shared.core.lock();
-        let QueueConfig { events_max, bytes_max, .. } = core.config;
+        let QueueConfig { events_max, bytes_max, is_ended, .. } = core.config;
+        if is_ended {
+            // The commit says so, whether there is room or not.
+            return Ok(());
+        }
         let numbers = &core.numbers;
         if numbers.ready + numbers.delayed < events_max
             && numbers.ready_bytes + numbers.delayed_bytes + bytes <= bytes_max
