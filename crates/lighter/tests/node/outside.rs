@@ -264,6 +264,36 @@ fn leases_do_not_outlive_the_node_and_no_event_is_lost_or_acked_twice_though_it_
     assert_eq!((&info["ready"], &info["delayed"], &info["leased"]), (&json!(0), &json!(0), &json!(0)));
 }
 
+/// Results of an async route stayed pending for a day where workers outside took the events.
+#[test]
+fn who_waits_for_a_result_hears_what_a_worker_outside_says() {
+    let node = Node::start();
+    let function = json!({
+        "image": node.upload("hello"), "queue": "jobs", "units": { "maximum": 0 }, "retry": { "attempts": 1 },
+        "http": { "route": "/jobs", "async": true, "reply_type": "text/plain" },
+    });
+    node.deployed(json!({ "function": { "jobs": function } }));
+    let worker = Worker::new(&node, "worker", &["jobs"]);
+    let asked = || send("POST", &format!("{}/jobs", node.gate), &[], b"x").headers["location"].clone();
+    let result = |location: &str| {
+        let reply = node.get(location);
+        (reply.status, reply.code())
+    };
+    let [done, broken, late] = [(); 3].map(|()| asked());
+    assert_eq!(worker.settle("jobs", "ack", &worker.lease("jobs", 60_000)).status, 204);
+    assert_eq!(node.get(&done).text(), "");
+    assert_eq!((result(&done).0, result(&broken).0), (200, 202));
+    let lost = worker.ask("jobs", "fail", json!({ "lease": worker.lease("jobs", 60_000)["lease"], "reason": "no" }));
+    assert_eq!(lost.status, 200, "{}", lost.text());
+    assert_eq!(result(&broken), (503, "L6004".to_owned()));
+    worker.lease("jobs", 1_000);
+    wait_for("the end of the lease", || {
+        assert!(worker.leases("jobs", json!({})).is_empty(), "it has had its try");
+        (result(&late).0 != 202).then_some(())
+    });
+    assert_eq!(result(&late).1, "L7005");
+}
+
 /// Ended when the test is, however it ends.
 struct Process(Child);
 

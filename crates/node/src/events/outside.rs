@@ -12,11 +12,14 @@ use super::duties::Duty;
 use super::{Events, dead_to, failure};
 use crate::body::{BodyRoom, Share};
 use crate::clock;
-use crate::functions::Handler;
+use crate::functions::{Handler, Live};
+use crate::results;
+use bytes::Bytes;
+use handling::WholeReply;
 use manifest::Retry;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
-use state::{CommitError, Failed, Leased, Queue, Ticket};
+use state::{Failed, Leased, Queue, Ticket, Transaction};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -249,15 +252,21 @@ impl Events {
         }
     }
 
-    /// The event is handled. Durable when it returns.
+    /// The event is handled; whoever waits for its result gets an empty reply. Durable when it returns.
     ///
     /// # Errors
     /// [`Code::LeaseLost`]: nothing was done; those of the disk.
     pub async fn ack_outside(&self, named: &Named<'_>) -> Result<(), Problem> {
         let lent = self.outside.get(named)?;
-        let mut transaction = self.state.begin();
-        transaction.ack(&lent.leased);
-        let ticket = transaction.commit().map_err(|error| self.failed(named, error))?;
+        let live = self.function_of(named.queue);
+        let acked = self.state.transact(|transaction| {
+            if let Some(live) = &live {
+                results::keep_reply(transaction, live.name(), &lent.leased.event, &WholeReply::Bytes(Bytes::new()))?;
+            }
+            transaction.ack(&lent.leased);
+            Ok::<_, Problem>(())
+        });
+        let ((), ticket) = acked.map_err(|problem| self.failed(named, problem))?;
         self.outside.forget(named.lease);
         self.state.durable(ticket).await
     }
@@ -270,10 +279,11 @@ impl Events {
     pub async fn fail_outside(&self, named: &Named<'_>, why: Failure) -> Result<Option<u64>, Problem> {
         let lent = self.outside.get(named)?;
         let reason: String = why.reason.chars().take(REASON_CHARACTERS_MAX).collect();
+        let problem = Problem::new(if why.is_final { Code::UnitFatal } else { Code::UnitRetry }, reason);
         let failed = match why.is_final {
-            true => Failed::Dead { reason: format!("{}: {reason}", Code::UnitFatal) },
+            true => Failed::Dead { reason: format!("{}: {}", problem.code, problem.detail) },
             false => {
-                let (retry, problem) = (self.retry_of(named.queue), Problem::new(Code::UnitRetry, reason));
+                let retry = self.retry_of(named.queue);
                 let (attempt, now_ms) = (lent.leased.event.attempt, clock::now_ms());
                 failure::next_step(&retry, attempt, &problem, why.after, now_ms, self.seeds.next())
             }
@@ -282,7 +292,8 @@ impl Events {
             Failed::Retry { at_ms, .. } => Some(*at_ms),
             Failed::Dead { .. } => None,
         };
-        let ticket = self.write_failure(&lent.leased, failed).map_err(|error| self.failed(named, error))?;
+        let written = self.write_failure(&lent.leased, failed, &problem);
+        let ticket = written.map_err(|problem| self.failed(named, problem))?;
         self.outside.forget(named.lease);
         if let Some(again_ms) = again_ms {
             self.agenda.add(lent.queue.name(), Duration::from_millis(again_ms.saturating_sub(clock::now_ms())));
@@ -293,20 +304,27 @@ impl Events {
 
     /// Workers took it again and again, and never answered in time.
     fn give_up(&self, leased: &Leased, attempts: u32) -> Result<(), Problem> {
-        let reason = format!("{}: no worker answered before its lease ended ({attempts} tries)", Code::LeaseLost);
+        let detail = format!("no worker answered before its lease ended ({attempts} tries)");
+        let problem = Problem::new(Code::LeaseLost, detail);
+        let reason = format!("{}: {}", problem.code, problem.detail);
         tracing::warn!(queue = %leased.queue, event = %leased.event.id, "a dead letter: {reason}");
         // A power cut that undoes it has the event given up once more.
-        let _ticket = self.write_failure(leased, Failed::Dead { reason }).map_err(Problem::from)?;
-        Ok(())
+        self.write_failure(leased, Failed::Dead { reason }, &problem).map(|_ticket| ())
     }
 
-    fn write_failure(&self, leased: &Leased, failed: Failed) -> Result<Ticket, CommitError> {
+    /// With a dead letter goes why there will never be a result, to whoever waits for one.
+    fn write_failure(&self, leased: &Leased, failed: Failed, why: &Problem) -> Result<Ticket, Problem> {
+        let live = self.function_of(&leased.queue).filter(|_| matches!(failed, Failed::Dead { .. }));
+        let ends = |transaction: &mut Transaction| match &live {
+            Some(live) => results::keep_failure(transaction, live.name(), &leased.event, why),
+            None => Ok(()),
+        };
         let table = self.functions.table();
         let part = table.parts().queues.get(leased.queue.as_ref());
         if let (Failed::Dead { reason }, Some(to)) = (&failed, part.and_then(|part| part.what.dead_to.as_ref())) {
-            match dead_to::send_on(&self.state, leased, reason, to.as_str(), |_| Ok(())) {
+            match dead_to::send_on(&self.state, leased, reason, to.as_str(), ends) {
                 Ok(ticket) => return Ok(ticket),
-                Err(problem) if problem.code == Code::LeaseLost => return Err(CommitError::LeaseLost),
+                Err(problem) if problem.code == Code::LeaseLost => return Err(problem),
                 // Rather a dead letter here than an event that is nowhere.
                 Err(problem) => {
                     let Problem { code, detail, .. } = &problem;
@@ -314,23 +332,31 @@ impl Events {
                 }
             }
         }
-        let mut transaction = self.state.begin();
-        transaction.fail(leased, failed);
-        transaction.commit()
+        let written = self.state.transact(|transaction| {
+            ends(transaction)?;
+            transaction.fail(leased, failed.clone());
+            Ok::<_, Problem>(())
+        });
+        written.map(|((), ticket)| ticket)
+    }
+
+    /// The function which handles the queue too.
+    fn function_of(&self, queue: &str) -> Option<Arc<Live>> {
+        match self.duty(queue) {
+            Some(Duty::Handle(Handler::Function(live))) => Some(live),
+            _ => None,
+        }
     }
 
     /// That of the function which handles the queue too, or the defaults.
     fn retry_of(&self, queue: &str) -> Retry {
-        match self.duty(queue) {
-            Some(Duty::Handle(Handler::Function(live))) => live.function.retry.clone(),
-            _ => Retry::default(),
-        }
+        self.function_of(queue).map_or_else(Retry::default, |live| live.function.retry.clone())
     }
 
-    fn failed(&self, named: &Named<'_>, error: CommitError) -> Problem {
-        match error {
-            CommitError::LeaseLost => self.ended(named),
-            error => error.into(),
+    fn failed(&self, named: &Named<'_>, problem: Problem) -> Problem {
+        match problem.code {
+            Code::LeaseLost => self.ended(named),
+            _ => problem,
         }
     }
 
