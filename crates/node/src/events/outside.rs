@@ -245,6 +245,10 @@ impl Events {
         let lent = self.outside.get(named)?;
         let now_ms = clock::now_ms();
         let left = RENEWED_MAX.saturating_sub(lent.began.elapsed());
+        if left.is_zero() {
+            lent.queue.release(lent.leased.lease);
+            return Err(self.ended(named));
+        }
         let until_ms = now_ms.saturating_add(failure::ms(lease.min(left)));
         match lent.queue.renew(lent.leased.lease, now_ms, until_ms) {
             true => Ok(()),
@@ -377,4 +381,47 @@ fn name() -> Result<String, Problem> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::tests::town::TownNode;
+    use event::Event;
+    use state::Push;
+
+    const QUEUE: &str = "jobs";
+
+    /// A node with so many events in its queue.
+    async fn with_jobs(count: usize) -> TownNode {
+        let town = TownNode::start("one").await;
+        town.deploy("[queue.jobs]\nevents_max = 1000\n").await;
+        let push = |id: usize| {
+            let (id, source, kind) = (id.to_string(), "/s".to_owned(), "k".to_owned());
+            Push { event: Event { id, source, kind, ..Event::default() }, delay: Duration::ZERO, ttl: None }
+        };
+        town.node.events.push(QUEUE, (0..count).map(push).collect(), None).await.unwrap();
+        town
+    }
+
+    fn wanted<'a>(count: usize, may: &'a (dyn Fn() -> Result<(), Problem> + Sync)) -> Wanted<'a> {
+        let (lease, wait) = (Duration::from_secs(60), Duration::ZERO);
+        Wanted { queue: QUEUE, owner: "worker", count, lease, wait, may }
+    }
+
+    /// The answer was that it went on, and it ended in that moment.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_lease_that_had_its_day_is_not_renewed_but_over() {
+        let town = with_jobs(1).await;
+        let (events, queue) = (&town.node.events, town.node.events.queue(QUEUE).unwrap());
+        let mut leases = events.lease_outside(&wanted(1, &|| Ok(())), &town.node.bodies).await.unwrap();
+        let (name, lent) = leases.pop().unwrap();
+        events.outside.forget(&name);
+        let mut lent = Arc::into_inner(lent).expect("nobody else has it");
+        lent.began -= RENEWED_MAX;
+        events.outside.leases.lock().insert(name.clone(), Arc::new(lent));
+        let named = Named { queue: QUEUE, owner: "worker", lease: &name };
+        assert_eq!(events.renew_outside(&named, Duration::from_secs(60)).unwrap_err().code, Code::LeaseLost);
+        assert_eq!((queue.counts().leased, queue.counts().ready), (0, 1));
+    }
 }
