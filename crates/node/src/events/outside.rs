@@ -24,14 +24,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, sleep_until};
 
 /// Leases of all workers outside together, and of one token.
 const LEASES_MAX: usize = 10_000;
 const LEASES_PER_TOKEN_MAX: usize = 1_000;
-/// Requests that wait for an event at once.
+/// Requests that wait for an event at once: all together, and those of one token.
 const WAITING_MAX: usize = 256;
+const WAITING_PER_TOKEN_MAX: usize = 128;
 /// Data of the events of one answer: once it has so much, it takes no more.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// A lease ends this long after it began, however often it is renewed.
@@ -42,9 +42,23 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const REASON_CHARACTERS_MAX: usize = 512;
 
 /// The leases of workers outside, by name.
+#[derive(Default)]
 pub struct Outside {
     leases: Mutex<HashMap<String, Arc<Lent>>>,
-    waiting: Semaphore,
+    /// How many requests of each token wait for an event.
+    waiting: Mutex<HashMap<String, usize>>,
+}
+
+/// A request that waits, until it is dropped.
+struct Waiting<'a> {
+    outside: &'a Outside,
+    owner: &'a str,
+}
+
+/// Leases that nobody has been told of: they end when this is dropped.
+struct Untold<'a> {
+    outside: &'a Outside,
+    named: Vec<(String, Arc<Lent>)>,
 }
 
 /// One lease.
@@ -87,12 +101,6 @@ pub struct Failure {
     pub after: Option<Duration>,
 }
 
-impl Default for Outside {
-    fn default() -> Self {
-        Self { leases: Mutex::default(), waiting: Semaphore::new(WAITING_MAX) }
-    }
-}
-
 impl Outside {
     fn get(&self, named: &Named<'_>) -> Result<Arc<Lent>, Problem> {
         let leases = self.leases.lock();
@@ -107,13 +115,40 @@ impl Outside {
     }
 
     /// How many more a token may lease.
-    fn room(&self, owner: &str) -> Result<usize, Problem> {
-        let leases = self.leases.lock();
+    fn room(leases: &HashMap<String, Arc<Lent>>, owner: &str) -> Result<usize, Problem> {
         let own = leases.values().filter(|lent| lent.owner == owner).count();
         let full = match (leases.len() >= LEASES_MAX, own >= LEASES_PER_TOKEN_MAX) {
             (true, _) => format!("{} events are leased to workers outside, the limit is {LEASES_MAX}", leases.len()),
             (_, true) => format!("the token has leased {own} events, the limit is {LEASES_PER_TOKEN_MAX}"),
             _ => return Ok((LEASES_MAX - leases.len()).min(LEASES_PER_TOKEN_MAX - own)),
+        };
+        Err(Problem::new(Code::LeasesFull, full))
+    }
+
+    /// Gives each a name, as many as there is room for: others may have leased some since it was asked.
+    fn enter(&self, owner: &str, lent: Vec<Lent>) -> Result<Untold<'_>, Problem> {
+        let names = lent.iter().map(|_| name()).collect::<Result<Vec<_>, _>>()?;
+        let mut named: Vec<_> = names.into_iter().zip(lent.into_iter().map(Arc::new)).collect();
+        let mut leases = self.leases.lock();
+        let room = Self::room(&leases, owner)?;
+        let beyond = named.split_off(room.min(named.len()));
+        leases.extend(named.iter().cloned());
+        drop(leases);
+        drop(beyond);
+        Ok(Untold { outside: self, named })
+    }
+
+    /// A place for a request that waits.
+    fn wait<'a>(&'a self, owner: &'a str) -> Result<Waiting<'a>, Problem> {
+        let mut waiting = self.waiting.lock();
+        let own = waiting.get(owner).copied().unwrap_or_default();
+        let full = match (waiting.values().sum::<usize>() >= WAITING_MAX, own >= WAITING_PER_TOKEN_MAX) {
+            (true, _) => format!("{WAITING_MAX} requests wait for events, which is the limit"),
+            (_, true) => format!("{own} requests of the token wait for events, which is the limit"),
+            _ => {
+                waiting.insert(owner.to_owned(), own + 1);
+                return Ok(Waiting { outside: self, owner });
+            }
         };
         Err(Problem::new(Code::LeasesFull, full))
     }
@@ -124,6 +159,28 @@ impl Outside {
             sleep(LOOK_EVERY).await;
             self.leases.lock().retain(|_, lent| lent.queue.has_lease(lent.leased.lease));
         }
+    }
+}
+
+impl Untold<'_> {
+    fn told(mut self) -> Vec<(String, Arc<Lent>)> {
+        std::mem::take(&mut self.named)
+    }
+}
+
+impl Drop for Untold<'_> {
+    fn drop(&mut self) {
+        self.named.iter().for_each(|(name, _)| self.outside.forget(name));
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.outside.waiting.lock();
+        if let Some(own) = waiting.get_mut(self.owner) {
+            *own -= 1;
+        }
+        waiting.retain(|_, own| *own > 0);
     }
 }
 
@@ -163,16 +220,14 @@ impl Events {
             ready.borrow_and_update();
             self.refuse_when_draining()?;
             (wanted.may)()?;
-            let room = self.outside.room(wanted.owner)?;
+            let room = Outside::room(&self.outside.leases.lock(), wanted.owner)?;
             let lent = self.take_outside(&queue, wanted, wanted.count.min(room), bodies)?;
             let now = tokio::time::Instant::now();
             if !lent.is_empty() || now >= until {
-                return self.hand_out(lent).await;
+                return self.hand_out(wanted, lent).await;
             }
             if place.is_none() {
-                let full = format!("{WAITING_MAX} requests wait for events, which is the limit");
-                let waiting = self.outside.waiting.try_acquire();
-                place = Some(waiting.map_err(|_| Problem::new(Code::LeasesFull, full))?);
+                place = Some(self.outside.wait(wanted.owner)?);
             }
             tokio::select! {
                 changed = ready.changed() => if changed.is_err() { return Ok(Vec::new()) },
@@ -226,15 +281,19 @@ impl Events {
         Ok(lent)
     }
 
-    /// Gives each a name, once a power cut cannot undo it any more.
-    async fn hand_out(&self, lent: Vec<Lent>) -> Result<Vec<(String, Arc<Lent>)>, Problem> {
-        let mut named = Vec::with_capacity(lent.len());
-        for lent in lent {
-            self.state.durable(lent.leased.ticket).await?;
-            named.push((name()?, Arc::new(lent)));
+    /// Tells of them once a power cut cannot undo their events any more. They count from the start, and whoever may not
+    /// have them any more by the end of the wait gets none.
+    async fn hand_out(&self, wanted: &Wanted<'_>, lent: Vec<Lent>) -> Result<Vec<(String, Arc<Lent>)>, Problem> {
+        if lent.is_empty() {
+            return Ok(Vec::new());
         }
-        self.outside.leases.lock().extend(named.iter().cloned());
-        Ok(named)
+        let untold = self.outside.enter(wanted.owner, lent)?;
+        for (_, lent) in &untold.named {
+            self.state.durable(lent.leased.ticket).await?;
+        }
+        self.refuse_when_draining()?;
+        (wanted.may)()?;
+        Ok(untold.told())
     }
 
     /// Has a lease end so long from now.
@@ -423,5 +482,46 @@ mod tests {
         let named = Named { queue: QUEUE, owner: "worker", lease: &name };
         assert_eq!(events.renew_outside(&named, Duration::from_secs(60)).unwrap_err().code, Code::LeaseLost);
         assert_eq!((queue.counts().leased, queue.counts().ready), (0, 1));
+    }
+
+    /// The limit was looked at before the wait for the disk, and the leases were entered after it.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn leases_count_before_the_disk_has_their_events_and_end_when_nobody_waits_for_them() {
+        let town = with_jobs(3).await;
+        let (outside, queue) = (&town.node.events.outside, town.node.events.queue(QUEUE).unwrap());
+        let may = || Ok(());
+        let take =
+            |count| town.node.events.take_outside(&queue, &wanted(count, &may), count, &town.node.bodies).unwrap();
+        let room = || Outside::room(&outside.leases.lock(), "worker").unwrap();
+        let untold = outside.enter("worker", take(2)).unwrap();
+        assert_eq!((untold.named.len(), room()), (2, LEASES_PER_TOKEN_MAX - 2));
+        drop(untold);
+        assert_eq!((room(), queue.counts().leased, queue.counts().ready), (LEASES_PER_TOKEN_MAX, 0, 3));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_token_that_is_removed_while_it_waits_for_the_disk_gets_nothing() {
+        let town = with_jobs(1).await;
+        let asked = std::sync::atomic::AtomicU32::new(0);
+        let may = || match asked.fetch_add(1, SeqCst) {
+            0 => Ok(()),
+            _ => Err(Problem::new(Code::TokenInvalid, "it was removed")),
+        };
+        let lent = town.node.events.lease_outside(&wanted(1, &may), &town.node.bodies).await;
+        assert_eq!(lent.err().unwrap().code, Code::TokenInvalid);
+        assert!(town.node.events.outside.leases.lock().is_empty());
+        assert_eq!(town.node.events.queue(QUEUE).unwrap().counts().leased, 0);
+    }
+
+    #[test]
+    fn one_token_cannot_take_the_places_of_all_who_wait() {
+        let outside = Outside::default();
+        let greedy: Vec<_> = (0..WAITING_PER_TOKEN_MAX).map(|_| outside.wait("greedy").ok().unwrap()).collect();
+        assert_eq!(outside.wait("greedy").err().unwrap().code, Code::LeasesFull);
+        let other = outside.wait("other").ok().unwrap();
+        drop(greedy);
+        assert!(outside.wait("greedy").is_ok());
+        drop(other);
+        assert!(outside.waiting.lock().is_empty());
     }
 }
