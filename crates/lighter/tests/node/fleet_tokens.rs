@@ -79,7 +79,19 @@ fn a_removed_token_closes_at_the_other_nodes_and_with_the_fleet() {
     let folder = tempfile::tempdir().unwrap();
     let [anchor, one, other] = campus(folder.path());
     let [token, kept] = ["phone", "watch"].map(|name| done(&anchor, &["fleet", "token", "create", name]));
+    let crew = done(&anchor, &["fleet", "token", "create", "crew", "--scope", "work", "--queue", "jobs"]);
     until("word of the tokens", || [&one, &other].into_iter().all(|node| places(&kept, node).is_some()));
+    // What it has leased was nobody's until the lease ended.
+    one.deployed(json!({ "queue": { "jobs": {} } }));
+    one.pushed("jobs", "", "x");
+    let lease = || {
+        let bearer = format!("Bearer {}", crew.trim());
+        let url = format!("{}/v1/queues/jobs/lease", one.api);
+        send("POST", &url, &[("authorization", &bearer)], br#"{"lease_ms":3600000}"#)
+    };
+    until("a lease", || lease().status == 200 && one.queue("jobs")["leased"] == 1);
+    done(&anchor, &["fleet", "token", "rm", "crew"]);
+    until("the event again", || one.queue("jobs")["ready"] == 1 && one.queue("jobs")["leased"] == 0);
     done(&anchor, &["fleet", "token", "rm", "phone"]);
     for node in [&one, &other] {
         until("word that it is gone", || with(&token, "GET", node, "/v1/fleet/places").status == 401);

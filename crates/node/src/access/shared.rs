@@ -13,6 +13,7 @@ use fleet_deploy::sealed::Document;
 use fleet_trust::{PublicKey, Signature};
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Tokens of one fleet. Another one is refused.
@@ -140,6 +141,11 @@ impl SharedTokens {
 
     pub fn infos(&self) -> impl Iterator<Item = &TokenInfo> {
         self.list.tokens.iter().map(|record| &record.info)
+    }
+
+    /// Their names where a node tells who did something, or who has leased an event.
+    pub fn owners(&self) -> BTreeSet<String> {
+        self.infos().map(|info| format!("{NAMED}{}", info.name)).collect()
     }
 
     /// To find a token by its text. Their names say that they are the fleet's: no token of a node has such a name.

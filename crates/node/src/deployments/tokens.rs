@@ -132,15 +132,19 @@ impl Deployments {
         Ok(())
     }
 
-    /// Durable first: a token that was said to be gone does not come back with a restart.
+    /// Durable first: a token that was said to be gone does not come back with a restart. What tokens that are gone have
+    /// leased is ready again.
     async fn keep_tokens(&self, list: SharedTokens) -> Result<(), Problem> {
         let (list, folder) = (Arc::new(list), self.tokens.folder.clone());
         let kept = list.clone();
         let write =
             move || write_new(&folder, TOKENS, kept.bytes()).map_err(|error| unusable(&folder.join(TOKENS), &error));
         blocking(write).await?;
-        self.node()?.access.set_shared(Some(&list));
-        *self.tokens.newest.lock() = Some(list);
+        let node = self.node()?;
+        node.access.set_shared(Some(&list));
+        let before = self.tokens.newest.lock().replace(list.clone());
+        let (before, now) = (before.map(|before| before.owners()).unwrap_or_default(), list.owners());
+        before.difference(&now).for_each(|gone| node.events.take_back_from(gone));
         self.changed();
         Ok(())
     }
