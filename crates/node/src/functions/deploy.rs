@@ -46,6 +46,11 @@ impl Steps {
         self.0.closed().await;
     }
 
+    fn say_part(&self, part: &PartChange) {
+        let (kind, name) = part.subject();
+        self.say(DeployStep::Configured { kind: kind.to_owned(), name: name.to_owned() });
+    }
+
     pub fn say(&self, step: DeployStep) {
         // The queue holds every step there can be; without a receiver nobody wants to know.
         self.0.try_send(step).ok();
@@ -176,6 +181,7 @@ impl Functions {
         for (name, sink) in &manifest.sink {
             self.sinks.get(name, sink)?.check(name, sink)?;
         }
+        let names: BTreeSet<Name> = manifest.function.keys().chain(manifest.sink.keys()).cloned().collect();
         let mut candidates = Vec::new();
         for (name, function) in manifest.function {
             match self.unchanged(&name, &function) {
@@ -186,16 +192,14 @@ impl Functions {
         for candidate in candidates {
             changes.push(self.make_ready(candidate, now_ms, steps).await?);
         }
-        for part in &parts {
-            let (kind, name) = part.subject();
-            steps.say(DeployStep::Configured { kind: kind.to_owned(), name: name.to_owned() });
-        }
+        parts.iter().for_each(|part| steps.say_part(part));
         changes.extend(parts.into_iter().map(Change::Part));
-        if changes.is_empty() {
+        let (is_news, said) = (!changes.is_empty(), changes.iter().filter_map(describe).collect::<Vec<_>>());
+        let late = self.commit_deployed(changes, &names).await?;
+        late.iter().for_each(|part| steps.say_part(part));
+        if !is_news {
             return Ok(());
         }
-        let said: Vec<(Arc<Live>, String)> = changes.iter().filter_map(describe).collect();
-        self.commit(changes).await?;
         for (live, what) in said {
             live.identity.log.node(Level::Info, live.version, &what);
             tracing::info!(function = %live.name(), version = live.version, image = %live.image, "deployed");
@@ -313,5 +317,41 @@ fn describe(change: &Change) -> Option<(Arc<Live>, String)> {
     match change {
         Change::Put { live, .. } => Some((live.clone(), format!("version {} takes calls", live.version))),
         Change::Remove(_) | Change::Part(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::functions::Ended;
+    use crate::link::tests::town::TownNode;
+
+    /// It succeeded, and left what it had deployed as ended as before.
+    #[tokio::test]
+    async fn a_deployment_in_whose_middle_its_workflow_ends_has_it_go_on() {
+        let town = TownNode::start("one").await;
+        let text = "[function.a]\nimage = \"a\"\nqueue = \"q\"\n";
+        town.deploy(text).await;
+        let functions = &town.node.functions;
+        let still = functions.hold_still().await;
+        let names = BTreeSet::from(["a".parse::<Name>().unwrap()]);
+        let end = tokio::spawn({
+            let functions = functions.clone();
+            async move { functions.end_workflow(names, Ended { reason: "full".to_owned(), at_ms: 1 }).await }
+        });
+        tokio::task::yield_now().await;
+        let manifest = town.manifest(text);
+        let (steps, mut heard) = Steps::new(&manifest);
+        let deploy = tokio::spawn({
+            let functions = functions.clone();
+            async move { functions.deploy(manifest, 2, &steps).await }
+        });
+        assert!(matches!(heard.recv().await, Some(DeployStep::Unchanged { .. })));
+        assert!(functions.table().parts().ended.is_empty(), "it was deployed as if nothing were to happen");
+        drop(still);
+        end.await.unwrap().unwrap();
+        deploy.await.unwrap().unwrap();
+        assert!(functions.table().parts().ended.is_empty());
+        assert!(matches!(heard.recv().await, Some(DeployStep::Configured { .. })));
     }
 }

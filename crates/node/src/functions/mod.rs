@@ -222,7 +222,36 @@ impl Functions {
     /// Makes the changes durable, all or none, then shows them to calls at once. A crash in between shows them at the
     /// next start.
     async fn commit(self: &Arc<Self>, changes: Vec<Change>) -> Result<(), Problem> {
-        let _committing = self.committing.lock().await;
+        let committing = self.committing.lock().await;
+        self.write(changes, committing).await
+    }
+
+    /// The same for a deployment of these functions and sinks, which go on: also where their workflow has ended after
+    /// the deployment looked. Says of which of them.
+    async fn commit_deployed(
+        self: &Arc<Self>,
+        mut changes: Vec<Change>,
+        names: &BTreeSet<Name>,
+    ) -> Result<Vec<PartChange>, Problem> {
+        let committing = self.committing.lock().await;
+        let table = self.table();
+        let known =
+            |change: &Change, name: &Name| matches!(change, Change::Part(PartChange::Ended(one, _)) if one == name);
+        let ended = table.parts().ended.keys().filter(|name| names.contains(*name));
+        let late = ended.filter(|name| !changes.iter().any(|change| known(change, name)));
+        let late: Vec<PartChange> = late.map(|name| PartChange::Ended(name.clone(), None)).collect();
+        changes.extend(late.iter().cloned().map(Change::Part));
+        if !changes.is_empty() {
+            self.write(changes, committing).await?;
+        }
+        Ok(late)
+    }
+
+    async fn write(
+        self: &Arc<Self>,
+        changes: Vec<Change>,
+        _committing: tokio::sync::MutexGuard<'_, ()>,
+    ) -> Result<(), Problem> {
         let before = self.table();
         let after = Arc::new(before.changed(&changes, self.token_by_default)?);
         let mut batch = Batch::default();
