@@ -9,27 +9,27 @@
 //! serve another function that is not allowed to.
 #![forbid(unsafe_code)]
 
-use http::{Request, Response, Uri};
+mod connect;
+mod resolve;
+
+use connect::{Connector, Places};
+use http::{Request, Response};
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
-use hyper_util::rt::TokioIo;
+use hyper_util::client::legacy::connect::dns::GaiResolver;
+use hyper_util::rt::TokioTimer;
+use resolve::Resolver;
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
-use std::vec;
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tower_service::Service;
+use tokio::sync::Semaphore;
 use unit::Reach;
 
 /// Bytes that a host may send before they are read: the window of an HTTP/2 stream, the buffer of an HTTP/1 connection.
@@ -40,8 +40,13 @@ const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 const HEADERS_BYTES_MAX: u32 = 64 << 10;
 /// How long a unit waits for a host to answer, if it does not say.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a connection is kept that nobody uses.
+/// How long a connection is kept that nobody uses, and how many such of one host.
 const IDLE: Duration = Duration::from_secs(30);
+const IDLE_MAX: usize = 16;
+/// Connections of the whole process at once: a quarter of the files that systems let a process open. Who needs one more
+/// waits a while for a place, and then there is [none](Unsent::Full).
+const OPEN_MAX: usize = 256;
+const PLACE_WAIT: Duration = Duration::from_secs(2);
 
 /// Addresses outside of the link-local ranges at which clouds give their machines credentials.
 const METADATA: [IpAddr; 4] = [
@@ -60,6 +65,8 @@ pub enum Unsent {
     Refused,
     Unreachable,
     ConnectTimedOut,
+    /// The node has as many connections as it may.
+    Full,
     Tls(String),
     /// Connected, and then it went wrong.
     Broken(String),
@@ -73,6 +80,7 @@ impl fmt::Display for Unsent {
             Self::Refused => f.write_str("it refused the connection"),
             Self::Unreachable => f.write_str("it cannot be reached"),
             Self::ConnectTimedOut => f.write_str("no connection in the time there was for it"),
+            Self::Full => f.write_str("the node has as many outgoing connections as it may; try again in a moment"),
             Self::Tls(why) => write!(f, "no secure connection: {why}"),
             Self::Broken(why) => f.write_str(why),
         }
@@ -137,7 +145,11 @@ where
 {
     /// Clients whose connections belong to the current runtime, not to the threads of whichever unit opened them.
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { named: client(Reach::Named), outer: client(Reach::Outer) })
+        Self::within(&BOUNDS)
+    }
+
+    fn within(bounds: &Bounds) -> Arc<Self> {
+        Arc::new(Self { named: client(Reach::Named, bounds), outer: client(Reach::Outer, bounds) })
     }
 
     /// Sends a request and waits for the head of its response; `connect_max` bounds the wait for a connection alone.
@@ -158,7 +170,19 @@ where
     }
 }
 
-fn client<B>(reach: Reach) -> Kept<B>
+/// What bounds outgoing requests.
+struct Bounds {
+    idle: Duration,
+    places: Places,
+}
+
+/// Those of the process, which has several [`Clients`].
+static BOUNDS: LazyLock<Bounds> = LazyLock::new(|| Bounds {
+    idle: IDLE,
+    places: Places { free: Arc::new(Semaphore::new(OPEN_MAX)), wait: PLACE_WAIT },
+});
+
+fn client<B>(reach: Reach, bounds: &Bounds) -> Kept<B>
 where
     B: Body<Data: Send> + Send,
 {
@@ -172,12 +196,15 @@ where
         .enable_http2()
         .wrap_connector(http);
     legacy::Client::builder(OnRuntime(Handle::current()))
-        .pool_idle_timeout(IDLE)
+        // Without a timer what is idle would be closed only when its host is asked again.
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(bounds.idle)
+        .pool_max_idle_per_host(IDLE_MAX)
         .http1_max_buf_size(WINDOW_BYTES as usize)
         .http2_initial_stream_window_size(WINDOW_BYTES)
         .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .http2_max_header_list_size(HEADERS_BYTES_MAX)
-        .build(Connector(https))
+        .build(Connector { https, places: bounds.places.clone() })
 }
 
 #[derive(Clone)]
@@ -189,63 +216,6 @@ where
 {
     fn execute(&self, future: F) {
         self.0.spawn(future);
-    }
-}
-
-type BoxError = Box<dyn Error + Send + Sync>;
-type Boxed<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
-
-/// Connects, in the time that the request gives it.
-#[derive(Clone)]
-pub struct Connector(HttpsConnector<HttpConnector<Resolver>>);
-
-impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
-    type Error = BoxError;
-    type Future = Boxed<Self::Response, BoxError>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connect_max = CONNECT_MAX.try_with(|max| *max).ok().flatten();
-        let connecting = self.0.call(uri);
-        Box::pin(async move {
-            let Some(connect_max) = connect_max else { return connecting.await };
-            tokio::time::timeout(connect_max, connecting).await.unwrap_or_else(|_| Err(Unsent::ConnectTimedOut.into()))
-        })
-    }
-}
-
-/// Turns a name into the addresses that may be connected to.
-#[derive(Clone)]
-pub struct Resolver {
-    system: GaiResolver,
-    reach: Reach,
-}
-
-impl Service<Name> for Resolver {
-    type Response = vec::IntoIter<SocketAddr>;
-    type Error = Unsent;
-    type Future = Boxed<Self::Response, Unsent>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Unsent>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, name: Name) -> Self::Future {
-        let (found, reach) = (self.system.call(name), self.reach);
-        Box::pin(async move {
-            let found: Vec<SocketAddr> = found.await.map_err(|_| Unsent::NameUnknown)?.collect();
-            let may = |address: &SocketAddr| reach == Reach::Named || !is_inner(address.ip());
-            let (may, must_not): (Vec<_>, Vec<_>) = found.into_iter().partition(may);
-            match (may.is_empty(), must_not.first()) {
-                (true, Some(inner)) => Err(Unsent::Inner(inner.ip())),
-                (true, None) => Err(Unsent::NameUnknown),
-                (false, _) => Ok(may.into_iter()),
-            }
-        })
     }
 }
 
@@ -274,6 +244,11 @@ fn why(error: &legacy::Error) -> Unsent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tower_service::Service;
 
     #[test]
     fn what_is_inside_is_known_in_every_spelling() {
@@ -301,6 +276,78 @@ mod tests {
         for outer in ["192.0.2.1", "10.0.0.1", "192.168.1.1", "fec0::1", "fd00::1", "2001:db8::1", "::ffff:192.0.2.1"] {
             assert!(!is_inner(outer.parse().unwrap()), "{outer}");
         }
+    }
+
+    /// Serves connections and keeps them; says how many are open. What comes to `/wait` gets no answer.
+    async fn host() -> (SocketAddr, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, open) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let counter = open.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                counter.fetch_add(1, SeqCst);
+                let counter = counter.clone();
+                tokio::spawn(async move {
+                    let mut room = [0; 1 << 10];
+                    while let Ok(1..) = stream.read(&mut room).await {
+                        if !room.starts_with(b"GET /wait ") {
+                            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.ok();
+                        }
+                    }
+                    counter.fetch_sub(1, SeqCst);
+                });
+            }
+        });
+        (address, open)
+    }
+
+    fn bounds(idle: Duration, open_max: usize) -> Bounds {
+        let places = Places { free: Arc::new(Semaphore::new(open_max)), wait: Duration::from_millis(50) };
+        Bounds { idle, places }
+    }
+
+    async fn get(clients: &Clients<String>, uri: String) -> Result<u16, Unsent> {
+        let request = Request::get(uri).body(String::new()).unwrap();
+        clients.request(Reach::Named, None, request).await.map(|response| response.status().as_u16())
+    }
+
+    async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// What was idle was closed only when its host was asked again, and a host has as many names as a URL has users.
+    #[tokio::test]
+    async fn a_connection_that_nobody_uses_is_closed_whatever_it_was_opened_for() {
+        let (address, open) = host().await;
+        let bounds = bounds(Duration::from_millis(200), 64);
+        let clients = Clients::within(&bounds);
+        for user in 0..50 {
+            assert_eq!(get(&clients, format!("http://u{user}@{address}/")).await, Ok(200));
+        }
+        until("all are closed", || open.load(SeqCst) == 0 && bounds.places.free.available_permits() == 64).await;
+    }
+
+    #[tokio::test]
+    async fn there_are_so_many_connections_and_then_none_until_one_is_closed() {
+        let (address, open) = host().await;
+        let bounds = bounds(IDLE, 2);
+        let clients: Arc<Clients<String>> = Clients::within(&bounds);
+        let ask = |path: &str| {
+            let (clients, uri) = (clients.clone(), format!("http://{address}{path}"));
+            tokio::spawn(async move { get(&clients, uri).await })
+        };
+        let waiting = [ask("/wait"), ask("/wait")];
+        until("both are open", || open.load(SeqCst) == 2).await;
+        assert_eq!(ask("/").await.unwrap(), Err(Unsent::Full));
+        waiting.iter().for_each(|one| one.abort());
+        until("both are closed", || bounds.places.free.available_permits() == 2).await;
+        assert_eq!(ask("/").await.unwrap(), Ok(200));
+        assert_eq!(ask("/").await.unwrap(), Ok(200), "the same connection again");
+        assert_eq!(bounds.places.free.available_permits(), 1);
     }
 
     #[tokio::test]

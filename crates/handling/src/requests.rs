@@ -58,6 +58,10 @@ impl Trace {
 /// # Errors
 /// What to add to the manifest.
 pub fn reach(grants: &[HostGrant], uri: &Uri) -> Result<Reach, String> {
+    // It says nothing to the host, and connections of one host would be kept apart by it.
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("a URL names no user and no password; send them in the header authorization".into());
+    }
     let host = uri.host().unwrap_or_default();
     let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
     let mut covering = grants.iter().filter(|grant| grant.covers(host, port)).peekable();
@@ -190,6 +194,16 @@ mod tests {
             assert!(own(name, value), "{name}");
         }
         assert!(!own("content-length", "4") && !own("authorization", "Bearer x") && !own("x-host", "y"));
+    }
+
+    #[test]
+    fn a_url_names_no_user() {
+        let grants = [HostGrant::try_from("api.example".to_owned()).unwrap()];
+        let reach = |uri: &str| reach(&grants, &uri.parse().unwrap());
+        assert_eq!(reach("https://api.example/@me"), Ok(Reach::Named));
+        for uri in ["https://u1@api.example/", "https://u1:secret@api.example/"] {
+            assert!(reach(uri).is_err_and(|why| why.contains("no user") && !why.contains("secret")), "{uri}");
+        }
     }
 
     #[test]

@@ -151,7 +151,7 @@ async fn send(
             Unsent::Inner(_) => "ip-prohibited",
             Unsent::NameUnknown => "name-unknown",
             Unsent::Refused => "refused",
-            Unsent::Unreachable => "unavailable",
+            Unsent::Unreachable | Unsent::Full => "unavailable",
             Unsent::ConnectTimedOut => "connect-timeout",
             Unsent::Tls(_) => "tls",
             Unsent::Broken(_) => "protocol",

@@ -158,6 +158,7 @@ fn error_of(unsent: Unsent) -> Error {
         Unsent::Refused => Error::ConnectionRefused,
         Unsent::Unreachable => Error::DestinationUnavailable,
         Unsent::ConnectTimedOut => Error::ConnectionTimeout,
+        Unsent::Full => Error::ConnectionLimitReached,
         Unsent::Tls(_) => Error::TlsProtocolError,
         Unsent::Broken(_) => Error::HttpProtocolError,
     }
