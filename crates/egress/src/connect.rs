@@ -7,7 +7,7 @@
 //! Each connection is a file of the node. Without a bound a function could open so many that gates and stores had none.
 
 use crate::resolve::Resolver;
-use crate::{CONNECT_MAX, Unsent};
+use crate::{CALLER, Unsent};
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
@@ -52,7 +52,7 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let connect_max = CONNECT_MAX.try_with(|max| *max).ok().flatten();
+        let connect_max = CALLER.try_with(|caller| caller.connect_max).ok().flatten();
         let (connecting, Places { free, wait }) = (self.https.call(uri), self.places.clone());
         Box::pin(async move {
             let connected = async {

@@ -18,9 +18,8 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::rt::TokioTimer;
-use resolve::Resolver;
+use resolve::{Lookups, Resolver};
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
@@ -134,9 +133,18 @@ pub struct Clients<B> {
     outer: Kept<B>,
 }
 
+/// For whom a request is sent.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Its name. A function may look up so many names at once.
+    pub function: Arc<str>,
+    /// How long it waits for a connection alone.
+    pub connect_max: Option<Duration>,
+}
+
 tokio::task_local! {
-    /// How long the request that is being sent waits for a connection.
-    static CONNECT_MAX: Option<Duration>;
+    /// For whom a connection is opened.
+    static CALLER: Caller;
 }
 
 impl<B> Clients<B>
@@ -152,21 +160,21 @@ where
         Arc::new(Self { named: client(Reach::Named, bounds), outer: client(Reach::Outer, bounds) })
     }
 
-    /// Sends a request and waits for the head of its response; `connect_max` bounds the wait for a connection alone.
+    /// Sends a request and waits for the head of its response.
     ///
     /// # Errors
     /// There is none.
     pub async fn request(
         &self,
+        caller: Caller,
         reach: Reach,
-        connect_max: Option<Duration>,
         request: Request<B>,
     ) -> Result<Response<Incoming>, Unsent> {
         let client = match reach {
             Reach::Named => &self.named,
             Reach::Outer => &self.outer,
         };
-        CONNECT_MAX.scope(connect_max, client.request(request)).await.map_err(|error| why(&error))
+        CALLER.scope(caller, client.request(request)).await.map_err(|error| why(&error))
     }
 }
 
@@ -174,19 +182,21 @@ where
 struct Bounds {
     idle: Duration,
     places: Places,
+    lookups: Arc<Lookups>,
 }
 
 /// Those of the process, which has several [`Clients`].
 static BOUNDS: LazyLock<Bounds> = LazyLock::new(|| Bounds {
     idle: IDLE,
     places: Places { free: Arc::new(Semaphore::new(OPEN_MAX)), wait: PLACE_WAIT },
+    lookups: Lookups::of_system(),
 });
 
 fn client<B>(reach: Reach, bounds: &Bounds) -> Kept<B>
 where
     B: Body<Data: Send> + Send,
 {
-    let mut http = HttpConnector::new_with_resolver(Resolver { system: GaiResolver::new(), reach });
+    let mut http = HttpConnector::new_with_resolver(Resolver { lookups: bounds.lookups.clone(), reach });
     http.enforce_http(false);
     http.set_nodelay(true);
     let https = hyper_rustls::HttpsConnectorBuilder::new()
@@ -303,12 +313,15 @@ mod tests {
 
     fn bounds(idle: Duration, open_max: usize) -> Bounds {
         let places = Places { free: Arc::new(Semaphore::new(open_max)), wait: Duration::from_millis(50) };
-        Bounds { idle, places }
+        Bounds { idle, places, lookups: Lookups::of_system() }
     }
 
     async fn get(clients: &Clients<String>, uri: String) -> Result<u16, Unsent> {
         let request = Request::get(uri).body(String::new()).unwrap();
-        clients.request(Reach::Named, None, request).await.map(|response| response.status().as_u16())
+        clients
+            .request(Caller { function: "f".into(), connect_max: None }, Reach::Named, request)
+            .await
+            .map(|response| response.status().as_u16())
     }
 
     async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -353,12 +366,12 @@ mod tests {
     #[tokio::test]
     async fn a_name_that_leads_inside_is_followed_only_if_it_is_named() {
         for (reach, leads) in [(Reach::Named, true), (Reach::Outer, false)] {
-            let mut resolver = Resolver { system: GaiResolver::new(), reach };
+            let mut resolver = Resolver { lookups: Lookups::of_system(), reach };
             let found = resolver.call("localhost".parse().unwrap()).await.map(|found| found.count());
             assert_eq!(found.is_ok_and(|count| count > 0), leads);
         }
         // Spellings that only the system's resolver reads as an address.
-        let mut resolver = Resolver { system: GaiResolver::new(), reach: Reach::Outer };
+        let mut resolver = Resolver { lookups: Lookups::of_system(), reach: Reach::Outer };
         for name in ["127.1", "2130706433", "0x7f.1"] {
             let found = resolver.call(name.parse().unwrap()).await.map(|found| found.count());
             assert!(matches!(found, Err(Unsent::Inner(_) | Unsent::NameUnknown)), "{name}: {found:?}");

@@ -348,7 +348,8 @@ impl Host for Handling {
         self.has_departed.store(true, SeqCst);
         let cause = self.rests_on(&self.done.lock());
         let state = self.handler.state.clone();
-        Ok(Departure { reach, caused: Box::pin(async move { state.durable(cause).await }) })
+        let function = self.deployed.name.as_str().into();
+        Ok(Departure { function, reach, caused: Box::pin(async move { state.durable(cause).await }) })
     }
 
     fn commit(&self) -> Result<(), Problem> {

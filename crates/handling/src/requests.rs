@@ -2,7 +2,7 @@
 
 use budget::{Purpose, Share};
 use bytes::Bytes;
-use egress::{Clients, Unsent, is_inner, must_be_named, time_left};
+use egress::{Caller, Clients, Unsent, is_inner, must_be_named, time_left};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt, Full, Limited};
@@ -112,7 +112,8 @@ impl Sending<'_> {
         let unavailable = |why: String| Refusal::Unavailable(format!("http.send to {host}: {why}"));
         let exchange = async {
             caused.await.map_err(|problem| Refusal::Unavailable(problem.detail.into_owned()))?;
-            let response = self.client.request(reach, None, request).await.map_err(|unsent| match unsent {
+            let caller = Caller { function: self.deployed.name.as_str().into(), connect_max: None };
+            let response = self.client.request(caller, reach, request).await.map_err(|unsent| match unsent {
                 Unsent::Inner(address) => Refusal::Denied(must_be_named(address)),
                 unsent => unavailable(unsent.to_string()),
             })?;

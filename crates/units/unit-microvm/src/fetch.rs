@@ -4,7 +4,7 @@ use crate::question::Asked;
 use crate::source::Source;
 use crate::words::{self, Failure};
 use bytes::Bytes;
-use egress::{Clients, Unsent, time_left};
+use egress::{Caller, Clients, Unsent, time_left};
 use frame::Value;
 use futures_util::stream;
 use http::{HeaderMap, Request, Response};
@@ -143,7 +143,8 @@ async fn send(
 ) -> Result<Response<Incoming>, Failure> {
     let internal = |problem: Problem| Failure { text: Some(problem.detail.into_owned()), ..Failure::of("internal") };
     departure.caused.await.map_err(internal)?;
-    client.request(departure.reach, connect, request).await.map_err(|unsent| {
+    let caller = Caller { function: departure.function, connect_max: connect };
+    client.request(caller, departure.reach, request).await.map_err(|unsent| {
         if let Unsent::Inner(_) = unsent {
             output.note(Level::Warn, &format!("outgoing request denied: {unsent}"));
         }

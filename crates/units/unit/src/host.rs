@@ -6,6 +6,7 @@ use event::Event;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Uri};
 use problem::Problem;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The host of one attempt. A unit's class calls it, on whichever thread the unit runs; it finds a grant before it does
@@ -178,6 +179,8 @@ pub struct Inbound {
 
 /// A request that may leave the node.
 pub struct Departure {
+    /// Whose it is.
+    pub function: Arc<str>,
     pub reach: Reach,
     /// Ready once what the request rests on is durable: what a power cut undoes must not have been told.
     pub caused: BoxFuture<'static, Result<(), Problem>>,

@@ -7,7 +7,7 @@ use crate::host::requests::{Carried, Requests, UnderWay};
 use crate::meter::Meter;
 use crate::unit_state::UnitState;
 use bytes::Bytes;
-use egress::{Clients, Unsent, time_left};
+use egress::{Caller, Clients, Unsent, time_left};
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -108,7 +108,7 @@ impl WasiHttpHooks for Hooks {
             under_way = Some(one);
         }
         let host = self.host.as_ref().expect("a unit works for somebody");
-        let Departure { reach, caused } = match host.departs(&head.uri, &mut head.headers) {
+        let Departure { function, reach, caused } = match host.departs(&head.uri, &mut head.headers) {
             Ok(departure) => departure,
             Err(why) => {
                 // The guest is told no more than that, whatever it makes of it.
@@ -126,9 +126,10 @@ impl WasiHttpHooks for Hooks {
         let wait = first_byte_timeout.map(|wait| wait.saturating_add(connect_timeout.unwrap_or_default()));
         let timeout = time_left(wait, self.meter.deadline);
         let output = self.output.clone();
+        let caller = Caller { function, connect_max: connect_timeout };
         Box::new(async move {
             caused.await.map_err(|problem| Error::InternalError(Some(problem.detail.into_owned())))?;
-            let answered = tokio::time::timeout(timeout, client.request(reach, connect_timeout, request)).await;
+            let answered = tokio::time::timeout(timeout, client.request(caller, reach, request)).await;
             let response = answered.map_err(|_| Error::ConnectionReadTimeout)?.map_err(|unsent| {
                 if let Unsent::Inner(_) = unsent {
                     output.note(Level::Warn, &format!("outgoing request denied: {unsent}"));
