@@ -48,8 +48,10 @@ const OPEN_MAX: usize = 256;
 const PLACE_WAIT: Duration = Duration::from_secs(2);
 
 /// Addresses outside of the link-local ranges at which clouds give their machines credentials.
-const METADATA: [IpAddr; 4] = [
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+const METADATA: [IpAddr; 6] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)),
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
@@ -109,20 +111,34 @@ pub fn is_inner(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_loopback() || address.is_link_local() || address.octets()[0] == 0,
         IpAddr::V6(address) if address.is_loopback() || address.is_unspecified() => true,
+        // One cloud has several services in this range, which give credentials and more.
+        IpAddr::V6(address) if matches!(address.segments(), [0xfd00, 0xec2, ..]) => true,
         IpAddr::V6(address) => {
-            address.is_unicast_link_local() || embedded(address).is_some_and(|inner| is_inner(inner.into()))
+            address.is_unicast_link_local() || embedded(address).iter().any(|inner| is_inner((*inner).into()))
         }
     }
 }
 
-/// The address of version 4 that one of version 6 leads to: mapped, compatible, by NAT64 or 6to4.
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+/// The addresses of version 4 that one of version 6 may lead to: mapped, compatible, translated, by NAT64 or 6to4.
+fn embedded(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let at = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
     match address.segments() {
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(at(high, low)),
-        [0x2002, high, low, ..] => Some(at(high, low)),
-        _ => None,
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => vec![at(high, low)],
+        [0x64, 0xff9b, 1, ..] => by_local_nat64(address.octets()),
+        _ => Vec::new(),
     }
+}
+
+/// A network chooses how long the prefix of its own NAT64 is, which says where the address lies (RFC 6052, 2.2): each
+/// place counts. What begins with zero is most likely no address there.
+fn by_local_nat64(octets: [u8; 16]) -> Vec<Ipv4Addr> {
+    const PLACES: [[usize; 4]; 4] = [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], [12, 13, 14, 15]];
+    let found = PLACES.map(|places| Ipv4Addr::from(places.map(|place| octets[place])));
+    let likely: Vec<_> = found.into_iter().filter(|address| address.octets()[0] != 0).collect();
+    if likely.is_empty() { found.to_vec() } else { likely }
 }
 
 type Kept<B> = legacy::Client<Connector, B>;
@@ -273,6 +289,18 @@ mod tests {
             "fe80::1",
             "febf::1",
             "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "fd00:c1::a9fe:a9fe",
+            "fd00:42::42",
+            "::ffff:0:169.254.169.254",
+            "::ffff:0:127.0.0.1",
+            "64:ff9b:1::169.254.169.254",
+            "64:ff9b:1:a9fe:a9:fe00::",
+            "64:ff9b:1:a9:fe:a9fe::",
+            "64:ff9b:1::a9:fea9:fe00:0",
+            "64:ff9b:1::7f00:1",
+            "64:ff9b:1::",
             "::ffff:127.0.0.1",
             "::ffff:169.254.169.254",
             "::127.0.0.1",
@@ -283,7 +311,19 @@ mod tests {
         ] {
             assert!(is_inner(inner.parse().unwrap()), "{inner}");
         }
-        for outer in ["192.0.2.1", "10.0.0.1", "192.168.1.1", "fec0::1", "fd00::1", "2001:db8::1", "::ffff:192.0.2.1"] {
+        for outer in [
+            "192.0.2.1",
+            "10.0.0.1",
+            "192.168.1.1",
+            "fec0::1",
+            "fd00::1",
+            "fd20:ce::1",
+            "2001:db8::1",
+            "::ffff:192.0.2.1",
+            "::ffff:0:192.0.2.1",
+            "64:ff9b:1::192.0.2.1",
+            "64:ff9b:1:c000:2:100::",
+        ] {
             assert!(!is_inner(outer.parse().unwrap()), "{outer}");
         }
     }
