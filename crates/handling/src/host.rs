@@ -4,7 +4,7 @@ use crate::outgoing::{PushedBy, TRACE};
 use crate::requests::{Trace, reach};
 use crate::values;
 use crate::{Handler, requests};
-use budget::{Purpose, Share};
+use budget::{Budget, Purpose, Share};
 use event::Event;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Uri};
@@ -125,6 +125,11 @@ impl Handling {
     /// From here on the unit, which may not have ended, can do no more.
     pub fn give_up(&self) {
         self.is_over.store(true, SeqCst);
+    }
+
+    /// The memory of the node.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.deployed.budget
     }
 
     /// The number of what the unit has committed itself, before its end.

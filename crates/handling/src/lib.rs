@@ -20,6 +20,7 @@
 
 mod batch;
 mod host;
+mod kept;
 mod once;
 mod outgoing;
 mod reply;
@@ -28,6 +29,7 @@ mod rerun;
 mod values;
 
 pub use batch::Batch;
+pub use kept::kept;
 pub use once::once;
 pub use outgoing::{DELAY_MAX, id_of_push};
 pub use rerun::RERUNS_MAX;

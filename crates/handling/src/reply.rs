@@ -10,6 +10,7 @@
 //! away before stops the unit.
 
 use crate::host::Handling;
+use crate::kept::kept;
 use crate::rerun::tell;
 use crate::{Caller, Content, Handler, Reply};
 use budget::Share;
@@ -75,7 +76,10 @@ pub async fn send<C: Caller>(tail: Tail<C>, head: Parts, is_head: bool) -> Resul
     let body = match whole {
         Err(problem) => return Err(body.tail.fail(problem)),
         Ok(true) => {
-            let bytes = join(&mut body.ready);
+            let bytes = match kept(body.tail.host.budget(), join(&mut body.ready)) {
+                Ok(bytes) => bytes,
+                Err(full) => return Err(body.tail.fail(full.into())),
+            };
             body.tail.run_on();
             full(bytes)
         }

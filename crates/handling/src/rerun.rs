@@ -1,6 +1,7 @@
 //! The one loop: an attempt, what becomes of it, and once more in a fresh unit after a conflict.
 
 use crate::host::{Cause, Handling, Named};
+use crate::kept::kept;
 use crate::reply::{self, Tail};
 use crate::{Call, Caller, Content, Ended, Handler, Reply, WholeReply, Work};
 use budget::Purpose;
@@ -169,6 +170,8 @@ impl One<'_> {
                 match self.lease {
                     Some(lease) => self.ack(lease, transaction, WholeReply::Bytes(bytes), caller).map(Settled::Whole),
                     None => {
+                        // Before the commit: where there is no room for the reply, nothing was done.
+                        let bytes = kept(&deployed.budget, bytes)?;
                         if let Some(transaction) = transaction {
                             state.durable(transaction.commit()?).await?;
                         }

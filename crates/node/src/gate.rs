@@ -21,6 +21,9 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use unit::BodyError;
 
+/// Bytes of a whole reply that are handed on at once: the engine of HTTP may copy what it is handed.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// Serves the routes of all functions until the gate is drained or dropped. Generic code of the gate is compiled here
 /// for it, and not where this is called.
 ///
@@ -212,8 +215,8 @@ impl HttpBody for ReplyBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut *self {
             Self::Whole(bytes) => {
-                let bytes = std::mem::take(bytes);
-                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+                let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
+                Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
             }
             Self::Streaming(body) => Pin::new(body).poll_frame(cx),
             Self::Far(body) => Pin::new(body).poll_frame(cx).map_err(BodyError::Unit),
@@ -234,5 +237,30 @@ impl HttpBody for ReplyBody {
             Self::Streaming(body) => body.size_hint(),
             Self::Far(body) => body.size_hint(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    #[test]
+    fn a_whole_reply_goes_out_in_pieces_that_hold_its_share() {
+        let budget = budget::Budget::new(1 << 20);
+        let bytes: Bytes = (0..200_u32 << 10).map(|number| number as u8).collect();
+        let mut body = ReplyBody::Whole(handling::kept(&budget, bytes.clone()).unwrap());
+        assert_eq!((body.size_hint().exact(), budget.total_bytes()), (Some(200 << 10), 200 << 10));
+        let mut pieces = Vec::new();
+        while let Poll::Ready(Some(frame)) = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop())) {
+            pieces.push(frame.unwrap().into_data().unwrap());
+        }
+        assert!(body.is_end_stream() && pieces.concat() == bytes);
+        assert_eq!(pieces.iter().map(|piece| piece.len() >> 10).collect::<Vec<_>>(), [64, 64, 64, 8]);
+        drop(body);
+        // The engine has let go of the body, and its pieces wait.
+        assert_eq!(budget.total_bytes(), 200 << 10);
+        drop(pieces);
+        assert_eq!(budget.total_bytes(), 0);
     }
 }

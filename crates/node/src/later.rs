@@ -67,7 +67,9 @@ pub async fn result(node: &Node, target: &Target, asker: &Asker, path: &str) -> 
     let whole = || asker.reads_details(node, target);
     let (reply, seen) = results::read(state, target.live.name(), id, &target.reply_type, whole)?;
     state.durable(seen).await?;
-    Ok(reply.map(ReplyBody::Whole))
+    let (head, bytes) = reply.into_parts();
+    let bytes = handling::kept(&node.budget, bytes).map_err(Problem::from)?;
+    Ok(Response::from_parts(head, ReplyBody::Whole(bytes)))
 }
 
 fn events_of(head: &Parts, data: Vec<u8>, target: &Target) -> Result<Vec<Event>, Problem> {

@@ -1,10 +1,10 @@
 //! Very many connections that say nothing.
 
-use crate::support::{Node, send};
+use crate::support::{Node, send, wait_for};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -63,6 +63,58 @@ fn ten_thousand_idle_connections_cost_little_and_leave_room_for_a_request() {
         send("GET", &format!("{}/v1/node", node.api), &[("authorization", &format!("Bearer {}", node.token))], &[]);
     assert_eq!(health.status, 200);
     drop(open);
+}
+
+/// Replies whose units had ended waited for their client, as many and as large as it liked, and nothing counted them.
+#[test]
+fn replies_that_nobody_reads_are_counted_and_then_refused() {
+    const STREAMS: u32 = 48;
+    let node = Node::start_with(&["--memory-bytes-max", "67108864"]);
+    let limits = json!({ "body_bytes": 4 << 20, "concurrency": 2, "waiting": STREAMS });
+    node.deploy_one("attack", "attack", json!({ "limits": limits }));
+    let metric = |name: &str| {
+        let page = node.api("GET", "/metrics", &[]).text();
+        let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name}{{for=\"bodies\"}} "))?.parse().ok());
+        line.unwrap_or_else(|| panic!("{name} is not in {page}"))
+    };
+    let host = node.gate.strip_prefix("http://").unwrap();
+    let mut client = TcpStream::connect(host).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    // Windows of nothing: no byte of a body may be sent.
+    client.write_all(&frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])).unwrap();
+    let head = [b"\x83\x86\x04\x07/attack\x01", &[host.len() as u8][..], host.as_bytes()].concat();
+    for stream in (1..).step_by(2).take(STREAMS as usize) {
+        client.write_all(&frame(1, 4, stream, &head)).unwrap();
+        client.write_all(&frame(0, 1, stream, b"big-reply 2000000")).unwrap();
+    }
+    let answered = count_heads(&mut client, STREAMS);
+    assert_eq!(answered, STREAMS, "each has the head of its reply");
+    let (used, refused): (u64, u64) = (metric("lighter_memory_bytes"), metric("lighter_memory_refused_total"));
+    assert!((8_000_000..=32 << 20).contains(&used) && refused > 0, "{used} bytes, {refused} refused");
+    assert_eq!(u64::from(STREAMS), used / 2_000_000 + refused);
+    drop(client);
+    wait_for("the memory", || (metric("lighter_memory_bytes") == 0).then_some(()));
+    assert_eq!(send("POST", &format!("{}/attack", node.gate), &[], b"big-reply 2000000").body.len(), 2_000_000);
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = &(payload.len() as u32).to_be_bytes()[1..];
+    [length, &[kind, flags], &stream.to_be_bytes()[..], payload].concat()
+}
+
+/// Reads frames until so many replies have begun.
+fn count_heads(client: &mut TcpStream, wanted: u32) -> u32 {
+    let mut heads = 0;
+    while heads < wanted {
+        let mut head = [0; 9];
+        client.read_exact(&mut head).unwrap();
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        client.read_exact(&mut payload).unwrap();
+        heads += u32::from(head[3] == 1);
+    }
+    heads
 }
 
 /// They locked the administrator out of the API, `/healthz` among it, for as long as they were refilled.
