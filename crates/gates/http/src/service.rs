@@ -135,7 +135,8 @@ pub(crate) fn serve<H: Handler>(
             access.status = response.status().as_u16();
         }
         let mut response = response.map(|content| ReplyBody::new(content, in_progress, access));
-        response.headers_mut().insert(REQUEST_ID, id_value);
+        // There is room: no reply has nearly as many fields as a map can have.
+        response.headers_mut().try_insert(REQUEST_ID, id_value).ok();
         if head_only {
             response = strip_body(response);
         }
@@ -255,11 +256,19 @@ impl<F: Future> Future for Guarded<'_, F> {
     }
 }
 
+/// Fields of one reply. One with more is refused (L6006): a map of fields panics when it is full, and what is added to
+/// a reply is added where nothing guards against that.
+const FIELDS_MAX: usize = 1_000;
+
 /// A reply that the node gives may come from a function: it has no say over the connection.
 fn fit<B: Body>(mut response: Response<B>, is_head: bool) -> Response<Content<B>> {
     let bad = |detail| problem_reply(&Problem::new(Code::UnitBadReply, detail)).map(Content::Gate);
     if response.status().is_informational() {
         return bad(format!("the status {} ends no request", response.status().as_u16()));
+    }
+    let fields = response.headers().len();
+    if fields > FIELDS_MAX {
+        return bad(format!("the reply has {fields} header fields, and there may be {FIELDS_MAX}"));
     }
     remove_connection_fields(response.headers_mut());
     if response.status() == StatusCode::RESET_CONTENT {
@@ -301,4 +310,29 @@ fn strip_body<B: Body<Data = Bytes> + Unpin>(mut response: Response<ReplyBody<B>
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
     response.map(ReplyBody::without_content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_fields(count: usize) -> Response<String> {
+        let mut response = Response::new(String::new());
+        for number in 0..count {
+            response.headers_mut().append(HeaderName::try_from(format!("x-{number}")).unwrap(), "".parse().unwrap());
+        }
+        response
+    }
+
+    /// A map of fields was filled by a function, and adding one more ended its connection and all streams of it.
+    #[test]
+    fn a_reply_has_so_many_fields_that_the_gate_can_add_its_own() {
+        assert!(matches!(fit(with_fields(FIELDS_MAX), false).body(), Content::Node(_)));
+        for count in [FIELDS_MAX + 1, 24_575] {
+            let reply = fit(with_fields(count), false);
+            let Content::Gate(body) = reply.body() else { panic!("it is passed on") };
+            assert_eq!(Problem::from_json(body).unwrap().code, Code::UnitBadReply);
+            assert!(reply.headers().len() < 10);
+        }
+    }
 }
