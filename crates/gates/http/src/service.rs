@@ -80,6 +80,15 @@ const CONNECTION_FIELDS: [HeaderName; 5] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
+/// What requests have beside them: they say what the sender takes on this connection, and what comes behind a body.
+const REQUEST_FIELDS: [HeaderName; 2] = [header::TE, header::TRAILER];
+
+/// Fields that are no connection's, whatever `connection` names: nobody can have them removed.
+const KEPT_FIELDS: [HeaderName; 5] =
+    [header::HOST, header::CONTENT_LENGTH, header::AUTHORIZATION, header::FORWARDED, REQUEST_ID];
+/// How the names of others begin that say who really sent a request, as a proxy before the gate writes them.
+const KEPT_PREFIX: &str = "x-forwarded-";
+
 /// What a field takes in memory beside its name and value.
 const FIELD_BYTES: usize = 64;
 
@@ -159,7 +168,7 @@ fn admit<H>(connection: &Connection<H>, request: Request<Incoming>) -> Admitted 
             let body_timeout = shared.config.body_timeout;
             let mut request = request.map(|body| RequestBody::new(body, body_timeout, counted, arriving));
             // They speak of the connection, which is not the function's.
-            remove_connection_fields(request.headers_mut());
+            remove_connection_fields(request.headers_mut(), &REQUEST_FIELDS);
             Ok((request, Arrival { request_id, peer: *peer, trust: Trust(line.clone()) }))
         }
         Err(own) => {
@@ -270,7 +279,7 @@ fn fit<B: Body>(mut response: Response<B>, is_head: bool) -> Response<Content<B>
     if fields > FIELDS_MAX {
         return bad(format!("the reply has {fields} header fields, and there may be {FIELDS_MAX}"));
     }
-    remove_connection_fields(response.headers_mut());
+    remove_connection_fields(response.headers_mut(), &[]);
     if response.status() == StatusCode::RESET_CONTENT {
         // It has no content, whatever the function wrote (RFC 9110, 15.3.6).
         response.headers_mut().remove(header::CONTENT_LENGTH);
@@ -295,12 +304,19 @@ fn lies<B>(response: &Response<B>, exact: u64, is_head: bool) -> bool {
     digits.and_then(|text| text.parse().ok()) != Some(exact) || said.next().is_some()
 }
 
-fn remove_connection_fields(headers: &mut HeaderMap) {
+/// Removes what speaks of the connection: `more` of it too, and what the field `connection` names.
+fn remove_connection_fields(headers: &mut HeaderMap, more: &[HeaderName]) {
     // Nearly no reply has one: looking at the few names there are is quicker than five lookups.
-    if headers.keys().any(|name| CONNECTION_FIELDS.contains(name)) {
-        for name in &CONNECTION_FIELDS {
-            headers.remove(name);
-        }
+    if !headers.keys().any(|name| CONNECTION_FIELDS.contains(name) || more.contains(name)) {
+        return;
+    }
+    let tokens =
+        headers.get_all(header::CONNECTION).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let named = tokens.filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok());
+    let is_kept = |name: &HeaderName| KEPT_FIELDS.contains(name) || name.as_str().starts_with(KEPT_PREFIX);
+    let named: Vec<HeaderName> = named.filter(|name| !is_kept(name)).collect();
+    for name in CONNECTION_FIELDS.iter().chain(more).chain(&named) {
+        headers.remove(name);
     }
 }
 
@@ -322,6 +338,38 @@ mod tests {
             response.headers_mut().append(HeaderName::try_from(format!("x-{number}")).unwrap(), "".parse().unwrap());
         }
         response
+    }
+
+    /// RFC 9110, 7.6.1.
+    #[test]
+    fn what_speaks_of_the_connection_is_removed_and_what_it_names_too() {
+        let removed = |fields: &[(&'static str, &'static str)], more: &[HeaderName]| {
+            let mut headers = HeaderMap::new();
+            fields.iter().for_each(|(name, value)| _ = headers.append(*name, HeaderValue::from_static(value)));
+            remove_connection_fields(&mut headers, more);
+            fields.iter().map(|(name, _)| *name).filter(|name| !headers.contains_key(*name)).collect::<Vec<_>>()
+        };
+        let fields = [
+            ("connection", "keep-alive, X-Own ,,content-length"),
+            ("connection", "authorization,host,x-request-id, x-other, X-Forwarded-For, forwarded"),
+            ("keep-alive", "timeout=5"),
+            ("x-own", "1"),
+            ("x-other", "2"),
+            ("x-third", "3"),
+            ("te", "trailers"),
+            ("trailer", "x-sum"),
+            ("host", "x"),
+            ("content-length", "0"),
+            ("authorization", "Bearer x"),
+            ("x-request-id", "1"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("forwarded", "for=192.0.2.1"),
+        ];
+        let of_both = ["connection", "connection", "keep-alive", "x-own", "x-other"];
+        assert_eq!(removed(&fields, &[]), of_both);
+        assert_eq!(removed(&fields, &REQUEST_FIELDS), [&of_both[..], &["te", "trailer"]].concat());
+        assert_eq!(removed(&fields[5..], &[]), [""; 0]);
+        assert_eq!(removed(&fields[5..], &REQUEST_FIELDS), ["te", "trailer"]);
     }
 
     /// A map of fields was filled by a function, and adding one more ended its connection and all streams of it.
