@@ -62,7 +62,8 @@ pub async fn attempt(prepared: Arc<PreparedProcess>, attempt: Attempt) -> Result
             output.note(Level::Error, &problem.detail);
             Err(problem)
         }
-        Err(Ending::Broken(broken)) => Err(ended(&mut child, broken, &output).await),
+        Err(Ending::Broken(broken)) => Err(broken_off(&child, broken, &output)),
+        Err(Ending::Ended(status)) => Err(ended(&child, status, &output)),
     };
     pump::rest(&mut child.stdout, &output, Stream::Stdout);
     pump::rest(&mut child.stderr, &output, Stream::Stderr);
@@ -122,6 +123,8 @@ impl Used {
 enum Ending {
     Problem(Problem),
     Broken(Broken),
+    /// It closed its socket, and ended with this status if that is known.
+    Ended(Option<i32>),
 }
 
 impl From<Broken> for Ending {
@@ -156,10 +159,16 @@ async fn run(
             never = pump::forever(stderr, &output, Stream::Stderr) => match never {},
         }
     };
+    let work = async {
+        // Together, for each look at the clock is a system call.
+        match used.charged(work).await {
+            Err(Ending::Broken(Broken::Ended)) => Err(Ending::Ended(life.status().await)),
+            said => said,
+        }
+    };
     tokio::select! {
         biased;
-        // Together, for each look at the clock is a system call.
-        said = used.charged(work) => said,
+        said = work => said,
         problem = watch(life, &attempt.meter, limits, used, memory_bytes_max) => Err(Ending::Problem(problem)),
     }
 }
@@ -331,18 +340,22 @@ fn crashed(child: &Child, code: Code, why: String, output: &Output) -> Problem {
 }
 
 /// Names the end of a unit that did not say how it ended.
-async fn ended(child: &mut Child, broken: Broken, output: &Output) -> Problem {
+fn ended(child: &Child, status: Option<i32>, output: &Output) -> Problem {
+    let problem = if let Some(why) = child.life.why_zygote_ended() {
+        why.clone()
+    } else if child.life.group().memory_exceeded() {
+        Problem::new(Code::MemoryExceeded, "the unit ran out of memory")
+    } else {
+        died(status)
+    };
+    output.note(Level::Error, &problem.detail);
+    problem
+}
+
+/// Names what is wrong with what a unit says.
+fn broken_off(child: &Child, broken: Broken, output: &Output) -> Problem {
     let problem = match broken {
-        Broken::Ended => {
-            let status = child.life.status().await;
-            if let Some(why) = child.life.why_zygote_ended() {
-                why.clone()
-            } else if child.life.group().memory_exceeded() {
-                Problem::new(Code::MemoryExceeded, "the unit ran out of memory")
-            } else {
-                died(status)
-            }
-        }
+        Broken::Ended => return ended(child, None, output),
         Broken::NoRoom(full) => full.into(),
         Broken::TooLarge { .. } | Broken::Garbled(_) => {
             Problem::new(Code::UnitGarbled, format!("what the unit says makes no sense: {broken}"))

@@ -15,19 +15,22 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// How long a fork may take.
 const FORK_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a killed child may take to be gone; after it the zygote is given up.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long a unit may go on that has closed its socket, and how often it is looked whether it does.
+const LINGER_TIME_MAX: Duration = Duration::from_millis(200);
+const LINGER_LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Bytes on their way from the node to a unit: a large array is sent in few steps.
 const TO_UNIT_BYTES: libc::c_int = 4 << 20;
 /// Bytes on their way from a unit to the node. The room is small on purpose: a send of 16 MiB that never waits for room
@@ -61,7 +64,8 @@ pub struct Life {
 /// What is cleaned up after a child.
 struct Left {
     group: Group,
-    exit: Exit,
+    /// Locked by who waits for it.
+    exit: AsyncMutex<Exit>,
     zygote: Arc<Zygote>,
     slot: u32,
     /// What it can read of the node's memory, and where that belongs.
@@ -157,7 +161,7 @@ impl Child {
         zygote.can_read.store(process.is_memory_readable(), Relaxed);
         let (group, entrances) = making.await.map_err(io::Error::other)??;
         zygote.keeper().add(&process, &entrances).await?;
-        let exit = Exit { receiver: Some(exited), status: None };
+        let exit = AsyncMutex::new(Exit { receiver: Some(exited), status: None });
         let left =
             Left { group, exit, zygote: zygote.clone(), slot, lent: OnceLock::new(), runtime: Handle::current() };
         let receiver = pipe::Receiver::from_owned_fd;
@@ -223,7 +227,7 @@ impl Life {
     /// Whether it still waits for work.
     pub fn is_there(&mut self) -> bool {
         let left = self.left.as_mut().expect("there until it is dropped");
-        !left.zygote.is_dead() && !left.exit.has_come()
+        !left.zygote.is_dead() && !left.exit.get_mut().has_come()
     }
 
     /// What the node has ended its zygote for, and it with it, if it has.
@@ -231,10 +235,18 @@ impl Life {
         self.left().zygote.why_ended()
     }
 
-    /// How its process has ended, as the system says it; none if nobody knows.
-    pub async fn status(&mut self) -> Option<i32> {
-        let left = self.left.as_mut().expect("there until it is dropped");
-        timeout(END_TIME_MAX, left.exit.wait()).await.ok()?
+    /// Waits for a unit that has closed its socket to end, which most do by that, and says how it has, as the system
+    /// has it. None: it goes on, or nobody knows. It may still work: its limits have to be watched meanwhile.
+    pub async fn status(&self) -> Option<i32> {
+        let began = Instant::now();
+        while !self.process.has_ended() {
+            if began.elapsed() >= LINGER_TIME_MAX {
+                return None;
+            }
+            sleep(LINGER_LOOK_EVERY).await;
+        }
+        let wait = async { self.left().exit.lock().await.wait().await };
+        timeout(END_TIME_MAX, wait).await.ok()?
     }
 }
 
@@ -244,7 +256,8 @@ impl Drop for Life {
         self.process.kill();
         let runtime = left.runtime.clone();
         runtime.spawn(async move {
-            let Left { group, mut exit, zygote, slot, lent, .. } = left;
+            let Left { group, exit, zygote, slot, lent, .. } = left;
+            let mut exit = exit.into_inner();
             // One by one where the kernel cannot kill a group, and there may be many.
             let killed = spawn_blocking(move || {
                 group.kill();

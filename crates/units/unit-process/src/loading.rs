@@ -34,10 +34,17 @@ const NEWER_CLASSES: &str = "UnsupportedClassVersionError";
 pub async fn load(child: &mut Child, zygote: &Zygote) -> Result<(), Problem> {
     let output = zygote.output().clone();
     let loaded = timeout(LOAD_TIME_MAX, async {
-        let Child { stream, reader, stdout, stderr, .. } = &mut *child;
+        let Child { stream, reader, stdout, stderr, life, .. } = &mut *child;
+        let said = async {
+            match said(stream, reader, zygote).await {
+                Err(Broken::Ended) => Err(Unsaid::Ended(life.status().await)),
+                Err(broken) => Err(Unsaid::Broken(broken)),
+                Ok(said) => Ok(said),
+            }
+        };
         tokio::select! {
             biased;
-            said = said(stream, reader, zygote) => said,
+            said = said => said,
             never = pump::forever(stdout, &output, Stream::Stdout) => match never {},
             never = pump::forever(stderr, &output, Stream::Stderr) => match never {},
         }
@@ -53,17 +60,23 @@ pub async fn load(child: &mut Child, zygote: &Zygote) -> Result<(), Problem> {
             return Err(Problem::new(Code::TimeExceeded, detail).with_hint(hint));
         }
         Ok(Ok(Some(problem))) => return Err(problem),
-        Ok(Err(Broken::Ended)) => {
-            let status = child.life.status().await;
+        Ok(Err(Unsaid::Ended(status))) => {
             if child.life.group().memory_exceeded() {
                 return Err(out_of_memory());
             }
             attempt::died(status).detail.into_owned()
         }
-        Ok(Err(Broken::NoRoom(full))) => return Err(full.into()),
-        Ok(Err(broken)) => broken.to_string(),
+        Ok(Err(Unsaid::Broken(Broken::NoRoom(full)))) => return Err(full.into()),
+        Ok(Err(Unsaid::Broken(broken))) => broken.to_string(),
     };
     Err(does_not_load(&detail))
+}
+
+/// Why a child has not said how its loading went.
+enum Unsaid {
+    /// It closed its socket, and ended with this status if that is known.
+    Ended(Option<i32>),
+    Broken(Broken),
 }
 
 /// Waits for the first frame; none: the function is loaded.

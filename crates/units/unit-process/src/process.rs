@@ -73,6 +73,10 @@ impl Process {
         fd::kill(&self.pidfd);
     }
 
+    pub fn has_ended(&self) -> bool {
+        fd::has_ended(&self.pidfd)
+    }
+
     /// Sends it a signal.
     ///
     /// # Errors

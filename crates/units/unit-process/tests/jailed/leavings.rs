@@ -147,3 +147,21 @@ pub async fn loading_is_bounded_and_not_repeated_at_once(stage: &Stage) {
     let problem = spins.call("").await.unwrap_err();
     assert!(matches!(problem.code, Code::CpuExceeded | Code::TimeExceeded), "{problem}");
 }
+
+/// A unit that closed its socket went on for five seconds without a limit, and that time was nobody's.
+pub async fn what_closes_its_socket_and_goes_on_is_ended(stage: &Stage) {
+    const SOURCE: &str = "import os, threading, time\ndef spin():\n  while True: pass\ndef handle(event):\n\
+        \x20 os.close(0)\n  if event.data == b'ends': os._exit(7)\n  spin()";
+    let function = stage.function(SOURCE, |function| function.limits.time_ms = 2_000);
+    let ends = function.call("ends").await.unwrap_err();
+    assert_eq!(ends.code, Code::UnitExited, "{ends}");
+    let began = Instant::now();
+    let goes_on = function.call("goes on").await.unwrap_err();
+    let took = began.elapsed();
+    assert_eq!(goes_on.code, Code::UnitNoReply, "{goes_on}");
+    assert!(took < Duration::from_millis(2_500), "{took:?}");
+    let limited = stage.function(SOURCE, |function| function.limits.cpu_ms = 20);
+    let problem = limited.call("goes on").await.unwrap_err();
+    assert_eq!(problem.code, Code::CpuExceeded, "its limits go on: {problem}");
+    stage::wait_until_idle().await;
+}

@@ -37,6 +37,9 @@ const ALL: &[(&str, Test)] = &[
     ("loading_is_bounded_and_not_repeated_at_once", |stage| {
         Box::pin(leavings::loading_is_bounded_and_not_repeated_at_once(stage))
     }),
+    ("what_closes_its_socket_and_goes_on_is_ended", |stage| {
+        Box::pin(leavings::what_closes_its_socket_and_goes_on_is_ended(stage))
+    }),
     ("a_gigabyte_of_output_is_swallowed", |stage| Box::pin(a_gigabyte_of_output_is_swallowed(stage))),
     ("what_a_unit_says_is_not_trusted", |stage| Box::pin(what_a_unit_says_is_not_trusted(stage))),
     ("a_large_reply_arrives_whole_lent_or_sent", |stage| Box::pin(a_large_reply_arrives_whole_lent_or_sent(stage))),

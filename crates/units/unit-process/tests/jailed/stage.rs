@@ -247,6 +247,31 @@ pub fn cpu_ticks() -> u64 {
     rest.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
 }
 
+/// Waits until the processes that this one has started do next to nothing for a while.
+pub async fn wait_until_idle() {
+    let began = Instant::now();
+    loop {
+        let before: BTreeMap<u32, u64> = ticks_below();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let more = |(process, ticks): (u32, u64)| ticks.saturating_sub(before.get(&process).copied().unwrap_or(0));
+        let used: u64 = ticks_below().into_iter().map(more).sum();
+        if used < 10 {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{used} ticks in a second");
+    }
+}
+
+/// CPU time of each process that this one has started, in ticks.
+pub fn ticks_below() -> BTreeMap<u32, u64> {
+    let ticks = |process: u32| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        let (_, rest) = stat.rsplit_once(") ")?;
+        Some((process, rest.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()))
+    };
+    processes_of(std::process::id()).into_iter().filter_map(ticks).collect()
+}
+
 /// Whether this process may give a priority back that it has taken.
 pub fn can_raise_priority() -> bool {
     let renice = |priority: &str| {
