@@ -26,7 +26,7 @@ use tokio::time::{sleep, timeout};
 
 /// How long a fork may take.
 const FORK_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a killed child may take to be gone; after it the zygote is given up.
+/// How long a killed child may take to be gone; after it its slot is given up until it is.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long a unit may go on that has closed its socket, and how often it is looked whether it does.
 const LINGER_TIME_MAX: Duration = Duration::from_millis(200);
@@ -271,9 +271,16 @@ impl Drop for Life {
                 arena.come_back(&home);
             }
             if has_ended {
+                return zygote.clear(slot, are_all_gone).await;
+            }
+            zygote.give_up(slot, "a unit that was killed does not end");
+            // It may end yet, and its zygote may before it: who waits for that keeps no zygote.
+            let late = Arc::downgrade(&zygote);
+            drop(zygote);
+            exit.wait().await;
+            if let Some(zygote) = late.upgrade() {
+                zygote.take_back();
                 zygote.clear(slot, are_all_gone).await;
-            } else {
-                tracing::warn!(target: "lighter::jails", slot, "a unit that was killed does not end; its slot is not used again");
             }
         });
     }

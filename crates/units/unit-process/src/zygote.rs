@@ -368,16 +368,29 @@ impl Zygote {
         }
         if is_proved && tries > 0 {
             self.free.lock().push(slot);
-        } else if !self.is_dead() {
-            let given_up = self.given_up.fetch_add(1, Relaxed) + 1;
-            let function = self.ends.deployed.name.as_str();
-            tracing::warn!(target: "lighter::jails", function, slot, "a scratch folder could not be emptied; it is not used again");
-            if given_up >= GIVEN_UP_MAX.min(self.slots.len() as u32) {
-                self.ends.end("has no scratch folder left that could be emptied");
-            }
+        } else {
+            self.give_up(slot, "a scratch folder could not be emptied");
         }
         self.count_child(-1).await;
         self.freed.notify_one();
+    }
+
+    /// A slot is not used again for now. Where that are too many, there is another zygote, with slots of its own.
+    pub fn give_up(&self, slot: u32, why: &str) {
+        if self.is_dead() {
+            return;
+        }
+        let given_up = self.given_up.fetch_add(1, Relaxed) + 1;
+        let function = self.ends.deployed.name.as_str();
+        tracing::warn!(target: "lighter::jails", function, slot, "{why}; its slot is not used again");
+        if given_up >= GIVEN_UP_MAX.min(self.slots.len() as u32) {
+            self.ends.end("has too many scratch folders that cannot be used again");
+        }
+    }
+
+    /// One that was given up can be used again after all, once it is [cleared](Self::clear).
+    pub fn take_back(&self) {
+        self.given_up.fetch_sub(1, Relaxed);
     }
 
     async fn empty(&self, slot: u32, alone: bool) -> Option<Emptied> {
