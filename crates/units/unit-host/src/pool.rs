@@ -11,6 +11,8 @@
 //! starting a machine. There is one lock, and it is held for the bookkeeping alone: units are made, looked at and
 //! dropped outside of it.
 
+mod restless;
+
 use crate::{Roster, RosterEntry};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
@@ -27,6 +29,12 @@ pub trait Spare: Send {
 
     /// Whether it can still take a call. Asked of one that has waited.
     fn is_there(&mut self) -> bool {
+        true
+    }
+
+    /// Whether it has done next to nothing while it waited. Asked now and then of one that waits.
+    fn rests(&mut self, now: Instant) -> bool {
+        let _ = now;
         true
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A zygote has work of its own: it forks children, and empties the folders they leave. This earns it CPU time. The
 //! passing of time earns some too, for threads of libraries that look up now and then. It starts with some savings;
-//! when those are used up, something in it works that no call asked for.
+//! when those are used up, something in it works that no call asked for. A unit that waits for a call has less: it has
+//! nothing to do.
 
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,31 @@ const SAVED_MAX: Duration = Duration::from_secs(3);
 const EARNED_A_CHILD: Duration = Duration::from_millis(50);
 /// Of the time that passes, one part in so many is earned.
 const EARNED_IN_TIME: u32 = 100;
+
+/// What a unit may use while it waits, beside what it earns in time: threads of its runtime wind down. A virtual machine
+/// that has just loaded a function still compiles some of it.
+const RESTING: Duration = Duration::from_millis(200);
+const RESTING_MACHINE: Duration = Duration::from_secs(1);
+
+/// What a unit that waits had used when it began to.
+#[derive(Debug, Clone, Copy)]
+pub struct Rest {
+    since: Instant,
+    used: Duration,
+    is_machine: bool,
+}
+
+impl Rest {
+    pub fn new(since: Instant, used: Duration, is_machine: bool) -> Self {
+        Self { since, used, is_machine }
+    }
+
+    /// Whether it still rests, with so much CPU time used by now. No call's limits watch one that waits.
+    pub fn suffices(&self, now: Instant, used: Duration) -> bool {
+        let earned = now.saturating_duration_since(self.since) / EARNED_IN_TIME;
+        used.saturating_sub(self.used) <= earned + if self.is_machine { RESTING_MACHINE } else { RESTING }
+    }
+}
 
 #[derive(Debug)]
 pub struct Allowance {
@@ -64,6 +90,18 @@ mod tests {
         assert_eq!(looks(SECOND / 5, 0), Some(4), "a fifth of a core");
         assert_eq!(looks(SECOND / 100, 0), None);
         assert_eq!(looks(Duration::ZERO, 0), None);
+    }
+
+    #[test]
+    fn a_unit_that_waits_may_look_up_now_and_then_and_not_work() {
+        let now = Instant::now();
+        let suffices = |seconds: u32, used: Duration| {
+            Rest::new(now, 7 * SECOND, false).suffices(now + SECOND * seconds, 7 * SECOND + used)
+        };
+        assert!(suffices(0, SECOND / 5) && suffices(3_600, 36 * SECOND));
+        let machine = Rest::new(now, SECOND, true);
+        assert!(machine.suffices(now, 2 * SECOND) && !machine.suffices(now, 3 * SECOND));
+        assert!(!suffices(1, SECOND / 4) && !suffices(5, SECOND) && !suffices(3_600, 37 * SECOND));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A child as the node sees it: a fresh copy of a zygote that waits for work on its socket.
 
+use crate::allowance::Rest;
 use crate::arena::Arena;
 use crate::cgroup::{Bounds, Group};
 use crate::descriptors::{self as fd, Received, Sender};
@@ -50,6 +51,8 @@ pub struct Child {
     pub life: Life,
     /// Calls it has served.
     pub calls: u32,
+    /// Since it waits for a call, as far as somebody has looked.
+    rest: Option<Rest>,
 }
 
 /// A child's process and what the kernel counts of it. Dropping it kills the child and cleans up after it.
@@ -130,7 +133,25 @@ impl Child {
         if zygote.starts_anew() {
             loading::load(&mut child, zygote).await.map_err(Unborn::Refused)?;
         }
+        child.rest = Some(child.life.begins_to_rest(Instant::now(), child.life.cpu()));
         Ok(child)
+    }
+
+    /// One more call is behind it.
+    pub fn has_served(&mut self) {
+        self.calls += 1;
+        self.rest = None;
+    }
+
+    /// Whether it has done next to nothing since it waits for a call. What it did before the first look after a call
+    /// nobody knows.
+    pub fn rests(&mut self, now: Instant) -> bool {
+        let used = self.life.cpu();
+        let rests = self.rest.get_or_insert(self.life.begins_to_rest(now, used)).suffices(now, used);
+        if !rests {
+            self.life.left().zygote.has_restless_child(self.calls == 0);
+        }
+        rests
     }
 
     async fn fork_now(
@@ -173,6 +194,7 @@ impl Child {
             stderr: receiver(stderr)?,
             life: Life { process: Arc::new(process), is_back: AtomicBool::new(false), left: Some(left) },
             calls: 0,
+            rest: None,
         })
     }
 }
@@ -217,6 +239,10 @@ impl Life {
     /// CPU time it has used: of all its processes where they are counted together.
     pub fn cpu(&self) -> Duration {
         self.group().cpu().or_else(|| self.process.cpu()).unwrap_or_default()
+    }
+
+    fn begins_to_rest(&self, now: Instant, used: Duration) -> Rest {
+        Rest::new(now, used, self.left().zygote.starts_anew())
     }
 
     /// Bytes it holds in memory of its own, as far as the system tells; for where no control group counts them.

@@ -9,7 +9,7 @@
 use crate::child::Child;
 use crate::jail::zygote::GO;
 use crate::wire::{self, Broken};
-use crate::zygote::Zygote;
+use crate::zygote::{Zygote, watch_loading};
 use crate::{attempt, pump};
 use budget::Purpose;
 use frame::{Kind, Limits, Value};
@@ -30,7 +30,8 @@ const NEWER_CLASSES: &str = "UnsupportedClassVersionError";
 /// Lets a child go on, and waits until it has loaded the function.
 ///
 /// # Errors
-/// [`Code::StartFailed`], [`Code::BaseMismatch`], [`Code::MemoryExceeded`], [`Code::TimeExceeded`]: it does not load.
+/// [`Code::StartFailed`], [`Code::BaseMismatch`], [`Code::MemoryExceeded`], [`Code::TimeExceeded`],
+/// [`Code::CpuExceeded`]: it does not load.
 pub async fn load(child: &mut Child, zygote: &Zygote) -> Result<(), Problem> {
     let output = zygote.output().clone();
     let loaded = timeout(LOAD_TIME_MAX, async {
@@ -45,6 +46,7 @@ pub async fn load(child: &mut Child, zygote: &Zygote) -> Result<(), Problem> {
         tokio::select! {
             biased;
             said = said => said,
+            problem = watch_loading(|| life.cpu()) => Ok(Some(problem)),
             never = pump::forever(stdout, &output, Stream::Stdout) => match never {},
             never = pump::forever(stderr, &output, Stream::Stderr) => match never {},
         }

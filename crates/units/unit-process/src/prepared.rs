@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::sleep;
@@ -28,6 +29,9 @@ const ZYGOTE_IDLE: Duration = Duration::from_secs(120);
 const LOAD_PAUSE_MIN: Duration = Duration::from_secs(1);
 const LOAD_PAUSE_MAX: Duration = Duration::from_secs(60);
 
+/// When units are looked at that have just been made, one after the other; later each sweep looks.
+const LOOK_PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(1)];
+
 pub struct PreparedProcess {
     shared: Arc<ProcessInner>,
     recipe: Recipe,
@@ -39,6 +43,8 @@ pub struct PreparedProcess {
     /// Held while the zygote is started.
     zygote: AsyncMutex<Option<Arc<Zygote>>>,
     failed: Mutex<Failed>,
+    /// Whether units that wait are being looked at.
+    is_looking: AtomicBool,
 }
 
 impl PreparedProcess {
@@ -53,6 +59,7 @@ impl PreparedProcess {
             at_work: Arc::default(),
             zygote: AsyncMutex::default(),
             failed: Mutex::default(),
+            is_looking: AtomicBool::new(false),
         })
     }
 
@@ -83,7 +90,7 @@ impl PreparedProcess {
 
     /// Keeps the child for its next call, or ends it.
     pub fn put_back(self: &Arc<Self>, mut child: Child, entry: RosterEntry) {
-        child.calls += 1;
+        child.has_served();
         if child.calls < self.deployed().function.units.reuse_calls {
             self.pool.keep(child, entry);
         } else {
@@ -124,8 +131,29 @@ impl PreparedProcess {
             tokio::spawn(async move {
                 let forked = prepared.fork().await;
                 prepared.pool.came(Some(forked));
+                prepared.look_soon();
             });
         }
+    }
+
+    /// Looks at the units that wait before the next sweep does: what works in each new one takes the machine until then.
+    fn look_soon(self: &Arc<Self>) {
+        if self.is_looking.swap(true, Relaxed) {
+            return;
+        }
+        let prepared = Arc::downgrade(self);
+        tokio::spawn(async move {
+            for pause in LOOK_PAUSES {
+                sleep(pause).await;
+                let Some(prepared) = prepared.upgrade() else { return };
+                if !prepared.pool.end_restless(Instant::now()) {
+                    break;
+                }
+            }
+            if let Some(prepared) = prepared.upgrade() {
+                prepared.is_looking.store(false, Relaxed);
+            }
+        });
     }
 
     async fn fork(self: &Arc<Self>) -> Result<Child, Problem> {
@@ -150,7 +178,7 @@ impl PreparedProcess {
             self.failed.lock().note(Instant::now(), None);
         }
         if let Err(problem) = &forked
-            && problem.code == Code::StartFailed
+            && [Code::StartFailed, Code::CpuExceeded].contains(&problem.code)
             && zygote.fails_first()
         {
             self.failed.lock().note(Instant::now(), Some(problem));
@@ -218,6 +246,10 @@ impl Spare for Child {
     fn is_there(&mut self) -> bool {
         self.life.is_there()
     }
+
+    fn rests(&mut self, now: Instant) -> bool {
+        Child::rests(self, now)
+    }
 }
 
 impl Prepared for PreparedProcess {
@@ -264,6 +296,7 @@ impl Prepared for PreparedProcess {
     fn sweep(&self, now: Instant, all: bool) {
         let idle = Duration::from_millis(self.deployed().function.units.reuse_idle_ms);
         let is_idle = self.pool.sweep(now, all, idle, ZYGOTE_IDLE);
+        self.pool.end_restless(now);
         self.arenas.sweep(now, all);
         // One that is just being started is looked at the next time.
         let Ok(mut place) = self.zygote.try_lock() else { return };

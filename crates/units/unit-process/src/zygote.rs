@@ -53,6 +53,8 @@ const EMPTY_TRIES: u32 = 20;
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 /// Slots given up before the zygote is: their files are memory that nobody uses.
 const GIVEN_UP_MAX: u32 = 4;
+/// Children that worked before their first call after which the zygote is ended: they are all made like that.
+const RESTLESS_MAX: u32 = 8;
 /// How often who waits for a slot looks whether there is still a zygote.
 const SLOT_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Bytes of log output while a function is loaded.
@@ -108,6 +110,8 @@ pub struct Zygote {
     free: Mutex<Vec<u32>>,
     /// Slots that could not be proved empty.
     given_up: AtomicU32,
+    /// Children that worked before their first call.
+    restless: AtomicU32,
     /// Told when a slot is free, and when there will be none any more.
     freed: Notify,
     /// Whether this system lets the node read its children's memory, as the last of them showed.
@@ -176,7 +180,7 @@ impl Zygote {
         shared.allow(&jail.missing)?;
         let started = tokio::select! {
             started = listen(&jail.control, &jail.group) => started,
-            problem = watch_loading(&jail.group, &jail.process) => Err(problem),
+            problem = watch_loading(|| cpu(&jail.group, &jail.process)) => Err(problem),
         };
         // What it wrote while it was loaded is in the pipes by now.
         tokio::task::yield_now().await;
@@ -223,6 +227,7 @@ impl Zygote {
             slots: jail.slots,
             free: Mutex::new((0..slots).rev().collect()),
             given_up: AtomicU32::new(0),
+            restless: AtomicU32::new(0),
             freed: Notify::new(),
             can_read: AtomicBool::new(false),
         }))
@@ -325,6 +330,14 @@ impl Zygote {
             return;
         }
         self.ends.end("uses CPU time that no call asked for");
+    }
+
+    /// A child of it has used CPU time while it waited, and is ended.
+    pub fn has_restless_child(&self, is_new: bool) {
+        self.ends.output.note(Level::Warn, "a unit was ended: it used CPU time while it waited for a call");
+        if is_new && self.restless.fetch_add(1, Relaxed) + 1 >= RESTLESS_MAX && !self.is_dead() {
+            self.ends.end("makes units that use CPU time before they have a call");
+        }
     }
 
     /// What the node has ended it for, if it has.
@@ -467,12 +480,12 @@ async fn hear(control: &AsyncFd<OwnedFd>) -> io::Result<Vec<u8>> {
 }
 
 /// Waits for the moment in which loading has used too much.
-async fn watch_loading(group: &Group, process: &Process) -> Problem {
-    while cpu(group, process) <= LOAD_CPU_MAX {
+pub async fn watch_loading(cpu: impl Fn() -> Duration) -> Problem {
+    while cpu() <= LOAD_CPU_MAX {
         tokio::time::sleep(LOAD_LOOK_EVERY).await;
     }
     let detail = format!("the function used more than {} s of CPU time while it was loaded", LOAD_CPU_MAX.as_secs());
-    Problem::new(Code::CpuExceeded, detail).with_hint("do less when the module is imported")
+    Problem::new(Code::CpuExceeded, detail).with_hint("do less when the module is imported or the class initialised")
 }
 
 /// Waits until the function is loaded.

@@ -165,3 +165,22 @@ pub async fn what_closes_its_socket_and_goes_on_is_ended(stage: &Stage) {
     assert_eq!(problem.code, Code::CpuExceeded, "its limits go on: {problem}");
     stage::wait_until_idle().await;
 }
+
+/// A module had each of its units work as soon as it was forked: units that wait were watched by nobody.
+pub async fn what_works_before_its_first_call_is_ended(stage: &Stage) {
+    const SOURCE: &str = "import os, threading\ndef spin():\n  while True: pass\n\
+        os.register_at_fork(after_in_child=lambda: threading.Thread(target=spin, daemon=True).start())\n\
+        def handle(event): return b'here'";
+    let function = stage.function(SOURCE, |_| {});
+    assert_eq!(function.call("").await.as_deref(), Ok("here"), "{}", function.log());
+    stage::wait_until_idle().await;
+    assert!(function.log().contains("used CPU time while it waited"), "{}", function.log());
+    // Each call has more of them made, and so a zygote makes no end of them.
+    let began = Instant::now();
+    while !function.log().contains("before they have a call") {
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", function.log());
+        function.call("").await.ok();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    stage::wait_until_idle().await;
+}

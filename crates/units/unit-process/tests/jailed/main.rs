@@ -40,6 +40,9 @@ const ALL: &[(&str, Test)] = &[
     ("what_closes_its_socket_and_goes_on_is_ended", |stage| {
         Box::pin(leavings::what_closes_its_socket_and_goes_on_is_ended(stage))
     }),
+    ("what_works_before_its_first_call_is_ended", |stage| {
+        Box::pin(leavings::what_works_before_its_first_call_is_ended(stage))
+    }),
     ("a_gigabyte_of_output_is_swallowed", |stage| Box::pin(a_gigabyte_of_output_is_swallowed(stage))),
     ("what_a_unit_says_is_not_trusted", |stage| Box::pin(what_a_unit_says_is_not_trusted(stage))),
     ("a_large_reply_arrives_whole_lent_or_sent", |stage| Box::pin(a_large_reply_arrives_whole_lent_or_sent(stage))),
