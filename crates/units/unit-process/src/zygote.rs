@@ -367,25 +367,31 @@ impl Zygote {
     /// The child of this slot and all it has started are gone, or its first process alone: has its folder emptied, and
     /// looks whether it is. What is not proved empty is never used again, and a zygote without slots is ended.
     pub async fn clear(self: &Arc<Self>, slot: u32, are_all_gone: bool) {
-        let is_proved = match self.empty(slot, !are_all_gone).await {
-            Some(Emptied::Whole) => true,
-            Some(Emptied::ButForProcesses) => are_all_gone,
-            None => false,
-        };
-        let folder = &self.slots[slot as usize];
-        let mut tries = EMPTY_TRIES;
-        // What was mapped or is being closed takes a moment to go.
-        while is_proved && !folder.is_empty() && tries > 0 {
-            tries -= 1;
-            tokio::time::sleep(EMPTY_PAUSE).await;
-        }
-        if is_proved && tries > 0 {
+        // Once more: another call of the function may have touched the folder meanwhile, for their user is the same.
+        if self.is_emptied(slot, are_all_gone).await || self.is_emptied(slot, are_all_gone).await {
             self.free.lock().push(slot);
         } else {
             self.give_up(slot, "a scratch folder could not be emptied");
         }
         self.count_child(-1).await;
         self.freed.notify_one();
+    }
+
+    async fn is_emptied(&self, slot: u32, are_all_gone: bool) -> bool {
+        let is_proved = match self.empty(slot, !are_all_gone).await {
+            Some(Emptied::Whole) => true,
+            Some(Emptied::ButForProcesses) => are_all_gone,
+            None => false,
+        };
+        let folder = &self.slots[slot as usize];
+        // What was mapped or is being closed takes a moment to go.
+        for _ in 0..EMPTY_TRIES {
+            if !is_proved || folder.is_empty() {
+                return is_proved;
+            }
+            tokio::time::sleep(EMPTY_PAUSE).await;
+        }
+        false
     }
 
     /// A slot is not used again for now. Where that are too many, there is another zygote, with slots of its own.

@@ -14,9 +14,11 @@ use super::inside::{Exec, Failed};
 use super::{SCRATCH, empty, files, syscalls};
 use crate::descriptors as fd;
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, process, thread};
@@ -82,6 +84,8 @@ impl Zygote<'_> {
     }
 
     fn fork(&mut self, slot: u32, descriptors: &[OwnedFd]) -> io::Result<()> {
+        // Another unit may have closed it: their user is the same.
+        fs::set_permissions(scratch(slot), Permissions::from_mode(0o700)).ok();
         // SAFETY: the process has one thread, so that its copy lacks nothing.
         #[expect(unsafe_code, reason = "no safe call forks")]
         let child = unsafe { libc::fork() };

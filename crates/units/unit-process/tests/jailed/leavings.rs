@@ -100,6 +100,29 @@ pub async fn one_call_cannot_end_the_others(stage: &Stage) {
     assert!(before > 0);
 }
 
+/// All calls of a function have one user: each can change the mode of another's folder. The next child could not begin
+/// in one that was closed, and that ended its zygote with all calls.
+pub async fn a_call_that_touches_folders_of_others_costs_no_zygote(stage: &Stage) {
+    const TOUCH: &str = "\
+for number in range(64):
+    try:
+        os.chmod(f'/scratch/{number}', 0)
+        os.utime(f'/scratch/{number}', (1, 1))
+    except OSError: pass
+";
+    let function = stage.function(SOURCE, |function| function.limits.concurrency = 2);
+    for _ in 0..5 {
+        assert_eq!(function.call(TOUCH).await.as_deref(), Ok("done"), "{}", function.log());
+        // Those that waited have closed folders, and nobody opens these.
+        for _ in 0..10 {
+            function.call("look").await.ok();
+        }
+        let found = function.call("look").await.expect("it looks");
+        assert!(found.starts_with("[] 0o40700 "), "{found}");
+    }
+    assert!(!function.log().contains("L6011"), "{}", function.log());
+}
+
 /// A module may take the place of what empties folders: the node looks for itself, and gives up what is not empty.
 pub async fn a_zygote_that_empties_nothing_is_ended(stage: &Stage) {
     let source = format!("import lighterage.unit.zygote as zygote\nzygote.empty = lambda folder: None\n{SOURCE}");

@@ -30,6 +30,9 @@ const ALL: &[(&str, Test)] = &[
     ("scratch_is_bounded_private_and_emptied", |stage| Box::pin(scratch_is_bounded_private_and_emptied(stage))),
     ("what_a_call_leaves_is_found_by_none", |stage| Box::pin(leavings::what_a_call_leaves_is_found_by_none(stage))),
     ("one_call_cannot_end_the_others", |stage| Box::pin(leavings::one_call_cannot_end_the_others(stage))),
+    ("a_call_that_touches_folders_of_others_costs_no_zygote", |stage| {
+        Box::pin(leavings::a_call_that_touches_folders_of_others_costs_no_zygote(stage))
+    }),
     ("a_zygote_that_empties_nothing_is_ended", |stage| {
         Box::pin(leavings::a_zygote_that_empties_nothing_is_ended(stage))
     }),

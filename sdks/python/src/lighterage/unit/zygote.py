@@ -125,6 +125,8 @@ class Zygote:
             for descriptor in [*descriptors, *self._walls.rulesets()]:
                 os.close(descriptor)
             os.setsid()
+            # Another unit may have closed it: their user is the same.
+            os.chmod(scratch, _OPEN)
             os.chdir(scratch)
             os.environ["TMPDIR"] = tempfile.tempdir = scratch
             _seed()
