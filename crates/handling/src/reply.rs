@@ -7,7 +7,8 @@
 //!                                                                so a slow reader slows the unit
 //! ```
 //! A unit that goes on after its body is whole (early reply) runs on by itself until its deadline. A caller that goes
-//! away before stops the unit.
+//! away before stops the unit. One that stays and does not read polls nothing: a task of its own ends such a reply
+//! when the call's time is up.
 
 use crate::host::Handling;
 use crate::kept::kept;
@@ -21,16 +22,21 @@ use http::header::CONTENT_LENGTH;
 use http::response::Parts;
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::{BodyExt, Full};
+use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::task::AbortHandle;
 use unit::{Body, BodyError, Running};
 
 /// Bytes of a body that are gathered before its head is sent.
 const WHOLE_BYTES_MAX: usize = 64 << 10;
+/// What a unit has beyond its time to say itself how it ended, while somebody reads.
+const GRACE: Duration = Duration::from_millis(500);
 
 pub fn full(bytes: Bytes) -> Body {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
@@ -68,7 +74,7 @@ pub async fn whole(running: &mut dyn Running, bytes_max: u64, held: &mut Share) 
 }
 
 /// Sends what there is of the reply, and lets the unit go on behind it.
-pub async fn send<C: Caller>(tail: Tail<C>, head: Parts, is_head: bool) -> Result<Reply, Problem> {
+pub async fn send<C: Caller>(tail: Tail<C>, head: Parts, is_head: bool, deadline: Instant) -> Result<Reply, Problem> {
     let promised = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let mut body = Streaming { tail, ready: VecDeque::new(), has_ended: false, promised, given: 0 };
     let whole = poll_fn(|cx| Poll::Ready(body.gather(cx))).await;
@@ -87,7 +93,7 @@ pub async fn send<C: Caller>(tail: Tail<C>, head: Parts, is_head: bool) -> Resul
             tokio::spawn(async move { while body.frame().await.is_some() {} });
             full(Bytes::new())
         }
-        Ok(false) => body.boxed_unsync(),
+        Ok(false) => Watched::new(body, deadline).boxed_unsync(),
     };
     Ok(Reply { timing, content: Content::Http(Response::from_parts(head, body)) })
 }
@@ -231,7 +237,13 @@ impl<C: Caller> Streaming<C> {
     fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Problem>>> {
         // Whoever waits for the unit's end hears of it, however far the body is.
         let ended = self.tail.poll_end(cx);
-        let Some(running) = self.tail.running.as_mut().filter(|_| !self.has_ended) else { return Poll::Ready(None) };
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let Some(running) = self.tail.running.as_mut() else {
+            // It was stopped in the middle: a body that only ended would look whole.
+            return ended.map(|result| result.err().map(Err));
+        };
         let polled = running.poll_frame(cx);
         match (&polled, ended) {
             // What was done after the head is not durable: a body that rests on it is not whole.
@@ -242,9 +254,28 @@ impl<C: Caller> Streaming<C> {
         }
         polled
     }
+
+    /// The call's time is up: stops the unit, unless it has ended. Ready once whoever waits for that has heard of it.
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.has_ended {
+            return Poll::Ready(());
+        }
+        let Some(running) = &mut self.tail.running else { return Poll::Ready(()) };
+        let problem = match running.poll_end(cx) {
+            // What is left of the body was written in time, and is little.
+            Poll::Ready(Ok(())) => return self.tail.poll_end(cx).map(drop),
+            Poll::Ready(Err(problem)) => problem,
+            Poll::Pending => {
+                Problem::new(Code::TimeExceeded, "the call's time was up before its reply had been read to its end")
+            }
+        };
+        self.ready.clear();
+        self.tail.fail(problem);
+        Poll::Ready(())
+    }
 }
 
-impl<C: Caller + Unpin> HttpBody for Streaming<C> {
+impl<C: Caller> HttpBody for Streaming<C> {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -281,6 +312,60 @@ impl<C: Caller> Drop for Streaming<C> {
         if at_end {
             self.tail.run_on();
         }
+    }
+}
+
+/// A reply's body whose time binds whether somebody reads it or not.
+struct Watched<C: Caller> {
+    shared: Arc<Mutex<Shared<C>>>,
+    watch: AbortHandle,
+}
+
+struct Shared<C: Caller> {
+    body: Streaming<C>,
+    /// Waits for the next frame.
+    reader: Option<Waker>,
+}
+
+impl<C: Caller> Watched<C> {
+    fn new(body: Streaming<C>, deadline: Instant) -> Self {
+        let shared = Arc::new(Mutex::new(Shared { body, reader: None }));
+        let watch = tokio::spawn(watch(Arc::downgrade(&shared), deadline + GRACE)).abort_handle();
+        Self { shared, watch }
+    }
+}
+
+/// Ends the reply when its time is up. Holds nothing of it until then: a reader that goes away takes it along.
+async fn watch<C: Caller>(shared: Weak<Mutex<Shared<C>>>, over: Instant) {
+    tokio::time::sleep_until(over.into()).await;
+    poll_fn(|cx| {
+        let Some(shared) = shared.upgrade() else { return Poll::Ready(()) };
+        let mut shared = shared.lock();
+        let polled = shared.body.poll_over(cx);
+        // The unit may have woken this task in the place of who reads.
+        if let Some(reader) = shared.reader.take() {
+            reader.wake();
+        }
+        polled
+    })
+    .await;
+}
+
+impl<C: Caller> HttpBody for Watched<C> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let mut shared = self.shared.lock();
+        let polled = Pin::new(&mut shared.body).poll_frame(cx);
+        shared.reader = polled.is_pending().then(|| cx.waker().clone());
+        polled
+    }
+}
+
+impl<C: Caller> Drop for Watched<C> {
+    fn drop(&mut self) {
+        self.watch.abort();
     }
 }
 

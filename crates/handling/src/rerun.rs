@@ -44,7 +44,7 @@ pub async fn handle<C: Caller>(
             Ok(Settled::Head(head, before)) => {
                 let One { running, host, .. } = one;
                 let tail = Tail::new(handler, running, host, before, caller, reruns);
-                return reply::send(tail, head, is_head).await;
+                return reply::send(tail, head, is_head, deadline).await;
             }
             Err(problem) => problem,
         };

@@ -54,8 +54,17 @@ impl Caller for Tells {
     }
 }
 
-/// Reads `read` pieces of a reply that promises so many bytes, goes away, and says whether the unit came to its end.
-async fn unit_ends(promised: Option<&str>, read: usize) -> bool {
+/// A reply that streams, and what there is to steer and to watch its unit.
+struct Streamed {
+    body: Body,
+    may_end: Arc<AtomicBool>,
+    waker: Arc<Mutex<Option<Waker>>>,
+    ended: oneshot::Receiver<Result<(), Problem>>,
+    _folder: tempfile::TempDir,
+}
+
+/// A reply that promises so many bytes, of a call with this time.
+async fn streamed(promised: Option<&str>, time: Duration) -> Streamed {
     let folder = tempfile::tempdir().unwrap();
     let handler = Handler::new(state::State::open(folder.path(), state::Options::default()).unwrap());
     let deployed = Arc::new(Deployed {
@@ -67,7 +76,7 @@ async fn unit_ends(promised: Option<&str>, read: usize) -> bool {
         log: Arc::new(Silent),
         budget: budget::Budget::unbounded(),
     });
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + time;
     let host = Arc::new(Handling::new(&handler, deployed, "test".into(), deadline, Cause::default()));
     let (may_end, waker) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::default()));
     let running = Writes { frames: ["abc", "de"].into(), may_end: may_end.clone(), waker: waker.clone() };
@@ -78,8 +87,17 @@ async fn unit_ends(promised: Option<&str>, read: usize) -> bool {
         head = head.header(CONTENT_LENGTH, promised);
     }
     let (head, ()) = head.body(()).unwrap().into_parts();
-    let Content::Http(response) = send(tail, head, false).await.unwrap().content else { panic!("a response") };
-    let mut body = response.into_body();
+    let Content::Http(response) = send(tail, head, false, deadline).await.unwrap().content else {
+        panic!("a response")
+    };
+    Streamed { body: response.into_body(), may_end, waker, ended, _folder: folder }
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Reads `read` pieces of a reply that promises so many bytes, goes away, and says whether the unit came to its end.
+async fn unit_ends(promised: Option<&str>, read: usize) -> bool {
+    let Streamed { mut body, may_end, waker, ended, _folder } = streamed(promised, LONG).await;
     for _ in 0..read {
         assert!(body.frame().await.unwrap().unwrap().is_data());
     }
@@ -99,4 +117,32 @@ async fn a_reader_that_has_all_it_was_promised_stops_no_unit() {
     assert!(unit_ends(Some("5"), 2).await);
     assert!(!unit_ends(Some("5"), 1).await, "it left before the end");
     assert!(!unit_ends(None, 2).await, "nobody said that this was all");
+}
+
+/// As long as nobody read, nobody asked the unit either whether its time was up.
+#[tokio::test]
+async fn a_reply_that_nobody_reads_ends_with_its_time() {
+    let mut one = streamed(None, Duration::from_millis(1)).await;
+    assert!(one.body.frame().await.unwrap().unwrap().is_data());
+    assert_eq!(one.ended.await.unwrap().unwrap_err().code, Code::TimeExceeded);
+    let Err(BodyError::Unit(problem)) = one.body.frame().await.unwrap() else { panic!("what is cut is not whole") };
+    assert_eq!(problem.code, Code::TimeExceeded);
+    assert!(one.body.frame().await.is_none());
+}
+
+#[tokio::test]
+async fn who_waits_for_the_next_frame_hears_that_the_time_is_up() {
+    let mut one = streamed(None, Duration::from_millis(1)).await;
+    for _ in 0..2 {
+        assert!(one.body.frame().await.unwrap().unwrap().is_data());
+    }
+    assert!(one.body.frame().await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_unit_that_has_ended_in_time_is_told_of_though_nobody_reads() {
+    let mut one = streamed(None, Duration::from_millis(1)).await;
+    one.may_end.store(true, SeqCst);
+    one.ended.await.unwrap().unwrap();
+    assert!(one.body.frame().await.unwrap().unwrap().is_data(), "its reply is whole");
 }

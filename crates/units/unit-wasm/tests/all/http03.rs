@@ -112,6 +112,19 @@ async fn a_reader_that_goes_away_stops_the_unit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_stays_and_does_not_read_keeps_no_unit() {
+    let stage = stage("echo-http03.wasm", |_| {});
+    let request = Request::get("http://localhost/slow?lines=100000&pause-ms=0").body(empty()).unwrap();
+    let mut body = stage.send(request, Duration::from_millis(300)).await.unwrap().into_body();
+    assert!(body.frame().await.unwrap().unwrap().is_data());
+    assert_eq!(stage.end().await, Err(Code::TimeExceeded));
+    stage.is_empty().await;
+    let Err(BodyError::Unit(problem)) = body.frame().await.unwrap() else { panic!("the rest is not there") };
+    assert_eq!(problem.code, Code::TimeExceeded);
+    assert!(body.frame().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_unit_may_serve_again_when_the_manifest_says_so() {
     let stage = stage("hello-http03.wasm", |function| function.units.reuse_calls = 3);
     for _ in 0..3 {
