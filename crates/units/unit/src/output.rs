@@ -14,7 +14,7 @@ struct State {
     request_id: Arc<str>,
     left_bytes: u64,
     dropped_bytes: u64,
-    /// Begun lines of stdout and stderr.
+    /// Begun lines of stdout and stderr, each of at most [`LogLine::BYTES_MAX`].
     begun: [Vec<u8>; 2],
 }
 
@@ -42,14 +42,25 @@ impl Output {
         }
     }
 
-    /// Bytes from stdout or stderr; what follows the last line end waits for its own.
+    /// Bytes from stdout or stderr; what follows the last line end waits for its own. A longer line than there may be
+    /// becomes several, so that no more of it ever waits here.
     pub fn write_bytes(&self, stream: Stream, bytes: &[u8]) {
         let mut state = self.state.lock();
         let index = usize::from(stream == Stream::Stderr);
         let mut begun = std::mem::take(&mut state.begun[index]);
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            begun.extend_from_slice(part);
-            if begun.ends_with(b"\n") || begun.len() >= LogLine::BYTES_MAX {
+            let (mut text, ends) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
+            while !text.is_empty() {
+                if begun.len() == LogLine::BYTES_MAX {
+                    let whole = whole_characters(&begun);
+                    self.emit_bytes(&mut state, stream, &begun[..whole]);
+                    begun.drain(..whole);
+                }
+                let (piece, rest) = text.split_at(text.len().min(LogLine::BYTES_MAX - begun.len()));
+                begun.extend_from_slice(piece);
+                text = rest;
+            }
+            if ends {
                 self.emit_bytes(&mut state, stream, &begun);
                 begun.clear();
             }
@@ -103,6 +114,14 @@ impl Output {
     fn to_log(&self, state: &State, level: Level, stream: Stream, message: &str) {
         let message = cut(message, LogLine::BYTES_MAX);
         self.log.write(LogLine { unit: self.unit, request_id: &state.request_id, level, stream, message });
+    }
+}
+
+/// Bytes before a last character that is only begun; all of them if there is none.
+fn whole_characters(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => error.valid_up_to(),
+        _ => bytes.len(),
     }
 }
 
@@ -179,5 +198,24 @@ mod tests {
         assert_eq!(cut("aé", 2), "a");
         let got = lines(1 << 20, |output| output.write(Level::Info, Stream::Log, &"é".repeat(LogLine::BYTES_MAX)));
         assert_eq!(got[0].len(), "log info ".len() + LogLine::BYTES_MAX);
+    }
+    /// A write of 16 MiB took as much of the node, outside of every limit, before its first line was cut.
+    #[test]
+    fn a_huge_write_takes_no_more_than_a_line() {
+        let log = Arc::new(Lines::default());
+        let output = Output::new(log.clone(), 7, "r1".into(), 64 << 10);
+        output.write_bytes(Stream::Stdout, &vec![b'x'; 16 << 20]);
+        output.write_bytes(Stream::Stderr, &vec![b'y'; 16 << 20]);
+        assert!(output.state.lock().begun.iter().all(|begun| begun.capacity() <= 32 << 10));
+        assert!((1..8).contains(&log.0.lock().len()));
+    }
+
+    #[test]
+    fn a_long_line_becomes_several_with_whole_characters() {
+        let half = LogLine::BYTES_MAX / 2;
+        let text = format!("a{}\n{}\nend\n", "é".repeat(half), "b".repeat(LogLine::BYTES_MAX));
+        let got = lines(1 << 20, |output| output.write_bytes(Stream::Stdout, text.as_bytes()));
+        let said: Vec<_> = got.iter().map(|line| line.strip_prefix("stdout info ").unwrap()).collect();
+        assert_eq!(said, [&format!("a{}", "é".repeat(half - 1)), "é", &"b".repeat(LogLine::BYTES_MAX), "end"]);
     }
 }

@@ -206,10 +206,14 @@ impl Body for Paced {
 impl contract::Host for UnitState {
     async fn send(&mut self, request: contract::Request) -> wasmtime::Result<Result<contract::Response, types::Error>> {
         let contract::Request { method, url, headers, body, timeout_ms } = request;
+        // While the other host takes its time, this one keeps all of it.
+        let fields = headers.iter().map(|header| size_of_val(header) + header.0.len() + header.1.len()).sum::<usize>();
+        self.noted_bytes(method.len() + url.len() + fields + body.len()).map_err(wasmtime::Error::new)?;
         let timeout = timeout_ms.map(|ms| Duration::from_millis(ms.into()));
         let request = Outbound { method, url, headers, body, timeout };
         let host = self.host().clone();
         let response = host.send(request).await;
+        self.limiter.host_adds(0).map_err(wasmtime::Error::new)?;
         Ok(response
             .map(|response| contract::Response {
                 status: response.status,

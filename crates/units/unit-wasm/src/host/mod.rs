@@ -55,3 +55,6 @@ pub fn linker(engine: &wasmtime::Engine, series: Series) -> wasmtime::Result<Lin
     proposals::logging::logging::add_to_linker::<_, Own>(&mut linker, |state| state)?;
     Ok(linker)
 }
+
+#[cfg(test)]
+mod tests;
