@@ -345,6 +345,8 @@ fn code_settings(reservation_bytes: u64, series: Series) -> wasmtime::Config {
         .wasm_backtrace_details(WasmBacktraceDetails::Disable)
         .wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES_MAX))
         .coredump_on_trap(true)
+        // One of pages of a byte may fail to grow without being asked for: `Limiter` relies on being asked.
+        .wasm_custom_page_sizes(false)
         .module_version(ModuleVersionStrategy::Custom(CODE_VERSION.into()))
         .expect("it is short enough");
     with_tasks(&mut wasmtime, series);

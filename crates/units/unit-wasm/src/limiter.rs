@@ -20,6 +20,8 @@ pub struct Limiter {
     pub meter: Arc<Meter>,
     memory_bytes: u64,
     memory_bytes_max: u64,
+    /// What of it was granted last, until it is known to have come.
+    granted_bytes: u64,
     table_elements: u64,
     table_elements_max: u64,
     /// Memory and tables, in the node's budget.
@@ -47,6 +49,7 @@ impl Limiter {
             meter,
             memory_bytes: 0,
             memory_bytes_max: limits.memory_bytes,
+            granted_bytes: 0,
             table_elements: 0,
             table_elements_max: limits.table_elements,
             units: budget
@@ -96,6 +99,17 @@ impl Limiter {
         Err(problem)
     }
 
+    /// What there is counts from now on in the call of this meter.
+    pub fn next_call(&mut self, meter: Arc<Meter>) {
+        self.meter = meter;
+        self.has_memory(self.memory_bytes);
+    }
+
+    fn has_memory(&mut self, bytes: u64) {
+        self.memory_bytes = bytes;
+        self.meter.memory_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// Why the unit is to end, if it is.
     pub fn over(&self) -> Option<&Problem> {
         self.over.as_ref()
@@ -114,8 +128,10 @@ impl Limiter {
 
 impl ResourceLimiter for Limiter {
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        let more = (desired - current) as u64;
-        let total = self.memory_bytes + more;
+        self.granted_bytes = 0;
+        // A memory of 64 bits can ask for all there are.
+        let more = desired.saturating_sub(current) as u64;
+        let total = self.memory_bytes.saturating_add(more);
         if total.saturating_add(self.host_bytes) > self.memory_bytes_max {
             self.meter.exceed(Code::MemoryExceeded);
             return Ok(false);
@@ -125,26 +141,33 @@ impl ResourceLimiter for Limiter {
         if let Err(full) = room {
             return Ok(self.full(full));
         }
-        self.memory_bytes = total;
-        self.meter.memory_bytes.store(total, Ordering::Relaxed);
+        self.granted_bytes = more;
+        self.has_memory(total);
         Ok(true)
     }
 
+    /// What was granted and did not come, because the memory has a lower bound of its own or the machine refused,
+    /// does not count. Wasmtime has asked for it before: only memories with pages of one byte, which are off, fail
+    /// unasked.
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        let bytes = std::mem::take(&mut self.granted_bytes);
+        self.units.shrink(bytes);
+        self.has_memory(self.memory_bytes - bytes);
         if self.meter.exceeded().is_none() {
             self.meter.exceed(Code::MemoryExceeded);
         }
         Ok(())
     }
 
-    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        let more = (desired - current) as u64;
-        let total = self.table_elements + more;
-        if total > self.table_elements_max {
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current) as u64;
+        let total = self.table_elements.saturating_add(more);
+        // What the table itself would refuse is not granted, and so need not be taken back.
+        if total > self.table_elements_max || maximum.is_some_and(|maximum| desired > maximum) {
             self.meter.exceed(Code::TableExceeded);
             return Ok(false);
         }
-        if let Err(full) = self.units.grow(more * ELEMENT_BYTES) {
+        if let Err(full) = self.units.grow(more.saturating_mul(ELEMENT_BYTES)) {
             return Ok(self.full(full));
         }
         self.table_elements = total;
@@ -156,5 +179,86 @@ impl ResourceLimiter for Limiter {
             self.meter.exceed(Code::TableExceeded);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use manifest::Function;
+    use std::time::{Duration, Instant};
+    use wasmtime::{Instance, Module, Store};
+
+    const PAGE: u64 = 64 << 10;
+
+    fn limiter(pages: u64, budget: &Arc<Budget>) -> Limiter {
+        let mut limits = Function::new("test").limits;
+        limits.memory_bytes = pages * PAGE;
+        let meter = Arc::new(Meter::new(Instant::now() + Duration::from_secs(20)));
+        Limiter::new(meter, Series::Wasi02, &limits, budget).unwrap()
+    }
+
+    fn store(limiter: Limiter, module: &[u8]) -> (Store<Limiter>, Instance) {
+        let engine = wasmtime::Engine::default();
+        let module = Module::new(&engine, module).unwrap();
+        let mut store = Store::new(&engine, limiter);
+        store.limiter(|limiter| limiter);
+        let instance = Instance::new(&mut store, &module, &[]).unwrap();
+        (store, instance)
+    }
+
+    #[test]
+    fn sums_beyond_every_number_are_refused() {
+        let budget = Budget::unbounded();
+        let mut limiter = limiter(4, &budget);
+        assert!(limiter.memory_growing(0, 1 << 16, None).unwrap());
+        for desired in [usize::MAX, 0_usize.wrapping_sub(1 << 16)] {
+            assert!(!limiter.memory_growing(1, desired, None).unwrap());
+            assert!(!limiter.table_growing(0, desired, None).unwrap());
+        }
+        assert!(limiter.table_growing(0, 1_000, None).unwrap());
+        assert!(!limiter.table_growing(1, usize::MAX, None).unwrap());
+        assert_eq!(limiter.memory_bytes, PAGE);
+    }
+
+    /// `(memory 1) (memory i64 1)`, and a function that grows the second by all pages there are.
+    const WIDE: &[u8] = b"\0asm\x01\0\0\0\x01\x05\x01\x60\0\x01\x7e\x03\x02\x01\0\x05\x05\x02\0\x01\x04\x01\
+        \x07\x05\x01\x01f\0\0\x0a\x08\x01\x06\0\x42\x7f\x40\x01\x0b";
+
+    /// The sum of both was computed without a bound: the host panicked.
+    #[test]
+    fn a_memory_of_64_bits_that_asks_for_everything_is_refused() {
+        let (mut store, instance) = store(limiter(4, &Budget::unbounded()), WIDE);
+        let grow = instance.get_typed_func::<(), i64>(&mut store, "f").unwrap();
+        assert_eq!(grow.call(&mut store, ()).unwrap(), -1);
+        assert_eq!((store.data().memory_bytes, store.data().meter.exceeded()), (2 * PAGE, Some(Code::MemoryExceeded)));
+    }
+
+    /// `(memory 1 2)`, and a function that grows it by as many pages as it is told.
+    const NARROW: &[u8] = b"\0asm\x01\0\0\0\x01\x06\x01\x60\x01\x7f\x01\x7f\x03\x02\x01\0\x05\x04\x01\x01\x01\x02\
+        \x07\x05\x01\x01f\0\0\x0a\x08\x01\x06\0\x20\0\x40\0\x0b";
+
+    /// What the memory itself refused had been counted, and was never taken back.
+    #[test]
+    fn what_was_granted_and_did_not_come_is_not_counted() {
+        let budget = Budget::unbounded();
+        let (mut store, instance) = store(limiter(101, &budget), NARROW);
+        let before = budget.used_bytes(Purpose::Units);
+        let grow = instance.get_typed_func::<i32, i32>(&mut store, "f").unwrap();
+        assert_eq!(grow.call(&mut store, 100).unwrap(), -1);
+        assert_eq!((store.data().memory_bytes, budget.used_bytes(Purpose::Units)), (PAGE, before));
+        assert_eq!(grow.call(&mut store, 1).unwrap(), 1);
+        assert_eq!(grow.call(&mut store, 200).unwrap(), -1, "refused, and nothing is taken back for it");
+        assert_eq!((store.data().memory_bytes, budget.used_bytes(Purpose::Units)), (2 * PAGE, before + PAGE));
+        assert_eq!(store.data().meter.memory_bytes.load(Ordering::Relaxed), 2 * PAGE);
+    }
+
+    #[test]
+    fn a_unit_that_is_used_again_has_the_memory_it_had() {
+        let mut limiter = limiter(4, &Budget::unbounded());
+        assert!(limiter.memory_growing(0, 1 << 16, None).unwrap());
+        let next = Arc::new(Meter::new(Instant::now()));
+        limiter.next_call(next.clone());
+        assert_eq!(next.spent().memory_bytes, PAGE);
     }
 }

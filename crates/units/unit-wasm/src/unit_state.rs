@@ -150,7 +150,7 @@ impl UnitState {
 
     /// Makes a unit kept for reuse ready for its next call.
     pub fn next_call(&mut self, meter: Arc<Meter>, request_id: Arc<str>, host: Arc<dyn Host>) {
-        self.limiter.meter = meter.clone();
+        self.limiter.next_call(meter.clone());
         self.http.next_call(meter.clone(), host.clone());
         self.meter = meter;
         self.host = Some(host);
