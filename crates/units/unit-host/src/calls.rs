@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use unit::{Host, Level, Outbound, Outgoing, Output, Refusal, StackFrame, Stages};
+use unit::{Denied, Host, Level, Outbound, Outgoing, Output, Refusal, StackFrame, Stages};
 
 /// Answers what one unit asks during one attempt.
 pub struct Answers {
@@ -91,7 +91,7 @@ impl Answers {
             return reply(id, Value::Str(name));
         }
         let why = unit::bucket_denied(name);
-        self.output.note(Level::Warn, &why);
+        self.output.note_denied(Denied::Bucket, &why);
         refused(id, &Refusal::Denied(why))
     }
 

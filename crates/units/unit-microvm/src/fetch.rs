@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
-use unit::{Departure, Host, Level, Output};
+use unit::{Departure, Host, Output};
 use unit_host::kernel::garbled;
 
 type Outgoing = UnsyncBoxBody<Bytes, io::Error>;
@@ -146,7 +146,7 @@ async fn send(
     let caller = Caller { function: departure.function, connect_max: connect };
     client.request(caller, departure.reach, request).await.map_err(|unsent| {
         if let Unsent::Inner(_) = unsent {
-            output.note(Level::Warn, &format!("outgoing request denied: {unsent}"));
+            output.note_denied(unit::Denied::Address, &format!("outgoing request denied: {unsent}"));
         }
         Failure::of(match unsent {
             Unsent::Inner(_) => "ip-prohibited",

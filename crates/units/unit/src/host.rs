@@ -1,6 +1,6 @@
 //! What a unit may ask of whatever runs it: `contracts/wit/unit.wit` as one trait, and the values it speaks of.
 
-use crate::{Level, Output, Stream};
+use crate::{Level, Output, Stream, cut};
 use budget::Share;
 use event::Event;
 use futures_util::future::BoxFuture;
@@ -124,8 +124,12 @@ impl From<budget::Full> for Refusal {
     }
 }
 
+/// Bytes of a bucket's name in words about it. The rest is cut off.
+const SHOWN_BYTES_MAX: usize = 64;
+
 /// What to say of a bucket without a grant.
 pub fn bucket_denied(bucket: &str) -> String {
+    let bucket = cut(bucket, SHOWN_BYTES_MAX);
     format!("no grant covers the bucket {bucket:?}; add it to grants.stores of the function")
 }
 

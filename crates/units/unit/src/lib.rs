@@ -28,7 +28,7 @@ pub use component::{Contract, Shape};
 pub use host::{Departure, Entry, Host, Inbound, Outbound, Outgoing, Page, Reach, Refusal, bucket_denied};
 pub use incoming::{Incoming, RequestBody};
 pub use log::{Level, LogLine, LogWriter, StackFrame, Stream};
-pub use output::{Output, cut};
+pub use output::{Denied, Output, cut};
 pub use running::{Attempt, Given, Running, Spent, Stages, Timing, Work, check_reply, said};
 pub use seen::{Seen, ended_meanwhile, refused};
 

@@ -10,17 +10,39 @@ pub struct Output {
     state: Mutex<State>,
 }
 
+/// What a unit asked for and may not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denied {
+    /// A bucket without a grant.
+    Bucket,
+    /// A request that no grant covers.
+    Request,
+    /// A request to an address that has to be named.
+    Address,
+}
+
+/// Bytes of a line about something denied. The rest is cut: part of it is the unit's own words.
+const DENIED_BYTES_MAX: usize = 512;
+
 struct State {
     request_id: Arc<str>,
     left_bytes: u64,
     dropped_bytes: u64,
+    /// What was noted in this call of each sort of [`Denied`].
+    denied: [bool; 3],
     /// Begun lines of stdout and stderr, each of at most [`LogLine::BYTES_MAX`].
     begun: [Vec<u8>; 2],
 }
 
 impl Output {
     pub fn new(log: Arc<dyn LogWriter>, unit: u64, request_id: Arc<str>, bytes_max: u64) -> Self {
-        let state = State { request_id, left_bytes: bytes_max, dropped_bytes: 0, begun: Default::default() };
+        let state = State {
+            request_id,
+            left_bytes: bytes_max,
+            dropped_bytes: 0,
+            denied: [false; 3],
+            begun: Default::default(),
+        };
         Self { log, unit, state: Mutex::new(state) }
     }
 
@@ -32,6 +54,7 @@ impl Output {
         let mut state = self.state.lock();
         state.request_id = request_id;
         state.left_bytes = bytes_max;
+        state.denied = [false; 3];
     }
 
     /// Lines from the function. Longer ones are cut, those over the limit dropped and counted.
@@ -89,6 +112,14 @@ impl Output {
         let state = self.state.lock();
         for line in message.lines() {
             self.to_log(&state, level, Stream::Node, line);
+        }
+    }
+
+    /// A line from the node about what it denied the unit: once in a call for each sort. A unit can ask in a loop,
+    /// and such a line is outside the function's limit.
+    pub fn note_denied(&self, what: Denied, message: &str) {
+        if !std::mem::replace(&mut self.state.lock().denied[what as usize], true) {
+            self.note(Level::Warn, cut(message, DENIED_BYTES_MAX));
         }
     }
 
@@ -217,5 +248,20 @@ mod tests {
         let got = lines(1 << 20, |output| output.write_bytes(Stream::Stdout, text.as_bytes()));
         let said: Vec<_> = got.iter().map(|line| line.strip_prefix("stdout info ").unwrap()).collect();
         assert_eq!(said, [&format!("a{}", "é".repeat(half - 1)), "é", &"b".repeat(LogLine::BYTES_MAX), "end"]);
+    }
+    /// A thousand buckets without a grant were a thousand lines, whatever `log_bytes` said.
+    #[test]
+    fn what_is_denied_is_noted_once_in_a_call() {
+        let log = Arc::new(Lines::default());
+        let output = Output::new(log.clone(), 7, "r1".into(), 10);
+        for call in 1..=2 {
+            for _ in 0..1_000 {
+                output.note_denied(Denied::Bucket, &"x".repeat(10_000));
+                output.note_denied(Denied::Address, "no");
+            }
+            let lines: Vec<_> = log.0.lock().iter().map(String::len).collect();
+            assert_eq!(lines, [DENIED_BYTES_MAX, 2].map(|bytes| "node warn ".len() + bytes).repeat(call));
+            output.next_call("r2".into(), 10);
+        }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Sleep;
-use unit::{Departure, Host, Level, Outbound, Output};
+use unit::{Denied, Departure, Host, Outbound, Output};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 /// What a response that nobody reads may take: the window of its stream.
@@ -34,8 +34,6 @@ pub struct Hooks {
     host: Option<Arc<dyn Host>>,
     meter: Arc<Meter>,
     output: Arc<Output>,
-    /// The log has been told which grant is missing: once is enough of a unit that asks in a loop.
-    denied: bool,
     /// Bytes of a chunk of an outgoing body.
     chunk_bytes: usize,
     /// Those under way, where no handle stands for them.
@@ -50,7 +48,7 @@ impl Hooks {
         output: Arc<Output>,
         chunk_bytes: usize,
     ) -> Self {
-        Self { client, host: Some(host), meter, output, denied: false, chunk_bytes, requests: None }
+        Self { client, host: Some(host), meter, output, chunk_bytes, requests: None }
     }
 
     /// Counts requests until all of them is gone: those of WASI 0.3 have no handle that could be counted.
@@ -112,7 +110,7 @@ impl WasiHttpHooks for Hooks {
             Ok(departure) => departure,
             Err(why) => {
                 // The guest is told no more than that, whatever it makes of it.
-                self.note_denied(&why);
+                self.output.note_denied(Denied::Request, &format!("outgoing request denied: {why}"));
                 return Box::new(async { Err(Error::HttpRequestDenied) });
             }
         };
@@ -132,7 +130,7 @@ impl WasiHttpHooks for Hooks {
             let answered = tokio::time::timeout(timeout, client.request(caller, reach, request)).await;
             let response = answered.map_err(|_| Error::ConnectionReadTimeout)?.map_err(|unsent| {
                 if let Unsent::Inner(_) = unsent {
-                    output.note(Level::Warn, &format!("outgoing request denied: {unsent}"));
+                    output.note_denied(Denied::Address, &format!("outgoing request denied: {unsent}"));
                 }
                 error_of(unsent)
             })?;
@@ -141,14 +139,6 @@ impl WasiHttpHooks for Hooks {
             let io: Box<dyn Future<Output = Result<(), Error>> + Send> = Box::new(async { Ok(()) });
             Ok((response, io))
         })
-    }
-}
-
-impl Hooks {
-    fn note_denied(&mut self, why: &str) {
-        if !std::mem::replace(&mut self.denied, true) {
-            self.output.note(Level::Warn, &format!("outgoing request denied: {why}"));
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::bindings::wasi::keyvalue::{atomics, batch, store};
 use crate::unit_state::UnitState;
 use store::Error;
-use unit::{Host, Refusal, bucket_denied};
+use unit::{Denied, Host, Refusal, bucket_denied};
 use wasmtime::component::Resource;
 
 /// Keys of one page of `list-keys`.
@@ -47,7 +47,7 @@ impl store::Host for UnitState {
             false => identifier,
         };
         if !self.deployed.function.grants.stores.contains(&name) {
-            self.output.note(unit::Level::Warn, &bucket_denied(&name));
+            self.output.note_denied(Denied::Bucket, &bucket_denied(&name));
             return Ok(Err(Error::AccessDenied));
         }
         Ok(Ok(self.table.push(Bucket { name, pages: Vec::new() })?))

@@ -1,6 +1,7 @@
 //! What a unit asks for, without a unit: what is counted, what is noted, and what is undone.
 
 use crate::bindings::lighter::unit::http as contract;
+use crate::bindings::wasi::keyvalue;
 use crate::engine::Series;
 use crate::host::http::Client;
 use crate::meter::Meter;
@@ -167,4 +168,20 @@ async fn a_request_counts_until_it_is_answered() {
     assert!(budget.used_bytes(Purpose::HostCalls) >= 10 << 20);
     assert!(sent.await.unwrap().is_err());
     assert_eq!(budget.used_bytes(Purpose::HostCalls), 0);
+}
+
+/// Each of them was a line in the log, outside of `log_bytes`, with the whole name.
+#[test]
+fn a_bucket_without_a_grant_is_noted_once_in_a_call() {
+    let Stage { mut state, host, log, .. } = stage();
+    for call in 1..=2 {
+        for _ in 0..1_000 {
+            let opened = keyvalue::store::Host::open(&mut state, "other".repeat(1_000)).unwrap();
+            assert!(matches!(opened, Err(keyvalue::store::Error::AccessDenied)));
+        }
+        let lines = log.0.lock().clone();
+        assert!(lines.len() == call && lines.iter().all(|line| line.len() < 200), "{lines:?}");
+        state.end_call();
+        state.next_call(meter(), "r2".into(), host.clone());
+    }
 }

@@ -270,7 +270,9 @@ async fn outgoing_requests_need_a_grant() {
     }
     let said =
         format!("outgoing request denied: no grant covers 127.0.0.1:{port}; add it to grants.hosts of the function");
-    assert_eq!(*denied.log.0.lock().unwrap(), [said], "once for each unit");
+    // The kernel of a machine, which says so there, does not know calls apart.
+    let times = if crate::class().isolation() == Isolation::Wasm { 2 } else { 1 };
+    assert_eq!(*denied.log.0.lock().unwrap(), vec![said; times], "once for each call");
     let granted = stage("fetch-http.wasm", |function| {
         function.grants.hosts = vec![HostGrant::try_from(format!("127.0.0.1:{port}")).unwrap()];
     });
