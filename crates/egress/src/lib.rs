@@ -33,8 +33,10 @@ use unit::Reach;
 
 /// Bytes that a host may send before they are read: the window of an HTTP/2 stream, the buffer of an HTTP/1 connection.
 pub const WINDOW_BYTES: u32 = 256 << 10;
-/// The same of all streams of one connection.
-const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// The same of all streams of one connection: as much as HTTP/2 can say. Functions share a connection, and with less
+/// a few responses that one of them does not read would stall those of all others. Each response is counted with the
+/// window of its stream, so a bound here would bound nothing more.
+const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 /// Bytes of a response's header fields. A response with more fails.
 const HEADERS_BYTES_MAX: u32 = 64 << 10;
 /// How long a unit waits for a host to answer, if it does not say.
