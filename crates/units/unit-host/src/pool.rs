@@ -237,6 +237,20 @@ impl<T: Spare> Pool<T> {
         drop(kept);
     }
 
+    /// Since when the one waits that has waited longest to be used again.
+    pub fn idle_since(&self) -> Option<Instant> {
+        self.shelf.lock().kept.iter().map(|kept| kept.since).min()
+    }
+
+    /// Ends that one. False if there is none any more.
+    pub fn end_idle(&self) -> bool {
+        let mut shelf = self.shelf.lock();
+        let oldest = (0..shelf.kept.len()).min_by_key(|index| shelf.kept[*index].since);
+        let oldest = oldest.map(|index| shelf.kept.remove(index));
+        drop(shelf);
+        oldest.is_some()
+    }
+
     /// A unit that nobody has used, after all: it is the next call's.
     pub fn give_back(&self, unit: T) {
         self.shelf.lock().spares.push_front(unit);

@@ -7,6 +7,7 @@
 //! Components of WASI 0.3 have an engine of their own beside that of 0.2, with a pool of its own: calls that need no
 //! tasks do not pay for them. It is opened when the first such component comes.
 
+use crate::functions::Functions;
 use crate::hogs::{Hogs, enter_idle_class};
 use crate::host;
 use crate::patience::Patience;
@@ -110,6 +111,8 @@ pub struct Engine {
     pub teller: Teller,
     pub stall: Arc<Stall>,
     pub patience: Arc<Patience>,
+    /// Those it runs.
+    pub functions: Functions,
     /// Taken only when the engine is dropped.
     threads: Option<Threads>,
     ticker: Arc<Ticker>,
@@ -155,6 +158,7 @@ impl Engine {
             teller,
             stall,
             patience: Arc::default(),
+            functions: Functions::default(),
             threads,
             ticker,
         })

@@ -21,6 +21,12 @@ pub fn of(error: &Error, meter: &Meter, output: &Output) -> Problem {
     problem
 }
 
+/// Whether a unit was not started because the node had no slot or no memory for it.
+pub fn is_full(error: &Error, meter: &Meter) -> bool {
+    let has_run = error.is::<WasmBacktrace>();
+    error.is::<wasmtime::PoolConcurrencyLimitError>() || (meter.exceeded() == Some(Code::MemoryFull) && !has_run)
+}
+
 /// Where the unit trapped, the innermost function first; none if it did not.
 pub fn stack(error: &Error) -> Vec<StackFrame> {
     if error.is::<Problem>() || error.is::<I32Exit>() {

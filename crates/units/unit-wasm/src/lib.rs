@@ -21,6 +21,7 @@ mod copied;
 pub mod debug;
 mod engine;
 mod failure;
+mod functions;
 mod hogs;
 mod holdings;
 mod host;

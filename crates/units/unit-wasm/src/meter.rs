@@ -170,6 +170,11 @@ impl Meter {
         self.exceeded.store(code as u64, Relaxed);
     }
 
+    /// A start that found no room is begun again.
+    pub fn starts_again(&self) {
+        self.exceeded.store(0, Relaxed);
+    }
+
     pub fn exceeded(&self) -> Option<Code> {
         let number = self.exceeded.load(Relaxed);
         Code::ALL.iter().copied().find(|code| *code as u64 == number)

@@ -45,7 +45,7 @@ pub struct PreparedWasm {
     slots: Option<Slots>,
     own: Arc<Own>,
     /// Units waiting to be used again; none is made ahead.
-    pool: Pool<Unit>,
+    pub pool: Pool<Unit>,
     dump: Mutex<Option<Arc<Vec<u8>>>>,
     /// Who attaches to its units.
     pub asks: Arc<Asks>,
@@ -75,6 +75,19 @@ pub struct Unit {
     pub instance: Instance,
     number: u64,
     calls: u32,
+}
+
+/// Why there is no unit.
+enum Unmade {
+    Refused(Problem),
+    /// On the way there, with what there is of it.
+    Failed(wasmtime::Error, Store<UnitState>, Option<Taken>),
+}
+
+impl From<Problem> for Unmade {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(problem)
+    }
 }
 
 impl Spare for Unit {
@@ -122,7 +135,7 @@ impl PreparedWasm {
         })?;
         let function = &deployed.function;
         let pool = Pool::new(function.units.reuse_calls, Spares::NONE, function.limits.concurrency as usize);
-        Ok(Arc::new(Self {
+        let function = Arc::new(Self {
             engine,
             deployed: Arc::new(deployed),
             weight: Arc::default(),
@@ -136,9 +149,13 @@ impl PreparedWasm {
             asks: Arc::default(),
             image,
             share: Arc::default(),
-        }))
+        });
+        function.engine.functions.add(&function);
+        Ok(function)
     }
 
+    /// A unit for one call: one that is used again, or a new one. Where there is no room for that, one that waits to be
+    /// used again makes some, of whichever function.
     pub async fn start(
         &self,
         meter: &Arc<Meter>,
@@ -151,6 +168,46 @@ impl PreparedWasm {
             meter.started();
             return Ok((entry, unit));
         }
+        let mut may_make_room = true;
+        loop {
+            let unmade = match self.make(meter, request_id, host.clone()).await {
+                Ok(made) => return Ok(made),
+                Err(unmade) => unmade,
+            };
+            if may_make_room && self.makes_room(&unmade, meter) {
+                may_make_room = false;
+                // Functions that ran at the start of what was not made may have written something.
+                host.undo();
+                meter.starts_again();
+                continue;
+            }
+            return Err(match unmade {
+                Unmade::Refused(problem) => problem,
+                Unmade::Failed(error, mut store, _) => self.failed(&error, &mut store).await,
+            });
+        }
+    }
+
+    /// Whether there is room now for what found none.
+    fn makes_room(&self, unmade: &Unmade, meter: &Meter) -> bool {
+        let (is_full, needs_memory) = match unmade {
+            Unmade::Refused(problem) => {
+                let needs_memory = problem.code == Code::MemoryFull;
+                (needs_memory || problem.code == Code::NodeFull, needs_memory)
+            }
+            Unmade::Failed(error, ..) => {
+                (failure::is_full(error, meter), !error.is::<wasmtime::PoolConcurrencyLimitError>())
+            }
+        };
+        is_full && self.engine.functions.make_room((!needs_memory).then_some(self.series))
+    }
+
+    async fn make(
+        &self,
+        meter: &Arc<Meter>,
+        request_id: &Arc<str>,
+        host: Arc<dyn Host>,
+    ) -> Result<(RosterEntry, Unit), Unmade> {
         let Runtime { wasmtime, spare, .. } = self.engine.runtime(self.series)?;
         let slots = self.slots.map(|slots| spare.take(&self.own, slots)).transpose()?;
         let number = UNITS.fetch_add(1, Relaxed) + 1;
@@ -176,7 +233,7 @@ impl PreparedWasm {
         };
         let instance = match instance {
             Ok(instance) => instance,
-            Err(error) => return Err(self.failed(&error, &mut store).await),
+            Err(error) => return Err(Unmade::Failed(error, store, slots)),
         };
         meter.started();
         Ok((entry, Unit { store, _slots: slots, instance, number, calls: 0 }))

@@ -38,3 +38,26 @@ async fn a_slot_holds_nothing_of_the_function_that_had_it_before() {
         assert_eq!(mapped.text("POST", "/", "echo").await.1, "echo");
     }
 }
+
+/// Two units that waited for the next calls of their function were all the slots there were: no other function could
+/// have one, for a day.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_unit_gives_way_to_a_call_that_finds_no_slot() {
+    let class = WasmClass::new(Config { units_max: 2 }).unwrap();
+    let keeps = stage_beside(&class, "keeps", &image("echo-http.wasm"), |function| {
+        function.units.reuse_calls = 1_000;
+        function.units.reuse_idle_ms = 86_400_000;
+    });
+    let other = stage_beside(&class, "other", &image("hello.wasm"), |_| {});
+    let slow = || keeps.text("GET", "/slow?lines=3&pause-ms=100", "");
+    tokio::join!(slow(), slow());
+    while keeps.prepared.units().iter().filter(|unit| unit.request_id.is_none()).count() < 2 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..3 {
+        assert_eq!(answer(&other, "you").await, b"hello, you\n");
+    }
+    assert_eq!(keeps.prepared.units().len(), 1, "one of them was enough");
+    assert!(other.log.0.lock().unwrap().is_empty(), "nothing of it is told");
+    assert_eq!(keeps.text("POST", "/", "echo").await.1, "echo");
+}
