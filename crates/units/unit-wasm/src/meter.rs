@@ -65,9 +65,15 @@ impl Meter {
         self.slice_cpu_ns.store(0, Relaxed);
     }
 
-    /// To be asked when a slice ends: has this poll used a whole slice of CPU since its first one? On a busy machine
-    /// slices also pass while the thread waits for its core, and a unit that waits is no hog.
-    pub fn used_a_slice(&self) -> bool {
+    /// To be asked when a slice ends: has this poll used a whole slice, or the call most of a core with polls that are
+    /// all shorter?
+    pub fn is_hog(&self, now: Instant) -> bool {
+        self.used_a_slice() || self.is_busy(now)
+    }
+
+    /// Whether this poll has used a whole slice of CPU since its first one ended. On a busy machine slices also pass
+    /// while the thread waits for its core, and a unit that waits is no hog.
+    fn used_a_slice(&self) -> bool {
         let now = thread_cpu_ns();
         let first = self.slice_cpu_ns.load(Relaxed);
         if first == 0 {
@@ -87,8 +93,8 @@ impl Meter {
         self.stay.lock().goes_on(self.cpu())
     }
 
-    /// Whether it has used most of a core since it began. A unit whose tasks give way all the time uses no whole slice
-    /// in one poll, and is a hog all the same.
+    /// Whether it has used most of a core since it began. A unit that gives way all the time, as one whose tasks take
+    /// turns or that writes little by little, uses no whole slice in one poll, and is a hog all the same.
     pub fn is_busy(&self, now: Instant) -> bool {
         const SLICES_MIN: u32 = 8;
         let cpu = self.cpu_at(now);
@@ -192,4 +198,29 @@ impl Meter {
 fn thread_cpu_ns() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spin(time: Duration) {
+        let began = Instant::now();
+        while began.elapsed() < time {}
+    }
+
+    /// One that wrote a little after each 0.8 ms never moved, however long it ran: each of its polls was short.
+    #[test]
+    fn a_call_that_gives_way_within_each_slice_is_a_hog_in_time() {
+        let meter = Meter::new(Instant::now() + Duration::from_secs(20));
+        let is_hog = |_| {
+            meter.poll_begins();
+            spin(SLICE * 4 / 5);
+            let is_hog = meter.is_hog(Instant::now());
+            meter.poll_ends();
+            is_hog
+        };
+        let turns = (0..200).map(is_hog).take_while(|is_hog| !is_hog).count();
+        assert!(turns < 100, "{turns}");
+    }
 }

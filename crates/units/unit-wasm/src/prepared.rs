@@ -81,7 +81,12 @@ pub struct Unit {
 enum Unmade {
     Refused(Problem),
     /// On the way there, with what there is of it.
-    Failed(wasmtime::Error, Store<UnitState>, Option<Taken>),
+    Failed {
+        error: wasmtime::Error,
+        store: Store<UnitState>,
+        /// Given back when the store is gone.
+        _slots: Option<Taken>,
+    },
 }
 
 impl From<Problem> for Unmade {
@@ -154,8 +159,8 @@ impl PreparedWasm {
         Ok(function)
     }
 
-    /// A unit for one call: one that is used again, or a new one. Where there is no room for that, one that waits to be
-    /// used again makes some, of whichever function.
+    /// A unit for one call: one that is used again, or a new one. Where there is no room for that, one that waits to
+    /// be used again makes some, of whichever function.
     pub async fn start(
         &self,
         meter: &Arc<Meter>,
@@ -183,7 +188,7 @@ impl PreparedWasm {
             }
             return Err(match unmade {
                 Unmade::Refused(problem) => problem,
-                Unmade::Failed(error, mut store, _) => self.failed(&error, &mut store).await,
+                Unmade::Failed { error, mut store, .. } => self.failed(&error, &mut store).await,
             });
         }
     }
@@ -195,7 +200,7 @@ impl PreparedWasm {
                 let needs_memory = problem.code == Code::MemoryFull;
                 (needs_memory || problem.code == Code::NodeFull, needs_memory)
             }
-            Unmade::Failed(error, ..) => {
+            Unmade::Failed { error, .. } => {
                 (failure::is_full(error, meter), !error.is::<wasmtime::PoolConcurrencyLimitError>())
             }
         };
@@ -233,7 +238,7 @@ impl PreparedWasm {
         };
         let instance = match instance {
             Ok(instance) => instance,
-            Err(error) => return Err(Unmade::Failed(error, store, slots)),
+            Err(error) => return Err(Unmade::Failed { error, store, _slots: slots }),
         };
         meter.started();
         Ok((entry, Unit { store, _slots: slots, instance, number, calls: 0 }))
@@ -295,12 +300,13 @@ fn slice_ends(mut context: StoreContextMut<'_, UnitState>) -> wasmtime::Result<U
     attach::answer(context.as_context_mut())?;
     note_tasks(context.as_context_mut());
     context.data_mut().check_holdings().map_err(wasmtime::Error::new)?;
-    is_in_time(context.data(), Instant::now())?;
+    let now = Instant::now();
+    is_in_time(context.data(), now)?;
     let meter = &context.data().meter;
     if meter.has_moved() {
         return Ok(UpdateDeadline::Yield(HOG_TICKS));
     }
-    if !meter.used_a_slice() {
+    if !meter.is_hog(now) {
         return Ok(UpdateDeadline::Continue(1));
     }
     if meter.stays() {
