@@ -32,7 +32,8 @@ pub const HANDLES_MAX: usize = 10_000;
 /// What the engine keeps for the tasks of one unit of WASI 0.3 at once: a task, a timer or a set of waitables is one of
 /// them, a stream or a future three. One more ends the unit.
 pub const TASKS_MAX: usize = 10_000;
-/// Requests of one unit of WASI 0.3 that are on their way at once, until their answers are read. More are refused.
+/// Requests of one unit that are on their way at once: of WASI 0.2 until they are sent and answered, of 0.3 until
+/// their answers are read too. More are refused.
 pub const REQUESTS_MAX: usize = 250;
 /// Bytes of the text in an error that a unit of WASI 0.3 hands over. The rest is cut off.
 pub const ERROR_TEXT_BYTES_MAX: usize = 8 << 10;
@@ -142,7 +143,8 @@ impl Holdings {
             Held { unit: headers(&response.headers), windows: if response.body.is_some() { WINDOW_BYTES } else { 0 } }
         } else if let Some(future) = handle.downcast_ref::<HostFutureIncomingResponse>() {
             match future {
-                HostFutureIncomingResponse::Pending(_) => Held { unit: outgoing, windows: WINDOW_BYTES },
+                // The request itself is among those under way.
+                HostFutureIncomingResponse::Pending(_) => Held { unit: 0, windows: WINDOW_BYTES },
                 HostFutureIncomingResponse::Ready(Ok((response, _))) => {
                     Held { unit: headers(response.headers()), windows: WINDOW_BYTES }
                 }

@@ -54,10 +54,7 @@ impl UnitState {
         let holdings = Holdings::new(limits);
         let output = Arc::new(output);
         let chunk_bytes = holdings.chunk_bytes;
-        let mut http = host::http::Hooks::new(client, host.clone(), meter.clone(), output.clone(), chunk_bytes);
-        if series == Series::Wasi03 {
-            http.counts_requests();
-        }
+        let http = host::http::Hooks::new(client, host.clone(), meter.clone(), output.clone(), chunk_bytes, series);
         let mut table = ResourceTable::new();
         table.set_max_capacity(RESOURCES_MAX);
         let mut wasi_http = WasiHttpCtx::new();

@@ -2,6 +2,7 @@
 
 use crate::bindings::lighter::unit::http as contract;
 use crate::bindings::types;
+use crate::engine::Series;
 use crate::holdings::Held;
 use crate::host::requests::{Carried, Requests, UnderWay};
 use crate::meter::Meter;
@@ -36,8 +37,9 @@ pub struct Hooks {
     output: Arc<Output>,
     /// Bytes of a chunk of an outgoing body.
     chunk_bytes: usize,
-    /// Those under way, where no handle stands for them.
-    requests: Option<Arc<Requests>>,
+    /// Those under way.
+    requests: Arc<Requests>,
+    series: Series,
 }
 
 impl Hooks {
@@ -47,21 +49,20 @@ impl Hooks {
         meter: Arc<Meter>,
         output: Arc<Output>,
         chunk_bytes: usize,
+        series: Series,
     ) -> Self {
-        Self { client, host: Some(host), meter, output, chunk_bytes, requests: None }
-    }
-
-    /// Counts requests until all of them is gone: those of WASI 0.3 have no handle that could be counted.
-    pub fn counts_requests(&mut self) {
-        self.requests = Some(Arc::default());
+        Self { client, host: Some(host), meter, output, chunk_bytes, requests: Arc::default(), series }
     }
 
     /// What is held without a handle; for a unit of WASI 0.3 that `has_head`, chunks of its reply's body too.
     pub fn under_way(&self, has_head: bool) -> Held {
-        let Some(requests) = &self.requests else { return Held::default() };
-        let mut held = requests.held();
-        held.unit += if has_head { self.chunks_bytes() } else { 0 };
-        held
+        let held = self.requests.held();
+        match self.series {
+            // A handle stands for each answer.
+            Series::Wasi02 => Held { windows: 0, ..held },
+            Series::Wasi03 if has_head => Held { unit: held.unit + self.chunks_bytes(), ..held },
+            Series::Wasi03 => held,
+        }
     }
 
     /// Of a body on its way out: one chunk that is sent, one that waits, one that is written.
@@ -98,13 +99,11 @@ impl WasiHttpHooks for Hooks {
             + Send,
     > {
         let (mut head, body) = request.into_parts();
-        let mut under_way: UnderWay = None;
-        if let Some(requests) = &self.requests {
-            let Some(one) = requests.begin(&head.headers, self.chunks_bytes()) else {
-                return Box::new(async { Err(Error::ConnectionLimitReached) });
-            };
-            under_way = Some(one);
-        }
+        let texts = head.uri.authority().map_or(0, |authority| authority.as_str().len())
+            + head.uri.path_and_query().map_or(0, |path| path.as_str().len());
+        let Some(under_way) = self.requests.begin(&head.headers, texts as u64 + self.chunks_bytes()) else {
+            return Box::new(async { Err(Error::ConnectionLimitReached) });
+        };
         let host = self.host.as_ref().expect("a unit works for somebody");
         let Departure { function, reach, caused } = match host.departs(&head.uri, &mut head.headers) {
             Ok(departure) => departure,
@@ -114,10 +113,8 @@ impl WasiHttpHooks for Hooks {
                 return Box::new(async { Err(Error::HttpRequestDenied) });
             }
         };
-        let body = match &under_way {
-            None => body,
-            Some(_) => Carried::new(body, under_way.clone()).boxed_unsync(),
-        };
+        let body = Carried::new(body, Some(under_way.clone())).boxed_unsync();
+        let is_streams = self.series == Series::Wasi03;
         let (client, request) = (self.client.clone(), Request::from_parts(head, body));
         let RequestOptions { connect_timeout, first_byte_timeout, between_bytes_timeout } = options.unwrap_or_default();
         // The time for the first byte begins when there is a connection.
@@ -134,6 +131,7 @@ impl WasiHttpHooks for Hooks {
                 }
                 error_of(unsent)
             })?;
+            let under_way: UnderWay = Some(under_way).filter(|_| is_streams);
             let response =
                 response.map(|body| Carried::new(Paced::new(body, between_bytes_timeout), under_way).boxed_unsync());
             let io: Box<dyn Future<Output = Result<(), Error>> + Send> = Box::new(async { Ok(()) });

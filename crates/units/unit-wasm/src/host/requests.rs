@@ -1,7 +1,9 @@
-//! Outgoing requests of a unit of WASI 0.3, counted from when they are sent until both their bodies are gone.
+//! Outgoing requests of a unit, counted from when they are sent until nothing of them is left here.
 //!
-//! A unit of 0.2 has a handle for each part of an exchange, and handles are counted. In 0.3 the parts are streams: the
-//! engine keeps them and nobody else can look into them. So each body carries what counts it.
+//! What is sent has left the unit's handles: its head, the trailers behind it, and what of its body is on the way. So
+//! the body carries what counts it. A unit of WASI 0.2 has a handle for each part of the answer, and handles are
+//! counted. In 0.3 these parts are streams: the engine keeps them and nobody else can look into them. There the
+//! answer's body carries it too.
 
 use crate::holdings::{FIELDS_BYTES_MAX, Held, REQUESTS_MAX, headers};
 use crate::host::http::WINDOW_BYTES;
@@ -28,17 +30,17 @@ pub struct Request {
     bytes: u64,
 }
 
-/// What both bodies of an exchange carry; none in a unit whose handles are counted.
+/// What a body of an exchange carries; none where handles are counted for it.
 pub type UnderWay = Option<Arc<Request>>;
 
 impl Requests {
-    /// None if there are as many as there may be.
-    pub fn begin(self: &Arc<Self>, fields: &HeaderMap, chunks_bytes: u64) -> Option<Arc<Request>> {
+    /// One with these fields and so many bytes beside them; none if there are as many as there may be.
+    pub fn begin(self: &Arc<Self>, fields: &HeaderMap, other_bytes: u64) -> Option<Arc<Request>> {
         if self.count.load(Relaxed) >= REQUESTS_MAX as u64 {
             return None;
         }
         // Trailers are not there yet, and may come while nobody counts.
-        let bytes = headers(fields) + FIELDS_BYTES_MAX as u64 + chunks_bytes;
+        let bytes = headers(fields) + FIELDS_BYTES_MAX as u64 + other_bytes;
         self.count.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
         Some(Arc::new(Request { all: self.clone(), bytes }))

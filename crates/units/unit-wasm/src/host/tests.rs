@@ -11,14 +11,18 @@ use event::Event;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Uri};
+use http_body_util::{BodyExt, Empty};
 use manifest::Function;
 use parking_lot::Mutex;
-use problem::Problem;
+use problem::{Code, Problem};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unit::{
-    Contract, Departure, Deployed, Host, Inbound, LogLine, LogWriter, Outbound, Outgoing, Output, Page, Refusal,
+    Contract, Departure, Deployed, Host, Inbound, LogLine, LogWriter, Outbound, Outgoing, Output, Page, Reach, Refusal,
 };
+use wasmtime_wasi_http::WasiHttpView;
 
 /// Answers no request, keeps numbers, and has nothing else.
 #[derive(Default)]
@@ -101,7 +105,7 @@ impl Host for Slow {
     }
 
     fn departs(&self, _: &Uri, _: &mut HeaderMap) -> Result<Departure, String> {
-        Err("no grant covers it".into())
+        Ok(Departure { reach: Reach::Named, caused: Box::pin(std::future::pending()) })
     }
 
     fn commit(&self) -> Result<(), Problem> {
@@ -184,4 +188,32 @@ fn a_bucket_without_a_grant_is_noted_once_in_a_call() {
         state.end_call();
         state.next_call(meter(), "r2".into(), host.clone());
     }
+}
+
+type Sent = Pin<Box<dyn Future<Output = Result<(), wasmtime_wasi_http::Error>> + Send>>;
+
+/// Sends a request piece by piece, as `wasi:http` does.
+fn sends(state: &mut UnitState) -> Sent {
+    let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+    let request = http::Request::get("http://localhost/").body(body).unwrap();
+    let sent = state.http().hooks.send_request(request, None, Box::new(async { Ok(()) }));
+    let sent = Pin::from(sent);
+    Box::pin(async move { sent.await.map(drop) })
+}
+
+/// In WASI 0.2 only handles were counted, and a request that is sent is in none of them.
+#[tokio::test]
+async fn requests_under_way_are_bounded_in_number_and_in_bytes() {
+    let Stage { mut state, .. } = stage();
+    let mut few: Vec<_> = (0..20).map(|_| sends(&mut state)).collect();
+    assert!(few.iter_mut().all(|sent| sent.now_or_never().is_none()));
+    assert!(state.check_holdings().is_ok());
+    drop(few);
+    assert_eq!(state.http.under_way(false).unit, 0);
+    let mut many: Vec<_> = (0..300).map(|_| sends(&mut state)).collect();
+    let refused = many.iter_mut().filter_map(|sent| sent.now_or_never()).filter(|sent| {
+        matches!(sent, Err(wasmtime_wasi_http::Error::ConnectionLimitReached))
+    });
+    assert_eq!(refused.count(), 50);
+    assert_eq!(state.check_holdings().unwrap_err().code, Code::MemoryExceeded);
 }
