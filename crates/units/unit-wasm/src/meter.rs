@@ -19,6 +19,8 @@ pub struct Meter {
     cpu_ns: AtomicU64,
     /// The clock when the current poll began.
     poll_began_ns: AtomicU64,
+    /// Nanoseconds of the current poll when its thread looked last.
+    seen_ns: AtomicU64,
     /// The thread's CPU time when the first slice of the current poll ended; 0 before it.
     slice_cpu_ns: AtomicU64,
     /// Nanoseconds the start took; 0 until there is a unit.
@@ -47,6 +49,7 @@ impl Meter {
             deadline,
             cpu_ns: AtomicU64::new(0),
             poll_began_ns: AtomicU64::new(0),
+            seen_ns: AtomicU64::new(0),
             slice_cpu_ns: AtomicU64::new(0),
             start_ns: AtomicU64::new(0),
             hog: AtomicBool::new(false),
@@ -61,12 +64,13 @@ impl Meter {
     }
 
     pub fn poll_begins(&self) {
+        self.seen_ns.store(0, Relaxed);
         self.poll_began_ns.store(self.clock_ns(Instant::now()), Relaxed);
         self.slice_cpu_ns.store(0, Relaxed);
     }
 
-    /// To be asked when a slice ends: has this poll used a whole slice, or the call most of a core with polls that are
-    /// all shorter?
+    /// To be asked when a slice ends: has this poll used a whole slice, or the call most of a core with polls that
+    /// are all shorter?
     pub fn is_hog(&self, now: Instant) -> bool {
         self.used_a_slice() || self.is_busy(now)
     }
@@ -115,18 +119,21 @@ impl Meter {
         self.moved.load(Relaxed)
     }
 
-    /// CPU time used so far.
+    /// CPU time used so far, whichever thread asks. Of a poll on a thread for hogs only that thread knows: it counts
+    /// as far as it has [looked](Self::cpu_at).
     pub fn cpu(&self) -> Duration {
-        self.cpu_by(Instant::now)
+        let running = match (self.poll_began_ns.load(Relaxed), self.has_moved()) {
+            (0, _) => 0,
+            (_, false) => self.this_poll_ns(Instant::now()),
+            (_, true) => self.seen_ns.load(Relaxed),
+        };
+        Duration::from_nanos(self.cpu_ns.load(Relaxed) + running)
     }
 
-    /// The same where the clock has just been read.
+    /// The same to the moment, asked by the thread the unit runs on, which has just read the clock.
     pub fn cpu_at(&self, now: Instant) -> Duration {
-        self.cpu_by(|| now)
-    }
-
-    fn cpu_by(&self, now: impl FnOnce() -> Instant) -> Duration {
-        let running = if self.poll_began_ns.load(Relaxed) == 0 { 0 } else { self.this_poll_ns(now()) };
+        let running = if self.poll_began_ns.load(Relaxed) == 0 { 0 } else { self.this_poll_ns(now) };
+        self.seen_ns.store(running, Relaxed);
         Duration::from_nanos(self.cpu_ns.load(Relaxed) + running)
     }
 
@@ -222,5 +229,22 @@ mod tests {
         };
         let turns = (0..200).map(is_hog).take_while(|is_hog| !is_hog).count();
         assert!(turns < 100, "{turns}");
+    }
+    /// Who asked from another thread, as one whose caller goes away does, got the difference of two threads' clocks.
+    #[test]
+    fn what_was_used_on_a_thread_for_hogs_is_the_same_for_all_who_ask() {
+        let meter = Meter::new(Instant::now() + Duration::from_secs(20));
+        meter.moves();
+        spin(SLICE * 50);
+        std::thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                meter.poll_begins();
+                spin(SLICE);
+                meter.cpu_at(Instant::now())
+            });
+            let seen = there.join().unwrap();
+            assert!(seen > Duration::ZERO);
+            assert_eq!(meter.cpu(), seen, "its poll has not ended");
+        });
     }
 }
