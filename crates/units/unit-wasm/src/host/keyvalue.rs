@@ -110,8 +110,14 @@ impl atomics::Host for UnitState {
         let Ok(delta) = i64::try_from(delta) else {
             return Ok(Err(Error::Other(format!("increment by {delta}: the limit is {}", i64::MAX))));
         };
-        let sum = self.operate(|host| host.increment(&name, &key, delta));
-        Ok(sum.and_then(|sum| u64::try_from(sum).map_err(|_| Error::Other(format!("the sum {sum} is negative")))))
+        Ok(self.operate(|host| host.increment(&name, &key, delta)).and_then(|sum| {
+            let Ok(positive) = u64::try_from(sum) else {
+                // What is answered with an error was not done.
+                self.operate(|host| host.increment(&name, &key, -delta))?;
+                return Err(Error::Other(format!("the sum {sum} is negative")));
+            };
+            Ok(positive)
+        }))
     }
 }
 
