@@ -175,8 +175,8 @@ async fn a_request_counts_until_it_is_answered() {
 }
 
 /// Each of them was a line in the log, outside of `log_bytes`, with the whole name.
-#[test]
-fn a_bucket_without_a_grant_is_noted_once_in_a_call() {
+#[tokio::test]
+async fn a_bucket_without_a_grant_is_noted_once_in_a_call() {
     let Stage { mut state, host, log, .. } = stage();
     for call in 1..=2 {
         for _ in 0..1_000 {
@@ -217,8 +217,8 @@ async fn requests_under_way_are_bounded_in_number_and_in_bytes() {
     assert_eq!(state.check_holdings().unwrap_err().code, Code::MemoryExceeded);
 }
 
-#[test]
-fn an_increment_that_is_answered_with_an_error_is_undone() {
+#[tokio::test]
+async fn an_increment_that_is_answered_with_an_error_is_undone() {
     let Stage { mut state, host, .. } = stage();
     *host.number.lock() = -5;
     for (delta, sum) in [(3, None), (0, None), (6, Some(1))] {
