@@ -21,10 +21,9 @@ pub fn of(error: &Error, meter: &Meter, output: &Output) -> Problem {
     problem
 }
 
-/// Whether a unit was not started because the node had no slot or no memory for it.
+/// Whether a unit was not started because the node had no memory for it now.
 pub fn is_full(error: &Error, meter: &Meter) -> bool {
-    let has_run = error.is::<WasmBacktrace>();
-    error.is::<wasmtime::PoolConcurrencyLimitError>() || (meter.exceeded() == Some(Code::MemoryFull) && !has_run)
+    meter.exceeded() == Some(Code::NodeFull) && !error.is::<WasmBacktrace>()
 }
 
 /// Where the unit trapped, the innermost function first; none if it did not.

@@ -79,6 +79,8 @@ pub struct Unit {
 
 /// Why there is no unit.
 enum Unmade {
+    /// The node has too few tables and memories beyond those that every unit has.
+    NoSlots(Problem),
     Refused(Problem),
     /// On the way there, with what there is of it.
     Failed {
@@ -187,7 +189,7 @@ impl PreparedWasm {
                 continue;
             }
             return Err(match unmade {
-                Unmade::Refused(problem) => problem,
+                Unmade::NoSlots(problem) | Unmade::Refused(problem) => problem,
                 Unmade::Failed { error, mut store, .. } => self.failed(&error, &mut store).await,
             });
         }
@@ -195,16 +197,15 @@ impl PreparedWasm {
 
     /// Whether there is room now for what found none.
     fn makes_room(&self, unmade: &Unmade, meter: &Meter) -> bool {
-        let (is_full, needs_memory) = match unmade {
-            Unmade::Refused(problem) => {
-                let needs_memory = problem.code == Code::MemoryFull;
-                (needs_memory || problem.code == Code::NodeFull, needs_memory)
-            }
-            Unmade::Failed { error, .. } => {
-                (failure::is_full(error, meter), !error.is::<wasmtime::PoolConcurrencyLimitError>())
-            }
+        let slot_of = match unmade {
+            Unmade::NoSlots(_) => Some(self.series),
+            Unmade::Failed { error, .. } if error.is::<wasmtime::PoolConcurrencyLimitError>() => Some(self.series),
+            // It is memory that is needed, which all units share.
+            Unmade::Refused(problem) if problem.code == Code::NodeFull => None,
+            Unmade::Failed { error, .. } if failure::is_full(error, meter) => None,
+            Unmade::Refused(_) | Unmade::Failed { .. } => return false,
         };
-        is_full && self.engine.functions.make_room((!needs_memory).then_some(self.series))
+        self.engine.functions.make_room(slot_of)
     }
 
     async fn make(
@@ -214,7 +215,7 @@ impl PreparedWasm {
         host: Arc<dyn Host>,
     ) -> Result<(RosterEntry, Unit), Unmade> {
         let Runtime { wasmtime, spare, .. } = self.engine.runtime(self.series)?;
-        let slots = self.slots.map(|slots| spare.take(&self.own, slots)).transpose()?;
+        let slots = self.slots.map(|slots| spare.take(&self.own, slots)).transpose().map_err(Unmade::NoSlots)?;
         let number = UNITS.fetch_add(1, Relaxed) + 1;
         let limits = &self.deployed.function.limits;
         let output = Output::new(self.deployed.log.clone(), number, request_id.clone(), limits.log_bytes);

@@ -105,7 +105,7 @@ impl Host for Slow {
     }
 
     fn departs(&self, _: &Uri, _: &mut HeaderMap) -> Result<Departure, String> {
-        Ok(Departure { reach: Reach::Named, caused: Box::pin(std::future::pending()) })
+        Ok(Departure { function: "test".into(), reach: Reach::Named, caused: Box::pin(std::future::pending()) })
     }
 
     fn commit(&self) -> Result<(), Problem> {
