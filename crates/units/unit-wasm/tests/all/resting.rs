@@ -1,8 +1,10 @@
 //! Functions that rest, and functions that have one slot in turn.
 
-use super::stage::{Stage, image, stage, stage_beside};
+use super::stage::{Stage, image, stage, stage_beside, stage_in};
+use budget::{Budget, Purpose};
 use event::Event;
 use handling::{Call, Content, Work};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unit_wasm::{Config, WasmClass};
 
@@ -60,4 +62,21 @@ async fn an_idle_unit_gives_way_to_a_call_that_finds_no_slot() {
     assert_eq!(keeps.prepared.units().len(), 1, "one of them was enough");
     assert!(other.log.0.lock().unwrap().is_empty(), "nothing of it is told");
     assert_eq!(keeps.text("POST", "/", "echo").await.1, "echo");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_unit_gives_way_to_a_call_that_finds_no_memory() {
+    let class = WasmClass::new(Config { units_max: 20 }).unwrap();
+    let budget = Budget::new(64 << 20);
+    let [keeps, other] = ["keeps", "other"].map(|name| {
+        stage_in(&class, Arc::new(state::RealDisk), name, &image("hello-http.wasm"), &budget, |function| {
+            function.units.reuse_calls = 1_000;
+        })
+    });
+    assert_eq!(keeps.text("GET", "/", "").await.0, 200);
+    keeps.end().await.unwrap();
+    let left = budget.part_bytes(Purpose::Units) - budget.used_bytes(Purpose::Units);
+    let _others = budget.take(Purpose::Units, left - (100 << 10)).unwrap();
+    assert_eq!(other.text("GET", "/", "").await.0, 200);
+    assert!(keeps.prepared.units().is_empty(), "its unit has gone");
 }

@@ -76,7 +76,8 @@ pub fn stage_within(name: &str, image: &[u8], budget: &Arc<Budget>, change: impl
     stage_in(&crate::class(), Arc::new(state::RealDisk), name, image, budget, change)
 }
 
-fn stage_in(
+/// A stage of this class, this disk and this much memory.
+pub fn stage_in(
     class: &impl IsolationClass,
     disk: Arc<dyn state::Disk>,
     name: &str,
