@@ -197,7 +197,7 @@ async fn a_conflict_gives_the_request_to_a_fresh_unit() {
     let response = stage.append_disturbed("/append/a", &[b"one ", b"two"]).await.unwrap();
     assert_eq!(text(response).await, "other one two");
     assert_eq!(stage.value("a").as_deref(), Some("other one two"));
-    assert_eq!(stage.reruns(), 1);
+    assert_eq!(stage.reruns().await, 1);
     stage.is_empty().await;
 }
 
