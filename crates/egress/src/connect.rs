@@ -58,7 +58,7 @@ impl Service<Uri> for Connector {
             let connected = async {
                 // Nothing is opened before there is a place: a future does nothing until it is polled.
                 let place = timeout(wait, free.acquire_owned()).await.ok().and_then(Result::ok).ok_or(Unsent::Full)?;
-                Ok(Connection { stream: connecting.await?, _place: place })
+                Ok::<_, BoxError>(Connection { stream: connecting.await?, _place: place })
             };
             let Some(connect_max) = connect_max else { return connected.await };
             timeout(connect_max, connected).await.unwrap_or_else(|_| Err(Unsent::ConnectTimedOut.into()))

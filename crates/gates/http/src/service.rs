@@ -345,7 +345,7 @@ mod tests {
     fn what_speaks_of_the_connection_is_removed_and_what_it_names_too() {
         let removed = |fields: &[(&'static str, &'static str)], more: &[HeaderName]| {
             let mut headers = HeaderMap::new();
-            fields.iter().for_each(|(name, value)| _ = headers.append(*name, HeaderValue::from_static(value)));
+            fields.iter().for_each(|&(name, value)| _ = headers.append(name, HeaderValue::from_static(value)));
             remove_connection_fields(&mut headers, more);
             fields.iter().map(|(name, _)| *name).filter(|name| !headers.contains_key(*name)).collect::<Vec<_>>()
         };

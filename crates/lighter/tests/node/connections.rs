@@ -83,7 +83,7 @@ fn replies_that_nobody_reads_are_counted_and_then_refused() {
     client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
     // Windows of nothing: no byte of a body may be sent.
     client.write_all(&frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])).unwrap();
-    let head = [b"\x83\x86\x04\x07/attack\x01", &[host.len() as u8][..], host.as_bytes()].concat();
+    let head = [&b"\x83\x86\x04\x07/attack\x01"[..], &[host.len() as u8][..], host.as_bytes()].concat();
     for stream in (1..).step_by(2).take(STREAMS as usize) {
         client.write_all(&frame(1, 4, stream, &head)).unwrap();
         client.write_all(&frame(0, 1, stream, b"big-reply 2000000")).unwrap();
