@@ -45,7 +45,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(30);
 const IDLE_MAX: usize = 16;
 /// Connections of the whole process at once: a quarter of the files that systems let a process open. Who needs one more
-/// waits a while for a place, and then there is [none](Unsent::Full).
+/// waits a while for a place, and then there is none: `Unsent::Full`.
 const OPEN_MAX: usize = 256;
 const PLACE_WAIT: Duration = Duration::from_secs(2);
 
