@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   request ─▶ one of its host is idle?  yes ─▶ used again
-//!                       no └─▶ a place ─▶ name ─▶ address ─▶ TLS ─▶ Connection, which has the place until it is closed
+//!                       no └─▶ a place ─▶ name ─▶ address ─▶ TLS, with the place until it is closed
 //! ```
 //! Each connection is a file of the node. Without a bound a function could open so many that gates and stores had none.
 
@@ -43,7 +43,7 @@ pub struct Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = Connection;
+    type Response = Placed;
     type Error = BoxError;
     type Future = Boxed<Self::Response, BoxError>;
 
@@ -58,7 +58,7 @@ impl Service<Uri> for Connector {
             let connected = async {
                 // Nothing is opened before there is a place: a future does nothing until it is polled.
                 let place = timeout(wait, free.acquire_owned()).await.ok().and_then(Result::ok).ok_or(Unsent::Full)?;
-                Ok::<_, BoxError>(Connection { stream: connecting.await?, _place: place })
+                Ok::<_, BoxError>(Placed { stream: connecting.await?, _place: place })
             };
             let Some(connect_max) = connect_max else { return connected.await };
             timeout(connect_max, connected).await.unwrap_or_else(|_| Err(Unsent::ConnectTimedOut.into()))
@@ -67,24 +67,24 @@ impl Service<Uri> for Connector {
 }
 
 /// A connection, and its place.
-pub struct Connection {
+pub struct Placed {
     stream: MaybeHttpsStream<TokioIo<TcpStream>>,
     _place: OwnedSemaphorePermit,
 }
 
-impl connect::Connection for Connection {
+impl connect::Connection for Placed {
     fn connected(&self) -> Connected {
         self.stream.connected()
     }
 }
 
-impl Read for Connection {
+impl Read for Placed {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, into)
     }
 }
 
-impl Write for Connection {
+impl Write for Placed {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

@@ -14,8 +14,8 @@ const EARNED_A_CHILD: Duration = Duration::from_millis(50);
 /// Of the time that passes, one part in so many is earned.
 const EARNED_IN_TIME: u32 = 100;
 
-/// What a unit may use while it waits, beside what it earns in time: threads of its runtime wind down. A virtual machine
-/// that has just loaded a function still compiles some of it.
+/// What a unit may use while it waits, beside what it earns in time: threads of its runtime wind down. A virtual
+/// machine that has just loaded a function still compiles some of it.
 const RESTING: Duration = Duration::from_millis(200);
 const RESTING_MACHINE: Duration = Duration::from_secs(1);
 

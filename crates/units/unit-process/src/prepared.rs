@@ -136,7 +136,7 @@ impl PreparedProcess {
         }
     }
 
-    /// Looks at the units that wait before the next sweep does: what works in each new one takes the machine until then.
+    /// Looks at the units that wait before the next sweep does: what works in each new one has the machine until then.
     fn look_soon(self: &Arc<Self>) {
         if self.is_looking.swap(true, Relaxed) {
             return;
