@@ -9,6 +9,7 @@ public class LighterageException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
     private final String code;
+    private volatile boolean isOfDeployment;
 
     /** An error of this code; `message` says what was tried and what happened. */
     public LighterageException(String code, String message) {
@@ -19,6 +20,16 @@ public class LighterageException extends RuntimeException {
     /** As `L8001`. */
     public final String code() {
         return code;
+    }
+
+    /** Whether the node has not got the method, so that nothing was run. */
+    public final boolean isOfDeployment() {
+        return isOfDeployment;
+    }
+
+    /** It went wrong while the method was put on a node. */
+    public final void setOfDeployment() {
+        isOfDeployment = true;
     }
 
     @Override

@@ -35,7 +35,7 @@ final class Attempt {
 
     private final Call call;
     final Node node;
-    private final double until;
+    private double until;
     /** What it follows from; null where a node was asked for. */
     final Decision decision;
 
@@ -51,7 +51,7 @@ final class Attempt {
     Outcome run() {
         Code code = call.function.code();
         try {
-            node.prepare(code);
+            prepare(code);
             double began = Clock.now();
             byte[] frame = Calls.write(call.function.table.lower(call.arguments));
             if (frame.length > code.limits.bodyBytes) {
@@ -72,6 +72,22 @@ final class Attempt {
         } catch (NodeUnreachable | ReplyBroken | NodeUnproven silent) {
             call.nodes.failed(node, silent);
             throw silent;
+        }
+    }
+
+    /**
+     * Puts the method on the node. Where nothing else would do the call, and nobody said when it is wanted, that may
+     * take as long as it takes, and is no part of the call's time.
+     */
+    private void prepare(Code code) {
+        if (node.isReady(code.name)) {
+            return;
+        }
+        boolean isPatient = Double.isNaN(call.options.deadline()) && !call.options.isLocal;
+        double began = Clock.now();
+        node.prepare(code, isPatient ? Double.POSITIVE_INFINITY : until, call.cancel);
+        if (isPatient) {
+            until += Clock.now() - began;
         }
     }
 
@@ -138,7 +154,7 @@ final class Attempt {
     static boolean isRetried(LighterageException error) {
         if (error instanceof NodeRefused) {
             NodeRefused refused = (NodeRefused) error;
-            return refused.isBusy() || ELSEWHERE.contains(refused.status);
+            return refused.isBusy() || refused.isOfDeployment() || ELSEWHERE.contains(refused.status);
         }
         return error instanceof NodeUnreachable || error instanceof ReplyBroken;
     }

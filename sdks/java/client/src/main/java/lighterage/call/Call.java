@@ -49,7 +49,8 @@ final class Call {
             if (function.mayRunOn(node) && bytes <= options.limits.bodyBytes) {
                 open.add(node.name);
                 if (!function.isReady(node)) {
-                    waits.put(node.name, PREPARE_SECONDS);
+                    // What has taken longer than that may take as long again.
+                    waits.put(node.name, Math.max(PREPARE_SECONDS, function.awaited(node, now)));
                 }
             }
         }

@@ -41,6 +41,12 @@ public final class Function {
         return made != null && node.isReady(made.name);
     }
 
+    /** Seconds for which the method has been on its way to the node; 0 where it is not. */
+    double awaited(Node node, double now) {
+        Code made = code;
+        return made == null ? 0.0 : node.awaited(made.name, now);
+    }
+
     /** Whether calls may go to the node, as far as is known. */
     boolean mayRunOn(Node node) {
         return stays() == null && !refuses.contains(node);
@@ -89,7 +95,6 @@ public final class Function {
         }
     }
 
-
     /** Puts the method on a node in the background. */
     void prepareLater(Node node, Nodes nodes) {
         if (!mayRunOn(node) || isReady(node)) {
@@ -101,19 +106,35 @@ public final class Function {
             }
         }
         Background.call(() -> {
+            boolean isBegun = false;
             try {
-                node.prepare(code());
-            } catch (NodeRefused refused) {
-                refusedBy(node);
+                node.prepareLater(code(), problem -> prepared(node, nodes, problem));
+                isBegun = true;
             } catch (DoesNotTravel stay) {
                 return;
-            } catch (LighterageException error) {
-                nodes.failed(node, error);
             } finally {
-                synchronized (preparing) {
-                    preparing.remove(node);
+                if (!isBegun) {
+                    forget(node);
                 }
             }
         });
+    }
+
+    private void prepared(Node node, Nodes nodes, RuntimeException problem) {
+        try {
+            if (problem instanceof NodeRefused) {
+                refusedBy(node);
+            } else if (problem instanceof LighterageException) {
+                nodes.failed(node, (LighterageException) problem);
+            }
+        } finally {
+            forget(node);
+        }
+    }
+
+    private void forget(Node node) {
+        synchronized (preparing) {
+            preparing.remove(node);
+        }
     }
 }

@@ -99,8 +99,11 @@ final class Run {
         double now = Clock.now();
         if (error instanceof TimeIsUp) {
             Prediction expected = attempt.decision.chosen();
-            synchronized (call.nodes) {
-                call.nodes.engine().observeRemoteLonger(call.function.name(), call.size, expected, now - began, now);
+            if (!error.isOfDeployment()) {
+                synchronized (call.nodes) {
+                    call.nodes.engine()
+                            .observeRemoteLonger(call.function.name(), call.size, expected, now - began, now);
+                }
             }
             if (now >= wantedBy()) {
                 throw error;
@@ -125,6 +128,9 @@ final class Run {
                 continue;
             }
             return outcome.get();
+        }
+        if (last instanceof TimeIsUp && Clock.now() >= wantedBy()) {
+            throw last;
         }
         return here(null, Collections.<Node>emptyList());
     }

@@ -13,6 +13,8 @@ import java.util.concurrent.TimeUnit;
 public final class Background {
     /** Calls that `submit` runs at once; more wait. */
     private static final int THREADS_MAX = 64;
+    /** Deployments that go on at once; more wait. Each may take minutes, so they keep nothing else waiting. */
+    private static final int DEPLOYMENTS_MAX = 32;
 
     private static final ThreadFactory THREADS = work -> {
         Thread thread = new Thread(work, "lighterage");
@@ -21,6 +23,7 @@ public final class Background {
     };
     private static final ExecutorService POOL = pool(THREADS_MAX);
     private static final ExecutorService CHORES = pool(4);
+    private static final ExecutorService DEPLOYMENTS = pool(DEPLOYMENTS_MAX);
     private static final ScheduledThreadPoolExecutor TIMER = timer();
 
     private Background() {}
@@ -43,7 +46,12 @@ public final class Background {
         POOL.execute(work);
     }
 
-    /** Runs what can wait: looking for nodes, putting methods there. */
+    /** Puts a method on a node. */
+    static void deployment(Runnable work) {
+        DEPLOYMENTS.execute(work);
+    }
+
+    /** Runs what can wait: looking for nodes. */
     static void chore(Runnable work) {
         CHORES.execute(work);
     }

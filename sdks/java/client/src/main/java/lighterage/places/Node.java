@@ -11,10 +11,12 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.CountDownLatch;
 import lighterage.CallTooLarge;
 import lighterage.LighterageException;
 import lighterage.NodeRefused;
 import lighterage.ReplyBroken;
+import lighterage.TimeIsUp;
 import lighterage.code.Code;
 import lighterage.json.Json;
 
@@ -59,6 +61,8 @@ public final class Node {
     private static final class Deployed {
         private volatile boolean isThere;
         private volatile LighterageException problem;
+        /** The deployment that goes on, or was the last one. */
+        private volatile Deployment work;
     }
 
     Node(Address address) {
@@ -169,30 +173,102 @@ public final class Node {
         return found == null ? null : found.problem;
     }
 
-    /** Deploys the method, unless it is there. Of several threads one does it, and the others wait. */
-    public void prepare(Code code) {
+    /** Seconds for which the method has been on its way here; 0 where it is not. */
+    public double awaited(String function, double now) {
+        Deployed found = deployed.get(function);
+        Deployment work = found == null ? null : found.work;
+        return work == null || work.isDone() ? 0.0 : now - work.began;
+    }
+
+    /**
+     * Deploys the method, unless it is there. All who ask meanwhile wait for the same deployment.
+     *
+     * <p>Throws what a request throws. TimeIsUp where the method is not there by `until`, of {@link Clock}, and
+     * CancellationException where it is no longer wanted: the deployment goes on.
+     */
+    public void prepare(Code code, double until, Cancel cancel) {
+        Deployment work = begin(code);
+        if (work == null) {
+            return;
+        }
+        CountDownLatch ready = new CountDownLatch(1);
+        Runnable then = ready::countDown;
+        work.then(then);
+        try {
+            cancel.await(ready, until);
+        } finally {
+            work.forget(then);
+        }
+        if (!work.isDone()) {
+            TimeIsUp late = new TimeIsUp(url + " did not get the method in time; it goes on getting it");
+            late.setOfDeployment();
+            throw late;
+        }
+        work.see();
+    }
+
+    /** The same without waiting. `then` is told what kept the method away, or null, once that is known. */
+    public void prepareLater(Code code, Prepared then) {
+        Deployment work = begin(code);
+        if (work == null) {
+            then.is(null);
+            return;
+        }
+        work.then(() -> {
+            RuntimeException problem = null;
+            try {
+                work.see();
+            } catch (RuntimeException thrown) {
+                problem = thrown;
+            }
+            then.is(problem);
+        });
+    }
+
+    /** Who wants to know how a deployment ended. */
+    public interface Prepared {
+        /** It ended with this; null: the method is there. */
+        void is(RuntimeException problem);
+    }
+
+    /** The deployment that goes on, or a new one in the background, because it may take longer than anybody waits. */
+    private Deployment begin(Code code) {
         Deployed fresh = new Deployed();
         Deployed known = deployed.putIfAbsent(code.name, fresh);
         Deployed entry = known == null ? fresh : known;
-        if (entry.isThere) {
-            return;
-        }
         synchronized (entry) {
             if (entry.isThere) {
-                return;
+                return null;
             }
-            try {
-                deploy(code);
-            } catch (NodeRefused refused) {
-                entry.problem = FINAL.contains(refused.status) ? refused : null;
-                throw refused;
+            if (entry.work == null || entry.work.isDone()) {
+                Deployment work = new Deployment(() -> put(code, entry));
+                Background.deployment(work);
+                entry.work = work;
             }
-            entry.problem = null;
-            entry.isThere = true;
+            return entry.work;
         }
     }
 
-    /** Calls a method with a frame; the reply's body is one. Deploys it again where it is gone. */
+    private void put(Code code, Deployed entry) {
+        try {
+            deploy(code);
+        } catch (NodeRefused refused) {
+            refused.setOfDeployment();
+            entry.problem = FINAL.contains(refused.status) ? refused : null;
+            throw refused;
+        } catch (TimeIsUp late) {
+            late.setOfDeployment();
+            throw late;
+        }
+        entry.problem = null;
+        entry.isThere = true;
+    }
+
+    /**
+     * Calls a method with a frame; the reply's body is one. Deploys it again where it is gone.
+     *
+     * <p>Throws what a request or `prepare` throws.
+     */
     public Reply call(Code code, byte[] frame, double deadline, Cancel cancel) {
         for (boolean isLast = false; ; isLast = true) {
             Api.Request request = new Api.Request("POST", "/v1/functions/" + code.name + "/call", deadline)
@@ -209,7 +285,7 @@ public final class Node {
                 throw error;
             }
             deployed.remove(code.name);
-            prepare(code);
+            prepare(code, deadline, cancel);
         }
     }
 

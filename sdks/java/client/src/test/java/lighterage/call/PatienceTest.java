@@ -1,0 +1,161 @@
+package lighterage.call;
+
+import java.io.IOException;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Future;
+import lighterage.TimeIsUp;
+import lighterage.code.Limits;
+import lighterage.decide.Asked;
+import lighterage.decide.Prediction;
+import lighterage.decide.Stages;
+import lighterage.places.Clock;
+import lighterage.places.Nodes;
+import lighterage.places.StandIn;
+
+/** A call waits for a node no longer than it may, and no node is asked again and again for what it cannot do. */
+public final class PatienceTest {
+    private static final Limits LIMITS = new Limits(300_000, 1 << 20, 1 << 20);
+    private static final String HERE = "here";
+
+    private final Nodes nodes = new Nodes(Collections.singletonMap("LIGHTER_DATA", "/nowhere"));
+    private StandIn node;
+
+    /** A node, to which all methods are sent as the same jar. */
+    public void setUp() throws IOException {
+        node = new StandIn();
+        node.result = "there";
+        nodes.connect(node.url(), null);
+        Sources.name(new byte[] {1});
+    }
+
+    /** Ends it. */
+    public void tearDown() {
+        node.mayDeploy.countDown();
+        node.close();
+        nodes.disconnect();
+        Sources.name(null);
+    }
+
+    private Caller caller(boolean isLocal) {
+        Options options = Options.of(0, 1, isLocal, LIMITS, false);
+        return new Caller(new Function(new Placed(), options), options, nodes);
+    }
+
+    /** The estimates of a device that had better hand the call on. */
+    private void isSlowHere(double seconds) {
+        synchronized (nodes) {
+            for (int turn = 0; turn < 3; turn++) {
+                nodes.engine().observeLocal("app.Work::placed", 1, seconds, null, false);
+            }
+        }
+    }
+
+    private void isQuickThere() {
+        Stages quick = new Stages();
+        quick.roundTrip = 1e-3;
+        quick.run = 1e-3;
+        quick.bytesUp = 100;
+        quick.bytesDown = 100;
+        synchronized (nodes) {
+            nodes.engine().observeRemote(new Asked("app.Work::placed", 1), node.name(), quick, Clock.now(), null, false);
+        }
+    }
+
+    /** The next call finds what goes on. */
+    public void testADeadlineBoundsTheWaitForADeploymentWhichGoesOn() throws Throwable {
+        node.mayDeploy = new CountDownLatch(1);
+        Caller caller = caller(false);
+        double began = Clock.now();
+        try {
+            caller.with(caller.options().deadlineMs(200)).call(new Object[0]);
+            assert false;
+        } catch (TimeIsUp late) {
+            assert late.isOfDeployment() && late.getMessage().contains("goes on getting it") : late;
+        }
+        assert Clock.now() - began < 10 : Clock.now() - began;
+        node.mayDeploy.countDown();
+        assert caller.with(caller.options().deadlineMs(20_000)).call(new Object[0]).equals("there");
+        assert node.deployments.get() == 1 : node.deployments;
+    }
+
+    /** Who may run it elsewhere does not wait for minutes, and nothing is learnt of how long it runs there. */
+    public void testACallRunsHereWhereADeploymentTakesTooLong() throws Throwable {
+        node.mayDeploy = new CountDownLatch(1);
+        Caller caller = caller(true);
+        isSlowHere(2);
+        isQuickThere();
+        double before = there(caller).stage("run");
+        double began = Clock.now();
+        assert caller.call(new Object[0]).equals(HERE);
+        assert Clock.now() - began < 30 : Clock.now() - began;
+        assert there(caller).stage("run") <= 2 * before;
+        // The node has had so long by now that it may need as long again.
+        assert there(caller).wait > 0.6 : there(caller).wait;
+    }
+
+    private Prediction there(Caller caller) {
+        return caller.explain(new Object[0]).decision.at(node.name());
+    }
+
+    /** Whoever waits can be cancelled. */
+    public void testWhoWaitsForADeploymentCanBeCancelled() throws Throwable {
+        node.mayDeploy = new CountDownLatch(1);
+        Future<Object> pending = caller(false).submit(new Object[0]);
+        while (node.deployments.get() == 0) {
+            Thread.yield();
+        }
+        assert pending.cancel(true) && pending.isCancelled();
+        lighterage.places.Cancel cancel = new lighterage.places.Cancel();
+        cancel.cancel();
+        Caller caller = caller(false);
+        Call call = new Call(new Function(new Placed(), caller.options()), caller.options(), new Object[0], nodes, cancel);
+        try {
+            new Run(call).run();
+            assert false;
+        } catch (CancellationException cancelled) {
+            assert node.calls.get() == 0;
+        }
+    }
+
+    /** A function that is gone is deployed again, within the call's time. */
+    public void testWhatIsGoneIsDeployedAgainInTheCallsTime() throws Throwable {
+        Caller caller = caller(false);
+        assert caller.call(new Object[0]).equals("there");
+        node.forget();
+        assert caller.call(new Object[0]).equals("there");
+        assert node.deployments.get() == 2 : node.deployments;
+        node.forget();
+        node.mayDeploy = new CountDownLatch(1);
+        try {
+            caller.with(caller.options().deadlineMs(200)).call(new Object[0]);
+            assert false;
+        } catch (TimeIsUp late) {
+            assert late.isOfDeployment() : late;
+        }
+    }
+
+    private static final class Placed extends Table {
+        private Placed() {
+            super("app.Work::placed");
+        }
+
+        @Override
+        protected Object run(Object[] arguments) {
+            return HERE;
+        }
+
+        @Override
+        protected List<Object> lower(Object[] arguments) {
+            return Arrays.asList(arguments);
+        }
+
+        @Override
+        protected Object lift(Object value) {
+            return value;
+        }
+    }
+}
