@@ -89,7 +89,7 @@ final class Api {
 
     /**
      * Sends a request and reads the whole reply. A connection that was closed while idle is opened anew, because
-     * nothing of the request has been read by then.
+     * nothing of the request has been read by then. A large request finds that out while it is sent.
      *
      * <p>Throws NodeUnreachable or ReplyBroken; TimeIsUp past the deadline; CancellationException where it was
      * cancelled.
@@ -117,7 +117,10 @@ final class Api {
                     throw new CancellationException();
                 }
                 if (isFresh) {
-                    throw new ReplyBroken(address.url + " closed the connection instead of answering");
+                    Throwable early = stale.getCause();
+                    throw new ReplyBroken(address.url + (early == null
+                            ? " closed the connection instead of answering"
+                            : " closed the connection while it was sent to: " + early.getMessage()));
                 }
             } catch (ReplyBroken | TimeIsUp broken) {
                 if (request.cancel.isCancelled()) {

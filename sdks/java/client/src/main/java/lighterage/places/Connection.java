@@ -36,8 +36,9 @@ final class Connection implements Closeable {
     static final class Stale extends Exception {
         private static final long serialVersionUID = 1;
 
-        Stale() {
-            super(null, null, false, false);
+        /** `why` is null where the whole request was sent. */
+        Stale(IOException why) {
+            super(null, why, false, false);
         }
     }
 
@@ -60,7 +61,7 @@ final class Connection implements Closeable {
         this.out = socket.getOutputStream();
     }
 
-    /** Whether it can be used again, as far as is known without waiting: nothing came unasked. */
+    /** Whether it can be used again, as far as is known without waiting: nothing came unasked. Its end is not seen. */
     boolean isQuiet() {
         try {
             return !raw.isClosed() && from == to && in.available() == 0;
@@ -87,10 +88,7 @@ final class Connection implements Closeable {
         try {
             reply = head();
         } catch (Stale stale) {
-            if (early == null) {
-                throw stale;
-            }
-            throw new ReplyBroken(url + " closed the connection while it was sent to: " + early.getMessage());
+            throw new Stale(early);
         }
         reply.beganAt = began;
         reply.headAt = Clock.now();
@@ -266,7 +264,7 @@ final class Connection implements Closeable {
                 if (hasBegun) {
                     throw new ReplyBroken(url + " broke off in the head of its reply");
                 }
-                throw new Stale();
+                throw new Stale(null);
             }
         }
         return block[from++] & 0xFF;

@@ -11,6 +11,8 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.CancellationException;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicInteger;
 import lighterage.ConfigInvalid;
 import lighterage.LighterageException;
 import lighterage.NodeUnproven;
@@ -67,6 +69,63 @@ public final class HostileTest {
                 }
                 assert server.connections == 1 : server.connections;
             }
+        }
+    }
+
+    /** A connection that a node closes after its reply is opened anew; only one that was just opened is at fault. */
+    public void testAConnectionThatWasClosedWhileIdleIsOpenedAnew() throws Exception {
+        try (ServerSocket listening = new ServerSocket(0, 50, InetAddress.getByName("127.0.0.1"))) {
+            Api api = new Api(new Address("http://127.0.0.1:" + listening.getLocalPort(), null, null, false, false));
+            AtomicInteger connections = new AtomicInteger();
+            Semaphore closed = new Semaphore(0);
+            Thread thread = new Thread(() -> answerOnceEach(listening, connections, closed));
+            thread.setDaemon(true);
+            thread.start();
+            for (int turn = 1; turn <= 3; turn++) {
+                Api.Request request = new Api.Request("POST", "/", Clock.now() + 30);
+                Reply reply = api.request(request.body(new byte[1 << 20], "application/octet-stream").replyMax(1_000));
+                assert reply.status == 200 && connections.get() == turn : connections;
+                closed.acquire();
+            }
+        }
+        try (ServerSocket listening = new ServerSocket(0, 50, InetAddress.getByName("127.0.0.1"))) {
+            Thread thread = new Thread(() -> {
+                try {
+                    listening.accept().close();
+                } catch (IOException ended) {
+                    return;
+                }
+            });
+            thread.start();
+            Api api = new Api(new Address("http://127.0.0.1:" + listening.getLocalPort(), null, null, false, false));
+            Api.Request request = new Api.Request("POST", "/", Clock.now() + 30);
+            try {
+                api.request(request.body(new byte[16 << 20], "application/octet-stream").replyMax(1_000));
+                assert false;
+            } catch (ReplyBroken broken) {
+                assert broken.getMessage().contains("closed the connection") : broken;
+            }
+        }
+    }
+
+    private static void answerOnceEach(ServerSocket listening, AtomicInteger connections, Semaphore closed) {
+        while (true) {
+            try (Socket socket = listening.accept()) {
+                connections.incrementAndGet();
+                InputStream in = socket.getInputStream();
+                byte[] some = new byte[65_536];
+                StringBuilder head = new StringBuilder();
+                while (head.indexOf("\r\n\r\n") < 0) {
+                    head.append((char) in.read());
+                }
+                for (int left = 1 << 20; left > 0; ) {
+                    left -= in.read(some, 0, Math.min(left, some.length));
+                }
+                socket.getOutputStream().write((OK + "content-length: 2\r\n\r\nok").getBytes(StandardCharsets.UTF_8));
+            } catch (IOException ended) {
+                return;
+            }
+            closed.release();
         }
     }
 
