@@ -9,6 +9,7 @@ import lighterage.NodeRefused;
 import lighterage.NodeUnproven;
 import lighterage.NodeUnreachable;
 import lighterage.ReplyBroken;
+import lighterage.TimeIsUp;
 import lighterage.code.Code;
 import lighterage.decide.Asked;
 import lighterage.decide.Decision;
@@ -49,6 +50,19 @@ final class Attempt {
 
     /** Throws a LighterageException where the node did not do it; what the method threw is in the outcome. */
     Outcome run() {
+        try {
+            Outcome outcome = asked();
+            call.function.vain.end();
+            return outcome;
+        } catch (LighterageException error) {
+            if (isInVain(error)) {
+                call.function.vain.begin(Clock.now());
+            }
+            throw error;
+        }
+    }
+
+    private Outcome asked() {
         Code code = call.function.code();
         try {
             prepare(code);
@@ -156,6 +170,11 @@ final class Attempt {
             NodeRefused refused = (NodeRefused) error;
             return refused.isBusy() || refused.isOfDeployment() || ELSEWHERE.contains(refused.status);
         }
-        return error instanceof NodeUnreachable || error instanceof ReplyBroken;
+        return error instanceof NodeUnreachable || error instanceof ReplyBroken || error instanceof NodeUnproven;
+    }
+
+    /** Whether the node did what it could, and another time, or another node, would not help. */
+    private static boolean isInVain(LighterageException error) {
+        return !(isRetried(error) || error.isOfDeployment() || error instanceof TimeIsUp);
     }
 }

@@ -45,8 +45,9 @@ final class Call {
     Question question(List<Node> usable, double now) {
         List<String> open = new ArrayList<>();
         Map<String, Double> waits = new LinkedHashMap<>();
+        boolean isResting = function.vain.isResting(now);
         for (Node node : usable) {
-            if (function.mayRunOn(node) && bytes <= options.limits.bodyBytes) {
+            if (!isResting && function.mayRunOn(node) && bytes <= options.limits.bodyBytes) {
                 open.add(node.name);
                 if (!function.isReady(node)) {
                     // What has taken longer than that may take as long again.

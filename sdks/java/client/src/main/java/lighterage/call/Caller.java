@@ -100,6 +100,9 @@ public final class Caller {
                 notes.add(node.name + ": " + function.refusal(node).getMessage());
             }
         }
+        if (function.vain.isResting(now)) {
+            notes.add("stays here for a while: its last calls on nodes came to nothing");
+        }
         Decision decision;
         synchronized (nodes) {
             decision = nodes.engine().decide(call.question(usable, now));

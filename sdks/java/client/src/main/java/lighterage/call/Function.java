@@ -16,6 +16,8 @@ import lighterage.places.Nodes;
 public final class Function {
     /** What it does and how its values travel. */
     final Table table;
+    /** Its calls that ran on nodes and brought nothing. */
+    final Vain vain = new Vain();
     private final Options options;
     private final Set<Node> refuses = Collections.newSetFromMap(new ConcurrentHashMap<Node, Boolean>());
     private final Set<Node> preparing = new HashSet<>();

@@ -12,6 +12,7 @@ import lighterage.code.Limits;
 import lighterage.decide.Asked;
 import lighterage.decide.Prediction;
 import lighterage.decide.Stages;
+import lighterage.places.Cancel;
 import lighterage.places.Clock;
 import lighterage.places.Nodes;
 import lighterage.places.StandIn;
@@ -61,7 +62,8 @@ public final class PatienceTest {
         quick.bytesUp = 100;
         quick.bytesDown = 100;
         synchronized (nodes) {
-            nodes.engine().observeRemote(new Asked("app.Work::placed", 1), node.name(), quick, Clock.now(), null, false);
+            Asked asked = new Asked("app.Work::placed", 1);
+            nodes.engine().observeRemote(asked, node.name(), quick, Clock.now(), null, false);
         }
     }
 
@@ -109,10 +111,10 @@ public final class PatienceTest {
             Thread.yield();
         }
         assert pending.cancel(true) && pending.isCancelled();
-        lighterage.places.Cancel cancel = new lighterage.places.Cancel();
+        Cancel cancel = new Cancel();
         cancel.cancel();
-        Caller caller = caller(false);
-        Call call = new Call(new Function(new Placed(), caller.options()), caller.options(), new Object[0], nodes, cancel);
+        Options options = caller(false).options();
+        Call call = new Call(new Function(new Placed(), options), options, new Object[0], nodes, cancel);
         try {
             new Run(call).run();
             assert false;
@@ -136,6 +138,44 @@ public final class PatienceTest {
         } catch (TimeIsUp late) {
             assert late.isOfDeployment() : late;
         }
+    }
+
+    /** A method that a node cannot finish is not begun there again and again. */
+    public void testAMethodThatNodesNeverFinishIsNotTriedThereForEver() throws Throwable {
+        for (int turn = 0; turn < 20; turn++) {
+            node.refusedCalls.add(new StandIn.Problem(500, turn % 2 == 0 ? "L3003" : "L3011", false));
+        }
+        Options options = Options.of(0, 1, true, LIMITS, false);
+        Function function = new Function(new Placed(), options);
+        Caller caller = new Caller(function, options, nodes);
+        nodes.all().get(0).prepare(function.code(), Clock.now() + 30, new Cancel());
+        for (int turn = 0; turn < 6; turn++) {
+            isSlowHere(30);
+            assert caller.call(new Object[0]).equals(HERE);
+        }
+        assert node.calls.get() == 2 : node.calls;
+        assert caller.explain(new Object[0]).toString().contains("its last calls on nodes came to nothing");
+    }
+
+    /** It rests for a time that doubles; one call that was not in vain ends that. */
+    public void testOneCallInVainKeepsNoMethodHere() {
+        Vain vain = new Vain();
+        for (int now = 0; now < 10; now++) {
+            vain.begin(now);
+            assert !vain.isResting(now);
+            vain.end();
+        }
+        vain.begin(10);
+        vain.begin(10);
+        assert vain.isResting(14) && !vain.isResting(15);
+        vain.begin(12);
+        assert !vain.isResting(15) : "what began before the rest does not make it longer";
+        vain.begin(15);
+        assert vain.isResting(24) && !vain.isResting(25);
+        for (int turn = 0; turn < 20; turn++) {
+            vain.begin(1_000 * (turn + 1));
+        }
+        assert vain.isResting(20_299) && !vain.isResting(20_300);
     }
 
     private static final class Placed extends Table {
