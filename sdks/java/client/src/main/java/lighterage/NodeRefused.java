@@ -9,7 +9,7 @@ public final class NodeRefused extends LighterageException {
     private static final long serialVersionUID = 1;
     /** The node has no room now, or is going: another may have. */
     private static final Set<String> BUSY =
-            new HashSet<>(Arrays.asList("L3007", "L3008", "L3009", "L3010", "L4010", "L5005", "L5008"));
+            new HashSet<>(Arrays.asList("L3007", "L3008", "L3009", "L3010", "L3013", "L4010", "L5005", "L5008"));
 
     /** The status of HTTP. */
     public final int status;

@@ -170,6 +170,11 @@ final class Attempt {
             NodeRefused refused = (NodeRefused) error;
             return refused.isBusy() || refused.isOfDeployment() || ELSEWHERE.contains(refused.status);
         }
+        return isOfConnection(error);
+    }
+
+    /** Whether nobody answered, or nonsense. */
+    static boolean isOfConnection(RuntimeException error) {
         return error instanceof NodeUnreachable || error instanceof ReplyBroken || error instanceof NodeUnproven;
     }
 

@@ -2,6 +2,7 @@ package lighterage.call;
 
 import java.util.Collections;
 import java.util.HashSet;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import lighterage.DoesNotTravel;
@@ -14,13 +15,20 @@ import lighterage.places.Nodes;
 
 /** A method that is offloaded: its code as nodes get it, and which of them take it. Safe for threads. */
 public final class Function {
+    /** Seconds until a node that could not take it is asked again, if it may: after the first time, and at most. */
+    private static final double AGAIN_SECONDS = 5.0;
+    private static final double AGAIN_SECONDS_MAX = 300.0;
+
     /** What it does and how its values travel. */
     final Table table;
     /** Its calls that ran on nodes and brought nothing. */
     final Vain vain = new Vain();
     private final Options options;
     private final Set<Node> refuses = Collections.newSetFromMap(new ConcurrentHashMap<Node, Boolean>());
+    /** Nodes that it is being put on, or that are not asked to take it for a while. */
     private final Set<Node> preparing = new HashSet<>();
+    /** By node: for how many seconds it was left alone last. */
+    private final Map<Node, Double> pauses = new ConcurrentHashMap<>();
     private volatile Code code;
     private volatile DoesNotTravel stays;
     /** Of the sources that had no code. */
@@ -123,15 +131,32 @@ public final class Function {
     }
 
     private void prepared(Node node, Nodes nodes, RuntimeException problem) {
+        double pause = 0.0;
         try {
-            if (problem instanceof NodeRefused) {
+            if (problem == null) {
+                pauses.remove(node);
+            } else if (problem instanceof NodeRefused && refusal(node) != null) {
                 refusedBy(node);
-            } else if (problem instanceof LighterageException) {
+            } else if (problem instanceof NodeRefused) {
+                pause = pauseAfter(node);
+            } else if (Attempt.isOfConnection(problem)) {
                 nodes.failed(node, (LighterageException) problem);
             }
         } finally {
-            forget(node);
+            if (pause > 0) {
+                Background.after(pause, () -> forget(node));
+            } else {
+                forget(node);
+            }
         }
+    }
+
+    /** For how many seconds the node is left alone, which could not take it but may later. */
+    private double pauseAfter(Node node) {
+        Double last = pauses.get(node);
+        double pause = Math.min(Math.max(last == null ? 0.0 : 2 * last, AGAIN_SECONDS), AGAIN_SECONDS_MAX);
+        pauses.put(node, pause);
+        return pause;
     }
 
     private void forget(Node node) {

@@ -57,7 +57,7 @@ public final class Background {
     }
 
     /** Runs something short after so many seconds; cancel it where it is not needed. */
-    static Future<?> after(double seconds, Runnable work) {
+    public static Future<?> after(double seconds, Runnable work) {
         Callable<Object> once = () -> {
             work.run();
             return null;

@@ -34,12 +34,16 @@ public final class Node {
     /** Seconds that a probe may take, and a deployment (the base may have to be made for it). */
     private static final double PROBE_SECONDS = 3.0;
     private static final double DEPLOY_SECONDS = 600.0;
+    /** Milliseconds until a node is asked again on which somebody else deploys the same method. */
+    private static final long TURN_MS = 500;
     /** Bytes of a reply beside the result's own. */
     private static final int REPLY_EXTRA_BYTES = 1 << 20;
     /** Characters of what a node says went wrong. */
     private static final int WORDS_MAX = 4_000;
     /** The function is not there, or was removed. */
     private static final String GONE = "L2001";
+    /** Somebody else deploys the method: it may be the same code, from another device. */
+    private static final String IS_DEPLOYED = "L2012";
     private static final Set<String> TOO_LARGE = new HashSet<>(Arrays.asList("L3006", "L3011", "L2005"));
     /** Statuses of a deployment that trying again does not change. */
     private static final Set<Integer> FINAL = new HashSet<>(Arrays.asList(400, 401, 403, 413, 422));
@@ -251,7 +255,7 @@ public final class Node {
 
     private void put(Code code, Deployed entry) {
         try {
-            deploy(code);
+            deployInTurn(code);
         } catch (NodeRefused refused) {
             refused.setOfDeployment();
             entry.problem = FINAL.contains(refused.status) ? refused : null;
@@ -271,6 +275,7 @@ public final class Node {
      */
     public Reply call(Code code, byte[] frame, double deadline, Cancel cancel) {
         for (boolean isLast = false; ; isLast = true) {
+            Deployed asked = deployed.get(code.name);
             Api.Request request = new Api.Request("POST", "/v1/functions/" + code.name + "/call", deadline)
                     .body(frame, FRAME)
                     .replyMax(code.limits.bodyBytes + REPLY_EXTRA_BYTES)
@@ -284,7 +289,10 @@ public final class Node {
             if (isLast || !error.code().equals(GONE)) {
                 throw error;
             }
-            deployed.remove(code.name);
+            if (asked != null) {
+                // Another thread may have begun to deploy it anew.
+                deployed.remove(code.name, asked);
+            }
             prepare(code, deadline, cancel);
         }
     }
@@ -293,8 +301,27 @@ public final class Node {
         api.close();
     }
 
-    private void deploy(Code code) {
+    /** Deploys it, after whoever else deploys it now. */
+    private void deployInTurn(Code code) {
         double deadline = Clock.now() + DEPLOY_SECONDS;
+        while (true) {
+            try {
+                deploy(code, deadline);
+                return;
+            } catch (NodeRefused refused) {
+                if (!refused.code().equals(IS_DEPLOYED) || Clock.now() + TURN_MS / 1e3 >= deadline) {
+                    throw refused;
+                }
+                try {
+                    Thread.sleep(TURN_MS);
+                } catch (InterruptedException ended) {
+                    throw refused;
+                }
+            }
+        }
+    }
+
+    private void deploy(Code code, double deadline) {
         String image = "/v1/images/" + code.sha256;
         if (api.request(new Api.Request("HEAD", image, deadline)).status != 200) {
             json(new Api.Request("PUT", image, deadline).body(code.bundle, "application/octet-stream"));
@@ -307,7 +334,7 @@ public final class Node {
         String text = new String(reply.body, StandardCharsets.UTF_8).trim();
         Map<?, ?> last = map(parsed(text.substring(text.lastIndexOf('\n') + 1)));
         if (!"done".equals(last.get("step"))) {
-            throw refused(422, last.get("problem"));
+            throw refused(status(last.get("problem")), last.get("problem"));
         }
         removeOld(code);
     }
@@ -377,6 +404,13 @@ public final class Node {
             // Then the status says it all.
         }
         return refused(reply.status, said);
+    }
+
+    /** The status of a problem that came in a stream, whose own status is that of its beginning. */
+    private static int status(Object said) {
+        Object status = said instanceof Map ? ((Map<?, ?>) said).get("status") : null;
+        long number = status instanceof Long ? (Long) status : 0;
+        return number >= 400 && number < 600 ? (int) number : 422;
     }
 
     private static LighterageException refused(int status, Object said) {

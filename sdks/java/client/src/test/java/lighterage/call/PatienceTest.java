@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Future;
+import lighterage.NodeRefused;
 import lighterage.TimeIsUp;
 import lighterage.code.Limits;
 import lighterage.decide.Asked;
@@ -14,6 +15,7 @@ import lighterage.decide.Prediction;
 import lighterage.decide.Stages;
 import lighterage.places.Cancel;
 import lighterage.places.Clock;
+import lighterage.places.Node;
 import lighterage.places.Nodes;
 import lighterage.places.StandIn;
 
@@ -155,6 +157,58 @@ public final class PatienceTest {
         }
         assert node.calls.get() == 2 : node.calls;
         assert caller.explain(new Object[0]).toString().contains("its last calls on nodes came to nothing");
+    }
+
+    /** Somebody else may deploy the same code; that is waited for, and said as it is where it does not end. */
+    public void testADeploymentBySomebodyElseIsWaitedFor() throws Throwable {
+        node.refusedDeployments.add(new StandIn.Problem(409, "L2012", false));
+        node.refusedDeployments.add(new StandIn.Problem(409, "L2012", true));
+        assert caller(false).call(new Object[0]).equals("there");
+        assert node.deployments.get() == 3 : node.deployments;
+    }
+
+    /** What a node says in the stream of a deployment is final only where its status is. */
+    public void testARefusalForNowIsNotFinal() throws Throwable {
+        node.refusedDeployments.add(new StandIn.Problem(503, "L3013", true));
+        Caller caller = caller(false);
+        try {
+            caller.call(new Object[0]);
+            assert false;
+        } catch (NodeRefused refused) {
+            assert refused.status == 503 && refused.isOfDeployment() : refused;
+        }
+        assert caller.call(new Object[0]).equals("there");
+        for (int status : new int[] {422, 200}) {
+            node.refusedDeployments.add(new StandIn.Problem(status, "L2013", true));
+            Options options = Options.of(0, 1, false, new Limits(status, 1 << 20, 1 << 20), false);
+            Function function = new Function(new Placed(), options);
+            try {
+                new Caller(function, options, nodes).call(new Object[0]);
+                assert false;
+            } catch (NodeRefused refused) {
+                assert refused.status == 422 && !function.mayRunOn(nodes.all().get(0)) : refused;
+            }
+        }
+    }
+
+    /** A node that could not take a method for now is not asked again at once, and is not taken for silent. */
+    public void testABusyNodeIsLeftAloneForAWhile() throws Throwable {
+        for (int turn = 0; turn < 20; turn++) {
+            node.refusedDeployments.add(new StandIn.Problem(503, "L3013", turn % 2 == 0));
+        }
+        Options options = Options.of(0, 1, true, LIMITS, false);
+        Function function = new Function(new Placed(), options);
+        Node place = nodes.all().get(0);
+        function.prepareLater(place, nodes);
+        while (node.refusedDeployments.size() == 20 || function.awaited(place, Clock.now()) > 0) {
+            Thread.yield();
+        }
+        for (int turn = 0; turn < 100; turn++) {
+            function.prepareLater(place, nodes);
+            Thread.yield();
+        }
+        assert node.deployments.get() == 1 : node.deployments;
+        assert function.mayRunOn(place) && !place.isAway(Clock.now());
     }
 
     /** It rests for a time that doubles; one call that was not in vain ends that. */
