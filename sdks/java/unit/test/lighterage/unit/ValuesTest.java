@@ -34,6 +34,9 @@ public final class ValuesTest {
             is(text, () -> Json.write(Json.read(" " + text + "\n")));
         }
         is("123456789012345678901234567890", () -> Json.write(Json.read("123456789012345678901234567890")));
+        is("-" + "7".repeat(4_300), () -> Json.write(Json.read("-" + "7".repeat(4_300))));
+        // To make a number of so many digits takes time that grows with their square.
+        is("IllegalArgumentException", () -> Json.write(Json.read("7".repeat(4_301))));
         is("9223372036854775807", () -> Json.write(Json.read("9223372036854775807")));
         for (String text : List.of("", "01", "1.", "[1,]", "{\"a\":1,\"a\":2}", "\"\n\"", "\"\\x\"", "1 2", "nul", "[", "-")) {
             is("IllegalArgumentException", () -> Json.write(Json.read(text)));

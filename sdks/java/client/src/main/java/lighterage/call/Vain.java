@@ -1,7 +1,7 @@
 package lighterage.call;
 
 /**
- * Calls of a method that ran on nodes and brought nothing: results that do not travel, limits that are too small for it.
+ * Calls of a method that ran on nodes and brought nothing: results that do not travel, limits that are too small.
  *
  * <p>One may be due to its arguments. After the second in a row the method rests from nodes, for a time that doubles.
  * Safe for threads.

@@ -24,8 +24,8 @@ import lighterage.json.Json;
  * Android; the same code runs everywhere.
  */
 final class Api {
-    /** Bytes of a reply, where nothing else is said. */
-    static final int BODY_BYTES_MAX = 64 << 20;
+    /** Bytes of a reply, where nothing else is said: of JSON. */
+    static final int BODY_BYTES_MAX = 4 << 20;
     private static final int NONCE_BYTES = 32;
     private static final int PROOF_BYTES_MAX = 4 << 10;
     /** Idle connections kept to one node. */

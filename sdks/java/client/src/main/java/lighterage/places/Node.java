@@ -399,7 +399,8 @@ public final class Node {
     private static LighterageException refused(Reply reply) {
         Object said = null;
         try {
-            said = reply.body.length == 0 ? null : Json.read(new String(reply.body, StandardCharsets.UTF_8));
+            boolean isRead = reply.body.length > 0 && reply.body.length <= Api.BODY_BYTES_MAX;
+            said = isRead ? Json.read(new String(reply.body, StandardCharsets.UTF_8)) : null;
         } catch (IllegalArgumentException strange) {
             // Then the status says it all.
         }

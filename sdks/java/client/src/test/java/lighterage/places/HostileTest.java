@@ -45,6 +45,26 @@ public final class HostileTest {
         }
     }
 
+    /** What is read as JSON has its limits, of all of it and of a number. */
+    public void testJsonIsBounded() throws IOException {
+        try (Server server = new Server(OK + "content-length: 4194305\r\n\r\n")) {
+            Api api = new Api(new Address(server.url(), null, null, false, false));
+            api.request(new Api.Request("GET", "/", Clock.now() + 30));
+            assert false;
+        } catch (ReplyBroken broken) {
+            assert broken.getMessage().contains("the limit is 4194304") : broken;
+        }
+        double began = Clock.now();
+        String body = "{\"isolation\": [\"process\"], \"x\": " + repeated("7", 3_000_000) + "}";
+        try (Server server = new Server(OK + "content-length: " + body.length() + "\r\n\r\n" + body)) {
+            new Node(new Address(server.url(), null, null, false, false)).ask();
+            assert false;
+        } catch (ReplyBroken broken) {
+            assert broken.getMessage().contains("no JSON") : broken;
+        }
+        assert Clock.now() - began < 20 : Clock.now() - began;
+    }
+
     /** A node that goes silent, at any place, is left at the deadline. */
     public void testSilenceEndsAtTheDeadline() throws IOException {
         for (String begin : new String[] {"", "HTTP/1.1 2", OK + "content-length: 9\r\n\r\nabc"}) {

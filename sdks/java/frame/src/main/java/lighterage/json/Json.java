@@ -14,6 +14,8 @@ import java.util.Map;
 public final class Json {
     /** Values around a value, itself included. */
     public static final int DEPTH_MAX = 64;
+    /** Digits of a whole number: to read it takes time that grows with their square. */
+    public static final int DIGITS_MAX = 4_300;
 
     private final String text;
     private int at;
@@ -182,6 +184,10 @@ public final class Json {
         String number = text.substring(begin, at);
         if (!isWhole) {
             return Double.valueOf(number);
+        }
+        if (digits > DIGITS_MAX) {
+            at = begin;
+            throw wrong("a whole number has more than " + DIGITS_MAX + " digits");
         }
         return number.length() <= 18 ? (Object) Long.valueOf(number) : narrow(new BigInteger(number));
     }
