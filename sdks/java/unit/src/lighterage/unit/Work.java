@@ -30,7 +30,6 @@ final class Work {
     /** Characters of what is said in one line about an exception. */
     static final int WORDS_MAX = 4_000;
     private static final int TRACE_MAX = 200;
-    private static final long FRAME_BYTES_MAX = 1L << 31;
 
     /** What a handler may take: the event, or its data. */
     private static final Set<Class<?>> WHOLE = Set.of(Event.class, String.class, byte[].class);
@@ -213,8 +212,7 @@ final class Work {
 
     private static Object inFrame(byte[] data) throws FrameException {
         try {
-            Limits limits = new Limits(FRAME_BYTES_MAX, 64 << 20, 1 << 16, 64, 1 << 20);
-            return Frame.decode(ByteBuffer.wrap(data), limits).body();
+            return Frame.decode(ByteBuffer.wrap(data), Limits.CALL).body();
         } catch (FrameException strange) {
             throw new Invalid("the call is no frame: " + strange.word, strange);
         }

@@ -1,9 +1,12 @@
 package lighterage.travel;
 
 import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import lighterage.DoesNotTravel;
 import lighterage.ReplyBroken;
 import lighterage.frame.Frame;
@@ -18,8 +21,9 @@ import lighterage.frame.Tagged;
  */
 public final class Calls {
     private static final String THROWN = "thrown";
-    /** What a reader of replies accepts; the bytes of the whole are limited before. */
-    private static final Limits LIMITS = new Limits(Integer.MAX_VALUE, 256L << 20, 65_536, 128, 1L << 20);
+    /** What is wrong with a frame that is larger than one may be. */
+    private static final Set<String> TOO_MUCH =
+            new HashSet<>(Arrays.asList("too-many-values", "too-deep", "too-many-buffers", "meta-too-large"));
 
     private Calls() {}
 
@@ -34,10 +38,13 @@ public final class Calls {
         }
     }
 
-    /** The plain value of a reply, or a {@link Thrown}. Throws ReplyBroken where the bytes are none. */
+    /**
+     * The plain value of a reply, or a {@link Thrown}. Throws ReplyBroken where the bytes are none, and DoesNotTravel
+     * where they are of a result that is larger than one may be.
+     */
     public static Object read(byte[] bytes, String url) {
         try {
-            Frame frame = Frame.decode(ByteBuffer.wrap(bytes), LIMITS);
+            Frame frame = Frame.decode(ByteBuffer.wrap(bytes), Limits.CALL);
             if (frame.kind() != Frame.REPLY) {
                 throw new FrameException("kind");
             }
@@ -45,6 +52,9 @@ public final class Calls {
             boolean isThrown = body instanceof Tagged && ((Tagged) body).name().equals(THROWN);
             return isThrown ? new Thrown(((Tagged) body).value()) : body;
         } catch (FrameException | IllegalArgumentException strange) {
+            if (strange instanceof FrameException && TOO_MUCH.contains(((FrameException) strange).word)) {
+                throw new DoesNotTravel("the result holds more values than a call brings: " + strange.getMessage());
+            }
             throw new ReplyBroken(url + " sent a reply that cannot be read: " + strange.getMessage());
         }
     }

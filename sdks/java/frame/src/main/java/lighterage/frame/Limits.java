@@ -5,6 +5,9 @@ public final class Limits {
     /** Those of the contract: 256 MiB, 1 MiB of meta, 1,024 buffers, 32 levels, 65,536 values. */
     public static final Limits DEFAULT = new Limits(256L << 20, 1 << 20, 1_024, 32, 65_536);
 
+    /** Those of a call of a method and its result, on both sides; a writer writes no more values than that. */
+    public static final Limits CALL = new Limits(Integer.MAX_VALUE, 256L << 20, 65_536, 128, 8_000_000);
+
     final long totalBytes;
     final long metaBytes;
     final long buffers;

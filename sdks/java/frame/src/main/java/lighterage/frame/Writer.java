@@ -9,15 +9,20 @@ import java.util.List;
 import java.util.Map;
 import java.util.zip.CRC32;
 
-/** Writes frames: the typed part first, in memory that grows, then all of it at its place. */
+/**
+ * Writes frames: the typed part first, in memory that grows, then all of it at its place.
+ *
+ * <p>What no reader reads is not written: it is an IllegalArgumentException that says why.
+ */
 final class Writer {
     private byte[] meta = new byte[256];
     private int length;
+    private long values;
     private final List<ByteBuffer> buffers = new ArrayList<>();
 
     static ByteBuffer write(Frame frame, boolean bulk) {
         Writer writer = new Writer();
-        writer.value(frame.body());
+        writer.value(frame.body(), 1);
         return writer.assemble(frame, bulk);
     }
 
@@ -57,7 +62,10 @@ final class Writer {
         return (int) checksum.getValue();
     }
 
-    private void value(Object value) {
+    private void value(Object value, int depth) {
+        if (depth > Limits.CALL.depth) {
+            throw new IllegalArgumentException("values nest deeper than " + Limits.CALL.depth + "; is there a cycle?");
+        }
         if (value == null) {
             tag(Frame.NULL);
         } else if (value instanceof Boolean) {
@@ -75,13 +83,14 @@ final class Writer {
             tag(Frame.BYTES);
             bytes((byte[]) value);
         } else if (value instanceof List) {
-            list((List<?>) value);
+            list((List<?>) value, depth);
         } else if (value instanceof Map) {
-            map((Map<?, ?>) value);
+            map((Map<?, ?>) value, depth);
         } else if (value instanceof Tagged) {
             tag(Frame.TAGGED);
             text(((Tagged) value).name());
-            value(((Tagged) value).value());
+            announce(1);
+            value(((Tagged) value).value(), depth + 1);
         } else if (value instanceof Buffer) {
             tag(Frame.BUFFER);
             buffer(((Buffer) value).bytes());
@@ -97,20 +106,22 @@ final class Writer {
         return value instanceof Long || value instanceof Integer || value instanceof Short || value instanceof Byte;
     }
 
-    private void list(List<?> items) {
+    private void list(List<?> items, int depth) {
         tag(Frame.LIST);
+        announce(items.size());
         number(items.size(), 4);
         for (Object item : items) {
-            value(item);
+            value(item, depth + 1);
         }
     }
 
-    private void map(Map<?, ?> entries) {
+    private void map(Map<?, ?> entries, int depth) {
         tag(Frame.MAP);
+        announce(entries.size());
         number(entries.size(), 4);
         for (Map.Entry<?, ?> entry : entries.entrySet()) {
             text((String) entry.getKey());
-            value(entry.getValue());
+            value(entry.getValue(), depth + 1);
         }
     }
 
@@ -130,7 +141,18 @@ final class Writer {
         put(unit);
     }
 
+    /** Counts values that are inside another. */
+    private void announce(long count) {
+        values += count;
+        if (values > Limits.CALL.values) {
+            throw new IllegalArgumentException("a value holds more than " + Limits.CALL.values + " others");
+        }
+    }
+
     private void buffer(ByteBuffer bytes) {
+        if (buffers.size() >= Limits.CALL.buffers) {
+            throw new IllegalArgumentException("a value holds more than " + Limits.CALL.buffers + " arrays");
+        }
         number(buffers.size(), 4);
         buffers.add(bytes.duplicate());
     }
