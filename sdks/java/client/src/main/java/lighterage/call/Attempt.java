@@ -4,6 +4,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import lighterage.CallTooLarge;
+import lighterage.DoesNotTravel;
 import lighterage.LighterageException;
 import lighterage.NodeRefused;
 import lighterage.NodeUnproven;
@@ -67,7 +68,7 @@ final class Attempt {
         try {
             prepare(code);
             double began = Clock.now();
-            byte[] frame = Calls.write(call.function.table.lower(call.arguments));
+            byte[] frame = written();
             if (frame.length > code.limits.bodyBytes) {
                 throw new CallTooLarge("the arguments of " + call.function.name() + " take " + frame.length
                         + " bytes, bodyBytes is " + code.limits.bodyBytes);
@@ -105,17 +106,41 @@ final class Attempt {
         }
     }
 
+    /** The frame of the call. What goes wrong here is none of what the method throws. */
+    private byte[] written() {
+        try {
+            return Calls.write(call.function.table.lower(call.arguments));
+        } catch (LighterageException said) {
+            throw said;
+        } catch (RuntimeException strange) {
+            String why = "the arguments of " + call.function.name() + " cannot be written: " + strange;
+            throw (DoesNotTravel) new DoesNotTravel(why).initCause(strange);
+        }
+    }
+
     private Outcome outcome(Reply reply) {
         Object value = Calls.read(reply.body, node.url);
         if (value instanceof Thrown) {
             Thrown thrown = (Thrown) value;
-            Throwable own = call.function.table.thrown(thrown.name, thrown.message);
+            Throwable own = own(thrown);
             return Outcome.threw(own == null ? thrown.asRemote() : thrown.onto(own));
         }
         try {
             return Outcome.returned(call.function.table.lift(value));
-        } catch (IllegalArgumentException strange) {
-            throw new ReplyBroken(node.url + " sent a result of another type: " + strange.getMessage());
+        } catch (LighterageException said) {
+            throw said;
+        } catch (RuntimeException strange) {
+            String why = node.url + " sent a result of another type: " + strange.getMessage();
+            throw (ReplyBroken) new ReplyBroken(why).initCause(strange);
+        }
+    }
+
+    /** An exception that the method declares; null where it declares none of that name, or none can be made. */
+    private Throwable own(Thrown thrown) {
+        try {
+            return call.function.table.thrown(thrown.name, thrown.message);
+        } catch (RuntimeException strange) {
+            return null;
         }
     }
 

@@ -37,7 +37,8 @@ public final class Reply {
                 continue;
             }
             try {
-                double seconds = Double.parseDouble(part.substring(at + 5).split(";")[0]) / 1_000;
+                int end = part.indexOf(';', at + 5);
+                double seconds = Double.parseDouble(part.substring(at + 5, end < 0 ? part.length() : end)) / 1_000;
                 // Not a number is no number between these.
                 if (seconds >= 0 && seconds <= TIMING_SECONDS_MAX) {
                     times.put(part.substring(0, at).trim(), seconds);

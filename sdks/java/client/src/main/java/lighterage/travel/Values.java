@@ -78,6 +78,11 @@ public final class Values {
         return String.valueOf(letter);
     }
 
+    /** A character, as a text of one; null stays. */
+    public static Object of(Character letter) {
+        return letter == null ? null : letter.toString();
+    }
+
     /** The constant's name. */
     public static Object of(Enum<?> constant) {
         return constant == null ? null : constant.name();
@@ -147,6 +152,24 @@ public final class Values {
             map.put((String) fields[at], fields[at + 1]);
         }
         return Collections.unmodifiableMap(map);
+    }
+
+    /** A value of a type that has no null. */
+    public static <T> T given(T value) {
+        if (value == null) {
+            throw new IllegalArgumentException("nothing where a value is expected");
+        }
+        return value;
+    }
+
+    /** A list of whatever it holds; null stays. */
+    public static List<?> asList(Object value) {
+        return value == null ? null : expect(List.class, value);
+    }
+
+    /** A map of whatever it holds; null stays. */
+    public static Map<?, ?> asMap(Object value) {
+        return value == null ? null : expect(Map.class, value);
     }
 
     /** A text; null stays. */

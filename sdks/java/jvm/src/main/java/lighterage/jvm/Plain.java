@@ -69,33 +69,53 @@ final class Plain {
                 return Values.asInts(value);
             case "[B":
                 return Values.asBytes(value);
-            case "I":
             case "Ljava/lang/Integer;":
                 return Values.asInt(value);
-            case "F":
             case "Ljava/lang/Float;":
                 return Values.asFloat(value);
-            case "S":
             case "Ljava/lang/Short;":
                 return Values.asShort(value);
-            case "B":
             case "Ljava/lang/Byte;":
                 return Values.asByte(value);
-            case "C":
             case "Ljava/lang/Character;":
                 return Values.asChar(value);
-            case "D":
             case "Ljava/lang/Double;":
                 return Values.asDouble(value);
-            case "J":
             case "Ljava/lang/Long;":
-            case "Z":
+                return Values.asLong(value);
             case "Ljava/lang/Boolean;":
+                return Values.asBoolean(value);
             case "Ljava/lang/String;":
+                return Values.asText(value);
             case "Ljava/util/List;":
+                return Values.asList(value);
             case "Ljava/util/Map;":
+                return Values.asMap(value);
             case "Ljava/lang/Void;":
-                return value;
+                return null;
+            default:
+                return primitive(value, type);
+        }
+    }
+
+    private static Object primitive(Object value, String type) {
+        switch (type) {
+            case "I":
+                return Values.given(Values.asInt(value));
+            case "F":
+                return Values.given(Values.asFloat(value));
+            case "S":
+                return Values.given(Values.asShort(value));
+            case "B":
+                return Values.given(Values.asByte(value));
+            case "C":
+                return Values.given(Values.asChar(value));
+            case "D":
+                return Values.given(Values.asDouble(value));
+            case "J":
+                return Values.given(Values.asLong(value));
+            case "Z":
+                return Values.given(Values.asBoolean(value));
             default:
                 throw new DoesNotTravel("a lambda that returns " + type + " does not travel: give its result as "
                         + "numbers, texts, arrays, lists or maps, or mark a method with @Offload");

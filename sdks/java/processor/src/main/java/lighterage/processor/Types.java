@@ -53,7 +53,7 @@ final class Types {
         }
         String name = name(type);
         if (isBoxed(name) || name.equals("java.lang.String")) {
-            return name.equals("java.lang.Character") ? VALUES + "of((char) " + value + ")" : value;
+            return name.equals("java.lang.Character") ? VALUES + "of(" + value + ")" : value;
         }
         if (isEnum(type)) {
             return VALUES + "of(" + value + ")";
@@ -81,16 +81,16 @@ final class Types {
     String lift(TypeMirror type, String value) throws StaysHere {
         switch (type.getKind()) {
             case BOOLEAN:
-                return VALUES + "asBoolean(" + value + ")";
+                return VALUES + "given(" + VALUES + "asBoolean(" + value + "))";
             case CHAR:
-                return VALUES + "asChar(" + value + ")";
+                return VALUES + "given(" + VALUES + "asChar(" + value + "))";
             case BYTE:
             case SHORT:
             case INT:
             case LONG:
             case FLOAT:
             case DOUBLE:
-                return VALUES + "as" + capital(type.toString()) + "(" + value + ")";
+                return VALUES + "given(" + VALUES + "as" + capital(type.toString()) + "(" + value + "))";
             case ARRAY:
                 return VALUES + "as" + capital(component(type)) + "s(" + value + ")";
             default:
