@@ -25,9 +25,9 @@ import lighterage.code.Limits;
  * }</pre>
  *
  * <p>The variables that it uses travel: numbers, truth values, characters, texts, enums, `byte[]`, `int[]`, `long[]`,
- * `float[]`, `double[]`, lists, and maps with texts as keys. The result is of one of these types too, as the lambda's
- * own code says it; of lists and maps the elements come back as `Long`, `Double`, `Boolean`, `String`, lists and maps.
- * A lambda that uses its object (`this`) does not travel.
+ * `float[]`, `double[]`, lists, and maps with texts as keys. Lists and maps hold `Long`, `Double`, `Boolean`, `String`,
+ * lists and maps. The result is of one of these types too, as the lambda's own code says it; of lists and maps the
+ * elements come back as those that they may hold. A lambda that uses its object (`this`) does not travel.
  *
  * <p>After D8 a lambda is a class without a name for its method, so on Android methods are marked with `@Offload`.
  *

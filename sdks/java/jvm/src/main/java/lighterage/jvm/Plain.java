@@ -2,11 +2,16 @@ package lighterage.jvm;
 
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import lighterage.DoesNotTravel;
 import lighterage.travel.Values;
 
 /** Values of types that are known only when they are there. */
 final class Plain {
+    /** Of lists and maps in one another; what a frame has room for beside the call's own. */
+    private static final int DEPTH_MAX = 100;
+    private static final Set<Class<?>> AS_ITSELF = Set.of(Boolean.class, Long.class, Double.class, String.class);
+
     private Plain() {}
 
     /** The plain value of an object. Throws DoesNotTravel where it has none. */
@@ -27,16 +32,33 @@ final class Plain {
             return value.toString();
         } else if (value instanceof Enum) {
             return Values.of((Enum<?>) value);
-        } else if (value instanceof List) {
-            return Values.list((List<?>) value, Plain::lower);
-        } else if (value instanceof Map) {
-            return map((Map<?, ?>) value);
+        } else if (value instanceof List || value instanceof Map) {
+            return inside(value, 1);
         }
         throw new DoesNotTravel("a variable of " + value.getClass().getName()
                 + " does not travel in a lambda: mark a method with @Offload, or pass what it holds");
     }
 
-    private static Object map(Map<?, ?> entries) {
+    /**
+     * The plain value of what stands in a list or map. There no type says what it is to become on the node, so only
+     * what comes back as itself travels: an Integer would be a Long there.
+     */
+    private static Object inside(Object value, int depth) {
+        if (depth > DEPTH_MAX) {
+            throw new DoesNotTravel("lists and maps nest deeper than " + DEPTH_MAX + "; is there a cycle?");
+        } else if (value == null || AS_ITSELF.contains(value.getClass())) {
+            return value;
+        } else if (value instanceof List) {
+            return Values.list((List<?>) value, item -> inside(item, depth + 1));
+        } else if (value instanceof Map) {
+            return Values.map(named((Map<?, ?>) value), item -> inside(item, depth + 1));
+        }
+        throw new DoesNotTravel("a list or map that holds a " + value.getClass().getName() + " does not travel in a"
+                + " lambda, because its type is not known there: let it hold Boolean, Long, Double, String, lists and"
+                + " maps of these, or mark a method with @Offload");
+    }
+
+    private static Map<String, ?> named(Map<?, ?> entries) {
         for (Object key : entries.keySet()) {
             if (!(key instanceof String)) {
                 throw new DoesNotTravel("a map travels whose keys are texts");
@@ -44,7 +66,7 @@ final class Plain {
         }
         @SuppressWarnings("unchecked")
         Map<String, ?> named = (Map<String, ?>) entries;
-        return Values.map(named, Plain::lower);
+        return named;
     }
 
     private static boolean isNumber(Object value) {
