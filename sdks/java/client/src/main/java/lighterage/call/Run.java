@@ -139,7 +139,7 @@ final class Run {
     private Object onNodes() throws Throwable {
         List<Node> nodes = soonestFirst(call.nodes.chosen(call.options.on));
         LighterageException last = new NoNode("no node is known");
-        for (Node node : nodes.subList(0, Math.min(nodes.size(), 1 + call.options.retries))) {
+        for (Node node : nodes.subList(0, 1 + Math.min(nodes.size() - 1, call.options.retries))) {
             Outcome outcome;
             try {
                 outcome = new Attempt(call, node, Math.min(until(), wantedBy()), null).run();

@@ -30,7 +30,7 @@ public final class Limits {
     Map<String, Object> asManifest() {
         Map<String, Object> limits = new LinkedHashMap<>();
         limits.put("time_ms", timeMs);
-        limits.put("cpu_ms", Math.min(timeMs * PROCESSORS, CPU_MS_MAX));
+        limits.put("cpu_ms", Math.min(timeMs, CPU_MS_MAX / PROCESSORS) * PROCESSORS);
         limits.put("memory_bytes", memoryBytes);
         limits.put("body_bytes", (long) bodyBytes);
         limits.put("concurrency", CONCURRENCY);

@@ -38,6 +38,7 @@ public final class Node {
     private static final long TURN_MS = 500;
     /** Bytes of a reply beside the result's own. */
     private static final int REPLY_EXTRA_BYTES = 1 << 20;
+    private static final int ARRAY_BYTES_MAX = Integer.MAX_VALUE - 8;
     /** Characters of what a node says went wrong. */
     private static final int WORDS_MAX = 4_000;
     /** The function is not there, or was removed. */
@@ -278,7 +279,7 @@ public final class Node {
             Deployed asked = deployed.get(code.name);
             Api.Request request = new Api.Request("POST", "/v1/functions/" + code.name + "/call", deadline)
                     .body(frame, FRAME)
-                    .replyMax(code.limits.bodyBytes + REPLY_EXTRA_BYTES)
+                    .replyMax(replyBytesMax(code.limits.bodyBytes))
                     .endedBy(cancel);
             Reply reply = api.request(request);
             if (reply.status == 200) {
@@ -295,6 +296,11 @@ public final class Node {
             }
             prepare(code, deadline, cancel);
         }
+    }
+
+    /** Bytes of the whole reply to a call whose result has so many at most; no array of Java is longer. */
+    static int replyBytesMax(int bodyBytes) {
+        return (int) Math.min((long) bodyBytes + REPLY_EXTRA_BYTES, ARRAY_BYTES_MAX);
     }
 
     void close() {

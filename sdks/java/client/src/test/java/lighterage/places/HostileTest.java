@@ -18,6 +18,8 @@ import lighterage.LighterageException;
 import lighterage.NodeUnproven;
 import lighterage.ReplyBroken;
 import lighterage.TimeIsUp;
+import lighterage.code.Code;
+import lighterage.code.Limits;
 
 /** What a node may send that is no reply, and addresses that are none: each has a clear end. */
 public final class HostileTest {
@@ -210,6 +212,17 @@ public final class HostileTest {
         two.put("LIGHTERAGE_TOKENS", "127.0.0.1:1=a,http://127.0.0.1:2=b");
         assert new Config(two).found().get(1).token.equals("b");
         assert new Config(Collections.singletonMap("LIGHTER_DATA", "/nowhere")).found().isEmpty();
+    }
+
+    /** The largest limits of a method are limits too. */
+    public void testLimitsDoNotOverflow() {
+        assert Node.replyBytesMax(1 << 20) == 2 << 20;
+        assert Node.replyBytesMax(Integer.MAX_VALUE) == Integer.MAX_VALUE - 8;
+        Limits limits = new Limits(Long.MAX_VALUE, 1 << 20, Integer.MAX_VALUE);
+        String manifest = new String(
+                new Code("app.Work::f", Collections.singletonMap("app.jar", new byte[1]), limits, false).manifest(),
+                StandardCharsets.UTF_8);
+        assert manifest.contains("\"cpu_ms\":86400000") : manifest;
     }
 
     private static LighterageException failed(String reply, double seconds) throws IOException {

@@ -70,11 +70,25 @@ public final class OffloadProcessor extends AbstractProcessor {
             why = "is in an inner class: move it to a class of its own";
         } else if (count(owner, method) > 1) {
             why = "has the name of another method of its class: give it a name of its own";
+        } else {
+            why = wrong(method.getAnnotation(Offload.class));
         }
         if (why != null) {
             error(method, why);
         }
         return why != null;
+    }
+
+    /** What is wrong with a value of the annotation; null: nothing. */
+    private static String wrong(Offload said) {
+        if (said.timeMs() <= 0 || said.memoryBytes() <= 0 || said.bodyBytes() <= 0) {
+            String limits = "timeMs " + said.timeMs() + ", memoryBytes " + said.memoryBytes() + " and bodyBytes "
+                    + said.bodyBytes();
+            return "has " + limits + ": each is to be more than 0, and a product of int may have overflowed";
+        } else if (said.deadlineMs() < 0 || said.retries() < 0) {
+            return "has deadlineMs " + said.deadlineMs() + " and retries " + said.retries() + ": neither is below 0";
+        }
+        return null;
     }
 
     private static int count(TypeElement owner, ExecutableElement method) {

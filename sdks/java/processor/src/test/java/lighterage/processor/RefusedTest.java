@@ -37,6 +37,25 @@ public final class RefusedTest {
         }
     }
 
+    /** So is a limit that nothing fits into; a product of int may have become one. */
+    public void testLimitsOfNothingAreRefused() {
+        Map<String, String> limits = new LinkedHashMap<>();
+        limits.put("bodyBytes = 0", "bodyBytes 0: each is to be more than 0");
+        limits.put("bodyBytes = 2 << 30", "bodyBytes -2147483648: each");
+        limits.put("timeMs = -1", "timeMs -1,");
+        limits.put("memoryBytes = 4 * 1024 * 1024 * 1024", "memoryBytes 0 ");
+        limits.put("deadlineMs = -5", "deadlineMs -5 and");
+        limits.put("retries = -1", "retries -1: neither");
+        for (Map.Entry<String, String> one : limits.entrySet()) {
+            String marked = "@lighterage.Offload(" + one.getKey() + ") static int f() { return 1; }";
+            String said = compiled("class C { " + marked + " }");
+            assert said.contains(one.getValue()) : one.getKey() + ": " + said;
+        }
+        String most = "timeMs = Long.MAX_VALUE, memoryBytes = Long.MAX_VALUE, bodyBytes = Integer.MAX_VALUE";
+        String said = compiled("class C { @lighterage.Offload(" + most + ") static int f() { return 1; } }");
+        assert said.isEmpty() : said;
+    }
+
     /** And what does travel compiles, with a class beside it. */
     public void testWhatTravelsCompiles() {
         String said = compiled("import java.util.*; public class C {\n"
