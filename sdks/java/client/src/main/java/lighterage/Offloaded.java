@@ -18,6 +18,18 @@ import lighterage.call.Table;
  * @param <S> the generated class
  */
 public abstract class Offloaded<S extends Offloaded<S>> {
+    private static final Farm.Known<Offloaded<?>> KNOWN = new Farm.Known<Offloaded<?>>() {
+        @Override
+        public boolean isHere(Offloaded<?> place) {
+            return place.caller.isHere();
+        }
+
+        @Override
+        public boolean isAway(Offloaded<?> place) {
+            return place.caller.isAway();
+        }
+    };
+
     private final Caller caller;
 
     /** The method of this table, as its annotation says. */
@@ -52,9 +64,10 @@ public abstract class Offloaded<S extends Offloaded<S>> {
      * Calls the method for each item, here and on all nodes at once, and gives the results in the order of the items:
      * `SCALED.map(many, (scaled, x) -> scaled.call(x, 2))`. With {@link #on}, on these nodes alone.
      *
-     * <p>What one node does not do, another place does. Throws ExecutionException with what a call threw, which ends
-     * the rest, and the LighterageException of the last place where none is left. Items are read one by one, as they
-     * are needed, and never by two threads at once.
+     * <p>What one node does not do, another place does; one that is busy or silent gets more until nothing was done
+     * anywhere for a minute. What does not travel runs here. Throws ExecutionException with what a call threw, which
+     * ends the rest, and the LighterageException of the last place where none is left. Items are read one by one, as
+     * they are needed, and never by two threads at once. An interrupt ends it; calls that still run are not waited for.
      */
     public final <T, R> List<R> map(Iterable<? extends T> items, Each<? super S, ? super T, ? extends R> each)
             throws ExecutionException, InterruptedException {
@@ -62,7 +75,7 @@ public abstract class Offloaded<S extends Offloaded<S>> {
         for (Caller place : caller.places()) {
             places.add(with(place));
         }
-        return new Farm<S, T, R>(places, items.iterator(), each).run();
+        return new Farm<S, T, R>(places, KNOWN, items.iterator(), each).run();
     }
 
     /** Calls the method wherever it ends first. Throws what the method throws. */

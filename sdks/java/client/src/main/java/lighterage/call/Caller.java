@@ -49,6 +49,22 @@ public final class Caller {
         return places;
     }
 
+    /** Whether it runs here and nowhere else. */
+    public boolean isHere() {
+        return options.isHere;
+    }
+
+    /** Whether all nodes that it may run on failed lately and should be left alone. */
+    public boolean isAway() {
+        double now = Clock.now();
+        for (Node node : nodes.all()) {
+            if (node.isAmong(options.on) && !node.isAway(now)) {
+                return false;
+            }
+        }
+        return !options.isHere;
+    }
+
     /** How it is offloaded. */
     public Options options() {
         return options;
