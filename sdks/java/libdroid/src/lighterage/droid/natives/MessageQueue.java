@@ -22,20 +22,35 @@ public final class MessageQueue {
         WAKERS.remove(queue);
     }
 
-    /** Waits for so many milliseconds, for ever if it is negative, or until it is woken. */
+    /**
+     * Waits for so many milliseconds, for ever if it is negative, or until it is woken. An interrupt ends no wait, as
+     * on a phone, and the thread has its flag afterwards.
+     */
     public static void nativePollOnce(android.os.MessageQueue object, long queue, int timeoutMs) {
         Semaphore waker = WAKERS.get(queue);
         if (waker == null) {
             return;
         }
-        try {
-            if (timeoutMs < 0) {
-                waker.acquire();
-            } else {
-                waker.tryAcquire(timeoutMs, TimeUnit.MILLISECONDS);
+        if (timeoutMs < 0) {
+            waker.acquireUninterruptibly();
+        } else {
+            acquire(waker, TimeUnit.MILLISECONDS.toNanos(timeoutMs));
+        }
+        waker.drainPermits();
+    }
+
+    private static void acquire(Semaphore waker, long timeoutNanos) {
+        long until = System.nanoTime() + timeoutNanos;
+        boolean isInterrupted = false;
+        while (true) {
+            try {
+                waker.tryAcquire(until - System.nanoTime(), TimeUnit.NANOSECONDS);
+                break;
+            } catch (InterruptedException early) {
+                isInterrupted = true;
             }
-            waker.drainPermits();
-        } catch (InterruptedException stopped) {
+        }
+        if (isInterrupted) {
             Thread.currentThread().interrupt();
         }
     }
