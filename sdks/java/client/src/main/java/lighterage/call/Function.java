@@ -94,7 +94,7 @@ public final class Function {
                 int version = Sources.version();
                 String type = table.entry.substring(0, table.entry.indexOf("::"));
                 try {
-                    code = new Code(table.entry, Sources.jars(type), options.limits, options.isReused);
+                    code = new Code(table.entry, Sources.jars(type, table.loader()), options.limits, options.isReused);
                 } catch (DoesNotTravel error) {
                     staysVersion = version;
                     stays = error;

@@ -25,7 +25,7 @@ public final class Sources {
         return version;
     }
 
-    static Map<String, byte[]> jars(String className) {
+    static Map<String, byte[]> jars(String className, ClassLoader loader) {
         byte[] jar = named;
         if (jar != null) {
             return Collections.singletonMap("app.jar", jar);
@@ -35,6 +35,6 @@ public final class Sources {
             throw new DoesNotTravel("the class files of " + className + " cannot be had: name a jar of them with"
                     + " Lighterage.code, or on a JVM add lighterage-jvm to the class path");
         }
-        return found.next().jars(className);
+        return found.next().jars(className, loader);
     }
 }

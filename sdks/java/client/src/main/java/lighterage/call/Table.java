@@ -12,6 +12,11 @@ public abstract class Table {
         this.entry = entry;
     }
 
+    /** Who has loaded what stands beside the method. */
+    protected ClassLoader loader() {
+        return getClass().getClassLoader();
+    }
+
     /** Calls the method here. Throws what it throws. */
     protected abstract Object run(Object[] arguments) throws Throwable;
 

@@ -7,7 +7,8 @@ public interface Source {
     /**
      * The jars that a node needs to run a method of this class: `app.jar`, and perhaps `libs/NAME.jar`.
      *
-     * <p>Throws DoesNotTravel where they cannot be had.
+     * <p>`loader` is that of what stands beside the class; null: the platform's. Throws DoesNotTravel where they cannot
+     * be had.
      */
-    Map<String, byte[]> jars(String className);
+    Map<String, byte[]> jars(String className, ClassLoader loader);
 }

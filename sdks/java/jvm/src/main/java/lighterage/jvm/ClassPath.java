@@ -9,14 +9,20 @@ public final class ClassPath implements Source {
     /** For the service loader. */
     public ClassPath() {}
 
+    /** As the method's own loader finds them: that of the thread may know nothing of the application. */
     @Override
-    public Map<String, byte[]> jars(String className) {
-        ClassLoader loader = Thread.currentThread().getContextClassLoader();
-        Closure closure = new Closure(loader == null ? ClassPath.class.getClassLoader() : loader);
-        closure.add(className);
-        if (closure.isEmpty()) {
-            throw new DoesNotTravel("the class file of " + className + " is not on the class path");
+    public Map<String, byte[]> jars(String className, ClassLoader loader) {
+        ClassLoader ofThread = Thread.currentThread().getContextClassLoader();
+        for (ClassLoader one : new ClassLoader[] {loader, ofThread, ClassPath.class.getClassLoader()}) {
+            if (one == null) {
+                continue;
+            }
+            Closure closure = new Closure(one);
+            closure.add(className);
+            if (!closure.isEmpty()) {
+                return Map.of("app.jar", closure.jar());
+            }
         }
-        return Map.of("app.jar", closure.jar());
+        throw new DoesNotTravel("the class file of " + className + " is not on the class path");
     }
 }

@@ -59,8 +59,10 @@ public final class Lambda<R> extends Offloaded<Lambda<R>> {
         }
         String entry = said.getImplClass().replace('/', '.') + "::" + said.getImplMethodName();
         String result = said.getImplMethodSignature();
-        Function function = FUNCTIONS.computeIfAbsent(
-                entry, name -> new Function(new Captured(name, result.substring(result.indexOf(')') + 1)), OPTIONS));
+        Function function = FUNCTIONS.computeIfAbsent(entry, name -> {
+            String type = result.substring(result.indexOf(')') + 1);
+            return new Function(new Captured(name, type, task.getClass().getClassLoader()), OPTIONS);
+        });
         // The task itself stands first, for the run here.
         Object[] arguments = new Object[1 + said.getCapturedArgCount()];
         arguments[0] = task;
@@ -103,10 +105,17 @@ public final class Lambda<R> extends Offloaded<Lambda<R>> {
     /** What a lambda does and how its variables travel. */
     private static final class Captured extends Table {
         private final String result;
+        private final ClassLoader loader;
 
-        private Captured(String entry, String result) {
+        private Captured(String entry, String result, ClassLoader loader) {
             super(entry);
             this.result = result;
+            this.loader = loader;
+        }
+
+        @Override
+        protected ClassLoader loader() {
+            return loader;
         }
 
         @Override
