@@ -7,6 +7,8 @@ import lighterage.ConfigInvalid;
 
 /** A node, and how to talk to it. Never printed: it has a secret. */
 public final class Address {
+    private static final int PORT_MAX = 65_535;
+
     /** With its scheme, in small letters. */
     final String url;
     final String host;
@@ -52,6 +54,9 @@ public final class Address {
             boolean isHttp = "http".equals(scheme) || "https".equals(scheme);
             boolean isBare = parts.getRawPath() == null || parts.getRawPath().isEmpty();
             boolean hasMore = parts.getRawQuery() != null || parts.getRawFragment() != null;
+            if (parts.getPort() == 0 || parts.getPort() > PORT_MAX) {
+                throw new ConfigInvalid("\"" + text + "\" has no port of TCP: write a number from 1 to " + PORT_MAX);
+            }
             if (isHttp && isBare && !hasMore && parts.getHost() != null && parts.getRawUserInfo() == null) {
                 return parts;
             }

@@ -191,6 +191,15 @@ public final class HostileTest {
                 assert said.code().equals("L9003");
             }
         }
+        for (String url : new String[] {"http://x:65536", "https://x:0", "127.0.0.1:87010"}) {
+            try {
+                new Config(Collections.singletonMap("LIGHTERAGE_NODES", url)).found();
+                assert false : url;
+            } catch (ConfigInvalid said) {
+                assert said.getMessage().contains("from 1 to 65535") : said;
+            }
+        }
+        assert new Address("http://x:65535", null, null, false, false).port == 65_535;
         assert new Address("127.0.0.1:7", "t", null, false, false).url.equals("http://127.0.0.1:7");
         assert new Address("http://192.0.2.1:7", "t", null, false, true).token.equals("t");
         try {
