@@ -179,15 +179,18 @@ final class Api {
             Socket safe = tls == null ? socket : tls.over(socket, host(), address.port);
             Connection connection = new Connection(safe, socket, address.url);
             if (address.proves) {
-                seeProof(connection, Clock.now() + seconds);
+                seeProof(connection, Math.min(Clock.now() + seconds, deadline), deadline);
             }
             return connection;
-        } catch (SocketTimeoutException slow) {
-            close(socket);
-            throw new NodeUnreachable(address.url + ": no connection within " + Math.round(seconds * 1e3) + " ms");
         } catch (IOException error) {
             close(socket);
-            throw new NodeUnreachable(address.url + ": " + error.getMessage());
+            if (isLate(deadline)) {
+                // The node has done nothing wrong: there was less time than a connection may take.
+                throw new TimeIsUp(address.url + " was not reached in time");
+            }
+            String slow = "no connection within " + Math.round(seconds * 1e3) + " ms";
+            String why = error instanceof SocketTimeoutException ? slow : error.getMessage();
+            throw new NodeUnreachable(address.url + ": " + why);
         } catch (RuntimeException error) {
             close(socket);
             throw error;
@@ -196,13 +199,18 @@ final class Api {
         }
     }
 
+    /** Whether a request has no time left; a timer may be a little early. */
+    private static boolean isLate(double deadline) {
+        return deadline - Clock.now() < LATE_SECONDS;
+    }
+
     private String host() {
         String host = address.host;
         return host.startsWith("[") ? host.substring(1, host.length() - 1) : host;
     }
 
     /** Asks for proof that this is the node of the data folder: whoever listens where it did cannot give it. */
-    private void seeProof(Connection connection, double deadline) {
+    private void seeProof(Connection connection, double until, double deadline) {
         byte[] random = new byte[NONCE_BYTES];
         new SecureRandom().nextBytes(random);
         String nonce = Proof.hex(random);
@@ -210,11 +218,14 @@ final class Api {
         boolean isProven;
         try {
             byte[] bytes = head.getBytes(StandardCharsets.US_ASCII);
-            Reply reply = connection.exchange(bytes, new byte[0], deadline, PROOF_BYTES_MAX);
+            Reply reply = connection.exchange(bytes, new byte[0], until, PROOF_BYTES_MAX);
             Object said = Json.read(new String(reply.body, StandardCharsets.UTF_8));
             String proof = (String) ((Map<?, ?>) said).get("proof");
             isProven = reply.status == 200 && Proof.isSame(proof, Proof.of(address.token, address.url, nonce));
         } catch (Connection.Stale | RuntimeException strange) {
+            if (isLate(deadline)) {
+                throw new TimeIsUp(address.url + " did not prove itself in time");
+            }
             isProven = false;
         }
         if (!isProven) {

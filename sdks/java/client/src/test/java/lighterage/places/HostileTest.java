@@ -75,6 +75,20 @@ public final class HostileTest {
         }
     }
 
+    /** A deadline that is shorter than a connection takes says nothing of the node. */
+    public void testADeadlineWhileConnectingIsNoFaultOfTheNode() throws IOException {
+        for (boolean isTls : new boolean[] {true, false}) {
+            try (Server server = new Server("\0")) {
+                String url = isTls ? server.url().replace("http:", "https:") : server.url();
+                Api api = new Api(new Address(url, "secret-token", null, !isTls, false));
+                api.request(new Api.Request("GET", "/", Clock.now() + 0.2));
+                assert false;
+            } catch (TimeIsUp late) {
+                assert late.getMessage().contains("in time") : late;
+            }
+        }
+    }
+
     /** Whole replies of both kinds are read, and the connection is used again. */
     public void testGoodRepliesAreRead() throws IOException {
         String chunked = OK + "transfer-encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nt: u\r\n\r\n";
