@@ -79,11 +79,6 @@ final class Attempt {
             Outcome outcome = outcome(reply);
             learn(stages(reply, frame.length, wrote - began, Clock.now() - read));
             return outcome;
-        } catch (NodeRefused refused) {
-            if (!refused.isBusy()) {
-                call.function.refusedBy(node);
-            }
-            throw refused;
         } catch (NodeUnreachable | ReplyBroken | NodeUnproven silent) {
             call.nodes.failed(node, silent);
             throw silent;

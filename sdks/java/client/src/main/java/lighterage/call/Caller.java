@@ -5,6 +5,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.Future;
 import lighterage.Explanation;
+import lighterage.LighterageException;
 import lighterage.OnMainThread;
 import lighterage.decide.Decision;
 import lighterage.places.Background;
@@ -108,12 +109,13 @@ public final class Caller {
         List<Node> usable = nodes.usable(options.on, now);
         List<String> notes = new ArrayList<>();
         for (Node node : nodes.all()) {
+            LighterageException refusal = function.refusal(node);
             if (!usable.contains(node)) {
                 boolean isAmong = node.isAmong(options.on);
                 String problem = node.problem().isEmpty() ? "has not answered yet" : node.problem();
                 notes.add(node.name + (isAmong ? ": " + problem : " is none of those it may run on"));
-            } else if (!function.mayRunOn(node)) {
-                notes.add(node.name + ": " + function.refusal(node).getMessage());
+            } else if (refusal != null) {
+                notes.add(node.name + ": " + refusal.getMessage());
             }
         }
         if (function.vain.isResting(now)) {

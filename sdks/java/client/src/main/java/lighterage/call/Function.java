@@ -1,6 +1,5 @@
 package lighterage.call;
 
-import java.util.Collections;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
@@ -24,7 +23,6 @@ public final class Function {
     /** Its calls that ran on nodes and brought nothing. */
     final Vain vain = new Vain();
     private final Options options;
-    private final Set<Node> refuses = Collections.newSetFromMap(new ConcurrentHashMap<Node, Boolean>());
     /** Nodes that it is being put on, or that are not asked to take it for a while. */
     private final Set<Node> preparing = new HashSet<>();
     /** By node: for how many seconds it was left alone last. */
@@ -59,7 +57,7 @@ public final class Function {
 
     /** Whether calls may go to the node, as far as is known. */
     boolean mayRunOn(Node node) {
-        return stays() == null && !refuses.contains(node);
+        return refusal(node) == null;
     }
 
     /** Why it does not run on the node, where that is known; else null. */
@@ -71,13 +69,6 @@ public final class Function {
     /** Why its code cannot be had, as far as is known; else null. */
     private DoesNotTravel stays() {
         return stays != null && staysVersion == Sources.version() ? stays : null;
-    }
-
-    /** The node said that it will not take it. */
-    void refusedBy(Node node) {
-        if (refusal(node) != null) {
-            refuses.add(node);
-        }
     }
 
     /** The code, made once. Throws DoesNotTravel where it cannot be had. */
@@ -135,10 +126,8 @@ public final class Function {
         try {
             if (problem == null) {
                 pauses.remove(node);
-            } else if (problem instanceof NodeRefused && refusal(node) != null) {
-                refusedBy(node);
             } else if (problem instanceof NodeRefused) {
-                pause = pauseAfter(node);
+                pause = refusal(node) == null ? pauseAfter(node) : 0.0;
             } else if (Attempt.isOfConnection(problem)) {
                 nodes.failed(node, (LighterageException) problem);
             }

@@ -114,7 +114,13 @@ public final class PatienceTest {
         }
         assert pending.cancel(true) && pending.isCancelled();
         Cancel cancel = new Cancel();
-        cancel.cancel();
+        Thread other = new Thread(() -> {
+            while (!cancel.isBusy()) {
+                Thread.yield();
+            }
+            cancel.cancel();
+        });
+        other.start();
         Options options = caller(false).options();
         Call call = new Call(new Function(new Placed(), options), options, new Object[0], nodes, cancel);
         try {
@@ -188,6 +194,12 @@ public final class PatienceTest {
             } catch (NodeRefused refused) {
                 assert refused.status == 422 && !function.mayRunOn(nodes.all().get(0)) : refused;
             }
+            Caller again = new Caller(function, options, nodes);
+            assert again.explain(new Object[0]).toString().contains("not now");
+            // Whoever names the node asks it again; what it takes then it gets.
+            assert again.call(new Object[0]).equals("there");
+            assert function.mayRunOn(nodes.all().get(0));
+            assert !again.explain(new Object[0]).toString().contains("not now");
         }
     }
 
