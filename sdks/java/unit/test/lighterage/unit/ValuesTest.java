@@ -1,11 +1,23 @@
 package lighterage.unit;
 
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.io.PrintStream;
 import java.lang.reflect.Method;
 import java.lang.reflect.Type;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import lighterage.frame.Buffer;
+import lighterage.frame.Frame;
+import lighterage.frame.FrameException;
+import lighterage.frame.Limits;
 import lighterage.json.Json;
 
 /** JSON, and objects made of it: each line of the tables is a claim. */
@@ -68,8 +80,46 @@ public final class ValuesTest {
         double[] numbers = {1, 2};
         is("2.0", () -> ((double[]) Values.lift(Values.lower(numbers, true), double[].class))[1] + "");
         is("IllegalArgumentException", () -> Values.lift(Values.lower(numbers, true), int[].class) + "");
+        // As many values as the client writes, and a word where a result holds more than it reads.
+        is("2000000", () -> called("counted", Collections.nCopies(2_000_000, true)));
+        is("true", () -> called("repeated", 1_999_999L).endsWith("true]") + "");
+        is("true", () -> called("repeated", 8_000_001L).contains("more than 8000000 others") + "");
         System.out.println(failed == 0 ? "values: ok" : failed + " claims about values do not hold");
         System.exit(failed == 0 ? 0 : 1);
+    }
+
+    static int counted(List<?> items) {
+        return items.size();
+    }
+
+    static List<Boolean> repeated(int times) {
+        return Collections.nCopies(times, true);
+    }
+
+    /** The result of a method with the contract `call`; where it failed, why. */
+    private static String called(String method, Object argument) {
+        Map<String, Object> event = new LinkedHashMap<>();
+        event.put("type", "call");
+        byte[] call = new Frame(Frame.CALL, 0, Map.of("args", List.of(argument))).encode(false).array();
+        event.put("data", new Buffer(call));
+        byte[] work = new Frame(Frame.CALL, 1, event).encode(false).array();
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        PrintStream log = System.err;
+        System.setErr(new PrintStream(OutputStream.nullOutputStream()));
+        try {
+            Link link = new Link(new ByteArrayInputStream(work), out);
+            new Work(true, "lighterage.unit.ValuesTest::" + method).serve(link, 1);
+            Map<String, Object> said = Event.fields(read(out.toByteArray()));
+            return said.containsKey("data") ? read(Event.bytes(said.get("data"))).toString() : said.get("message") + "";
+        } catch (ReflectiveOperationException | IOException | FrameException broken) {
+            throw new IllegalStateException(broken);
+        } finally {
+            System.setErr(log);
+        }
+    }
+
+    private static Object read(byte[] frame) throws FrameException {
+        return Frame.decode(ByteBuffer.wrap(frame), Limits.CALL).body();
     }
 
     static void takes(Map<String, List<Point>> points, Set<String> names) {}
