@@ -93,6 +93,12 @@ impl Hatch {
         self.memory.host_address()
     }
 
+    /// Says whether the memory is still mapped.
+    #[cfg(test)]
+    pub fn memory(&self) -> std::sync::Weak<Memory> {
+        Arc::downgrade(&self.memory)
+    }
+
     /// From the thread: a unit is there, and stands still.
     pub fn starts(&self, bounds: Bounds, began: Instant) {
         let (last, turn) = (self.load(hatch::ASKED), Turn::Thread);

@@ -11,7 +11,7 @@ use crate::ear::Ear;
 use crate::processor::code::{self, Code};
 use crate::snapshot::{Parts, Snapshot};
 use crate::stock::Stock;
-use crate::tender::{Recipe, Tender, What};
+use crate::tender::{Clock, Recipe, Tender, What};
 use crate::{MicrovmClass, vm};
 use kernel_abi::exits::Exit;
 use kernel_abi::{Policy, layout};
@@ -119,6 +119,16 @@ fn end(code: &Code) -> Option<What> {
     Some(runtime().block_on(told(&mut tender)))
 }
 
+/// Waits until its thread has ended.
+#[track_caller]
+fn ends(clock: &Clock) {
+    let began = Instant::now();
+    while clock.is_there() {
+        assert!(began.elapsed() < Duration::from_secs(10), "it is stopped");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[track_caller]
 fn faults(code: Code) {
     match end(&code) {
@@ -217,11 +227,7 @@ fn a_loop_and_a_flood_of_exits_are_stopped() {
             std::thread::sleep(Duration::from_millis(1));
         }
         drop(tender);
-        let ended = Instant::now();
-        while clock.is_there() {
-            assert!(ended.elapsed() < Duration::from_secs(10), "it is stopped");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        ends(&clock);
     }
 }
 
@@ -234,12 +240,21 @@ fn a_stop_is_heeded_whenever_it_comes() {
         std::thread::sleep(Duration::from_micros(wait * 25));
         let clock = tender.clock();
         drop(tender);
-        let ended = Instant::now();
-        while clock.is_there() {
-            assert!(ended.elapsed() < Duration::from_secs(10), "it is stopped");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        ends(&clock);
     }
+}
+
+/// A client that reads slowly has the clock of a call that is long over. Memory of that call was in no budget, and
+/// stayed mapped for as long as the client liked.
+#[test]
+fn who_still_has_the_clock_of_a_machine_keeps_no_memory_of_it() {
+    let Some(mut tender) = machine(&Code::default().spin()) else { return };
+    tender.begin(Vec::new());
+    let clock = tender.clock();
+    let memory = clock.hatch().memory();
+    drop(tender);
+    ends(&clock);
+    assert!(memory.upgrade().is_none(), "it is given back");
 }
 
 /// What a unit says that looks for what the one before it left, and then leaves what it can: in what registers nobody

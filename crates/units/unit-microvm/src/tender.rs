@@ -105,7 +105,7 @@ pub struct TenderInner {
     thread: Mutex<Option<libc::pid_t>>,
     /// Somebody wants to see the guest, when it has left its processor.
     pub look: Mutex<Option<Look>>,
-    /// None before there is a machine.
+    /// None before there is a machine, and after the end of the thread.
     pub hatch: Mutex<Option<Arc<Hatch>>>,
     /// CPU time the thread had when its last event came.
     cpu_before_ns: AtomicU64,
@@ -227,6 +227,7 @@ impl Tender {
         let finish = done.clone();
         let run = move || {
             *shared.thread.lock() = Some(thread::this());
+            let _ends = Ends(&shared);
             let machine = Machine::new(&kvm, memory_bytes, shared.clone(), tell);
             let Some((done, tender)) = finish.lock().take() else { return };
             match machine {
@@ -236,7 +237,6 @@ impl Tender {
                 }
                 Err(error) => done(Err(error)),
             }
-            *shared.thread.lock() = None;
         };
         let started = std::thread::Builder::new().name("tender".into()).stack_size(STACK_BYTES).spawn(run);
         if let Err(error) = started
@@ -440,6 +440,19 @@ impl Tender {
             done(result.map(|()| tender));
         };
         sender.send(ask(Box::new(happened))).ok();
+    }
+}
+
+/// The end of a tender's thread, on whatever way. Whoever asks for the time it took may do so for long: nothing of
+/// its machine is kept for them, whose memory is in nobody's budget by then.
+struct Ends<'s>(&'s TenderInner);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        // What this unmaps, it unmaps without the lock.
+        let hatch = self.0.hatch.lock().take();
+        drop(hatch);
+        *self.0.thread.lock() = None;
     }
 }
 

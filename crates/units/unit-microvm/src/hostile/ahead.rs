@@ -1,6 +1,6 @@
 //! Machines that read ahead: what a hostile one gains by that, and that a good one is as fresh as before.
 
-use super::{Code, hello, machine_of, recipe_of, runtime, told};
+use super::{Code, ends, hello, machine_of, recipe_of, runtime, told};
 use crate::measure::{Bed, Source};
 use crate::tender::What;
 use kernel_abi::exits::Exit;
@@ -18,11 +18,7 @@ fn one_that_is_to_read_ahead_and_does_not_come_back_is_seen_and_ended() {
     }
     let clock = tender.clock();
     drop(tender);
-    let ended = Instant::now();
-    while clock.is_there() {
-        assert!(ended.elapsed() < Duration::from_secs(10), "it is stopped");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    ends(&clock);
     // One that does anything else than wait again is ended by its thread.
     let mut tender = ahead(&Code::default().exit(Exit::Log).spin()).unwrap();
     assert!(matches!(runtime().block_on(told(&mut tender)), What::Failed(_)));

@@ -1,6 +1,6 @@
 //! Guests that have replied where they are, and do not leave.
 
-use super::{Code, hello, made, recipe, runtime, told};
+use super::{Code, ends, hello, made, recipe, runtime, told};
 use crate::stock::Stock;
 use crate::tender::{Tender, What};
 use kernel_abi::exits::{Exit, hatch};
@@ -82,9 +82,5 @@ fn a_guest_that_says_more_after_its_reply_is_ended_unheard() {
     let (sender, receiver) = std::sync::mpsc::channel();
     tender.renew(2, move |tender| sender.send(tender).unwrap());
     assert!(receiver.recv_timeout(Duration::from_secs(20)).is_err(), "it is not made anew");
-    let began = Instant::now();
-    while clock.is_there() {
-        assert!(began.elapsed() < Duration::from_secs(10), "it is ended");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    ends(&clock);
 }
