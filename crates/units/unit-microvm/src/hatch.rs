@@ -10,16 +10,20 @@
 
 use crate::exits::{self, Asked, Bounds, GuestRange, Lie};
 use crate::memory::{Memory, Outside};
-use crate::tender::{Told, What};
+use crate::tender::{TOLD_MAX, Told, What};
 use kernel_abi::exits::{CallPage, DONE, Exit, REFUSED, hatch};
 use kernel_abi::{layout, ring};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::mpsc;
 
 /// How long a guest looks for the answer to a call, and for its next event: about what leaving and coming back take.
 const CALL_PATIENCE: Duration = Duration::from_micros(60);
 const REST_PATIENCE: Duration = Duration::from_micros(100);
+/// What a thread may have told when something is taken: what fits, what it waits with, and after that lines once more
+/// and the guest's end.
+const HEARD_MAX: usize = TOLD_MAX + 3;
 
 /// What thread and node share of a machine.
 pub struct Hatch {
@@ -196,6 +200,30 @@ impl Hatch {
         let Ok(what) = what else { return lied("it named what it has not".into()) };
         state.turn = Turn::Node(taken);
         Some(Told { lines: lines(&self.memory), what })
+    }
+
+    /// From the node: what the guest says next, by itself or by its thread. Lines that the thread told come before what
+    /// is taken here, and the end of the guest takes its place.
+    pub fn hear(&self, told: &mut mpsc::Receiver<Told>) -> Option<Told> {
+        // First: what it had logged by then, its thread has told by now.
+        let taken = self.take();
+        let (mut lines, mut last) = (Vec::new(), None);
+        for _ in 0..HEARD_MAX {
+            let Ok(told) = told.try_recv() else { break };
+            lines.extend(told.lines);
+            let is_more = !matches!(told.what, What::Lines);
+            last = Some(told.what);
+            if is_more {
+                break;
+            }
+        }
+        let (own, asked) = taken.map(|taken| (taken.lines, taken.what)).unzip();
+        lines.extend(own.into_iter().flatten());
+        let what = match last {
+            None | Some(What::Lines) => asked.or(last),
+            more => more,
+        };
+        what.map(|what| Told { lines, what })
     }
 
     /// From the node: whether the unit still is where it replied.
@@ -381,6 +409,33 @@ mod tests {
         takes(&hatch);
         assert_eq!(hatch.left(), Left::Replied);
         assert!(!hatch.rests() && matches!(hatch.event(vec![5; 100]), Handed::Thread(_)));
+    }
+
+    /// A unit that logged by an exit and then replied without one: its lines were lost, or stood under its next call.
+    #[test]
+    fn what_the_thread_told_before_is_heard_before() {
+        let hatch = hatch();
+        let (tell, mut told) = mpsc::channel(TOLD_MAX);
+        let line = |text: &[u8]| (2, text.to_vec());
+        let tells = |text: &[u8], what| tell.try_send(Told { lines: vec![line(text)], what }).unwrap();
+        assert!(hatch.hear(&mut told).is_none());
+        tells(b"first", What::Lines);
+        tells(b"second", What::Lines);
+        hatch.asks(Exit::Receive, Verb::ConfigGet, b"reply");
+        let heard = hatch.hear(&mut told).unwrap();
+        assert_eq!(heard.lines, [line(b"first"), line(b"second")]);
+        assert!(matches!(heard.what, What::Replied { reply, .. } if reply == b"reply"));
+        assert!(hatch.hear(&mut told).is_none());
+        // Only lines; and an end, which what was asked before it is nothing to.
+        tells(b"third", What::Lines);
+        assert!(matches!(hatch.hear(&mut told).unwrap().what, What::Lines));
+        assert!(matches!(hatch.event(Vec::new()), Handed::Done));
+        tells(b"fourth", What::Lines);
+        hatch.asks(Exit::Call, Verb::ConfigGet, b"what");
+        tells(b"fifth", What::Stopped);
+        let heard = hatch.hear(&mut told).unwrap();
+        assert_eq!(heard.lines, [line(b"fourth"), line(b"fifth")]);
+        assert!(matches!(heard.what, What::Stopped));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// Messages on their way from a guest that talks faster than it is heard.
-const TOLD_MAX: usize = 4;
+pub const TOLD_MAX: usize = 4;
 /// How long the node listens for what a guest says before it sleeps: a thread is woken, its guest entered, and does
 /// something short.
 const LISTEN_MAX: Duration = Duration::from_micros(150);
@@ -337,12 +337,12 @@ impl Tender {
         let hearing = self.hearing.as_mut()?;
         let until = Instant::now() + LISTEN_MAX;
         let told = loop {
-            if let Some(told) = hearing.hatch.take().or_else(|| self.told.try_recv().ok()) {
+            if let Some(told) = hearing.hatch.hear(&mut self.told) {
                 break Some(told);
             }
             if Instant::now() >= until {
                 hearing.hatch.is_deaf();
-                break hearing.hatch.take();
+                break hearing.hatch.hear(&mut self.told);
             }
             std::hint::spin_loop();
         };
@@ -430,8 +430,11 @@ impl Tender {
     }
 
     /// Asks, and hands itself to `done` when that has happened.
-    fn then(self, ask: impl FnOnce(Done) -> Ask, done: impl FnOnce(io::Result<Tender>) + Send + 'static) {
+    fn then(mut self, ask: impl FnOnce(Done) -> Ask, done: impl FnOnce(io::Result<Tender>) + Send + 'static) {
         self.call_out();
+        // Its thread, which waits while there is no room for more, is to get as far as what it is asked: from here on
+        // nobody hears it, and who would have is in its hands.
+        while self.told.try_recv().is_ok() {}
         let sender = self.ask.clone();
         let happened = move |result: io::Result<()>| {
             let mut tender = self;

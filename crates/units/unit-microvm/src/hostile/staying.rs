@@ -2,10 +2,11 @@
 
 use super::{Code, ends, hello, made, recipe, runtime, told};
 use crate::stock::Stock;
-use crate::tender::{Tender, What};
+use crate::tender::{TOLD_MAX, Tender, What};
 use kernel_abi::exits::{Exit, hatch};
 use kernel_abi::layout;
 use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 impl Code {
@@ -82,5 +83,30 @@ fn a_guest_that_says_more_after_its_reply_is_ended_unheard() {
     let (sender, receiver) = std::sync::mpsc::channel();
     tender.renew(2, move |tender| sender.send(tender).unwrap());
     assert!(receiver.recv_timeout(Duration::from_secs(20)).is_err(), "it is not made anew");
+    ends(&clock);
+}
+
+/// Its thread waited with the end until there was room for it, and who was to make room waited for the thread:
+/// machine and memory stayed for good.
+#[test]
+fn a_guest_that_says_too_much_before_its_reply_and_faults_is_ended() {
+    let Some((class, _)) = hello() else { return };
+    let stock = Stock::new(class.shared.kvm().unwrap());
+    let code = (0..TOLD_MAX).fold(Code::default(), |code, _| code.exit(Exit::Log)).reply();
+    let code = code.store(hatch::PORT, Exit::Receive.port().into()).store(hatch::ASKED, u64::MAX).end();
+    let recipe = recipe(&code).unwrap();
+    let mut tender = made(|done| stock.start(recipe, 1, done)).unwrap();
+    let clock = tender.clock();
+    tender.begin(b"no event".to_vec());
+    // Heard past what its thread has told.
+    let (hatch, began) = (clock.hatch(), Instant::now());
+    while !matches!(hatch.take().map(|told| told.what), Some(What::Replied { .. })) {
+        assert!(began.elapsed() < Duration::from_secs(10), "it replies");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(hatch);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    tender.renew(2, move |tender| sender.send(tender).unwrap());
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(10)).err(), Some(RecvTimeoutError::Disconnected));
     ends(&clock);
 }
