@@ -119,6 +119,8 @@ impl MetalClass {
     pub async fn listen(&self, port: u16) -> std::io::Result<()> {
         let finder = Finder::listen(port).await?;
         let _ = self.shared.finder.set(finder);
+        // What of them cannot be read, the next call says.
+        let _ = self.shared.entries();
         Ok(())
     }
 
@@ -128,7 +130,7 @@ impl MetalClass {
     /// [`Code::DataUnusable`].
     pub async fn describe(&self) -> Result<Vec<Described>, Problem> {
         let shared = &self.shared;
-        let entries = shared.enrolled.all()?;
+        let entries = shared.entries()?;
         let mut described = Vec::new();
         for entry in &entries {
             let seen = shared.seen(entry);
@@ -175,7 +177,7 @@ impl MetalInner {
     /// # Errors
     /// [`Code::BoardUnknown`], [`Code::BoardMissing`]: with what is known of those there are.
     pub fn candidates(&self, payloads: &[Payload], wanted: Option<&str>) -> Result<Vec<Candidate>, Problem> {
-        let entries = self.enrolled.all()?;
+        let entries = self.entries()?;
         if let Some(wanted) = wanted.filter(|wanted| entries.iter().all(|entry| entry.name != *wanted)) {
             return Err(self.not_enrolled(wanted));
         }
@@ -202,6 +204,15 @@ impl MetalInner {
             });
         }
         Ok(candidates)
+    }
+
+    /// The boards that are enrolled, of which the finder hears here: others enrol them while the node runs.
+    fn entries(&self) -> Result<Vec<EnrolledBoard>, Problem> {
+        let entries = self.enrolled.all()?;
+        if let Some(finder) = self.finder.get() {
+            finder.enroll(entries.iter().map(|entry| entry.id));
+        }
+        Ok(entries)
     }
 
     fn not_enrolled(&self, name: &str) -> Problem {
@@ -357,3 +368,6 @@ fn missing(detail: String) -> Problem {
 fn deaf() -> Problem {
     missing("this node does not listen for beacons".into()).with_hint("start it with `lighter up --boards`")
 }
+
+#[cfg(test)]
+mod tests;
