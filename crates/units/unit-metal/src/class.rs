@@ -22,6 +22,10 @@ use unit::{Artefact, Deployed, IsolationClass, Prepared, Shape};
 /// What code is made for. Boards say which of them they run.
 pub const TARGETS: [Target; 2] = [Target::Aarch64, Target::X86_64(Features { bmi1: false, bmi2: false, lzcnt: false })];
 
+/// Lives of a board in which it opened no session while a call ran there. One more takes the place of another, about
+/// which the board may be asked again.
+const REFUSED_MAX: usize = 64;
+
 /// The class. One for the node; cheap to clone.
 #[derive(Clone)]
 pub struct MetalClass {
@@ -230,11 +234,7 @@ impl MetalInner {
     /// As [`Session::open`].
     pub async fn session(&self, candidate: &Candidate) -> Result<Session, Problem> {
         let Candidate { entry, seen, board } = candidate;
-        let goal =
-            Goal { board: entry.id, channel_key: entry.channel_key, boot: seen.beacon.boot, policy: entry.policy() };
-        let mut address = seen.address;
-        address.set_port(seen.beacon.link_port);
-        let opened = Session::open(&entry.name, address, self.enrolled.keys(), goal).await;
+        let opened = self.open(entry, seen).await;
         let outcome = opened.as_ref().map(|_| ()).map_err(Clone::clone);
         // That it did not answer says nothing of what it is.
         if !matches!(&outcome, Err(problem) if problem.code == Code::BoardLost) {
@@ -260,12 +260,35 @@ impl MetalInner {
         }
     }
 
-    /// Returns when the board is heard in another life than the candidate's.
+    /// A session with the board in the life that it was seen in, and in no other.
+    async fn open(&self, entry: &EnrolledBoard, seen: &Sighting<SocketAddr>) -> Result<Session, Problem> {
+        let goal =
+            Goal { board: entry.id, channel_key: entry.channel_key, boot: seen.beacon.boot, policy: entry.policy() };
+        let mut address = seen.address;
+        address.set_port(seen.beacon.link_port);
+        Session::open(&entry.name, address, self.enrolled.keys(), goal).await
+    }
+
+    /// Returns when the board is in another life than the candidate's. It has to open a session in that one: whoever
+    /// kept a beacon of an earlier life can send it again at any time.
     pub async fn restarted(&self, candidate: &Candidate) {
-        let boot = candidate.seen.beacon.boot;
-        match self.finder.get() {
-            Some(finder) => drop(finder.wait(&candidate.entry.id, |seen| seen.beacon.boot != boot).await),
-            None => std::future::pending().await,
+        let Some(finder) = self.finder.get() else { return std::future::pending().await };
+        let (entry, boot) = (&candidate.entry, candidate.seen.beacon.boot);
+        // Lives in which it opened none, and at which beacon: a later one may be of a board that is there by now.
+        let mut refused: BTreeMap<Boot, u32> = BTreeMap::new();
+        loop {
+            let is_another = |seen: &Sighting<SocketAddr>| {
+                let is_later = |sequence: &u32| seen.beacon.sequence > *sequence;
+                seen.beacon.boot != boot && refused.get(&seen.beacon.boot).is_none_or(is_later)
+            };
+            let seen = finder.wait(&entry.id, is_another).await;
+            if self.open(entry, &seen).await.is_ok() {
+                return;
+            }
+            if refused.len() == REFUSED_MAX {
+                refused.pop_first();
+            }
+            refused.insert(seen.beacon.boot, seen.beacon.sequence);
         }
     }
 
