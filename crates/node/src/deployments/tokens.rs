@@ -65,8 +65,8 @@ impl Deployments {
         self.tokens.newest().map(|list| list.infos().cloned().collect()).unwrap_or_default()
     }
 
-    /// Makes a token that counts at every node, and says it, once. Durable here when this returns; the other nodes know
-    /// it within seconds.
+    /// Makes a token that counts at every node, and says it, once. Durable here when this returns; the other nodes
+    /// know it within seconds.
     ///
     /// # Errors
     /// [`problem::Code::NotAnchor`]; what [`SharedTokens::with`] says; [`problem::Code::DataUnusable`].
@@ -132,8 +132,8 @@ impl Deployments {
         Ok(())
     }
 
-    /// Durable first: a token that was said to be gone does not come back with a restart. What tokens that are gone have
-    /// leased is ready again.
+    /// Durable first: a token that was said to be gone does not come back with a restart. What tokens that are gone
+    /// have leased is ready again.
     async fn keep_tokens(&self, list: SharedTokens) -> Result<(), Problem> {
         let (list, folder) = (Arc::new(list), self.tokens.folder.clone());
         let kept = list.clone();

@@ -8,6 +8,7 @@ mod common;
 mod damage;
 mod damaged_tables;
 mod durability;
+mod ended_queues;
 mod format_one;
 mod migration;
 mod model;

@@ -11,9 +11,9 @@ use state::{
 };
 use std::time::Duration;
 
-const NOW: u64 = 1_700_000_000_000;
+pub const NOW: u64 = 1_700_000_000_000;
 
-fn with_queue(config: QueueConfig, test: impl FnOnce(&State, &Queue)) {
+pub fn with_queue(config: QueueConfig, test: impl FnOnce(&State, &Queue)) {
     let folder = tempfile::tempdir().unwrap();
     let state = open(folder.path());
     let queue = state.queue("q").unwrap();
@@ -21,7 +21,7 @@ fn with_queue(config: QueueConfig, test: impl FnOnce(&State, &Queue)) {
     test(&state, &queue);
 }
 
-fn event(id: &str) -> Event {
+pub fn event(id: &str) -> Event {
     Event { id: id.into(), source: "/test".into(), kind: "k".into(), time_ms: NOW, data: id.into(), ..Event::default() }
 }
 
@@ -29,7 +29,7 @@ fn keyed(id: &str, key: &str) -> Event {
     Event { subject: Some(key.into()), ..event(id) }
 }
 
-fn push_of(event: Event) -> Push {
+pub fn push_of(event: Event) -> Push {
     Push { event, delay: Duration::ZERO, ttl: None }
 }
 
@@ -40,11 +40,11 @@ fn push_at(state: &State, push: Push, now_ms: u64) -> Pushed {
     pushed
 }
 
-fn push(state: &State, id: &str) -> Pushed {
+pub fn push(state: &State, id: &str) -> Pushed {
     push_at(state, push_of(event(id)), NOW)
 }
 
-fn lease_at(queue: &Queue, now_ms: u64) -> Option<Leased> {
+pub fn lease_at(queue: &Queue, now_ms: u64) -> Option<Leased> {
     queue.lease(now_ms, now_ms + 30_000, 1).unwrap().pop()
 }
 
@@ -54,7 +54,7 @@ fn ack(state: &State, leased: &Leased) -> Result<(), CommitError> {
     transaction.commit().map(|ticket| common::durable(state, ticket).unwrap())
 }
 
-fn fail(state: &State, leased: &Leased, failed: Failed) {
+pub fn fail(state: &State, leased: &Leased, failed: Failed) {
     let mut transaction = state.begin();
     transaction.fail(leased, failed);
     common::durable(state, transaction.commit().unwrap()).unwrap();
@@ -242,23 +242,6 @@ fn a_full_queue_refuses_and_nothing_of_the_transaction_happens() {
         transaction.push("q", &push_of(event("c")), NOW).unwrap();
         common::durable(state, transaction.commit().unwrap()).unwrap();
         assert_eq!((listed(queue, Part::Ready), queue.counts().since_start.refused), (vec!["b".into(), "c".into()], 2));
-    });
-}
-
-#[test]
-fn a_queue_whose_workflow_has_ended_takes_no_new_events_and_its_own_stay() {
-    with_queue(QueueConfig { events_max: 1, ..QueueConfig::default() }, |state, queue| {
-        push(state, "a");
-        queue.configure(QueueConfig { is_ended: true, ..queue.config() });
-        let mut transaction = state.begin();
-        transaction.push("q", &push_of(event("b")), NOW).unwrap();
-        assert_eq!(transaction.commit().err(), Some(CommitError::QueueEnded("q".to_owned())));
-        let leased = lease_at(queue, NOW).unwrap();
-        fail(state, &leased, Failed::Retry { at_ms: NOW + 1, reason: "again".into() });
-        assert_eq!((queue.counts().delayed, queue.counts().since_start.refused), (1, 0));
-        queue.configure(QueueConfig { events_max: 2, is_ended: false, ..queue.config() });
-        push(state, "b");
-        assert_eq!(queue.counts().ready, 1);
     });
 }
 

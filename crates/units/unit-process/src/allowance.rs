@@ -2,8 +2,8 @@
 //!
 //! A zygote has work of its own: it forks children, and empties the folders they leave. This earns it CPU time. The
 //! passing of time earns some too, for threads of libraries that look up now and then. It starts with some savings;
-//! when those are used up, something in it works that no call asked for. A unit that waits for a call has less: it has
-//! nothing to do.
+//! when those are used up, something in it works that no call asked for. A unit that waits for a call has less: it
+//! has nothing to do.
 
 use std::time::{Duration, Instant};
 

@@ -63,8 +63,8 @@ impl PreparedProcess {
         })
     }
 
-    /// Whether a unit is lent its large call: it has to be a copy of the zygote, which knows how, and to serve no call
-    /// after this one, for it may keep what it maps.
+    /// Whether a unit is lent its large call: it has to be a copy of the zygote, which knows how, and to serve no
+    /// call after this one, for it may keep what it maps.
     pub fn lends_to(&self, child: &Child) -> bool {
         self.recipe.about.runtime == Runtime::Python && child.calls + 1 >= self.deployed().function.units.reuse_calls
     }
@@ -136,7 +136,8 @@ impl PreparedProcess {
         }
     }
 
-    /// Looks at the units that wait before the next sweep does: what works in each new one has the machine until then.
+    /// Looks at the units that wait before the next sweep does: what works in each new one has the machine until
+    /// then.
     fn look_soon(self: &Arc<Self>) {
         if self.is_looking.swap(true, Relaxed) {
             return;
