@@ -10,7 +10,9 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use arch_metal::{Exclusive, now_ns};
-use board_link::{Failed, FailedKind, Hash, Message, PublicKey, Settings, Stages, format_of, hash, open_payload};
+use board_link::{
+    DATA_BYTES_MAX, Failed, FailedKind, Hash, Message, PublicKey, Settings, Stages, format_of, hash, open_payload,
+};
 use kernel_abi::Policy;
 use kernel_core::Terms;
 use wasmtime::Engine;
@@ -146,6 +148,11 @@ impl Executive {
             unlink_us: micros(now_ns() - ran_ns),
             memory_bytes,
         };
+        // No session carries it, and who waits for it is to know.
+        if frame.len() > DATA_BYTES_MAX as usize {
+            let reason = format!("the reply has {} bytes; a session carries {DATA_BYTES_MAX}", frame.len());
+            return Err(failed(FailedKind::TooLarge, &reason));
+        }
         Ok(Message::Reply { id: call.id, stages, frame })
     }
 }

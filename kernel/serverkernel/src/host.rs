@@ -1,12 +1,13 @@
 //! The node at the other end of a session, as the host of the function that runs for it.
 
 use crate::station::Station;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use arch_metal::{Exclusive, now_ns};
-use board_link::Message;
+use board_link::{DATA_BYTES_MAX, Message};
 use frame::{Checksum, Frame, Kind, Limits, Value};
 use kernel_abi::Verb;
 use kernel_core::{Host, Lost};
@@ -27,6 +28,9 @@ impl Host for NodeHost {
     fn call(&mut self, verb: Verb, request: &[u8]) -> Result<Vec<u8>, Lost> {
         if verb == Verb::RandomBytes {
             return self.random(request);
+        }
+        if request.len() > DATA_BYTES_MAX as usize {
+            return too_large(verb, request.len());
         }
         let question = Message::HostCall { number: verb.number(), frame: request.to_vec() };
         self.station.with(|station| station.send(self.connection, &question)).map_err(|_| Lost)?;
@@ -79,4 +83,12 @@ impl NodeHost {
         let answer = Frame { kind: Kind::Reply, id: request.id, body: Value::Bytes(&bytes) };
         answer.encode(Checksum::Front, &Limits::default()).map(|frame| frame.to_vec()).map_err(|_| Lost)
     }
+}
+
+/// The answer to a question that no session carries. It was not asked, and the session goes on.
+fn too_large(verb: Verb, bytes: usize) -> Result<Vec<u8>, Lost> {
+    let why = format!("{}: {bytes} bytes; a session with a board carries {DATA_BYTES_MAX}", verb.op());
+    let body = Value::Map(vec![("kind", Value::Str("invalid")), ("message", Value::Str(&why))]);
+    let answer = Frame { kind: Kind::Failure, id: 0, body };
+    answer.encode(Checksum::Front, &Limits::default()).map(|frame| frame.to_vec()).map_err(|_| Lost)
 }

@@ -103,12 +103,15 @@ impl Session {
     /// Waits for what the board says next in a call, however long that takes.
     ///
     /// # Errors
-    /// [`Code::BoardRefused`], [`Code::BoardLost`].
+    /// [`Code::ReplyTooLarge`]: no session carries it; this one goes on. [`Code::BoardRefused`], [`Code::BoardLost`].
     pub async fn said(&mut self, id: u64) -> Result<BoardSaid, Problem> {
         match self.hear().await? {
             Message::HostCall { number, frame } => Ok(BoardSaid::Asks { number, frame }),
             Message::Log { level, line } => Ok(BoardSaid::Line { level, line }),
             Message::Reply { id: of, stages, frame } if of == id => Ok(BoardSaid::Replied { stages, frame }),
+            Message::Failed(Failed { kind: FailedKind::TooLarge, reason }) => {
+                Err(Problem::new(Code::ReplyTooLarge, format!("on the board {}: {reason}", self.board)))
+            }
             other => Err(self.unexpected(&other)),
         }
     }

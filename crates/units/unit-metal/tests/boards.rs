@@ -79,6 +79,16 @@ async fn what_a_function_does_wrong_ends_the_function_alone() {
             let reply = run(&mut session, code, event(b"remember"), LONG).await.unwrap();
             assert_eq!(data_of(&reply.frame), b"1");
         }
+        // No session carries as much, which nobody was told.
+        let asked = Instant::now();
+        let problem = run(&mut session, code, event(b"big-reply 10000000"), LONG).await.err().unwrap();
+        assert_eq!(problem.code, Code::ReplyTooLarge, "{problem}");
+        assert!(asked.elapsed() < Duration::from_secs(5), "{:?} on {}", asked.elapsed(), machine.as_str());
+        // Nor such a question, of which only the function hears.
+        let reply = run(&mut session, code, event(b"push-big 10000000"), LONG).await.unwrap();
+        assert_eq!(failure_of(&reply.frame), "fatal", "as it says of an invalid event");
+        let reply = run(&mut session, code, event(b"remember"), LONG).await.unwrap();
+        assert_eq!(data_of(&reply.frame), b"1");
         let reply = run(&mut session, code, event(b"log-flood 2000"), LONG).await.unwrap();
         assert!(reply.lines.len() >= 2_000, "{} lines", reply.lines.len());
         drop(session);
