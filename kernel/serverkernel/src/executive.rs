@@ -86,7 +86,7 @@ impl Executive {
         };
         let answer = answer.unwrap_or_else(Message::Failed);
         // A node that is gone by now has not heard it; its next session is a new one.
-        let _ = station.with(|station| station.send(connection, &answer));
+        let _ = station.with(|station| station.answer(connection, &answer));
     }
 
     fn offered(&mut self, connection: usize, code: Hash, bytes: u32) -> Result<Message, Failed> {

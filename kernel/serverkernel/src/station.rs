@@ -248,18 +248,33 @@ impl Station {
         })
     }
 
-    /// Sends a message, all of it.
+    /// Sends a message, all of it, as a part of a run: the watchdog is not fed.
     pub fn send(&mut self, connection: usize, message: &Message) -> Result<(), Over> {
+        self.send_all(connection, message, |_| {})
+    }
+
+    /// Sends a message, all of it, after a run. A slow line may take longer for that than the watchdog waits, which
+    /// is fed as long as the line takes more.
+    pub fn answer(&mut self, connection: usize, message: &Message) -> Result<(), Over> {
+        self.send_all(connection, message, |station| station.watch(station.settings.watchdog_ms))
+    }
+
+    /// `took` is called whenever the connection has taken some of it.
+    fn send_all(&mut self, connection: usize, message: &Message, took: fn(&Self)) -> Result<(), Over> {
         let link = self.sessions[connection].link.as_mut().ok_or(Over)?;
         link.write(message).map_err(|_: LinkFault| Over)?;
         loop {
             let Some(link) = &mut self.sessions[connection].link else { return Err(Over) };
+            let before = link.outgoing().len();
             push(link, self.net.connection(connection));
-            if link.outgoing().is_empty() {
-                self.net.turn();
-                return Ok(());
+            let left = link.outgoing().len();
+            if left < before {
+                took(self);
             }
             self.net.turn();
+            if left == 0 {
+                return Ok(());
+            }
             if !self.net.connection(connection).may_send() {
                 return Err(Over);
             }
