@@ -254,9 +254,13 @@ impl Station {
     }
 
     /// Sends a message, all of it, after a run. A slow line may take longer for that than the watchdog waits, which
-    /// is fed as long as the line takes more.
+    /// is fed as long as the line takes more; and the session begins to rest only now.
     pub fn answer(&mut self, connection: usize, message: &Message) -> Result<(), Over> {
-        self.send_all(connection, message, |station| station.watch(station.settings.watchdog_ms))
+        self.send_all(connection, message, |station| station.watch(station.settings.watchdog_ms))?;
+        if let Some(link) = &mut self.sessions[connection].link {
+            link.stays(now_ms());
+        }
+        Ok(())
     }
 
     /// `took` is called whenever the connection has taken some of it.

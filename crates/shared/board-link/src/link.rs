@@ -252,6 +252,11 @@ impl Link {
         }
     }
 
+    /// This end has been at work, and the other one had to wait: it has been silent only from now on.
+    pub fn stays(&mut self, now_ms: u64) {
+        self.heard_ms = now_ms;
+    }
+
     /// The channel key of the other end, once it is known.
     pub fn peer(&self) -> Option<&PublicKey> {
         self.peer.as_ref()

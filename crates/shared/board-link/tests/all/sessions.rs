@@ -164,6 +164,22 @@ fn half_open_sessions_end_by_themselves() {
     assert!(!board.is_overdue(IDLE_MS_MAX) && board.is_overdue(IDLE_MS_MAX + 1));
 }
 
+/// A run of more than half a minute: its session was cut off while the reply was on its way.
+#[test]
+fn a_session_rests_from_the_end_of_what_its_board_did() {
+    let (mut node, mut board) = session();
+    node.write(&call(vec![1])).unwrap();
+    feed(&mut board, &drain(&mut node), usize::MAX).unwrap();
+    let ran_ms = 2 * IDLE_MS_MAX;
+    assert!(board.is_overdue(ran_ms));
+    board.stays(ran_ms);
+    assert!(!board.is_overdue(ran_ms + IDLE_MS_MAX) && board.is_overdue(ran_ms + IDLE_MS_MAX + 1));
+    // A handshake takes no longer for it.
+    let mut half_open = board_link(board_side(), 4);
+    half_open.stays(ran_ms);
+    assert!(half_open.is_overdue(HANDSHAKE_MS_MAX + 1));
+}
+
 #[test]
 fn lengths_that_are_none_end_the_session_before_anything_is_kept() {
     for bytes in [[0, 0], [0xff, 0xff]] {
