@@ -3,6 +3,7 @@
 //! ```text
 //!   heap     memory by size, for the whole kernel (every machine)
 //!   ring3    the guest of a tender, x86-64 or aarch64: exits, pages shared with it, time
+//!   watchdog what watchdogs in hardware count in (boards)
 //! ```
 //! One task, no interrupts: nothing here is ever entered twice at once.
 #![no_std]
@@ -11,3 +12,4 @@
 pub mod heap;
 #[cfg(feature = "ring3")]
 pub mod ring3;
+pub mod watchdog;

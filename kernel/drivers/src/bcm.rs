@@ -2,6 +2,7 @@
 
 use crate::Randomness;
 use arch_metal::Registers;
+use kernel_arch::watchdog;
 
 /// Leads the virtual timer's interrupt to the first core. `local` are the registers each core has.
 pub fn lead_timer_to_core(local: &Registers) {
@@ -10,7 +11,7 @@ pub fn lead_timer_to_core(local: &Registers) {
     local.write(CORE_0_TIMERS, VIRTUAL);
 }
 
-/// The power manager: a watchdog of at most 15 seconds, which resets the whole machine.
+/// The power manager: a watchdog of at most 16 seconds, which resets the whole machine.
 #[derive(Debug)]
 pub struct BcmPower(pub Registers);
 
@@ -21,16 +22,18 @@ impl BcmPower {
     const WATCHDOG: usize = 0x24;
     const FULL_RESET: u32 = 0x20;
     const CONTROL_MASK: u32 = 0xffff_ffcf;
-    /// 16 microseconds.
-    const TICKS_MAX: u64 = 0xf_ffff;
+    const TICK_US: u64 = 16;
+    const TICKS_MAX: u32 = 0xf_ffff;
 
-    /// The machine is reset in so long, unless this is called before. QEMU's Pi resets at once.
+    /// The machine is reset in so long, unless this is called before. QEMU's Pi resets at once. For a longer time
+    /// than it counts it is turned off: it must not end a run that may take so long.
     pub fn watch(&self, us: u64) {
-        // At most 20 bits.
-        let ticks = (us / 16).clamp(1, Self::TICKS_MAX) as u32;
+        let control = Self::PASSWORD | (self.0.read(Self::RESET_CONTROL) & Self::CONTROL_MASK);
+        let Some(ticks) = watchdog::units(us, Self::TICK_US, Self::TICKS_MAX) else {
+            return self.0.write(Self::RESET_CONTROL, control);
+        };
         self.0.write(Self::WATCHDOG, Self::PASSWORD | ticks);
-        let control = self.0.read(Self::RESET_CONTROL) & Self::CONTROL_MASK;
-        self.0.write(Self::RESET_CONTROL, Self::PASSWORD | control | Self::FULL_RESET);
+        self.0.write(Self::RESET_CONTROL, control | Self::FULL_RESET);
     }
 
     pub fn reset(&self) -> ! {
