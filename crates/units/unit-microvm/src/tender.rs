@@ -357,8 +357,12 @@ impl Tender {
         self.kept = Some(Instant::now());
     }
 
-    /// Whether its guest still obeys: one that reads ahead is soon done with it, and one that rests soon leaves.
+    /// Whether its guest is there and still obeys: one that reads ahead is soon done with it, and one that rests soon
+    /// leaves.
     pub fn obeys(&self) -> bool {
+        if self.shared.thread.lock().is_none() {
+            return false;
+        }
         let rests_on = self.kept.is_some_and(|since| since.elapsed() > REST_MAX) && self.rests();
         !rests_on && (!self.shared.reads_ahead.load(SeqCst) || self.cpu() < AHEAD_CPU_MAX)
     }

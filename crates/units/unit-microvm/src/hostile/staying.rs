@@ -73,6 +73,16 @@ fn a_guest_that_is_kept_and_stays_takes_no_other_call() {
     assert!(!kept.obeys());
 }
 
+#[test]
+fn a_guest_that_is_kept_and_faults_takes_no_other_call() {
+    let Some((class, _)) = hello() else { return };
+    let stock = Stock::new(class.shared.kvm().unwrap());
+    let mut kept = stayed(&stock, &Code::stays().end());
+    kept.is_kept();
+    ends(&kept.clock());
+    assert!(!kept.obeys());
+}
+
 /// What it says then would be heard by whoever has the machine next.
 #[test]
 fn a_guest_that_says_more_after_its_reply_is_ended_unheard() {
