@@ -54,7 +54,7 @@ const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 /// Slots given up before the zygote is: their files are memory that nobody uses.
 const GIVEN_UP_MAX: u32 = 4;
 /// Children that worked before their first call after which the zygote is ended: they are all made like that.
-const RESTLESS_MAX: u32 = 8;
+const RESTLESS_MAX: u32 = 4;
 /// How often who waits for a slot looks whether there is still a zygote.
 const SLOT_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Bytes of log output while a function is loaded.
