@@ -176,7 +176,8 @@ impl Active {
     /// that nobody takes another's name and its mail.
     ///
     /// # Errors
-    /// [`Code::NodeDoubled`]; [`Code::NotAdmitted`]: the ledger of this anchor does not have the node.
+    /// [`Code::NodeDoubled`]; [`Code::NodeRevoked`]; [`Code::NotAdmitted`]: the ledger of this anchor does not have the
+    /// node.
     pub fn hear(&self, node: NodeId, record: Record, is_anchor: bool) -> Result<(), Problem> {
         let (name, is_anchor) = match &self.anchor {
             Some(anchor) => {
@@ -188,7 +189,13 @@ impl Active {
             None if record.name == self.name => (node.to_string(), is_anchor),
             None => (self.table.lock().name_of(&node, record.name), is_anchor),
         };
-        let is_news = self.table.lock().hear(node, Record { name, ..record }, is_anchor, Instant::now())?;
+        let mut table = self.table.lock();
+        // Looked at with the table in hand: whoever was forgotten a moment ago would come back for good.
+        if self.trust.revoked().is_some_and(|list| list.contains(&node)) {
+            return Err(revoked(&node));
+        }
+        let is_news = table.hear(node, Record { name, ..record }, is_anchor, Instant::now())?;
+        drop(table);
         if is_news {
             self.has_news();
         }
@@ -333,6 +340,11 @@ impl Active {
         tracing::info!("the list of revoked nodes was of a time to come, and is made anew");
         self.learn_list(list.bytes()).await
     }
+}
+
+/// Why nothing more is heard of a node.
+pub fn revoked(node: &NodeId) -> Problem {
+    Problem::new(Code::NodeRevoked, format!("the node {node} was taken out of the fleet"))
 }
 
 /// Serves members that connect: one link for each node. A newer one takes the place of the older.

@@ -1,7 +1,7 @@
 //! A link between two members: each says hello every three seconds, and at once when its list of the revoked is newer.
 //! What was said before on the link is left out.
 
-use crate::active::{Active, PERIOD};
+use crate::active::{Active, PERIOD, revoked};
 use crate::hello::{Hello, receive};
 use crate::table::{Part, Record, Telling, ToldNode};
 use fleet_trust::link::why;
@@ -77,7 +77,7 @@ where
         ended = listen => ended,
         ended = tell => ended,
         end = peer.ended() => Err(match end {
-            LinkEnd::Revoked => Problem::new(Code::NodeRevoked, format!("the node {node} was taken out of the fleet")),
+            LinkEnd::Revoked => revoked(&node),
             LinkEnd::NewLife => Problem::new(Code::AnchorsAway, format!("the node {node} lives anew")),
         }),
     }
@@ -91,10 +91,11 @@ fn newest(said: &mut Option<Record>, record: Option<Record>) -> Result<Record, P
 
 /// What an anchor says of other nodes, without those that are revoked here.
 fn learn(active: &Active, known: Vec<ToldNode>, heard_ms: &BTreeMap<NodeId, u64>) {
-    let revoked = active.trust.revoked();
-    let is_revoked = |told: &ToldNode| revoked.as_ref().is_some_and(|list| list.contains(&told.node));
     let is_news = active.with_table(|table| {
         let now = Instant::now();
+        // Of this moment: whoever was forgotten a moment ago would come back for good.
+        let revoked = active.trust.revoked();
+        let is_revoked = |told: &ToldNode| revoked.as_ref().is_some_and(|list| list.contains(&told.node));
         heard_ms.iter().for_each(|(node, ms)| table.hear_again(node, *ms, now));
         known.into_iter().filter(|told| !is_revoked(told)).fold(false, |news, told| table.learn(told, now) || news)
     });
