@@ -126,7 +126,9 @@ pub async fn one_is_wiped_and_another_goes() {
     let of_wiped = wiped.end().await;
     std::fs::remove_dir_all(folder.join("js")).unwrap();
     let of_away = nodes.remove(0).end().await;
-    assert_eq!(nodes[0].agent.invite(1, 3_600).await.unwrap_err().code, Code::AnchorsAway);
+    // It is busy where it waits for the others itself, with something else, and this has no turn meanwhile.
+    let alone = nodes[0].agent.invite(1, 3_600).await.unwrap_err().code;
+    assert!(matches!(alone, Code::AnchorsAway | Code::AnchorBusy), "{alone:?}");
     nodes.push(Node::start(home.path(), "c", of_wiped).await);
     until("its server is up", async || nodes[1].process().is_some()).await;
 
