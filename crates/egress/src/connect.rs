@@ -7,6 +7,7 @@
 //! Each connection is a file of the node. Without a bound a function could open so many that gates and stores had none.
 
 use crate::resolve::Resolver;
+use crate::shares::Shares;
 use crate::{CALLER, Unsent};
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -31,6 +32,8 @@ pub type Boxed<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 #[derive(Clone)]
 pub struct Places {
     pub free: Arc<Semaphore>,
+    /// Those of one function: nobody keeps all others out.
+    pub of_function: Arc<Shares>,
     /// How long a request waits for one.
     pub wait: Duration,
 }
@@ -53,11 +56,17 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connect_max = CALLER.try_with(|caller| caller.connect_max).ok().flatten();
-        let (connecting, Places { free, wait }) = (self.https.call(uri), self.places.clone());
+        let function = CALLER.try_with(|caller| caller.function.clone()).ok();
+        let (connecting, Places { free, of_function, wait }) = (self.https.call(uri), self.places.clone());
         Box::pin(async move {
+            let taken = async {
+                // The function's first: while it waits for that, it takes none from others.
+                let own = of_function.take(function).await;
+                (free.acquire_owned().await.expect("nobody closes it"), own)
+            };
             let connected = async {
                 // Nothing is opened before there is a place: a future does nothing until it is polled.
-                let place = timeout(wait, free.acquire_owned()).await.ok().and_then(Result::ok).ok_or(Unsent::Full)?;
+                let place = timeout(wait, taken).await.map_err(|_| Unsent::Full)?;
                 Ok::<_, BoxError>(Placed { stream: connecting.await?, _place: place })
             };
             let Some(connect_max) = connect_max else { return connected.await };
@@ -69,7 +78,7 @@ impl Service<Uri> for Connector {
 /// A connection, and its place.
 pub struct Placed {
     stream: MaybeHttpsStream<TokioIo<TcpStream>>,
-    _place: OwnedSemaphorePermit,
+    _place: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
 }
 
 impl connect::Connection for Placed {

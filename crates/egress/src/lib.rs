@@ -11,6 +11,7 @@
 
 mod connect;
 mod resolve;
+mod shares;
 
 use connect::{Connector, Places};
 use http::{Request, Response};
@@ -20,6 +21,7 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioTimer;
 use resolve::{Lookups, Resolver};
+use shares::Shares;
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
@@ -41,13 +43,16 @@ const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 const HEADERS_BYTES_MAX: u32 = 64 << 10;
 /// How long a unit waits for a host to answer, if it does not say.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a connection is kept that nobody uses, and how many such of one host.
-const IDLE: Duration = Duration::from_secs(30);
+/// How long a connection is kept that nobody uses, up to twice as long, and how many such of one host.
+const IDLE: Duration = Duration::from_secs(5);
 const IDLE_MAX: usize = 16;
-/// Connections of the whole process at once: a quarter of the files that systems let a process open. Who needs one more
-/// waits a while for a place, and then there is none: `Unsent::Full`.
+/// Connections of the whole process at once, a quarter of the files that systems let a process open, and those of one
+/// function.
 const OPEN_MAX: usize = 256;
-const PLACE_WAIT: Duration = Duration::from_secs(2);
+const OF_FUNCTION_MAX: usize = 128;
+/// How long one waits for a place, before there is none: `Unsent::Full`. Longer than anything stays that is idle, so
+/// only what is in use keeps somebody out.
+const PLACE_WAIT: Duration = Duration::from_secs(12);
 
 /// Addresses outside of the link-local ranges at which clouds give their machines credentials.
 const METADATA: [IpAddr; 6] = [
@@ -206,7 +211,11 @@ struct Bounds {
 /// Those of the process, which has several [`Clients`].
 static BOUNDS: LazyLock<Bounds> = LazyLock::new(|| Bounds {
     idle: IDLE,
-    places: Places { free: Arc::new(Semaphore::new(OPEN_MAX)), wait: PLACE_WAIT },
+    places: Places {
+        free: Arc::new(Semaphore::new(OPEN_MAX)),
+        of_function: Arc::new(Shares::new(OF_FUNCTION_MAX)),
+        wait: PLACE_WAIT,
+    },
     lookups: Lookups::of_system(),
 });
 
@@ -354,7 +363,8 @@ mod tests {
     }
 
     fn bounds(idle: Duration, open_max: usize) -> Bounds {
-        let places = Places { free: Arc::new(Semaphore::new(open_max)), wait: Duration::from_millis(50) };
+        let of_function = Arc::new(Shares::new(OF_FUNCTION_MAX));
+        let places = Places { free: Arc::new(Semaphore::new(open_max)), of_function, wait: Duration::from_millis(50) };
         Bounds { idle, places, lookups: Lookups::of_system() }
     }
 

@@ -7,10 +7,9 @@
 //! threads also fork units and read files. So a lookup has its places until it is over, whoever still waits for it.
 
 use crate::connect::Boxed;
+use crate::shares::Shares;
 use crate::{CALLER, Unsent, is_inner};
 use hyper_util::client::legacy::connect::dns::Name;
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -34,8 +33,7 @@ type Ask = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 pub struct Lookups {
     ask: Box<Ask>,
     places: Arc<Semaphore>,
-    /// Functions that look something up, or wait for it.
-    functions: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+    of_function: Shares,
 }
 
 /// The places of a lookup that is under way.
@@ -49,7 +47,7 @@ impl Lookups {
 
     pub fn new(ask: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Arc<Self> {
         let places = Arc::new(Semaphore::new(LOOKUPS_MAX));
-        Arc::new(Self { ask: Box::new(ask), places, functions: Mutex::default() })
+        Arc::new(Self { ask: Box::new(ask), places, of_function: Shares::new(OF_FUNCTION_MAX) })
     }
 
     async fn addresses(self: Arc<Self>, name: Name, function: Option<Arc<str>>) -> Result<Vec<SocketAddr>, Unsent> {
@@ -67,19 +65,8 @@ impl Lookups {
 
     /// Waits for the function's place first: while its own lookups are slow, it takes none from others.
     async fn places(&self, function: Option<Arc<str>>) -> Held {
-        let open = "nobody closes it";
-        let of_function = match function {
-            Some(function) => Some(self.of_function(function).acquire_owned().await.expect(open)),
-            None => None,
-        };
-        (self.places.clone().acquire_owned().await.expect(open), of_function)
-    }
-
-    fn of_function(&self, function: Arc<str>) -> Arc<Semaphore> {
-        let mut functions = self.functions.lock();
-        // Whoever waits or has a place holds the semaphore too.
-        functions.retain(|_, places| Arc::strong_count(places) > 1);
-        functions.entry(function).or_insert_with(|| Arc::new(Semaphore::new(OF_FUNCTION_MAX))).clone()
+        let of_function = self.of_function.take(function).await;
+        (self.places.clone().acquire_owned().await.expect("nobody closes it"), of_function)
     }
 }
 
@@ -119,6 +106,7 @@ impl Service<Name> for Resolver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::sync::mpsc;
     use std::time::{Duration, Instant};
@@ -159,7 +147,6 @@ mod tests {
             assert!(one.await.unwrap().is_ok());
         }
         assert_eq!(ask("fast", "a").await.unwrap().unwrap().len(), 1);
-        assert!(lookups.functions.lock().len() <= 6);
     }
 
     #[tokio::test]
