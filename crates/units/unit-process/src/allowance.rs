@@ -18,6 +18,8 @@ const EARNED_IN_TIME: u32 = 100;
 /// machine that has just loaded a function still compiles some of it.
 const RESTING: Duration = Duration::from_millis(200);
 const RESTING_MACHINE: Duration = Duration::from_secs(1);
+/// After so long it has shown whether it rests.
+const LASTED: Duration = Duration::from_secs(1);
 
 /// What a unit that waits had used when it began to.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +32,11 @@ pub struct Rest {
 impl Rest {
     pub fn new(since: Instant, used: Duration, is_machine: bool) -> Self {
         Self { since, used, is_machine }
+    }
+
+    /// Whether it has been looked at for long enough to tell that it rests.
+    pub fn has_lasted(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= LASTED
     }
 
     /// Whether it still rests, with so much CPU time used by now. No call's limits watch one that waits.

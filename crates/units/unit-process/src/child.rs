@@ -147,9 +147,12 @@ impl Child {
     /// nobody knows.
     pub fn rests(&mut self, now: Instant) -> bool {
         let used = self.life.cpu();
-        let rests = self.rest.get_or_insert(self.life.begins_to_rest(now, used)).suffices(now, used);
+        let rest = self.rest.get_or_insert(self.life.begins_to_rest(now, used));
+        let (rests, has_lasted) = (rest.suffices(now, used), rest.has_lasted(now));
         if !rests {
             self.life.left().zygote.has_restless_child(self.calls == 0);
+        } else if self.calls == 0 && has_lasted {
+            self.life.left().zygote.has_resting_child();
         }
         rests
     }

@@ -53,7 +53,7 @@ const EMPTY_TRIES: u32 = 20;
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 /// Slots given up before the zygote is: their files are memory that nobody uses.
 const GIVEN_UP_MAX: u32 = 4;
-/// Children that worked before their first call after which the zygote is ended: they are all made like that.
+/// Children in a row that worked before their first call, after which the zygote is ended: they are all made like that.
 const RESTLESS_MAX: u32 = 4;
 /// How often who waits for a slot looks whether there is still a zygote.
 const SLOT_LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -340,6 +340,11 @@ impl Zygote {
         }
     }
 
+    /// A new child of it has waited for a call and done nothing: those before it were made like that by chance.
+    pub fn has_resting_child(&self) {
+        self.restless.store(0, Relaxed);
+    }
+
     /// What the node has ended it for, if it has.
     pub fn why_ended(&self) -> Option<&Problem> {
         self.ends.why.get()
@@ -368,7 +373,12 @@ impl Zygote {
     /// looks whether it is. What is not proved empty is never used again, and a zygote without slots is ended.
     pub async fn clear(self: &Arc<Self>, slot: u32, are_all_gone: bool) {
         // Once more: another call of the function may have touched the folder meanwhile, for their user is the same.
-        if self.is_emptied(slot, are_all_gone).await || self.is_emptied(slot, are_all_gone).await {
+        // Not where the zygote has said nothing: it would answer twice.
+        let is_free = match self.is_emptied(slot, are_all_gone).await {
+            Some(false) => self.is_emptied(slot, are_all_gone).await == Some(true),
+            first => first == Some(true),
+        };
+        if is_free {
             self.free.lock().push(slot);
         } else {
             self.give_up(slot, "a scratch folder could not be emptied");
@@ -377,21 +387,21 @@ impl Zygote {
         self.freed.notify_one();
     }
 
-    async fn is_emptied(&self, slot: u32, are_all_gone: bool) -> bool {
-        let is_proved = match self.empty(slot, !are_all_gone).await {
-            Some(Emptied::Whole) => true,
-            Some(Emptied::ButForProcesses) => are_all_gone,
-            None => false,
+    /// None where the zygote has not answered.
+    async fn is_emptied(&self, slot: u32, are_all_gone: bool) -> Option<bool> {
+        let is_proved = match self.empty(slot, !are_all_gone).await? {
+            Emptied::Whole => true,
+            Emptied::ButForProcesses => are_all_gone,
         };
         let folder = &self.slots[slot as usize];
         // What was mapped or is being closed takes a moment to go.
         for _ in 0..EMPTY_TRIES {
             if !is_proved || folder.is_empty() {
-                return is_proved;
+                return Some(is_proved);
             }
             tokio::time::sleep(EMPTY_PAUSE).await;
         }
-        false
+        Some(false)
     }
 
     /// A slot is not used again for now. Where that are too many, there is another zygote, with slots of its own.
