@@ -72,7 +72,9 @@ impl Meter {
     /// To be asked when a slice ends: has this poll used a whole slice, or the call most of a core with polls that
     /// are all shorter?
     pub fn is_hog(&self, now: Instant) -> bool {
-        self.used_a_slice() || self.is_busy(now)
+        // A poll that is long by the wall clock may only have waited, for its core or for a disk.
+        let is_short = u128::from(self.this_poll_ns(now)) < 2 * SLICE.as_nanos();
+        self.used_a_slice() || (is_short && self.is_busy(now))
     }
 
     /// Whether this poll has used a whole slice of CPU since its first one ended. On a busy machine slices also pass

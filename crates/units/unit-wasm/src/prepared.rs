@@ -242,6 +242,10 @@ impl PreparedWasm {
             Err(error) => return Err(Unmade::Failed { error, store, _slots: slots }),
         };
         meter.started();
+        if meter.exceeded() == Some(Code::NodeFull) {
+            // It came to be without the memory that it asked for.
+            meter.starts_again();
+        }
         Ok((entry, Unit { store, _slots: slots, instance, number, calls: 0 }))
     }
 
