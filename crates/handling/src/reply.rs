@@ -82,10 +82,9 @@ pub async fn send<C: Caller>(tail: Tail<C>, head: Parts, is_head: bool, deadline
     let body = match whole {
         Err(problem) => return Err(body.tail.fail(problem)),
         Ok(true) => {
-            let bytes = match kept(body.tail.host.budget(), join(&mut body.ready)) {
-                Ok(bytes) => bytes,
-                Err(full) => return Err(body.tail.fail(full.into())),
-            };
+            let bytes = join(&mut body.ready);
+            // What was done is durable by now. So it is told even where there is no room to count what is little.
+            let bytes = kept(body.tail.host.budget(), bytes.clone()).unwrap_or(bytes);
             body.tail.run_on();
             full(bytes)
         }
