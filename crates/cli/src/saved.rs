@@ -28,8 +28,13 @@ pub fn save(client: &Client, reader: impl Read, file: &Path) -> Result<u64> {
                 .truncate(true)
                 .mode(0o600)
                 .open(file)
-                // One that was there before has the mode that it had.
-                .and_then(|open| open.set_permissions(Permissions::from_mode(0o600)).map(|()| open))
+                .and_then(|open| {
+                    // One that was there before has the mode that it had. A device or a pipe keeps its own.
+                    if open.metadata()?.is_file() {
+                        open.set_permissions(Permissions::from_mode(0o600))?;
+                    }
+                    Ok(open)
+                })
                 .map_err(|error| Stop::file(file, &error))?,
         ),
     };
