@@ -84,8 +84,14 @@ const CONNECTION_FIELDS: [HeaderName; 5] = [
 const REQUEST_FIELDS: [HeaderName; 2] = [header::TE, header::TRAILER];
 
 /// Fields that are no connection's, whatever `connection` names: nobody can have them removed.
-const KEPT_FIELDS: [HeaderName; 5] =
-    [header::HOST, header::CONTENT_LENGTH, header::AUTHORIZATION, header::FORWARDED, REQUEST_ID];
+const KEPT_FIELDS: [HeaderName; 6] = [
+    header::HOST,
+    header::CONTENT_LENGTH,
+    header::AUTHORIZATION,
+    header::FORWARDED,
+    HeaderName::from_static("x-real-ip"),
+    REQUEST_ID,
+];
 /// How the names of others begin that say who really sent a request, as a proxy before the gate writes them.
 const KEPT_PREFIX: &str = "x-forwarded-";
 
