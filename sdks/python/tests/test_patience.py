@@ -1,15 +1,18 @@
 """A call waits for a node no longer than it may, and no node is asked again and again for what it cannot do."""
 
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 from concurrent.futures import CancelledError
 
+import numpy as np
 import pytest
 
 import work
-from lighterage import DoesNotTravel, Limits, TimeIsUp, offload, runtime
+from lighterage import DoesNotTravel, Limits, NodeRefused, TimeIsUp, offload, runtime
 from lighterage.call import function as function_module
 from lighterage.call import vain as vain_module
 from lighterage.decide import Stages
@@ -128,3 +131,24 @@ def test_a_child_waits_for_no_lock_of_its_parents_threads(node, client):
     over.set()
     thread.join()
     assert status == 0
+
+
+def test_a_deployment_that_failed_keeps_no_arguments(node, client):
+    node.refused_deployments = [(503, "L3013", False)]
+    fresh, big = offload(work.total.__lighterage_function__), np.zeros(100_000)
+    with pytest.raises(NodeRefused):
+        fresh.remote(big)
+    gone = weakref.ref(big)
+    del big
+    gc.collect()
+    assert gone() is None
+    assert fresh.remote(np.ones(3)) == 3.0
+
+
+def test_a_node_that_cannot_take_a_function_for_now_is_not_asked_by_every_call(node, client):
+    node.refused_deployments = [(503, "L3013", True)] * 20
+    fresh = offload(plain).with_options(race=False)
+    for _ in range(6):
+        is_slow_here(fresh, 0.0)
+        assert fresh(0.0) == os.getpid()
+    assert node.deployments == 1

@@ -102,6 +102,8 @@ class Attempt:
         except NodeRefused as error:
             if not is_busy(error) and node.refusal(made.name) is not None:
                 call.function.refuses.add(node)
+            elif error.is_of_deployment and not call.function.is_paused(node, time.monotonic()):
+                call.function.pause_after(node, error)
             raise
         except ConnectionError:
             call.current.failed(node)

@@ -19,11 +19,9 @@ def decide(call: Call, nodes: list[Node], now: float) -> Decision:
     """Where the call should run, of here and these nodes."""
     function, options, current = call.function, call.function.options, call.current
     # What has taken longer than that may take as long again.
-    waits = {
-        node.name: max(PREPARE_SECONDS, function.awaited(node, now)) for node in nodes if not function.is_ready(node)
-    }
+    waits = {node.name: max(PREPARE_SECONDS, function.awaited(node, now)) for node in nodes if not function.is_ready(node)}
     if function.stays is None and not function.vain.is_resting(now) and call.bytes_up <= options.limits.body_bytes:
-        open_ = [node.name for node in nodes if node not in function.refuses]
+        open_ = [node.name for node in nodes if node not in function.refuses and not function.is_paused(node, now)]
     else:
         open_ = []
     with current.lock:

@@ -80,8 +80,9 @@ class Function:
         self._code: Code | Component | None = None
         #: Nodes that it is being put on, or that are not asked to take it for a while.
         self._preparing: set[str] = set()
-        #: By node: for how long it was left alone last.
+        #: By node: for how long it was left alone last, and until when.
         self._pauses: dict[str, float] = {}
+        self._paused: dict[str, float] = {}
         #: By node: until when the answer holds, and how arrays are packed.
         self._packings: dict[str, tuple[float, calls.Packing | None]] = {}
         #: By node: the arrays that its units are taken to have.
@@ -181,7 +182,7 @@ class Function:
             if self.refusal(node) is not None:
                 self.refuses.add(node)
             else:
-                pause = self._pause_after(node, error)
+                pause = self.pause_after(node, error)
         except ConnectionError:
             runtime.current.failed(node)
         except LighterageError:
@@ -192,11 +193,17 @@ class Function:
             else:
                 self._preparing.discard(node.name)
 
-    def _pause_after(self, node: Node, error: NodeRefused) -> float:
-        """For how long the node is left alone, which could not take the function but may later."""
+    def pause_after(self, node: Node, error: NodeRefused) -> float:
+        """Leaves a node alone that could not take the function but may later, and says for how many seconds."""
         pause = min(max(2 * self._pauses.get(node.name, 0.0), AGAIN_SECONDS), AGAIN_SECONDS_MAX)
         self._pauses[node.name] = pause
-        return max(pause, error.retry_after)
+        pause = max(pause, error.retry_after)
+        self._paused[node.name] = time.monotonic() + pause
+        return pause
+
+    def is_paused(self, node: Node, now: float) -> bool:
+        """Whether the node is left alone, as it could not take the function lately."""
+        return now < self._paused.get(node.name, 0.0) and not self.is_ready(node)
 
     def stay(self, node: Node, error: LighterageError) -> None:
         if node not in self.refuses:

@@ -198,7 +198,6 @@ class _Turns:
             elif self._count == 0:
                 sys.setswitchinterval(self._usual)
 
-
     def renew(self) -> None:
         """Begins anew in a process that was forked: races of the parent's threads do not go on there."""
         self._lock = threading.Lock()

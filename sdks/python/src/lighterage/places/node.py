@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..code.code import VERSIONS_KEPT, Code, Component
 from ..code.python import differences
-from ..errors import CallTooLarge, LighterageError, NodeRefused, ReplyBroken, TimeIsUp, VersionsDiffer
+from ..errors import CallTooLarge, LighterageError, NodeRefused, NodeUnreachable, ReplyBroken, TimeIsUp, VersionsDiffer
 from ..timers import background
 from ..travel.frame import MEDIA_TYPE, Piece
 from ..travel.pack import ZLIB, ZSTD
@@ -92,7 +92,7 @@ class _Deployed:
 
     is_there: bool = False
     problem: LighterageError | None = None
-    #: The deployment that goes on, or was the last one; and when it began.
+    #: The deployment that goes on, and when it began.
     work: Future[None] | None = None
     began: float = 0.0
     #: Whether its units are boards.
@@ -268,7 +268,7 @@ class Node:
     def awaited(self, name: str, now: float) -> float:
         """Seconds for which the function has been on its way to the node; 0 where it is not."""
         found = self._deployed.get(name)
-        return 0.0 if found is None or found.work is None or found.work.done() else now - found.began
+        return 0.0 if found is None or found.work is None else now - found.began
 
     def prepare(self, code: Code | Component, until: float = math.inf, cancel: Cancel | None = None) -> None:
         """Deploys the function, unless it is there. All who ask meanwhile wait for the same deployment. A component is looked
@@ -281,9 +281,7 @@ class Node:
             entry = self._deployed.setdefault(code.name, _Deployed())
             if entry.is_there:
                 return
-            work = entry.work
-            if work is None or work.done():
-                work = self._begin(code, entry)
+            work = entry.work or self._begin(code, entry)
         ready = threading.Event()
         work.add_done_callback(lambda _: ready.set())
         (cancel or Cancel()).wait(ready, until)
@@ -291,7 +289,10 @@ class Node:
             late = TimeIsUp(f"{self.url} did not get the function in time; it goes on getting it")
             late.is_of_deployment = True
             raise late
-        work.result()
+        problem = work.exception()
+        if problem is not None:
+            # Each who waits has its own way to here.
+            raise problem.with_traceback(None)
 
     def _begin(self, code: Code | Component, entry: _Deployed) -> Future[None]:
         """Deploys it in the background: whoever asks for it may have less time than that takes."""
@@ -306,8 +307,16 @@ class Node:
                 work.set_exception(error)
             else:
                 work.set_result(None)
+            finally:
+                with self._lock:
+                    # What it failed with would keep what those wanted to send who wait for it.
+                    if entry.work is work:
+                        entry.work = None
 
-        background(deploy)
+        try:
+            background(deploy)
+        except RuntimeError as error:
+            raise NodeUnreachable(f"{self.url}: nothing can be deployed: {error}") from None
         entry.work, entry.began = work, time.monotonic()
         return work
 
@@ -325,6 +334,11 @@ class Node:
         except VersionsDiffer as error:
             entry.problem = error
             raise
+        except CallTooLarge as error:
+            # Its image: sent again it would be as large.
+            entry.problem = NodeRefused(413, "L2005", error.args[0])
+            entry.problem.is_of_deployment = True
+            raise entry.problem from None
         except NodeRefused as error:
             error.is_of_deployment = True
             if error.status in _WILL_REFUSE_AGAIN:
