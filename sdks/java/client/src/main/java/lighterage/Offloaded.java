@@ -55,7 +55,10 @@ public abstract class Offloaded<S extends Offloaded<S>> {
         return with(caller.with(caller.options().on(nodes)));
     }
 
-    /** With the result wanted in so many milliseconds, more than 0. A call that misses it throws {@link TimeIsUp}. */
+    /**
+     * With the result wanted in so many milliseconds, more than 0. A call that misses it throws {@link TimeIsUp}, or
+     * {@link NodeUnreachable} where its node was silent.
+     */
     public final S deadlineMs(long milliseconds) {
         return with(caller.with(caller.options().deadlineMs(milliseconds)));
     }

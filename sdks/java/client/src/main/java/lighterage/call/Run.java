@@ -105,9 +105,9 @@ final class Run {
                             .observeRemoteLonger(call.function.name(), call.size, expected, now - began, now);
                 }
             }
-            if (now >= wantedBy()) {
-                throw error;
-            }
+        }
+        if (isOver(error)) {
+            throw error;
         }
         Set<Node> tried = new HashSet<>(Collections.singleton(attempt.node));
         LighterageException last = error;
@@ -129,7 +129,7 @@ final class Run {
             }
             return outcome.get();
         }
-        if (last instanceof TimeIsUp && Clock.now() >= wantedBy()) {
+        if (isOver(last)) {
             throw last;
         }
         return here(null, Collections.<Node>emptyList());
@@ -145,7 +145,7 @@ final class Run {
                 outcome = new Attempt(call, node, Math.min(until(), wantedBy()), null).run();
             } catch (LighterageException error) {
                 last = error;
-                if (Attempt.isRetried(error)) {
+                if (Attempt.isRetried(error) && !isOver(error)) {
                     continue;
                 }
                 break;
@@ -190,6 +190,12 @@ final class Run {
     private double wantedBy() {
         double deadline = call.options.deadline();
         return Double.isNaN(deadline) ? Double.POSITIVE_INFINITY : began + deadline;
+    }
+
+    /** Whether the deadline has passed while a node was waited for. */
+    private boolean isOver(LighterageException error) {
+        boolean isOfWaiting = error instanceof TimeIsUp || Attempt.isOfConnection(error);
+        return isOfWaiting && Clock.now() >= wantedBy();
     }
 
     private static Node named(List<Node> nodes, String name) {

@@ -32,6 +32,8 @@ final class Api {
     private static final int KEPT_MAX = 32;
     /** How long a connection may take to open. */
     private static final double CONNECT_SECONDS = 3.0;
+    /** Whoever had so long to connect, and got no connection, has met a node that is silent. */
+    private static final double FAIR_SECONDS = 0.5;
     /** How much after the deadline a connection is closed: by then whoever reads from it has said that it is late. */
     private static final double LATE_SECONDS = 0.01;
 
@@ -166,7 +168,8 @@ final class Api {
     }
 
     private Connection open(double deadline) {
-        double seconds = Math.min(CONNECT_SECONDS, deadline - Clock.now());
+        double began = Clock.now();
+        double seconds = Math.min(CONNECT_SECONDS, deadline - began);
         if (seconds <= 0) {
             throw new TimeIsUp(address.url + " was not reached in time");
         }
@@ -179,17 +182,18 @@ final class Api {
             Socket safe = tls == null ? socket : tls.over(socket, host(), address.port);
             Connection connection = new Connection(safe, socket, address.url);
             if (address.proves) {
-                seeProof(connection, Math.min(Clock.now() + seconds, deadline), deadline);
+                seeProof(connection, seconds, deadline);
             }
             return connection;
         } catch (IOException error) {
             close(socket);
-            if (isLate(deadline)) {
+            if (isLate(seconds, deadline)) {
                 // The node has done nothing wrong: there was less time than a connection may take.
                 throw new TimeIsUp(address.url + " was not reached in time");
             }
             String slow = "no connection within " + Math.round(seconds * 1e3) + " ms";
-            String why = error instanceof SocketTimeoutException ? slow : error.getMessage();
+            boolean isSlow = error instanceof SocketTimeoutException || Clock.now() - began > seconds - LATE_SECONDS;
+            String why = isSlow ? slow : error.getMessage();
             throw new NodeUnreachable(address.url + ": " + why);
         } catch (RuntimeException error) {
             close(socket);
@@ -199,9 +203,9 @@ final class Api {
         }
     }
 
-    /** Whether a request has no time left; a timer may be a little early. */
-    private static boolean isLate(double deadline) {
-        return deadline - Clock.now() < LATE_SECONDS;
+    /** Whether a request that had few seconds to connect has no time left; a timer may be a little early. */
+    private static boolean isLate(double seconds, double deadline) {
+        return seconds < FAIR_SECONDS && deadline - Clock.now() < LATE_SECONDS;
     }
 
     private String host() {
@@ -210,7 +214,8 @@ final class Api {
     }
 
     /** Asks for proof that this is the node of the data folder: whoever listens where it did cannot give it. */
-    private void seeProof(Connection connection, double until, double deadline) {
+    private void seeProof(Connection connection, double seconds, double deadline) {
+        double until = Math.min(Clock.now() + seconds, deadline);
         byte[] random = new byte[NONCE_BYTES];
         new SecureRandom().nextBytes(random);
         String nonce = Proof.hex(random);
@@ -223,7 +228,7 @@ final class Api {
             String proof = (String) ((Map<?, ?>) said).get("proof");
             isProven = reply.status == 200 && Proof.isSame(proof, Proof.of(address.token, address.url, nonce));
         } catch (Connection.Stale | RuntimeException strange) {
-            if (isLate(deadline)) {
+            if (isLate(seconds, deadline)) {
                 throw new TimeIsUp(address.url + " did not prove itself in time");
             }
             isProven = false;

@@ -8,6 +8,7 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Future;
 import lighterage.NodeRefused;
+import lighterage.NodeUnreachable;
 import lighterage.TimeIsUp;
 import lighterage.code.Limits;
 import lighterage.decide.Asked;
@@ -17,6 +18,7 @@ import lighterage.places.Cancel;
 import lighterage.places.Clock;
 import lighterage.places.Node;
 import lighterage.places.Nodes;
+import lighterage.places.Silent;
 import lighterage.places.StandIn;
 
 /** A call waits for a node no longer than it may, and no node is asked again and again for what it cannot do. */
@@ -58,14 +60,18 @@ public final class PatienceTest {
     }
 
     private void isQuickThere() {
-        Stages quick = new Stages();
-        quick.roundTrip = 1e-3;
-        quick.run = 1e-3;
-        quick.bytesUp = 100;
-        quick.bytesDown = 100;
+        runsThere(1e-3);
+    }
+
+    private void runsThere(double seconds) {
+        Stages stages = new Stages();
+        stages.roundTrip = 1e-3;
+        stages.run = seconds;
+        stages.bytesUp = 100;
+        stages.bytesDown = 100;
         synchronized (nodes) {
             Asked asked = new Asked("app.Work::placed", 1);
-            nodes.engine().observeRemote(asked, node.name(), quick, Clock.now(), null, false);
+            nodes.engine().observeRemote(asked, node.name(), stages, Clock.now(), null, false);
         }
     }
 
@@ -99,6 +105,27 @@ public final class PatienceTest {
         assert there(caller).stage("run") <= 2 * before;
         // The node has had so long by now that it may need as long again.
         assert there(caller).wait > 0.6 : there(caller).wait;
+    }
+
+    /** It is left alone, and the call is not begun here after its deadline. */
+    public void testANodeThatIsSilentUntilTheDeadlineHasFailed() throws Throwable {
+        Options options = Options.of(700, 1, true, LIMITS, false);
+        Function function = new Function(new Placed(), options);
+        Node place = nodes.all().get(0);
+        place.prepare(function.code(), Clock.now() + 30, new Cancel());
+        isSlowHere(30);
+        runsThere(2);
+        int number = Integer.parseInt(node.name().split(":")[1]);
+        node.close();
+        Silent port = new Silent(number);
+        try {
+            new Caller(function, options, nodes).call(new Object[0]);
+            assert false;
+        } catch (NodeUnreachable silent) {
+            assert place.isAway(Clock.now()) : silent;
+        } finally {
+            port.close();
+        }
     }
 
     private Prediction there(Caller caller) {

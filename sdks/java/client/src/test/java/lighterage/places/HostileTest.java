@@ -16,6 +16,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import lighterage.ConfigInvalid;
 import lighterage.LighterageException;
 import lighterage.NodeUnproven;
+import lighterage.NodeUnreachable;
 import lighterage.ReplyBroken;
 import lighterage.TimeIsUp;
 import lighterage.code.Code;
@@ -85,6 +86,36 @@ public final class HostileTest {
                 assert false;
             } catch (TimeIsUp late) {
                 assert late.getMessage().contains("in time") : late;
+            }
+        }
+    }
+
+    /** Whoever had a fair time to connect has met a silent node, even where the deadline has passed by then. */
+    public void testANodeThatGivesNoConnectionInAFairTimeIsSilent() throws IOException {
+        try (Silent silent = new Silent(0)) {
+            Api api = new Api(new Address("http://127.0.0.1:" + silent.port(), null, null, false, false));
+            try {
+                api.request(new Api.Request("GET", "/", Clock.now() + 0.6));
+                assert false;
+            } catch (NodeUnreachable said) {
+                assert said.getMessage().contains("no connection within") : said;
+            }
+            try {
+                api.request(new Api.Request("GET", "/", Clock.now() + 0.2));
+                assert false;
+            } catch (TimeIsUp late) {
+                assert late.getMessage().contains("in time") : late;
+            }
+        }
+        for (boolean isTls : new boolean[] {true, false}) {
+            try (Server server = new Server("\0")) {
+                String url = isTls ? server.url().replace("http:", "https:") : server.url();
+                Api api = new Api(new Address(url, "secret-token", null, !isTls, false));
+                api.request(new Api.Request("GET", "/", Clock.now() + 0.6));
+                assert false;
+            } catch (NodeUnreachable | NodeUnproven said) {
+                assert said instanceof NodeUnreachable == isTls : said;
+                assert !isTls || said.getMessage().contains("no connection within") : said;
             }
         }
     }
