@@ -83,7 +83,7 @@ final class Run {
         if (!Double.isNaN(deadline)) {
             patience = Math.min(patience, Math.max(deadline - local.p95, expected.seconds));
         }
-        double until = began + Math.min(patience, call.timeLimit());
+        double until = Math.min(began + Math.min(patience, call.timeLimit()), wantedBy());
         Attempt attempt = new Attempt(call, node, until, decision);
         Outcome outcome;
         try {

@@ -92,6 +92,28 @@ public final class PatienceTest {
         assert node.deployments.get() == 1 : node.deployments;
     }
 
+    /** A call that may run here too, whose node is expected to take longer than the deadline. */
+    public void testADeadlineBoundsACallThatMayRunHereToo() throws Throwable {
+        node.mayDeploy = new CountDownLatch(1);
+        Options options = Options.of(200, 1, true, LIMITS, false);
+        Function function = new Function(new Placed(), options);
+        Node place = nodes.all().get(0);
+        function.prepareLater(place, nodes);
+        while (function.awaited(place, Clock.now()) < 3) {
+            Thread.sleep(10);
+        }
+        isSlowHere(30);
+        isQuickThere();
+        double began = Clock.now();
+        try {
+            new Caller(function, options, nodes).call(new Object[0]);
+            assert false;
+        } catch (TimeIsUp late) {
+            assert late.isOfDeployment() : late;
+        }
+        assert Clock.now() - began < 2 : Clock.now() - began;
+    }
+
     /** Who may run it elsewhere does not wait for minutes, and nothing is learnt of how long it runs there. */
     public void testACallRunsHereWhereADeploymentTakesTooLong() throws Throwable {
         node.mayDeploy = new CountDownLatch(1);
