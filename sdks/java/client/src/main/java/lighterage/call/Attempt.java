@@ -82,6 +82,9 @@ final class Attempt {
         } catch (NodeUnreachable | ReplyBroken | NodeUnproven silent) {
             call.nodes.failed(node, silent);
             throw silent;
+        } catch (NodeRefused refused) {
+            call.function.refused(node, refused);
+            throw refused;
         }
     }
 
@@ -96,6 +99,7 @@ final class Attempt {
         boolean isPatient = Double.isNaN(call.options.deadline()) && !call.options.isLocal;
         double began = Clock.now();
         node.prepare(code, isPatient ? Double.POSITIVE_INFINITY : until, call.cancel);
+        call.function.taken(node);
         if (isPatient) {
             until += Clock.now() - began;
         }

@@ -47,7 +47,9 @@ final class Call {
         Map<String, Double> waits = new LinkedHashMap<>();
         boolean isResting = function.vain.isResting(now);
         for (Node node : usable) {
-            if (!isResting && function.mayRunOn(node) && bytes <= options.limits.bodyBytes) {
+            // Whoever names nodes asks them anyhow.
+            boolean isPaused = options.isLocal && function.isPaused(node, now);
+            if (!isResting && !isPaused && function.mayRunOn(node) && bytes <= options.limits.bodyBytes) {
                 open.add(node.name);
                 if (!function.isReady(node)) {
                     // What has taken longer than that may take as long again.

@@ -116,6 +116,8 @@ public final class Caller {
                 notes.add(node.name + (isAmong ? ": " + problem : " is none of those it may run on"));
             } else if (refusal != null) {
                 notes.add(node.name + ": " + refusal.getMessage());
+            } else if (options.isLocal && function.isPaused(node, now)) {
+                notes.add(node.name + ": could not take the method, and is asked again in a while");
             }
         }
         if (function.vain.isResting(now)) {

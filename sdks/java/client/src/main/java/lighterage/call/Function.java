@@ -9,6 +9,7 @@ import lighterage.LighterageException;
 import lighterage.NodeRefused;
 import lighterage.code.Code;
 import lighterage.places.Background;
+import lighterage.places.Clock;
 import lighterage.places.Node;
 import lighterage.places.Nodes;
 
@@ -23,14 +24,24 @@ public final class Function {
     /** Its calls that ran on nodes and brought nothing. */
     final Vain vain = new Vain();
     private final Options options;
-    /** Nodes that it is being put on, or that are not asked to take it for a while. */
+    /** Nodes that it is being put on. */
     private final Set<Node> preparing = new HashSet<>();
-    /** By node: for how many seconds it was left alone last. */
-    private final Map<Node, Double> pauses = new ConcurrentHashMap<>();
+    /** By node: for how long it was left alone last. */
+    private final Map<Node, Pause> pauses = new ConcurrentHashMap<>();
     private volatile Code code;
     private volatile DoesNotTravel stays;
     /** Of the sources that had no code. */
     private volatile int staysVersion;
+
+    private static final class Pause {
+        private final double seconds;
+        private final double until;
+
+        private Pause(double seconds, double until) {
+            this.seconds = seconds;
+            this.until = until;
+        }
+    }
 
     /** The method of this table; of the options its limits and its units count. */
     public Function(Table table, Options options) {
@@ -58,6 +69,12 @@ public final class Function {
     /** Whether calls may go to the node, as far as is known. */
     boolean mayRunOn(Node node) {
         return refusal(node) == null;
+    }
+
+    /** Whether the node could not take it a while ago, and is left alone until it may, or has taken it. */
+    boolean isPaused(Node node, double now) {
+        Pause last = pauses.get(node);
+        return last != null && now < last.until && !isReady(node);
     }
 
     /** Why it does not run on the node, where that is known; else null. */
@@ -98,7 +115,7 @@ public final class Function {
 
     /** Puts the method on a node in the background. */
     void prepareLater(Node node, Nodes nodes) {
-        if (!mayRunOn(node) || isReady(node)) {
+        if (!mayRunOn(node) || isReady(node) || isPaused(node, Clock.now())) {
             return;
         }
         synchronized (preparing) {
@@ -122,30 +139,42 @@ public final class Function {
     }
 
     private void prepared(Node node, Nodes nodes, RuntimeException problem) {
-        double pause = 0.0;
         try {
             if (problem == null) {
-                pauses.remove(node);
+                taken(node);
             } else if (problem instanceof NodeRefused) {
-                pause = refusal(node) == null ? pauseAfter(node) : 0.0;
+                refused(node, (NodeRefused) problem);
             } else if (Attempt.isOfConnection(problem)) {
                 nodes.failed(node, (LighterageException) problem);
             }
         } finally {
-            if (pause > 0) {
-                Background.after(pause, () -> forget(node));
-            } else {
-                forget(node);
-            }
+            forget(node);
         }
     }
 
-    /** For how many seconds the node is left alone, which could not take it but may later. */
-    private double pauseAfter(Node node) {
-        Double last = pauses.get(node);
-        double pause = Math.min(Math.max(last == null ? 0.0 : 2 * last, AGAIN_SECONDS), AGAIN_SECONDS_MAX);
-        pauses.put(node, pause);
-        return pause;
+    /** The node has the method. */
+    void taken(Node node) {
+        pauses.remove(node);
+    }
+
+    /** The node is left alone for a while, where it could not take the method but may later. */
+    void refused(Node node, NodeRefused refused) {
+        if (refused.isOfDeployment() && mayRunOn(node)) {
+            pauseAfter(node);
+        }
+    }
+
+    /** All who waited for one deployment come here: that is one pause. */
+    private void pauseAfter(Node node) {
+        double now = Clock.now();
+        synchronized (pauses) {
+            if (!isPaused(node, now)) {
+                Pause last = pauses.get(node);
+                double twice = last == null ? 0.0 : 2 * last.seconds;
+                double seconds = Math.min(Math.max(twice, AGAIN_SECONDS), AGAIN_SECONDS_MAX);
+                pauses.put(node, new Pause(seconds, now + seconds));
+            }
+        }
     }
 
     private void forget(Node node) {

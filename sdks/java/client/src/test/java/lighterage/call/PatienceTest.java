@@ -272,6 +272,36 @@ public final class PatienceTest {
         assert function.mayRunOn(place) && !place.isAway(Clock.now());
     }
 
+    /** Nor does each call that might run there ask it again; one that names it does. */
+    public void testABusyNodeCostsOneCallADeployment() throws Throwable {
+        for (int turn = 0; turn < 3; turn++) {
+            node.refusedDeployments.add(new StandIn.Problem(503, "L3013", true));
+        }
+        Options options = Options.of(0, 1, true, LIMITS, false);
+        Function function = new Function(new Placed(), options);
+        Caller caller = new Caller(function, options, nodes);
+        Node place = nodes.all().get(0);
+        for (int turn = 0; turn < 6; turn++) {
+            isSlowHere(30);
+            assert caller.call(new Object[0]).equals(HERE);
+        }
+        assert node.deployments.get() == 1 : node.deployments;
+        assert function.isPaused(place, Clock.now()) && !function.isPaused(place, Clock.now() + 5);
+        assert caller.explain(new Object[0]).toString().contains("could not take the method");
+        Caller named = caller.with(caller.options().on(node.name()));
+        for (int turn = 0; turn < 2; turn++) {
+            try {
+                named.call(new Object[0]);
+                assert false;
+            } catch (NodeRefused refused) {
+                assert !function.isPaused(place, Clock.now() + 5) : "one pause is not made longer";
+            }
+        }
+        assert named.call(new Object[0]).equals("there");
+        assert !function.isPaused(place, Clock.now());
+        assert !caller.explain(new Object[0]).toString().contains("could not take the method");
+    }
+
     /** It rests for a time that doubles; one call that was not in vain ends that. */
     public void testOneCallInVainKeepsNoMethodHere() {
         Vain vain = new Vain();
