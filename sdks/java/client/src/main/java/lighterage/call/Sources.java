@@ -30,11 +30,15 @@ public final class Sources {
         if (jar != null) {
             return Collections.singletonMap("app.jar", jar);
         }
-        Iterator<Source> found = ServiceLoader.load(Source.class).iterator();
-        if (!found.hasNext()) {
-            throw new DoesNotTravel("the class files of " + className + " cannot be had: name a jar of them with"
-                    + " Lighterage.code, or on a JVM add lighterage-jvm to the class path");
+        // The loader of a thread may know nothing of the application: of threads that many share it does not.
+        ClassLoader ofThread = Thread.currentThread().getContextClassLoader();
+        for (ClassLoader one : new ClassLoader[] {loader, ofThread, Source.class.getClassLoader()}) {
+            Iterator<Source> found = one == null ? null : ServiceLoader.load(Source.class, one).iterator();
+            if (found != null && found.hasNext()) {
+                return found.next().jars(className, loader);
+            }
         }
-        return found.next().jars(className, loader);
+        throw new DoesNotTravel("the class files of " + className + " cannot be had: name a jar of them with"
+                + " Lighterage.code, or on a JVM add lighterage-jvm to the class path");
     }
 }
