@@ -45,7 +45,8 @@ public final class Node {
     private static final String GONE = "L2001";
     /** Somebody else deploys the method: it may be the same code, from another device. */
     private static final String IS_DEPLOYED = "L2012";
-    private static final Set<String> TOO_LARGE = new HashSet<>(Arrays.asList("L3006", "L3011", "L2005"));
+    /** What a call's arguments or result are too large for. An image that is too large is of its deployment. */
+    private static final Set<String> TOO_LARGE = new HashSet<>(Arrays.asList("L3006", "L3011"));
     /** Statuses of a deployment that trying again does not change. */
     private static final Set<Integer> FINAL = new HashSet<>(Arrays.asList(400, 401, 403, 413, 422));
 

@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Future;
+import lighterage.LighterageException;
 import lighterage.NodeRefused;
 import lighterage.NodeUnreachable;
 import lighterage.TimeIsUp;
@@ -300,6 +301,23 @@ public final class PatienceTest {
         assert named.call(new Object[0]).equals("there");
         assert !function.isPaused(place, Clock.now());
         assert !caller.explain(new Object[0]).toString().contains("could not take the method");
+    }
+
+    /** An image that is too large for a node is sent once; it is no call that is too large. */
+    public void testAnImageThatIsTooLargeIsSentOnce() throws Throwable {
+        node.refusedImages = new StandIn.Problem(413, "L2005", false);
+        Options options = Options.of(0, 1, true, LIMITS, false);
+        Function function = new Function(new Placed(), options);
+        Caller caller = new Caller(function, options, nodes);
+        for (int turn = 0; turn < 4; turn++) {
+            isSlowHere(30);
+            assert caller.call(new Object[0]).equals(HERE);
+            function.prepareLater(nodes.all().get(0), nodes);
+        }
+        assert node.images.get() == 1 : node.images;
+        LighterageException refusal = function.refusal(nodes.all().get(0));
+        assert refusal instanceof NodeRefused && refusal.code().equals("L2005") && refusal.isOfDeployment() : refusal;
+        assert !function.vain.isResting(Clock.now());
     }
 
     /** It rests for a time that doubles; one call that was not in vain ends that. */

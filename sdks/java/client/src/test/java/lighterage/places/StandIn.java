@@ -44,6 +44,9 @@ public final class StandIn implements AutoCloseable {
     }
 
     private final HttpServer server;
+    /** What images are answered with, which are not there then; null: they are. And how many were sent. */
+    public volatile Problem refusedImages;
+    public final AtomicInteger images = new AtomicInteger();
     private final ExecutorService threads = Executors.newCachedThreadPool();
     private final Set<String> functions = Collections.newSetFromMap(new ConcurrentHashMap<String, Boolean>());
     /** Deployments wait for it. */
@@ -91,13 +94,23 @@ public final class StandIn implements AutoCloseable {
         } else if (path.equals("/v1/openapi.json")) {
             send(exchange, 200, new byte[75_000]);
         } else if (path.startsWith("/v1/images/")) {
-            send(exchange, 200, new byte[0]);
+            image(exchange);
         } else if (path.equals("/v1/deployments")) {
             deploy(exchange, new String(body, StandardCharsets.UTF_8));
         } else if (path.equals("/v1/functions")) {
             send(exchange, 200, "[]".getBytes(StandardCharsets.UTF_8));
         } else {
             call(exchange, path.split("/")[3]);
+        }
+    }
+
+    private void image(HttpExchange exchange) throws IOException {
+        Problem problem = refusedImages;
+        images.addAndGet(exchange.getRequestMethod().equals("PUT") ? 1 : 0);
+        if (problem == null) {
+            send(exchange, 200, new byte[0]);
+        } else {
+            send(exchange, exchange.getRequestMethod().equals("PUT") ? problem.status : 404, problem.document());
         }
     }
 
