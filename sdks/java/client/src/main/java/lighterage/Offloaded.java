@@ -68,9 +68,9 @@ public abstract class Offloaded<S extends Offloaded<S>> {
      * `SCALED.map(many, (scaled, x) -> scaled.call(x, 2))`. With {@link #on}, on these nodes alone.
      *
      * <p>What one node does not do, another place does; one that is busy or silent gets more until nothing was done
-     * anywhere for a minute. What does not travel runs here. Throws ExecutionException with what a call threw, which
-     * ends the rest, and the LighterageException of the last place where none is left. Items are read one by one, as
-     * they are needed, and never by two threads at once. An interrupt ends it; calls that still run are not waited for.
+     * anywhere for a minute. What does not travel, or breaks each connection, runs here. Throws ExecutionException with
+     * what a call threw, which ends the rest, and the LighterageException of the last place where none is left. Items
+     * are read one by one, as they are needed, and never by two threads at once. An interrupt ends it; calls that still run are not waited for.
      */
     public final <T, R> List<R> map(Iterable<? extends T> items, Each<? super S, ? super T, ? extends R> each)
             throws ExecutionException, InterruptedException {

@@ -14,6 +14,7 @@ import lighterage.NoNode;
 import lighterage.NodeRefused;
 import lighterage.OnMainThread;
 import lighterage.RemoteException;
+import lighterage.ReplyBroken;
 import lighterage.TimeIsUp;
 import lighterage.places.Background;
 import lighterage.places.Clock;
@@ -24,7 +25,7 @@ import lighterage.places.Clock;
  * <pre>
  * items ── next ──▶ a worker at a place ──▶ results, in the order of the items
  *   ▲                    └ the node did not do it: the worker ends; or rests, where the node is busy or silent
- *   └──── put back ◀─────┘ for anybody; or for here alone, where it does not travel
+ *   └──── put back ◀─────┘ for anybody; or for here alone, where it does not travel or breaks each connection
  * </pre>
  *
  * <p>The thread that asks is one of the workers, so there is progress however many others are busy.
@@ -34,6 +35,8 @@ import lighterage.places.Clock;
  * @param <R> its result
  */
 public final class Farm<S, T, R> {
+    /** Connections that one item may break before it is taken for the reason. */
+    private static final int BREAKS_MAX = 5;
     /** Milliseconds until a node that is full is asked again, and between two looks at one that is silent. */
     private static final long PAUSE_MS = 50;
     /** Seconds for which nodes that are full or silent are waited for while nothing is done anywhere. */
@@ -218,7 +221,9 @@ public final class Farm<S, T, R> {
         }
         synchronized (this) {
             running--;
-            boolean stays = not instanceof CallTooLarge || not instanceof DoesNotTravel;
+            item.breaks += not instanceof ReplyBroken ? 1 : 0;
+            boolean isAtHome = not instanceof CallTooLarge || not instanceof DoesNotTravel;
+            boolean stays = isAtHome || not != null && item.breaks > BREAKS_MAX;
             if (own != null || stays && (isHere || workersHere == 0)) {
                 end(own != null ? own : not);
             } else if (not != null) {
@@ -229,7 +234,7 @@ public final class Farm<S, T, R> {
                 stuckSince = Double.NaN;
             }
             notifyAll();
-            return not == null || stays || isForNow(not) && rests(place);
+            return not == null || isAtHome || isForNow(not) && rests(place);
         }
     }
 
@@ -252,6 +257,8 @@ public final class Farm<S, T, R> {
     private static final class Item<T> {
         private final int number;
         private final T value;
+        /** How often a connection broke off while it was done. */
+        private int breaks;
 
         Item(int number, T value) {
             this.number = number;

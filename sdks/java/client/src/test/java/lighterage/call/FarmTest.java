@@ -143,6 +143,38 @@ public final class FarmTest {
         }
     }
 
+    /** An item that breaks every connection runs here in the end; where here is no place, it ends the map. */
+    public void testAnItemThatBreaksEveryConnectionIsNotTriedForEver() throws Exception {
+        AtomicInteger tries = new AtomicInteger();
+        CountDownLatch begun = new CountDownLatch(1);
+        CountDownLatch enough = new CountDownLatch(6);
+        ReplyBroken broken = new ReplyBroken("it broke off");
+        Each<String, Integer, Integer> each = (place, item) -> {
+            if (place.equals("here")) {
+                begun.countDown();
+                enough.await();
+                return 2 * item;
+            }
+            begun.await();
+            if (item == 7) {
+                tries.incrementAndGet();
+                enough.countDown();
+                throw broken;
+            }
+            return 2 * item;
+        };
+        List<String> places = Arrays.asList("here", "there");
+        assert new Farm<String, Integer, Integer>(places, KNOWN, items.iterator(), each).run().equals(doubled);
+        assert tries.get() == 6 : tries;
+        try {
+            places = Arrays.asList("there", "there");
+            new Farm<String, Integer, Integer>(places, KNOWN, items.iterator(), each).run();
+            assert false;
+        } catch (ExecutionException thrown) {
+            assert thrown.getCause() == broken && tries.get() == 12 : tries;
+        }
+    }
+
     /** An interrupt ends the workers, also those in other threads. */
     public void testAnInterruptEndsTheWorkers() throws Exception {
         AtomicInteger begun = new AtomicInteger();
