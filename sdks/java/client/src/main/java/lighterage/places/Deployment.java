@@ -46,6 +46,18 @@ final class Deployment extends FutureTask<Void> {
         }
     }
 
+    /** What it threw, once it has ended, for whoever only takes note of it; null: nothing. */
+    RuntimeException problem() {
+        try {
+            see();
+            return null;
+        } catch (RuntimeException thrown) {
+            return thrown;
+        } catch (Error thrown) {
+            return new IllegalStateException(thrown);
+        }
+    }
+
     /** Throws what it threw, once it has ended. */
     void see() {
         boolean isInterrupted = Thread.interrupted();

@@ -220,15 +220,7 @@ public final class Node {
             then.is(null);
             return;
         }
-        work.then(() -> {
-            RuntimeException problem = null;
-            try {
-                work.see();
-            } catch (RuntimeException thrown) {
-                problem = thrown;
-            }
-            then.is(problem);
-        });
+        work.then(() -> then.is(work.problem()));
     }
 
     /** Who wants to know how a deployment ended. */

@@ -7,8 +7,10 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.Semaphore;
@@ -266,6 +268,33 @@ public final class HostileTest {
         two.put("LIGHTERAGE_TOKENS", "127.0.0.1:1=a,http://127.0.0.1:2=b");
         assert new Config(two).found().get(1).token.equals("b");
         assert new Config(Collections.singletonMap("LIGHTER_DATA", "/nowhere")).found().isEmpty();
+    }
+
+    /** All who wait for a deployment are told that it has ended, also where it ended with an Error. */
+    public void testAnErrorInADeploymentLeavesNobodyWaiting() {
+        Error own = new StackOverflowError();
+        Deployment work = new Deployment(() -> {
+            throw own;
+        });
+        List<RuntimeException> told = new ArrayList<>();
+        for (int turn = 0; turn < 2; turn++) {
+            work.then(() -> told.add(work.problem()));
+        }
+        work.run();
+        work.then(() -> told.add(work.problem()));
+        assert told.size() == 3 : told;
+        for (RuntimeException problem : told) {
+            assert problem instanceof IllegalStateException && problem.getCause() == own : problem;
+        }
+        try {
+            work.see();
+            assert false;
+        } catch (StackOverflowError thrown) {
+            assert thrown == own;
+        }
+        Deployment good = new Deployment(() -> { });
+        good.run();
+        assert good.problem() == null;
     }
 
     /** The largest limits of a method are limits too. */
