@@ -70,7 +70,8 @@ public abstract class Offloaded<S extends Offloaded<S>> {
      * <p>What one node does not do, another place does; one that is busy or silent gets more until nothing was done
      * anywhere for a minute. What does not travel, or breaks each connection, runs here. Throws ExecutionException with
      * what a call threw, which ends the rest, and the LighterageException of the last place where none is left. Items
-     * are read one by one, as they are needed, and never by two threads at once. An interrupt ends it; calls that still run are not waited for.
+     * are read one by one, as they are needed, and never by two threads at once. An interrupt ends it once the call in
+     * this thread has ended; the others are not waited for.
      */
     public final <T, R> List<R> map(Iterable<? extends T> items, Each<? super S, ? super T, ? extends R> each)
             throws ExecutionException, InterruptedException {

@@ -45,9 +45,9 @@ final class Call {
     Question question(List<Node> usable, double now) {
         List<String> open = new ArrayList<>();
         Map<String, Double> waits = new LinkedHashMap<>();
-        boolean isResting = function.vain.isResting(now);
+        // Whoever names nodes asks them anyhow.
+        boolean isResting = options.isLocal && function.vain.isResting(now);
         for (Node node : usable) {
-            // Whoever names nodes asks them anyhow.
             boolean isPaused = options.isLocal && function.isPaused(node, now);
             if (!isResting && !isPaused && function.mayRunOn(node) && bytes <= options.limits.bodyBytes) {
                 open.add(node.name);

@@ -120,7 +120,7 @@ public final class Caller {
                 notes.add(node.name + ": could not take the method, and is asked again in a while");
             }
         }
-        if (function.vain.isResting(now)) {
+        if (options.isLocal && function.vain.isResting(now)) {
             notes.add("stays here for a while: its last calls on nodes came to nothing");
         }
         Decision decision;

@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Future;
+import lighterage.Explanation;
 import lighterage.LighterageException;
 import lighterage.NodeRefused;
 import lighterage.NodeUnreachable;
@@ -213,6 +214,10 @@ public final class PatienceTest {
         }
         assert node.calls.get() == 2 : node.calls;
         assert caller.explain(new Object[0]).toString().contains("its last calls on nodes came to nothing");
+        // Whoever names a node has it there.
+        Explanation named = caller.with(caller.options().on(node.name())).explain(new Object[0]);
+        assert named.decision.place.equals(node.name()) : named;
+        assert !named.toString().contains("its last calls on nodes came to nothing") : named;
     }
 
     /** Somebody else may deploy the same code; that is waited for, and said as it is where it does not end. */
