@@ -159,7 +159,7 @@ pub struct Clients<B> {
 /// For whom a request is sent.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// Its name. A function may look up so many names at once.
+    /// Its name: a function has a share of connections and of lookups.
     pub function: Arc<str>,
     /// How long it waits for a connection alone.
     pub connect_max: Option<Duration>,

@@ -53,6 +53,9 @@ class StandIn:
         self.refused_deployments = []
         #: Seconds that a deployment takes, and how many there were.
         self.deploy_seconds = 0.0
+        #: Whether images are larger than it takes, and how often one was sent.
+        self.refuses_images = False
+        self.uploads = 0
         self.deployments = 0
         self.calls = 0
         #: What it says of the nodes of its fleet; None: it belongs to none.
@@ -216,6 +219,10 @@ class _Handler(BaseHTTPRequestHandler):
     def on_images(self, rest, body):
         if self.command == "HEAD":
             self.send(200 if rest[0] in self.node.images else 404, b"")
+            return
+        self.node.uploads += 1
+        if self.node.refuses_images:
+            self.problem(413, "L2005", "the image is too large")
         elif hashlib.sha256(body).hexdigest() != rest[0]:
             self.problem(422, "L2006", "it has another hash")
         else:

@@ -103,7 +103,7 @@ impl Session {
     /// Waits for what the board says next in a call, however long that takes.
     ///
     /// # Errors
-    /// [`Code::ReplyTooLarge`]: no session carries it; this one goes on. [`Code::BoardRefused`], [`Code::BoardLost`].
+    /// [`Code::ReplyTooLarge`]: no session carries it. [`Code::BoardRefused`], [`Code::BoardLost`].
     pub async fn said(&mut self, id: u64) -> Result<BoardSaid, Problem> {
         match self.hear().await? {
             Message::HostCall { number, frame } => Ok(BoardSaid::Asks { number, frame }),

@@ -111,7 +111,7 @@ pub struct Engine {
     pub teller: Teller,
     pub stall: Arc<Stall>,
     pub patience: Arc<Patience>,
-    /// Those it runs.
+    /// Those it runs that keep units.
     pub functions: Functions,
     /// Taken only when the engine is dropped.
     threads: Option<Threads>,

@@ -1,4 +1,4 @@
-//! The functions of one engine, whose idle units share its pool of slots: which of them goes when a call finds none.
+//! The functions of one engine that keep idle units in its pool of slots: which of them goes when a call finds none.
 //!
 //! A unit that is kept for its function's next call holds a slot and memory, for as long as the manifest says. Were
 //! it never to give way, a few functions that keep their units could leave none to all others on an idle node.

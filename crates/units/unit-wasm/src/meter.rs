@@ -185,8 +185,8 @@ impl Meter {
         self.exceeded.store(code as u64, Relaxed);
     }
 
-    /// A start that found no room is begun again.
-    pub fn starts_again(&self) {
+    /// What a start found no room for says nothing about the call: it is begun again, or came to be without that.
+    pub fn forget_exceeded(&self) {
         self.exceeded.store(0, Relaxed);
     }
 

@@ -157,7 +157,9 @@ impl PreparedWasm {
             image,
             share: Arc::default(),
         });
-        function.engine.functions.add(&function);
+        if function.deployed.function.units.reuse_calls > 1 {
+            function.engine.functions.add(&function);
+        }
         Ok(function)
     }
 
@@ -185,7 +187,7 @@ impl PreparedWasm {
                 may_make_room = false;
                 // Functions that ran at the start of what was not made may have written something.
                 host.undo();
-                meter.starts_again();
+                meter.forget_exceeded();
                 continue;
             }
             return Err(match unmade {
@@ -244,7 +246,7 @@ impl PreparedWasm {
         meter.started();
         if meter.exceeded() == Some(Code::NodeFull) {
             // It came to be without the memory that it asked for.
-            meter.starts_again();
+            meter.forget_exceeded();
         }
         Ok((entry, Unit { store, _slots: slots, instance, number, calls: 0 }))
     }

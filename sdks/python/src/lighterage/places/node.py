@@ -61,7 +61,7 @@ _GONE: Final = "L2001"
 _IS_DEPLOYED: Final = "L2012"
 #: Statuses of a deployment that trying again does not change.
 _WILL_REFUSE_AGAIN: Final = frozenset((400, 401, 403, 413, 422))
-_TOO_LARGE: Final = frozenset(("L3006", "L3011", "L2005"))
+_TOO_LARGE: Final = frozenset(("L3006", "L3011"))
 
 
 @dataclass(frozen=True)
@@ -334,11 +334,6 @@ class Node:
         except VersionsDiffer as error:
             entry.problem = error
             raise
-        except CallTooLarge as error:
-            # Its image: sent again it would be as large.
-            entry.problem = NodeRefused(413, "L2005", error.args[0])
-            entry.problem.is_of_deployment = True
-            raise entry.problem from None
         except NodeRefused as error:
             error.is_of_deployment = True
             if error.status in _WILL_REFUSE_AGAIN:
