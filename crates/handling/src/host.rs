@@ -78,6 +78,8 @@ struct Done {
     committed: Ticket,
     /// What the transaction holds, in the node's budget.
     held: Share,
+    /// A queue it pushed to had no room.
+    full: Option<Problem>,
 }
 
 type Outcome<T> = Result<T, Refusal>;
@@ -96,6 +98,7 @@ impl Handling {
             sent: 0,
             committed: Ticket::NOTHING_WRITTEN,
             held: deployed.budget.share(Purpose::HostCalls),
+            full: None,
         };
         Self {
             handler: handler.clone(),
@@ -120,6 +123,18 @@ impl Handling {
     pub fn finish(&self) -> Option<Transaction> {
         self.give_up();
         self.done.lock().take()
+    }
+
+    /// Why the handling of a leased event failed: where the handler gave up after a push to a full queue, that queue.
+    pub fn blame(&self, problem: Problem) -> Problem {
+        let gave_up = matches!(
+            problem.code,
+            Code::UnitInvalid | Code::UnitRetry | Code::UnitFatal | Code::UnitTrapped
+        );
+        match self.done.lock().full.take() {
+            Some(full) if gave_up => full,
+            _ => problem,
+        }
     }
 
     /// From here on the unit, which may not have ended, can do no more.
@@ -294,7 +309,12 @@ impl Host for Handling {
             done.transaction(self)?.ack(lease);
         }
         // One the queue remembers already is where it should be.
-        done.transaction(self)?.push(queue, &push, now_ms).map_err(refusal)?;
+        if let Err(error) = done.transaction(self)?.push(queue, &push, now_ms) {
+            if let StoreError::QueueFull(full) = &error {
+                done.full = Some(Problem::new(Code::QueueFull, full.to_string()));
+            }
+            return Err(refusal(error));
+        }
         done.pushed = number;
         done.hold()
     }
@@ -375,7 +395,7 @@ impl Host for Handling {
     fn undo(&self) {
         let mut done = self.done.lock();
         done.transaction.iter_mut().for_each(Transaction::undo);
-        (done.pushed, done.sent) = (0, 0);
+        (done.pushed, done.sent, done.full) = (0, 0, None);
         // What was only read is held again with the next write.
         done.held.shrink(u64::MAX);
     }

@@ -138,7 +138,8 @@ impl Handler {
     ///   [`Code::DiskFailed`](problem::Code::DiskFailed): it may or may not be undone.
     /// - `UnitInvalid`, `UnitRetry`, `UnitFatal`: the handler said so. Other L6xxx: it trapped, or its reply is not
     ///   one.
-    /// - `QueueFull`: a queue it pushed to had no room when it was committed. Like `UnitRetry`.
+    /// - `QueueFull`: a queue it pushed to had no room when it was committed; or, with a lease, when it pushed, and the
+    ///   handler gave up. Like `UnitRetry`.
     /// - `WorkflowEnded`: it pushed to a queue whose workflow has ended.
     /// - `LeaseLost`: the lease had ended. Another handling has the event, or will.
     pub async fn handle(&self, prepared: Arc<dyn Prepared>, call: Call, caller: impl Caller) -> Result<Reply, Problem> {

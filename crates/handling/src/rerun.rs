@@ -46,7 +46,10 @@ pub async fn handle<C: Caller>(
                 let tail = Tail::new(handler, running, host, before, caller, reruns);
                 return reply::send(tail, head, is_head, deadline).await;
             }
-            Err(problem) => problem,
+            Err(problem) => match lease.is_some() {
+                true => one.host.blame(problem),
+                false => problem,
+            },
         };
         one.host.give_up();
         let is_conflict = problem.code == Code::Conflict;

@@ -250,6 +250,32 @@ fn a_full_queue_refuses_and_its_neighbours_do_not_notice() {
     node.drained("counts");
 }
 
+/// The handler hears of it when it pushes, and says "retry".
+#[test]
+fn an_event_whose_push_finds_a_full_queue_waits_and_no_try_is_counted() {
+    let node = Node::start();
+    let mut paused = counter(&node);
+    paused["queue"] = "small".into();
+    paused["units"] = json!({ "maximum": 0 });
+    let relay = json!({
+        "image": node.upload("relay"), "queue": "in", "config": { "to": "small" }, "grants": { "push": ["small"] },
+        "retry": { "attempts": 1 },
+    });
+    let with = |events_max: u32| {
+        json!({
+            "function": { "relay": relay, "paused": paused }, "queue": { "small": { "events_max": events_max } },
+        })
+    };
+    node.deployed(with(1));
+    node.pushed("small", "", "x");
+    node.pushed("in", "", "y");
+    let waiting = node.queue_is("in", |info| info["handler"]["postponed"].as_u64() > Some(1) && info["ready"] == 1);
+    assert_eq!((&waiting["dead"], &waiting["retried"]), (&json!(0), &json!(0)), "{waiting}");
+    node.deployed(with(2));
+    assert_eq!(node.drained("in")["acked"], 1);
+    assert_eq!(node.queue("small")["ready"], 2);
+}
+
 #[test]
 fn a_full_queue_ends_its_workflow_where_the_manifest_says_so_until_it_is_deployed_again() {
     let node = Node::start();
