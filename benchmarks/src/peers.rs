@@ -84,6 +84,9 @@ impl Peers {
         let bytes = fs::read(component).with_context(|| format!("could not read {}", component.display()))?;
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
+        // What one version has compiled, another one refuses.
+        let version = Command::new(program).arg("--version").output()?.stdout;
+        version.hash(&mut hasher);
         let compiled = self.cache.join(format!("{:016x}.cwasm", hasher.finish()));
         if !compiled.exists() {
             let partial = compiled.with_extension("partial");

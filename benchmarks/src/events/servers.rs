@@ -63,12 +63,14 @@ pub fn nats(bench: &Bench, durable: Durable) -> anyhow::Result<Server> {
     Ok(Server { process, address })
 }
 
-/// mosquitto with its defaults, but for the permission to connect.
+/// mosquitto with its defaults, but for the permission to connect, and without the bounds beyond which it drops messages
+/// of QoS 1 to a subscriber that is slower than the publishers.
 pub fn mosquitto(bench: &Bench) -> anyhow::Result<Server> {
     let program = bench.peers.program("mosquitto")?;
     let address = process::free_address()?;
     let config = bench.folder(&format!("mosquitto-{}.conf", address.port()));
-    fs::write(&config, format!("listener {} 127.0.0.1\nallow_anonymous true\n", address.port()))?;
+    let listener = format!("listener {} 127.0.0.1\nallow_anonymous true\n", address.port());
+    fs::write(&config, listener + "max_queued_messages 0\nmax_inflight_messages 0\n")?;
     let mut command = process::command(program, Cores::All);
     command.arg("-c").arg(&config);
     let mut process = Process::start(command, &config.with_extension("log"))?;

@@ -1,9 +1,11 @@
-//! The closed loop: each connection sends its next request when the last one is answered.
+//! The closed loop: each connection sends its next request when the last one is answered. What is in flight at the end
+//! is waited for, so that the slowest calls are not those that nobody counts.
 
 use super::Plan;
 use super::tally::Tally;
 use crate::http1;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -12,6 +14,8 @@ use tokio::net::TcpStream;
 /// How long a connection that failed stays away before it is opened again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(5);
 const READ_BYTES: usize = 16 << 10;
+/// How long after the end replies are waited for. Those that do not come by then are errors.
+const LATE_MAX: Duration = Duration::from_secs(10);
 
 /// Runs the plan to its end on this thread.
 ///
@@ -20,13 +24,17 @@ const READ_BYTES: usize = 16 << 10;
 pub fn run(plan: &Rc<Plan>) -> std::io::Result<Tally> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let tally = Rc::new(RefCell::new(plan.tally()));
-    let measure_from = Instant::now() + plan.warmup;
-    let end = measure_from + plan.measured;
+    let from = Instant::now() + plan.warmup;
+    let end = from + plan.measured;
     let connections = tokio::task::LocalSet::new();
     for number in 0..plan.connections {
-        let connection = connection(Rc::clone(plan), number as usize, measure_from, Rc::clone(&tally));
-        // What is in flight at the end is dropped: neither a reply nor an error.
-        connections.spawn_local(async move { tokio::time::timeout_at(end.into(), connection).await.is_ok() });
+        let connection = connection(Rc::clone(plan), number as usize, from..end, Rc::clone(&tally));
+        let tally = Rc::clone(&tally);
+        connections.spawn_local(async move {
+            if tokio::time::timeout_at((end + LATE_MAX).into(), connection).await.is_err() {
+                tally.borrow_mut().error("no reply");
+            }
+        });
     }
     if plan.awake {
         connections.spawn_local(async move {
@@ -39,28 +47,30 @@ pub fn run(plan: &Rc<Plan>) -> std::io::Result<Tally> {
     Ok(Rc::into_inner(tally).expect("every connection has ended").into_inner())
 }
 
-/// Sends for ever.
-async fn connection(plan: Rc<Plan>, number: usize, measure_from: Instant, tally: Rc<RefCell<Tally>>) {
+/// Sends until the end. What is sent within `measured` is measured.
+async fn connection(plan: Rc<Plan>, number: usize, measured: Range<Instant>, tally: Rc<RefCell<Tally>>) {
     // Spread over the functions from the first request on.
     let mut next = number % plan.requests.len();
-    loop {
-        let Err(kind) = serve_connection(&plan, &mut next, measure_from, &tally).await;
+    while let Err(kind) = serve_connection(&plan, &mut next, &measured, &tally).await {
         tally.borrow_mut().error(kind);
         tokio::time::sleep(RECONNECT_PAUSE).await;
+        if Instant::now() >= measured.end {
+            return;
+        }
     }
 }
 
-/// One connection until it fails; the kind of failure.
+/// One connection until the end, or until it fails; the kind of failure.
 async fn serve_connection(
     plan: &Plan,
     next: &mut usize,
-    measure_from: Instant,
+    measured: &Range<Instant>,
     tally: &RefCell<Tally>,
-) -> Result<std::convert::Infallible, &'static str> {
+) -> Result<(), &'static str> {
     let mut stream = TcpStream::connect(plan.to).await.map_err(|_| "connect")?;
     stream.set_nodelay(true).map_err(|_| "connect")?;
     let mut buffer = Vec::with_capacity(READ_BYTES);
-    loop {
+    while Instant::now() < measured.end {
         let request = &plan.requests[*next];
         *next = (*next + plan.connections as usize) % plan.requests.len();
         let sent = Instant::now();
@@ -74,7 +84,8 @@ async fn serve_connection(
             let mut tally = tally.borrow_mut();
             match plan.check(&reply) {
                 Some(kind) => tally.error(kind),
-                None if sent < measure_from => tally.warmup_reply(),
+                None if sent < measured.start => tally.warmup_reply(),
+                None if now > measured.end => tally.late_reply(now - sent, reply.server_timing),
                 None => tally.reply(now - sent, reply.server_timing),
             }
             break (reply.length, reply.close);
@@ -87,4 +98,5 @@ async fn serve_connection(
             return Err("closed after the reply");
         }
     }
+    Ok(())
 }

@@ -16,12 +16,14 @@ pub struct Tally {
     errors: BTreeMap<&'static str, u64>,
     /// Replies before measuring began.
     warmup_replies: u64,
+    /// Replies after measuring ended: their latencies count, and no rate has them.
+    late_replies: u64,
 }
 
 impl Tally {
     pub fn new(stages: &[String]) -> Self {
         let stages = stages.iter().map(|name| (name.clone(), histogram())).collect();
-        Self { latency: histogram(), stages, errors: BTreeMap::new(), warmup_replies: 0 }
+        Self { latency: histogram(), stages, errors: BTreeMap::new(), warmup_replies: 0, late_replies: 0 }
     }
 
     pub fn warmup_reply(&mut self) {
@@ -38,6 +40,12 @@ impl Tally {
         }
     }
 
+    /// A good reply to a request that was in flight at the end.
+    pub fn late_reply(&mut self, took: Duration, server_timing: Option<&str>) {
+        self.reply(took, server_timing);
+        self.late_replies += 1;
+    }
+
     pub fn error(&mut self, kind: &'static str) {
         *self.errors.entry(kind).or_insert(0) += 1;
     }
@@ -52,6 +60,7 @@ impl Tally {
             *self.errors.entry(kind).or_insert(0) += count;
         }
         self.warmup_replies += other.warmup_replies;
+        self.late_replies += other.late_replies;
         Ok(())
     }
 
@@ -59,7 +68,7 @@ impl Tally {
         Outcome {
             replies: self.latency.len(),
             replies_with_warmup: self.latency.len() + self.warmup_replies,
-            replies_per_s: self.latency.len() as f64 / measured.as_secs_f64().max(1e-9),
+            replies_per_s: (self.latency.len() - self.late_replies) as f64 / measured.as_secs_f64().max(1e-9),
             latency_us: Latency::of(&self.latency),
             stages_us: self.stages.iter().map(|(name, stage)| (name.clone(), Latency::of(stage))).collect(),
             errors: self.errors.iter().map(|(kind, count)| ((*kind).to_owned(), *count)).collect(),

@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 
 const COUNTS: [u32; 4] = [1, 10, 100, 1_000];
 const CONNECTIONS: u32 = 32;
-/// What a process settles in after it started or was called.
-const SETTLE: Duration = Duration::from_millis(500);
 /// After so long a function without a call has given back what it can.
 const RESTED: Duration = Duration::from_secs(12);
 const SERVER: Cores = Cores::Only(SERVER_CORE);
@@ -27,9 +25,12 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
     );
     let mut project = Project::new(bench.folder("growth"))?;
     let mut node = bench.node("growth", Cores::All)?;
-    thread::sleep(SETTLE);
-    let empty = node.process.resident_bytes()?;
-    let mut deployed = 0;
+    project.add("f0", &variant(&image, 0), "")?;
+    node.deploy(project.folder()?)?;
+    // With one function that was called, the node has in memory what it needs to serve any.
+    node = node.restart(Cores::All)?;
+    let one = called_once(&node, 1)?;
+    let mut deployed = 1;
     for count in COUNTS {
         for number in deployed..count {
             project.add(&format!("f{number}"), &variant(&image, number), "")?;
@@ -54,24 +55,22 @@ pub fn measure(bench: &Bench, figures: &mut Figures) -> anyhow::Result<()> {
 
     figures.set("connections_1000_p99_over_p50", connections_beside_each_other(bench, &node, seconds)?);
 
-    // A node of its own, so that no load has left anything behind: started, then each function called once.
+    // A node of its own, so that no load has left anything behind.
     node = node.restart(Cores::All)?;
-    thread::sleep(SETTLE);
-    let functions = f64::from(COUNTS[3]);
-    let kilobytes = |bytes: u64| (bytes as f64 - empty as f64) / 1e3 / functions;
-    let started = kilobytes(node.process.resident_bytes()?);
-    for number in 0..COUNTS[3] {
+    let all = called_once(&node, COUNTS[3])?;
+    let kilobytes = (all as f64 - one as f64) / 1e3 / f64::from(COUNTS[3] - 1);
+    println!("\nResident memory that each function adds after the first, called once: {} KB", number(kilobytes));
+    figures.set("rss_per_function_kb", kilobytes);
+    Ok(())
+}
+
+/// Resident bytes of the node once each of its functions was called, and it has rested.
+fn called_once(node: &Node, functions: u32) -> anyhow::Result<u64> {
+    for number in 0..functions {
         node.request("GET", &format!("/f{number}"), b"")?;
     }
     thread::sleep(RESTED);
-    let called = kilobytes(node.process.resident_bytes()?);
-    println!(
-        "\nResident memory for each of 1,000 functions: {} KB when deployed, {} KB when each was called once",
-        number(started),
-        number(called)
-    );
-    figures.set("rss_per_function_kb", called);
-    Ok(())
+    Ok(node.process.resident_bytes()?)
 }
 
 /// How far the tail of 1,000 connections is from their median.
