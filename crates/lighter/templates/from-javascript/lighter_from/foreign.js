@@ -28,14 +28,15 @@ class Failure extends Error {
 export function of_lambda(load, name) {
   return served(load, name, (handler, event) => {
     const given = isRequest(event) ? gateway(event) : json(event.data);
-    return replied(waited((callback) => handler(given, new Context(event, callback), callback)), true);
+    const takesCallback = handler.length > 2;
+    return replied(waited((callback) => handler(given, new Context(event, callback), callback), takesCallback), true);
   });
 }
 
 // An action of OpenWhisk for Node.js: `main(args)`, async or not. A result with `error` is a failure.
 export function of_openwhisk(load, name) {
   return served(load, name, (main, event) => {
-    const result = waited((_) => main(parameters(event)) ?? {});
+    const result = waited((_) => main(parameters(event)) ?? {}, false);
     if (typeof result === "object" && result !== null && "error" in result) {
       fail(statusOf(result.error, 500), text(result.error));
     }
@@ -69,14 +70,15 @@ function found(module, name) {
 }
 
 // What a handler answers, by its promise, its callback, or itself. One that does none of these has answered null.
-function waited(call) {
+// What a handler that takes a callback returns besides a promise means nothing, as in Lambda: it may be a timer.
+function waited(call, takesCallback) {
   let outcome;
   const good = (value) => (outcome ??= { value });
   const bad = (error) => (outcome ??= { error });
   const callback = (error, value) => (error === null || error === undefined ? good(value ?? null) : bad(error));
   const returned = call(callback);
   if (returned !== null && typeof returned?.then === "function") Promise.resolve(returned).then(good, bad);
-  else if (returned !== undefined) good(returned);
+  else if (returned !== undefined && !takesCallback) good(returned);
   if (!runUntil(() => outcome !== undefined) && typeof returned?.then === "function") {
     throw new Failure("fatal", "the handler waits for what never comes: a unit has no other work");
   }
