@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use manifest::Name;
 use problem::{Code, Problem};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -71,10 +71,7 @@ impl New {
         check_empty(&folder)?;
         let files = template::files(self.lang.as_str(), self.lang.contract(), name.as_str());
         for (path, content) in &files {
-            let file = folder.join(path);
-            let parent = file.parent().expect("a file stands in a folder");
-            fs::create_dir_all(parent).map_err(|error| Stop::file(parent, &error))?;
-            fs::write(&file, content).map_err(|error| Stop::file(&file, &error))?;
+            write_new(&folder.join(path), content)?;
         }
         if session.out.json {
             let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
@@ -101,15 +98,12 @@ impl New {
         let name = name_of(&real)?;
         let lacks = foreign::lacks(folder, handler.script)?;
         let files = template::adopting(origin.as_str(), &handler, name.as_str());
-        if let Some((path, _)) = files.iter().find(|(path, _)| folder.join(path).exists()) {
-            let detail = format!("there is a {} in {} already", path, folder.display());
+        if let Some(path) = files.iter().find_map(|(path, _)| in_the_way(folder, Path::new(path))) {
+            let detail = format!("there is a {} in {} already", path.display(), folder.display());
             return Err(Problem::new(Code::FolderNotEmpty, detail).with_hint("remove it to begin anew").into());
         }
         for (path, content) in &files {
-            let file = folder.join(path);
-            let parent = file.parent().expect("a file stands in a folder");
-            fs::create_dir_all(parent).map_err(|error| Stop::file(parent, &error))?;
-            fs::write(&file, content).map_err(|error| Stop::file(&file, &error))?;
+            write_new(&folder.join(path), content.as_bytes())?;
         }
         let handler = (handler.as_lambda_has_it(), handler.script);
         if session.out.json {
@@ -158,9 +152,27 @@ fn check_empty(folder: &Path) -> Result {
     }
 }
 
+/// What keeps a file from being made at a path below a folder: something that is there, or that is on the way to it
+/// and is no folder. A link is none, wherever it leads: through it, files elsewhere would be written.
+fn in_the_way<'a>(folder: &Path, path: &'a Path) -> Option<&'a Path> {
+    let is_taken =
+        |part: &&Path| fs::symlink_metadata(folder.join(part)).is_ok_and(|about| *part == path || !about.is_dir());
+    // The shortest: what is beyond a link is not to be removed.
+    path.ancestors().filter(|part| !part.as_os_str().is_empty()).filter(is_taken).last()
+}
+
+/// Writes a file that is not there yet, and the folders above it.
+fn write_new(file: &Path, content: &[u8]) -> Result {
+    let parent = file.parent().expect("a file stands in a folder");
+    fs::create_dir_all(parent).map_err(|error| Stop::file(parent, &error))?;
+    let written = fs::File::create_new(file).and_then(|mut open| open.write_all(content));
+    written.map_err(|error| Stop::file(file, &error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn every_language_has_a_template_whose_manifest_is_right() {
@@ -207,5 +219,27 @@ mod tests {
         fs::write(folder.path().join("x"), "").unwrap();
         let Err(Stop::Problem(problem)) = check_empty(folder.path()) else { panic!("it should be refused") };
         assert_eq!(problem.code, Code::FolderNotEmpty);
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let taken = |path: &'static str| in_the_way(folder.path(), Path::new(path)).and_then(Path::to_str);
+        assert_eq!(taken("lighter_from/wit/unit.wit"), None);
+        fs::create_dir(at("lighter_from")).unwrap();
+        assert_eq!(taken("lighter_from/wit/unit.wit"), None);
+        fs::write(at("unit.wit"), "").unwrap();
+        symlink(folder.path(), at("lighter_from/wit")).unwrap();
+        assert_eq!(taken("lighter_from/wit/unit.wit"), Some("lighter_from/wit"));
+        // A link that leads nowhere yet.
+        symlink("elsewhere", at("lighter.toml")).unwrap();
+        assert_eq!(taken("lighter.toml"), Some("lighter.toml"));
+        assert!(write_new(&at("lighter.toml"), b"").is_err());
+        assert!(!at("elsewhere").exists());
+        write_new(&at("lighter_from/main.js"), b"main").unwrap();
+        assert_eq!(taken("lighter_from/main.js"), Some("lighter_from/main.js"));
+        assert!(write_new(&at("lighter_from/main.js"), b"other").is_err());
+        assert_eq!(fs::read(at("lighter_from/main.js")).unwrap(), b"main");
     }
 }
