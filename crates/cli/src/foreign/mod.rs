@@ -97,10 +97,10 @@ impl Script {
         }
     }
 
-    /// What names the module that a file is.
+    /// What names the module that a file is, if it can be named.
     fn module_of(self, path: &Path) -> Option<String> {
         match self {
-            Self::Python => Some(path.file_stem()?.to_str()?.to_owned()),
+            Self::Python => path.file_stem()?.to_str().filter(|stem| is_module(stem)).map(str::to_owned),
             Self::Javascript => path.to_str().filter(|path| is_path(path)).map(str::to_owned),
         }
     }
@@ -128,7 +128,7 @@ impl HandlerName {
             return Ok(Self { script: Script::Javascript, module: file, function: function.to_owned() });
         }
         let module = module.replace('/', ".");
-        if !module.split('.').all(is_plain) {
+        if !module.split('.').all(is_module) {
             return Err(refused().into());
         }
         Ok(Self { script: Script::Python, module, function: function.to_owned() })
@@ -139,13 +139,18 @@ impl HandlerName {
     /// # Errors
     /// [`Code::ImageMissing`]: there is none, or several.
     pub fn find(folder: &Path, origin: Origin) -> Result<Self> {
+        let mut nameless = None;
         for function in origin.names() {
             let mut found = Vec::new();
             for script in Script::ALL {
                 let has = |source: &Source| source.text.lines().any(|line| script.begins(line, function));
                 let top = sources(folder, script).into_iter().filter(|source| source.path.components().count() == 1);
-                let modules = top.filter(has).filter_map(|source| script.module_of(&source.path));
-                found.extend(modules.map(|module| Self { script, module, function: (*function).to_owned() }));
+                for Source { path, .. } in top.filter(has) {
+                    match script.module_of(&path) {
+                        Some(module) => found.push(Self { script, module, function: (*function).to_owned() }),
+                        None => nameless = Some(path),
+                    }
+                }
             }
             match found.as_slice() {
                 [] => {}
@@ -157,6 +162,11 @@ impl HandlerName {
                     return Err(Problem::new(Code::ImageMissing, detail).with_hint(hint).into());
                 }
             }
+        }
+        if let Some(path) = nameless {
+            let detail = format!("{} has the handler, and its name is not that of a module", path.display());
+            let hint = "rename the file: letters, digits, _ and - stand in the name of a module";
+            return Err(Problem::new(Code::ImageMissing, detail).with_hint(hint).into());
         }
         let names = origin.names().join(" or ");
         let detail = format!("no file in Python or JavaScript in {} has a function {names}", folder.display());
@@ -172,6 +182,12 @@ impl HandlerName {
         };
         format!("{module}.{}", self.function)
     }
+}
+
+/// Whether it can name a module of Python, or a package on the way to one, in letters that mean nothing to Python. It
+/// need not be an identifier: importlib takes any name.
+fn is_module(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '-'))
 }
 
 /// Whether it leads to a file below, in letters that mean nothing to JavaScript.
@@ -294,8 +310,24 @@ mod tests {
         assert_eq!(code(HandlerName::find(one.path(), Origin::Openwhisk)), Code::ImageMissing);
         let two = folder(&[("a.py", plain), ("b.py", plain)]);
         assert_eq!(code(HandlerName::find(two.path(), Origin::Lambda)), Code::ImageMissing);
-        let action = folder(&[("hello.py", "async def main(args):\n    return args\n")]);
-        assert_eq!(HandlerName::find(action.path(), Origin::Openwhisk).unwrap().function, "main");
+        let action = folder(&[("say-hello.py", "async def main(args):\n    return args\n")]);
+        let found = HandlerName::find(action.path(), Origin::Openwhisk).unwrap();
+        assert_eq!((found.module.as_str(), found.function.as_str()), ("say-hello", "main"));
+    }
+
+    #[test]
+    fn a_file_whose_name_would_be_code_is_no_handler() {
+        let plain = "def main(args):\n    return args\n";
+        for name in ["a\").system(\"x.py", "a b.py", "a.b.py", "a\\x.py", "a\nimport os.py"] {
+            let folder = folder(&[(name, plain)]);
+            let Err(Stop::Problem(problem)) = HandlerName::find(folder.path(), Origin::Openwhisk) else {
+                panic!("{name:?} should be refused")
+            };
+            assert_eq!(problem.code, Code::ImageMissing);
+            assert!(problem.detail.starts_with(name) && problem.hint.contains("rename"), "{problem}");
+            fs::write(folder.path().join("ab.py"), plain).unwrap();
+            assert_eq!(HandlerName::find(folder.path(), Origin::Openwhisk).unwrap().module, "ab");
+        }
     }
 
     #[test]
@@ -306,7 +338,9 @@ mod tests {
         assert_eq!(named("src/app.lambda_handler"), ("src.app".into(), "lambda_handler".into()));
         assert_eq!(named("src/my-app.handler"), ("src/my-app.mjs".into(), "handler".into()));
         assert_eq!(named("out/index.main"), ("out/index.js".into(), "main".into()));
-        for bad in ["app", "app.", ".f", "a b.f", "app.f()", "../app.f", "1.f", "src/other-app.f", "../out/index.f"] {
+        assert_eq!(named("src/other-app.f"), ("src.other-app".into(), "f".into()));
+        assert_eq!(named("1.f"), ("1".into(), "f".into()));
+        for bad in ["app", "app.", ".f", "a b.f", "app.f()", "../app.f", "a\".f", "app.my-f", "../out/index.f"] {
             assert_eq!(code(read(bad)), Code::Usage, "{bad}");
         }
     }

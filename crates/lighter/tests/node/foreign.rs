@@ -95,7 +95,8 @@ fn a_handler_of_lambda_runs_as_it_is_behind_http_and_mqtt_and_what_is_left_out_i
 #[test]
 fn an_action_of_openwhisk_runs_as_it_is() {
     let Some(node) = process::start_with(&[]) else { return };
-    let (_folder, place) = folder_with("hello", "hello.py", OPENWHISK);
+    // A name that Python's `import` does not take.
+    let (_folder, place) = folder_with("hello", "say-hello.py", OPENWHISK);
     let path = place.to_str().unwrap();
     said(&node, &["new", "--from", "openwhisk", path]);
     assert!(!said(&node, &["deploy", path]).contains("not carried over"));
