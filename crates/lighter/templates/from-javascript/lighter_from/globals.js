@@ -56,6 +56,15 @@ const env = new Proxy(set, {
 });
 
 const monotonicNs = () => clock.monotonicNs();
+
+// Seconds and nanoseconds, since an earlier reading if there is one.
+function hrtime([seconds, ns] = [0, 0]) {
+  const since = monotonicNs() - (seconds * 1e9 + ns);
+  const whole = Math.floor(since / 1e9);
+  return [whole, since - whole * 1e9];
+}
+hrtime.bigint = () => BigInt(monotonicNs());
+
 const process = {
   env,
   argv: [],
@@ -71,7 +80,7 @@ const process = {
   cwd: () => "/",
   uptime: () => monotonicNs() / 1e9,
   nextTick: (work, ...words) => timers.queueMicrotask(() => work(...words)),
-  hrtime: Object.assign(() => [Math.floor(monotonicNs() / 1e9), monotonicNs() % 1e9], { bigint: () => BigInt(monotonicNs()) }),
+  hrtime,
   memoryUsage: () => ({ rss: 0, heapTotal: 0, heapUsed: 0, external: 0, arrayBuffers: 0 }),
   exit: (code) => {
     throw new Error(`L2033: process.exit(${code ?? 0}) is not here: return, or throw`);
