@@ -117,6 +117,7 @@ class TextDecoder {
 
 const crypto = {
   getRandomValues(array) {
+    if (array.byteLength > 65_536) throw new RangeError("getRandomValues gives at most 65,536 bytes");
     new Uint8Array(array.buffer, array.byteOffset, array.byteLength).set(random.bytes(array.byteLength));
     return array;
   },

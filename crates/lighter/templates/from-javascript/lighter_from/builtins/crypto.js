@@ -3,6 +3,8 @@ import random from "lighter:unit/random@0.1.0";
 import { Buffer } from "buffer/";
 import hash from "hash.js";
 
+// What the host gives in one call; asked for more, it ends the unit.
+const RANDOM_BYTES_MAX = 65_536;
 const HASHES = { sha1: hash.sha1, sha224: hash.sha224, sha256: hash.sha256, sha384: hash.sha384, sha512: hash.sha512 };
 
 function known(name) {
@@ -30,7 +32,13 @@ class Digest {
 export const createHash = (name) => new Digest(known(name)());
 export const createHmac = (name, key) => new Digest(hash.hmac(known(name), [...Buffer.from(key)]));
 export const getHashes = () => Object.keys(HASHES);
-export const randomBytes = (count) => Buffer.from(random.bytes(count));
+export function randomBytes(count) {
+  const bytes = Buffer.alloc(count);
+  for (let at = 0; at < count; at += RANDOM_BYTES_MAX) {
+    bytes.set(random.bytes(Math.min(count - at, RANDOM_BYTES_MAX)), at);
+  }
+  return bytes;
+}
 export const randomUUID = () => globalThis.crypto.randomUUID();
 export const getRandomValues = (array) => globalThis.crypto.getRandomValues(array);
 export const randomInt = (low, high) => {
