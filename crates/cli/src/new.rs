@@ -90,11 +90,15 @@ impl New {
     /// Writes what runs a handler beside it, and changes nothing that is there.
     fn adopt(&self, origin: Origin, session: &Session) -> Result {
         let folder = &self.place;
+        let real = fs::canonicalize(folder).map_err(|error| Stop::file(folder, &error))?;
+        if !real.is_dir() {
+            let problem = Problem::new(Code::Usage, format!("{} is not a folder", folder.display()));
+            return Err(problem.with_hint("name the folder that the handler is in").into());
+        }
         let handler = match &self.handler {
             Some(text) => HandlerName::read(text, folder)?,
             None => HandlerName::find(folder, origin)?,
         };
-        let real = fs::canonicalize(folder).map_err(|error| Stop::file(folder, &error))?;
         let name = name_of(&real)?;
         let lacks = foreign::lacks(folder, handler.script)?;
         let files = template::adopting(origin.as_str(), &handler, name.as_str());

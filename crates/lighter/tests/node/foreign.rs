@@ -116,6 +116,14 @@ fn a_handler_that_cannot_be_carried_over_is_refused_with_what_helps() {
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
+    let of = |place: &Path| {
+        let output = run(folder.path(), &["new", "--from", "lambda", place.to_str().unwrap()]);
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let absent = of(&place.join("absent"));
+    assert!(absent.contains("L1107") && absent.contains("No such file"), "{absent}");
+    let file = of(&place.join("app.py"));
+    assert!(file.contains("L1101") && file.contains("name the folder that the handler is in"), "{file}");
     assert!(refused(&["--handler", "no handler"]).contains("L1101"));
     fs::write(place.join("fast.so"), b"\x7fELF").unwrap();
     let native = refused(&[]);
