@@ -142,7 +142,10 @@ fn name(text: &str) -> Result<Name> {
 fn name_of(folder: &Path) -> Result<Name> {
     let text = folder.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let plain: String = text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
-    name(plain.trim_start_matches(|letter: char| !letter.is_ascii_lowercase()).trim_end_matches('-'))
+    let plain = plain.trim_start_matches(|letter: char| !letter.is_ascii_lowercase()).trim_end_matches('-');
+    let hint = "rename the folder: the function is called like it";
+    let named = plain.parse::<Name>().or_else(|_| text.parse());
+    Ok(named.map_err(|error| Problem::new(Code::Usage, error).with_hint(hint))?)
 }
 
 fn check_empty(folder: &Path) -> Result {
@@ -212,7 +215,15 @@ mod tests {
             let manifest = manifest::parse(text).unwrap();
             assert_eq!(foreign::adopted(&manifest.function["my-thing"]), Some(script));
         }
+    }
+
+    #[test]
+    fn a_function_is_called_like_the_folder_of_its_handler() {
         assert_eq!(name_of(Path::new("/x/_My Fn_")).unwrap().as_str(), "my-fn");
+        let Err(Stop::Problem(problem)) = name_of(Path::new("/x/2024")) else { panic!("it should be refused") };
+        assert_eq!(problem.code, Code::Usage);
+        assert!(problem.detail.starts_with("\"2024\" is not a name"), "{problem}");
+        assert!(problem.hint.contains("rename the folder"), "{problem}");
     }
 
     #[test]
