@@ -4,6 +4,7 @@ use super::Session;
 use super::foreign::{self, HandlerName, Origin, Script};
 use super::stop::{Result, Stop};
 use super::template::{self, Contract};
+use super::words;
 use clap::{Args, ValueEnum};
 use manifest::Name;
 use problem::{Code, Problem};
@@ -121,7 +122,7 @@ impl New {
         for lack in &lacks {
             session.out.advise(format!("not carried over ({}): {lack}", Code::HandlerForeign));
         }
-        let place = folder.display();
+        let place = words::typed(folder);
         // A bundle needs no build, a component does.
         let (handler, build) = match handler {
             (handler, Script::Python) => (handler, ""),

@@ -1,6 +1,7 @@
 //! Numbers, times and strange text as people read them.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::time::Duration;
 
 /// `15.2 kB`.
@@ -59,6 +60,16 @@ fn date(days: u64) -> (u64, u64, u64) {
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+/// A path as it is typed in a shell: in quotes, unless nothing in it could mean something there.
+pub fn typed(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '/' | '-');
+    match text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 /// `s` unless there is exactly one.
@@ -148,6 +159,18 @@ mod tests {
         assert_eq!(time(0), "1970-01-01 00:00:00.000");
         assert_eq!(time(951_782_400_001), "2000-02-29 00:00:00.001");
         assert_eq!(time(1_795_233_259_123), "2026-11-21 03:54:19.123");
+    }
+
+    #[test]
+    fn a_path_can_be_typed_as_it_is_shown() {
+        for (path, shown) in [
+            ("shapes/my-fn_2.x", "shapes/my-fn_2.x"),
+            ("my fn", "'my fn'"),
+            ("$(x); y", "'$(x); y'"),
+            ("it's", r"'it'\''s'"),
+        ] {
+            assert_eq!(typed(Path::new(path)), shown);
+        }
     }
 
     #[test]
