@@ -95,4 +95,15 @@ mod tests {
             assert!(!can_be("{ is = \"a table\" }"), "{key}");
         }
     }
+
+    #[test]
+    fn the_manual_has_every_option_by_its_key() {
+        let manual = include_str!("../../../../docs/node.md");
+        let section = manual.split_once("\n## Options\n").unwrap().1;
+        let section = section.split("\n## ").next().unwrap();
+        for option in augment(Command::new("up")).get_arguments().filter(|option| option.get_id() != "config") {
+            let key = option.get_id().as_str();
+            assert!(section.contains(&format!("`{key}`")), "docs/node.md says nothing of {key}");
+        }
+    }
 }
