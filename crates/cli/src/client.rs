@@ -152,9 +152,10 @@ impl Client {
             // Where the API is described is of use to who writes requests.
             Code::ApiRequest if problem.hint == problem.code.hint() => problem.with_hint(""),
             // All that a path holds beside our own words is names.
-            Code::RequestMalformed => {
-                problem.with_hint("a function, queue, sink or bucket has lower-case letters, digits and - in its name")
-            }
+            Code::RequestMalformed => problem.with_hint(
+                "a function, queue or sink has lower-case letters, digits and - in its name; a bucket also . and _, \
+                 but no . at the beginning",
+            ),
             _ => problem,
         }))
     }
