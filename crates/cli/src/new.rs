@@ -219,6 +219,17 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_shows_what_is_written_for_a_handler_in_python() {
+        let manual = include_str!("../../../docs/compatibility.md");
+        let (module, function) = ("app".to_owned(), "lambda_handler".to_owned());
+        let handler = HandlerName { script: Script::Python, module, function };
+        for (path, text) in template::adopting(Origin::Lambda.as_str(), &handler, "area") {
+            let shown = format!("\n# {path}\n{text}```\n");
+            assert!(manual.contains(&shown), "docs/compatibility.md shows another {path}");
+        }
+    }
+
+    #[test]
     fn a_function_is_called_like_the_folder_of_its_handler() {
         assert_eq!(name_of(Path::new("/x/_My Fn_")).unwrap().as_str(), "my-fn");
         let Err(Stop::Problem(problem)) = name_of(Path::new("/x/2024")) else { panic!("it should be refused") };
