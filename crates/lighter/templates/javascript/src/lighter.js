@@ -33,6 +33,20 @@ export function attribute(event, name) {
   return event.attributes.find(([key]) => key === name)?.[1];
 }
 
+// The value of a parameter of the URL, decoded: "a b" for "name" in ?name=a+b. Undefined if it is not there.
+export function parameter(event, name) {
+  for (const pair of (attribute(event, "httpquery") ?? "").split("&")) {
+    const [key, ...parts] = pair.split("=");
+    if (key !== name) continue;
+    try {
+      return decodeURIComponent(parts.join("=").replaceAll("+", " "));
+    } catch {
+      throw new Failure("invalid", `the value of ${name} in the URL is not percent-encoded UTF-8`);
+    }
+  }
+  return undefined;
+}
+
 // Bytes of UTF-8 as text; throws if they are not UTF-8.
 export function decode(bytes) {
   let escaped = "";

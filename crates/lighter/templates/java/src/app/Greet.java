@@ -1,5 +1,6 @@
 package app;
 
+import java.net.URLDecoder;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
@@ -38,10 +39,18 @@ public final class Greet {
     private static String nameInQuery(Event event) {
         String query = event.attribute("httpquery");
         for (String pair : query == null ? new String[0] : query.split("&")) {
-            if (pair.startsWith("name=")) {
-                return pair.substring("name=".length());
+            if (pair.startsWith("name=") && !pair.equals("name=")) {
+                return decoded(pair.substring("name=".length()));
             }
         }
         return "world";
+    }
+
+    private static String decoded(String text) {
+        try {
+            return URLDecoder.decode(text, StandardCharsets.UTF_8);
+        } catch (IllegalArgumentException strange) {
+            throw new Invalid("the name in the URL is not percent-encoded");
+        }
     }
 }

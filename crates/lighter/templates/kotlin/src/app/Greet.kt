@@ -1,5 +1,6 @@
 package app
 
+import java.net.URLDecoder
 import java.nio.ByteBuffer
 import java.nio.charset.CharacterCodingException
 import lighterage.unit.Event
@@ -29,6 +30,13 @@ object Greet {
             throw Invalid("the data is not UTF-8")
         }
 
-    private fun nameInQuery(event: Event): String =
-        event.attribute("httpquery")?.split("&")?.firstOrNull { it.startsWith("name=") }?.removePrefix("name=") ?: "world"
+    private fun nameInQuery(event: Event): String {
+        val pairs = event.attribute("httpquery").orEmpty().split("&")
+        val pair = pairs.firstOrNull { it.startsWith("name=") && it != "name=" } ?: return "world"
+        try {
+            return URLDecoder.decode(pair.removePrefix("name="), Charsets.UTF_8)
+        } catch (strange: IllegalArgumentException) {
+            throw Invalid("the name in the URL is not percent-encoded")
+        }
+    }
 }
