@@ -13,9 +13,11 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,8 +27,11 @@ from workloads import HANDLED, RESULTS, STEPS, TOPICS, WEBHOOKS, Sink, Source
 import shared.machine
 import shared.peers
 from shared.mqtt import Publisher, Subscriber
+from shared.namespaces import Unable
 
 READY_SECONDS: Final = 20.0
+#: What may end a worker: its servers, its platform, or what its function says.
+ENDS: Final = (Unable, OSError, ValueError, KeyError, RuntimeError, HTTPException, subprocess.SubprocessError)
 
 #: Runs a function: its name, event and state; gives the state after it and events for queues.
 Run = Callable[[str, dict[str, Any], Any], tuple[Any, list[list[str]]]]
@@ -39,6 +44,10 @@ class Redis:
         self._socket = socket.create_connection(("127.0.0.1", port), 60.0)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._from = self._socket.makefile("rb")
+
+    def wait_for_ever(self) -> None:
+        """An answer may take any time from now on, or until this is closed."""
+        self._socket.settimeout(None)
 
     def ask(self, *commands: Sequence[str | bytes]) -> list[Any]:
         """The answer to each."""
@@ -94,14 +103,15 @@ def await_port(port: int) -> None:
 
 
 class Worker:
-    """Handles one function's list, an event after the other."""
+    """Handles one function's list, an event after the other. Whoever waits for results hears what has ended it."""
 
-    def __init__(self, name: str, run: Run, servers: Servers, webhook: tuple[str, int]) -> None:
-        self._name, self._run = name, run
+    def __init__(self, name: str, run: Run, servers: Servers, sink: Sink) -> None:
+        self._name, self._run, self._sink = name, run, sink
         self._redis = Redis(servers.redis)
+        # The next event may be ten minutes away.
+        self._redis.wait_for_ever()
         self._publisher = Publisher(servers.mqtt, f"worker-{name}")
-        self._poster = Poster(webhook)
-        self.failure: Exception | None = None
+        self._poster = Poster(sink.webhook.address)
         threading.Thread(target=self._work, daemon=True).start()
 
     def _work(self) -> None:
@@ -109,8 +119,8 @@ class Worker:
             while True:
                 (taken,) = self._redis.ask(("BRPOPLPUSH", self._name, f"{self._name}.taken", "0"))
                 self._handle(taken)
-        except (OSError, ValueError, KeyError) as failure:
-            self.failure = failure
+        except ENDS as failure:
+            self._sink.fail(f"the worker of {self._name} has ended: {type(failure).__name__}: {failure}")
 
     def _handle(self, taken: bytes) -> None:
         event = json.loads(taken)
@@ -129,6 +139,7 @@ class Worker:
                 self._poster.post(data.encode())
 
     def close(self) -> None:
+        """Ends its thread too, which reads from redis."""
         self._redis.close()
         self._publisher.close()
         self._poster.close()
@@ -142,7 +153,7 @@ def joined(peers: shared.peers.Peers, folder: Path, run: Run) -> Iterator[Source
         sink = Sink()
         open_.callback(sink.webhook.close)
         for name in (*STEPS, *HANDLED.values()):
-            open_.callback(Worker(name, run, servers, sink.webhook.address).close)
+            open_.callback(Worker(name, run, servers, sink).close)
         bridge = Redis(servers.redis)
         open_.callback(bridge.close)
 

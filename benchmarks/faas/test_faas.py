@@ -76,6 +76,16 @@ def test_every_result_leaves_where_the_sink_hears_it() -> None:
         assert one.result is None or any(glue._matches(topic.format("d1x"), one.result) for topic in workloads.TOPICS.values())
 
 
+def test_who_waits_for_a_result_hears_that_its_worker_has_ended() -> None:
+    sink = workloads.Sink()
+    sink.hear("home/d1x/bulb", b"on", 1.0)
+    sink.fail("the worker of motion has ended")
+    assert sink.wait(["d1x"]) == [1.0]
+    with pytest.raises(TimeoutError, match="1 of 2 events were not through: the worker of motion has ended"):
+        sink.wait(["d1x", "d2x"])
+    sink.webhook.close()
+
+
 def test_an_example_becomes_one_of_another_class(tmp_path: Path) -> None:
     for one in workloads.ALL:
         for class_ in ours.CLASSES:

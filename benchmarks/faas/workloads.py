@@ -83,6 +83,8 @@ class Sink:
 
     def __init__(self) -> None:
         self._came: dict[str, float] = {}
+        #: Why nothing more may come.
+        self._failure = ""
         self._changed = threading.Condition()
         self.webhook = Webhook(lambda body, now: self._note(_IN_BODY.search(body), now))
 
@@ -95,12 +97,23 @@ class Sink:
                 self._came.setdefault(found[1].decode(), now)
                 self._changed.notify_all()
 
-    def wait(self, devices: Sequence[str]) -> list[float]:
-        """When the result of each came. Raises TimeoutError with how many are missing."""
+    def fail(self, why: str) -> None:
+        """Nobody need wait any more for what is not here yet."""
         with self._changed:
-            if not self._changed.wait_for(lambda: all(one in self._came for one in devices), THROUGH_SECONDS):
-                missing = sum(one not in self._came for one in devices)
-                raise TimeoutError(f"{missing} of {len(devices)} events were not through after {THROUGH_SECONDS:g} s")
+            self._failure = self._failure or why
+            self._changed.notify_all()
+
+    def wait(self, devices: Sequence[str]) -> list[float]:
+        """When the result of each came. Raises TimeoutError with how many are missing, and why."""
+
+        def is_over() -> bool:
+            return bool(self._failure) or all(one in self._came for one in devices)
+
+        with self._changed:
+            self._changed.wait_for(is_over, THROUGH_SECONDS)
+            if missing := sum(one not in self._came for one in devices):
+                why = self._failure or f"they had {THROUGH_SECONDS:g} s"
+                raise TimeoutError(f"{missing} of {len(devices)} events were not through: {why}")
             return [self._came[one] for one in devices]
 
 
