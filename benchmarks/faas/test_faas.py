@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE / "functions")]
 import glue  # noqa: E402
 import ours  # noqa: E402
 import workloads  # noqa: E402
+from webhook import Poster, Webhook  # noqa: E402
 
 import plots  # noqa: E402
 import work  # noqa: E402
@@ -84,6 +86,18 @@ def test_who_waits_for_a_result_hears_that_its_worker_has_ended() -> None:
     with pytest.raises(TimeoutError, match="1 of 2 events were not through: the worker of motion has ended"):
         sink.wait(["d1x", "d2x"])
     sink.webhook.close()
+
+
+def test_a_connection_that_its_server_has_closed_is_made_again() -> None:
+    heard: list[bytes] = []
+    webhook = Webhook(lambda body, _: heard.append(body))
+    poster = Poster(webhook.address)
+    assert poster.post(b"1") == b"ok"
+    poster._connection.sock.shutdown(socket.SHUT_RDWR)
+    assert poster.post(b"2") == b"ok"
+    assert heard == [b"1", b"2"]
+    poster.close()
+    webhook.close()
 
 
 def test_an_example_becomes_one_of_another_class(tmp_path: Path) -> None:

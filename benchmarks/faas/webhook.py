@@ -50,6 +50,16 @@ class Poster:
 
     def post(self, body: bytes) -> bytes:
         """Raises OSError or HTTPException where it is not answered, and ValueError where the answer is no 200."""
+        is_kept = self._connection.sock is not None
+        try:
+            return self._post(body)
+        except ConnectionError:
+            if not is_kept:
+                raise
+            # A server may close a connection that was idle for long.
+            return self._post(body)
+
+    def _post(self, body: bytes) -> bytes:
         headers = {"content-type": "application/json"}
         try:
             if self._connection.sock is None:
