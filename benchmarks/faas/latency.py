@@ -1,10 +1,11 @@
-"""The workloads from the source to the sink: ours in three classes, then each peer, in one run."""
+"""The workloads from the source to the sink: ours in three classes and each peer, all up at once, in one run."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Final
@@ -24,107 +25,148 @@ FAILURES: Final = (OSError, TimeoutError, ValueError, RuntimeError, HTTPExceptio
 CO2: Final = {"wasm": "co2_p50_ms", "microvm": "co2_microvm_p50_ms"}
 #: How idle a workload is before its single event: ten minutes, as the paper's devices are; `--quick` cannot wait so long.
 IDLE_SECONDS: Final = (1.0, 600.0)
+#: How events come, as the tables call it.
+ALONE: Final = "one at a time"
+BURSTS: Final = f"bursts of {BURST}"
+AFTER_IDLE: Final = "single after idle"
 
 
 @dataclass
-class Measured:
-    """One platform: milliseconds of each workload, by how its events came."""
+class Platform:
+    """One platform: what opens it, and milliseconds of each workload, by how its events came."""
 
     name: str
+    opened: contextlib.AbstractContextManager[Source]
     took: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    #: Why it is not measured, or not any more.
+    failure: str = ""
+    _up: contextlib.ExitStack = field(init=False, default_factory=contextlib.ExitStack)
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether each event has a container of its own, which takes long."""
+        return self.name.endswith("cold")
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it can be compared."""
+        return ALONE in self.took
+
+    def start(self) -> None:
+        """From now on it is up, unless it fails."""
+        began = time.monotonic()
+        try:
+            self.source = self._up.enter_context(self.opened)
+            # What is started once is not what is measured.
+            for one in ALL:
+                self.source.one_at_a_time(one, 1 if self.is_cold else 3)
+        except (Unable, *FAILURES) as why:
+            self._fail(f"{type(why).__name__}: {why}")
+            return
+        print(f"  {self.name}: up after {time.monotonic() - began:.0f} s")
+
+    def take(self, pattern: str, workload: Workload, send: Send) -> None:
+        """Adds what events took. Where they fail, their pattern is left out, and what was measured before stays."""
+        if self.failure:
+            return
+        try:
+            took = send(self, workload)
+        except FAILURES as why:
+            self.took.pop(pattern, None)
+            self._fail(f"{pattern}, {workload.name}: {why}")
+            return
+        self.took.setdefault(pattern, {}).setdefault(workload.name, []).extend(took)
+
+    def _fail(self, why: str) -> None:
+        self.failure = why
+        print(f"  {self.name}: not measured: {why}")
+        self.end()
+
+    def end(self) -> None:
+        """It is not up any more."""
+        try:
+            self._up.close()
+        except FAILURES as why:
+            print(f"  {self.name}: did not end as it should: {why}")
 
     def p50(self, workload: str) -> float:
-        return Spread.of(self.took["one at a time"][workload]).p50
+        return Spread.of(self.took[ALONE][workload]).p50
+
+
+#: Sends events of a workload to a platform, and says what they took.
+Send = Callable[[Platform, Workload], list[float]]
 
 
 def measure(bench: Bench) -> None:
     """Prints the tables, and sets what is compared in them."""
-    found = [measured for name in ours.CLASSES if (measured := _ours(bench, name)) is not None]
-    others = [measured for name in beside.ALL if (measured := _peer(bench, name)) is not None]
+    found = {class_: Platform(f"lighter, {class_}", _ours(bench, class_)) for class_ in ours.CLASSES}
+    others = [Platform(name, _peer(bench, name)) for name in beside.ALL]
+    all_ = [*found.values(), *others]
+    with contextlib.ExitStack() as open_:
+        for one in all_:
+            open_.callback(one.end)
+            one.start()
+        _send(bench, all_)
     for name, why in beside.NOT_HAD.items():
         print(f"  {name}: not had: {why}")
-    for pattern in ("one at a time", f"bursts of {BURST}", "single after idle"):
-        _table(pattern, found + others)
-    _compare(bench, {one.name: one for one in found}, [one for one in others if one.name not in beside.NO_PEERS])
+    for pattern in (ALONE, BURSTS, AFTER_IDLE):
+        _table(pattern, all_)
+    _compare(bench, found, [one for one in others if one.name not in beside.NO_PEERS])
 
 
-def _ours(bench: Bench, class_: str) -> Measured | None:
-    began = time.monotonic()
-    measured = Measured(f"lighter, {class_}")
-    try:
-        with ours.up(bench.lighter, bench.folder(class_), class_) as up:
-            _all(bench, up.source, measured)
-    except (Unable, *FAILURES) as why:
-        print(f"  {measured.name}: not measured: {why}")
-        bench.unable([CO2[class_]] if class_ in CO2 else [], str(why))
-        return None
-    print(f"  {measured.name}: {time.monotonic() - began:.0f} s")
-    return measured
+@contextlib.contextmanager
+def _ours(bench: Bench, class_: str) -> Iterator[Source]:
+    with ours.up(bench.lighter, bench.folder(class_), class_) as up:
+        yield up.source
 
 
-def _peer(bench: Bench, name: str) -> Measured | None:
-    began = time.monotonic()
-    measured = Measured(name)
+@contextlib.contextmanager
+def _peer(bench: Bench, name: str) -> Iterator[Source]:
     folder = bench.folder(name)
-    try:
-        with beside.ALL[name](bench.peers, folder) as run, glue.joined(bench.peers, folder, run) as source:
-            _all(bench, source, measured)
-    except (Unable, *FAILURES) as why:
-        print(f"  {name}: not measured: {why}")
-        return None
-    print(f"  {name}: {time.monotonic() - began:.0f} s")
-    return measured
+    with beside.ALL[name](bench.peers, folder) as run, glue.joined(bench.peers, folder, run) as source:
+        yield source
 
 
-def _all(bench: Bench, source: Source, measured: Measured) -> None:
-    is_cold = measured.name.endswith("cold")
-    singles = bench.pick(4 if is_cold else 20, 100)
-    patterns: dict[str, Callable[[Workload], list[float]]] = {
-        "one at a time": lambda one: source.one_at_a_time(one, singles),
+def _send(bench: Bench, all_: list[Platform]) -> None:
+    """Each pattern to each platform. All of them rest at once, so that they share their ten minutes."""
+    for platform in all_:
+        for workload in ALL:
+            platform.take(ALONE, workload, lambda on, one: _singles(bench, on, one))
         # A container for each event of a burst would take minutes, and says no more than one at a time.
-        **({} if is_cold else {f"bursts of {BURST}": lambda one: _bursts(source, one, bench.pick(1, 5))}),
-    }
-    for one in ALL:
-        # What is started once is not what is measured.
-        source.one_at_a_time(one, 1 if is_cold else 3)
-    for name, send in patterns.items():
-        measured.took[name] = {one.name: send(one) for one in ALL}
-    try:
-        measured.took["single after idle"] = _after_idle(bench, source)
-    except FAILURES as why:
-        # What was measured before stays.
-        print(f"  {measured.name}, single after idle: not measured: {why}")
+        for workload in () if platform.is_cold else ALL:
+            platform.take(BURSTS, workload, lambda on, one: _bursts(on.source, one, bench.pick(1, 5)))
+    for _ in range(bench.pick(2, 3)):
+        time.sleep(IDLE_SECONDS[not bench.is_quick])
+        for workload in ALL:
+            for platform in all_:
+                platform.take(AFTER_IDLE, workload, lambda on, one: on.source.one_at_a_time(one, 1, 0.0))
+
+
+def _singles(bench: Bench, platform: Platform, workload: Workload) -> list[float]:
+    return platform.source.one_at_a_time(workload, bench.pick(4 if platform.is_cold else 20, 100))
 
 
 def _bursts(source: Source, workload: Workload, count: int) -> list[float]:
     return [ms for _ in range(count) for ms in source.burst(workload)]
 
 
-def _after_idle(bench: Bench, source: Source) -> dict[str, list[float]]:
-    """All of them are idle for the same time, and one event of each ends it."""
-    took: dict[str, list[float]] = {one.name: [] for one in ALL}
-    for _ in range(bench.pick(2, 3)):
-        time.sleep(IDLE_SECONDS[not bench.is_quick])
-        for one in ALL:
-            took[one.name] += source.one_at_a_time(one, 1, 0.0)
-    return took
-
-
-def _table(pattern: str, all_: list[Measured]) -> None:
+def _table(pattern: str, all_: list[Platform]) -> None:
     print(f"\n{pattern}: from the publish to the sink, in ms")
     print(f"{'workload':10} {'platform':30} {HEAD}")
     for one in ALL:
-        for measured in all_:
-            if pattern in measured.took:
-                print(f"{one.name:10} {measured.name:30} {Spread.of(measured.took[pattern][one.name]).cells()}")
+        for platform in all_:
+            if pattern in platform.took:
+                print(f"{one.name:10} {platform.name:30} {Spread.of(platform.took[pattern][one.name]).cells()}")
 
 
-def _compare(bench: Bench, ours_: dict[str, Measured], peers: list[Measured]) -> None:
+def _compare(bench: Bench, ours_: dict[str, Platform], others: list[Platform]) -> None:
     for class_, figure in CO2.items():
-        if measured := ours_.get(f"lighter, {class_}"):
-            bench.figures[figure] = measured.p50("co2")
-    microvm = ours_.get("lighter, microvm")
-    if microvm is None or not peers:
+        if ours_[class_].is_measured:
+            bench.figures[figure] = ours_[class_].p50("co2")
+        else:
+            bench.unable([figure], ours_[class_].failure)
+    microvm, peers = ours_["microvm"], [one for one in others if one.is_measured]
+    if not microvm.is_measured or not peers:
         bench.unable(["co2_vs_best_peer", "workloads_vs_best_peer"], "there is no peer, or no microvm, to compare")
         return
     ratios = {one.name: min(peer.p50(one.name) for peer in peers) / microvm.p50(one.name) for one in ALL}

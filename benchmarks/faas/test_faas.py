@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import socket
@@ -15,6 +16,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE / "functions")]
 
 import glue  # noqa: E402
+import latency  # noqa: E402
 import ours  # noqa: E402
 import workloads  # noqa: E402
 from webhook import Poster, Webhook  # noqa: E402
@@ -86,6 +88,21 @@ def test_who_waits_for_a_result_hears_that_its_worker_has_ended() -> None:
     with pytest.raises(TimeoutError, match="1 of 2 events were not through: the worker of motion has ended"):
         sink.wait(["d1x", "d2x"])
     sink.webhook.close()
+
+
+def test_a_pattern_that_fails_is_left_out_and_those_before_it_stay() -> None:
+    def lost(*_: object) -> list[float]:
+        raise TimeoutError("1 of 1 events were not through")
+
+    lights, health, *_ = workloads.ALL
+    platform = latency.Platform("one", contextlib.nullcontext())
+    platform.take(latency.ALONE, lights, lambda *_: [1.0])
+    platform.take(latency.ALONE, lights, lambda *_: [2.0])
+    platform.take(latency.AFTER_IDLE, lights, lambda *_: [3.0])
+    platform.take(latency.AFTER_IDLE, health, lost)
+    platform.take(latency.AFTER_IDLE, lights, lambda *_: [4.0])
+    assert platform.took == {latency.ALONE: {"lights": [1.0, 2.0]}}
+    assert platform.is_measured and "health" in platform.failure
 
 
 def test_a_connection_that_its_server_has_closed_is_made_again() -> None:
