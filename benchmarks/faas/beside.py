@@ -125,32 +125,39 @@ class Paused:
 
     def __init__(self, folder: Path) -> None:
         self._container = Container(folder)
-        self._lock = threading.Lock()
-        self._is_paused = False
+        self._changed = threading.Condition()
+        self._is_paused = self._is_over = False
         self._last = time.monotonic()
-        self._ended = threading.Event()
         threading.Thread(target=self._look_after, daemon=True).start()
 
     def run(self, name: str, event: dict[str, Any], state: Any) -> tuple[Any, list[list[str]]]:
-        with self._lock:
+        with self._changed:
             if self._is_paused:
                 self._container.pause(False)
                 self._is_paused = False
+                self._changed.notify()
             found = self._container.run(name, event, state)
             self._last = time.monotonic()
             return found
 
     def _look_after(self) -> None:
-        while not self._ended.wait(PAUSE_GRACE_SECONDS / 2):
-            with self._lock:
-                if not self._is_paused and time.monotonic() - self._last >= PAUSE_GRACE_SECONDS:
-                    with contextlib.suppress(Unable, OSError):
-                        self._container.pause(True)
-                        self._is_paused = True
+        """Sleeps as long as the container does: others are measured meanwhile."""
+        with self._changed:
+            while not self._is_over:
+                left = self._last + PAUSE_GRACE_SECONDS - time.monotonic()
+                if self._is_paused or left > 0:
+                    self._changed.wait(None if self._is_paused else left)
+                    continue
+                # One that cannot be paused is tried again as much later.
+                self._last = time.monotonic()
+                with contextlib.suppress(Unable, OSError):
+                    self._container.pause(True)
+                    self._is_paused = True
 
     def close(self) -> None:
-        self._ended.set()
-        with self._lock:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify()
             self._container.close()
 
 

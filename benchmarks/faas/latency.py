@@ -29,6 +29,11 @@ IDLE_SECONDS: Final = (1.0, 600.0)
 ALONE: Final = "one at a time"
 BURSTS: Final = f"bursts of {BURST}"
 AFTER_IDLE: Final = "single after idle"
+#: Events one at a time, before it is the turn of another platform.
+BLOCK: Final = 10
+#: Until then a platform has made ready again what was used, and a container that was new for its event is gone.
+REST_SECONDS: Final = 0.05
+GONE_SECONDS: Final = 0.3
 
 
 @dataclass
@@ -128,26 +133,28 @@ def _peer(bench: Bench, name: str) -> Iterator[Source]:
 
 
 def _send(bench: Bench, all_: list[Platform]) -> None:
-    """Each pattern to each platform. All of them rest at once, so that they share their ten minutes."""
-    for platform in all_:
-        for workload in ALL:
-            platform.take(ALONE, workload, lambda on, one: _singles(bench, on, one))
-        # A container for each event of a burst would take minutes, and says no more than one at a time.
-        for workload in () if platform.is_cold else ALL:
-            platform.take(BURSTS, workload, lambda on, one: _bursts(on.source, one, bench.pick(1, 5)))
-    for _ in range(bench.pick(2, 3)):
+    """Each pattern to all platforms, which rest at once, so that they share their ten minutes."""
+    cold = bench.pick(2, BLOCK)
+    for number in range(bench.pick(2, 10)):
+        _round(all_, number, ALONE, lambda on, one: on.source.one_at_a_time(one, cold if on.is_cold else BLOCK))
+    # A container for each event of a burst would take minutes, and says no more than one at a time.
+    warm = [one for one in all_ if not one.is_cold]
+    for number in range(bench.pick(1, 5)):
+        _round(warm, number, BURSTS, lambda on, one: on.source.burst(one))
+    for number in range(bench.pick(2, 3)):
         time.sleep(IDLE_SECONDS[not bench.is_quick])
-        for workload in ALL:
-            for platform in all_:
-                platform.take(AFTER_IDLE, workload, lambda on, one: on.source.one_at_a_time(one, 1, 0.0))
+        _round(all_, number, AFTER_IDLE, lambda on, one: on.source.one_at_a_time(one, 1, 0.0))
 
 
-def _singles(bench: Bench, platform: Platform, workload: Workload) -> list[float]:
-    return platform.source.one_at_a_time(workload, bench.pick(4 if platform.is_cold else 20, 100))
+def _round(all_: list[Platform], number: int, pattern: str, send: Send) -> None:
+    """Some events of each workload at each platform in turn, so that what else the machine does meets all alike.
 
-
-def _bursts(source: Source, workload: Workload, count: int) -> list[float]:
-    return [ms for _ in range(count) for ms in source.burst(workload)]
+    Every other round goes backwards.
+    """
+    for workload in ALL:
+        for platform in all_ if number % 2 == 0 else reversed(all_):
+            platform.take(pattern, workload, send)
+            time.sleep(GONE_SECONDS if platform.is_cold else REST_SECONDS)
 
 
 def _table(pattern: str, all_: list[Platform]) -> None:

@@ -105,6 +105,21 @@ def test_a_pattern_that_fails_is_left_out_and_those_before_it_stay() -> None:
     assert platform.is_measured and "health" in platform.failure
 
 
+def test_platforms_take_turns_there_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "ALL", workloads.ALL[:1])
+    monkeypatch.setattr(latency, "REST_SECONDS", 0.0)
+    order: list[str] = []
+
+    def send(on: latency.Platform, _: workloads.Workload) -> list[float]:
+        order.append(on.name)
+        return [1.0]
+
+    all_ = [latency.Platform(name, contextlib.nullcontext()) for name in "abc"]
+    for number in range(3):
+        latency._round(all_, number, latency.ALONE, send)
+    assert "".join(order) == "abccbaabc"
+
+
 def test_a_connection_that_its_server_has_closed_is_made_again() -> None:
     heard: list[bytes] = []
     webhook = Webhook(lambda body, _: heard.append(body))
