@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import hashlib
 import platform
 import statistics
 import sys
@@ -20,7 +21,7 @@ import report
 import shared.figures
 import shared.machine
 import sweep
-from lighterage.decide.replay import POLICIES, Played, Record, play, table
+from lighterage.decide.replay import POLICIES, Played, play, table
 from machines import Failed, Machines
 from testbed import Testbed, Unable
 
@@ -118,18 +119,29 @@ def the_others(machines: Machines) -> None:
 
 def record_path(scenario: record.Scenario, chosen: argparse.Namespace) -> Path:
     name = scenario.name.replace(", ", "-").replace(" ", "-").replace("/", "")
-    return Path(chosen.out) / f"record-{name}.json"
+    return Path(chosen.out) / f"record-{'quick-' if chosen.quick else ''}{name}.json"
+
+
+def source(chosen: argparse.Namespace, testbed: str) -> str:
+    """Where a record is from. One of another machine or another program is not gone on with."""
+    program = hashlib.sha256(Path(chosen.lighter).read_bytes()).hexdigest()[:12]
+    return f"{platform.machine()}, {shared.machine.processor()}, lighter {program}, {testbed}"
+
+
+def source_here(chosen: argparse.Namespace) -> str:
+    """The same of a record on the study's testbed."""
+    return source(chosen, f"client {chosen.share:g} of a processor, delay {chosen.delay_ms:g} ms")
 
 
 def the_decisions(machines: Machines, chosen: argparse.Namespace) -> dict[str, Any]:
     """Records calls at both places and plays them to every policy."""
-    source = f"{platform.machine()}, client {chosen.share:g} of a processor, delay {chosen.delay_ms:g} ms"
+    here = source_here(chosen)
     played: list[tuple[str, Played]] = []
     for scenario in record.scenarios(chosen.calls):
         path = record_path(scenario, chosen)
-        made = None if chosen.again else record.taken_up(path, scenario, source)
+        made = None if chosen.again else record.taken_up(path, scenario, here)
         if made is None:
-            made = record.record(machines, scenario, SEED, source)
+            made = record.record(machines, scenario, SEED, here)
             made.save(path)
         print(f"\n{scenario.name}, replayed: {len(made.points)} calls\n{table(made)}")
         played.append((scenario.name, play(made, "lighterage", POLICIES["lighterage"](made))))
@@ -153,10 +165,10 @@ def the_decisions_elsewhere(chosen: argparse.Namespace) -> dict[str, float]:
     every, aside = [], []
     for bed in elsewhere.BEDS:
         path = Path(chosen.out) / f"record-{bed.name}.json"
-        source = f"{platform.machine()}, {bed.source}"
-        made = None if chosen.again else record.taken_up(path, bed.scenario, source)
+        there = source(chosen, bed.source)
+        made = None if chosen.again else record.taken_up(path, bed.scenario, there)
         if made is None:
-            made = elsewhere.record_on(bed, chosen.lighter, SEED, source)
+            made = elsewhere.record_on(bed, chosen.lighter, SEED, there)
             made.save(path)
         print(f"\n{bed.name} ({bed.source}), replayed: {len(made.points)} calls\n{table(made)}")
         every.append(play(made, "lighterage", POLICIES["lighterage"](made)))
@@ -171,14 +183,15 @@ def the_decisions_elsewhere(chosen: argparse.Namespace) -> dict[str, float]:
 def the_live_calls(testbed: Testbed, chosen: argparse.Namespace) -> None:
     """The recorded calls once more, decided by `@offload` in a client that knows nothing yet."""
     print()
+    here = source_here(chosen)
     with Machines(testbed, chosen.lighter) as fresh:
         scenarios = record.scenarios(chosen.calls)
         for scenario in scenarios[1:4] if chosen.quick else scenarios:
-            path = record_path(scenario, chosen)
-            if not path.exists():
+            recorded = record.taken_up(record_path(scenario, chosen), scenario, here)
+            if recorded is None:
                 print(f"{scenario.name}, live: there is no record to judge it by: ./bench offload --part decide makes it")
                 continue
-            confirmed = record.confirm(Record.load(path), record.live(fresh, scenario, SEED))
+            confirmed = record.confirm(recorded, record.live(fresh, scenario, SEED))
             ratio = "" if confirmed.race_ratio is None else f", {confirmed.race_ratio:.2f} × the replay's time for them"
             print(
                 f"{scenario.name}, live: accuracy {confirmed.accuracy:.1%}, regret {confirmed.regret:.1%}, "

@@ -42,10 +42,11 @@ def note() -> str | None:
 def words() -> str:
     """Processor, how many of them, system and Python, in a line."""
     system = f"Linux {platform.release()}, Python {platform.python_version()}"
-    return f"Machine: {_processor()}, {os.cpu_count()} processors, {system}"
+    return f"Machine: {processor()}, {os.cpu_count()} processors, {system}"
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Its model, as its maker calls it."""
     found = subprocess.run(["lscpu"], capture_output=True, text=True, check=False).stdout
     names = [line.partition(":")[2].strip() for line in found.splitlines() if line.startswith("Model name")]
     return names[0] if names else platform.processor()
