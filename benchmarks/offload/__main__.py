@@ -7,9 +7,10 @@ import dataclasses
 import hashlib
 import platform
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,24 @@ BARS = {
     "decide_us": ("<=", 50.0),
     "local_overhead_us": ("<=", 20.0),
 }
+STUDY, OTHER_BEDS, COSTS = "the study's testbed", "other testbeds", "costs"
+#: What is measured, one after the other, and the figures that come of it.
+FIGURES = {
+    STUDY: (
+        "decision_accuracy",
+        "regret_stationary",
+        "regret_steps",
+        "recovery_calls",
+        "penalty_worst",
+        "penalty_worst_of_20_ms",
+        "doubled_part",
+        "extra_part",
+    ),
+    OTHER_BEDS: ("decision_accuracy_elsewhere", "decision_accuracy_kept_aside"),
+    COSTS: ("decide_us", "local_overhead_us"),
+}
+#: What a measurement may end with without ending the run.
+FAILURES = (Unable, Failed, OSError, subprocess.SubprocessError)
 
 
 def arguments() -> argparse.Namespace:
@@ -160,7 +179,7 @@ def the_decisions(machines: Machines, chosen: argparse.Namespace) -> dict[str, A
     }
 
 
-def the_decisions_elsewhere(chosen: argparse.Namespace) -> dict[str, float]:
+def the_decisions_elsewhere(chosen: argparse.Namespace, figures: dict[str, float | None]) -> None:
     """The same on other testbeds, with other mixes of functions: how often the choice is right there, over all of them."""
     every, aside = [], []
     for bed in elsewhere.BEDS:
@@ -173,10 +192,11 @@ def the_decisions_elsewhere(chosen: argparse.Namespace) -> dict[str, float]:
         print(f"\n{bed.name} ({bed.source}), replayed: {len(made.points)} calls\n{table(made)}")
         every.append(play(made, "lighterage", POLICIES["lighterage"](made)))
         aside += every[-1:] if bed.is_kept_aside else []
-    return {
+    here = figures["penalty_worst_of_20_ms"] or 1.0
+    figures |= {
         "decision_accuracy_elsewhere": sum(one.right for one in every) / max(sum(one.clear for one in every), 1),
         "decision_accuracy_kept_aside": sum(one.right for one in aside) / max(sum(one.clear for one in aside), 1),
-        "penalty_worst_of_20_ms": max(one.penalty_worst_of_20_ms for one in every),
+        "penalty_worst_of_20_ms": max(here, *(one.penalty_worst_of_20_ms for one in every)),
     }
 
 
@@ -199,17 +219,18 @@ def the_live_calls(testbed: Testbed, chosen: argparse.Namespace) -> None:
             )
 
 
-def the_costs(chosen: argparse.Namespace) -> dict[str, float]:
+def the_costs(chosen: argparse.Namespace, figures: dict[str, float | None]) -> None:
     """Deciding, on a client that may use its processor whole."""
     with Testbed(1.0) as testbed:
         testbed.rate(100)
         with Machines(testbed, chosen.lighter) as machines:
-            return machines.ask(do="costs")
+            figures |= machines.ask(do="costs")
 
 
-def on_the_studys_testbed(chosen: argparse.Namespace, parts: Collection[str]) -> dict[str, float]:
+def on_the_studys_testbed(
+    chosen: argparse.Namespace, parts: Collection[str], figures: dict[str, float | None]
+) -> None:
     """The parts that are measured there."""
-    figures: dict[str, float] = {}
     with Testbed(chosen.share) as testbed:
         testbed.rate(100)
         if chosen.delay_ms:
@@ -220,10 +241,9 @@ def on_the_studys_testbed(chosen: argparse.Namespace, parts: Collection[str]) ->
             if "others" in parts:
                 the_others(machines)
             if "decide" in parts:
-                figures.update(the_decisions(machines, chosen))
+                figures |= the_decisions(machines, chosen)
         if "live" in parts:
             the_live_calls(testbed, chosen)
-    return figures
 
 
 def main() -> int:
@@ -239,21 +259,31 @@ def main() -> int:
     began = time.monotonic()
     print(shared.machine.words())
     print(f"Client: {chosen.share:g} of a processor: the crossover of multiplication falls inside the sweep, as in the study")
-    try:
-        if set(parts) - {"elsewhere"}:
-            figures.update(on_the_studys_testbed(chosen, parts))
-        if "elsewhere" in parts:
-            found = the_decisions_elsewhere(chosen)
-            found["penalty_worst_of_20_ms"] = max(found["penalty_worst_of_20_ms"], figures["penalty_worst_of_20_ms"] or 1.0)
-            figures.update(found)
-        if "decide" in parts:
-            figures.update(the_costs(chosen))
-    except (Unable, Failed) as problem:
-        print(f"bench offload: {problem}", file=sys.stderr)
-        return 1
+    wanted: dict[str, Callable[[], None]] = {}
+    if set(parts) - {"elsewhere"}:
+        wanted[STUDY] = lambda: on_the_studys_testbed(chosen, parts, figures)
+    if "elsewhere" in parts:
+        wanted[OTHER_BEDS] = lambda: the_decisions_elsewhere(chosen, figures)
+    if "decide" in parts:
+        wanted[COSTS] = lambda: the_costs(chosen, figures)
+    reasons = {what: why for what, measure in wanted.items() if (why := why_not(what, measure))}
     print(f"\nbench: done after {time.monotonic() - began:.0f} s\n")
+    for what, names in FIGURES.items():
+        for name in names:
+            if figures[name] is None:
+                print(f"{name}: not measured: {reasons.get(what, 'its part did not run')}")
     shared.figures.report(BARS, figures)
-    return 0
+    return 1 if reasons else 0
+
+
+def why_not(what: str, measure: Callable[[], None]) -> str:
+    """Measures; says what has ended that, if anything did. The other measurements go on."""
+    try:
+        measure()
+    except FAILURES as problem:
+        print(f"\n{what}: ended by {type(problem).__name__}: {problem}")
+        return " ".join(f"{type(problem).__name__}: {problem}".split())[:300]
+    return ""
 
 
 if __name__ == "__main__":
