@@ -6,6 +6,7 @@ import argparse
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from http.client import HTTPException
 from pathlib import Path
@@ -39,6 +40,10 @@ FUNCTIONS: Final = 1_000
 EVENTS_A_SECOND: Final = 10_000
 #: Seconds for which a number of viewers look before another one does.
 LOOK_SECONDS: Final = 6.0
+#: How long a node may take to come to rest, how long each look at it lasts, and by what part two of them may differ.
+SETTLE_SECONDS_MAX: Final = 15.0
+SETTLE_LOOK_SECONDS: Final = 2.0
+SETTLED: Final = 0.1
 
 
 class Run:
@@ -99,6 +104,7 @@ def main() -> int:
 
 def _nobody(node: Node, seconds: float) -> dict[str, float]:
     """How much oftener the idle node wakes up in a second after somebody looked than before; its own timers go on."""
+    _settle(node)
     before = node.wake_ups(seconds)
     with node.viewers(10):
         load.wait(2.0)
@@ -107,6 +113,18 @@ def _nobody(node: Node, seconds: float) -> dict[str, float]:
     print(f"wake-ups of the idle node: {before:.1f}/s before anybody looked, {after:.1f}/s after ten have left")
     # A node that nobody looks at wakes up some times a second, now one more and now one less.
     return {"no_viewer_cost": max(0.0, round(after - before - 1.0, 1))}
+
+
+def _settle(node: Node) -> None:
+    """Waits until two looks in a row agree: a node is busy for some seconds with what was deployed to it."""
+    until = time.monotonic() + SETTLE_SECONDS_MAX
+    last = node.wake_ups(SETTLE_LOOK_SECONDS)
+    while time.monotonic() + SETTLE_LOOK_SECONDS <= until:
+        found = node.wake_ups(SETTLE_LOOK_SECONDS)
+        if abs(found - last) <= SETTLED * max(found, last):
+            return
+        last = found
+    print(f"the node has not come to rest within {SETTLE_SECONDS_MAX:.0f} s: {last:.1f} wake-ups/s")
 
 
 def _viewers(node: Node, rounds: int) -> dict[str, float]:
