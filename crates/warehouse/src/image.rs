@@ -73,15 +73,15 @@ impl Warehouse {
     ///
     /// # Errors
     /// - [`Code::ImageUnknown`]: it is not here.
+    /// - [`Code::ImageTooLarge`]: it was taken under a larger limit, here or on another node; it stays.
     /// - [`Code::ArtefactCorrupt`]: its bytes are no longer those of its name. It is removed, so that the next upload
     ///   puts it right.
     /// - [`Code::DiskFailed`]: it cannot be read; it stays.
     pub fn read_image(&self, hash: &ImageHash) -> Result<Vec<u8>, Problem> {
         let inner = &self.inner;
         let unknown = || Problem::new(Code::ImageUnknown, format!("no image has the hash {hash}"));
-        if !self.has_image(hash) {
-            return Err(unknown());
-        }
+        let stored_bytes = inner.stock.lock().images.get(hash).map(|entry| entry.bytes);
+        inner.check_image_bytes(stored_bytes.ok_or_else(unknown)?)?;
         let path = scan::image_path(&inner.root, hash);
         let mut file = match inner.disk.open(&path) {
             Ok(file) => file,

@@ -45,6 +45,18 @@ fn an_image_over_the_limit_is_refused_when_announced_and_when_it_arrives() {
     assert_eq!(files(&folder), Vec::<PathBuf>::new());
 }
 
+/// Once only its beginning was read, which has another hash, and the image was removed as corrupt.
+#[test]
+fn an_image_that_was_taken_under_a_larger_limit_is_refused_and_stays() {
+    let (folder, warehouse) = new();
+    let hash = put_image(&warehouse, b"an image");
+    drop(warehouse);
+    let config = Config { image_bytes_max: 7, ..Config::default() };
+    let lowered = Warehouse::open(&root(&folder), config).unwrap();
+    assert_eq!(code(lowered.read_image(&hash)), Code::ImageTooLarge);
+    assert_eq!(reopen(&folder, lowered).read_image(&hash).unwrap(), b"an image");
+}
+
 #[test]
 fn a_writer_that_is_dropped_leaves_nothing() {
     let (folder, warehouse) = new();
