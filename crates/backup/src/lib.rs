@@ -79,6 +79,7 @@ pub struct Head {
     pub images_bytes: u64,
     /// How what is sealed was sealed; none where there was no passphrase.
     pub seal: Option<Seal>,
-    /// What is not in it, in words a user knows, such as `secret SLACK_URL`. With a passphrase nothing is left out.
+    /// What is not in it, in words a user knows, such as `the secret SLACK_URL`. With a passphrase that is only what
+    /// the node has lost.
     pub left_out: Vec<String>,
 }

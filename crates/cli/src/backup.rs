@@ -42,6 +42,8 @@ impl Backup {
         out.say(format!("backed up {} with {} image{}", words::bytes(bytes), head.images, plural(head.images)));
         if !head.left_out.is_empty() {
             out.say(format!("left out: {}", head.left_out.join(", ")));
+        }
+        if !head.left_out.is_empty() && head.seal.is_none() {
             out.advise("  --passphrase-file FILE puts secrets and keys in, sealed");
         }
         Ok(())

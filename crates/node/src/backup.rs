@@ -13,7 +13,7 @@ use crate::{Node, blocking, clock, results};
 use backup::{BackupWriter, Head, Passphrase, SEAL_ROUNDS, Seal, Secret, is_inside};
 use problem::{Code, Problem};
 use state::{STATE_FORMAT, Space, StoredEntry};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -50,6 +50,14 @@ pub struct BackupPieces {
     data: PathBuf,
 }
 
+/// What has to be of one instant.
+struct Moment {
+    state: state::Backup,
+    images: Vec<ImageHash>,
+    /// Images of versions that are not stored any more, in words a user knows.
+    lost: Vec<String>,
+}
+
 impl Node {
     /// Begins a backup of this instant. With a passphrase it holds secrets and keys too, sealed with it.
     ///
@@ -57,12 +65,12 @@ impl Node {
     /// Those of the disk.
     pub async fn backup(&self, passphrase: Option<String>) -> Result<BackupPieces, Problem> {
         let time_ms = clock::now_ms();
-        let (state, images) = self.functions.instant(passphrase.is_some()).await?;
+        let Moment { state, images, lost } = self.functions.instant(passphrase.is_some()).await?;
         let (warehouse, secrets) = (self.functions.loader.warehouse.clone(), self.functions.loader.secrets.clone());
         let (data, statistics_of) = (self.config.data.clone(), self.functions.loader.state.clone());
         blocking(move || {
             let files = key_files(&data)?;
-            let (mut left_out, mut seal, mut key) = (Vec::new(), None, None);
+            let (mut left_out, mut seal, mut key) = (lost, None, None);
             match passphrase {
                 Some(passphrase) => {
                     let made = Seal { salt: salt()?, rounds: SEAL_ROUNDS };
@@ -108,16 +116,26 @@ impl Node {
 impl Functions {
     /// The state as it is now, and the images of all versions that are in it: no deployment commits in between.
     /// `with_fleet`: and those that an anchor keeps for its fleet.
-    async fn instant(&self, with_fleet: bool) -> Result<(state::Backup, Vec<ImageHash>), Problem> {
+    async fn instant(&self, with_fleet: bool) -> Result<Moment, Problem> {
         let _still = self.hold_still().await;
         let state = self.loader.state.backup().await?;
-        let mut images = self.table().images();
+        let (table, warehouse) = (self.table(), &self.loader.warehouse);
+        let (mut images, mut lost) = (HashSet::new(), Vec::new());
+        for entry in table.entries() {
+            for version in &entry.history.versions {
+                let Ok(image) = version.function.image.parse::<ImageHash>() else { continue };
+                match warehouse.has_image(&image) {
+                    true => _ = images.insert(image),
+                    false => lost.push(format!("the image of version {} of {}", version.version, entry.live.name())),
+                }
+            }
+        }
         if with_fleet {
-            images.extend(self.held.lock().iter().filter(|image| self.loader.warehouse.has_image(image)));
+            images.extend(self.held.lock().iter().filter(|image| warehouse.has_image(image)));
         }
         let mut images: Vec<ImageHash> = images.into_iter().collect();
         images.sort_unstable();
-        Ok((state, images))
+        Ok(Moment { state, images, lost })
     }
 }
 
@@ -170,6 +188,8 @@ impl BackupPieces {
                 let detail = format!("the image {hash} was removed while the backup was made");
                 Problem::new(Code::Conflict, detail).with_hint("make the backup again")
             }
+            // It was removed.
+            Code::ArtefactCorrupt => problem.with_hint("make the backup again: it is left out then"),
             _ => problem,
         })?;
         let begin = writer.image(&hash.0, image.len() as u64);

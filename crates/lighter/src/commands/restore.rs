@@ -62,6 +62,8 @@ impl Run for Restore {
         out.say(format!("restored the node of {time}: {entries} entries, {} images", head.images));
         if !left_out.is_empty() {
             out.say(format!("not in it: {}", left_out.join(", ")));
+        }
+        if !left_out.is_empty() && (head.seal.is_none() || self.without_secrets) {
             out.advise("  `lighter secret set NAME` sets a secret anew, on the running node");
         }
         Ok(())
