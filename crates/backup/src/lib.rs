@@ -51,6 +51,10 @@ const MAGIC: &str = "lighter backup ";
 /// file 32 MiB.
 pub const PIECE_BYTES_MAX: usize = 40 << 20;
 
+/// Most bytes of all sealed files of a backup together. A node with more makes no backup with a passphrase, and a
+/// backup with more is not restored.
+pub const KEY_BYTES_MAX: u64 = 64 << 20;
+
 /// Most bytes of the head.
 const HEAD_BYTES_MAX: usize = 1 << 20;
 

@@ -10,7 +10,7 @@
 use crate::access::SECRETS_TABLE;
 use crate::functions::Functions;
 use crate::{Node, blocking, clock, results};
-use backup::{BackupWriter, Head, Passphrase, SEAL_ROUNDS, Seal, Secret, is_inside};
+use backup::{BackupWriter, Head, KEY_BYTES_MAX, Passphrase, SEAL_ROUNDS, Seal, Secret, is_inside};
 use problem::{Code, Problem};
 use state::{STATE_FORMAT, Space, StoredEntry};
 use std::collections::{HashSet, VecDeque};
@@ -47,6 +47,8 @@ pub struct BackupPieces {
     /// What is sealed next.
     secret: Option<Secret>,
     files: VecDeque<PathBuf>,
+    /// Bytes of the files that have gone.
+    key_bytes: u64,
     data: PathBuf,
 }
 
@@ -73,6 +75,7 @@ impl Node {
             let (mut left_out, mut seal, mut key) = (lost, None, None);
             match passphrase {
                 Some(passphrase) => {
+                    check_keys(&data, &files)?;
                     let made = Seal { salt: salt()?, rounds: SEAL_ROUNDS };
                     key = Some(Passphrase::new(passphrase.as_bytes(), &made)?);
                     seal = Some(made);
@@ -106,6 +109,7 @@ impl Node {
                 passphrase: key,
                 secret: None,
                 files: files.into(),
+                key_bytes: 0,
                 data,
             })
         })
@@ -212,7 +216,11 @@ impl BackupPieces {
     fn next_file(&mut self) -> Result<Option<Secret>, Problem> {
         while let Some(name) = self.files.pop_front() {
             match read_file(&self.data.join(&name)) {
-                Ok(bytes) => return Ok(Some(Secret::File { name: name.to_string_lossy().into_owned(), bytes })),
+                Ok(bytes) => {
+                    self.key_bytes += bytes.len() as u64;
+                    check_key_bytes(self.key_bytes)?;
+                    return Ok(Some(Secret::File { name: name.to_string_lossy().into_owned(), bytes }));
+                }
                 // The node has written another in its place, under another name.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(unreadable(&name, &error)),
@@ -246,17 +254,43 @@ fn key_files(data: &Path) -> Result<Vec<PathBuf>, Problem> {
             let name = Path::new(folder).join(entry.file_name());
             // What begins with a dot is on its way to its name.
             let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-            if is_file && name.to_str().is_some_and(is_inside) {
+            if is_file && name.to_str().is_some_and(|name| is_inside(name) && is_key(name)) {
                 files.push(name);
             }
         }
     }
     files.sort_unstable();
-    if files.len() > KEY_FILES_MAX {
-        let detail = format!("{} files with keys, a backup has at most {KEY_FILES_MAX}", files.len());
-        return Err(Problem::new(Code::DataUnusable, detail));
-    }
     Ok(files)
+}
+
+/// Whether a file is more than what a program that runs leaves there: the engine of a fleet, or a board in QEMU.
+fn is_key(name: &str) -> bool {
+    match name.rsplit_once('/') {
+        Some(("boards", file)) => file == "node.key" || file.ends_with(".toml"),
+        Some(("fleet", file)) => !file.starts_with("nats.") && !file.ends_with(".ports"),
+        _ => true,
+    }
+}
+
+/// Refuses what nobody would restore, before anything is sent.
+fn check_keys(data: &Path, files: &[PathBuf]) -> Result<(), Problem> {
+    if files.len() > KEY_FILES_MAX {
+        return Err(too_many(format!("{} files with keys, a backup has at most {KEY_FILES_MAX}", files.len())));
+    }
+    let found = files.iter().filter_map(|name| fs::metadata(data.join(name)).ok());
+    check_key_bytes(found.map(|file| file.len()).sum())
+}
+
+fn check_key_bytes(bytes: u64) -> Result<(), Problem> {
+    match bytes <= KEY_BYTES_MAX {
+        true => Ok(()),
+        false => Err(too_many(format!("{bytes} bytes of files with keys, a backup has at most {KEY_BYTES_MAX}"))),
+    }
+}
+
+fn too_many(detail: String) -> Problem {
+    let hint = "look for files in `fleet` and `boards` of the data folder that do not belong there";
+    Problem::new(Code::DataUnusable, detail).with_hint(hint)
 }
 
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
@@ -270,4 +304,61 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 
 fn unreadable(name: &Path, error: &io::Error) -> Problem {
     Problem::new(Code::DataUnusable, format!("{} in the data folder: {error}", name.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[&str]) -> tempfile::TempDir {
+        let data = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = data.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "a key").unwrap();
+        }
+        data
+    }
+
+    /// A console that had grown for months was sealed as a key, and no restore took the backup.
+    #[test]
+    fn keys_are_backed_up_and_not_what_programs_leave_beside_them() {
+        let keys = [
+            "boards/kitchen.toml",
+            "boards/node.key",
+            "fleet/deployments/door.7",
+            "fleet/deployments/nats.3",
+            "fleet/member.json",
+            "fleet/node.key",
+        ];
+        let others = [
+            "boards/kitchen.console",
+            "boards/kitchen.image",
+            "boards/kitchen.line",
+            "fleet/.new-1-2",
+            "fleet/js/meta",
+            "fleet/nats-server_7.ports",
+            "fleet/nats.conf",
+            "fleet/nats.log",
+            "fleet/nats.log.2026.01.31",
+        ];
+        let data = folder(&[&keys[..], &others].concat());
+        assert_eq!(key_files(data.path()).unwrap(), keys.map(PathBuf::from));
+    }
+
+    #[test]
+    fn keys_that_no_restore_takes_are_refused_before_anything_is_sent() {
+        let data = folder(&["fleet/a", "fleet/b", "fleet/c"]);
+        let files = key_files(data.path()).unwrap();
+        let third = KEY_BYTES_MAX / 3;
+        for (file, bytes) in files.iter().zip([third, third, KEY_BYTES_MAX - 2 * third]) {
+            let open = File::options().write(true).open(data.path().join(file)).unwrap();
+            open.set_len(bytes).unwrap();
+        }
+        check_keys(data.path(), &files).unwrap();
+        fs::write(data.path().join("fleet/d"), "x").unwrap();
+        let files = key_files(data.path()).unwrap();
+        assert_eq!(check_keys(data.path(), &files).unwrap_err().code, Code::DataUnusable);
+        assert!(check_keys(data.path(), &vec![PathBuf::from("fleet/a"); KEY_FILES_MAX + 1]).is_err());
+    }
 }

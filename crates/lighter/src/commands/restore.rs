@@ -7,7 +7,7 @@
 //! ```
 
 use crate::run::make_folder;
-use backup::{Head, Passphrase, Piece, Reader, Secret};
+use backup::{Head, KEY_BYTES_MAX, Passphrase, Piece, Reader, Secret};
 use clap::Args;
 use cli::locate::data_folder;
 use cli::stop::{Result, Stop};
@@ -20,9 +20,6 @@ use std::io::{BufReader, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use warehouse::{Config, ImageHash, ImageWriter, Warehouse};
-
-/// Bytes of all files with keys together; a backup with more is refused.
-const KEY_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug, Args)]
 pub struct Restore {
@@ -133,7 +130,7 @@ fn restore<R: Read>(
                         all.iter().try_for_each(|(key, value)| state.put(Space::Node, key, value))?;
                     }
                     Secret::File { name, bytes } => {
-                        file_bytes += bytes.len();
+                        file_bytes += bytes.len() as u64;
                         files.push((name, bytes));
                     }
                 },
