@@ -9,9 +9,9 @@ use clap::Args;
 use problem::{Code, Problem};
 use serde_json::json as document;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -53,21 +53,19 @@ impl Backup {
     pub fn make(&self, session: &Session) -> Result<(Head, u64)> {
         let (out, client) = (session.out, session.client()?);
         let passphrase = self.passphrase_file.as_deref().map(passphrase::read).transpose()?;
-        let partial = beside(&self.file);
-        let failed = |error: io::Error| Stop::file(&partial, &error);
-        // It holds everybody's data.
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial);
-        let file = file.map_err(failed)?;
+        let partial = Partial::begin(&self.file)?;
+        let failed = |error: io::Error| Stop::file(&partial.path, &error);
         let progress = out.progress();
         progress.step("asking the node for a backup");
         let response = client.ask("POST", "/v1/backup", json(&BackupRequest { passphrase }));
-        let response = response.inspect_err(|_| drop(fs::remove_file(&partial)))?;
-        let copy = Copy { from: response.into_body().into_reader(), to: BufWriter::new(file), trouble: None };
-        let (head, bytes, copy) = fetch(copy, &client, &partial, |done, about| {
+        let response = response.inspect_err(|_| drop(fs::remove_file(&partial.path)))?;
+        let to = BufWriter::new(&partial.file);
+        let copy = Copy { from: response.into_body().into_reader(), to, trouble: None };
+        let (head, bytes, copy) = fetch(copy, &client, &partial.path, |done, about| {
             progress.update(format!("backing up, {} of about {}", words::bytes(done), words::bytes(about)));
         })?;
         let file = copy.to.into_inner().map_err(|error| failed(error.into_error()))?;
-        file.sync_all().and_then(|()| fs::rename(&partial, &self.file)).map_err(failed)?;
+        file.sync_all().and_then(|()| fs::rename(&partial.path, &self.file)).map_err(failed)?;
         let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| Stop::file(folder, &error))?;
         Ok((head, bytes))
@@ -113,6 +111,56 @@ fn no_backup(client: &Client, problem: Problem) -> Stop {
     }
 }
 
+/// The file while it is not whole. Whoever has its lock writes it, up to its last name.
+#[derive(Debug)]
+struct Partial {
+    path: PathBuf,
+    file: File,
+}
+
+impl Partial {
+    /// # Errors
+    /// `FileUnusable`: another backup into the same file is under way, or the disk's.
+    fn begin(backup: &Path) -> Result<Self> {
+        let path = beside(backup);
+        loop {
+            match Self::new_file(&path) {
+                Ok(Some(file)) => return Ok(Self { path, file }),
+                Ok(None) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let detail = format!("another backup into {} is under way", backup.display());
+                    let problem = Problem::new(Code::FileUnusable, detail);
+                    return Err(problem.with_hint("wait for it to end, or name another file").into());
+                }
+                Err(TryLockError::Error(error)) => return Err(Stop::file(&path, &error)),
+            }
+        }
+    }
+
+    /// A new file of this name, locked. None: what was in its place is gone by now.
+    fn new_file(path: &Path) -> std::result::Result<Option<File>, TryLockError> {
+        // It holds everybody's data.
+        let open = |is_new| OpenOptions::new().write(true).create_new(is_new).mode(0o600).open(path);
+        let (file, is_new) = match open(true) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (open(false), false),
+            opened => (opened, true),
+        };
+        let file = match file {
+            Err(error) if !is_new && error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(TryLockError::Error)?,
+        };
+        file.try_lock()?;
+        let own = file.metadata().map_err(TryLockError::Error)?;
+        // Whoever had the lock before may have renamed or removed it.
+        let is_in_place = fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()));
+        if is_in_place && !is_new {
+            // One that was killed has left it. Others may read it, so it is not written on.
+            fs::remove_file(path).map_err(TryLockError::Error)?;
+        }
+        Ok((is_in_place && is_new).then_some(file))
+    }
+}
+
 /// The name of the file while it is not whole.
 fn beside(file: &Path) -> PathBuf {
     let mut name = file.file_name().map_or_else(OsString::new, OsString::from);
@@ -146,5 +194,41 @@ impl<R: Read, W: Write> Read for Copy<R, W> {
             said
         })?;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_a_killed_backup_has_left_is_replaced_by_a_file_for_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("node.backup");
+        fs::write(beside(&file), "half a backup").unwrap();
+        fs::set_permissions(beside(&file), Permissions::from_mode(0o644)).unwrap();
+        let partial = Partial::begin(&file).unwrap();
+        let found = fs::metadata(&partial.path).unwrap();
+        assert_eq!((found.len(), found.permissions().mode() & 0o777), (0, 0o600));
+    }
+
+    /// The second one cut what the first had written, and a broken file took the place of a good one.
+    #[test]
+    fn a_second_backup_into_the_same_file_is_refused_until_the_first_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("node.backup");
+        let first = Partial::begin(&file).unwrap();
+        (&first.file).write_all(b"first").unwrap();
+        match Partial::begin(&file) {
+            Err(Stop::Problem(problem)) => assert!(problem.detail.contains("another backup into"), "{problem}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(fs::read(&first.path).unwrap(), b"first");
+        fs::rename(&first.path, &file).unwrap();
+        drop(first);
+        Partial::begin(&file).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"first");
     }
 }
