@@ -26,6 +26,7 @@ pub struct Seal {
 }
 
 /// The key that a passphrase makes for one backup.
+#[derive(Clone)]
 pub struct Passphrase {
     key: LessSafeKey,
     /// Pieces sealed or opened with it.

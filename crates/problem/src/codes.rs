@@ -119,7 +119,7 @@ codes! {
     5021 BackupBroken 422 "the backup is cut short or damaged" "copy it again, or use another one; nothing was restored";
     5022 BackupNewer 422 "the backup is of a newer format" "restore it with the version of lighter that made it, or a newer one";
     5023 BackupSealed 403 "the backup's secrets need its passphrase" "--passphrase-file names a file with the passphrase it was made with; --without-secrets restores the rest";
-    5024 RestoreUnfinished 409 "a restore into the data folder has not ended" "run `lighter restore` again: it begins anew";
+    5024 RestoreUnfinished 409 "a restore into the data folder has not ended" "run `lighter restore` again: it begins anew; to give it up, remove `restoring`, `warehouse`, `fleet` and `boards` in the data folder";
     5010 BucketUnknown 404 "no bucket of this name" "`lighter store ls` lists the buckets";
     6001 UnitTrapped 500 "the unit trapped" "`lighter logs` has the backtrace; `lighter dump` has the core if units.dump is set";
     6002 UnitNoReply 500 "the unit ended without a reply" "set a reply on every path, errors included; `lighter logs` has the output of the function";

@@ -1,5 +1,5 @@
-//! `lighter restore`: puts a backup into a data folder that no node uses. What is found wrong with it in the middle, or
-//! a restore that is killed, leaves nothing that a node would start with.
+//! `lighter restore`: puts a backup into a data folder that no node uses. It is read to its end before anything is
+//! changed, unless it is a pipe. A restore that ends in the middle leaves nothing that a node would start with.
 //!
 //! ```text
 //!   entries ─▶ DATA/restoring        images ─▶ DATA/warehouse, by their hashes        secrets ─▶ kept back
@@ -16,7 +16,7 @@ use problem::{Code, Problem};
 use serde_json::json;
 use state::{Restoring, STATE_FORMATS_READ, Space};
 use std::fs::{DirBuilder, File};
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Seek};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use warehouse::{Config, ImageHash, ImageWriter, Warehouse};
@@ -37,9 +37,19 @@ impl Run for Restore {
     fn run(self, session: &Session) -> Result {
         let (out, data) = (session.out, data_folder(session.global.data_folder.as_deref())?);
         let file = File::open(&self.file).map_err(|error| Stop::file(&self.file, &error))?;
+        let is_read_twice = file.metadata().is_ok_and(|found| found.is_file());
         let mut reader = Reader::new(BufReader::new(file))?;
         let opens = self.opens(reader.head())?;
         let progress = out.progress();
+        if is_read_twice {
+            progress.step(format!("checking {}", self.file.display()));
+            check(&mut reader, opens.clone(), |bytes| {
+                progress.update(format!("checking {}, {} so far", self.file.display(), words::bytes(bytes)));
+            })?;
+            let mut file = reader.into_inner();
+            file.rewind().map_err(|error| Stop::file(&self.file, &error))?;
+            reader = Reader::new(file)?;
+        }
         progress.step(format!("restoring into {}", data.display()));
         let entries = restore(&mut reader, opens, &data, |bytes| {
             progress.update(format!("restoring into {}, {} so far", data.display(), words::bytes(bytes)));
@@ -88,6 +98,17 @@ impl Restore {
             _ => Ok(None),
         }
     }
+}
+
+/// Whether the backup is whole, and the passphrase opens what is sealed in it.
+fn check<R: Read>(reader: &mut Reader<R>, mut opens: Option<Passphrase>, mut say: impl FnMut(u64)) -> Result {
+    while let Some(piece) = reader.next()? {
+        if let (Piece::Sealed(sealed), Some(opens)) = (piece, &mut opens) {
+            Secret::from_bytes(&opens.open(sealed)?)?;
+        }
+        say(reader.bytes());
+    }
+    Ok(())
 }
 
 /// Reads all of the backup into the folder, and puts it in its place once it is known to be whole. Says how many

@@ -3,6 +3,7 @@
 use crate::support::{Node, PROGRAM, fixture, hash};
 use serde_json::{Value, json};
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -108,11 +109,10 @@ fn a_node_that_is_killed_in_the_middle_leaves_no_backup_and_the_older_one_stays(
         let said: Value = serde_json::from_slice(&output.stderr).unwrap();
         assert!(["L5021", "L1102"].contains(&said["code"].as_str().unwrap()), "{said}");
         assert_eq!(fs::read(&file).unwrap(), whole, "the older backup is as it was");
-        // What came is named as what it is.
+        // What came is named as what it is, before anything is made of it.
         let (status, said) = lighter(&folder.path().join("other"), &["restore", partial.to_str().unwrap()]);
         assert_eq!((status, said["code"].as_str()), (1, Some("L5021")), "{said}");
-        let refused = Node::try_start(&folder.path().join("other"), &[]).err().unwrap();
-        assert!(refused.contains("L5024"), "{refused}");
+        assert!(!folder.path().join("other").exists());
     }
     assert_eq!(counted(&Node::start_in(&data, &[]), "k"), 0, "the node starts again");
     assert_eq!(lighter(&folder.path().join("other"), &["restore", file.to_str().unwrap()]).0, 0);
@@ -155,6 +155,31 @@ fn a_restore_that_is_killed_leaves_nothing_to_start_and_is_done_again() {
         let reply = restored.api("GET", &format!("/v1/buckets/large/value?key={number}"), &[]);
         assert!(reply.body == vec![number; 1_000_000], "{number}");
     }
+}
+
+#[test]
+fn a_pipe_is_read_once_and_a_backup_cut_short_leaves_nothing_to_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.backup");
+    let node = Node::start_in(&folder.path().join("data"), &[]);
+    deploy_counter(&node);
+    assert_eq!(lighter(&node.data, &["backup", file.to_str().unwrap()]).0, 0);
+    let (whole, data) = (fs::read(&file).unwrap(), folder.path().join("restored"));
+    let restore = |bytes: &[u8]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["restore", "/dev/stdin", "--json", "--data-folder"]).arg(&data);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(bytes).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let cut = restore(&whole[..whole.len() - 1]);
+    assert!(String::from_utf8_lossy(&cut.stderr).contains("L5021"), "{cut:?}");
+    let said = Node::try_start(&data, &[]).err().unwrap();
+    assert!(said.contains("L5024") && said.contains("restoring"), "{said}");
+    let done = restore(&whole);
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(Node::start_in(&data, &[]).call("counter", "k").text().trim(), "1");
 }
 
 /// Bytes of all files below.
@@ -201,6 +226,7 @@ fn secrets_are_left_out_by_name_or_sealed_and_never_in_the_clear() {
     ] {
         assert_eq!(restore("refused", words).1["code"], code, "{words:?}");
     }
+    drop(Node::start_in(Path::new(&path("refused")), &[]));
     assert_eq!(restore("whole", &[&path("sealed"), "--passphrase-file", &path("passphrase")]).0, 0);
     let whole = Node::start_in(Path::new(&path("whole")), &[]);
     assert_eq!(whole.get("/config/API_KEY").text(), "very secret value");
