@@ -36,7 +36,7 @@ mod write;
 pub use entries::Entries;
 pub use read::{Piece, Reader};
 pub use seal::{Passphrase, SEAL_ROUNDS, Seal};
-pub use secret::{Secret, is_inside};
+pub use secret::{KEY_FOLDERS, Secret, is_key_file};
 pub use write::BackupWriter;
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a sealed piece holds once it is open: records of the node, or a file of the data folder.
+//! What a sealed piece holds once it is open: records of the node, or a file with keys.
 //!
 //! ```text
 //! 0 · entries                                 records, as in a piece of entries
@@ -12,6 +12,14 @@ use problem::Problem;
 const RECORDS: u8 = 0;
 const FILE: u8 = 1;
 
+/// Folders of the data folder with keys, and how they are called where they are left out. A backup has files of no
+/// other folder: what lies elsewhere may be run.
+pub const KEY_FOLDERS: [(&str, &str); 3] = [
+    ("fleet", "the node's key in its fleet"),
+    ("fleet/deployments", "what is deployed over the fleet"),
+    ("boards", "the keys of boards"),
+];
+
 /// Most bytes of a file's name.
 const NAME_BYTES_MAX: usize = 200;
 
@@ -20,7 +28,7 @@ const NAME_BYTES_MAX: usize = 200;
 pub enum Secret {
     /// Keys and values of the node's own records.
     Records(Vec<(Vec<u8>, Vec<u8>)>),
-    /// A file below the data folder, such as `fleet/node.key`.
+    /// A file of one of the [`KEY_FOLDERS`], such as `fleet/node.key`.
     File { name: String, bytes: Vec<u8> },
 }
 
@@ -40,7 +48,7 @@ impl Secret {
         }
     }
 
-    /// Reads what [`Secret::to_bytes`] wrote. The name of a file stays below the folder it is for, whoever wrote it.
+    /// Reads what [`Secret::to_bytes`] wrote. A file is one with keys, whoever wrote it.
     ///
     /// # Errors
     /// `BackupBroken`: it is none of these.
@@ -50,7 +58,7 @@ impl Secret {
                 let owned = |entry: Result<(&[u8], &[u8]), _>| entry.map(|(key, value)| (key.to_vec(), value.to_vec()));
                 Entries::new(entries).map(owned).collect::<Result<_, _>>().map(Self::Records)
             }
-            Some((&FILE, rest)) => file(rest).ok_or_else(|| broken("a file in it has no name")),
+            Some((&FILE, rest)) => file(rest).ok_or_else(|| broken("a file in it is none with keys")),
             _ => Err(broken("a sealed piece holds nothing that is known")),
         }
     }
@@ -59,17 +67,16 @@ impl Secret {
 fn file(bytes: &[u8]) -> Option<Secret> {
     let (length, rest) = bytes.split_first_chunk()?;
     let (name, bytes) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
-    let name = std::str::from_utf8(name).ok().filter(|name| is_inside(name))?;
+    let name = std::str::from_utf8(name).ok().filter(|name| is_key_file(name))?;
     Some(Secret::File { name: name.to_owned(), bytes: bytes.to_vec() })
 }
 
-/// Whether it is a path of plain words, at least two, that leads nowhere but below where it begins.
-pub fn is_inside(name: &str) -> bool {
-    let is_plain = |word: &str| {
-        let letters = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
-        letters && !word.is_empty() && !word.starts_with('.')
-    };
-    name.len() <= NAME_BYTES_MAX && name.contains('/') && name.split('/').all(is_plain)
+/// Whether it is a plain word, in one of the [`KEY_FOLDERS`] and no folder below.
+pub fn is_key_file(name: &str) -> bool {
+    let Some((folder, file)) = name.rsplit_once('/') else { return false };
+    let letters = file.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
+    let is_plain = letters && !file.is_empty() && !file.starts_with('.');
+    is_plain && name.len() <= NAME_BYTES_MAX && KEY_FOLDERS.iter().any(|(known, _)| *known == folder)
 }
 
 #[cfg(test)]
@@ -89,11 +96,26 @@ mod tests {
         }
     }
 
+    fn is_read(name: &str) -> bool {
+        let secret = Secret::File { name: name.to_owned(), bytes: Vec::new() };
+        Secret::from_bytes(&secret.to_bytes()).is_ok()
+    }
+
     #[test]
     fn a_file_stays_below_the_folder_it_is_for() {
         for name in ["../x", "/etc/passwd", "fleet/../../x", "fleet//x", "fleet/.ssh", "token", "", "fleet/a\0b"] {
-            let secret = Secret::File { name: name.to_owned(), bytes: Vec::new() };
-            assert!(Secret::from_bytes(&secret.to_bytes()).is_err(), "{name:?}");
+            assert!(!is_read(name), "{name:?}");
+        }
+    }
+
+    /// Any path below the data folder was taken once: compiled code, or a program that the node starts.
+    #[test]
+    fn a_file_is_one_with_keys() {
+        for name in ["fleet/node.key", "fleet/deployments/door.7", "boards/kitchen.toml"] {
+            assert!(is_read(name), "{name:?}");
+        }
+        for name in ["warehouse/artefacts/wasm-f1/x", "bin/nats-server", "state/x", "fleet/js/x", "boards"] {
+            assert!(!is_read(name), "{name:?}");
         }
     }
 }

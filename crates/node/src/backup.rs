@@ -10,7 +10,7 @@
 use crate::access::SECRETS_TABLE;
 use crate::functions::Functions;
 use crate::{Node, blocking, clock, results};
-use backup::{BackupWriter, Head, KEY_BYTES_MAX, Passphrase, SEAL_ROUNDS, Seal, Secret, is_inside};
+use backup::{BackupWriter, Head, KEY_BYTES_MAX, KEY_FOLDERS, Passphrase, SEAL_ROUNDS, Seal, Secret, is_key_file};
 use problem::{Code, Problem};
 use state::{STATE_FORMAT, Space, StoredEntry};
 use std::collections::{HashSet, VecDeque};
@@ -21,13 +21,7 @@ use warehouse::{ImageHash, Warehouse};
 
 /// Tables of the node's records that are for its owner alone.
 const SECRET_TABLES: [&str; 2] = [SECRETS_TABLE, results::SECRETS];
-/// Folders of the data folder with keys, and how they are called where they are left out.
-const KEY_FOLDERS: [(&str, &str); 3] = [
-    ("fleet", "the node's key in its fleet"),
-    ("fleet/deployments", "what is deployed over the fleet"),
-    ("boards", "the keys of boards"),
-];
-/// Files of these folders that a backup has; with more it is refused.
+/// Files with keys that a backup has; with more it is refused.
 const KEY_FILES_MAX: usize = 10_000;
 /// Bytes of one of them; with a larger one the backup is refused.
 const KEY_FILE_BYTES_MAX: u64 = 32 << 20;
@@ -254,7 +248,7 @@ fn key_files(data: &Path) -> Result<Vec<PathBuf>, Problem> {
             let name = Path::new(folder).join(entry.file_name());
             // What begins with a dot is on its way to its name.
             let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-            if is_file && name.to_str().is_some_and(|name| is_inside(name) && is_key(name)) {
+            if is_file && name.to_str().is_some_and(|name| is_key_file(name) && is_kept(name)) {
                 files.push(name);
             }
         }
@@ -264,7 +258,7 @@ fn key_files(data: &Path) -> Result<Vec<PathBuf>, Problem> {
 }
 
 /// Whether a file is more than what a program that runs leaves there: the engine of a fleet, or a board in QEMU.
-fn is_key(name: &str) -> bool {
+fn is_kept(name: &str) -> bool {
     match name.rsplit_once('/') {
         Some(("boards", file)) => file == "node.key" || file.ends_with(".toml"),
         Some(("fleet", file)) => !file.starts_with("nats.") && !file.ends_with(".ports"),
