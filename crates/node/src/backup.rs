@@ -8,6 +8,7 @@
 //! ```
 
 use crate::access::SECRETS_TABLE;
+use crate::deployments::DEPLOYED;
 use crate::functions::Functions;
 use crate::{Node, blocking, clock, results};
 use backup::{BackupWriter, Head, KEY_BYTES_MAX, KEY_FOLDERS, Passphrase, SEAL_ROUNDS, Seal, Secret, is_key_file};
@@ -52,6 +53,8 @@ struct Moment {
     images: Vec<ImageHash>,
     /// Images of versions that are not stored any more, in words a user knows.
     lost: Vec<String>,
+    /// The file that says what each deployment of the fleet has here, if it was asked for and is there.
+    deployed: Option<Vec<u8>>,
 }
 
 impl Node {
@@ -61,15 +64,17 @@ impl Node {
     /// Those of the disk.
     pub async fn backup(&self, passphrase: Option<String>) -> Result<BackupPieces, Problem> {
         let time_ms = clock::now_ms();
-        let Moment { state, images, lost } = self.functions.instant(passphrase.is_some()).await?;
+        let fleet_in = passphrase.as_ref().map(|_| self.config.data.clone());
+        let Moment { state, images, lost, deployed } = self.functions.instant(fleet_in).await?;
         let (warehouse, secrets) = (self.functions.loader.warehouse.clone(), self.functions.loader.secrets.clone());
         let (data, statistics_of) = (self.config.data.clone(), self.functions.loader.state.clone());
         blocking(move || {
-            let files = key_files(&data)?;
+            let mut files = key_files(&data)?;
             let (mut left_out, mut seal, mut key) = (lost, None, None);
             match passphrase {
                 Some(passphrase) => {
                     check_keys(&data, &files)?;
+                    files.retain(|name| *name != deployed_name());
                     let made = Seal { salt: salt()?, rounds: SEAL_ROUNDS };
                     key = Some(Passphrase::new(passphrase.as_bytes(), &made)?);
                     seal = Some(made);
@@ -101,9 +106,9 @@ impl Node {
                 image: None,
                 warehouse,
                 passphrase: key,
-                secret: None,
+                key_bytes: deployed.as_ref().map_or(0, |bytes| bytes.len() as u64),
+                secret: deployed.map(|bytes| key_file(&deployed_name(), bytes)),
                 files: files.into(),
-                key_bytes: 0,
                 data,
             })
         })
@@ -113,10 +118,15 @@ impl Node {
 
 impl Functions {
     /// The state as it is now, and the images of all versions that are in it: no deployment commits in between.
-    /// `with_fleet`: and those that an anchor keeps for its fleet.
-    async fn instant(&self, with_fleet: bool) -> Result<Moment, Problem> {
+    /// `fleet_in`, a data folder: and what it has of the fleet's deployments, with the images that an anchor keeps.
+    async fn instant(&self, fleet_in: Option<PathBuf>) -> Result<Moment, Problem> {
         let _still = self.hold_still().await;
         let state = self.loader.state.backup().await?;
+        let with_fleet = fleet_in.is_some();
+        let deployed = match fleet_in {
+            Some(data) => blocking(move || read_key(&data, &deployed_name())).await?,
+            None => None,
+        };
         let (table, warehouse) = (self.table(), &self.loader.warehouse);
         let (mut images, mut lost) = (HashSet::new(), Vec::new());
         for entry in table.entries() {
@@ -133,7 +143,7 @@ impl Functions {
         }
         let mut images: Vec<ImageHash> = images.into_iter().collect();
         images.sort_unstable();
-        Ok(Moment { state, images, lost })
+        Ok(Moment { state, images, lost, deployed })
     }
 }
 
@@ -209,16 +219,11 @@ impl BackupPieces {
 
     fn next_file(&mut self) -> Result<Option<Secret>, Problem> {
         while let Some(name) = self.files.pop_front() {
-            match read_file(&self.data.join(&name)) {
-                Ok(bytes) => {
-                    self.key_bytes += bytes.len() as u64;
-                    check_key_bytes(self.key_bytes)?;
-                    return Ok(Some(Secret::File { name: name.to_string_lossy().into_owned(), bytes }));
-                }
-                // The node has written another in its place, under another name.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(unreadable(&name, &error)),
-            }
+            // Where there is none, the node has written another in its place, under another name.
+            let Some(bytes) = read_key(&self.data, &name)? else { continue };
+            self.key_bytes += bytes.len() as u64;
+            check_key_bytes(self.key_bytes)?;
+            return Ok(Some(key_file(&name, bytes)));
         }
         Ok(None)
     }
@@ -285,6 +290,24 @@ fn check_key_bytes(bytes: u64) -> Result<(), Problem> {
 fn too_many(detail: String) -> Problem {
     let hint = "look for files in `fleet` and `boards` of the data folder that do not belong there";
     Problem::new(Code::DataUnusable, detail).with_hint(hint)
+}
+
+/// From the data folder on, as all names of files here.
+fn deployed_name() -> PathBuf {
+    Path::new("fleet").join(DEPLOYED)
+}
+
+fn key_file(name: &Path, bytes: Vec<u8>) -> Secret {
+    Secret::File { name: name.to_string_lossy().into_owned(), bytes }
+}
+
+/// None where there is no such file.
+fn read_key(data: &Path, name: &Path) -> Result<Option<Vec<u8>>, Problem> {
+    match read_file(&data.join(name)) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(name, &error)),
+    }
 }
 
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {

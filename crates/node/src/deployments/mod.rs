@@ -38,6 +38,8 @@ mod tokens;
 mod view;
 mod works;
 
+pub(crate) use shelf::DEPLOYED;
+
 use crate::link::Door;
 use crate::{Node, blocking};
 use answers::{ANSWERING_MAX, READING_MAX};

@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use whole_file::write_new;
 
-const DEPLOYED: &str = "deployed.json";
+/// In the folder of the fleet.
+pub const DEPLOYED: &str = "deployed.json";
 
 /// What of one deployment is on this node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use super::shelf::Shelf;
 use super::talking::check_said;
 use super::{Deployments, Parts};
 use crate::link::tests::town::TownNode;
+use backup::{Passphrase, Piece, Reader, Secret};
 use budget::Purpose;
 use bytes::Bytes;
 use fleet_agent::Directory;
@@ -185,6 +186,31 @@ async fn a_record_that_the_disk_refuses_is_not_known() {
     assert!(learned(&other).await.unwrap());
     assert_eq!(fs::read(folder.join("app.1")).unwrap(), second.bytes());
     assert!(!village.deployments.learn(second).await.unwrap());
+}
+
+/// What deployments had here was read at the end of a backup, when it was of another instant than the functions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_says_what_a_deployment_had_here_at_its_instant() {
+    let village = Village::new().await;
+    let plate = "[function.plate]\nimage = \"x\"\nhttp = \"/plate\"\n";
+    assert_eq!(village.run("app", plate).await.unwrap(), Stage::Ready);
+    let file = village.node.node.config.data.join("fleet/deployed.json");
+    let then = fs::read(&file).unwrap();
+    let mut backup = village.node.node.backup(Some("open sesame".to_owned())).await.unwrap();
+    assert_eq!(village.run("app", "").await.unwrap(), Stage::Elsewhere);
+    assert_ne!(fs::read(&file).unwrap(), then);
+    let pieces: Vec<u8> = std::iter::from_fn(|| backup.next().unwrap()).flatten().collect();
+    let mut reader = Reader::new(&pieces[..]).unwrap();
+    let mut passphrase = Passphrase::new(b"open sesame", reader.head().seal.as_ref().unwrap()).unwrap();
+    let mut found = Vec::new();
+    while let Some(piece) = reader.next().unwrap() {
+        let Piece::Sealed(sealed) = piece else { continue };
+        match Secret::from_bytes(&passphrase.open(sealed).unwrap()).unwrap() {
+            Secret::File { name, bytes } if name == "fleet/deployed.json" => found.push(bytes),
+            _ => {}
+        }
+    }
+    assert_eq!(found, [then]);
 }
 
 /// An old record that came at the same moment used to take the newest one from the disk.
