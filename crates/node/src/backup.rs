@@ -26,6 +26,8 @@ const SECRET_TABLES: [&str; 2] = [SECRETS_TABLE, results::SECRETS];
 const KEY_FILES_MAX: usize = 10_000;
 /// Bytes of one of them; with a larger one the backup is refused.
 const KEY_FILE_BYTES_MAX: u64 = 32 << 20;
+/// How the table [`results::SECRETS`] is called where it is left out.
+const RESULTS_KEY: &str = "the key that ids of results are made with";
 /// Bytes of a piece of an image.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -81,6 +83,7 @@ impl Node {
                 }
                 None => {
                     left_out.extend(secrets.names()?.into_iter().map(|name| format!("the secret {name}")));
+                    left_out.push(RESULTS_KEY.to_owned());
                     let has = |folder: &str| files.iter().any(|file| file.starts_with(folder));
                     left_out
                         .extend(KEY_FOLDERS.iter().filter(|(folder, _)| has(folder)).map(|(_, word)| (*word).into()));

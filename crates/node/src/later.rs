@@ -52,7 +52,7 @@ where
     let collected = node.bodies.collect(body, limits.body_bytes, limits.time()).await.map_err(refused)?;
     let mut events = events_of(&head, collected.data, target).map_err(refused)?;
     events.iter_mut().for_each(|event| event.came_by(Gate::Http, &asker.name));
-    let locations = push(node, target, &head, events).await.map_err(refused)?;
+    let locations = push(node, target, head.uri.path(), events).await.map_err(refused)?;
     drop(collected.share);
     Ok(accepted(&locations))
 }
@@ -99,11 +99,12 @@ fn events_of(head: &Parts, data: Vec<u8>, target: &Target) -> Result<Vec<Event>,
     Ok(vec![event::from_request(head, data, origin)?])
 }
 
-/// Pushes the events and notes that their results are waited for, in one transaction; says where they will be.
+/// Pushes the events and notes that their results are waited for, in one transaction; says where they will be. None
+/// for one that came before, and whose result is not known any more.
 ///
 /// # Errors
 /// [`Code::ResultsFull`]: the function has as many results as it may. [`Code::QueueFull`], and those of a commit.
-async fn push(node: &Node, target: &Target, head: &Parts, events: Vec<Event>) -> Result<Vec<String>, Problem> {
+async fn push(node: &Node, target: &Target, path: &str, events: Vec<Event>) -> Result<Vec<Option<String>>, Problem> {
     let function = target.live.name();
     let queue = target.live.function.handles(function).unwrap_or(function);
     let remembers = node.events.state().queue(queue.as_str())?.config().deduplicate.is_some();
@@ -117,21 +118,25 @@ async fn push(node: &Node, target: &Target, head: &Parts, events: Vec<Event>) ->
         ids.push(id);
         pushes.push(Push { event, delay: Duration::ZERO, ttl: None });
     }
-    let (_, ticket) = node
+    let (are_kept, ticket) = node
         .events
         .commit(|into| {
+            let mut are_kept = Vec::with_capacity(ids.len());
             for (id, push) in ids.iter().zip(&mut pushes) {
-                if into.push(&queue, push, None)? == Pushed::Accepted {
-                    results::expect(into.transaction(), function, id)?;
-                }
+                are_kept.push(match into.push(&queue, push, None)? {
+                    Pushed::Accepted => results::expect(into.transaction(), function, id).map(|()| true)?,
+                    // It has expired, or a restore without keys has left its id behind.
+                    Pushed::Duplicate => results::is_kept(into.transaction(), function, id)?,
+                });
             }
-            Ok::<_, Problem>(())
+            Ok::<_, Problem>(are_kept)
         })
         // The only bucket that is written to.
         .map_err(|problem| if problem.code == Code::BucketFull { results::full(function) } else { problem })?;
     node.events.state().durable(ticket).await?;
-    let above = above_results(head.uri.path(), &target.pattern);
-    Ok(ids.iter().map(|id| format!("{above}{RESULTS}{id}")).collect())
+    let above = above_results(path, &target.pattern);
+    let locations = ids.iter().zip(are_kept).map(|(id, is_kept)| is_kept.then(|| format!("{above}{RESULTS}{id}")));
+    Ok(locations.collect())
 }
 
 /// The path of the route, as the client wrote it: results are read below it.
@@ -142,12 +147,12 @@ fn above_results<'a>(path: &'a str, pattern: &'a str) -> &'a str {
     }
 }
 
-fn accepted(locations: &[String]) -> Response<ReplyBody> {
+fn accepted(locations: &[Option<String>]) -> Response<ReplyBody> {
     let body = json!({ "results": locations }).to_string() + "\n";
     let mut reply = Response::new(ReplyBody::Whole(body.into()));
     *reply.status_mut() = StatusCode::ACCEPTED;
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let [location] = locations
+    if let [Some(location)] = locations
         && let Ok(location) = HeaderValue::from_str(location)
     {
         reply.headers_mut().insert(LOCATION, location);

@@ -104,6 +104,11 @@ pub fn expect(transaction: &mut Transaction, function: &Name, id: &str) -> Resul
     transaction.set_with_ttl(&bucket(function), id, Kept::Pending.encode(), PENDING)
 }
 
+/// Whether the result of this id is there, or waited for.
+pub fn is_kept(transaction: &mut Transaction, function: &Name, id: &str) -> Result<bool, StoreError> {
+    Ok(transaction.get(&bucket(function), id)?.is_some())
+}
+
 /// Why a call of the function is not taken.
 pub fn full(function: &Name) -> Problem {
     let detail = format!(

@@ -1,6 +1,6 @@
 //! A node backed up while it works, and restored elsewhere: nothing is missing, and nothing is there twice.
 
-use crate::support::{Node, PROGRAM, fixture, hash};
+use crate::support::{Node, PROGRAM, fixture, hash, send};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -205,7 +205,8 @@ fn secrets_are_left_out_by_name_or_sealed_and_never_in_the_clear() {
     fs::write(path("other"), "open barley\n").unwrap();
 
     let (status, said) = lighter(&node.data, &["backup", &path("plain")]);
-    assert_eq!((status, &said["left_out"]), (0, &json!(["the secret API_KEY", "the keys of boards"])));
+    let left_out = ["the secret API_KEY", "the key that ids of results are made with", "the keys of boards"];
+    assert_eq!((status, &said["left_out"]), (0, &json!(left_out)));
     let sealing = ["backup", &path("sealed"), "--passphrase-file", &path("passphrase")];
     let (status, said) = lighter(&node.data, &sealing);
     assert_eq!((status, &said["left_out"], &said["is_sealed"]), (0, &json!([]), &json!(true)));
@@ -237,6 +238,38 @@ fn secrets_are_left_out_by_name_or_sealed_and_never_in_the_clear() {
         let without = Node::start_in(Path::new(&path(data)), &[]);
         assert_eq!(without.get("/config/API_KEY").status, 404, "{data}");
         assert_eq!(without.api("GET", "/v1/secrets", &[]).json(), json!([]));
+    }
+}
+
+/// It was sent to the place of a result that never came.
+#[test]
+fn a_call_sent_again_after_a_restore_without_keys_learns_that_its_result_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let node = Node::start_in(&folder.path().join("data"), &[]);
+    let grants = json!({ "stores": ["counters"] });
+    let route = json!({ "route": "/once", "async": true });
+    let once = json!({ "image": node.upload("counter"), "http": route, "grants": grants });
+    let manifest = json!({ "function": { "once": once }, "queue": { "once": { "deduplicate": "1h" } } });
+    assert_eq!(node.deploy_manifest(manifest)["step"], "done");
+    let call = |node: &Node| send("POST", &format!("{}/once", node.gate), &[("idempotency-key", "order-7")], b"k");
+    let location = call(&node).headers["location"].clone();
+    assert_eq!(call(&node).headers["location"], location);
+    node.drained("once");
+    fs::write(path("passphrase"), "open sesame\n").unwrap();
+    let sealed = [path("sealed"), "--passphrase-file".to_owned(), path("passphrase")];
+    for words in [&[path("plain")][..], &sealed] {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        assert_eq!(lighter(&node.data, &[&["backup"], &words[..]].concat()).0, 0);
+        let data = folder.path().join(format!("of-{}", words.len()));
+        assert_eq!(lighter(&data, &[&["restore"], &words[..]].concat()).0, 0);
+        let restored = Node::start_in(&data, &[]);
+        let again = call(&restored);
+        let expected = if words.len() == 1 { json!([null]) } else { json!([location]) };
+        assert_eq!((again.status, &again.json()["results"]), (202, &expected));
+        assert_eq!(again.headers.get("location"), Some(&location).filter(|_| words.len() > 1));
+        restored.drained("once");
+        assert_eq!(counted(&restored, "k"), 1, "it ran once");
     }
 }
 
