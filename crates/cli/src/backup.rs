@@ -24,9 +24,9 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// One without secrets.
-    pub fn into_file(file: PathBuf) -> Self {
-        Self { file, passphrase_file: None }
+    /// One with secrets and keys, if there is a passphrase.
+    pub fn into_file(file: PathBuf, passphrase_file: Option<PathBuf>) -> Self {
+        Self { file, passphrase_file }
     }
 
     pub fn run(&self, session: &Session) -> Result {

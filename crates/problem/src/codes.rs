@@ -48,7 +48,7 @@ codes! {
     1112 ReleaseBroken 422 "the file is not a release" "name a lighter-VERSION-PROCESSOR-linux.tar.gz, and fetch it again if it is one";
     1113 ReleaseElsewhere 422 "the release is for another machine" "`lighter version` says which processor this machine has";
     1114 ReleaseOlder 409 "the release is older than this program" "--allow-older installs it anyway; `lighter upgrade --rollback` goes back to the previous program";
-    1115 ReleaseMigrates 409 "the release changes the format of the stored data" "--backup FILE makes a backup first, which is the only way back";
+    1115 ReleaseMigrates 409 "the release changes the format of the stored data" "--backup FILE makes a backup first, which is the only way back; with --passphrase-file it holds secrets and keys too";
     1116 UpgradeUndone 500 "the upgrade was undone" "see the node's log for what the new program said";
     1117 RollbackMissing 409 "there is no program to go back to" "an upgrade keeps the previous program; to go back with a package, use its package manager";
     1118 ProgramPackaged 409 "the program belongs to a package" "upgrade the package";

@@ -50,9 +50,12 @@ pub struct Upgrade {
     /// Install a release that is older than this program
     #[arg(long)]
     allow_older: bool,
-    /// Make a backup of the node first, without secrets
+    /// Make a backup of the node first
     #[arg(long, value_name = "FILE", conflicts_with = "check")]
     backup: Option<PathBuf>,
+    /// File whose first line is the passphrase that its secrets and keys are sealed with [default: they are left out]
+    #[arg(long, value_name = "FILE", requires = "backup")]
+    passphrase_file: Option<PathBuf>,
     /// How long the node may take to stop and to become ready
     #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     ready_seconds: u64,
@@ -145,13 +148,20 @@ impl Upgrade {
         Ok(running)
     }
 
-    /// Makes the backup that was asked for.
+    /// Makes the backup that was asked for, and says what is not in it: it may be the only way back.
     fn back_up(&self, session: &Session, running: Option<&RunningNode>) -> Result {
-        match (&self.backup, running) {
-            (Some(file), Some(_)) => Backup::into_file(file.clone()).make(session).map(drop),
-            (Some(_), None) => Err(Stop::new(Code::NodeUnreachable, "no node runs here to make a backup of")),
-            (None, _) => Ok(()),
+        let Some(file) = &self.backup else { return Ok(()) };
+        if running.is_none() {
+            return Err(Stop::new(Code::NodeUnreachable, "no node runs here to make a backup of"));
         }
+        let (head, _) = Backup::into_file(file.clone(), self.passphrase_file.clone()).make(session)?;
+        if !head.left_out.is_empty() {
+            session.out.complain(format!("warning: the backup leaves out {}", head.left_out.join(", ")));
+        }
+        if !head.left_out.is_empty() && head.seal.is_none() {
+            session.out.advise("  --passphrase-file FILE puts secrets and keys in, sealed");
+        }
+        Ok(())
     }
 
     fn running(&self, session: &Session, installed: &Installed) -> Result<Option<RunningNode>> {
@@ -173,7 +183,10 @@ impl Upgrade {
             Ok(()) => Err(undone("the previous program is back in its place, and the node runs with it").into()),
             Err(and) => {
                 let hint = match &self.backup {
-                    Some(file) => format!("if its data is of a newer format now, restore {}", file.display()),
+                    Some(file) => {
+                        let backup = file.display();
+                        format!("if its data is of a newer format now, restore {backup} into another folder")
+                    }
                     None => "start it with `lighter up` or its service, and see its log".to_owned(),
                 };
                 let what = format!("the previous program is back in its place, and the node does not run: {and}");

@@ -219,9 +219,15 @@ fn an_upgrade_under_load_loses_no_acknowledged_event_and_keeps_the_process() {
 
     // And back, by hand; what was counted stays, and is kept.
     let kept = installed.path("kept");
-    let back = installed.upgrade(&["--rollback", "--watch-seconds", "0", "--backup", kept.to_str().unwrap()]);
-    assert!(kept.exists());
+    let (kept, passphrase) = (kept.to_str().unwrap(), installed.path("passphrase"));
+    fs::write(&passphrase, "open sesame\n").unwrap();
+    let sealed = ["--backup", kept, "--passphrase-file", passphrase.to_str().unwrap()];
+    let back = installed.upgrade(&[&["--rollback", "--watch-seconds", "0"], &sealed[..]].concat());
     assert_eq!(back, (0, json!({ "version": VERSION, "was": VERSION, "restarted": node.pid() })));
+    let mut restore = Command::new(PROGRAM);
+    restore.args(["restore", kept, "--passphrase-file"]).arg(&passphrase).arg("--data-folder");
+    let restored = read(&restore.arg(installed.path("restored")).arg("--json").output().unwrap());
+    assert_eq!((restored.0, &restored.1["left_out"]), (0, &json!([])), "all is in the backup: {restored:?}");
     assert!(installed.is_installed(&installed.bytes));
     assert_eq!(self::counted(&installed, &node.token), counted);
     let said = node.said.lock().unwrap().join("\n");
