@@ -197,7 +197,7 @@ impl Installed {
         fs::remove_file(&older).or_else(nothing_there).map_err(|error| Stop::file(&older, &error))
     }
 
-    /// Whether a process runs the file that is in our place now.
+    /// Whether a process runs the file that is in our place now. One that has ended runs none, reaped or not.
     pub fn is_run_by(&self, pid: u32) -> bool {
         let file = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
         let running = file(Path::new(&format!("/proc/{pid}/exe")));
@@ -238,4 +238,27 @@ fn of_pip(folder: &Path) -> bool {
             .iter()
             .any(|packages| entries(python.path().join(packages)).any(|entry| begins(&entry, "lighterage_node-")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locate::is_node;
+    use std::process::Command;
+
+    /// An upgrade was undone because the node had not said yet what it is called.
+    #[test]
+    fn a_process_is_known_by_its_file_until_it_has_ended_reaped_or_not() {
+        let program = PathBuf::from("/bin/sleep");
+        let (folder, lock) = (PathBuf::from("/bin"), File::open("/bin").unwrap());
+        let mut process = Command::new(&program).arg("60").spawn().unwrap();
+        let installed = Installed { program, folder, lock };
+        assert!(installed.is_run_by(process.id()) && !is_node(process.id()));
+        process.kill().unwrap();
+        while installed.is_run_by(process.id()) {
+            std::thread::yield_now();
+        }
+        process.wait().unwrap();
+        assert!(!installed.is_run_by(process.id()));
+    }
 }

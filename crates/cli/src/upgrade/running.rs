@@ -114,7 +114,7 @@ impl RunningNode {
         let since = Instant::now();
         let mut pid = pid;
         while !(installed.is_run_by(pid) && self.is_ready(session, pid)) {
-            if !is_node(pid) {
+            if !is_there(installed, pid) {
                 // A service manager may have started it as another process, which is the one to look at.
                 match known_node(&self.folder).filter(|known| known.pid != pid && self.started.may_be(known.pid)) {
                     Some(known) => pid = known.pid,
@@ -131,7 +131,7 @@ impl RunningNode {
         let (since, mut seen) = (Instant::now(), Instant::now());
         while since.elapsed() < self.patience.watch {
             thread::sleep(POLL);
-            if !is_node(pid) {
+            if !is_there(installed, pid) {
                 return Err("the node ended soon after it was ready".to_owned());
             }
             if self.is_ready(session, pid) {
@@ -148,6 +148,12 @@ impl RunningNode {
         known_node(&self.folder).is_some_and(|known| known.pid == pid)
             && session.client().is_ok_and(|client| client.silent().send("GET", "/readyz", ()).is_ok())
     }
+}
+
+/// Whether the node has not ended. In its first moment with another program it is called as that program's file is,
+/// and not as nodes are: it is known by its file then.
+fn is_there(installed: &Installed, pid: u32) -> bool {
+    is_node(pid) || installed.is_run_by(pid)
 }
 
 fn said(stop: &Stop) -> String {
