@@ -78,6 +78,7 @@ impl Upgrade {
         if self.rollback {
             let says = installed.previous_says(session.brought.state_format)?;
             let running = self.running(session, &installed)?;
+            running::warn_of_others(session, &installed, running.as_ref());
             self.back_up(session, running.as_ref())?;
             installed.keep_out_others()?;
             installed.bring_back_beside()?;
@@ -87,6 +88,11 @@ impl Upgrade {
             return self.say(session, &says.version, running.as_ref());
         }
         let from = self.from.as_deref().expect("clap asks for it");
+        if !self.check {
+            // A node that is not the one to upgrade is no reason to fetch anything.
+            let running = self.running(session, &installed)?;
+            running::warn_of_others(session, &installed, running.as_ref());
+        }
         progress.step(format!("reading {from}"));
         let signed = fetch::release(from, &session.global)?;
         let archive = self.opened(&signed)?;

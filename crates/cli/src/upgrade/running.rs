@@ -41,15 +41,7 @@ impl RunningNode {
     /// It runs another program, or is not well before anything was done.
     pub fn find(session: &Session, installed: &Installed, patience: Patience) -> Result<Option<Self>> {
         let folder = data_folder(session.global.data_folder.as_deref())?;
-        let Some(known) = known_node(&folder).filter(|known| is_node(known.pid)) else {
-            if let Some((pid, of)) = other_node(installed) {
-                session.out.complain(format!(
-                    "warning: process {pid} is a node of this program with another data folder ({of}), and is not \
-                     restarted; --data-folder names it"
-                ));
-            }
-            return Ok(None);
-        };
+        let Some(known) = known_node(&folder).filter(|known| is_node(known.pid)) else { return Ok(None) };
         let pid = known.pid;
         let runs = fs::read_link(format!("/proc/{pid}/exe")).map_err(|error| {
             let problem = Problem::new(Code::FileUnusable, format!("process {pid}, the node: {error}"));
@@ -160,6 +152,18 @@ fn said(stop: &Stop) -> String {
     match stop {
         Stop::Problem(problem) => problem.detail.to_string(),
         other => format!("{other:?}"),
+    }
+}
+
+/// Where no node of the data folder runs: warns of one with another.
+pub fn warn_of_others(session: &Session, installed: &Installed, running: Option<&RunningNode>) {
+    if running.is_none()
+        && let Some((pid, of)) = other_node(installed)
+    {
+        session.out.complain(format!(
+            "warning: process {pid} is a node of this program with another data folder ({of}), and is not restarted; \
+             --data-folder names it"
+        ));
     }
 }
 
