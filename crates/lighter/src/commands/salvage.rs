@@ -16,7 +16,7 @@ use problem::{Code, Problem};
 use serde_json::{Value, json};
 use state::Part;
 use state::salvage::{Found, What, salvage};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -45,9 +45,9 @@ impl Files {
     fn write(&mut self, path: PathBuf, line: &[u8]) -> io::Result<()> {
         if !self.open.contains_key(&path) {
             if self.order.len() == FILES_MAX
-                && let Some(mut file) = self.open.remove(&self.order.remove(0))
+                && let Some(file) = self.open.remove(&self.order.remove(0))
             {
-                file.flush()?;
+                close(file)?;
             }
             let whole = self.folder.join(&path);
             make_folder(whole.parent().unwrap_or(&self.folder))?;
@@ -61,10 +61,11 @@ impl Files {
         Ok(())
     }
 
+    /// All of it is durable then, the names too.
     fn finish(self) -> io::Result<BTreeMap<PathBuf, u64>> {
-        for file in self.open.into_values() {
-            file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        }
+        self.open.into_values().try_for_each(close)?;
+        let folders: BTreeSet<&Path> = self.lines.keys().flat_map(|path| path.ancestors().skip(1)).collect();
+        folders.into_iter().try_for_each(|folder| sync_folder(&self.folder.join(folder)))?;
         Ok(self.lines)
     }
 }
@@ -77,6 +78,7 @@ impl Run for Salvage {
             let detail = format!("{} is not empty", self.out.display());
             return Err(Stop::Problem(Problem::new(Code::FileUnusable, detail)));
         }
+        let above = changed_by(&self.out);
         make_folder(&self.out).map_err(failed)?;
         let mut files =
             Files { folder: self.out.clone(), open: BTreeMap::new(), order: Vec::new(), lines: BTreeMap::new() };
@@ -91,6 +93,7 @@ impl Run for Salvage {
         })
         .map_err(Stop::Problem)?;
         let lines = files.finish().map_err(failed)?;
+        above.iter().try_for_each(|folder| sync_folder(folder)).map_err(failed)?;
         drop(progress);
         if out.json {
             let files: Vec<Value> = lines.iter().map(|(path, lines)| json!({ "file": path, "lines": lines })).collect();
@@ -133,4 +136,53 @@ fn written(found: &Found) -> Option<(PathBuf, Vec<u8>)> {
 
 fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// The folders that get a new name in them when this one is made.
+fn changed_by(path: &Path) -> Vec<PathBuf> {
+    let named = |folder: &Path| if folder.as_os_str().is_empty() { ".".into() } else { folder.to_owned() };
+    let missing = path.ancestors().take_while(|folder| !named(folder).is_dir());
+    missing.filter_map(Path::parent).map(named).collect()
+}
+
+fn close(file: BufWriter<File>) -> io::Result<()> {
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those that were closed for others were not durable when the command said what it had written.
+    #[test]
+    fn more_files_than_are_open_at_once_get_all_of_their_lines() {
+        let out = tempfile::tempdir().unwrap();
+        let (open, order, lines) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
+        let mut files = Files { folder: out.path().to_owned(), open, order, lines };
+        for line in [&b"one\n"[..], b"two\n"] {
+            for number in 0..=FILES_MAX {
+                files.write(Path::new("queues").join(format!("{number}.jsonl")), line).unwrap();
+            }
+        }
+        let lines = files.finish().unwrap();
+        assert_eq!(lines.len(), FILES_MAX + 1);
+        for (path, lines) in lines {
+            assert_eq!(lines, 2);
+            assert_eq!(std::fs::read(out.path().join(path)).unwrap(), b"one\ntwo\n");
+        }
+    }
+
+    #[test]
+    fn the_folder_that_new_ones_are_made_in_is_made_durable_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("a/b");
+        assert_eq!(changed_by(&out), [folder.path().join("a"), folder.path().to_owned()]);
+        make_folder(&out).unwrap();
+        assert!(changed_by(&out).is_empty());
+        assert_eq!(changed_by(Path::new("no-such-folder")), [PathBuf::from(".")]);
+    }
 }
