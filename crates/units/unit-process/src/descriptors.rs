@@ -291,7 +291,12 @@ pub fn can_raise_priority() -> bool {
             libc::setpriority(libc::PRIO_PROCESS, 0, own + 1) == 0 && libc::setpriority(libc::PRIO_PROCESS, 0, own) == 0
         }
     };
-    *CAN.get_or_init(|| thread::spawn(tried).join().unwrap_or(false))
+    if let Some(can) = CAN.get() {
+        return *can;
+    }
+    // Where no thread is to be had it is not known, and tried again the next time.
+    let Ok(thread) = thread::Builder::new().spawn(tried) else { return false };
+    *CAN.get_or_init(|| thread.join().unwrap_or(false))
 }
 
 /// CPU time of all threads of a process, in nanoseconds; none once it has ended.

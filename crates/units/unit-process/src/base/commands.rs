@@ -41,8 +41,13 @@ pub fn watched(command: &mut Command, what: &str, folder: Option<&Path>) -> Resu
     command.env_remove("LIGHTER_TOKEN").env_remove("LIGHTERAGE_TOKENS").env_remove("LIGHTERAGE_TOKENS_FILE");
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| unavailable(format!("{what}: {:?}: {error}", command.get_program())))?;
-    let stdout = reader(child.stdout.take().expect("piped"));
-    let stderr = reader(child.stderr.take().expect("piped"));
+    let (stdout, stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+    let readers = reader(stdout).and_then(|stdout| Ok((stdout, reader(stderr)?)));
+    if readers.is_err() {
+        // Nobody would hear it.
+        child.kill().and_then(|()| child.wait()).map_err(failed)?;
+    }
+    let (stdout, stderr) = readers.map_err(failed)?;
     let began = Instant::now();
     let mut looked = began;
     let status = loop {
@@ -80,8 +85,8 @@ pub fn watched(command: &mut Command, what: &str, folder: Option<&Path>) -> Resu
     Ok(output)
 }
 
-fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
-    thread::spawn(move || {
+fn reader(mut pipe: impl Read + Send + 'static) -> io::Result<JoinHandle<Vec<u8>>> {
+    thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         // What was read before it broke is told all the same.
         let _ = pipe.read_to_end(&mut bytes);

@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -32,6 +33,9 @@ pub const NAME_PREFIX: &str = "lighter-";
 /// How often, and for how long, an emptied group is tried to be removed: its processes take a moment to end.
 const REMOVE_TRIES: u32 = 400;
 const REMOVE_PAUSE: Duration = Duration::from_millis(5);
+
+/// What removes groups, in a thread of its own.
+type Removal = Box<dyn FnOnce() + Send>;
 
 /// Where one controller's groups are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -315,7 +319,19 @@ impl Drop for Group {
 fn remove_later(hierarchies: &[Hierarchy]) {
     let folders = folders(hierarchies);
     if !folders.is_empty() {
-        thread::spawn(move || folders.iter().for_each(|folder| _ = remove_tree(folder)));
+        remove_aside(folders, |removal| thread::Builder::new().spawn(removal).map(drop));
+    }
+}
+
+/// Removes them in a thread that `begin` begins. Where none is to be had, their processes are killed all the same,
+/// and groups that are not empty at once stay until the one above them goes, or the next node starts.
+fn remove_aside(folders: BTreeSet<PathBuf>, begin: impl FnOnce(Removal) -> io::Result<()>) {
+    let folders = Arc::new(folders);
+    let aside = folders.clone();
+    let removal = Box::new(move || aside.iter().for_each(|folder| _ = remove_tree(folder)));
+    if let Err(error) = begin(removal) {
+        tracing::warn!(target: "lighter::jails", %error, "there is no thread to remove control groups in");
+        folders.iter().for_each(|folder| remove_at_once(folder));
     }
 }
 
@@ -397,6 +413,17 @@ fn remove_tree(folder: &Path) -> bool {
     false
 }
 
+/// The same without waiting: what its processes still hold stays.
+fn remove_at_once(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    below.for_each(|entry| remove_at_once(&entry.path()));
+    if fs::remove_dir(folder).is_err() {
+        kill(folder, true);
+        fs::remove_dir(folder).ok();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -444,6 +471,32 @@ mod tests {
         assert!(lock.is_some() && !is_abandoned(&held));
         drop(lock);
         assert!(is_abandoned(&held));
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    /// A function with as many threads as the node may have left none for the groups of its own calls: two of them
+    /// that ended in one panic ended the node.
+    #[test]
+    fn groups_are_killed_and_removed_without_a_thread_too() {
+        let root = std::env::temp_dir().join(format!("lighter-threadless-{}", std::process::id()));
+        let [empty, busy] = ["zygote-1", "zygote-2"].map(|name| root.join(name));
+        let make = || {
+            fs::create_dir_all(empty.join("unit-3")).unwrap();
+            fs::create_dir_all(busy.join("unit-4")).unwrap();
+            // Like a process that has not ended, it keeps the group from being removed.
+            fs::write(busy.join("unit-4/cgroup.procs"), "").unwrap();
+            BTreeSet::from([empty.clone(), busy.clone()])
+        };
+        remove_aside(make(), |_| Err(io::ErrorKind::WouldBlock.into()));
+        assert!(!empty.exists());
+        assert_eq!(fs::read_to_string(busy.join("unit-4/cgroup.kill")).unwrap(), "1");
+        fs::remove_dir_all(&busy).unwrap();
+        make();
+        remove_aside(BTreeSet::from([empty.clone()]), |removal| {
+            removal();
+            Ok(())
+        });
+        assert!(!empty.exists() && busy.exists());
         fs::remove_dir_all(&root).unwrap();
     }
 
