@@ -1,7 +1,7 @@
 //! The units of one function: spares made ahead of need, those kept for reuse, and who waits for one.
 //!
 //! ```text
-//!   take ──▶ a kept one? ─▶ a spare? ─▶ wait for the next one that is made
+//!   take ──▶ a kept one? ─▶ a spare? ─▶ wait for the next one that is made or kept
 //!   keep ◀── used again                             missing ──▶ the class makes so many ──▶ came
 //!   sweep ──▶ those that wait for too long
 //! ```
@@ -130,7 +130,7 @@ struct Shelf<T> {
     spares: VecDeque<T>,
     /// Waiting to be used again, the most recently used last.
     kept: Vec<Kept<T>>,
-    waiting: VecDeque<oneshot::Sender<Result<T, Problem>>>,
+    waiting: VecDeque<oneshot::Sender<Result<Handed<T>, Problem>>>,
     coming: u32,
     peak: u32,
     used: Option<Instant>,
@@ -142,12 +142,15 @@ struct Kept<T> {
     since: Instant,
 }
 
+/// A unit for a call that waited, with its place in the roster if it has served before.
+type Handed<T> = (T, Option<RosterEntry>);
+
 /// A unit for a call.
 pub enum Taken<T> {
     /// It has served calls before.
     Again(T, RosterEntry),
     Fresh(T, RosterEntry),
-    Later(oneshot::Receiver<Result<T, Problem>>),
+    Later(oneshot::Receiver<Result<Handed<T>, Problem>>),
 }
 
 impl<T: Spare> Pool<T> {
@@ -180,18 +183,19 @@ impl<T: Spare> Pool<T> {
         }
     }
 
-    /// A unit for one call: one kept for reuse, a spare, or the next one that is made. The class then makes what is
-    /// [missing](Self::missing).
+    /// A unit for one call: one kept for reuse, a spare, or the next one that is made or kept. The class then makes
+    /// what is [missing](Self::missing).
     pub fn take(&self, request_id: &Arc<str>) -> Taken<T> {
-        if let Some((unit, entry)) = self.again(request_id) {
-            self.begins();
-            return Taken::Again(unit, entry);
-        }
         loop {
+            if let Some((unit, entry)) = self.again(request_id) {
+                self.begins();
+                return Taken::Again(unit, entry);
+            }
             let spare = {
                 let mut shelf = self.shelf.lock();
                 let spare = shelf.spares.pop_front();
-                if spare.is_none() {
+                // One may have been kept meanwhile.
+                if spare.is_none() && shelf.kept.is_empty() {
                     let (sender, receiver) = oneshot::channel();
                     shelf.used = Some(Instant::now());
                     shelf.waiting.push_back(sender);
@@ -209,7 +213,7 @@ impl<T: Spare> Pool<T> {
         }
     }
 
-    /// Waits for one that is made, if none was there.
+    /// Waits for one that is made or kept, if none was there.
     ///
     /// # Errors
     /// There can be none.
@@ -218,17 +222,28 @@ impl<T: Spare> Pool<T> {
             Taken::Again(unit, entry) | Taken::Fresh(unit, entry) => return Ok((unit, entry)),
             Taken::Later(waits) => waits,
         };
-        let unit = waits.await.map_err(|_| Problem::new(Code::Internal, "nobody makes a unit any more"))??;
-        let entry = self.enter(unit.number(), request_id);
+        let handed = waits.await.map_err(|_| Problem::new(Code::Internal, "nobody makes a unit any more"))?;
+        let (unit, entry) = handed?;
+        let entry = match entry {
+            Some(entry) => {
+                entry.serves(Some(request_id.clone()));
+                entry
+            }
+            None => self.enter(unit.number(), request_id),
+        };
         self.begins();
         Ok((unit, entry))
     }
 
-    /// Keeps a unit for its next call; ends it where enough are kept.
-    pub fn keep(&self, unit: T, entry: RosterEntry) {
+    /// Keeps a unit for its next call: that which waits longest, or one that comes. Ends it where enough are kept, or
+    /// where it can take no call any more.
+    pub fn keep(&self, mut unit: T, entry: RosterEntry) {
         entry.serves(None);
-        let kept = Kept { unit, entry, since: Instant::now() };
+        if !unit.is_there() {
+            return;
+        }
         let mut shelf = self.shelf.lock();
+        let Some(kept) = shelf.hand_again(Kept { unit, entry, since: Instant::now() }) else { return };
         if shelf.kept.len() < self.kept_max {
             shelf.kept.push(kept);
             return;
@@ -253,7 +268,10 @@ impl<T: Spare> Pool<T> {
 
     /// A unit that nobody has used, after all: it is the next call's.
     pub fn give_back(&self, unit: T) {
-        self.shelf.lock().spares.push_front(unit);
+        let mut shelf = self.shelf.lock();
+        if let Some((unit, _)) = shelf.hand(unit, None) {
+            shelf.spares.push_front(unit);
+        }
     }
 
     /// A unit has gone to work.
@@ -347,7 +365,10 @@ impl<T: Spare> Pool<T> {
         let mut shelf = self.shelf.lock();
         // A call may have come meanwhile, and found none.
         spares.into_iter().for_each(|spare| shelf.give(spare));
-        shelf.kept.extend(kept);
+        for kept in kept {
+            let kept = shelf.hand_again(kept);
+            shelf.kept.extend(kept);
+        }
     }
 }
 
@@ -364,186 +385,30 @@ impl<T> Shelf<T> {
         }
     }
 
-    /// To the call that waits longest and still waits, or else to the spares.
-    fn give(&mut self, mut unit: T) {
+    /// A fresh one to the call that waits longest and still waits, or else to the spares.
+    fn give(&mut self, unit: T) {
+        let spare = self.hand(unit, None);
+        self.spares.extend(spare.map(|(unit, _)| unit));
+    }
+
+    /// One that has served to the call that waits longest and still waits; back where there is none.
+    fn hand_again(&mut self, Kept { unit, entry, since }: Kept<T>) -> Option<Kept<T>> {
+        let (unit, entry) = self.hand(unit, Some(entry))?;
+        Some(Kept { unit, entry: entry?, since })
+    }
+
+    fn hand(&mut self, unit: T, entry: Option<RosterEntry>) -> Option<Handed<T>> {
+        let mut handed = (unit, entry);
         while let Some(waiting) = self.waiting.pop_front() {
-            match waiting.send(Ok(unit)) {
-                Ok(()) => return,
-                Err(Ok(back)) => unit = back,
+            match waiting.send(Ok(handed)) {
+                Ok(()) => return None,
+                Err(Ok(back)) => handed = back,
                 Err(Err(_)) => unreachable!("a unit was sent"),
             }
         }
-        self.spares.push_back(unit);
+        Some(handed)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SPARES: Spares = Spares::new(2, 8);
-
-    fn counts() -> Counts {
-        Counts { are_fresh: true, ..Counts::default() }
-    }
-
-    #[test]
-    fn a_call_finds_a_spare_and_the_next_one_too() {
-        assert_eq!(counts().to_make(false, &SPARES), 2);
-        assert_eq!(Counts { spares: 2, ..counts() }.to_make(false, &SPARES), 0);
-        assert_eq!(Counts { spares: 1, busy: 1, ..counts() }.to_make(true, &SPARES), 0, "not while the call runs");
-        assert_eq!(Counts { spares: 0, busy: 2, ..counts() }.to_make(true, &SPARES), 2, "unless there is none left");
-        assert_eq!(Counts { spares: 1, ..counts() }.to_make(false, &SPARES), 1);
-    }
-
-    #[test]
-    fn a_burst_makes_units_for_all_who_wait_and_keeps_as_many_spares_as_it_may() {
-        assert_eq!(Counts { waiting: 10, ..counts() }.to_make(true, &SPARES), 12);
-        assert_eq!(Counts { waiting: 10, coming: 10, peak: 20, ..counts() }.to_make(true, &SPARES), 0);
-        assert_eq!(Counts { peak: 20, ..counts() }.to_make(false, &SPARES), 8);
-    }
-
-    /// 32 callers in turn: half of their calls had ended, and what was made anew for them was ended beyond the eighth,
-    /// to be made from nothing for the next calls a moment later.
-    #[test]
-    fn what_was_at_work_a_moment_ago_is_kept_for_the_calls_that_come_again() {
-        let of_late = Counts { peak: 32, ..counts() };
-        for (busy, places) in [(0, 40), (16, 24), (31, 9), (32, 8)] {
-            assert!(Counts { busy, spares: places - 1, ..of_late }.has_room(&SPARES));
-            assert!(!Counts { busy, spares: places, ..of_late }.has_room(&SPARES));
-            assert!(Counts { busy, spares: places, waiting: 1, ..of_late }.has_room(&SPARES));
-        }
-        // One call after another: two wait, and the one that is made anew.
-        assert!(!Counts { peak: 1, spares: 3, ..counts() }.has_room(&SPARES));
-    }
-
-    struct Unit {
-        number: u64,
-        is_there: bool,
-    }
-
-    impl Spare for Unit {
-        fn number(&self) -> u64 {
-            self.number
-        }
-
-        fn is_there(&mut self) -> bool {
-            self.is_there
-        }
-    }
-
-    fn unit(number: u64) -> Option<Result<Unit, Problem>> {
-        Some(Ok(Unit { number, is_there: true }))
-    }
-
-    fn numbers(pool: &Pool<Unit>) -> Vec<u64> {
-        pool.shelf.lock().spares.iter().map(|unit| unit.number).collect()
-    }
-
-    #[test]
-    fn a_unit_goes_to_the_call_that_waits_longest_and_still_waits() {
-        let (pool, id) = (Pool::new(1, SPARES, 8), "r".into());
-        let waits = |pool: &Pool<Unit>| match pool.take(&id) {
-            Taken::Later(waits) => waits,
-            Taken::Again(..) | Taken::Fresh(..) => panic!("there is none"),
-        };
-        drop(waits(&pool));
-        let (mut first, mut second) = (waits(&pool), waits(&pool));
-        assert_eq!((pool.missing_now(), pool.missing_now()), (2, 0), "for those who still wait");
-        assert!(pool.is_missing(false));
-        assert_eq!((pool.missing(false), pool.is_missing(false)), (2, false), "and spares");
-        pool.came(unit(1));
-        assert_eq!(first.try_recv().unwrap().unwrap().number, 1);
-        pool.came(Some(Err(Problem::new(Code::NodeFull, "no room"))));
-        assert_eq!(second.try_recv().unwrap().err().unwrap().code, Code::NodeFull);
-        pool.came(unit(2));
-        pool.came(None);
-        assert_eq!((numbers(&pool), pool.missing(true)), (vec![2], 0));
-    }
-
-    #[test]
-    fn what_waits_is_used_in_its_order_and_what_is_gone_is_not() {
-        let (pool, id) = (Pool::new(2, SPARES, 1), Arc::<str>::from("r"));
-        (1..=3).for_each(|number| pool.came(unit(number)));
-        pool.shelf.lock().spares[0].is_there = false;
-        let Taken::Fresh(used, entry) = pool.take(&id) else { panic!("a spare waits") };
-        assert_eq!((used.number, pool.units().len()), (2, 1));
-        pool.keep(used, entry);
-        assert!(matches!(pool.take(&id), Taken::Again(Unit { number: 2, .. }, _)));
-        // Kept for a while, spares as long as calls come.
-        let Taken::Fresh(used, entry) = pool.take(&id) else { panic!("a spare waits") };
-        pool.keep(used, entry);
-        let (now, minute) = (Instant::now(), Duration::from_secs(60));
-        assert!(!pool.sweep(now, false, minute, minute) && pool.units().len() == 1);
-        assert!(!pool.sweep(now + minute, false, minute / 2, minute * 2) && pool.units().is_empty());
-        pool.came(unit(4));
-        assert!(pool.sweep(now + minute * 3, false, minute, minute) && numbers(&pool).is_empty());
-    }
-
-    /// A function whose callers had gone away was never idle again, and had as many spares as there may be.
-    #[test]
-    fn a_call_that_is_given_up_in_its_middle_is_at_work_no_more() {
-        let (pool, id) = (Pool::new(1, SPARES, 8), Arc::<str>::from("r"));
-        let minute = Duration::from_secs(60);
-        for number in 1..=3 {
-            pool.came(unit(number));
-            let Taken::Fresh(used, entry) = pool.take(&id) else { panic!("a spare waits") };
-            assert!(!pool.sweep(Instant::now() + minute * 2, false, minute, minute), "it is at work");
-            drop((used, entry));
-        }
-        assert_eq!((pool.roster.busy(), pool.missing(false)), (0, SPARES.min));
-        assert!(pool.sweep(Instant::now() + minute * 2, false, minute, minute));
-    }
-
-    /// 200 calls at once, then one after the other: the units of the spike go, and so does the second spare of a class
-    /// that wants one.
-    #[test]
-    fn what_a_spike_has_made_goes_after_it() {
-        let spares = Spares::new(1, 6);
-        let (pool, id) = (Pool::new(1, spares, 8), Arc::<str>::from("r"));
-        let minute = Duration::from_secs(60);
-        let waits: Vec<_> = (0..200).map(|_| pool.take(&id)).collect();
-        assert_eq!(pool.missing(true), 201, "for each that waits, and one more");
-        let mut at_work = Vec::new();
-        for (number, taken) in waits.into_iter().enumerate() {
-            pool.came(unit(number as u64));
-            let Taken::Later(mut waits) = taken else { panic!("there was none") };
-            let unit = waits.try_recv().unwrap().unwrap();
-            at_work.push((pool.enter(unit.number, &id), unit));
-            pool.begins();
-        }
-        at_work.clear();
-        pool.came(unit(200));
-        assert_eq!(pool.missing(false), 5, "the next spike finds some");
-        (201..206).for_each(|number| pool.came(unit(number)));
-        assert!(!pool.sweep(Instant::now(), false, minute, minute) && numbers(&pool).len() == 6);
-        assert!(!pool.sweep(Instant::now(), false, minute, minute));
-        assert_eq!((numbers(&pool), pool.missing(false)), (vec![205], 0));
-    }
-
-    #[test]
-    fn warm_units_are_there_before_the_first_call_and_long_after_the_last() {
-        let minute = Duration::from_secs(60);
-        for reuse_calls in [1, 50] {
-            let (pool, id) = (Pool::new(reuse_calls, SPARES.with_warm(3), 8), Arc::<str>::from("r"));
-            assert_eq!(pool.missing(false), 3, "no call has come yet");
-            (1..=3).for_each(|number| pool.came(unit(number)));
-            assert!(!pool.sweep(Instant::now() + minute * 9, false, minute, minute), "some are to stay");
-            assert_eq!((numbers(&pool), pool.missing(false)), (vec![1, 2, 3], 0));
-            let Taken::Fresh(used, entry) = pool.take(&id) else { panic!("a spare waits") };
-            drop((used, entry));
-            assert_eq!(pool.missing(false), 1, "the one that was used is made again");
-            pool.came(unit(4));
-            // One of them has died.
-            pool.shelf.lock().spares[1].is_there = false;
-            pool.forget_gone();
-            assert_eq!((numbers(&pool), pool.missing(false)), (vec![2, 4], 1));
-            assert!(pool.sweep(Instant::now(), true, minute, minute) && numbers(&pool).is_empty(), "it was replaced");
-        }
-    }
-
-    #[test]
-    fn units_that_are_used_again_need_few_spares() {
-        assert_eq!(Counts { peak: 5, are_fresh: false, ..counts() }.to_make(false, &SPARES), 1);
-    }
-}
+mod tests;

@@ -109,7 +109,7 @@ impl PreparedMicrovm {
         self.shared.teller.tell(Some(image), frames, &self.share, output)
     }
 
-    /// A machine for one call: one kept for reuse, a spare, or the next one that is made.
+    /// A machine for one call: one kept for reuse, a spare, or the next one that is made or kept.
     ///
     /// # Errors
     /// There can be none.
@@ -131,6 +131,7 @@ impl PreparedMicrovm {
         };
         self.top_up(true);
         let (mut tender, entry) = self.pool.wait(taken, request_id).await?;
+        // One that was kept meanwhile gives back the room that it had.
         tender.room = Some(room);
         Ok((tender, entry))
     }

@@ -50,7 +50,9 @@ pub struct PreparedProcess {
 impl PreparedProcess {
     pub fn new(shared: Arc<ProcessInner>, recipe: Recipe) -> Arc<Self> {
         let function = &recipe.deployed.function;
-        let pool = Pool::new(function.units.reuse_calls, recipe.spares(), function.limits.concurrency as usize);
+        // A zygote has no more children, so no more are kept.
+        let kept_max = function.limits.concurrency.min(recipe.slots());
+        let pool = Pool::new(function.units.reuse_calls, recipe.spares(), kept_max as usize);
         Arc::new(Self {
             shared,
             recipe,
@@ -74,18 +76,19 @@ impl PreparedProcess {
         self.shared.counts_memory()
     }
 
-    /// A child for one call: one kept for reuse, a spare, or the next one that is forked.
+    /// A child for one call: one kept for reuse, a spare, or the next one that is forked or kept.
     ///
     /// # Errors
     /// There can be none.
     pub async fn take(self: &Arc<Self>, request_id: &Arc<str>) -> Result<(Child, RosterEntry), Problem> {
         let taken = self.pool.take(request_id);
-        if let Taken::Again(child, entry) = taken {
-            child.life.step_back(false);
-            return Ok((child, entry));
+        if !matches!(taken, Taken::Again(..)) {
+            self.top_up(true);
         }
-        self.top_up(true);
-        self.pool.wait(taken, request_id).await
+        let (child, entry) = self.pool.wait(taken, request_id).await?;
+        // One that has served may still let others go first.
+        child.life.step_back(false);
+        Ok((child, entry))
     }
 
     /// Keeps the child for its next call, or ends it.

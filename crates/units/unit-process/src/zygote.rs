@@ -60,11 +60,6 @@ const SLOT_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Bytes of log output while a function is loaded.
 const LOG_BYTES_MAX: u64 = 64 << 10;
 
-/// How many children may live at once.
-fn slots(recipe: &Recipe) -> u32 {
-    recipe.deployed.function.limits.concurrency.saturating_add(recipe.spares().most()).min(SLOTS_MAX)
-}
-
 /// What is the same in every start of a function.
 pub struct Recipe {
     pub deployed: Arc<Deployed>,
@@ -84,6 +79,11 @@ impl Recipe {
     /// How many children are made ahead: those of the base, and those that the function keeps warm.
     pub fn spares(&self) -> Spares {
         self.base.spares().with_warm(self.deployed.function.warm())
+    }
+
+    /// How many children may live at once.
+    pub fn slots(&self) -> u32 {
+        self.deployed.function.limits.concurrency.saturating_add(self.spares().most()).min(SLOTS_MAX)
     }
 }
 
@@ -169,7 +169,7 @@ impl Zygote {
         let deployed = &recipe.deployed;
         let code =
             File::open(format!("/proc/self/fd/{}", recipe.code.as_raw_fd())).map_err(broken("opening the bundle"))?;
-        let slots = slots(recipe);
+        let slots = recipe.slots();
         let settings = settings(shared, recipe, slots);
         let starts_anew = settings.anew;
         let jail = Jail::start(shared, settings, code).await?;

@@ -18,8 +18,10 @@ impl<T: Spare> Pool<T> {
         for (at, mut kept) in numbers.into_iter().filter_map(|number| self.kept(number)) {
             if kept.unit.rests(now) {
                 let mut shelf = self.shelf.lock();
-                let at = at.min(shelf.kept.len());
-                shelf.kept.insert(at, kept);
+                if let Some(kept) = shelf.hand_again(kept) {
+                    let at = at.min(shelf.kept.len());
+                    shelf.kept.insert(at, kept);
+                }
             }
         }
         let shelf = self.shelf.lock();
