@@ -4,7 +4,7 @@ use crate::allowance::Rest;
 use crate::arena::Arena;
 use crate::cgroup::{Bounds, Group};
 use crate::descriptors::{self as fd, Received, Sender};
-use crate::jail::zygote::BORN;
+use crate::jail::zygote::{BORN, UNBORN};
 use crate::process::Process;
 use crate::rack::Rack;
 use crate::zygote::Zygote;
@@ -12,7 +12,7 @@ use crate::{ProcessInner, loading, wire};
 use problem::{Code, Problem};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -111,6 +111,10 @@ impl Exit {
 
 /// Why there is no child.
 pub enum Unborn {
+    /// The zygote was not told to fork: its slot is as it was.
+    NotBegun(Problem),
+    /// The zygote could not fork: its slot is as it was, too.
+    NotForked(Problem),
     /// It was forked and said why it is no unit, or ended; its slot is being cleared.
     Refused(Problem),
     /// Nobody knows what became of it.
@@ -127,9 +131,9 @@ impl Child {
         bounds: &Bounds,
     ) -> Result<Self, Unborn> {
         let has_served = zygote.has_served();
-        let lost = |error| Unborn::Lost(not_begun(error, has_served));
         let forked = timeout(FORK_TIME_MAX, Self::fork_now(shared, zygote, slot, exited, bounds)).await;
-        let mut child = forked.map_err(|_| lost(took_too_long()))?.map_err(lost)?;
+        let forked = forked.unwrap_or_else(|_| Err(Unborn::Lost(not_begun(took_too_long(), has_served))));
+        let mut child = forked?;
         if zygote.starts_anew() {
             loading::load(&mut child, zygote).await.map_err(Unborn::Refused)?;
         }
@@ -163,7 +167,51 @@ impl Child {
         slot: u32,
         exited: oneshot::Receiver<i32>,
         bounds: &Bounds,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, Unborn> {
+        let has_served = zygote.has_served();
+        let early = |error| Unborn::NotBegun(not_begun(error, has_served));
+        let lost = |error| Unborn::Lost(not_begun(error, has_served));
+        let (Wires { stream, stdout, stderr }, childs) = Wires::open().map_err(early)?;
+        let number = shared.next_number();
+        let making = make_group(zygote.clone(), number, *bounds);
+        zygote.send(slot, childs.each_ref().map(AsFd::as_fd)).await.map_err(early)?;
+        drop(childs);
+        // One that loads the function itself does so in its own group: it only says that it is there.
+        let first = if zygote.starts_anew() { BORN.to_vec() } else { wire::ready() };
+        let sender = match said(&stream, &first).await.map_err(lost)? {
+            First::Ready(sender) => sender,
+            First::Unborn => {
+                let error = io::Error::other("the system lets its zygote start no other process");
+                return Err(Unborn::NotForked(not_begun(error, has_served)));
+            }
+        };
+        let (process, group) = settle(zygote, &stream, sender, making).await.map_err(lost)?;
+        let exit = AsyncMutex::new(Exit { receiver: Some(exited), status: None });
+        let left =
+            Left { group, exit, zygote: zygote.clone(), slot, lent: OnceLock::new(), runtime: Handle::current() };
+        Ok(Self {
+            number,
+            stream,
+            reader: wire::Reader::default(),
+            stdout,
+            stderr,
+            life: Life { process: Arc::new(process), is_back: AtomicBool::new(false), left: Some(left) },
+            calls: 0,
+            rest: None,
+        })
+    }
+}
+
+/// What a child is heard by.
+struct Wires {
+    stream: UnixStream,
+    stdout: pipe::Receiver,
+    stderr: pipe::Receiver,
+}
+
+impl Wires {
+    /// Opens them, and the child's own ends.
+    fn open() -> io::Result<(Self, [OwnedFd; 3])> {
         let (ours, theirs) = fd::stream_pair()?;
         let (stdout, out) = fd::pipe()?;
         let (stderr, err) = fd::pipe()?;
@@ -173,32 +221,9 @@ impl Child {
         fd::set_send_room(&ours, TO_UNIT_BYTES);
         fd::set_send_room(&theirs, FROM_UNIT_BYTES);
         fd::ask_for_senders(&ours, true)?;
-        let number = shared.next_number();
-        let making = make_group(zygote.clone(), number, *bounds);
-        zygote.send(slot, [theirs.as_fd(), out.as_fd(), err.as_fd()]).await?;
-        drop((theirs, out, err));
         let stream = UnixStream::from_std(StdStream::from(ours))?;
-        // One that loads the function itself does so in its own group: it only says that it is there.
-        let first = if zygote.starts_anew() { BORN.to_vec() } else { wire::ready() };
-        let process = Process::of_sender(said(&stream, &first).await?, zygote.namespace())?;
-        fd::ask_for_senders(&stream, false)?;
-        zygote.can_read.store(process.is_memory_readable(), Relaxed);
-        let (group, entrances) = making.await.map_err(io::Error::other)??;
-        zygote.keeper().add(&process, &entrances).await?;
-        let exit = AsyncMutex::new(Exit { receiver: Some(exited), status: None });
-        let left =
-            Left { group, exit, zygote: zygote.clone(), slot, lent: OnceLock::new(), runtime: Handle::current() };
         let receiver = pipe::Receiver::from_owned_fd;
-        Ok(Self {
-            number,
-            stream,
-            reader: wire::Reader::default(),
-            stdout: receiver(stdout)?,
-            stderr: receiver(stderr)?,
-            life: Life { process: Arc::new(process), is_back: AtomicBool::new(false), left: Some(left) },
-            calls: 0,
-            rest: None,
-        })
+        Ok((Self { stream, stdout: receiver(stdout)?, stderr: receiver(stderr)? }, [theirs, out, err]))
     }
 }
 
@@ -335,24 +360,77 @@ fn make_group(zygote: Arc<Zygote>, number: u64, bounds: Bounds) -> JoinHandle<io
     })
 }
 
-/// Waits for the first bytes of a child, which say that it is ready, and for the kernel's word which process sent them.
-async fn said(stream: &UnixStream, expected: &[u8]) -> io::Result<Option<Sender>> {
+/// Finds out which process a child is that has said it is ready, and moves it to its own group.
+async fn settle(
+    zygote: &Zygote,
+    stream: &UnixStream,
+    sender: Option<Sender>,
+    making: JoinHandle<io::Result<(Group, Vec<File>)>>,
+) -> io::Result<(Process, Group)> {
+    let process = Process::of_sender(sender, zygote.namespace())?;
+    fd::ask_for_senders(stream, false)?;
+    zygote.can_read.store(process.is_memory_readable(), Relaxed);
+    let (group, entrances) = making.await.map_err(io::Error::other)??;
+    zygote.keeper().add(&process, &entrances).await?;
+    Ok((process, group))
+}
+
+/// What comes first on the socket of a child.
+#[derive(Debug)]
+enum First {
+    /// By the child: that it is ready, and the kernel's word which process says so.
+    Ready(Option<Sender>),
+    /// By its zygote: that there is no child.
+    Unborn,
+}
+
+/// Waits for the first bytes, which a child says when it is ready.
+async fn said(stream: &UnixStream, expected: &[u8]) -> io::Result<First> {
     let mut room = vec![0; expected.len()];
     let (mut have, mut last) = (0, None);
     while have < expected.len() {
         let read = || fd::receive_beside(stream, &mut room[have..]);
         let Received { bytes, sender, .. } = stream.async_io(Interest::READABLE, read).await?;
         if bytes == 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the child ended at once; `lighter logs` may say why",
-            ));
+            break;
         }
         have += bytes;
         last = sender;
     }
-    if room != expected {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the child did not say that it is ready"));
+    match &room[..have] {
+        all if all == expected => Ok(First::Ready(last)),
+        UNBORN => Ok(First::Unborn),
+        part if part.len() < expected.len() => {
+            let why = "the child ended at once; `lighter logs` may say why";
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))
+        }
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the child did not say that it is ready")),
     }
-    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    async fn heard(bytes: &[u8], expected: &[u8]) -> io::Result<First> {
+        let (ours, theirs) = fd::stream_pair()?;
+        fd::set_nonblocking(&ours)?;
+        fd::ask_for_senders(&ours, true)?;
+        File::from(theirs).write_all(bytes)?;
+        said(&UnixStream::from_std(StdStream::from(ours))?, expected).await
+    }
+
+    /// A fork that the system refused was told by silence, as a child is that ends: all calls of the function ended
+    /// with its zygote.
+    #[tokio::test]
+    async fn a_refused_fork_is_told_from_a_child_that_ends() {
+        for expected in [BORN.to_vec(), wire::ready()] {
+            assert!(matches!(heard(&expected, &expected).await, Ok(First::Ready(Some(_)))));
+            assert!(matches!(heard(UNBORN, &expected).await, Ok(First::Unborn)));
+            assert_eq!(heard(b"", &expected).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+            let garbled = vec![b'?'; expected.len()];
+            assert_eq!(heard(&garbled, &expected).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
+    }
 }

@@ -9,7 +9,7 @@
 use crate::child::Child;
 use crate::jail::zygote::GO;
 use crate::wire::{self, Broken};
-use crate::zygote::{Zygote, watch_loading};
+use crate::zygote::Zygote;
 use crate::{attempt, pump};
 use budget::Purpose;
 use frame::{Kind, Limits, Value};
@@ -22,6 +22,9 @@ use unit_host::calls::Said;
 
 /// How long it may take.
 const LOAD_TIME_MAX: Duration = Duration::from_secs(30);
+/// CPU time that loading a function may take, of all its processes together.
+const LOAD_CPU_MAX: Duration = Duration::from_secs(20);
+const LOAD_LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Bytes of what a child says of it.
 const SAID_BYTES_MAX: u64 = 64 << 10;
 /// What the virtual machine throws at classes that are newer than itself.
@@ -72,6 +75,15 @@ pub async fn load(child: &mut Child, zygote: &Zygote) -> Result<(), Problem> {
         Ok(Err(Unsaid::Broken(broken))) => broken.to_string(),
     };
     Err(does_not_load(&detail))
+}
+
+/// Waits for the moment in which loading has used too much.
+pub async fn watch_loading(cpu: impl Fn() -> Duration) -> Problem {
+    while cpu() <= LOAD_CPU_MAX {
+        tokio::time::sleep(LOAD_LOOK_EVERY).await;
+    }
+    let detail = format!("the function used more than {} s of CPU time while it was loaded", LOAD_CPU_MAX.as_secs());
+    Problem::new(Code::CpuExceeded, detail).with_hint("do less when the module is imported or the class initialised")
 }
 
 /// Why a child has not said how its loading went.

@@ -17,6 +17,7 @@ use crate::child::{Child, Unborn};
 use crate::descriptors as fd;
 use crate::jail::MESSAGE_BYTES_MAX;
 use crate::keeper::Keeper;
+use crate::loading::watch_loading;
 use crate::process::{Namespace, Process};
 use crate::slot::Slot;
 use crate::{ProcessInner, pump};
@@ -42,9 +43,6 @@ const START_TIME_MAX: Duration = Duration::from_secs(30);
 const SLOTS_MAX: u32 = 64;
 /// Memory of a zygote beside what the function's own limit says.
 pub const BASE_BYTES: u64 = 192 << 20;
-/// CPU time that loading a function may take, of all its processes together.
-const LOAD_CPU_MAX: Duration = Duration::from_secs(20);
-const LOAD_LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Children by which the memory of a family is bounded anew.
 const FAMILY_STEP: u64 = 8;
 /// How long a slot may take to be emptied; how often it is looked at before it is given up, for what is being closed.
@@ -243,20 +241,28 @@ impl Zygote {
         self.ends.waiting.lock().insert(slot, exit);
         self.children.fetch_add(1, Relaxed);
         self.count_child(1).await;
-        let forked = Child::fork(shared, self, slot, exited, bounds).await;
-        if forked.is_ok() {
-            self.has_served.store(true, Relaxed);
-        }
-        forked.map_err(|failed| match failed {
-            Unborn::Refused(problem) => problem,
-            Unborn::Lost(problem) => {
-                // Whatever became of it, its slot may still be in use: the whole zygote is given up.
-                if !self.is_dead() {
-                    fd::kill(self.ends.pidfd.get_ref());
-                }
-                problem
+        let (problem, is_given_up) = match Child::fork(shared, self, slot, exited, bounds).await {
+            Ok(child) => {
+                self.has_served.store(true, Relaxed);
+                return Ok(child);
             }
-        })
+            Err(Unborn::NotBegun(problem)) => {
+                self.give_back(slot).await;
+                (problem, false)
+            }
+            // What it has started itself may keep it from ever forking again: it goes with its last child.
+            Err(Unborn::NotForked(problem)) => {
+                self.give_back(slot).await;
+                (problem, self.memory.lock().children == 0)
+            }
+            Err(Unborn::Refused(problem)) => (problem, false),
+            // Whatever became of it, its slot may still be in use.
+            Err(Unborn::Lost(problem)) => (problem, true),
+        };
+        if is_given_up && !self.is_dead() {
+            fd::kill(self.ends.pidfd.get_ref());
+        }
+        Err(problem)
     }
 
     /// Whether each child is a program started anew, which loads the function itself.
@@ -387,6 +393,14 @@ impl Zygote {
         self.freed.notify_one();
     }
 
+    /// A slot that nothing was done with is free again.
+    async fn give_back(self: &Arc<Self>, slot: u32) {
+        self.ends.waiting.lock().remove(&slot);
+        self.free.lock().push(slot);
+        self.count_child(-1).await;
+        self.freed.notify_one();
+    }
+
     /// None where the zygote has not answered.
     async fn is_emptied(&self, slot: u32, are_all_gone: bool) -> Option<bool> {
         let is_proved = match self.empty(slot, !are_all_gone).await? {
@@ -493,15 +507,6 @@ async fn hear(control: &AsyncFd<OwnedFd>) -> io::Result<Vec<u8>> {
     let got = control.async_io(Interest::READABLE, |control| fd::receive(control, &mut room)).await?;
     room.truncate(got);
     Ok(room)
-}
-
-/// Waits for the moment in which loading has used too much.
-pub async fn watch_loading(cpu: impl Fn() -> Duration) -> Problem {
-    while cpu() <= LOAD_CPU_MAX {
-        tokio::time::sleep(LOAD_LOOK_EVERY).await;
-    }
-    let detail = format!("the function used more than {} s of CPU time while it was loaded", LOAD_CPU_MAX.as_secs());
-    Problem::new(Code::CpuExceeded, detail).with_hint("do less when the module is imported or the class initialised")
 }
 
 /// Waits until the function is loaded.

@@ -3,6 +3,7 @@
 //! ```text
 //!   node ── "fork SLOT READ" + socket, stdout, stderr ──▶ zygote ── fork ──▶ child: closed in
 //!   node ◀── born ── child            the kernel says which process it is, and the node moves it to its own group
+//!   node ◀── unborn ── zygote         on the same socket, where the system refuses the fork
 //!   node ── go ──▶ child ── becomes the program, which says that it is ready, or why it will never be
 //!   node ◀── "ready" · "exited SLOT STATUS" ── zygote
 //!   node ── "empty SLOT ALONE" ──▶ zygote ── removes what the child has left ──▶ "emptied SLOT" · "kept SLOT"
@@ -26,6 +27,8 @@ use std::{fs, process, thread};
 /// What a child says when it is there, and what it then waits for.
 pub const BORN: &[u8] = b"b";
 pub const GO: &[u8] = b"g";
+/// What a zygote says in the place of a child that it could not fork; that of the Python SDK as well.
+pub const UNBORN: &[u8] = b"u";
 
 /// Bytes of a message from the node.
 const MESSAGE_BYTES_MAX: usize = 256;
@@ -99,8 +102,11 @@ impl Zygote<'_> {
                 self.slots.insert(child, slot);
                 Ok(())
             }
-            // The descriptors are closed here: the node hears of it by that.
-            _ => Ok(()),
+            // Who waits for the child has given up where this cannot be said.
+            _ => {
+                fd::send(&descriptors[0], UNBORN, &[]).ok();
+                Ok(())
+            }
         }
     }
 

@@ -138,6 +138,32 @@ pub async fn a_zygote_that_empties_nothing_is_ended(stage: &Stage) {
     stage::wait_until("it is ended", || function.log().contains("error[L6011]")).await;
 }
 
+/// A system that refused one fork ended the zygote with all calls of the function.
+pub async fn a_refused_fork_ends_no_other_call(stage: &Stage) {
+    const SOURCE: &str = "import mmap, os, time\n\
+        name, refuses, fork = os.urandom(8).hex(), mmap.mmap(-1, 1), os.fork\n\
+        def sometimes():\n  if refuses[0]: raise BlockingIOError(11, 'no process')\n  return fork()\n\
+        os.fork = sometimes\ndef handle(event):\n\
+        \x20 if event.data == b'refuse':\n    refuses[0] = 1\n    time.sleep(3)\n    refuses[0] = 0\n\
+        \x20 return name";
+    let function = stage.function(SOURCE, |_| {});
+    let zygote = function.call("").await.expect("it forks");
+    let (goes_on, refused) = tokio::join!(function.call("refuse"), async {
+        let began = Instant::now();
+        // Those that were forked ahead take some calls more.
+        loop {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            if let Err(problem) = function.call("").await {
+                break problem;
+            }
+            assert!(began.elapsed() < Duration::from_secs(3), "no fork is refused");
+        }
+    });
+    assert_eq!(refused.code, Code::NodeFull, "{refused}");
+    assert_eq!(goes_on.as_deref(), Ok(zygote.as_str()), "{}", function.log());
+    assert_eq!(function.call("").await.as_deref(), Ok(zygote.as_str()), "{}", function.log());
+}
+
 /// Finding R9, by a way that no file system shows: memory that the module shares with its children is charged to the
 /// call that touches it first, and stays when the call is gone.
 pub async fn memory_of_ended_calls_is_bounded(stage: &Stage) {

@@ -36,6 +36,7 @@ const ALL: &[(&str, Test)] = &[
     ("a_zygote_that_empties_nothing_is_ended", |stage| {
         Box::pin(leavings::a_zygote_that_empties_nothing_is_ended(stage))
     }),
+    ("a_refused_fork_ends_no_other_call", |stage| Box::pin(leavings::a_refused_fork_ends_no_other_call(stage))),
     ("memory_of_ended_calls_is_bounded", |stage| Box::pin(leavings::memory_of_ended_calls_is_bounded(stage))),
     ("loading_is_bounded_and_not_repeated_at_once", |stage| {
         Box::pin(leavings::loading_is_bounded_and_not_repeated_at_once(stage))

@@ -1,6 +1,7 @@
 """The process that loads a function once, inside its jail, and forks a fresh child for each call.
 
     node ── "fork SLOT READ" + socket, stdout, stderr ──▶ zygote ── fork ──▶ child: confined, says it is ready, waits for work
+    node ◀── "u" ── zygote: on the socket of a child that the system does not let it fork
     node ◀── "ready" · "failed KIND\\nWHY" · "exited SLOT STATUS" ── zygote
     node ── "empty SLOT ALONE" ──▶ zygote ── removes what the child has left ──▶ "emptied SLOT" ──▶ node, which looks for itself
 
@@ -45,6 +46,8 @@ _EMPTY_TURNS_MAX: Final = 20_000
 _ORPHAN_TURNS_MAX: Final = 20
 _ORPHAN_PAUSE: Final = 0.005
 _OPEN: Final = 0o700
+#: What the node hears in the place of a child that could not be forked.
+_UNBORN: Final = b"u"
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -104,10 +107,16 @@ class Zygote:
         scratch = f"{SCRATCH}/{slot}"
         self._walls.prepare(scratch)
         _flush()
-        child = os.fork()
-        if child == 0:
-            self._be_child(scratch, descriptors, reads)
-        self._children[child] = slot
+        try:
+            child = os.fork()
+        except OSError:
+            # There are too many processes, or there is too little memory: that is no reason to end other calls.
+            with contextlib.suppress(OSError):
+                os.write(descriptors[0], _UNBORN)
+        else:
+            if child == 0:
+                self._be_child(scratch, descriptors, reads)
+            self._children[child] = slot
         for descriptor in descriptors:
             os.close(descriptor)
 
