@@ -89,12 +89,12 @@ impl JavaBases {
     /// [`Code::BaseUnavailable`] says what it wanted for.
     pub fn get(&self) -> Result<Arc<JavaBase>, Problem> {
         let mut known = self.known.lock();
+        let ahead = if self.chosen.is_none() { ready::newest(&self.folder, Kind::Java)? } else { None };
+        if let Some(newest) = ahead {
+            return Ok(known_or(&mut known, newest));
+        }
         if let Some(base) = known.as_ref().filter(|base| base.description.home.exists()) {
             return Ok(base.clone());
-        }
-        let ahead = if self.chosen.is_none() { ready::newest(&self.folder, Kind::Java)? } else { None };
-        if let Some((description, place)) = ahead {
-            return Ok(known.insert(Arc::new(JavaBase::new(description, place))).clone());
         }
         let found = self.chosen.as_deref().map_or_else(|| Ok(on_path()), |chosen| home_of(chosen).map(Some))?;
         let place = self.folder.join(format!("{BASE}{}", key(found.as_deref())?));
@@ -113,16 +113,13 @@ impl JavaBases {
     /// [`Code::BaseUnavailable`]: there is none.
     pub fn android(&self) -> Result<Arc<JavaBase>, Problem> {
         let mut known = self.android.lock();
-        if let Some(base) = known.as_ref().filter(|base| base.description.home.exists()) {
-            return Ok(base.clone());
-        }
-        let Some((description, place)) = ready::newest(&self.folder, Kind::Android)? else {
+        let Some(newest) = ready::newest(&self.folder, Kind::Android)? else {
             let detail = "this node has no base for Android";
             let hint = "build one and bring it here: `lighter base build android --libdroid FOLDER`, \
                 `lighter base export android FILE`, `lighter base import FILE`";
             return Err(Problem::new(Code::BaseUnavailable, detail).with_hint(hint));
         };
-        Ok(known.insert(Arc::new(JavaBase::new(description, place))).clone())
+        Ok(known_or(&mut known, newest))
     }
 
     /// Makes it beside its place, and removes those of other Javas.
@@ -151,6 +148,14 @@ impl JavaBases {
         }
         made
     }
+}
+
+/// The base that is known, if it is the newest that was made ahead: another may have come since.
+fn known_or(known: &mut Option<Arc<JavaBase>>, (description, place): (Description, PathBuf)) -> Arc<JavaBase> {
+    if let Some(base) = known.as_ref().filter(|base| base.folder == place) {
+        return base.clone();
+    }
+    known.insert(Arc::new(JavaBase::new(description, place))).clone()
 }
 
 fn read(place: &Path) -> Option<Description> {

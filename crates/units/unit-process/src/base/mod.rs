@@ -130,6 +130,8 @@ impl Bases {
                 fs::remove_dir_all(entry.path()).map_err(failed)?;
             }
         }
+        // Nothing runs on any of them yet.
+        ready::remove_older(&folder);
         make_folder(&folder.join("root")).map_err(failed)?;
         let sdk = folder.join(format!("sdk-{}", sdk_hash()));
         if !sdk.exists() {

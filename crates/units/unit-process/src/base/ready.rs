@@ -47,6 +47,8 @@ pub enum Kind {
     Android,
 }
 
+const KINDS: [Kind; 2] = [Kind::Java, Kind::Android];
+
 impl Kind {
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -101,18 +103,39 @@ pub struct Ready {
 
 /// All bases made ahead in this folder, the newest of each kind last.
 pub fn list(folder: &Path) -> Vec<Ready> {
+    let ready = |(kind, id, Description { java, made_ms, .. }): (Kind, String, Description)| {
+        let bytes = folder_bytes(&place(folder, kind, &id));
+        Ready { kind, id, java, bytes, made_ms }
+    };
+    all(folder).into_iter().map(ready).collect()
+}
+
+/// What they say of themselves, in the same order.
+fn all(folder: &Path) -> Vec<(Kind, String, Description)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let found = entries.filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         let (kind, id) = name.strip_prefix(PREFIX)?.split_once('-')?;
-        let kind = [Kind::Java, Kind::Android].into_iter().find(|one| one.as_str() == kind)?;
-        let description = describe(&entry.path())?;
-        let Description { java, made_ms, .. } = description;
-        Some(Ready { kind, id: id.to_owned(), java, bytes: folder_bytes(&entry.path()), made_ms })
+        let kind = KINDS.into_iter().find(|one| one.as_str() == kind)?;
+        Some((kind, id.to_owned(), describe(&entry.path())?))
     });
-    let mut found: Vec<Ready> = found.collect();
-    found.sort_by_key(|ready| (ready.kind.as_str(), ready.made_ms));
+    let mut found: Vec<_> = found.collect();
+    found.sort_by_key(|(kind, _, description)| (kind.as_str(), description.made_ms));
     found
+}
+
+/// Removes all but the newest of each kind, on which functions of a running node may be.
+pub(super) fn remove_older(folder: &Path) {
+    for kind in KINDS {
+        let mut found: Vec<_> = all(folder).into_iter().filter(|(one, ..)| *one == kind).collect();
+        found.pop();
+        for (_, id, _) in found {
+            let gone = folder.join(format!("{NEW}gone-{id}"));
+            if fs::rename(place(folder, kind, &id), &gone).is_ok() {
+                fs::remove_dir_all(&gone).ok();
+            }
+        }
+    }
 }
 
 /// The newest of a kind, made to fit this program; none: there is none.
@@ -120,13 +143,16 @@ pub fn list(folder: &Path) -> Vec<Ready> {
 /// # Errors
 /// Its unit half is of another program, and cannot be made anew.
 pub fn newest(folder: &Path, kind: Kind) -> Result<Option<(Description, PathBuf)>, Problem> {
-    let Some(ready) = list(folder).into_iter().rfind(|ready| ready.kind == kind) else { return Ok(None) };
-    let place = place(folder, kind, &ready.id);
-    let mut description = describe(&place).ok_or_else(|| unavailable(format!("{} is damaged", place.display())))?;
-    if fs::read(place.join("unit.jar")).ok().as_deref() != Some(UNIT) {
-        description = finish(&place, &place, kind)?;
-    }
+    let found = all(folder).into_iter().rfind(|(one, ..)| *one == kind);
+    let Some((_, id, description)) = found else { return Ok(None) };
+    let place = place(folder, kind, &id);
+    let description = if is_finished(&place) { description } else { finish(&place, &place, kind)? };
     Ok(Some((description, place)))
+}
+
+/// Whether what is made on each machine was made by this program.
+fn is_finished(place: &Path) -> bool {
+    fs::read(place.join("unit.jar")).is_ok_and(|unit| unit == UNIT)
 }
 
 fn describe(place: &Path) -> Option<Description> {
@@ -355,7 +381,8 @@ fn read_contents(text: &[u8]) -> Result<Contents, Problem> {
     }
 }
 
-/// Makes a base beside its place, and removes those of its kind that were there before.
+/// Makes a base beside its place. Those of its kind that were there before stay until the node starts the next time:
+/// functions that are loaded run on them.
 fn into_place(folder: &Path, make: impl FnOnce(&Path) -> Result<Contents, Problem>) -> Result<Ready, Problem> {
     make_folder(folder).map_err(at(folder))?;
     let folder = folder.canonicalize().map_err(at(folder))?;
@@ -365,24 +392,21 @@ fn into_place(folder: &Path, make: impl FnOnce(&Path) -> Result<Contents, Proble
     let made = make(&new).and_then(|contents| put(&folder, &new, &contents));
     fs::remove_dir_all(&new).ok();
     let (kind, id) = made?;
-    let others = list(&folder).into_iter().filter(|ready| ready.kind == kind);
-    let (this, others): (Vec<_>, Vec<_>) = others.partition(|ready| ready.id == id);
-    for other in others {
-        let gone = folder.join(format!("{NEW}gone-{}", other.id));
-        // What runs on it keeps its files until it ends.
-        if fs::rename(place(&folder, kind, &other.id), &gone).is_ok() {
-            fs::remove_dir_all(&gone).ok();
-        }
-    }
-    this.into_iter().next().ok_or_else(|| unavailable(format!("the base for {kind} has gone")))
+    let this = list(&folder).into_iter().find(|ready| ready.kind == kind && ready.id == id);
+    this.ok_or_else(|| unavailable(format!("the base for {kind} has gone")))
 }
 
 fn put(folder: &Path, new: &Path, contents: &Contents) -> Result<(Kind, String), Problem> {
     let text = serde_json::to_vec(contents).expect("texts and numbers");
     let (kind, id) = (contents.kind, id_of(&text));
     let place = place(folder, kind, &id);
+    if let Some(description) = describe(&place).filter(|_| is_whole(&place, contents)) {
+        // What runs on it keeps it as it is, and it is the newest again.
+        write(&place, &Description { made_ms: after_all(folder), ..description })?;
+        return Ok((kind, id));
+    }
     fs::write(new.join(CONTENTS), text).map_err(at(new))?;
-    // The same base may be there already. It stays where this one turns out to be of no use.
+    // A part of it may be there already. It stays where this one turns out to be of no use.
     let before = folder.join(format!("{NEW}before-{id}"));
     fs::remove_dir_all(&before).or_else(super::gone_is_fine).map_err(at(&before))?;
     fs::rename(&place, &before).or_else(super::gone_is_fine).map_err(at(&place))?;
@@ -394,6 +418,28 @@ fn put(folder: &Path, new: &Path, contents: &Contents) -> Result<(Kind, String),
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))?;
     fs::remove_dir_all(&before).ok();
     finished.map(|()| (kind, id))
+}
+
+/// Whether all that a list says is in its place, byte for byte, with what is this program's own.
+fn is_whole(place: &Path, contents: &Contents) -> bool {
+    let is_there = |Listed { path, sha256, .. }: &Listed| {
+        fs::read(place.join(path)).is_ok_and(|content| hex(&Sha256::digest(&content)) == *sha256)
+    };
+    is_finished(place) && contents.files.iter().all(is_there)
+}
+
+/// Now, or later than all that are there: a clock may go back, and the newest is the one that counts.
+fn after_all(folder: &Path) -> u64 {
+    let later = all(folder).iter().map(|(.., description)| description.made_ms.saturating_add(1)).max();
+    later.unwrap_or(0).max(now_ms())
+}
+
+/// Writes what a base says of itself, in one step.
+fn write(place: &Path, description: &Description) -> Result<(), Problem> {
+    let text = serde_json::to_vec_pretty(&Description { home: "runtime".into(), ..description.clone() });
+    let beside = place.join(format!("{NEW}{DESCRIPTION}"));
+    let written = fs::write(&beside, text.expect("texts and numbers"));
+    written.and_then(|()| fs::rename(&beside, place.join(DESCRIPTION))).map_err(at(place))
 }
 
 /// The archive names jars where the base will be: a link stands there meanwhile.
@@ -419,10 +465,10 @@ fn finish(new: &Path, place: &Path, kind: Kind) -> Result<Description, Problem> 
     }
     let (_, java) = release(&home)?;
     let has_libdroid = kind == Kind::Android;
-    let description = Description { java, home: "runtime".into(), has_archive, has_libdroid, made_ms: now_ms() };
-    let text = serde_json::to_vec_pretty(&description).expect("texts and numbers");
-    fs::write(new.join(DESCRIPTION), text).map_err(at(new))?;
-    Ok(Description { home, ..description })
+    let made_ms = place.parent().map_or_else(now_ms, after_all);
+    let description = Description { java, home, has_archive, has_libdroid, made_ms };
+    write(new, &description)?;
+    Ok(description)
 }
 
 /// The files below a folder, in the order of their names, with their hashes.

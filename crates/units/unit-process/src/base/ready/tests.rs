@@ -139,3 +139,31 @@ fn a_base_that_does_not_start_leaves_the_one_that_is_there() {
     assert_eq!(fs::read(there.join("mine")).unwrap(), b"as it was");
     assert_eq!(fs::read_dir(&bases).unwrap().count(), 1, "nothing else is kept");
 }
+
+/// The second base took the first one's place, and what a node had loaded on that started no more.
+#[test]
+fn an_earlier_base_stays_until_the_node_starts_the_next_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let bases = folder.path().join("bases");
+    let packed = ["first", "second"].map(|word| {
+        let (file, files) = (folder.path().join(word), [files(), vec![("word", word.as_bytes())]].concat());
+        fs::write(&file, written(&contents(&files), &files)).unwrap();
+        file
+    });
+    let [first, second] = packed.each_ref().map(|file| import(&bases, file, None).unwrap().id);
+    let there = || list(&bases).into_iter().map(|ready| ready.id).collect::<Vec<_>>();
+    let of_first = place(&bases, Kind::Java, &first);
+    assert_eq!(there(), [first.clone(), second.clone()]);
+    // Imported once more it is the newest, and stays as it is.
+    fs::write(of_first.join("mine"), "as it was").unwrap();
+    assert_eq!(import(&bases, &packed[0], None).unwrap().id, first);
+    assert_eq!(there(), [second, first.clone()]);
+    assert!(of_first.join("mine").exists());
+    assert_eq!(newest(&bases, Kind::Java).unwrap().map(|(_, place)| place), Some(of_first.clone()));
+    // What was damaged is made whole by that.
+    fs::write(of_first.join("word"), "other").unwrap();
+    import(&bases, &packed[0], None).unwrap();
+    assert_eq!(fs::read(of_first.join("word")).unwrap(), b"first");
+    crate::base::Bases::open(&bases, None).unwrap();
+    assert_eq!(there(), [first]);
+}
