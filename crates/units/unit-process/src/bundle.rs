@@ -20,6 +20,8 @@ pub const LOCK: &str = "requirements.lock";
 const FORMAT: u32 = 1;
 /// Of bundles that say what they run on.
 const FORMAT_JAVA: u32 = 2;
+/// Bytes of what a bundle says of itself: read, they take many times as much memory.
+const ABOUT_BYTES_MAX: usize = 256 << 10;
 /// Bytes of all source together, as in the Python SDK.
 pub const BYTES_MAX: usize = 8 << 20;
 pub const FILES_MAX: usize = 2_000;
@@ -126,6 +128,10 @@ impl<'a> Bundle<'a> {
             Some((name, about)) if name == ABOUT => about,
             _ => return Err(invalid(&format_args!("its first member is not {ABOUT}"))),
         };
+        if about.len() > ABOUT_BYTES_MAX {
+            let bytes = about.len();
+            return Err(invalid(&format_args!("its {ABOUT} has {bytes} bytes, the limit is {ABOUT_BYTES_MAX}")));
+        }
         let about: About = serde_json::from_slice(about).map_err(|error| invalid(&format_args!("{ABOUT}: {error}")))?;
         let mut files = BTreeMap::new();
         for (name, content) in members {
@@ -336,6 +342,9 @@ mod tests {
         refused(b"", "cut off");
         refused(&tar::write([("app.py", &b""[..])]).unwrap(), "bundle.json");
         refused(&tar::write([(ABOUT, &b"{}"[..])]).unwrap(), "contract");
+        // It was read into memory, whatever was in it.
+        let large = format!("{{\"requires\":[{}\"a==1\"]}}", "\"a==1\",".repeat(ABOUT_BYTES_MAX / 7));
+        refused(&tar::write([(ABOUT, large.as_bytes())]).unwrap(), "the limit is 262144");
         for (entry, word) in [("app", "module:function"), ("../app:f", "module:function"), ("other:f", "other.py")] {
             let problem = of_handler(entry, files()).unwrap_err();
             assert!(problem.detail.contains(word), "{problem}");

@@ -23,6 +23,8 @@ pub enum TarError {
     /// A name that is not relative, plain and short.
     Name(String),
     Size,
+    /// More than zeros, or more of them than any writer adds, behind the end.
+    Behind,
 }
 
 impl fmt::Display for TarError {
@@ -33,6 +35,7 @@ impl fmt::Display for TarError {
             Self::NotAFile(name) => write!(f, "{name:?} is no plain file"),
             Self::Name(name) => write!(f, "{name:?} is no name of a file below the bundle"),
             Self::Size => write!(f, "the size of a member is no number"),
+            Self::Behind => write!(f, "there is more behind the end of the tar"),
         }
     }
 }
@@ -46,7 +49,11 @@ pub fn read(bytes: &[u8]) -> Result<Vec<(String, &[u8])>, TarError> {
     let mut rest = bytes;
     loop {
         let (header, after) = rest.split_first_chunk().ok_or(TarError::Truncated)?;
-        let Some((name, size)) = member(header)? else { return Ok(files) };
+        let Some((name, size)) = member(header)? else {
+            // Two blocks say where it ends, and less than a record pads it.
+            let is_end = rest.len() < RECORD + 2 * BLOCK && rest.iter().all(|byte| *byte == 0);
+            return if is_end { Ok(files) } else { Err(TarError::Behind) };
+        };
         let padded = size.checked_next_multiple_of(BLOCK).ok_or(TarError::Size)?;
         let (content, after) = after.split_at_checked(padded).ok_or(TarError::Truncated)?;
         files.push((name, &content[..size]));
@@ -155,6 +162,22 @@ mod tests {
         let read = read(&tar).unwrap();
         let read: Vec<(&str, &[u8])> = read.iter().map(|(name, content)| (name.as_str(), *content)).collect();
         assert_eq!(read, files);
+    }
+
+    /// An image could carry any number of bytes that nobody looked at.
+    #[test]
+    fn nothing_is_behind_the_end_but_what_pads_it() {
+        for blocks in 0..RECORD / BLOCK {
+            let content = vec![7; blocks * BLOCK];
+            let mut tar = write([("a", content.as_slice())]).unwrap();
+            assert_eq!(read(&tar).unwrap(), [("a".to_owned(), content.as_slice())]);
+            let last = tar.len() - 1;
+            tar[last] = 1;
+            assert_eq!(read(&tar), Err(TarError::Behind));
+            tar[last] = 0;
+            tar.resize(tar.len() + RECORD, 0);
+            assert_eq!(read(&tar), Err(TarError::Behind));
+        }
     }
 
     #[test]
