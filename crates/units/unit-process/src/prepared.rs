@@ -132,9 +132,9 @@ impl PreparedProcess {
         for _ in 0..units {
             let prepared = self.clone();
             tokio::spawn(async move {
+                let coming = Coming(Some(prepared.clone()));
                 let forked = prepared.fork().await;
-                prepared.pool.came(Some(forked));
-                prepared.look_soon();
+                coming.ends(forked);
             });
         }
     }
@@ -209,6 +209,27 @@ impl PreparedProcess {
     /// Memory of one unit, with what its base takes.
     pub fn memory_bytes_max(&self) -> u64 {
         self.recipe.bounds().memory_bytes
+    }
+}
+
+/// A unit that is being made. If it gets lost, as by a panic, who waits is told: it would count as coming for ever.
+struct Coming(Option<Arc<PreparedProcess>>);
+
+impl Coming {
+    fn ends(mut self, forked: Result<Child, Problem>) {
+        if let Some(prepared) = self.0.take() {
+            prepared.pool.came(Some(forked));
+            prepared.look_soon();
+        }
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        if let Some(prepared) = self.0.take() {
+            // No other one is made for it at once: that may be lost the same way, without end.
+            prepared.pool.came(Some(Err(Problem::new(Code::Internal, "a unit got lost while it was made"))));
+        }
     }
 }
 
@@ -325,6 +346,94 @@ impl ProcessInner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::{Assignment, Base, Beside, Program};
+    use crate::bundle::{About, Contract};
+    use crate::jail::Bind;
+    use crate::{Config, ProcessClass};
+    use budget::Budget;
+    use manifest::{Function, Name};
+    use std::fs::File;
+    use std::sync::atomic::AtomicU32;
+    use tempfile::TempDir;
+    use unit::{LogLine, LogWriter};
+
+    /// A base on which no unit can be made: whoever begins to make one panics.
+    #[derive(Default)]
+    struct Broken {
+        asked: AtomicU32,
+    }
+
+    impl Base for Broken {
+        fn fits(&self, _: &About) -> Result<(), Problem> {
+            Ok(())
+        }
+
+        fn binds(&self) -> &[Bind] {
+            &[]
+        }
+
+        fn program(&self, _: &Assignment<'_>) -> Program {
+            unreachable!("no zygote is started")
+        }
+
+        fn beside(&self) -> Beside {
+            self.asked.fetch_add(1, Relaxed);
+            panic!("as the test has it")
+        }
+    }
+
+    struct Silent;
+
+    impl LogWriter for Silent {
+        fn write(&self, _: LogLine<'_>) {}
+    }
+
+    /// A function on it, and the folder of its class.
+    fn prepared(base: &Arc<Broken>) -> (Arc<PreparedProcess>, TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let class = ProcessClass::new(Config {
+            folder: folder.path().join("bases"),
+            python: None,
+            java: None,
+            allow_weaker: true,
+            units_bytes_max: 1 << 30,
+            jail: Vec::new(),
+        });
+        let deployed = Deployed {
+            name: Name::try_from("broken".to_owned()).unwrap(),
+            version: 1,
+            function: Arc::new(Function::new("broken")),
+            contract: unit::Contract::Unit,
+            secrets: Arc::default(),
+            log: Arc::new(Silent),
+            budget: Budget::unbounded(),
+        };
+        let recipe = Recipe {
+            deployed: Arc::new(deployed),
+            about: About::new(Contract::Event, "app:handle", Runtime::Python),
+            base: base.clone(),
+            code: File::open("/dev/null").unwrap(),
+        };
+        (PreparedProcess::new(class.unwrap().shared.clone(), recipe), folder)
+    }
+
+    /// A call of it, which finds no unit.
+    async fn refused(prepared: &Arc<PreparedProcess>) -> Code {
+        let taken = tokio::time::timeout(Duration::from_secs(10), prepared.take(&"r".into())).await;
+        taken.expect("who waits is told").err().expect("no unit can be made").code
+    }
+
+    /// Units that got lost counted as coming for ever: no others were made, and calls waited until their deadlines.
+    #[tokio::test]
+    async fn a_unit_that_is_lost_while_it_is_made_keeps_none_from_being_made() {
+        let base = Arc::new(Broken::default());
+        let (prepared, _folder) = prepared(&base);
+        // For the first call, and two ahead of need: each of them tells one call. Then others are begun.
+        for _ in 0..6 {
+            assert_eq!(refused(&prepared).await, Code::Internal);
+        }
+        assert!(base.asked.load(Relaxed) > 3);
+    }
 
     /// Finding R12: each call loaded it again.
     #[test]
