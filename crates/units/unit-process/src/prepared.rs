@@ -45,6 +45,8 @@ pub struct PreparedProcess {
     failed: Mutex<Failed>,
     /// Whether units that wait are being looked at.
     is_looking: AtomicBool,
+    /// It was unloaded or replaced: only calls that came before that still have units made.
+    is_over: AtomicBool,
 }
 
 impl PreparedProcess {
@@ -62,6 +64,7 @@ impl PreparedProcess {
             zygote: AsyncMutex::default(),
             failed: Mutex::default(),
             is_looking: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
         })
     }
 
@@ -94,7 +97,7 @@ impl PreparedProcess {
     /// Keeps the child for its next call, or ends it.
     pub fn put_back(self: &Arc<Self>, mut child: Child, entry: RosterEntry) {
         child.has_served();
-        if child.calls < self.deployed().function.units.reuse_calls {
+        if child.calls < self.deployed().function.units.reuse_calls && !self.is_over.load(Relaxed) {
             self.pool.keep(child, entry);
         } else {
             drop(entry);
@@ -113,7 +116,7 @@ impl PreparedProcess {
     fn top_up(self: &Arc<Self>, in_call: bool) {
         let pause = self.recipe.base.spare_pause();
         if pause.is_zero() {
-            return self.make(self.pool.missing(in_call));
+            return self.make(self.missing(in_call));
         }
         self.make(self.pool.missing_now());
         if !self.pool.is_missing(in_call) {
@@ -123,9 +126,14 @@ impl PreparedProcess {
         tokio::spawn(async move {
             sleep(pause).await;
             if let Some(prepared) = prepared.upgrade() {
-                prepared.make(prepared.pool.missing(in_call));
+                prepared.make(prepared.missing(in_call));
             }
         });
+    }
+
+    /// How many to begin making; once it is over, none ahead of need.
+    fn missing(&self, in_call: bool) -> u32 {
+        if self.is_over.load(Relaxed) { self.pool.missing_now() } else { self.pool.missing(in_call) }
     }
 
     fn make(self: &Arc<Self>, units: u32) {
@@ -319,6 +327,9 @@ impl Prepared for PreparedProcess {
     }
 
     fn sweep(&self, now: Instant, all: bool) {
+        if all {
+            self.is_over.store(true, Relaxed);
+        }
         let idle = Duration::from_millis(self.deployed().function.units.reuse_idle_ms);
         let is_idle = self.pool.sweep(now, all, idle, ZYGOTE_IDLE);
         self.pool.end_restless(now);
@@ -433,6 +444,21 @@ mod tests {
             assert_eq!(refused(&prepared).await, Code::Internal);
         }
         assert!(base.asked.load(Relaxed) > 3);
+    }
+
+    /// The end of each of its last calls made units ahead of need of an unloaded version, and loaded it again.
+    #[tokio::test]
+    async fn what_was_unloaded_makes_units_for_its_last_calls_alone() {
+        let base = Arc::new(Broken::default());
+        let (prepared, _folder) = prepared(&base);
+        assert!(prepared.pool.is_missing(false));
+        prepared.sweep(Instant::now(), true);
+        prepared.returned();
+        tokio::task::yield_now().await;
+        assert_eq!(base.asked.load(Relaxed), 0);
+        assert_eq!(refused(&prepared).await, Code::Internal, "a call that came upon its end has one made");
+        tokio::task::yield_now().await;
+        assert_eq!(base.asked.load(Relaxed), 1);
     }
 
     /// Finding R12: each call loaded it again.
