@@ -185,6 +185,14 @@ pub fn receive_beside(socket: impl AsFd, room: &mut [u8]) -> io::Result<Received
     }
 }
 
+/// Brings all that was written to the file system of this file or folder to its disk.
+pub fn sync_file_system(fd: impl AsFd) -> io::Result<()> {
+    // SAFETY: the descriptor is open for as long as it is borrowed.
+    #[expect(unsafe_code, reason = "no safe call syncs a file system")]
+    let synced = unsafe { libc::syncfs(fd.as_fd().as_raw_fd()) };
+    check(synced)
+}
+
 /// A descriptor of a process that is there.
 pub fn pidfd(process: u32) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers; on success the descriptor is open and nobody else's.

@@ -13,7 +13,8 @@
 use super::python::DESCRIPTION;
 use super::ready::{self, Kind};
 use super::runtime::{WHEEL, archive, check_version, fetch, home_of, link, major, on_path, release, unavailable};
-use super::{Assignment, Base, Beside, NEW, Program, make_folder, now_ms, open_for_reading, short, with_system};
+use super::{Assignment, Base, Beside, NEW, Program, make_folder, now_ms, open_for_reading};
+use super::{put_in_place, short, with_system};
 use crate::bundle::{About, Runtime};
 use crate::jail::{Bind, CODE, SCRATCH, SCRATCH_WORD};
 use parking_lot::Mutex;
@@ -24,7 +25,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use unit_host::pool::Spares;
 
@@ -58,7 +59,16 @@ pub struct Description {
     /// Whether it has the classes of Android.
     #[serde(default)]
     pub has_libdroid: bool,
+    /// Names the unit half with which it was finished. One made ahead is finished anew by a program that has another.
+    #[serde(default)]
+    pub unit: String,
     pub made_ms: u64,
+}
+
+/// Names the unit half of this program.
+pub fn unit_id() -> &'static str {
+    static ID: OnceLock<String> = OnceLock::new();
+    ID.get_or_init(|| short(&Sha256::digest(UNIT)))
 }
 
 /// One that can be used.
@@ -140,7 +150,7 @@ impl JavaBases {
             let text = serde_json::to_vec_pretty(&description).expect("texts and numbers");
             fs::write(new.join(DESCRIPTION), text).map_err(failed)?;
             open_for_reading(&new).map_err(failed)?;
-            fs::rename(&new, place).map_err(failed)?;
+            put_in_place(&new, place).map_err(failed)?;
             Ok(description)
         });
         if made.is_err() {
@@ -201,7 +211,8 @@ fn make(new: &Path, place: &Path, found: Option<&Path>) -> Result<Description, P
     fs::remove_file(place).map_err(failed)?;
     let has_archive =
         made.inspect_err(|problem| tracing::warn!(target: "lighter::bases", "{}", problem.detail)).is_ok();
-    let description = Description { java: java?, home, has_archive, has_libdroid: false, made_ms: now_ms() };
+    let (unit, made_ms) = (unit_id().to_owned(), now_ms());
+    let description = Description { java: java?, home, has_archive, has_libdroid: false, unit, made_ms };
     let Description { java, home, .. } = &description;
     tracing::info!(target: "lighter::bases", %java, home = %home.display(), has_archive, "a base for Java is made");
     Ok(description)

@@ -9,8 +9,9 @@
 //!     ready-KIND-ID/     one that was built ahead or imported, named by what is in it
 //!     root/              empty: jails mount their own root over it
 //! ```
-//! A base is named by what it is made of, so the same lock file is installed once. It is made beside its place and then
-//! renamed: a base with its name is complete. Bases of lock files that were not used lately are removed.
+//! A base is named by what it is made of, so the same lock file is installed once. It is made beside its place,
+//! synced and then renamed: a base with its name is complete. Bases of lock files that were not used lately are
+//! removed.
 
 mod commands;
 mod java;
@@ -24,6 +25,7 @@ pub use lock::Lock;
 pub use python::{Description, PythonBase};
 
 use crate::bundle::About;
+use crate::descriptors as fd;
 use crate::jail::Bind;
 use manifest::Function;
 use parking_lot::Mutex;
@@ -125,6 +127,7 @@ impl Bases {
         let failed = |error: io::Error| Problem::new(Code::DataUnusable, format!("{}: {error}", folder.display()));
         make_folder(folder).map_err(failed)?;
         let folder = folder.canonicalize().map_err(failed)?;
+        ready::take_back(&folder).map_err(failed)?;
         for entry in fs::read_dir(&folder).map_err(failed)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with(NEW) {
                 fs::remove_dir_all(entry.path()).map_err(failed)?;
@@ -305,7 +308,7 @@ impl Bases {
             let text = serde_json::to_vec_pretty(&description).expect("texts and numbers");
             fs::write(new.join(python::DESCRIPTION), text).map_err(failed)?;
             open_for_reading(&new).map_err(failed)?;
-            fs::rename(&new, &place).map_err(failed)?;
+            put_in_place(&new, &place).map_err(failed)?;
             Ok(description)
         });
         if made.is_err() {
@@ -380,7 +383,14 @@ fn unpack_sdk(folder: &Path, place: &Path) -> io::Result<()> {
         fs::write(path, content)?;
     }
     open_for_reading(&new)?;
-    fs::rename(new, place)
+    put_in_place(&new, place)
+}
+
+/// Gives what was made at `new` its name, once all of it is on the disk: what has it after a power cut is whole.
+fn put_in_place(new: &Path, place: &Path) -> io::Result<()> {
+    fd::sync_file_system(File::open(new)?)?;
+    fs::rename(new, place)?;
+    place.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 fn make_folder(path: &Path) -> io::Result<()> {

@@ -8,11 +8,13 @@
 //! program is not in it, and is made when it is imported: the unit half in Java, and the archive from which units
 //! start.
 
+mod places;
+
 use super::commands::folder_bytes;
-use super::java::{Description, UNIT};
+use super::java::{Description, unit_id};
 use super::python::DESCRIPTION;
-use super::runtime::{archive, check_version, fetch, home_of, link, on_path, release, unavailable};
-use super::{NEW, make_folder, now_ms, open_for_reading, short};
+use super::runtime::{check_version, fetch, home_of, link, on_path, release, unavailable};
+use super::{make_folder, short};
 use crate::bundle::{About, Bundle, Contract, Runtime};
 use crate::{jar, tar};
 use problem::{Code, Problem};
@@ -22,8 +24,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write as _};
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use places::{finish, into_place};
+pub(super) use places::{remove_older, take_back};
 
 /// The first member, and the name of the list in a base.
 const CONTENTS: &str = "contents.json";
@@ -124,20 +129,6 @@ fn all(folder: &Path) -> Vec<(Kind, String, Description)> {
     found
 }
 
-/// Removes all but the newest of each kind, on which functions of a running node may be.
-pub(super) fn remove_older(folder: &Path) {
-    for kind in KINDS {
-        let mut found: Vec<_> = all(folder).into_iter().filter(|(one, ..)| *one == kind).collect();
-        found.pop();
-        for (_, id, _) in found {
-            let gone = folder.join(format!("{NEW}gone-{id}"));
-            if fs::rename(place(folder, kind, &id), &gone).is_ok() {
-                fs::remove_dir_all(&gone).ok();
-            }
-        }
-    }
-}
-
 /// The newest of a kind, made to fit this program; none: there is none.
 ///
 /// # Errors
@@ -146,13 +137,9 @@ pub fn newest(folder: &Path, kind: Kind) -> Result<Option<(Description, PathBuf)
     let found = all(folder).into_iter().rfind(|(one, ..)| *one == kind);
     let Some((_, id, description)) = found else { return Ok(None) };
     let place = place(folder, kind, &id);
-    let description = if is_finished(&place) { description } else { finish(&place, &place, kind)? };
+    let is_finished = description.unit == unit_id();
+    let description = if is_finished { description } else { finish(&place, &place, kind)? };
     Ok(Some((description, place)))
-}
-
-/// Whether what is made on each machine was made by this program.
-fn is_finished(place: &Path) -> bool {
-    fs::read(place.join("unit.jar")).is_ok_and(|unit| unit == UNIT)
 }
 
 fn describe(place: &Path) -> Option<Description> {
@@ -379,96 +366,6 @@ fn read_contents(text: &[u8]) -> Result<Contents, Problem> {
         Some(missing) => Err(invalid(&format_args!("it has no {missing}"))),
         None => Ok(contents),
     }
-}
-
-/// Makes a base beside its place. Those of its kind that were there before stay until the node starts the next time:
-/// functions that are loaded run on them.
-fn into_place(folder: &Path, make: impl FnOnce(&Path) -> Result<Contents, Problem>) -> Result<Ready, Problem> {
-    make_folder(folder).map_err(at(folder))?;
-    let folder = folder.canonicalize().map_err(at(folder))?;
-    let new = folder.join(format!("{NEW}{PREFIX}{}", std::process::id()));
-    fs::remove_dir_all(&new).or_else(super::gone_is_fine).map_err(at(&new))?;
-    make_folder(&new).map_err(at(&new))?;
-    let made = make(&new).and_then(|contents| put(&folder, &new, &contents));
-    fs::remove_dir_all(&new).ok();
-    let (kind, id) = made?;
-    let this = list(&folder).into_iter().find(|ready| ready.kind == kind && ready.id == id);
-    this.ok_or_else(|| unavailable(format!("the base for {kind} has gone")))
-}
-
-fn put(folder: &Path, new: &Path, contents: &Contents) -> Result<(Kind, String), Problem> {
-    let text = serde_json::to_vec(contents).expect("texts and numbers");
-    let (kind, id) = (contents.kind, id_of(&text));
-    let place = place(folder, kind, &id);
-    if let Some(description) = describe(&place).filter(|_| is_whole(&place, contents)) {
-        // What runs on it keeps it as it is, and it is the newest again.
-        write(&place, &Description { made_ms: after_all(folder), ..description })?;
-        return Ok((kind, id));
-    }
-    fs::write(new.join(CONTENTS), text).map_err(at(new))?;
-    // A part of it may be there already. It stays where this one turns out to be of no use.
-    let before = folder.join(format!("{NEW}before-{id}"));
-    fs::remove_dir_all(&before).or_else(super::gone_is_fine).map_err(at(&before))?;
-    fs::rename(&place, &before).or_else(super::gone_is_fine).map_err(at(&place))?;
-    let finished = finish_in_place(new, &place, kind);
-    match &finished {
-        Ok(_) => fs::rename(new, &place).map_err(at(&place))?,
-        Err(_) => fs::rename(&before, &place).or_else(super::gone_is_fine).map_err(at(&place))?,
-    }
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))?;
-    fs::remove_dir_all(&before).ok();
-    finished.map(|()| (kind, id))
-}
-
-/// Whether all that a list says is in its place, byte for byte, with what is this program's own.
-fn is_whole(place: &Path, contents: &Contents) -> bool {
-    let is_there = |Listed { path, sha256, .. }: &Listed| {
-        fs::read(place.join(path)).is_ok_and(|content| hex(&Sha256::digest(&content)) == *sha256)
-    };
-    is_finished(place) && contents.files.iter().all(is_there)
-}
-
-/// Now, or later than all that are there: a clock may go back, and the newest is the one that counts.
-fn after_all(folder: &Path) -> u64 {
-    let later = all(folder).iter().map(|(.., description)| description.made_ms.saturating_add(1)).max();
-    later.unwrap_or(0).max(now_ms())
-}
-
-/// Writes what a base says of itself, in one step.
-fn write(place: &Path, description: &Description) -> Result<(), Problem> {
-    let text = serde_json::to_vec_pretty(&Description { home: "runtime".into(), ..description.clone() });
-    let beside = place.join(format!("{NEW}{DESCRIPTION}"));
-    let written = fs::write(&beside, text.expect("texts and numbers"));
-    written.and_then(|()| fs::rename(&beside, place.join(DESCRIPTION))).map_err(at(place))
-}
-
-/// The archive names jars where the base will be: a link stands there meanwhile.
-fn finish_in_place(new: &Path, place: &Path, kind: Kind) -> Result<(), Problem> {
-    symlink(new, place).map_err(at(place))?;
-    let finished = finish(new, place, kind);
-    fs::remove_file(place).map_err(at(place))?;
-    finished?;
-    open_for_reading(new).map_err(at(new))
-}
-
-/// Adds to a base in `new`, which is or will be `place`, what is this machine's and this program's own.
-fn finish(new: &Path, place: &Path, kind: Kind) -> Result<Description, Problem> {
-    let home = place.join("runtime");
-    fs::write(new.join("unit.jar"), UNIT).map_err(at(new))?;
-    let has_archive = archive(&home, place, true, kind == Kind::Android)
-        .inspect_err(|problem| tracing::warn!(target: "lighter::bases", "{}", problem.detail))
-        .is_ok();
-    if !has_archive && kind == Kind::Android {
-        // What cannot be rehearsed would fail in every unit too.
-        let jar = place.join("libdroid.jar");
-        return Err(unavailable(format!("Libdroid does not start on this machine: {}", jar.display())));
-    }
-    let (_, java) = release(&home)?;
-    let has_libdroid = kind == Kind::Android;
-    let made_ms = place.parent().map_or_else(now_ms, after_all);
-    let description = Description { java, home, has_archive, has_libdroid, made_ms };
-    write(new, &description)?;
-    Ok(description)
 }
 
 /// The files below a folder, in the order of their names, with their hashes.

@@ -167,3 +167,55 @@ fn an_earlier_base_stays_until_the_node_starts_the_next_time() {
     crate::base::Bases::open(&bases, None).unwrap();
     assert_eq!(there(), [first]);
 }
+
+/// The place of a base of Java that was imported.
+fn imported(folder: &Path, bases: &Path) -> PathBuf {
+    let file = folder.join("x.base");
+    fs::write(&file, written(&contents(&files()), &files())).unwrap();
+    let id = import(bases, &file, None).unwrap().id;
+    place(bases, Kind::Java, &id)
+}
+
+/// What makes a base fit another program has some steps. The first of them was taken for all, if the power failed
+/// after it.
+#[test]
+fn a_base_whose_finishing_was_cut_off_is_finished_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let bases = folder.path().join("bases");
+    let place = imported(folder.path(), &bases);
+    let finished = describe(&place).unwrap();
+    assert_eq!(finished.unit, unit_id());
+    let found = || newest(&bases, Kind::Java).unwrap().unwrap().0;
+    assert_eq!(found().made_ms, finished.made_ms, "it is finished");
+    for unit in [None, Some("0123456789abcdef")] {
+        let mut said = serde_json::to_value(&finished).unwrap();
+        said.as_object_mut().unwrap().remove("unit");
+        if let Some(unit) = unit {
+            said["unit"] = unit.into();
+        }
+        fs::write(place.join(DESCRIPTION), said.to_string()).unwrap();
+        let again = found();
+        assert!(again.unit == unit_id() && again.made_ms > finished.made_ms, "{unit:?}: {again:?}");
+        assert_eq!(describe(&place).unwrap().made_ms, again.made_ms);
+    }
+}
+
+/// While a base is put where the same one stands, that has another name, and a link its own.
+#[test]
+fn a_base_that_was_being_replaced_when_the_power_failed_is_there_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let bases = folder.path().join("bases");
+    let place = imported(folder.path(), &bases);
+    let name = place.file_name().unwrap().to_str().unwrap().strip_prefix(PREFIX).unwrap();
+    fs::rename(&place, bases.join(format!(".new-before-{name}"))).unwrap();
+    std::os::unix::fs::symlink(bases.join(".new-ready-1"), &place).unwrap();
+    std::os::unix::fs::symlink(bases.join(".new-ready-1"), bases.join("ready-java-0123456789abcdef")).unwrap();
+    assert!(list(&bases).is_empty());
+    crate::base::Bases::open(&bases, None).unwrap();
+    assert!(!place.is_symlink() && list(&bases).len() == 1);
+    assert!(!bases.join("ready-java-0123456789abcdef").is_symlink());
+    // Where the new one has come to its place, the other goes.
+    fs::create_dir(bases.join(format!(".new-before-{name}"))).unwrap();
+    crate::base::Bases::open(&bases, None).unwrap();
+    assert!(list(&bases).len() == 1 && !bases.join(format!(".new-before-{name}")).exists());
+}
