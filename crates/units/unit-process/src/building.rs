@@ -147,8 +147,7 @@ async fn raise_walls(
     settings: &Settings,
     process: u32,
 ) -> Result<(Vec<Missing>, Option<Sender>), Problem> {
-    let message = serde_json::to_vec(settings).expect("texts and numbers");
-    fd::send(control.get_ref(), &message, &[]).map_err(broken("telling a jail its settings"))?;
+    fd::send(control.get_ref(), &message(settings)?, &[]).map_err(broken("telling a jail its settings"))?;
     loop {
         let (said, sender) = report(control).await?;
         match said {
@@ -197,6 +196,28 @@ pub async fn probe(shared: &Arc<ProcessInner>) -> Result<Vec<Missing>, Problem> 
     };
     let nothing = File::open("/dev/null").map_err(broken("opening /dev/null"))?;
     Jail::start(shared, settings, nothing).await.map(|jail| jail.missing)
+}
+
+/// Whether a jail for this function can be told what it needs to know.
+///
+/// # Errors
+/// [`Code::ManifestValue`]: it has too large an environment.
+pub fn check(shared: &ProcessInner, recipe: &Recipe) -> Result<(), Problem> {
+    // With as long a number of a user as there may be.
+    let settings = Settings { outer_user: Some(u32::MAX), ..settings(shared, recipe, recipe.slots()) };
+    message(&settings).map(drop)
+}
+
+/// The settings as a jail hears them: in one message.
+fn message(settings: &Settings) -> Result<Vec<u8>, Problem> {
+    let message = serde_json::to_vec(settings).expect("texts and numbers");
+    if message.len() > MESSAGE_BYTES_MAX {
+        let (bytes, most) = (message.len(), MESSAGE_BYTES_MAX);
+        let detail = format!("its environment, with what its base adds, has {bytes} bytes, the limit is {most}");
+        let hint = "shorten `environment`; what is long can stand in `config`";
+        return Err(Problem::new(Code::ManifestValue, detail).with_hint(hint));
+    }
+    Ok(message)
 }
 
 pub fn settings(shared: &ProcessInner, recipe: &Recipe, slots: u32) -> Settings {
@@ -269,4 +290,33 @@ fn registered(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 
 pub fn broken(what: &'static str) -> impl Fn(io::Error) -> Problem {
     move |error| Problem::new(Code::Internal, format!("{what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A jail heard the beginning of a longer message, and said that it made no sense.
+    #[test]
+    fn an_environment_that_no_jail_can_be_told_is_refused() {
+        let with = |bytes: usize| Settings {
+            staging: "/root".into(),
+            binds: Vec::new(),
+            slots: 1,
+            scratch_bytes: 1,
+            loading_processes: 1,
+            processes: 1,
+            outer_user: None,
+            anew: false,
+            program: "/python".into(),
+            arguments: Vec::new(),
+            environment: vec![("NAME".to_owned(), "x".repeat(bytes))],
+            probe: false,
+        };
+        let beside = message(&with(0)).unwrap().len();
+        assert_eq!(message(&with(MESSAGE_BYTES_MAX - beside)).unwrap().len(), MESSAGE_BYTES_MAX);
+        let problem = message(&with(MESSAGE_BYTES_MAX - beside + 1)).unwrap_err();
+        assert_eq!(problem.code, Code::ManifestValue);
+        assert!(problem.detail.contains("65537 bytes, the limit is 65536"), "{problem}");
+    }
 }

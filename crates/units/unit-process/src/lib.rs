@@ -288,6 +288,7 @@ impl IsolationClass for ProcessClass {
         }
         let base = self.shared.base(&bundle)?;
         let recipe = zygote::Recipe { deployed: Arc::new(function), about: bundle.about, base, code };
+        building::check(&self.shared, &recipe)?;
         Ok(prepared::PreparedProcess::new(self.shared.clone(), recipe))
     }
 }
