@@ -174,6 +174,11 @@ impl<'a> Bundle<'a> {
         if let Some(bad) = requires.iter().find(|wanted| !wanted.contains("==")) {
             return Err(invalid(&format_args!("it requires {bad:?}, write name==version")));
         }
+        // Nobody could unpack it.
+        let mut folders = self.files.keys().flat_map(|name| name.match_indices('/').map(move |(at, _)| &name[..at]));
+        if let Some(both) = folders.find(|folder| self.files.contains_key(*folder)) {
+            return Err(invalid(&format_args!("{both} is a file in it, and a folder")));
+        }
         let (files_max, bytes_max) = match runtime {
             Runtime::Python => self.check_python().map(|()| (FILES_MAX, BYTES_MAX))?,
             Runtime::Java | Runtime::Android => self.check_java().map(|()| (JARS_MAX, JARS_BYTES_MAX))?,
@@ -352,6 +357,10 @@ mod tests {
         let with = |name: &str| BTreeMap::from([("app.py".to_owned(), &b""[..]), (name.to_owned(), &b""[..])]);
         assert!(of_handler("app:f", with("lib.so")).is_err());
         assert!(of_handler("app:f", with(LOCK)).is_ok());
+        // Another file may be between them.
+        let both = ["app.py", "app.py!.py", "app.py/x.py"].map(|name| (name.to_owned(), &b""[..]));
+        let problem = of_handler("app:f", both.into()).unwrap_err();
+        assert!(problem.detail.contains("app.py is a file in it, and a folder"), "{problem}");
         let harmful = BTreeMap::from([("app.py".to_owned(), &b""[..]), (LOCK.to_owned(), &b"--no-binary :all:"[..])]);
         assert!(of_handler("app:f", harmful).unwrap_err().detail.contains("line 1"));
     }
