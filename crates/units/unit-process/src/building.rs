@@ -93,10 +93,8 @@ impl Jail {
         let (stderr, err) = fd::pipe().map_err(broken("making a pipe"))?;
         let (keeper, kept) = fd::packet_pair().map_err(broken("making a socket"))?;
         let inherited = Inherited { control, stdout: out, stderr: err, code: code.into(), keeper: kept };
-        let Started { process, pidfd, in_user_namespace } = shared.spawner.spawn(inherited).await.map_err(|error| {
-            let detail = format!("this system refuses the namespaces of a jail: {error}");
-            Problem::new(Code::JailIncomplete, detail).with_hint(NAMESPACES_HINT)
-        })?;
+        let started = shared.spawner.spawn(inherited).await;
+        let Started { process, pidfd, in_user_namespace } = started.map_err(|error| not_started(&error))?;
         let guard = Guard::new(pidfd).map_err(broken("watching a jail"))?;
         let namespace = Namespace::of(process).map_err(broken("looking at a jail"))?;
         let joined = spawn_blocking(move || group.add(process).map(|()| group)).await;
@@ -138,6 +136,19 @@ impl Jail {
         step_back(&jail.family, &jail.process, true);
         fd::send(jail.control.get_ref(), b"null", &[]).map_err(broken("telling a jail to go on"))?;
         Ok(jail)
+    }
+}
+
+/// Why there is no process for a jail: the system has too little of something now, or it refuses its namespaces.
+fn not_started(error: &io::Error) -> Problem {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => {
+            Problem::new(Code::NodeFull, format!("no room for another jail: {error}"))
+        }
+        _ => {
+            let detail = format!("this system refuses the namespaces of a jail: {error}");
+            Problem::new(Code::JailIncomplete, detail).with_hint(NAMESPACES_HINT)
+        }
     }
 }
 
@@ -295,6 +306,21 @@ pub fn broken(what: &'static str) -> impl Fn(io::Error) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A system that was full for a moment was said to lack what a setting of its kernel gives.
+    #[test]
+    fn a_full_system_is_told_from_one_that_refuses_namespaces() {
+        let told = |number| not_started(&io::Error::from_raw_os_error(number));
+        for full in [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE] {
+            let problem = told(full);
+            assert!(problem.code == Code::NodeFull && !problem.hint.contains("namespaces"), "{problem}");
+        }
+        // There may be no more namespaces at all, or none for this user.
+        for refused in [libc::EPERM, libc::ENOSPC] {
+            let problem = told(refused);
+            assert!(problem.code == Code::JailIncomplete && problem.hint.contains("namespaces"), "{problem}");
+        }
+    }
 
     /// A jail heard the beginning of a longer message, and said that it made no sense.
     #[test]
