@@ -19,9 +19,10 @@ import org.objectweb.asm.tree.ClassNode;
 final class Hierarchy {
     /** What the base and Java have, by name. Kept for the life of the converter; an image's own never stand here. */
     private static final Map<String, Known> BASE = new HashMap<>();
-    private static final Known NONE = new Known(null, List.of(), false, Set.of());
 
     private final Map<String, ClassNode> own = new LinkedHashMap<>();
+    /** What neither has. An image may name any number of such classes: they go with it. */
+    private final Set<String> missing = new HashSet<>();
     private final Function<String, InputStream> base;
 
     Hierarchy(Function<String, InputStream> base) {
@@ -52,17 +53,22 @@ final class Hierarchy {
             return new Known(node.superName, node.interfaces, (node.access & Opcodes.ACC_INTERFACE) != 0, Set.of());
         }
         Known known = BASE.get(name);
-        if (known == null) {
+        if (known == null && !missing.contains(name)) {
             known = read(name);
-            BASE.put(name, known);
+            if (known == null) {
+                missing.add(name);
+            } else {
+                BASE.put(name, known);
+            }
         }
-        return known == NONE ? null : known;
+        return known;
     }
 
+    /** null: there is none that can be read. */
     private Known read(String name) {
         try (InputStream in = base.apply(name)) {
             if (in == null) {
-                return NONE;
+                return null;
             }
             ClassReader reader = new ClassReader(in);
             Set<String> methods = new HashSet<>();
@@ -71,7 +77,7 @@ final class Hierarchy {
             boolean isInterface = (reader.getAccess() & Opcodes.ACC_INTERFACE) != 0;
             return new Known(reader.getSuperName(), List.of(reader.getInterfaces()), isInterface, methods);
         } catch (IOException | RuntimeException unreadable) {
-            return NONE;
+            return null;
         }
     }
 
