@@ -229,6 +229,11 @@ pub async fn damaged_apps_are_refused(stage: &Stage) {
     let zeros = vec![0; 100 << 20];
     let bomb = apk(stage, "bomb", &[("classes.dex", &guests.dex), ("zeros", &zeros)]);
     is_refused(of_app(entry, true, &bomb), "once it is unpacked");
+    // A class above itself took the converter's hundred seconds of a processor.
+    let mut ring = b"\xCA\xFE\xBA\xBE\0\0\0\x3D\0\x03\x01\0\x0Bguests/Ring\x07\0\x01\0\x21\0\x02\0\x02".to_vec();
+    ring.extend([0; 8]);
+    let ring = apk(stage, "ring", &[("guests/Ring.class", &ring)]);
+    is_refused(Ok(jar("guests.Ring::turn", &ring)), "guests.Ring has no method turn");
     // What was refused has harmed nobody.
     let work = stage.run(&of_app(entry, false, &guests.dex).unwrap(), |_| {});
     assert_eq!(work.call(r#"[1, "up", "DOUBLE"]"#).await.unwrap(), "[2]");

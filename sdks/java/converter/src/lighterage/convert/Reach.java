@@ -63,7 +63,9 @@ final class Reach {
             throw new Unfit("the image has no class " + parts[0]);
         }
         boolean isThere = false;
-        for (ClassNode one = node; one != null; one = hierarchy.own(one.superName)) {
+        // A class may name itself as the one above: that is for the verifier to refuse.
+        Set<ClassNode> seen = new HashSet<>();
+        for (ClassNode one = node; one != null && seen.add(one); one = hierarchy.own(one.superName)) {
             for (MethodNode method : one.methods) {
                 if (method.name.equals(parts[1])) {
                     isThere = true;
