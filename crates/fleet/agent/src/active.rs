@@ -252,14 +252,38 @@ impl Active {
         anchor.for_each_member(|(node, member)| table.admit(*node, &member.name, member.is_anchor));
     }
 
-    /// Takes a signed list of revoked nodes, if it is newer: their links end, and every other link passes it on.
+    /// Takes a signed list of revoked nodes, if it is newer: their links end, and every other link passes it on. The
+    /// ledger of an anchor takes over what it lacks of it.
     ///
     /// # Errors
     /// [`Code::FleetMessage`]: it is none of this fleet. [`Code::DataUnusable`]: it holds until the node ends.
     pub async fn learn_list(&self, list: &[u8]) -> Result<(), Problem> {
-        if !self.trust.learn_revoked(list)? {
-            return Ok(());
+        if self.trust.learn_revoked(list)? {
+            self.pass_on().await?;
         }
+        if self.anchor.is_some()
+            && let Err(problem) = self.take_over(self.trust.read_list(list)?).await
+        {
+            tracing::warn!("the ledger lacks what a list of revoked nodes says: {} {}", problem.code, problem.detail);
+        }
+        Ok(())
+    }
+
+    /// On an anchor: its ledger takes over what only this list says, and everybody hears what came of it.
+    ///
+    /// # Errors
+    /// As [`Anchor::merge_list`] and [`Active::learn_list`].
+    pub async fn take_over(&self, list: Revoked) -> Result<(), Problem> {
+        let Some(anchor) = self.anchor.clone() else { return Ok(()) };
+        let merged = spawn_blocking(move || anchor.merge_list(&list)).await.map_err(|error| failed(&error))??;
+        match merged {
+            Some(list) if self.trust.learn_revoked(list.bytes())? => self.pass_on().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The list of revoked nodes is another one now.
+    async fn pass_on(&self) -> Result<(), Problem> {
         let Some(list) = self.trust.revoked() else { return Ok(()) };
         self.table.lock().forget(|node| list.contains(node));
         self.has_news();

@@ -230,7 +230,7 @@ impl Agent {
     ///
     /// # Errors
     /// [`Code::NoFleet`], [`Code::NotAnchor`], [`Code::MemberUnknown`]; [`Code::Usage`]: it is this node. As
-    /// [`Anchor::revoke`].
+    /// [`Anchor::revoke_beside`].
     pub async fn remove(&self, which: &str) -> Result<(NodeId, String), Problem> {
         let (active, anchor) = self.anchor()?;
         let (node, name) = named(&anchor, which)?;
@@ -238,7 +238,8 @@ impl Agent {
             let problem = Problem::new(Code::Usage, "an anchor cannot take itself out of its fleet");
             return Err(problem.with_hint("name another node: `lighter fleet` lists them"));
         }
-        let list = blocking(move || anchor.revoke(&node)).await?;
+        let known = active.trust.revoked();
+        let list = blocking(move || anchor.revoke_beside(known.as_ref(), &node)).await?;
         active.learn_list(list.bytes()).await?;
         Ok((node, name))
     }

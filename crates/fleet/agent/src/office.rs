@@ -163,6 +163,11 @@ pub(crate) async fn keep_office(active: Arc<Active>) {
         {
             tracing::warn!("{} {}", problem.code, problem.detail);
         }
+        if let Some(list) = active.trust.revoked()
+            && let Err(problem) = active.take_over(list).await
+        {
+            tracing::debug!(%problem, "the ledger lacks what the list of revoked nodes says");
+        }
         active.admit_all();
         let (own, telling) = (active.trust.node(), anchor.clone());
         if let Err(problem) = blocking(move || telling.tell_address(&own)).await {

@@ -58,7 +58,11 @@ where
             };
             let record = Some(active.record()).filter(|record| !is_brief || said.as_ref() != Some(record));
             said = record.clone().or(said);
-            let list = active.trust.revoked().filter(|list| list.revision() > theirs.load(Relaxed));
+            let theirs = theirs.load(Relaxed);
+            // An anchor with another list of the same revision makes one of both.
+            let is_rival = is_anchor && active.trust.has_rival_list();
+            let is_owed = |ours: u64| ours > theirs || (is_rival && ours == theirs);
+            let list = active.trust.revoked().filter(|list| is_owed(list.revision()));
             let ours = *revision.borrow_and_update();
             let hello = Hello::new(record, ours, list.as_ref().map(|list| list.bytes()), part);
             let send = async {

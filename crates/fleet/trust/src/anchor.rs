@@ -184,6 +184,37 @@ impl Anchor {
         self.revoked().ok_or_else(|| Problem::new(Code::Internal, "a list of revoked nodes is empty"))
     }
 
+    /// The same where this node knows of a list that may be later than the ledger: without what that says, the next
+    /// list would let those in again who are on it.
+    ///
+    /// # Errors
+    /// As [`Anchor::merge_list`] and [`Anchor::revoke`].
+    pub fn revoke_beside(&self, known: Option<&Revoked>, node: &NodeId) -> Result<Revoked, Problem> {
+        known.map_or(Ok(None), |list| self.merge_list(list))?;
+        self.revoke(node)
+    }
+
+    /// Takes over what a list says that the ledger lacks, because this anchor was restored from a backup. Gives the
+    /// list that holds then. `None`: the ledger lacks nothing.
+    ///
+    /// # Errors
+    /// [`Code::NotAnchor`]: this anchor itself is on the list. The ledger cannot be kept.
+    pub fn merge_list(&self, list: &Revoked) -> Result<Option<Revoked>, Problem> {
+        if self.look(|ledger| ledger.has_list(list)) {
+            return Ok(None);
+        }
+        if self.own.get().is_some_and(|own| list.contains(own)) {
+            let detail = "a later list of revoked nodes says that this anchor was taken out of the fleet";
+            return Err(Problem::new(Code::NotAnchor, detail));
+        }
+        let now = self.clock.likely();
+        self.change(|ledger| {
+            ledger.merge_list(list, now);
+            Ok(())
+        })?;
+        Ok(self.revoked())
+    }
+
     /// The list of revoked nodes, as it is passed on. `None`: nobody ever was.
     pub fn revoked(&self) -> Option<Revoked> {
         let ledger = self.ledger.lock();

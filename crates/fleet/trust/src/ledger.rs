@@ -6,10 +6,11 @@ use crate::id::{NodeId, is_name};
 use crate::invitations::{InvitationId, Invitations};
 use crate::keys::PublicKey;
 use crate::members::{Life, MEMBERS_MAX, Member, Met, Presence};
-use crate::revoked::{ENTRY_SECONDS, REVOKED_MAX};
+use crate::revoked::{ENTRY_SECONDS, REVOKED_MAX, Revoked};
 use crate::token::Address;
 use problem::{Code, Problem};
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// See the top of this file.
@@ -170,6 +171,41 @@ impl Ledger {
         &self.revoked
     }
 
+    /// Whether a list says nothing that this ledger lacks: it is an older one, or its own.
+    pub(crate) fn has_list(&self, list: &Revoked) -> bool {
+        match list.revision().cmp(&self.revision) {
+            Ordering::Less => true,
+            Ordering::Equal => *list.entries() == self.revoked,
+            Ordering::Greater => false,
+        }
+    }
+
+    /// Takes over what a list says that this ledger lacks, as one from a backup does: who is on the list is out.
+    /// Where the ledger says more, what both say is a list that is newer than both. Beyond [`REVOKED_MAX`] those leave
+    /// it who were taken out longest ago: they stay no members, so their certificates are not renewed.
+    pub(crate) fn merge_list(&mut self, list: &Revoked, now: u64) {
+        if self.has_list(list) {
+            return;
+        }
+        let mut revoked = list.entries().clone();
+        for (node, since) in &self.revoked {
+            let later = revoked.entry(*node).or_insert(*since);
+            *later = (*later).max(*since);
+        }
+        self.members.retain(|node, _| !revoked.contains_key(node));
+        let mut oldest: Vec<(u64, NodeId)> = revoked.iter().map(|(node, since)| (*since, *node)).collect();
+        oldest.sort_unstable();
+        for (_, node) in &oldest[..oldest.len().saturating_sub(REVOKED_MAX)] {
+            revoked.remove(node);
+        }
+        let is_that_list = list.revision() > self.revision && revoked == *list.entries();
+        (self.revision, self.revised_at) = match is_that_list {
+            true => (list.revision(), list.issued()),
+            false => (self.revision.max(list.revision()) + 1, now),
+        };
+        self.revoked = revoked;
+    }
+
     /// The anchors, where there were ever several. One that was always alone is not among them.
     pub fn anchors(&self) -> impl Iterator<Item = (&NodeId, &Member)> {
         self.members.iter().filter(|(_, member)| member.is_anchor && member.at.is_some())
@@ -278,6 +314,8 @@ fn came_first() -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::certificate::Authority;
+    use std::ops::Range;
 
     const NOW: u64 = 1_795_000_000;
 
@@ -328,6 +366,47 @@ mod tests {
         ledger.revoke(&node(3_000), NOW + ENTRY_SECONDS).unwrap();
         assert_eq!(ledger.member(&node(0)).unwrap_err().code, Code::NotAdmitted);
         assert_eq!(ledger.revoked().len(), REVOKED_MAX);
+    }
+
+    #[test]
+    fn a_ledger_from_a_backup_takes_over_what_a_later_list_says() {
+        let authority = Authority::found("campus", &[1; 32]).unwrap();
+        let list = |ledger: &Ledger| Revoked::sign(&authority, ledger.revision, ledger.revised_at, &ledger.revoked);
+        let node = |number: u8| NodeId::of(&[number; 32]);
+        let mut backup = Ledger::default();
+        for number in 2..5 {
+            backup.admit(&format!("pi-{number}"), [number; 32], false, NOW).unwrap();
+        }
+        let mut lost = backup.clone();
+        lost.revoke(&node(2), NOW).unwrap();
+        // It has taken nobody out since: it goes on with that very list.
+        let mut restored = backup.clone();
+        restored.merge_list(&list(&lost), NOW + 5);
+        assert_eq!(restored, lost);
+        // It has taken another one out, by a list of the same number.
+        let mut restored = backup.clone();
+        restored.revoke(&node(3), NOW + 1).unwrap();
+        restored.merge_list(&list(&lost), NOW + 5);
+        assert_eq!(restored.revision(), (2, NOW + 5));
+        assert_eq!(*restored.revoked(), BTreeMap::from([(node(2), NOW), (node(3), NOW + 1)]));
+        assert_eq!(restored.members().map(|(node, _)| *node).collect::<Vec<_>>(), [node(4)]);
+        // What is older, or its own, says nothing more.
+        let before = restored.clone();
+        for known in [&lost, &before] {
+            restored.merge_list(&list(known), NOW + 9);
+        }
+        assert_eq!(restored, before);
+    }
+
+    #[test]
+    fn two_full_lists_become_one_of_those_who_were_taken_out_last() {
+        let authority = Authority::found("campus", &[1; 32]).unwrap();
+        let node = |number: u64| NodeId(std::array::from_fn(|at| number.to_le_bytes()[at % 8]));
+        let of = |numbers: Range<u64>| numbers.map(|number| (node(number), number)).collect::<BTreeMap<_, _>>();
+        let most = REVOKED_MAX as u64;
+        let mut ledger = Ledger { revoked: of(0..most), revision: 7, ..Ledger::default() };
+        ledger.merge_list(&Revoked::sign(&authority, 9, NOW, &of(most..2 * most)), NOW + 1);
+        assert_eq!((ledger.revision(), ledger.revoked()), ((10, NOW + 1), &of(most..2 * most)));
     }
 
     #[test]

@@ -113,6 +113,11 @@ impl Revoked {
         self.nodes.keys().copied()
     }
 
+    /// The nodes, and since when they are members no more.
+    pub(crate) fn entries(&self) -> &BTreeMap<NodeId, u64> {
+        &self.nodes
+    }
+
     /// Counts the lists of a fleet. The higher one holds.
     pub fn revision(&self) -> u64 {
         self.revision

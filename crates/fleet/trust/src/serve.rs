@@ -235,7 +235,8 @@ impl Doorway {
         stream: &mut TlsStream<TcpStream>,
         node: NodeId,
     ) -> Result<(), Problem> {
-        match blocking(move || anchor.revoke(&node)).await {
+        let known = self.trust.revoked();
+        match blocking(move || anchor.revoke_beside(known.as_ref(), &node)).await {
             Ok(list) => {
                 self.trust.learn_revoked(list.bytes())?;
                 tracing::info!(%node, "a node has left the fleet");

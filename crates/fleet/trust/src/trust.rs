@@ -60,6 +60,8 @@ struct Present {
     /// When this run took the certificate from an anchor, by the machine's clock.
     taken_at: Option<u64>,
     revoked: Option<Revoked>,
+    /// Another list of the same revision was seen.
+    has_rival_list: bool,
 }
 
 /// A connection of a member. It is counted until this is dropped.
@@ -185,17 +187,34 @@ impl Trust {
     /// # Errors
     /// [`Code::FleetMessage`]: it is no list of this fleet.
     pub fn learn_revoked(&self, bytes: &[u8]) -> Result<bool, Problem> {
-        let refused = |fault: crate::revoked::ListFault| Problem::new(Code::FleetMessage, fault.to_string());
-        let list = Revoked::read(bytes, self.fleet(), &self.standing.ca.key).map_err(refused)?;
+        let list = self.read_list(bytes)?;
         {
             let mut present = self.standing.present.write();
-            if present.revoked.as_ref().is_some_and(|known| known.revision() >= list.revision()) {
+            let known = present.revoked.as_ref();
+            if known.is_some_and(|known| known.revision() >= list.revision()) {
+                let is_rival = |known: &Revoked| known.revision() == list.revision() && known.bytes() != bytes;
+                present.has_rival_list = present.has_rival_list || known.is_some_and(is_rival);
                 return Ok(false);
             }
-            present.revoked = Some(list.clone());
+            (present.revoked, present.has_rival_list) = (Some(list.clone()), false);
         }
         self.connected.lock().end(LinkEnd::Revoked, |node| list.contains(node));
         Ok(true)
+    }
+
+    /// Reads a list, of whatever revision.
+    ///
+    /// # Errors
+    /// [`Code::FleetMessage`]: it is no list of this fleet.
+    pub fn read_list(&self, bytes: &[u8]) -> Result<Revoked, Problem> {
+        let refused = |fault: crate::revoked::ListFault| Problem::new(Code::FleetMessage, fault.to_string());
+        Revoked::read(bytes, self.fleet(), &self.standing.ca.key).map_err(refused)
+    }
+
+    /// Whether another list was seen of the revision that this node knows. An anchor that was restored from a backup
+    /// has made it, and is to hear of this one.
+    pub fn has_rival_list(&self) -> bool {
+        self.standing.present.read().has_rival_list
     }
 
     /// Counts a connection of `node`, whose certificate TLS has checked.
@@ -269,8 +288,9 @@ impl Present {
         }
         let begins = membership.dates().map_or(0, |dates| dates.begins);
         let certified = CertifiedKey::from_der(membership.chain(), key.pkcs8().into(), &provider())
+            .map(Arc::new)
             .map_err(|error| unusable(&format!("cannot be used: {error}")))?;
-        Ok(Self { membership, certified: Arc::new(certified), begins, taken_at: None, revoked })
+        Ok(Self { membership, certified, begins, taken_at: None, revoked, has_rival_list: false })
     }
 }
 

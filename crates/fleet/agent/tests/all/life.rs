@@ -97,6 +97,38 @@ async fn a_node_leaves_only_where_an_anchor_hears_it() {
     assert_eq!(other.leave().await.unwrap(), "campus");
 }
 
+/// The anchor's disk broke, and a copy from before took its place. It took another node out, by a list of a revision
+/// that all had already: nobody took that list, and the next one would have let the first node in again.
+#[tokio::test]
+async fn an_anchor_from_a_backup_lets_nobody_in_again_who_was_taken_out() {
+    let [(machine, anchor), (_home, stolen), (home, other)] = campus().await;
+    let late = Machine::new("pi-9").start().await;
+    late.join(&anchor.invite(1, 60).await.unwrap()).await.unwrap();
+    until(&other, |status| names(status) == ["pi-7", "pi-8", "pi-9", "server-1"]).await;
+    let [stolen, late] = [&stolen, &late].map(|agent| agent.status().unwrap().rows[0].node);
+    anchor.end();
+    let restored = Machine { listen: machine.listen, ..machine.copied() };
+    let anchor = machine.start().await;
+    anchor.remove("pi-7").await.unwrap();
+    until(&other, |status| names(status) == ["pi-8", "pi-9", "server-1"]).await;
+    other.end();
+    anchor.end();
+
+    let anchor = restored.start().await;
+    anchor.remove("pi-9").await.unwrap();
+    let other = home.start().await;
+    for agent in [&anchor, &other] {
+        until(agent, |status| names(status) == ["pi-8", "server-1"]).await;
+    }
+    let folder = fleet_trust::folder::Folder::open(&restored.folder()).unwrap();
+    until(&anchor, |_| [stolen, late].iter().all(|node| folder.ledger().unwrap().revoked().contains_key(node))).await;
+    // The names of both are free.
+    for name in ["pi-7", "pi-9"] {
+        let token = anchor.invite(1, 60).await.unwrap();
+        Machine::new(name).start().await.join(&token).await.unwrap();
+    }
+}
+
 fn is_told_of_another(status: &Status) -> bool {
     status.trouble.as_ref().is_some_and(|trouble| trouble.code == Code::NodeDoubled)
 }
