@@ -184,7 +184,7 @@ impl<L: Local> Link<L> {
         request: Request<CallBody>,
     ) -> Carried {
         let pool = self.pool(node);
-        let lane = match pool.lane(&self.dialer).await {
+        let lane = match pool.lane_for_call(&self.dialer).await {
             Ok(lane) => lane,
             Err(problem) => return Carried::Away(request, problem),
         };

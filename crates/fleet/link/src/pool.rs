@@ -4,6 +4,7 @@
 //!   call ─▶ Pool ─▶ the connection with the fewest calls ─▶ Lane
 //!             │ none? one connects, the others wait for it · resting, or silent? away, at once
 //! ```
+//! Where the last attempt failed, no call waits for the next one: that is made beside it, and when the node is heard.
 
 use crate::limits::{
     CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, CONNECTIONS_MAX, HEAD_BYTES_MAX, IDLE_TIMEOUT, STREAM_SEND_BYTES,
@@ -50,7 +51,9 @@ pub(crate) struct Pool {
     node: NodeId,
     open: Mutex<Vec<Arc<Wire>>>,
     /// Held by the one that connects.
-    connecting: tokio::sync::Mutex<()>,
+    connecting: Arc<tokio::sync::Mutex<()>>,
+    /// Where it was tried last.
+    tried: Mutex<Option<Address>>,
     rest: Mutex<Rest>,
 }
 
@@ -77,8 +80,20 @@ pub(crate) struct Lane {
 
 impl Pool {
     pub fn new(node: NodeId) -> Arc<Self> {
-        let (open, connecting, rest) = Default::default();
-        Arc::new(Self { node, open, connecting, rest })
+        let (open, connecting, tried, rest) = Default::default();
+        Arc::new(Self { node, open, connecting, tried, rest })
+    }
+
+    /// For a call, which does not wait for a node that could not be reached when it was tried last.
+    ///
+    /// # Errors
+    /// As [`Pool::lane`].
+    pub async fn lane_for_call(self: &Arc<Self>, dialer: &Arc<Dialer>) -> Result<Lane, Problem> {
+        if self.is_away() {
+            self.probe(dialer, || {});
+            return Err(self.away("it could not be reached a moment ago"));
+        }
+        self.lane(dialer).await
     }
 
     /// # Errors
@@ -108,9 +123,39 @@ impl Pool {
         self.take().ok_or_else(|| self.away("the connection has ended"))
     }
 
-    /// The node has just been heard of: whatever kept this one from connecting may be over.
-    pub fn heard_of(&self) {
-        self.rest.lock().reached();
+    /// The node has just been heard of. Says whether it can be reached, as far as is known. If not, whatever kept
+    /// this one from connecting may be over: it is tried, and `reached` is called if it was.
+    pub fn heard_of(self: &Arc<Self>, dialer: &Arc<Dialer>, reached: impl FnOnce() + Send + 'static) -> bool {
+        if !self.is_away() {
+            self.rest.lock().reached();
+            return true;
+        }
+        let elsewhere = *self.tried.lock() != dialer.members.address(&self.node);
+        self.rest.lock().heard(Instant::now(), elsewhere);
+        self.probe(dialer, reached);
+        false
+    }
+
+    /// Whether it could not be reached when it was tried last, and nothing is open to it.
+    fn is_away(&self) -> bool {
+        let has_failed = self.rest.lock().has_failed();
+        has_failed && self.open.lock().iter().all(|wire| wire.has_ended.load(Relaxed))
+    }
+
+    /// Connects beside everything else to a node that is away, unless it rests or somebody does so already.
+    fn probe(self: &Arc<Self>, dialer: &Arc<Dialer>, reached: impl FnOnce() + Send + 'static) {
+        let Ok(one) = self.connecting.clone().try_lock_owned() else { return };
+        if !self.is_away() || !self.rest.lock().is_over(Instant::now()) {
+            return;
+        }
+        let (pool, dialer) = (self.clone(), dialer.clone());
+        tokio::spawn(async move {
+            let _one = one;
+            match pool.connect(&dialer).await {
+                Ok(()) => reached(),
+                Err(problem) => tracing::debug!(node = %pool.node, %problem, "a node is still away"),
+            }
+        });
     }
 
     /// Calls on their way.
@@ -185,7 +230,9 @@ impl Pool {
     }
 
     async fn open_one(self: &Arc<Self>, dialer: &Dialer) -> Result<Arc<Wire>, Problem> {
-        let address = dialer.members.address(&self.node).ok_or_else(|| self.away("its address is not known"))?;
+        let address = dialer.members.address(&self.node);
+        self.tried.lock().clone_from(&address);
+        let address = address.ok_or_else(|| self.away("its address is not known"))?;
         let room = WireRoom::take(&dialer.budget)?;
         let connecting = fleet_trust::link::connect_for_calls(&dialer.trust, &address, &self.node);
         let (peer, stream) = connecting.await.map_err(|problem| match problem.code {

@@ -17,7 +17,7 @@ use crate::reports::AskedBy;
 use crate::room::{CallRoom, WireRoom};
 use crate::silence::{LastByte, Listened, caller_silence_max};
 use bytes::Bytes;
-use choice::{Judgement, judge};
+use choice::{Judgement, Report, judge};
 use fleet_trust::NodeId;
 use fleet_trust::serve::MemberArrival;
 use http::header::CONTENT_TYPE;
@@ -129,25 +129,23 @@ impl<L: Local> Link<L> {
 
     /// Answers a call, a message of mail, or a question for a report.
     async fn answer(
-        &self,
+        self: &Arc<Self>,
         from: NodeId,
         room: &Arc<WireRoom>,
         mut request: Request<Incoming>,
     ) -> Response<Answer<L::Body>> {
         let arrived = Instant::now();
-        if let Some(report) = fields::read_report(request.headers()) {
-            self.known.hear(from, report, None);
-        }
+        let is_way_back = self.hear_of(from, fields::read_report(request.headers()));
         if request.headers().contains_key(MAIL) {
-            self.pool(from).heard_of();
             return Response::from_parts(self.take_mail(from, room, request).await, Answer::Whole(Bytes::new()));
         }
         if !request.headers().contains_key(CALL) {
             if request.uri().path() != "/" {
                 return self.answer_other(from, room, request).await;
             }
-            self.pool(from).heard_of();
-            self.local.reached(from);
+            if is_way_back {
+                self.local.reached(from);
+            }
             let revision = fields::read_own_revision(request.headers());
             self.asked_by.lock().insert(from, AskedBy { at: Instant::now(), revision });
             return self.answer_question(request.headers());
@@ -171,6 +169,21 @@ impl<L: Local> Link<L> {
         };
         let Ran { response, run } = ran;
         self.say_ran(response.map(|body| Answer::Run { body, _room: room }), arrived, run.map(|run| run.as_secs_f64()))
+    }
+
+    /// A member has sent something, and says how it is. One that could not be reached is believed once it was: calls
+    /// would go in vain to a node that dials others and that nobody can dial. Says whether there is a way to it.
+    fn hear_of(self: &Arc<Self>, from: NodeId, report: Option<Report>) -> bool {
+        let link = self.clone();
+        let reached = move || {
+            report.inspect(|report| link.known.hear(from, *report, None));
+            link.local.reached(from);
+        };
+        let is_way_back = self.pool(from).heard_of(&self.dialer, reached);
+        if is_way_back {
+            report.inspect(|report| self.known.hear(from, *report, None));
+        }
+        is_way_back
     }
 
     /// What the head of a call says is enough to refuse it.

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 pub struct Rest {
     pause: Duration,
     until: Option<Instant>,
+    /// It was heard since it could not be reached, and was tried at once for that.
+    was_heard: bool,
 }
 
 impl Rest {
@@ -25,6 +27,14 @@ impl Rest {
     pub fn failed(&mut self, now: Instant, chance: u8) {
         self.pause = (self.pause * 2).clamp(REST_MIN, REST_MAX);
         self.until = Some(now + self.pause + self.pause * u32::from(chance) / 512);
+    }
+
+    /// It was heard though it could not be reached: it is tried at once, because it may be back. Where that fails as
+    /// well, there is a way in one direction alone, and hearing more ends no rest until it is `elsewhere`.
+    pub fn heard(&mut self, now: Instant, elsewhere: bool) {
+        if self.has_failed() && (elsewhere || !self.was_heard) {
+            (self.until, self.was_heard) = (Some(now), true);
+        }
     }
 
     /// It was reached.
@@ -52,5 +62,25 @@ mod tests {
         assert!(rest.is_over(begin + REST_MAX * 3 / 2));
         rest.reached();
         assert!(rest.is_over(begin) && !rest.has_failed());
+    }
+
+    #[test]
+    fn who_is_heard_and_cannot_be_reached_rests_all_the_same() {
+        let begin = Instant::now();
+        let mut rest = Rest::default();
+        rest.heard(begin, true);
+        assert!(!rest.has_failed(), "nobody has tried it");
+        rest.failed(begin, 0);
+        rest.heard(begin, false);
+        assert!(rest.is_over(begin) && rest.has_failed(), "it may be back");
+        rest.failed(begin, 0);
+        rest.heard(begin, false);
+        assert!(!rest.is_over(begin + REST_MIN) && rest.is_over(begin + REST_MIN * 2));
+        rest.heard(begin, true);
+        assert!(rest.is_over(begin), "nobody has tried it there");
+        rest.reached();
+        rest.failed(begin, 0);
+        rest.heard(begin, false);
+        assert!(rest.is_over(begin), "it was reached since");
     }
 }

@@ -3,13 +3,13 @@
 use crate::cable::Cable;
 use crate::world::{LONG, TestNode, Town, empty, failed, read, replied, until};
 use choice::Truth;
-use fleet_link::limits::PING_INTERVAL;
-use fleet_link::{Sent, Undecided};
+use fleet_link::limits::{CONNECT_TIMEOUT, PING_INTERVAL};
+use fleet_link::{Sent, Undecided, Way};
 use http::Request;
 use problem::Code;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -91,6 +91,34 @@ async fn a_short_silence_ends_no_call() {
         }
     }
     assert_eq!(replied(one.call(&two, "hello", empty()).await).await.1, "hello");
+}
+
+/// A node behind a router dials others, and nobody can dial it. Each of its questions made it one to call again, and
+/// then all calls waited for three seconds, until it turned out once more that nobody gets through to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_waits_for_a_node_that_asks_and_cannot_be_asked() {
+    let town = Town::new(1);
+    let (one, mut two) = (town.node(1).await, town.node(2).await);
+    let cable = Cable::to(&two.address).await;
+    town.book.set(two.id, cable.address.clone(), "pi-2");
+    cable.pull(true);
+    assert_eq!(failed(one.call(&two, "hello", empty()).await), Code::MemberAway, "one call finds out");
+    two.hears();
+    let wanted = Undecided { function: "hello", bytes: 0, here: None, nodes: &[two.id] };
+    for _ in 0..3 {
+        two.tested.reached.lock().clear();
+        until(|| two.tested.reached.lock().contains(&one.id)).await;
+        assert_eq!(one.link.choose(&wanted), Way::Nowhere);
+        let begun = Instant::now();
+        assert_eq!(failed(one.call(&two, "hello", empty()).await), Code::MemberAway);
+        assert!(begun.elapsed() < CONNECT_TIMEOUT, "it waited for {:?}", begun.elapsed());
+    }
+    assert!(!one.tested.reached.lock().contains(&two.id));
+    // The way is open, and found without a call.
+    cable.pull(false);
+    until(|| one.link.choose(&wanted) != Way::Nowhere).await;
+    assert_eq!(replied(one.call(&two, "hello", empty()).await).await.1, "hello");
+    assert!(one.tested.reached.lock().contains(&two.id));
 }
 
 /// Both ends of each connection asked each other every five seconds. Half of what a fleet sent in which nothing
