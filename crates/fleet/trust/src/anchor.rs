@@ -303,6 +303,13 @@ impl Anchor {
         self.admission(&member)
     }
 
+    /// Whether a hello changes nothing, so that it waits for nobody. A node that is unknown changes nothing either.
+    pub(crate) fn is_known(&self, node: &NodeId, presence: Presence) -> bool {
+        let now = self.clock.likely();
+        let life_of = |ledger: &Ledger| ledger.member(node).ok().map(|member| member.life.as_known(presence, now));
+        self.look(life_of).is_none_or(|met| met.is_some())
+    }
+
     /// A member, whose certificate TLS has checked, says hello.
     ///
     /// # Errors
@@ -310,14 +317,14 @@ impl Anchor {
     pub(crate) fn hello(&self, node: &NodeId, presence: Presence) -> Result<Heard, Problem> {
         let now = self.clock.likely();
         let before = self.heard(|| self.look(|ledger| ledger.member(node).map(|member| member.life.clone())))?;
-        let (mut life, mut met) = (before.clone(), Met::Alive { incarnation: presence.incarnation });
         // Nearly every hello is of a life that goes on. Only another one costs a copy of the ledger, and the disk.
-        if life.meet(presence, now) != met || life != before {
-            (life, met) = self.change(|ledger| {
+        let (life, met) = match before.as_known(presence, now) {
+            Some(met) => (before.clone(), met),
+            None => self.change(|ledger| {
                 let met = ledger.meet(node, presence, now)?;
                 Ok((ledger.member(node)?.life.clone(), met))
-            })?;
-        }
+            })?,
+        };
         let is_new_life = !before.is_of(&presence.run) && life.is_of(&presence.run);
         let is_doubled = life.doubled_at.is_some_and(|at| now.abs_diff(at) < DOUBLED_SHOWN_SECONDS);
         let incarnation = match met {

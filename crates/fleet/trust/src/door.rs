@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub const SEATS_MAX: usize = 128;
 /// New nodes that wait until a person has compared their digits. For another, the address with most loses its oldest.
 pub const KNOCKS_MAX: usize = 8;
-/// Addresses whose pace is remembered. For another one, that which was heard of longest ago is forgotten.
+/// Addresses, or nodes, whose pace is remembered. For another one, that which was heard of longest ago is forgotten.
 pub const SOURCES_MAX: usize = 1_024;
 
 /// TLS handshakes a second: some hundred cost a small machine a tenth of a core.
@@ -30,7 +30,11 @@ pub const JOINS: DoorRate = DoorRate { burst: 128.0, a_second: 32.0, source_burs
 /// it has 42 tries, at odds of a million to one each.
 pub const KNOCKS: DoorRate = DoorRate { burst: 12.0, a_second: 0.1, source_burst: 12.0, source_a_second: 0.1 };
 
-/// How much comes through at once, and how fast more may follow: of all together, and of one address.
+/// Hellos of one node that an anchor has to write down. A start makes two of them; a node that begins a new life with
+/// each hello waits, and nobody else does.
+pub const LIVES: DoorRate = DoorRate { burst: 1e9, a_second: 1e9, source_burst: 16.0, source_a_second: 0.2 };
+
+/// How much comes through at once, and how fast more may follow: of all together, and of one address or node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DoorRate {
     pub burst: f64,
@@ -39,12 +43,12 @@ pub struct DoorRate {
     pub source_a_second: f64,
 }
 
-/// Who comes too fast.
+/// Who comes too fast: addresses, or nodes.
 #[derive(Debug)]
-pub struct Pace {
+pub struct Pace<S = Source> {
     rate: DoorRate,
     all: Bucket,
-    sources: BTreeMap<Source, Bucket>,
+    sources: BTreeMap<S, Bucket>,
 }
 
 /// Whose connection it is.
@@ -74,13 +78,13 @@ impl Source {
     }
 }
 
-impl Pace {
+impl<S: Copy + Ord> Pace<S> {
     pub fn new(rate: DoorRate, now: Instant) -> Self {
         Self { rate, all: Bucket { left: rate.burst, at: now, is_known: false }, sources: BTreeMap::new() }
     }
 
     /// Whether one more may come now. What one address has used up costs the others nothing.
-    pub fn admits(&mut self, source: Source, now: Instant) -> bool {
+    pub fn admits(&mut self, source: S, now: Instant) -> bool {
         let DoorRate { burst, a_second, source_burst, source_a_second } = self.rate;
         if !self.sources.contains_key(&source) && self.sources.len() >= SOURCES_MAX {
             let oldest = self.sources.iter().min_by_key(|(_, bucket)| (bucket.is_known, bucket.at));
@@ -99,7 +103,7 @@ impl Pace {
     }
 
     /// A member has connected from there: strangers at other addresses, however many, do not keep it out.
-    pub fn knows(&mut self, source: Source) {
+    pub fn knows(&mut self, source: S) {
         if let Some(bucket) = self.sources.get_mut(&source) {
             bucket.is_known = true;
         }
@@ -214,6 +218,15 @@ mod tests {
         pace.knows(source(7));
         assert!((10_000..20_000).filter(|number| pace.admits(source(*number), begin)).count() < 256);
         assert!(pace.admits(source(7), begin));
+    }
+
+    #[test]
+    fn a_node_that_begins_life_after_life_waits_alone() {
+        let begin = Instant::now();
+        let mut pace = Pace::new(LIVES, begin);
+        let at = |number: u32| begin + Duration::from_millis(u64::from(10 * number));
+        assert_eq!((0..1_000).filter(|number| pace.admits(7, at(*number))).count(), 17);
+        assert!((100..1_100).all(|node| pace.admits(node, at(1_000))), "a whole fleet starts");
     }
 
     #[test]

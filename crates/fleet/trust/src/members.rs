@@ -89,6 +89,14 @@ impl Life {
         self.run == Some(Hex(*run))
     }
 
+    /// What a node is answered whose hello changes nothing: its life goes on, or it was refused a moment ago.
+    pub fn as_known(&self, presence: Presence, now: u64) -> Option<Met> {
+        let mut life = self.clone();
+        let met = life.meet(presence, now);
+        let is_offer = met == Met::Alive { incarnation: presence.incarnation.saturating_add(1) };
+        (life == *self && !is_offer).then_some(met)
+    }
+
     /// A node says hello at `now`.
     pub fn meet(&mut self, presence: Presence, now: u64) -> Met {
         let run = Hex(presence.run);

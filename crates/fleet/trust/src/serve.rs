@@ -13,7 +13,7 @@
 
 use crate::anchor::{Anchor, Invited, KNOCK_PURPOSE};
 use crate::digits::{Digits, commitment};
-use crate::door::{CONNECTIONS, JOINS, KNOCKS, KNOCKS_MAX, Pace, SEATS_MAX, Seats, Source};
+use crate::door::{CONNECTIONS, JOINS, KNOCKS, KNOCKS_MAX, LIVES, Pace, SEATS_MAX, Seats, Source};
 use crate::id::NodeId;
 use crate::keys::{PublicKey, is_signed, random};
 use crate::link::{self, KNOCK_TIMEOUT, channel_of, receive};
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::LazyConfigAcceptor;
@@ -36,6 +36,10 @@ use tokio_rustls::server::TlsStream;
 
 /// How long a connection may take until it has proved something. Then it is closed.
 pub const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Nodes whose questions may change the ledger now: a thread waits for each until it is its turn. Others wait without
+/// one, for five seconds, and are then refused. Who takes nodes out, or invites them, waits for no more than these.
+pub const TURNS_MAX: usize = 16;
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after the system refused to accept, which it does where descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -69,12 +73,14 @@ struct Doorway {
     anchor: Option<Arc<Anchor>>,
     arrivals: Arrivals,
     door: Mutex<Door>,
+    turns: Arc<Semaphore>,
 }
 
 struct Door {
     connections: Pace,
     joins: Pace,
     knocking: Pace,
+    lives: Pace<NodeId>,
     strangers: Seats<AbortHandle>,
     knocks: Seats<AbortHandle>,
 }
@@ -100,10 +106,12 @@ pub async fn serve(
         connections: Pace::new(CONNECTIONS, now),
         joins: Pace::new(JOINS, now),
         knocking: Pace::new(KNOCKS, now),
+        lives: Pace::new(LIVES, now),
         strangers: Seats::new(SEATS_MAX),
         knocks: Seats::new(KNOCKS_MAX),
     });
-    let doorway = Arc::new(Doorway { trust, anchor, arrivals: arrivals.into(), door });
+    let turns = Arc::new(Semaphore::new(TURNS_MAX));
+    let doorway = Arc::new(Doorway { trust, anchor, arrivals: arrivals.into(), door, turns });
     loop {
         match listener.accept().await {
             Ok((socket, from)) => doorway.enter(socket, from),
@@ -216,7 +224,12 @@ impl Doorway {
             Request::Leave => return self.farewell(anchor, stream, node).await,
             _ => return refuse(stream, &out_of_place()).await,
         };
-        let heard = blocking(move || anchor.hello(&node, presence)).await;
+        let is_known = anchor.is_known(&node, presence);
+        let hello = move || anchor.hello(&node, presence);
+        let heard = match is_known {
+            true => blocking(hello).await,
+            false => in_turn(self.turn_of(node).await, hello).await,
+        };
         if heard.as_ref().is_ok_and(|heard| heard.is_new_life) {
             self.trust.end_life(&node);
         }
@@ -228,6 +241,22 @@ impl Doorway {
 }
 
 impl Doorway {
+    /// The right to ask for a change of the ledger.
+    async fn turn(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let busy = || Problem::new(Code::AnchorBusy, "many nodes want the anchor to write something down");
+        let turn = timeout(TURN_TIMEOUT, self.turns.clone().acquire_owned()).await;
+        turn.ok().and_then(Result::ok).ok_or_else(busy)
+    }
+
+    /// The same for a member that begins a life, or is doubled.
+    async fn turn_of(&self, node: NodeId) -> Result<OwnedSemaphorePermit, Problem> {
+        if !self.door.lock().lives.admits(node, Instant::now()) {
+            let detail = format!("the node {node} has begun too many lives in the last minute");
+            return Err(Problem::new(Code::AnchorBusy, detail));
+        }
+        self.turn().await
+    }
+
     /// A member leaves by itself: its key is revoked before it hears so, and its other connections here end.
     async fn farewell(
         &self,
@@ -257,9 +286,11 @@ async fn answer_stranger(anchor: Arc<Anchor>, stream: &mut TlsStream<TcpStream>,
                 let asked = Invited { invitation, key, name: &name, proof: &proof, signature: &signature };
                 anchor.join(&asked, &channel)
             };
-            blocking(join).await
+            in_turn(seat.doorway.turn().await, join).await
         }
-        Ok(Request::Renew { key, signature }) => blocking(move || anchor.renew(&key, &signature, &channel)).await,
+        Ok(Request::Renew { key, signature }) => {
+            in_turn(seat.doorway.turn().await, move || anchor.renew(&key, &signature, &channel)).await
+        }
         Ok(Request::Knock { key, name, commitment }) => {
             let knocked = Knocked { key, name, commitment };
             return answer_knock(anchor, stream, seat, &channel, knocked).await;
@@ -378,6 +409,19 @@ fn out_of_place() -> Problem {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Problem> + Send + 'static) -> Result<T, Problem> {
     let failed = |error: tokio::task::JoinError| Problem::new(Code::Internal, format!("an answer failed: {error}"));
     spawn_blocking(work).await.map_err(failed)?
+}
+
+/// The same for whom it is the turn. It is until the work is done, also where the asker has gone meanwhile.
+async fn in_turn<T: Send + 'static>(
+    turn: Result<OwnedSemaphorePermit, Problem>,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let turn = turn?;
+    blocking(move || {
+        let _turn = turn;
+        work()
+    })
+    .await
 }
 
 async fn in_time<T>(work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {

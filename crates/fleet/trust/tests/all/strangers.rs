@@ -1,7 +1,7 @@
 //! Strangers who find the port: silence, garbage and floods cost the anchor little and its members nothing.
 
 use crate::world::{fleet, key, meet, plain, raw, raw_as, reply, until};
-use fleet_trust::door::{JOINS, SEATS_MAX};
+use fleet_trust::door::{JOINS, LIVES, SEATS_MAX};
 use fleet_trust::link::{self, FLEET, HELLO, JOIN};
 use fleet_trust::members::Presence;
 use fleet_trust::message::{REQUEST_BYTES_MAX, Reply, Request, VERSION};
@@ -99,6 +99,35 @@ async fn a_member_that_says_garbage_instead_of_hello_is_refused() {
     }
     let welcome = link::hello(&trust, fleet.address(), |_| Ok(())).await.unwrap();
     assert_eq!(welcome.incarnation, 2);
+}
+
+/// Each hello with another run was written down, and who wanted to take the node out waited behind all of them.
+#[tokio::test]
+async fn a_member_that_begins_life_after_life_is_written_down_a_few_times() {
+    let fleet = fleet(1).await;
+    let ((joined, thief), (_, other)) = (fleet.joined(7).await, fleet.joined(8).await);
+    link::hello(&other, fleet.address(), |_| Ok(())).await.unwrap();
+    let written = || *fleet.anchor.changes().borrow();
+    let (before, begun, mut refused) = (written(), Instant::now(), 0);
+    for run in 0..60 {
+        let mut stream = raw_as(fleet.address(), HELLO, &joined.membership, 7).await.unwrap();
+        stream.write_all(&Request::Hello(Presence { incarnation: 1, run: [run; 16] }).write()).await.unwrap();
+        match reply(&mut stream).await.unwrap() {
+            Reply::Refused { code, .. } if code == Code::AnchorBusy as u16 => refused += 1,
+            answer => assert!(matches!(answer, Reply::Welcome { .. }), "{answer:?}"),
+        }
+    }
+    let most = LIVES.source_burst + begun.elapsed().as_secs_f64() * LIVES.source_a_second;
+    let written_since = written() - before;
+    assert!((1.0..=most + 1.0).contains(&(written_since as f64)), "{written_since} were written, {most} expected");
+    assert_eq!(written_since + refused, 60);
+    // Whose life goes on is heard each time, and who lives anew waits for nobody.
+    for _ in 0..30 {
+        link::hello(&other, fleet.address(), |_| Ok(())).await.unwrap();
+    }
+    let (_, third) = fleet.joined(9).await;
+    link::hello(&third, fleet.address(), |_| Ok(())).await.unwrap();
+    assert!(fleet.anchor.revoke(&thief.node()).unwrap().contains(&thief.node()));
 }
 
 #[tokio::test]
