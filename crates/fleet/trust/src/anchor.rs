@@ -349,9 +349,10 @@ impl Anchor {
     /// Lets the node in whose digits a person has read on the node and types here.
     ///
     /// # Errors
-    /// [`Code::NotAdmitted`]: none waits with these digits, or two do. Else as [`Ledger::admit`].
+    /// [`Code::NotAdmitted`]: none waits with these digits, or two do. Else as [`Ledger::admit`]. If the ledger
+    /// cannot be kept now, the node waits on, and its digits may be typed again.
     pub fn admit(&self, digits: Digits) -> Result<Knocking, Problem> {
-        let mut knocks = self.knocks.lock();
+        let knocks = self.knocks.lock();
         let numbers: Vec<u64> = knocks
             .waiting
             .iter()
@@ -364,11 +365,17 @@ impl Anchor {
                 "type the digits that the new node shows; if these are they, somebody may stand between: begin again",
             ));
         };
-        let Some((knocking, key, sender)) = knocks.waiting.remove(&number) else { unreachable!("it is there") };
+        let (knocking, key) = (knocks.waiting[&number].0.clone(), knocks.waiting[&number].1);
         drop(knocks);
-        let admission = self.admit_as(|ledger, now| ledger.admit(&knocking.name, key, false, now).cloned())?;
-        // A node that has gone meanwhile is a member, and asks for its certificate as one.
-        let _ = sender.send(admission);
+        let admitted = self.admit_as(|ledger, now| ledger.admit(&knocking.name, key, false, now).cloned());
+        let is_over = |problem: &Problem| matches!(problem.code, Code::NotAdmitted | Code::NodeRevoked);
+        let waits = admitted.as_ref().is_err_and(|problem| !is_over(problem));
+        let waiting = if waits { None } else { self.knocks.lock().waiting.remove(&number) };
+        let admission = admitted?;
+        if let Some((_, _, sender)) = waiting {
+            // A node that has gone meanwhile is a member, and asks for its certificate as one.
+            let _ = sender.send(admission);
+        }
         Ok(knocking)
     }
 

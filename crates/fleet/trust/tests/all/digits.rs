@@ -1,6 +1,6 @@
 //! Joining by digits that a person compares.
 
-use crate::world::{Fleet, channel, fleet, key, meet, raw, reply, until};
+use crate::world::{Fleet, Full, channel, fleet, fleet_on, key, meet, raw, reply, until};
 use fleet_trust::Trust;
 use fleet_trust::digits::commitment;
 use fleet_trust::door::{KNOCKS, KNOCKS_MAX};
@@ -8,6 +8,8 @@ use fleet_trust::link::{self, JOIN, Knock};
 use fleet_trust::message::{Reply, Request};
 use problem::Code;
 use rustls::version::TLS13;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::io::AsyncWriteExt;
 
 async fn knock(fleet: &Fleet, seed: u8) -> Knock {
@@ -113,6 +115,21 @@ async fn digits_let_one_node_in_and_once() {
     one.confirmed().await.unwrap();
     assert_eq!(other.confirmed().await.unwrap_err().code, Code::NotAdmitted);
     assert_eq!(fleet.anchor.ledger().members().count(), 2);
+}
+
+/// The node was forgotten before its admission could be written down: the second try said that somebody may stand
+/// between, and the node waited in vain.
+#[tokio::test]
+async fn digits_may_be_typed_again_where_the_anchor_could_not_write_them_down() {
+    let is_full = Arc::new(AtomicBool::new(false));
+    let fleet = fleet_on(1, Full(is_full.clone())).await;
+    let waiting = knock(&fleet, 7).await;
+    is_full.store(true, Relaxed);
+    assert_eq!(fleet.anchor.admit(waiting.digits()).unwrap_err().code, Code::DataUnusable);
+    is_full.store(false, Relaxed);
+    assert_eq!(fleet.anchor.admit(waiting.digits()).unwrap().name, "pi-7");
+    waiting.confirmed().await.unwrap();
+    assert_eq!(fleet.anchor.knocking(), []);
 }
 
 #[tokio::test]

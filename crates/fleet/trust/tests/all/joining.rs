@@ -1,13 +1,12 @@
 //! Joining by an invitation: who gets in, who does not, and what each of them is told.
 
-use crate::world::{Fleet, Hand, Kept, NOW, channel, fleet, fleet_on, key, listen, meet, pkcs8, raw, reply};
-use fleet_trust::anchor::Keep;
+use crate::world::{Fleet, Full, Hand, Kept, NOW, channel, fleet, fleet_on, key, listen, meet, pkcs8, raw, reply};
 use fleet_trust::invitations::InvitationId;
 use fleet_trust::ledger::Ledger;
 use fleet_trust::link::{self, JOIN};
 use fleet_trust::message::{Reply, Request};
 use fleet_trust::{Address, Anchor, Authority, Token};
-use problem::{Code, Problem};
+use problem::Code;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::version::TLS13;
@@ -191,18 +190,6 @@ async fn a_member_that_is_no_anchor_cannot_answer_to_an_invitation() {
     let posing = listen(listener, Arc::new(trust), Some(fleet.anchor.clone())).await;
     let caught = Token { anchors: vec![posing.address.clone()], ..token.clone() };
     assert_eq!(code(&caught, 8).await, Code::FleetUnknown);
-}
-
-/// A disk that is full from some moment on.
-struct Full(Arc<AtomicBool>);
-
-impl Keep for Full {
-    fn keep(&self, _ledger: &Ledger) -> Result<(), Problem> {
-        match self.0.load(Relaxed) {
-            true => Err(Problem::new(Code::DataUnusable, "the disk is full")),
-            false => Ok(()),
-        }
-    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use fleet_trust::link::{self, Joined};
 use fleet_trust::message::{HEAD_BYTES, MessageHead, REPLY_BYTES_MAX, Reply};
 use fleet_trust::serve::{MemberArrival, serve};
 use fleet_trust::{Address, Anchor, Authority, Clock, Membership, NodeId, NodeKey, Trust};
-use problem::Problem;
+use problem::{Code, Problem};
 use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring;
@@ -16,7 +16,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -55,6 +55,18 @@ pub struct Kept;
 impl Keep for Kept {
     fn keep(&self, _ledger: &Ledger) -> Result<(), Problem> {
         Ok(())
+    }
+}
+
+/// A disk that is full from some moment on.
+pub struct Full(pub Arc<AtomicBool>);
+
+impl Keep for Full {
+    fn keep(&self, _ledger: &Ledger) -> Result<(), Problem> {
+        match self.0.load(Relaxed) {
+            true => Err(Problem::new(Code::DataUnusable, "the disk is full")),
+            false => Ok(()),
+        }
     }
 }
 
