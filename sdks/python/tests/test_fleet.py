@@ -28,6 +28,11 @@ def known():
     return {node.name for node in lighterage.nodes()}
 
 
+def usable():
+    """As each call asks for them."""
+    return {node.name for node in runtime.current.usable(None, time.monotonic())}
+
+
 @pytest.fixture
 def town():
     """Nodes that stand in for those of a fleet. `tell` says of whom each of them tells from now on."""
@@ -67,10 +72,6 @@ def test_who_tells_is_replaced_and_who_is_gone_is_forgotten(town, monkeypatch):
     for node in lighterage.nodes():
         if node.name == nodes[0].name:
             runtime.current.failed(node)
-
-    def usable():
-        return {node.name for node in runtime.current.usable(None, time.monotonic())}
-
     until("the third", lambda: usable() == {nodes[1].name, nodes[2].name})
     # A found one that nobody tells of any more and that is silent.
     tell(nodes[1])
@@ -80,6 +81,44 @@ def test_who_tells_is_replaced_and_who_is_gone_is_forgotten(town, monkeypatch):
             node._away_until = time.monotonic() + 600
     until("an end of the third", lambda: usable() == {nodes[1].name} and nodes[2].name not in known())
     assert nodes[0].name in known(), "what was named stays"
+
+
+def place(member, node, is_own=False):
+    return {"id": member, "api": node.url, "this_node": is_own, "name": "x", "functions": []}
+
+
+def test_a_named_node_that_moved_is_found_until_it_is_back(town, monkeypatch):
+    monkeypatch.setattr(fleet, "EVERY_SECONDS", 0.0)
+    nodes, tell = town
+    tell(nodes[0], nodes[1])
+    lighterage.connect(nodes[0].url, TOKEN)
+    moved = lighterage.connect(nodes[1].url, TOKEN)
+    until("who they are", lambda: usable() and all(node.member for node in lighterage.nodes()))
+    # It has another address now: there the third one stands in for it.
+    nodes[0].places = [place("id0", nodes[0], True), place("id1", nodes[2])]
+    nodes[2].places = [place("id0", nodes[0]), place("id1", nodes[2], True)]
+    nodes[1].refuse_all = True
+    runtime.current.failed(moved)
+    until("its other address", lambda: usable() == {nodes[0].name, nodes[2].name})
+    assert nodes[1].name in known(), "what was named stays"
+    nodes[1].refuse_all = False
+    until("an end of its twin", lambda: usable() == {nodes[0].name, nodes[1].name} == known())
+
+
+def test_a_named_node_is_not_found_again_where_others_reach_it(town):
+    nodes, tell = town
+    tell(nodes[0], nodes[1])
+    lighterage.connect(nodes[0].url, TOKEN)
+    until("the other one", lambda: nodes[1].name in known())
+    lighterage.connect(f"http://localhost:{nodes[1].port}", TOKEN)
+    both = {nodes[0].name, f"localhost:{nodes[1].port}"}
+
+    def is_each_once():
+        runtime.current._fleet.ask()
+        return known() == both
+
+    until("each of them once", is_each_once)
+    assert all(is_each_once() for _ in range(3))
 
 
 def test_no_more_nodes_than_the_bound_and_no_nonsense(town, monkeypatch):

@@ -4,7 +4,8 @@
                                                                      └─▶ no longer told of, and silent: forgotten
 
 Only nodes that have a token of the fleet are asked, and the token goes to a found node when it has proved to know it. What
-was found stays known when the node that told of it is gone: any of the others tells on.
+was found stays known when the node that told of it is gone: any of the others tells on. A node that the user named
+and that does not answer is found like any other where it is now, until it answers again where it was named.
 """
 
 from __future__ import annotations
@@ -48,40 +49,43 @@ class Fleet:
             return
         try:
             now = time.monotonic()
-            told: set[str | None] = set()
+            told: dict[str | None, tuple[Node, list[tuple[str, str]]]] = {}
             for node in sorted(self._current.nodes(), key=lambda node: node.is_away(now)):
                 token = node.address.token
-                if node.address.is_of_fleet and token not in told:
+                # Who does not know its own id would be found a second time, where others reach it.
+                is_nameless = not node.member and not node.is_away(now)
+                if node.address.is_of_fleet and (token not in told or is_nameless):
                     with contextlib.suppress(LighterageError):
-                        self._take(node, node.neighbours())
-                        told.add(token)
+                        neighbours = node.neighbours()
+                        told.setdefault(token, (node, neighbours))
+            for teller, neighbours in told.values():
+                self._take(teller, neighbours)
         finally:
             self._asking.release()
 
     def _take(self, teller: Node, told: list[tuple[str, str]]) -> None:
         of_fleet = [node for node in self._current.nodes() if node.address.token == teller.address.token]
-        members = {node.member: node for node in of_fleet if node.member}
+        named = {node.member for node in of_fleet if node.member and not node.is_found and not node.has_failed}
+        found = {node.member: node for node in of_fleet if node.is_found}
         urls = {node.url for node in of_fleet}
         now = time.monotonic()
         for member, url in told:
-            old = members.get(member)
             try:
                 address = config.neighbour(teller.address, url)
             except config.ConfigInvalid:
                 continue
-            if address is None or address.url in urls:
+            if address is None or address.url in urls or member in named:
                 continue
-            if old is not None:
-                if not old.is_found:
-                    continue
+            if member in found:
                 # The same node, at another address.
-                self._current.disconnect(old)
+                self._current.disconnect(found[member])
             elif sum(node.is_found for node in self._current.nodes()) >= FOUND_MAX:
-                return
-            found = Node(address)
-            found.member, found.is_found = member, True
-            self._current.meet(found)
+                continue
+            new = Node(address)
+            new.member, new.is_found = member, True
+            self._current.meet(new)
         still = {member for member, _ in told}
-        for node in of_fleet:
-            if node.is_found and node is not teller and node.member not in still and node.is_away(now):
+        for node in found.values():
+            is_gone = node.member not in still and node.is_away(now)
+            if node is not teller and (is_gone or node.member in named):
                 self._current.disconnect(node)

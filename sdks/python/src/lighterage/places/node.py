@@ -231,6 +231,11 @@ class Node:
         """Whether it failed lately and should be left alone."""
         return now < self._away_until
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it did not answer when it was last asked something."""
+        return self._failures > 0
+
     def failed(self, now: float) -> float:
         """It did not answer, or nonsense: leaves it alone for a while, and says for how many seconds."""
         with self._lock:
