@@ -4,56 +4,62 @@
 //! member no more than one with one. An anchor has a link to each other one.
 //!
 //! A member that dials this node is heard of, and not dialed; so most pairs have one link. A node behind a router that
-//! nobody reaches dials the others.
+//! nobody reaches dials the others. Who is dialed first, and how soon again, says `turns`.
 
-use crate::active::{Active, LINKS_OUT_MAX};
+use crate::active::Active;
 use crate::talk::talk;
-use fleet_trust::{Address, NodeId, link, random};
+use crate::turns::{Key, Target, Turns};
+use fleet_trust::{Address, link, random};
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{interval, sleep};
+use tokio::time::interval;
 
 /// How often a node looks whom it has no link to.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// A member that was not heard of for so long is dialed.
 const SILENT_AFTER: Duration = Duration::from_secs(9);
-/// What lies between two tries of one address, at least; by chance up to twice as long.
+/// What lies between two tries, at least; by chance up to twice as long.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The same for a node that was refused for good: perhaps a person lets it in again.
 const REFUSED_RETRY_AFTER: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Clone)]
-struct Target {
-    address: Address,
-    /// Who has to listen there. None: any anchor.
-    node: Option<NodeId>,
-}
-
 pub async fn dial(active: Arc<Active>) {
     let mut links = JoinSet::new();
-    let mut of_address: BTreeMap<String, AbortHandle> = BTreeMap::new();
+    let (mut open, mut turns): (BTreeMap<Key, AbortHandle>, Turns) = Default::default();
     let [chance] = random().unwrap_or([0]);
     let mut turn = usize::from(chance);
     let mut tick = interval(LOOK_EVERY);
     loop {
         tokio::select! {
             _ = tick.tick() => {}
-            Some(_) = links.join_next() => continue,
-        }
-        active.admit_all();
-        of_address.retain(|_, link| !link.is_finished());
-        let is_linked = |address: &Address| of_address.contains_key(&address.to_string());
-        let anchors = anchors(&active, &mut turn, is_linked);
-        for target in targets(&active, anchors) {
-            let address = target.address.to_string();
-            if of_address.len() < LINKS_OUT_MAX && !of_address.contains_key(&address) {
-                of_address.insert(address, links.spawn(try_once(active.clone(), target)));
+            Some(_) = links.join_next() => {
+                release(&active, &mut open, &mut turns);
+                continue;
             }
         }
+        active.admit_all();
+        let is_linked = |address: &Address| open.contains_key(&(None, address.to_string()));
+        let anchors = anchors(&active, &mut turn, is_linked);
+        for target in turns.next(targets(&active, anchors), Instant::now()) {
+            open.insert(target.key(), links.spawn(try_once(active.clone(), target)));
+        }
     }
+}
+
+/// Links that have ended give their slots back.
+fn release(active: &Active, open: &mut BTreeMap<Key, AbortHandle>, turns: &mut Turns) {
+    let least = if active.is_out() { REFUSED_RETRY_AFTER } else { RETRY_AFTER };
+    open.retain(|key, link| {
+        let has_ended = link.is_finished();
+        if has_ended {
+            let [chance] = random().unwrap_or([0]);
+            turns.ended(key.clone(), least, chance, Instant::now());
+        }
+        !has_ended
+    });
 }
 
 /// The anchors to connect to now: a member's next one, if it has a link to none.
@@ -69,18 +75,20 @@ fn anchors(active: &Active, turn: &mut usize, is_linked: impl Fn(&Address) -> bo
     vec![anchors.swap_remove(*turn % anchors.len())]
 }
 
-/// Anchors first, so that members never take all the places.
+/// These anchors, and silent members. One where an anchor listens is dialed as an anchor alone.
 fn targets(active: &Active, anchors: Vec<Address>) -> Vec<Target> {
     let mut targets: Vec<Target> = anchors.into_iter().map(|address| Target { address, node: None }).collect();
     if !active.is_out() {
-        let silent = active.with_table(|table| table.silent(SILENT_AFTER, Instant::now()));
+        let mut silent = active.with_table(|table| table.silent(SILENT_AFTER, Instant::now()));
+        let all_anchors = active.anchors();
+        silent.retain(|(_, address)| !all_anchors.contains(address));
         targets.extend(silent.into_iter().map(|(node, address)| Target { address, node: Some(node) }));
     }
     targets.retain(|target| target.address != active.address);
     targets
 }
 
-/// Connects, talks until the link ends, and rests.
+/// Connects, and talks until the link ends.
 async fn try_once(active: Arc<Active>, target: Target) {
     if let Err(problem) = reach(&active, &target).await {
         tracing::debug!(address = %target.address, %problem, "a link ended, or did not begin");
@@ -90,9 +98,6 @@ async fn try_once(active: Arc<Active>, target: Target) {
             active.set_trouble(Some(problem));
         }
     }
-    let [chance] = random().unwrap_or([0]);
-    let least = if active.is_out() { REFUSED_RETRY_AFTER } else { RETRY_AFTER };
-    sleep(least + least * u32::from(chance) / 256).await;
 }
 
 async fn reach(active: &Active, target: &Target) -> Result<(), Problem> {

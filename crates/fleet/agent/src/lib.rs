@@ -26,6 +26,7 @@ mod office;
 mod places;
 pub mod table;
 mod talk;
+mod turns;
 
 pub use active::{ApiPlace, LINKS_IN_MAX, LINKS_OUT_MAX};
 pub use agent::{Agent, Began, Directory, Part, Settings, Status};
