@@ -10,6 +10,7 @@ use crate::beacon::answer;
 use crate::dial::dial;
 use crate::known::Kept;
 use crate::office::{Office, asked, keep_office};
+use crate::places::Reach;
 use crate::table::{Record, Row, Table};
 use crate::talk::talk;
 use fleet_trust::beacon::Here;
@@ -19,6 +20,7 @@ use fleet_trust::{Address, Anchor, Membership, NodeId, Revoked, Trust, link};
 use parking_lot::Mutex;
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -34,7 +36,7 @@ pub const LINKS_IN_MAX: usize = 1_024;
 
 /// How often a node says hello on each link.
 pub(crate) const PERIOD: Duration = Duration::from_secs(3);
-/// How often the certificate is looked at.
+/// How often the certificate is looked at, and the machine's address.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 /// How long what is known is not written down again, however often it changes.
 const WRITE_PAUSE: Duration = Duration::from_millis(500);
@@ -53,8 +55,7 @@ pub(crate) struct Active {
     pub anchor: Option<Arc<Anchor>>,
     pub name: String,
     pub version: String,
-    /// Where this node listens, as others are told.
-    pub address: Address,
+    pub reach: Reach,
     pub api: Arc<OnceLock<ApiPlace>>,
     pub office: Arc<Office>,
     table: Mutex<Table>,
@@ -74,10 +75,27 @@ pub(crate) struct Active {
 /// Where the node's own API is.
 #[derive(Debug, Clone)]
 pub struct ApiPlace {
-    /// As `https://pi-7.example.org:8701`.
-    pub url: String,
+    /// `http` or `https`.
+    pub scheme: &'static str,
+    pub listening: SocketAddr,
+    /// The host that is told in place of this machine's address.
+    pub name: Option<String>,
+}
+
+impl ApiPlace {
     /// Nobody beyond this machine reaches it.
-    pub is_here_only: bool,
+    fn is_here_only(&self) -> bool {
+        self.name.is_none() && self.listening.ip().is_loopback()
+    }
+
+    /// As `https://pi-7.example.org:8701`.
+    fn url(&self, reach: &Reach) -> String {
+        let (scheme, port) = (self.scheme, self.listening.port());
+        match &self.name {
+            Some(name) => format!("{scheme}://{name}:{port}"),
+            None => format!("{scheme}://{}", reach.of(self.listening)),
+        }
+    }
 }
 
 /// What an [`Active`] is made of.
@@ -87,7 +105,7 @@ pub(crate) struct Parts {
     pub anchor: Option<Anchor>,
     pub name: String,
     pub version: String,
-    pub address: Address,
+    pub reach: Reach,
     pub api: Arc<OnceLock<ApiPlace>>,
     pub office: Arc<Office>,
     pub kept: Kept,
@@ -101,7 +119,7 @@ impl Active {
         to: Arrivals,
         arrivals: mpsc::Receiver<MemberArrival>,
     ) -> Arc<Self> {
-        let Parts { folder, trust, anchor, name, version, address, api, office, kept } = parts;
+        let Parts { folder, trust, anchor, name, version, reach, api, office, kept } = parts;
         let mut table = Table::new(trust.node());
         let trust = Arc::new(trust);
         kept.nodes.into_iter().for_each(|told| {
@@ -114,7 +132,7 @@ impl Active {
             anchor: anchor.map(Arc::new),
             name,
             version,
-            address,
+            reach,
             api,
             office,
             table: Mutex::new(table),
@@ -157,13 +175,26 @@ impl Active {
     /// What this node says of itself.
     pub fn record(&self) -> Record {
         // Others on this machine reach what listens here alone, if there are any.
-        let is_reached = |api: &&ApiPlace| !api.is_here_only || self.address.is_loopback();
+        let address = self.reach.address();
+        let is_reached = |api: &&ApiPlace| !api.is_here_only() || address.is_loopback();
+        let api = self.api.get().filter(is_reached).map(|api| api.url(&self.reach));
         Record {
             name: self.name.clone(),
-            address: Some(self.address.clone()),
+            address: Some(address),
             version: self.version.clone(),
             incarnation: self.trust.presence().incarnation,
-            api: self.api.get().filter(is_reached).map(|api| api.url.clone()),
+            api,
+        }
+    }
+
+    /// Tells others where this node is reached, if that has changed. Members hear it with the next hello.
+    fn look_again(&self) {
+        if self.reach.look() {
+            let address = self.reach.address();
+            tracing::info!(%address, "this machine has another address");
+            if let Some(anchor) = &self.anchor {
+                anchor.listen_at(vec![address]);
+            }
         }
     }
 
@@ -403,11 +434,12 @@ async fn accept(active: Arc<Active>, mut arrivals: mpsc::Receiver<MemberArrival>
     }
 }
 
-/// Renews the certificate in time, and writes down what is known of others: soon, because a node that loses its power
-/// finds only those again that it has written down.
+/// Renews the certificate in time, looks where this node is reached, and writes down what is known of others: soon,
+/// because a node that loses its power finds only those again that it has written down.
 async fn keep(active: Arc<Active>) {
     let (mut renewed, mut revised): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
+        active.look_again();
         if revised.is_none_or(|at| at.elapsed() >= REVISE_EVERY) {
             revised = Some(Instant::now());
             if let Err(problem) = active.revise().await {

@@ -4,7 +4,7 @@ use crate::active::{ARRIVALS_MAX, Active, ApiPlace, Parts, failed};
 use crate::knock::ShownDigits;
 use crate::known::Kept;
 use crate::office::Office;
-use crate::places::{self, with_id};
+use crate::places::{self, Reach, with_id};
 use crate::table::Row;
 use fleet_trust::folder::Folder;
 use fleet_trust::ledger::Ledger;
@@ -15,7 +15,7 @@ use fleet_trust::{
 };
 use parking_lot::RwLock;
 use problem::{Code, Problem};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock, Weak};
@@ -42,6 +42,8 @@ pub struct Settings {
     pub clock: Clock,
     /// Whom a node asks by the beacon for anchors. None: all networks that it is in.
     pub seek: Option<Vec<SocketAddr>>,
+    /// What says which address this machine has: [`crate::outward`].
+    pub outward: fn() -> Option<IpAddr>,
 }
 
 /// What a node's part in a fleet gives to all that stands on it.
@@ -412,17 +414,17 @@ fn prepare(
     listening: SocketAddr,
     (api, office): (Arc<OnceLock<ApiPlace>>, Arc<Office>),
 ) -> Result<Parts, Problem> {
-    let Settings { folder: path, address, name, version, clock, .. } = settings;
+    let Settings { folder: path, address, name, version, clock, outward, .. } = settings;
     let folder = Folder::open(&path)?;
     let key = folder.key()?;
     let kept = Kept::read(&folder)?;
-    let address = address.unwrap_or_else(|| places::told(listening));
+    let reach = Reach::new(listening, address, outward);
     let own_name = || name.clone().unwrap_or_else(places::machine_name);
     let keys = folder.authority()?.map(|authority| Ok::<_, Problem>((authority, folder.ledger()?))).transpose()?;
     let (anchor, membership, name) = match keys.filter(|(_, ledger)| has_office(ledger, &key.id())) {
         Some((authority, ledger)) => {
             let name = name_in(&ledger, &key.id()).unwrap_or_else(own_name);
-            let anchor = Anchor::new(authority, ledger, vec![address.clone()], clock.clone(), folder.clone());
+            let anchor = Anchor::new(authority, ledger, vec![reach.address()], clock.clone(), folder.clone());
             let mut membership = anchor.own(&key, &name)?;
             // The disk of this node knows its life at least as well as the ledger of several anchors.
             let before = folder.membership()?.map_or(0, |before| before.incarnation);
@@ -441,7 +443,7 @@ fn prepare(
         None => folder.revoked(&membership)?,
     };
     let trust = Trust::new(key, membership, revoked, clock)?;
-    Ok(Parts { folder, trust, anchor, name, version, address, api, office, kept })
+    Ok(Parts { folder, trust, anchor, name, version, reach, api, office, kept })
 }
 
 /// An anchor's socket for those who look for one. Without it they have to be told where it is.

@@ -84,7 +84,8 @@ fn targets(active: &Active, anchors: Vec<Address>) -> Vec<Target> {
         silent.retain(|(_, address)| !all_anchors.contains(address));
         targets.extend(silent.into_iter().map(|(node, address)| Target { address, node: Some(node) }));
     }
-    targets.retain(|target| target.address != active.address);
+    let own_at = active.reach.address();
+    targets.retain(|target| target.address != own_at);
     targets
 }
 

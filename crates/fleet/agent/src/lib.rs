@@ -32,5 +32,5 @@ pub use active::{ApiPlace, LINKS_IN_MAX, LINKS_OUT_MAX};
 pub use agent::{Agent, Began, Directory, Part, Settings, Status};
 pub use knock::Shown;
 pub use office::Role;
-pub use places::told;
+pub use places::outward;
 pub use table::Row;

@@ -283,7 +283,8 @@ async fn answer(
 async fn cease(active: &Active, anchor: &Arc<Anchor>, certificate: &str) -> Result<(OfficeAnswer, bool), Problem> {
     let own = active.trust.node();
     let mut membership = office::as_member(&active.trust, certificate)?;
-    membership.anchors = anchor.addresses().into_iter().filter(|at| *at != active.address).collect();
+    let own_at = active.reach.address();
+    membership.anchors = anchor.addresses().into_iter().filter(|at| *at != own_at).collect();
     if membership.anchors.is_empty() {
         return Err(Problem::new(Code::Internal, format!("the node {own} knows of no other anchor")));
     }

@@ -1,16 +1,49 @@
 //! Where this machine can be reached, and what it is called, as far as it can tell by itself.
 
 use fleet_trust::{Address, NAME_BYTES_MAX, NodeId};
+use parking_lot::RwLock;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
-/// What other nodes are told: where the listener is, with the address of this machine if it listens everywhere.
-pub fn told(listening: SocketAddr) -> Address {
-    let ip = if listening.ip().is_unspecified() { outward() } else { listening.ip() };
-    Address::Ip(SocketAddr::new(ip, listening.port()))
+/// Where this node is reached. Networks give machines other addresses, and are not always there when a node starts:
+/// so it looks again while it runs.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    listening: SocketAddr,
+    /// What a person has said that others are told.
+    said: Option<Address>,
+    outward: fn() -> Option<IpAddr>,
+    /// This machine's address, as it was seen last.
+    machine: RwLock<IpAddr>,
 }
 
-/// The address from which this machine would send to others. Nothing is sent: the socket is only given its route.
-fn outward() -> IpAddr {
+impl Reach {
+    pub fn new(listening: SocketAddr, said: Option<Address>, outward: fn() -> Option<IpAddr>) -> Self {
+        let machine = RwLock::new(outward().unwrap_or(Ipv4Addr::LOCALHOST.into()));
+        Self { listening, said, outward, machine }
+    }
+
+    /// What other nodes are told.
+    pub fn address(&self) -> Address {
+        self.said.clone().unwrap_or_else(|| self.of(self.listening))
+    }
+
+    /// Where others reach a listener: with the address of this machine if it listens everywhere.
+    pub fn of(&self, listening: SocketAddr) -> Address {
+        let ip = if listening.ip().is_unspecified() { *self.machine.read() } else { listening.ip() };
+        Address::Ip(SocketAddr::new(ip, listening.port()))
+    }
+
+    /// Looks again, and says whether the machine has another address. Without a network it keeps the one that it had.
+    pub fn look(&self) -> bool {
+        let Some(seen) = (self.outward)() else { return false };
+        let mut machine = self.machine.write();
+        std::mem::replace(&mut *machine, seen) != seen
+    }
+}
+
+/// The address from which this machine would send to others. None: it has no network. Nothing is sent: the socket is
+/// only given its route.
+pub fn outward() -> Option<IpAddr> {
     let local = |from: SocketAddr, to: SocketAddr| {
         let socket = UdpSocket::bind(from)?;
         socket.connect(to)?;
@@ -19,7 +52,8 @@ fn outward() -> IpAddr {
     // Addresses for documentation (RFC 5737, RFC 3849): any address beyond this machine does.
     let v4 = local(([0; 4], 0).into(), ([192, 0, 2, 1], 9).into());
     let v6 = || local(([0_u16; 8], 0).into(), ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], 9).into());
-    v4.or_else(|_| v6()).map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip())
+    let found = v4.or_else(|_| v6()).ok().map(|address| address.ip());
+    found.filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
 }
 
 /// The machine's name, made one that a node may have.
@@ -64,9 +98,21 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_everywhere_is_reached_at_one_address() {
-        let Address::Ip(address) = told(([0, 0, 0, 0], 8_702).into()) else { panic!("it is an address") };
-        assert!(!address.ip().is_unspecified() && address.port() == 8_702);
-        assert_eq!(told(([127, 0, 0, 1], 5).into()).to_string(), "127.0.0.1:5");
+    fn a_listener_everywhere_is_reached_at_the_machines_address() {
+        let everywhere = SocketAddr::from(([0, 0, 0, 0], 8_702));
+        assert!(outward().is_none_or(|ip| !ip.is_unspecified() && !ip.is_loopback()));
+        let told = |reach: &Reach| reach.address().to_string();
+        let reach = Reach::new(everywhere, None, || Some([192, 0, 2, 7].into()));
+        assert_eq!(told(&reach), "192.0.2.7:8702");
+        assert_eq!(reach.of(([127, 0, 0, 1], 5).into()).to_string(), "127.0.0.1:5");
+        assert!(!reach.look());
+        // It had another one.
+        *reach.machine.write() = [192, 0, 2, 8].into();
+        assert!(reach.look() && !reach.look());
+        assert_eq!(told(&reach), "192.0.2.7:8702");
+        let without = Reach::new(everywhere, None, || None);
+        assert_eq!((told(&without), without.look()), ("127.0.0.1:8702".to_owned(), false));
+        let said = Reach::new(everywhere, Address::read("pi.example.org:1"), || None);
+        assert_eq!(told(&said), "pi.example.org:1");
     }
 }

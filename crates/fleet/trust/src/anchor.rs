@@ -65,7 +65,7 @@ pub struct Anchor {
     pub(crate) agree: RwLock<Option<Arc<dyn Agree>>>,
     clock: Clock,
     /// Where this anchor listens, as nodes are told.
-    pub(crate) addresses: Vec<Address>,
+    pub(crate) addresses: RwLock<Vec<Address>>,
     knocks: Arc<Mutex<Knocks>>,
     /// Told when the ledger has changed.
     pub(crate) changes: watch::Sender<u64>,
@@ -116,7 +116,7 @@ pub(crate) struct Heard {
 impl Anchor {
     /// `addresses`: where the fleet's anchors listen, at most [`ADDRESSES_MAX`] of them stand in invitations.
     pub fn new(authority: Authority, ledger: Ledger, addresses: Vec<Address>, clock: Clock, keep: impl Keep) -> Self {
-        let (ledger, keep) = (Mutex::new(ledger), Box::new(keep));
+        let (ledger, keep, addresses) = (Mutex::new(ledger), Box::new(keep), RwLock::new(addresses));
         let (changing, agree, changes, own, closed) = Default::default();
         Self {
             authority,

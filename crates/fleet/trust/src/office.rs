@@ -99,10 +99,15 @@ impl Anchor {
 
     /// Where anchors listen, as nodes are told: this one first.
     pub fn addresses(&self) -> Vec<Address> {
-        let mut addresses = self.addresses.clone();
+        let own = self.addresses.read().clone();
         let all: Vec<Address> = self.look(|ledger| ledger.anchors().filter_map(|(_, one)| one.at.clone()).collect());
-        addresses.extend(all.into_iter().filter(|at| !self.addresses.contains(at)));
-        addresses
+        let others = all.into_iter().filter(|at| !own.contains(at)).collect();
+        [own, others].concat()
+    }
+
+    /// This anchor listens there from now on: invitations name it, and [`Anchor::tell_address`] tells the others.
+    pub fn listen_at(&self, addresses: Vec<Address>) {
+        *self.addresses.write() = addresses;
     }
 
     /// Makes members anchors beside `own`: each with where it listens. They are given the key by [`appoint`].
@@ -110,12 +115,13 @@ impl Anchor {
     /// # Errors
     /// [`Code::Usage`]: there would not be three. As [`Ledger::appoint`], and the ledger cannot be kept.
     pub fn appoint(&self, own: &NodeId, new: &[(NodeId, Address)], estate: &Estate) -> Result<(), Problem> {
+        let own_at = self.addresses.read().first().cloned();
         self.change(|ledger| {
             let is_first = !ledger.has_several_anchors();
             for (node, at) in new {
                 ledger.appoint(node, at.clone())?;
             }
-            if let Some(at) = self.addresses.first() {
+            if let Some(at) = &own_at {
                 ledger.appoint(own, at.clone())?;
             }
             check_count(ledger.anchors().count())?;
@@ -142,9 +148,9 @@ impl Anchor {
     /// # Errors
     /// The ledger cannot be kept.
     pub fn tell_address(&self, own: &NodeId) -> Result<(), Problem> {
-        let Some(at) = self.addresses.first() else { return Ok(()) };
+        let Some(at) = self.addresses.read().first().cloned() else { return Ok(()) };
         let is_other = self.look(|ledger| {
-            let elsewhere = |(node, one): (&NodeId, &Member)| node == own && one.at.as_ref() != Some(at);
+            let elsewhere = |(node, one): (&NodeId, &Member)| node == own && one.at.as_ref() != Some(&at);
             ledger.has_several_anchors() && ledger.anchors().any(elsewhere)
         });
         match is_other {

@@ -12,7 +12,7 @@ use crate::link::CallLink;
 use crate::mail::{Book, Mail};
 use api_types::{FleetAnchor, FleetEngine, FleetInfo, FleetKnocking, FleetShown, FleetTrouble};
 use engine::{EngineStatus, EngineWay, ForEngine};
-use fleet_agent::{Agent, ApiPlace, Directory, Part, Row, Settings, Shown, Status, told};
+use fleet_agent::{Agent, ApiPlace, Directory, Part, Row, Settings, Shown, Status, outward};
 use fleet_link::Members;
 use fleet_trust::anchor::Knocking;
 use fleet_trust::digits::Digits;
@@ -28,11 +28,9 @@ use tokio::time::sleep;
 /// Says where the node's API listens, once it does: devices that reach the fleet are told. Where the API has a name of
 /// its own (`--api-name`), that is told, because a certificate is for a name.
 pub fn tell_api(node: &Node, listening: SocketAddr, is_tls: bool) {
-    let (scheme, port) = (if is_tls { "https" } else { "http" }, listening.port());
-    let name = node.config.api_names.first();
-    let host = name.map_or_else(|| told(listening).to_string(), |name| format!("{}:{port}", name.to_ascii_lowercase()));
-    let is_here_only = name.is_none() && listening.ip().is_loopback();
-    node.fleet.tell_api(ApiPlace { url: format!("{scheme}://{host}"), is_here_only });
+    let scheme = if is_tls { "https" } else { "http" };
+    let name = node.config.api_names.first().map(|name| name.to_ascii_lowercase());
+    node.fleet.tell_api(ApiPlace { scheme, listening, name });
 }
 
 /// A day that is surely past, in seconds since 1970: 23 November 2026. Clocks that stand before it are wrong.
@@ -51,6 +49,7 @@ pub(crate) fn agent(config: &Config) -> Agent {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock: Clock::system(PAST),
         seek: None,
+        outward,
     })
 }
 

@@ -1,9 +1,11 @@
 //! A fleet from its first node to its last: founded, joined, stopped, started again, made smaller.
 
 use crate::world::{Machine, campus, is_heard, is_whole, names, settings, until};
-use fleet_agent::{Agent, Status};
+use fleet_agent::{Agent, Row, Settings, Status};
+use fleet_trust::Address;
 use problem::Code;
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 #[tokio::test]
 async fn each_of_three_nodes_hears_of_all_three() {
@@ -127,6 +129,33 @@ async fn an_anchor_from_a_backup_lets_nobody_in_again_who_was_taken_out() {
         let token = anchor.invite(1, 60).await.unwrap();
         Machine::new(name).start().await.join(&token).await.unwrap();
     }
+}
+
+/// The last byte of the address that the machine of one test has.
+static LAST_BYTE: AtomicU8 = AtomicU8::new(2);
+
+/// Its address was worked out once, when it started, and told for ever.
+#[tokio::test]
+async fn an_anchor_whose_machine_has_another_address_is_known_there() {
+    let home = tempfile::tempdir().unwrap();
+    let own = settings(&home.path().join("fleet"), ([0, 0, 0, 0], 0).into(), Some("server-1".to_owned()));
+    let anchor = Agent::new(Settings { outward: || Some([127, 0, 0, LAST_BYTE.load(Relaxed)].into()), ..own });
+    anchor.found("campus").await.unwrap();
+    let machine = Machine::new("pi-7");
+    let member = machine.start().await;
+    member.join(&anchor.invite(1, 60).await.unwrap()).await.unwrap();
+    let is_at = |status: &Status, ip: &str| {
+        let address = |row: &Row| row.record.address.as_ref().map(Address::to_string);
+        status.rows.iter().any(|row| row.is_anchor && address(row).is_some_and(|at| at.starts_with(ip)))
+    };
+    until(&member, |status| is_at(status, "127.0.0.2:")).await;
+    LAST_BYTE.store(3, Relaxed);
+    until(&member, |status| is_at(status, "127.0.0.3:")).await;
+    // So do invitations say it, and the member asks there after its next start.
+    let token = anchor.invite(1, 60).await.unwrap();
+    assert!(token.anchors[0].to_string().starts_with("127.0.0.3:"), "{token:?}");
+    let folder = fleet_trust::folder::Folder::open(&machine.folder()).unwrap();
+    until(&member, |_| folder.membership().unwrap().unwrap().anchors == token.anchors).await;
 }
 
 fn is_told_of_another(status: &Status) -> bool {

@@ -62,7 +62,8 @@ impl Machine {
 
 pub fn settings(folder: &Path, listen: SocketAddr, name: Option<String>) -> Settings {
     let (folder, version) = (folder.to_owned(), "0.1.0".to_owned());
-    Settings { folder, listen, address: None, name, version, clock: Clock::system(0), seek: Some(Vec::new()) }
+    let (clock, seek) = (Clock::system(0), Some(Vec::new()));
+    Settings { folder, listen, address: None, name, version, clock, seek, outward: fleet_agent::outward }
 }
 
 /// A fleet of an anchor and two members.

@@ -36,6 +36,7 @@ impl Node {
             version: "0.1.0".to_owned(),
             clock: Clock::system(0),
             seek: Some(Vec::new()),
+            outward: fleet_agent::outward,
         }));
         let engine = Kept::default();
         let (kept, data) = (engine.clone(), folder.clone());

@@ -37,6 +37,7 @@ impl Node {
             version: "0.1.0".to_owned(),
             clock: Clock::system(0),
             seek: Some(Vec::new()),
+            outward: fleet_agent::outward,
         });
         let engine = Arc::<Mutex<Option<Arc<FleetEngine>>>>::default();
         let kept = engine.clone();
