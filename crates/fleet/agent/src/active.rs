@@ -438,6 +438,8 @@ async fn accept(active: Arc<Active>, mut arrivals: mpsc::Receiver<MemberArrival>
 /// because a node that loses its power finds only those again that it has written down.
 async fn keep(active: Arc<Active>) {
     let (mut renewed, mut revised): (Option<Instant>, Option<Instant>) = (None, None);
+    // Anchors that do not answer keep one waiting for minutes.
+    let mut renewing = JoinSet::new();
     loop {
         active.look_again();
         if revised.is_none_or(|at| at.elapsed() >= REVISE_EVERY) {
@@ -446,11 +448,11 @@ async fn keep(active: Arc<Active>) {
                 tracing::warn!("the list of revoked nodes was not made anew: {} {}", problem.code, problem.detail);
             }
         }
-        if active.trust.wants_renewal() && renewed.is_none_or(|at| at.elapsed() >= RENEW_PAUSE) {
+        while renewing.try_join_next().is_some() {}
+        let is_due = renewing.is_empty() && renewed.is_none_or(|at| at.elapsed() >= RENEW_PAUSE);
+        if is_due && active.trust.wants_renewal() {
             renewed = Some(Instant::now());
-            if let Err(problem) = active.renew().await {
-                tracing::warn!("the certificate for the fleet was not renewed: {} {}", problem.code, problem.detail);
-            }
+            renewing.spawn(renew(active.clone()));
         }
         if active.has_news.swap(false, Relaxed) {
             let (kept, folder) = (Kept::new(active.rows()), active.folder.clone());
@@ -461,6 +463,12 @@ async fn keep(active: Arc<Active>) {
         }
         sleep(WRITE_PAUSE).await;
         let _ = timeout(KEEP_EVERY, active.news.notified()).await;
+    }
+}
+
+async fn renew(active: Arc<Active>) {
+    if let Err(problem) = active.renew().await {
+        tracing::warn!("the certificate for the fleet was not renewed: {} {}", problem.code, problem.detail);
     }
 }
 

@@ -2,10 +2,12 @@
 
 use crate::world::{Machine, campus, is_heard, is_whole, names, settings, until};
 use fleet_agent::{Agent, Row, Settings, Status};
-use fleet_trust::Address;
+use fleet_trust::{Address, Clock};
 use problem::Code;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
 
 #[tokio::test]
 async fn each_of_three_nodes_hears_of_all_three() {
@@ -156,6 +158,34 @@ async fn an_anchor_whose_machine_has_another_address_is_known_there() {
     assert!(token.anchors[0].to_string().starts_with("127.0.0.3:"), "{token:?}");
     let folder = fleet_trust::folder::Folder::open(&machine.folder()).unwrap();
     until(&member, |_| folder.membership().unwrap().unwrap().anchors == token.anchors).await;
+}
+
+/// Nothing was written down while a renewal waited for anchors: a minute and more, where they do not answer.
+#[tokio::test]
+async fn a_renewal_that_waits_for_anchors_holds_nothing_up() {
+    let fleet = campus().await;
+    for (_, agent) in &fleet {
+        until(agent, is_whole).await;
+    }
+    fleet.iter().for_each(|(_, agent)| agent.end());
+    let [(anchor, _), (one, _), (other, _)] = &fleet;
+    // Somebody listens where the anchor did, and says nothing.
+    let _silent = loop {
+        match TcpListener::bind(anchor.listen) {
+            Ok(listener) => break listener,
+            Err(_) => sleep(Duration::from_millis(20)).await,
+        }
+    };
+    let kept = one.folder().join("nodes.json");
+    let later = Clock::new(|| Clock::system(0).now() + 20 * 24 * 3_600, 0);
+    let _one = one.start_as(|own| Settings { clock: later, ..own }).await;
+    let _other = other.start_as(|own| Settings { version: "0.2.0".to_owned(), ..own }).await;
+    let written = async {
+        while !std::fs::read_to_string(&kept).is_ok_and(|text| text.contains("0.2.0")) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), written).await.expect("it is written down before the renewal ends");
 }
 
 fn is_told_of_another(status: &Status) -> bool {

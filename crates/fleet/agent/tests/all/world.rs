@@ -42,8 +42,14 @@ impl Machine {
     }
 
     pub async fn start(&self) -> Agent {
+        self.start_as(|own| own).await
+    }
+
+    /// Starts it with other settings.
+    pub async fn start_as(&self, change: impl FnOnce(Settings) -> Settings) -> Agent {
         let seek = Some(self.seek.clone());
-        let agent = Agent::new(Settings { seek, ..settings(&self.folder(), self.listen, self.name.clone()) });
+        let own = Settings { seek, ..settings(&self.folder(), self.listen, self.name.clone()) };
+        let agent = Agent::new(change(own));
         // What listened there before has ended, and its socket is closed soon.
         let deadline = Instant::now() + PATIENCE;
         while let Err(problem) = agent.open().await {
