@@ -50,6 +50,8 @@ pub const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// Rounds in which a member is not asked that has asked this node meanwhile: it has said how it is. In the next one it
 /// is asked, because only who asks measures the way.
 pub const ROUNDS_UNASKED_MAX: u32 = 5;
+/// Questions in a row that a member of the cell has not answered in time. Then it counts as away until it is heard.
+pub const LATE_MAX: u32 = 3;
 /// How long the caller waits beyond the time that a call has, so that the far end can say that it is over.
 pub const GRACE: Duration = Duration::from_secs(1);
 /// The rest after a member could not be reached: doubled each time, more by chance.

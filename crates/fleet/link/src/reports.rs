@@ -4,17 +4,19 @@
 //! asked meanwhile, and knows that revision, asks only now and then, to measure the way.
 
 use crate::fields::{self, OFFERS, REPORT};
-use crate::limits::{CELL_MAX, CONNECT_TIMEOUT, OFFERS_BYTES_MAX, REPORT_INTERVAL, ROUNDS_UNASKED_MAX};
+use crate::limits::{CELL_MAX, CONNECT_TIMEOUT, LATE_MAX, OFFERS_BYTES_MAX, REPORT_INTERVAL, ROUNDS_UNASKED_MAX};
 use crate::link::Link;
 use crate::local::{Local, Offers};
 use crate::reply::{CallHold, FarReply};
 use budget::Purpose;
 use fleet_trust::NodeId;
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Limited};
 use problem::{Code, Problem};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::time::{sleep, timeout};
@@ -45,22 +47,54 @@ impl Learned {
     }
 }
 
+/// What a question to a member came to.
+struct Heard {
+    node: NodeId,
+    /// It is of the cell: what it has is learned.
+    is_near: bool,
+    /// What it has, if that is not what was known. None: it has not answered in time.
+    said: Option<Result<Option<Offers>, Problem>>,
+}
+
+/// What one round leaves to the next ones.
+#[derive(Default)]
+struct Rounds {
+    turn: usize,
+    /// What others have.
+    known: BTreeMap<NodeId, Learned>,
+    /// Who has not answered yet, and is not asked again until then.
+    asked: BTreeSet<NodeId>,
+    /// Who has not answered in time, and how often in a row.
+    late: BTreeMap<NodeId, u32>,
+}
+
 impl<L: Local> Link<L> {
     /// Asks the members near this one for their reports until it is dropped. They hear this node's with the question.
+    /// What one says counts as soon as it is there: another one may take its time.
     pub async fn keep_hearing(self: Arc<Self>) {
-        let (mut known, mut turn) = (BTreeMap::new(), 0);
+        let (mut rounds, mut asking) = (Rounds::default(), FuturesUnordered::new());
         loop {
-            self.hear_all(&mut known, turn).await;
-            turn = turn.wrapping_add(1);
+            for (node, is_near) in self.round(&mut rounds) {
+                let known = rounds.known.get(&node).map(|learned| learned.revision);
+                rounds.asked.insert(node);
+                asking.push(self.hear(node, is_near, known));
+            }
             let mut chance = [0];
             // Without a random number all nodes ask as seldom.
             let _ = getrandom::fill(&mut chance);
-            sleep(REPORT_INTERVAL - REPORT_INTERVAL * u32::from(chance[0]) / 1_024).await;
+            let mut rest = pin!(sleep(REPORT_INTERVAL - REPORT_INTERVAL * u32::from(chance[0]) / 1_024));
+            loop {
+                tokio::select! {
+                    () = &mut rest => break,
+                    Some(heard) = asking.next() => self.heard(heard, &mut rounds),
+                }
+            }
         }
     }
 
-    /// One round. `known` is what others have; `turn` counts the rounds.
-    async fn hear_all(&self, known: &mut BTreeMap<NodeId, Learned>, turn: usize) {
+    /// Whom to ask in a round, and whether each of them is of the cell. Of those beyond, it is the one whose turn it
+    /// is: that measures the way.
+    fn round(&self, rounds: &mut Rounds) -> Vec<(NodeId, bool)> {
         let others = self.dialer.members.others();
         self.pools.lock().retain(|node, pool| {
             let stays = others.contains(node);
@@ -73,23 +107,41 @@ impl<L: Local> Link<L> {
         self.local.forget_others(&others);
         self.asked_by.lock().retain(|node, _| others.contains(node));
         let Ring { mut cell, beyond } = ring(self.dialer.trust.node(), others);
-        known.retain(|node, _| cell.contains(node));
-        self.leave_out(&mut cell, known);
-        let revision = |node| known.get(node).map(|learned: &Learned| learned.revision);
-        let asking = join_all(cell.iter().map(|node| self.hear(*node, revision(node))));
-        let (asked, ()) = tokio::join!(asking, self.measure(&beyond, turn));
-        for (node, heard) in cell.into_iter().zip(asked) {
-            if heard.is_ok() {
+        rounds.known.retain(|node, _| cell.contains(node));
+        rounds.late.retain(|node, _| cell.contains(node));
+        let far = beyond.get(rounds.turn % beyond.len().max(1)).copied();
+        rounds.turn = rounds.turn.wrapping_add(1);
+        cell.retain(|node| !rounds.asked.contains(node));
+        self.leave_out(&mut cell, &mut rounds.known);
+        let near = cell.into_iter().map(|node| (node, true));
+        near.chain(far.filter(|node| !rounds.asked.contains(node)).map(|node| (node, false))).collect()
+    }
+
+    /// A member has answered, or has not.
+    fn heard(&self, Heard { node, is_near, said }: Heard, rounds: &mut Rounds) {
+        rounds.asked.remove(&node);
+        match said {
+            Some(Ok(offers)) => {
+                rounds.late.remove(&node);
                 self.local.reached(node);
-            }
-            match heard {
-                Ok(Some(offers)) => {
-                    known.insert(node, Learned { revision: offers.revision, unasked: 0 });
-                    self.local.learn(node, offers);
+                match offers {
+                    Some(offers) if is_near => {
+                        rounds.known.insert(node, Learned { revision: offers.revision, unasked: 0 });
+                        self.local.learn(node, offers);
+                    }
+                    _ => _ = rounds.known.get_mut(&node).map(|learned| learned.unasked = 0),
                 }
-                Ok(None) => _ = known.get_mut(&node).map(|learned| learned.unasked = 0),
-                Err(problem) => {
-                    tracing::debug!(%node, %problem, "no report of a node");
+            }
+            Some(Err(problem)) => {
+                tracing::debug!(%node, %problem, "no report of a node");
+                rounds.late.remove(&node);
+                self.known.forget(&node);
+            }
+            None => {
+                let times = rounds.late.get(&node).map_or(1, |times| times + 1);
+                rounds.late.insert(node, times);
+                tracing::debug!(%node, times, "a node has not said in time how it is");
+                if !is_near || times >= LATE_MAX {
                     self.known.forget(&node);
                 }
             }
@@ -107,22 +159,9 @@ impl<L: Local> Link<L> {
         });
     }
 
-    /// Asks the one whose turn it is of those beyond the cell: that measures the way. What it has is not learned.
-    async fn measure(&self, beyond: &[NodeId], turn: usize) {
-        let Some(node) = beyond.get(turn % beyond.len().max(1)) else { return };
-        match self.hear(*node, None).await {
-            Ok(_) => self.local.reached(*node),
-            Err(problem) => {
-                tracing::debug!(%node, %problem, "the way to a node was not measured");
-                self.known.forget(node);
-            }
-        }
-    }
-
-    /// Asks one node how it is. Says what it has, if that is not what was known.
-    async fn hear(&self, node: NodeId, known: Option<u64>) -> Result<Option<Offers>, Problem> {
-        let late = |_| Problem::new(Code::MemberAway, format!("the node {node} has not answered"));
-        timeout(CONNECT_TIMEOUT * 2, self.ask(node, known)).await.map_err(late)?
+    /// Asks one node how it is.
+    async fn hear(&self, node: NodeId, is_near: bool, known: Option<u64>) -> Heard {
+        Heard { node, is_near, said: timeout(CONNECT_TIMEOUT * 2, self.ask(node, known)).await.ok() }
     }
 
     async fn ask(&self, node: NodeId, known: Option<u64>) -> Result<Option<Offers>, Problem> {
@@ -179,7 +218,6 @@ fn ring(me: NodeId, mut others: Vec<NodeId>) -> Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn of_two_nodes_one_asks_and_the_other_only_now_and_then() {

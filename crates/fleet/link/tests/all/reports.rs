@@ -3,7 +3,11 @@
 use crate::world::{Town, empty, until};
 use bytes::Bytes;
 use choice::Truth;
+use fleet_link::limits::CONNECT_TIMEOUT;
 use fleet_link::{Offers, Undecided, Way};
+use fleet_trust::Address;
+use std::time::Instant;
+use tokio::net::TcpListener;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_hears_how_others_are_and_what_they_have() {
@@ -37,6 +41,19 @@ async fn a_node_hears_how_others_are_and_what_they_have() {
     town.book.remove(&two.id);
     until(|| one.link.choose(&wanted) == Way::Nowhere).await;
     until(|| learned(two.id).is_none()).await;
+}
+
+/// One that did not answer kept this node for six seconds from learning what all the others have, in each round.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_node_has_is_learned_while_another_one_does_not_answer() {
+    let town = Town::new(1);
+    let (mut one, two) = (town.node(1).await, town.node(2).await);
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    town.book.set(town.trust(9).node(), Address::Ip(silent.local_addr().unwrap()), "pi-9");
+    let begun = Instant::now();
+    one.hears();
+    until(|| one.tested.learned.lock().contains_key(&two.id)).await;
+    assert!(begun.elapsed() < CONNECT_TIMEOUT, "it waited for {:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
