@@ -141,7 +141,7 @@ impl Active {
             is_doubled: AtomicBool::new(false),
             has_news: AtomicBool::new(true),
             news: Notify::new(),
-            revision: watch::Sender::new(revoked.as_ref().map_or(0, Revoked::revision)),
+            revision: watch::Sender::new(revoked.as_deref().map_or(0, Revoked::revision)),
             tasks: Mutex::default(),
             trust: trust.clone(),
         });
@@ -222,7 +222,7 @@ impl Active {
         };
         let mut table = self.table.lock();
         // Looked at with the table in hand: whoever was forgotten a moment ago would come back for good.
-        if self.trust.revoked().is_some_and(|list| list.contains(&node)) {
+        if self.trust.is_revoked(&node) {
             return Err(revoked(&node));
         }
         let is_news = table.hear(node, Record { name, ..record }, is_anchor, Instant::now())?;
@@ -293,7 +293,7 @@ impl Active {
             self.pass_on().await?;
         }
         if self.anchor.is_some()
-            && let Err(problem) = self.take_over(self.trust.read_list(list)?).await
+            && let Err(problem) = self.take_over(Arc::new(self.trust.read_list(list)?)).await
         {
             tracing::warn!("the ledger lacks what a list of revoked nodes says: {} {}", problem.code, problem.detail);
         }
@@ -304,7 +304,7 @@ impl Active {
     ///
     /// # Errors
     /// As [`Anchor::merge_list`] and [`Active::learn_list`].
-    pub async fn take_over(&self, list: Revoked) -> Result<(), Problem> {
+    pub async fn take_over(&self, list: Arc<Revoked>) -> Result<(), Problem> {
         let Some(anchor) = self.anchor.clone() else { return Ok(()) };
         let merged = spawn_blocking(move || anchor.merge_list(&list)).await.map_err(|error| failed(&error))??;
         match merged {

@@ -5,7 +5,7 @@ use crate::knock::ShownDigits;
 use crate::known::Kept;
 use crate::office::Office;
 use crate::places::{self, Reach, with_id};
-use crate::table::Row;
+use crate::table::{Record, Row};
 use fleet_trust::folder::Folder;
 use fleet_trust::ledger::Ledger;
 use fleet_trust::serve::{Arrivals, MemberArrival};
@@ -67,6 +67,11 @@ impl Directory {
     /// What this node is called; empty once it has no part in the fleet any more.
     pub fn own_name(&self) -> String {
         self.0.upgrade().map(|active| active.name.clone()).unwrap_or_default()
+    }
+
+    /// What is known of one other member.
+    pub fn record(&self, node: &NodeId) -> Option<Record> {
+        self.0.upgrade()?.with_table(|table| table.record(node).cloned())
     }
 
     /// The other members.
@@ -241,7 +246,7 @@ impl Agent {
             return Err(problem.with_hint("name another node: `lighter fleet` lists them"));
         }
         let known = active.trust.revoked();
-        let list = blocking(move || anchor.revoke_beside(known.as_ref(), &node)).await?;
+        let list = blocking(move || anchor.revoke_beside(known.as_deref(), &node)).await?;
         active.learn_list(list.bytes()).await?;
         Ok((node, name))
     }

@@ -144,6 +144,11 @@ impl Table {
         }
     }
 
+    /// What is known of another node.
+    pub fn record(&self, node: &NodeId) -> Option<&Record> {
+        self.nodes.get(node).map(|known| &known.record)
+    }
+
     /// An anchor says this of a node. Says whether something new is to be kept on disk.
     pub fn learn(&mut self, told: ToldNode, now: Instant) -> bool {
         let ToldNode { node, is_anchor, record, heard_ms } = told;
@@ -344,6 +349,7 @@ mod tests {
         let now = Instant::now();
         assert!(!table.learn(told(1, "somebody-else", Some(0)), now));
         table.learn(told(2, "b", Some(0)), now);
+        assert_eq!((table.record(&node(1)), table.record(&node(2))), (None, Some(&record("b", 1))));
         table.forget(|one| *one == node(2));
         assert_eq!(table.rows(record("own", 1), true, now).len(), 1);
     }

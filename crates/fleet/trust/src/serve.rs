@@ -265,7 +265,7 @@ impl Doorway {
         node: NodeId,
     ) -> Result<(), Problem> {
         let known = self.trust.revoked();
-        match blocking(move || anchor.revoke_beside(known.as_ref(), &node)).await {
+        match blocking(move || anchor.revoke_beside(known.as_deref(), &node)).await {
             Ok(list) => {
                 self.trust.learn_revoked(list.bytes())?;
                 tracing::info!(%node, "a node has left the fleet");

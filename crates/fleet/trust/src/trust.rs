@@ -59,7 +59,7 @@ struct Present {
     begins: u64,
     /// When this run took the certificate from an anchor, by the machine's clock.
     taken_at: Option<u64>,
-    revoked: Option<Revoked>,
+    revoked: Option<Arc<Revoked>>,
     /// Another list of the same revision was seen.
     has_rival_list: bool,
 }
@@ -96,7 +96,7 @@ impl Trust {
     pub fn new(key: NodeKey, membership: Membership, revoked: Option<Revoked>, clock: Clock) -> Result<Self, Problem> {
         let unusable = |_| Problem::new(Code::DataUnusable, "the fleet's certificate cannot be read");
         let ca = Ca::new(&membership.ca).map_err(unusable)?;
-        let present = Present::new(&ca, &key, membership, revoked)?;
+        let present = Present::new(&ca, &key, membership, revoked.map(Arc::new))?;
         let standing = Arc::new(Standing { ca, clock, present: RwLock::new(present) });
         Ok(Self {
             for_strangers: server_config(&standing, Strangers::May)?,
@@ -127,8 +127,13 @@ impl Trust {
         self.standing.present.read().membership.clone()
     }
 
-    pub fn revoked(&self) -> Option<Revoked> {
+    pub fn revoked(&self) -> Option<Arc<Revoked>> {
         self.standing.present.read().revoked.clone()
+    }
+
+    /// Whether a node was taken out of the fleet.
+    pub fn is_revoked(&self, node: &NodeId) -> bool {
+        self.standing.is_revoked(node)
     }
 
     /// Whether it is time to renew this node's certificate. Where the clock is wrong, dates say nothing: then it is
@@ -187,10 +192,10 @@ impl Trust {
     /// # Errors
     /// [`Code::FleetMessage`]: it is no list of this fleet.
     pub fn learn_revoked(&self, bytes: &[u8]) -> Result<bool, Problem> {
-        let list = self.read_list(bytes)?;
+        let list = Arc::new(self.read_list(bytes)?);
         {
             let mut present = self.standing.present.write();
-            let known = present.revoked.as_ref();
+            let known = present.revoked.as_deref();
             if known.is_some_and(|known| known.revision() >= list.revision()) {
                 let is_rival = |known: &Revoked| known.revision() == list.revision() && known.bytes() != bytes;
                 present.has_rival_list = present.has_rival_list || known.is_some_and(is_rival);
@@ -269,7 +274,7 @@ impl Standing {
     /// The machine's clock, and the time that is surely past.
     pub fn time(&self) -> (u64, u64) {
         let present = self.present.read();
-        let issued = present.revoked.as_ref().map_or(0, Revoked::issued);
+        let issued = present.revoked.as_deref().map_or(0, Revoked::issued);
         (self.clock.now(), self.clock.built().max(present.begins).max(issued))
     }
 
@@ -279,7 +284,7 @@ impl Standing {
 }
 
 impl Present {
-    fn new(ca: &Ca, key: &NodeKey, membership: Membership, revoked: Option<Revoked>) -> Result<Self, Problem> {
+    fn new(ca: &Ca, key: &NodeKey, membership: Membership, revoked: Option<Arc<Revoked>>) -> Result<Self, Problem> {
         let unusable = |what: &str| Problem::new(Code::DataUnusable, format!("the node's certificate {what}"));
         let leaf = CertificateDer::from(&membership.certificate[..]);
         ca.check(&leaf, |dates| Ok(dates.begins)).map_err(|_| unusable("is not signed by the fleet's CA"))?;

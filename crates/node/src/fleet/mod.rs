@@ -12,7 +12,7 @@ use crate::link::CallLink;
 use crate::mail::{Book, Mail};
 use api_types::{FleetAnchor, FleetEngine, FleetInfo, FleetKnocking, FleetShown, FleetTrouble};
 use engine::{EngineStatus, EngineWay, ForEngine};
-use fleet_agent::{Agent, ApiPlace, Directory, Part, Row, Settings, Shown, Status, outward};
+use fleet_agent::{Agent, ApiPlace, Directory, Part, Settings, Shown, Status, outward};
 use fleet_link::Members;
 use fleet_trust::anchor::Knocking;
 use fleet_trust::digits::Digits;
@@ -154,7 +154,7 @@ impl Book for Listed {
     }
 
     fn is_out(&self, node: &NodeId) -> bool {
-        self.trust.revoked().is_some_and(|list| list.contains(node))
+        self.trust.is_revoked(node)
     }
 }
 
@@ -164,23 +164,17 @@ struct Listed {
     trust: Arc<Trust>,
 }
 
-impl Listed {
-    fn row(&self, node: &NodeId) -> Option<Row> {
-        self.directory.others().into_iter().find(|row| row.node == *node)
-    }
-}
-
 impl Members for Listed {
     fn others(&self) -> Vec<NodeId> {
         self.directory.others().into_iter().map(|row| row.node).collect()
     }
 
     fn address(&self, node: &NodeId) -> Option<Address> {
-        self.row(node)?.record.address
+        self.directory.record(node)?.address
     }
 
     fn name(&self, node: &NodeId) -> Option<String> {
-        Some(self.row(node)?.record.name)
+        Some(self.directory.record(node)?.name)
     }
 }
 
