@@ -168,7 +168,7 @@ codes! {
     9102 NotAdmitted 403 "the fleet does not admit this node" "ask for an invitation on an anchor";
     9103 EngineMissing 503 "an anchor has no engine" "put nats-server 2.14 or later into DATA/bin or PATH";
     9104 EngineUnsound 503 "the engine of the fleet does not run properly" "look at fleet/nats.log in the data folder; the node starts it again";
-    9105 AnchorsAway 503 "no anchor of the fleet answers" "check that an anchor is up and that this machine reaches its address; calls go on meanwhile";
+    9105 AnchorsAway 503 "no anchor of the fleet answers" "check that an anchor is up and that this machine reaches its address; calls go on meanwhile, for two weeks at least";
     9106 InvitationGarbled 400 "the text is not an invitation" "copy it whole: it begins with lighter-join-1.";
     9107 InvitationUnknown 403 "no such invitation" "ask for a new one: this one was taken back, or belongs to another fleet";
     9108 InvitationEnded 403 "the invitation has ended" "ask for a new one";
@@ -178,7 +178,7 @@ codes! {
     9112 NodeDoubled 409 "two machines run with the key of one node" "one of the two data folders is a copy: stop that machine, delete its folder `fleet`, and join as a new node";
     9113 FleetMessage 400 "the other side sent something that it may not send" "check that both sides run the same version";
     9114 AnchorBusy 503 "the anchor is too busy" "try again in a few seconds";
-    9115 CertificateEnded 403 "a node's certificate has ended" "it is renewed when the node reaches an anchor; check the clocks of both machines";
+    9115 CertificateEnded 403 "a node's certificate has ended, or ends soon" "it is renewed when the node reaches an anchor; check the clocks of both machines";
     9116 NoFleet 409 "the node belongs to no fleet" "`lighter fleet new NAME` founds one here, `lighter fleet join TOKEN` joins one";
     9117 FleetAlready 409 "the node belongs to a fleet already" "a node belongs to one fleet at a time: `lighter fleet leave` leaves it";
     9118 NotAnchor 409 "the node is not an anchor of its fleet" "do this on an anchor: `lighter fleet` shows which node is one";

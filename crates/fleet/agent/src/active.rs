@@ -42,6 +42,11 @@ const KEEP_EVERY: Duration = Duration::from_secs(5);
 const WRITE_PAUSE: Duration = Duration::from_millis(500);
 /// How long a renewal that failed is not tried again.
 const RENEW_PAUSE: Duration = Duration::from_secs(60);
+/// A certificate that ends within so many seconds, while no anchor answers, is said to people: seven days.
+const ENDS_SOON_SECONDS: u64 = 7 * DAY_SECONDS;
+const DAY_SECONDS: u64 = 24 * 3_600;
+/// How often it is said in the log.
+const WARN_EVERY: Duration = Duration::from_secs(DAY_SECONDS);
 /// How often an anchor looks whether the list of revoked nodes is of a time to come.
 const REVISE_EVERY: Duration = Duration::from_secs(60);
 /// Members that have connected and are not yet served.
@@ -327,8 +332,22 @@ impl Active {
         self.revision.subscribe()
     }
 
+    /// What keeps this node from its fleet, or soon will.
     pub fn trouble(&self) -> Option<Problem> {
-        self.trouble.lock().clone()
+        self.ending().or_else(|| self.trouble.lock().clone())
+    }
+
+    /// This node's certificate has ended, or ends soon, and no anchor is there that renews it.
+    fn ending(&self) -> Option<Problem> {
+        let is_away = self.trouble.lock().as_ref().is_some_and(|trouble| trouble.code == Code::AnchorsAway);
+        let left = self.trust.seconds_left().filter(|left| is_away && *left <= ENDS_SOON_SECONDS)?;
+        let when = match left.div_ceil(DAY_SECONDS) {
+            0 => "has ended".to_owned(),
+            1 => "ends within a day".to_owned(),
+            days => format!("ends within {days} days"),
+        };
+        let detail = format!("this node's certificate {when}, and no anchor answers: then other nodes refuse it");
+        Some(Problem::new(Code::CertificateEnded, detail))
     }
 
     /// What an anchor, or the way to it, has to say against this node. None: nothing any more.
@@ -439,7 +458,7 @@ async fn accept(active: Arc<Active>, mut arrivals: mpsc::Receiver<MemberArrival>
 async fn keep(active: Arc<Active>) {
     let (mut renewed, mut revised): (Option<Instant>, Option<Instant>) = (None, None);
     // Anchors that do not answer keep one waiting for minutes.
-    let mut renewing = JoinSet::new();
+    let (mut renewing, mut warned): (JoinSet<()>, Option<Instant>) = Default::default();
     loop {
         active.look_again();
         if revised.is_none_or(|at| at.elapsed() >= REVISE_EVERY) {
@@ -447,6 +466,12 @@ async fn keep(active: Arc<Active>) {
             if let Err(problem) = active.revise().await {
                 tracing::warn!("the list of revoked nodes was not made anew: {} {}", problem.code, problem.detail);
             }
+        }
+        if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY)
+            && let Some(problem) = active.ending()
+        {
+            warned = Some(Instant::now());
+            tracing::warn!("{} {}", problem.code, problem.detail);
         }
         while renewing.try_join_next().is_some() {}
         let is_due = renewing.is_empty() && renewed.is_none_or(|at| at.elapsed() >= RENEW_PAUSE);

@@ -150,6 +150,13 @@ impl Trust {
         present.taken_at.is_none_or(|at| now.abs_diff(at) >= rest)
     }
 
+    /// Seconds until this node's certificate ends; 0 once it has. None: the clock is wrong, so nobody knows.
+    pub fn seconds_left(&self) -> Option<u64> {
+        let (now, floor) = self.standing.time();
+        let dates = self.standing.present.read().membership.dates()?;
+        (now >= floor).then(|| dates.ends.saturating_sub(now))
+    }
+
     /// The right to change the membership that is here and on disk: one change after the other.
     pub fn changing(&self) -> MutexGuard<'_, ()> {
         self.changing.lock()

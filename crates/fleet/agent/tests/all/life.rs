@@ -188,6 +188,25 @@ async fn a_renewal_that_waits_for_anchors_holds_nothing_up() {
     timeout(Duration::from_secs(30), written).await.expect("it is written down before the renewal ends");
 }
 
+/// Nobody was told before other nodes refused this one: certificates end 16 to 31 days after the anchors have gone.
+#[tokio::test]
+async fn a_certificate_that_ends_soon_is_said_while_no_anchor_answers() {
+    let [(_home, anchor), (machine, member), _other] = campus().await;
+    until(&member, is_whole).await;
+    anchor.end();
+    member.end();
+    let said = [(20, None), (25, Some("within 5 days")), (29, Some("within a day")), (31, Some("has ended"))];
+    for (days, said) in said {
+        let clock = Clock::new(move || Clock::system(0).now() + days * 24 * 3_600, 0);
+        let member = machine.start_as(|own| Settings { clock, ..own }).await;
+        let status = until(&member, |status| status.trouble.is_some()).await;
+        let trouble = status.trouble.unwrap();
+        let code = said.map_or(Code::AnchorsAway, |_| Code::CertificateEnded);
+        assert!(trouble.code == code && said.is_none_or(|said| trouble.detail.contains(said)), "{trouble}");
+        member.end();
+    }
+}
+
 fn is_told_of_another(status: &Status) -> bool {
     status.trouble.as_ref().is_some_and(|trouble| trouble.code == Code::NodeDoubled)
 }
