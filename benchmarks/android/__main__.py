@@ -61,6 +61,7 @@ class Bench:
         #: Why a figure is null.
         self.reasons: dict[str, str] = {}
         self._rootfs: Rootfs | None = None
+        self._peers: list[Container | Machine] | None = None
 
     def pick(self, quick: int, whole: int) -> int:
         return quick if self.is_quick else whole
@@ -71,7 +72,9 @@ class Bench:
         return self._rootfs
 
     def peers(self) -> list[Container | Machine]:
-        """Those that are to be had; a line says why another one is not."""
+        """Those that are to be had, made once; a line says why another one is not."""
+        if self._peers is not None:
+            return self._peers
         found: list[Container | Machine] = []
         makers: list[Callable[[], Container | Machine]] = [lambda: starts.container(self.rootfs()), self._machine]
         for make in makers:
@@ -79,6 +82,7 @@ class Bench:
                 found.append(make())
             except Unable as why:
                 print(f"not measured: {why}")
+        self._peers = found
         return found
 
     def _machine(self) -> Machine:
