@@ -83,8 +83,9 @@ def node_killed(bench: Bench) -> None:
             with load.Steady(entry, "/twice") as steady:
                 before = _ran_at(entry)
                 time.sleep(BEFORE_SECONDS)
-                ran = {name: calls - before[name] for name, calls in _ran_at(entry).items()}
-                node = max(copies, key=lambda node: ran[node.name])
+                # One that has just come back may not have been asked yet.
+                ran = {name: calls - before.get(name, 0) for name, calls in _ran_at(entry).items()}
+                node = max(copies, key=lambda node: ran.get(node.name, 0))
                 began = time.monotonic()
                 if is_machine:
                     node.place.cut(True)
