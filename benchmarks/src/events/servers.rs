@@ -63,8 +63,8 @@ pub fn nats(bench: &Bench, durable: Durable) -> anyhow::Result<Server> {
     Ok(Server { process, address })
 }
 
-/// mosquitto with its defaults, but for the permission to connect, and without the bounds beyond which it drops messages
-/// of QoS 1 to a subscriber that is slower than the publishers.
+/// mosquitto with its defaults, but for the permission to connect, and without the bounds beyond which it drops
+/// messages of QoS 1 to a subscriber that is slower than the publishers.
 pub fn mosquitto(bench: &Bench) -> anyhow::Result<Server> {
     let program = bench.peers.program("mosquitto")?;
     let address = process::free_address()?;

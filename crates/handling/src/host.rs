@@ -127,10 +127,7 @@ impl Handling {
 
     /// Why the handling of a leased event failed: where the handler gave up after a push to a full queue, that queue.
     pub fn blame(&self, problem: Problem) -> Problem {
-        let gave_up = matches!(
-            problem.code,
-            Code::UnitInvalid | Code::UnitRetry | Code::UnitFatal | Code::UnitTrapped
-        );
+        let gave_up = matches!(problem.code, Code::UnitInvalid | Code::UnitRetry | Code::UnitFatal | Code::UnitTrapped);
         match self.done.lock().full.take() {
             Some(full) if gave_up => full,
             _ => problem,

@@ -8,7 +8,7 @@
 
 use crate::active::Active;
 use crate::talk::talk;
-use crate::turns::{Key, Target, Turns};
+use crate::turns::{Destination, Key, Turns};
 use fleet_trust::{Address, link, random};
 use problem::{Code, Problem};
 use std::collections::BTreeMap;
@@ -76,13 +76,14 @@ fn anchors(active: &Active, turn: &mut usize, is_linked: impl Fn(&Address) -> bo
 }
 
 /// These anchors, and silent members. One where an anchor listens is dialed as an anchor alone.
-fn targets(active: &Active, anchors: Vec<Address>) -> Vec<Target> {
-    let mut targets: Vec<Target> = anchors.into_iter().map(|address| Target { address, node: None }).collect();
+fn targets(active: &Active, anchors: Vec<Address>) -> Vec<Destination> {
+    let mut targets: Vec<Destination> =
+        anchors.into_iter().map(|address| Destination { address, node: None }).collect();
     if !active.is_out() {
         let mut silent = active.with_table(|table| table.silent(SILENT_AFTER, Instant::now()));
         let all_anchors = active.anchors();
         silent.retain(|(_, address)| !all_anchors.contains(address));
-        targets.extend(silent.into_iter().map(|(node, address)| Target { address, node: Some(node) }));
+        targets.extend(silent.into_iter().map(|(node, address)| Destination { address, node: Some(node) }));
     }
     let own_at = active.reach.address();
     targets.retain(|target| target.address != own_at);
@@ -90,7 +91,7 @@ fn targets(active: &Active, anchors: Vec<Address>) -> Vec<Target> {
 }
 
 /// Connects, and talks until the link ends.
-async fn try_once(active: Arc<Active>, target: Target) {
+async fn try_once(active: Arc<Active>, target: Destination) {
     if let Err(problem) = reach(&active, &target).await {
         tracing::debug!(address = %target.address, %problem, "a link ended, or did not begin");
         // What any member says is no reason to worry people.
@@ -101,7 +102,7 @@ async fn try_once(active: Arc<Active>, target: Target) {
     }
 }
 
-async fn reach(active: &Active, target: &Target) -> Result<(), Problem> {
+async fn reach(active: &Active, target: &Destination) -> Result<(), Problem> {
     let (peer, stream) = match &target.node {
         Some(node) => link::connect(&active.trust, &target.address, node).await?,
         None => {

@@ -15,7 +15,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Whom to dial.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct Destination {
     pub address: Address,
     /// Who has to listen there. None: any anchor.
     pub node: Option<NodeId>,
@@ -41,7 +41,7 @@ struct Tried {
     times: u32,
 }
 
-impl Target {
+impl Destination {
     pub fn key(&self) -> Key {
         (self.node, self.address.to_string())
     }
@@ -49,14 +49,14 @@ impl Target {
 
 impl Turns {
     /// Gives slots to those whose turn it is. Who is wanted no more has been heard of, and is as one never tried.
-    pub fn next(&mut self, mut wanted: Vec<Target>, now: Instant) -> Vec<Target> {
-        let keys: BTreeSet<Key> = wanted.iter().map(Target::key).collect();
+    pub fn next(&mut self, mut wanted: Vec<Destination>, now: Instant) -> Vec<Destination> {
+        let keys: BTreeSet<Key> = wanted.iter().map(Destination::key).collect();
         self.tried.retain(|key, _| keys.contains(key));
         wanted.retain(|target| {
             let key = target.key();
             !self.dialed.contains(&key) && self.tried.get(&key).is_none_or(|tried| now >= tried.until)
         });
-        let tried_at = |target: &Target| self.tried.get(&target.key()).map(|tried| tried.at);
+        let tried_at = |target: &Destination| self.tried.get(&target.key()).map(|tried| tried.at);
         wanted.sort_by_cached_key(|target| (target.node.is_some(), tried_at(target)));
         wanted.truncate(LINKS_OUT_MAX.saturating_sub(self.dialed.len()));
         // Two anchors may be told at one address.
@@ -82,23 +82,23 @@ mod tests {
 
     const LEAST: Duration = Duration::from_secs(1);
 
-    fn target(number: u8) -> Target {
+    fn target(number: u8) -> Destination {
         let address = Address::read(&format!("192.0.2.{number}:8702")).unwrap();
-        Target { address, node: Some(NodeId([number; 16])) }
+        Destination { address, node: Some(NodeId([number; 16])) }
     }
 
-    fn numbers(targets: &[Target]) -> Vec<u8> {
+    fn numbers(targets: &[Destination]) -> Vec<u8> {
         targets.iter().map(|target| target.node.map_or(0, |node| node.0[0])).collect()
     }
 
-    /// Those that were not heard of for longest were dialed first, and again: while 32 of them hung, nobody dialed those
-    /// that had only started again.
+    /// Those that were not heard of for longest were dialed first, and again: while 32 of them hung, nobody dialed
+    /// those that had only started again.
     #[test]
     fn nodes_that_do_not_answer_keep_nobody_from_being_dialed() {
         let begin = Instant::now();
         for first_live_at in [0, 100, 1_000] {
             let (mut turns, mut reached) = (Turns::default(), BTreeSet::<u8>::new());
-            let mut hanging: Vec<(Instant, Target)> = Vec::new();
+            let mut hanging: Vec<(Instant, Destination)> = Vec::new();
             for second in (0..first_live_at + 60).step_by(2) {
                 let now = begin + Duration::from_secs(second);
                 for (at, target) in std::mem::take(&mut hanging) {
@@ -126,7 +126,7 @@ mod tests {
         let begin = Instant::now();
         let at = |second| begin + Duration::from_secs(second);
         let mut turns = Turns::default();
-        let anchor = Target { node: None, ..target(1) };
+        let anchor = Destination { node: None, ..target(1) };
         let wanted = || vec![target(1), target(2), target(3), anchor.clone()];
         assert_eq!(numbers(&turns.next(wanted(), at(0))), [0, 1, 2, 3], "an anchor and a member at one address");
         assert!(turns.next(wanted(), at(1)).is_empty(), "all have a slot");
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn pauses_of_members_double_up_to_a_bound_and_those_of_anchors_do_not() {
         let begin = Instant::now();
-        let pauses = |wanted: Target| {
+        let pauses = |wanted: Destination| {
             let (mut turns, mut now, mut pauses) = (Turns::default(), begin, Vec::new());
             for _ in 0..8 {
                 assert_eq!(turns.next(vec![wanted.clone()], now).len(), 1);
@@ -154,7 +154,7 @@ mod tests {
             pauses
         };
         assert_eq!(pauses(target(1)), [1, 2, 4, 8, 16, 30, 30, 30]);
-        assert_eq!(pauses(Target { node: None, ..target(1) }), [1; 8]);
+        assert_eq!(pauses(Destination { node: None, ..target(1) }), [1; 8]);
         let mut turns = Turns::default();
         turns.ended(target(1).key(), LEAST, 255, begin);
         assert!(turns.next(Vec::new(), begin).is_empty());
