@@ -370,13 +370,19 @@ impl Active {
         self.is_doubled.load(Relaxed)
     }
 
-    /// Says hello to an anchor: learns whether this is still the life that counts.
+    /// Says hello to an anchor: learns whether this is still the life that counts, and who was revoked.
     ///
     /// # Errors
-    /// As [`link::hello`].
+    /// As [`link::hello`] and [`Active::learn_list`].
     pub async fn say_hello(&self, anchor: &Address) -> Result<(), Problem> {
         let keep = |membership: &_| self.folder.keep_membership(membership);
-        let welcome = link::hello(&self.trust, anchor, keep).await?;
+        let revision = || self.trust.revoked().map(|list| list.revision());
+        let before = revision();
+        let welcome = link::hello(&self.trust, anchor, keep).await;
+        if revision() != before {
+            self.pass_on().await?;
+        }
+        let welcome = welcome?;
         self.is_doubled.store(welcome.is_doubled, Relaxed);
         self.set_trouble(None);
         Ok(())
