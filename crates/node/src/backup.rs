@@ -63,7 +63,8 @@ impl Node {
     /// Begins a backup of this instant. With a passphrase it holds secrets and keys too, sealed with it.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Those of the disk. [`Code::ImageTooLarge`]: an image was taken under a larger limit than this node has now.
+    /// [`Code::DataUnusable`]: there are more files with keys than anybody would restore.
     pub async fn backup(&self, passphrase: Option<String>) -> Result<BackupPieces, Problem> {
         let time_ms = clock::now_ms();
         let fleet_in = passphrase.as_ref().map(|_| self.config.data.clone());
@@ -90,14 +91,16 @@ impl Node {
                 }
             }
             let stored = warehouse.images();
-            let bytes = stored.iter().filter(|image| images.contains(&image.hash)).map(|image| image.bytes);
+            let stored = stored.iter().filter(|image| images.binary_search(&image.hash).is_ok());
+            let images_bytes = stored.map(|image| warehouse.check_image_bytes(image.bytes).map(|()| image.bytes));
+            let images_bytes = images_bytes.sum::<Result<u64, _>>()?;
             let head = Head {
                 time_ms,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 state_format: STATE_FORMAT.to_owned(),
                 state_bytes: statistics_of.statistics().disk_bytes,
                 images: images.len() as u64,
-                images_bytes: bytes.sum(),
+                images_bytes,
                 seal,
                 left_out,
             };

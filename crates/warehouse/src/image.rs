@@ -69,6 +69,14 @@ impl Warehouse {
         Ok((file, bytes))
     }
 
+    /// Whether an image of this size is read, as of any that is taken.
+    ///
+    /// # Errors
+    /// [`Code::ImageTooLarge`].
+    pub fn check_image_bytes(&self, bytes: u64) -> Result<(), Problem> {
+        self.inner.check_image_bytes(bytes)
+    }
+
     /// Reads an image and checks its hash.
     ///
     /// # Errors
@@ -81,7 +89,7 @@ impl Warehouse {
         let inner = &self.inner;
         let unknown = || Problem::new(Code::ImageUnknown, format!("no image has the hash {hash}"));
         let stored_bytes = inner.stock.lock().images.get(hash).map(|entry| entry.bytes);
-        inner.check_image_bytes(stored_bytes.ok_or_else(unknown)?)?;
+        self.check_image_bytes(stored_bytes.ok_or_else(unknown)?)?;
         let path = scan::image_path(&inner.root, hash);
         let mut file = match inner.disk.open(&path) {
             Ok(file) => file,

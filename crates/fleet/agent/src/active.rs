@@ -379,6 +379,7 @@ impl Active {
         let revision = || self.trust.revoked().map(|list| list.revision());
         let before = revision();
         let welcome = link::hello(&self.trust, anchor, keep).await;
+        // The trust has the list that came with it, whatever else went wrong.
         if revision() != before {
             self.pass_on().await?;
         }

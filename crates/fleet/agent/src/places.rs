@@ -33,11 +33,12 @@ impl Reach {
         Address::Ip(SocketAddr::new(ip, listening.port()))
     }
 
-    /// Looks again, and says whether the machine has another address. Without a network it keeps the one that it had.
+    /// Looks again, and says whether others are told another address now. Without a network the machine keeps the one
+    /// that it had.
     pub fn look(&self) -> bool {
         let Some(seen) = (self.outward)() else { return false };
-        let mut machine = self.machine.write();
-        std::mem::replace(&mut *machine, seen) != seen
+        let before = std::mem::replace(&mut *self.machine.write(), seen);
+        before != seen && self.said.is_none() && self.listening.ip().is_unspecified()
     }
 }
 
@@ -114,5 +115,9 @@ mod tests {
         assert_eq!((told(&without), without.look()), ("127.0.0.1:8702".to_owned(), false));
         let said = Reach::new(everywhere, Address::read("pi.example.org:1"), || None);
         assert_eq!(told(&said), "pi.example.org:1");
+        let said = Reach::new(everywhere, Address::read("pi.example.org:1"), || Some([192, 0, 2, 7].into()));
+        *said.machine.write() = [192, 0, 2, 8].into();
+        assert!(!said.look(), "others are told the same as before");
+        assert_eq!(said.of(everywhere).to_string(), "192.0.2.7:8702", "but the API is there now");
     }
 }

@@ -19,7 +19,7 @@ use cli::call::{Data, guessed_type};
 use cli::nearest::{explain, function_path};
 use cli::output::Output;
 use cli::stop::{FAILED, Result, Stop};
-use cli::{Brought, DataFolder, Extra, Run, Session, images, locate};
+use cli::{Brought, DataFolder, Extra, Run, Session, images, locate, words};
 use event::Event;
 use manifest::{Function, Isolation};
 use problem::{Code, Problem};
@@ -231,8 +231,7 @@ const REMOTE_ADVICE: &str =
 /// What gdb is told if the call runs in a machine of its own.
 fn remote_script(program: &[OsString], symbols: &Path, breakpoints: &[String], batch: bool) -> String {
     // Through a shell: nothing in a path may mean something to it.
-    let quoted = |word: &OsString| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"));
-    let program = program.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    let program = program.iter().map(|word| words::typed(Path::new(word))).collect::<Vec<_>>().join(" ");
     let mut lines = vec![
         "set confirm off".to_owned(),
         // The component is compiled and linked meanwhile.

@@ -297,6 +297,21 @@ fn a_damaged_image_is_left_out_by_name_of_the_next_backup() {
 }
 
 #[test]
+fn an_image_above_a_lowered_limit_is_a_reason_to_begin_no_backup() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.backup");
+    let node = Node::start_in(&folder.path().join("data"), &[]);
+    deploy_counter(&node);
+    let data = node.data.clone();
+    node.kill();
+    let node = Node::start_in(&data, &["--image-bytes-max", "1024"]);
+    let (status, said) = lighter(&node.data, &["backup", file.to_str().unwrap()]);
+    assert_eq!((status, &said["code"]), (1, &json!("L2005")), "{said}");
+    assert!(!file.exists());
+    assert_eq!(node.call("counter", "k").text().trim(), "1", "what was deployed before goes on");
+}
+
+#[test]
 fn a_folder_in_use_or_with_data_and_a_backup_of_a_newer_format_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("node.backup");
