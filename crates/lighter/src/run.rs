@@ -42,7 +42,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// A start is over so long after the node is ready; and so long after that, a member has found the others of its fleet.
 const SETTLES_AFTER: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(3)];
 
-/// Nobody waits longer for functions that are made ready before their first calls. The others follow.
+/// Nobody waits longer for functions that are made ready before their first calls, and as long again for a unit of one
+/// of them. The others follow.
 const AHEAD_WAIT: Duration = Duration::from_millis(50);
 
 /// Every so many tasks a worker takes one of those that did not fit into its own queue of 256. By default it takes one
@@ -131,6 +132,9 @@ async fn live(
     let ahead = node.load_ahead();
     node.enter_fleet().await?;
     tokio::time::timeout(AHEAD_WAIT, ahead).await.ok();
+    // Before anybody can call: whoever calls while pages go waits for them.
+    give_back();
+    tokio::time::timeout(AHEAD_WAIT, node.warm_up()).await.ok();
     let doors = Doors::open(&node, shares, &mqtt_sinks, classes.routes).await?;
     // Where the command line finds this node, and what the next run should know of this one.
     let mut place = json!({ "api": doors.api_url, "gate": doors.gate_url, "mqtt": doors.mqtt,
@@ -141,8 +145,6 @@ async fn live(
     let helpers = node.begin();
     say_ready(&node, &doors.gate_url, &doors.api_url);
     ready(&place);
-    give_back();
-    node.warm_up();
     let settling = tokio::spawn(settle(node.clone()));
 
     tokio::select! {
@@ -398,7 +400,7 @@ async fn settle(node: Arc<Node>) {
             break;
         }
         give_back();
-        node.warm_up();
+        drop(node.warm_up());
     }
 }
 

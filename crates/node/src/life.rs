@@ -57,7 +57,7 @@ impl Node {
 
     /// Makes one function ready and starts a unit of it, so that the first caller does not wait for the process to
     /// touch its own code for the first time.
-    pub fn warm_up(self: &Arc<Self>) {
+    pub fn warm_up(self: &Arc<Self>) -> JoinHandle<()> {
         let node = self.clone();
         tokio::spawn(async move {
             let table = node.functions.table();
@@ -66,7 +66,7 @@ impl Node {
             if let Ok(ready) = node.functions.loader.ready(&entry.live, Instant::now()).await {
                 node.functions.loader.handler.try_start(&ready.prepared).await.ok();
             }
-        });
+        })
     }
 }
 
