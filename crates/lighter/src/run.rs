@@ -345,15 +345,13 @@ fn start_log(config: &Config) -> Result<(), Problem> {
     let bad =
         |error: &dyn std::fmt::Display| Problem::new(Code::ConfigInvalid, format!("log {:?}: {error}", config.log));
     // The database tells much that is of interest only to its makers. The engine's client logs each failed try as an
-    // error, and the node itself says what is wrong (L9103). A filter that names either of them still shows it.
-    let usual = "fjall=warn,lsm_tree=warn,async_nats=off";
+    // error, and the node itself says what is wrong (L9103). Requests and units have options of their own. A filter that
+    // names one of these still shows it.
+    let usual = "fjall=warn,lsm_tree=warn,async_nats=off,access=off,unit=off";
     let mut filter =
         EnvFilter::try_new(format!("{usual},{}", of_its_crates(&config.log))).map_err(|error| bad(&error))?;
-    for (wanted, on, off) in
-        [(config.access_log, "access=info", "access=off"), (config.log_units, "unit=trace", "unit=off")]
-    {
-        let directive = if wanted { on } else { off };
-        filter = filter.add_directive(directive.parse().expect("the directive is well formed"));
+    for (_, on) in [(config.access_log, "access=info"), (config.log_units, "unit=trace")].iter().filter(|one| one.0) {
+        filter = filter.add_directive(on.parse().expect("the directive is well formed"));
     }
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     let started = match config.log_format {
