@@ -2,7 +2,9 @@
 
 use crate::access::Access;
 use crate::body::{Arriving, RequestBody};
+use crate::config::HEADERS_MAX;
 use crate::gate::{GateInner, STREAM_WINDOW_BYTES};
+use crate::http1::{METHOD_BYTES_MAX, Refused};
 use crate::id::{self, REQUEST_ID};
 use crate::line::Line;
 use crate::reply::{Content, Handled, InProgress, ReplyBody, problem_reply};
@@ -225,7 +227,13 @@ fn check(line: &Line, number: u64, request: &Request<Incoming>) -> Result<(), Ow
 fn check_http2(request: &Request<Incoming>) -> Result<(), Own> {
     let malformed = |what| Own::Problem(Problem::new(Code::RequestMalformed, what));
     if request.method() == Method::CONNECT {
-        return Err(Own::Problem(crate::http1::Refused::Connect.problem()));
+        return Err(Own::Problem(Refused::Connect.problem()));
+    }
+    if request.method().as_str().len() > METHOD_BYTES_MAX {
+        return Err(malformed("the method is not a word"));
+    }
+    if request.headers().len() > HEADERS_MAX {
+        return Err(Own::Problem(Refused::TooManyHeaders.problem()));
     }
     host::check_http2(request).map_err(malformed)?;
     if request.headers().get_all(header::CONTENT_LENGTH).iter().nth(1).is_some() {

@@ -7,7 +7,7 @@ use memchr::{memchr, memchr_iter};
 use std::ops::Range;
 
 /// Bytes of a method.
-const METHOD_BYTES_MAX: usize = 32;
+pub const METHOD_BYTES_MAX: usize = 32;
 
 /// How long the body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ mod head;
 
 pub use chunks::Chunks;
 pub use framing::{Framing, Vetted};
-pub use head::{Head, Length};
+pub use head::{Head, Length, METHOD_BYTES_MAX};
 
 use problem::{Code, Problem};
 

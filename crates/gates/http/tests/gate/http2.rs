@@ -24,6 +24,21 @@ async fn a_request_and_its_reply() {
 }
 
 #[tokio::test]
+async fn fields_and_methods_have_the_bounds_of_http1() {
+    let gate = start(Config::default());
+    let mut client = http2(gate.address).await;
+    let mut with_fields = async |count| {
+        let mut asked = request(Method::GET, "/hello");
+        asked.headers_mut().extend((0..count).map(|_| (header::ACCEPT, HeaderValue::from_static("a"))));
+        within(client.send_request(asked)).await.unwrap().status()
+    };
+    assert_eq!(with_fields(90).await, StatusCode::OK);
+    assert_eq!(with_fields(101).await, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    let long = Method::from_bytes(&[b'A'; 33]).unwrap();
+    assert_eq!(within(client.send_request(request(long, "/hello"))).await.unwrap().status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
 async fn requests_run_side_by_side() {
     let gate = start(Config::default());
     let mut client = http2(gate.address).await;
