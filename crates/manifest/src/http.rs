@@ -66,6 +66,13 @@ impl HttpTrigger {
         })
     }
 
+    /// Whether a method is for both of them.
+    pub(crate) fn shares_method(&self, other: &Self) -> bool {
+        self.methods.is_empty()
+            || other.methods.is_empty()
+            || self.methods.iter().any(|method| other.methods.contains(method))
+    }
+
     pub(crate) fn check(&self, name: &Name) -> Result<(), Problem> {
         let bad = |what: String| {
             Err(Problem::new(Code::ManifestValue, format!("function {name:?}: http.{what}", name = name.as_str())))

@@ -112,16 +112,18 @@ impl Manifest {
             let detail = format!("the manifest has {} functions, the limit is {FUNCTIONS_MAX}", self.function.len());
             return Err(Problem::new(Code::ManifestValue, detail));
         }
-        let mut routes = BTreeMap::new();
+        let mut routes: BTreeMap<_, Vec<(HttpTrigger, &Name)>> = BTreeMap::new();
         for (name, function) in &self.function {
             function.check(name)?;
             for trigger in function.http.iter().chain(&function.results()) {
-                if let Some(other) = routes.insert((trigger.host.clone(), trigger.route.clone()), name) {
+                let same_path = routes.entry((trigger.host.clone(), trigger.route.clone())).or_default();
+                if let Some((_, other)) = same_path.iter().find(|(other, _)| other.shares_method(trigger)) {
                     let detail = format!("functions {other:?} and {name:?} both have the route {:?}", trigger.route);
                     return Err(
-                        Problem::new(Code::ManifestConflict, detail).with_hint("give one another route or host")
+                        Problem::new(Code::ManifestConflict, detail).with_hint("give one another route, host or methods")
                     );
                 }
+                same_path.push((trigger.clone(), name));
             }
         }
         self.queue.iter().try_for_each(|(name, queue)| queue.check(name))?;

@@ -94,6 +94,14 @@ fn values_out_of_range_name_their_bounds() {
 fn two_functions_may_not_share_a_route() {
     let two = "[function.a]\nimage = \"x\"\nhttp = \"/r\"\n[function.b]\nimage = \"x\"\nhttp = \"/r\"";
     refused(two, Code::ManifestConflict, &["\"/r\""]);
+    let by_method = |one: &str, other: &str| {
+        let function = |name: &str, methods: &str| {
+            format!("[function.{name}]\nimage = \"x\"\nhttp = {{ route = \"/r\", methods = [{methods}] }}\n")
+        };
+        function("a", one) + &function("b", other)
+    };
+    refused(&by_method(r#""GET", "PUT""#, r#""POST", "PUT""#), Code::ManifestConflict, &["\"/r\""]);
+    parse(&by_method(r#""GET""#, r#""POST""#)).unwrap();
 }
 
 #[test]
