@@ -508,6 +508,8 @@ impl Grants {
         in_range(name, "number of grants.stores", self.stores.len(), 0..=256)?;
         in_range(name, "number of grants.hosts", self.hosts.len(), 0..=256)?;
         in_range(name, "number of grants.secrets", self.secrets.len(), 0..=256)?;
+        in_range(name, "number of grants.push", self.push.len(), 0..=256)?;
+        in_range(name, "number of grants.pop", self.pop.len(), 0..=256)?;
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
         for bucket in &self.stores {
             if bucket.is_empty() || bucket.len() > 64 || bucket.starts_with('.') || !bucket.bytes().all(plain) {
