@@ -212,6 +212,16 @@ fn daily_statistics_count_every_reading_once() {
         assert_eq!(report["least"].as_f64(), rates.iter().copied().reduce(f64::min));
         assert_eq!(report["most"].as_f64(), rates.iter().copied().reduce(f64::max));
     }
+
+    // A day that goes on is reported whole each time, and one that is over once.
+    for count in 1..=2 {
+        let time = sensor::time::iso(now_ms() + count * 60_000);
+        mqtt.publish([("health/cleo/heart", format!(r#"{{"time": "{time}", "rate": 61, "unit": "bpm"}}"#).as_str())]);
+        dead_letters(&node, "record", EVENTS + count as usize);
+        lighter(&node, &["push", "report", "--data", "today"], "");
+        let report: Value = serde_json::from_str(&mqtt.next().1).unwrap();
+        assert_eq!((&report["person"], report["count"].as_f64()), (&json!("cleo"), Some(count as f64)));
+    }
 }
 
 #[test]
