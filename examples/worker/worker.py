@@ -5,6 +5,7 @@
 Nothing but Python's own library. Killed at any moment, it loses no event: its lease ends, and the next worker has it.
 """
 
+import base64
 import json
 import os
 import sys
@@ -17,7 +18,14 @@ LEASE_MS = 30_000
 
 def handle(event: dict) -> None:
     """The work itself; `event` is a CloudEvent. An exception means: try it again later."""
-    print(event["id"], event.get("data"), flush=True)
+    print(event["id"], data_of(event), flush=True)
+
+
+def data_of(event: dict) -> object:
+    """JSON as what it says, text as it is, and bytes of any other content type."""
+    if "data_base64" in event:
+        return base64.b64decode(event["data_base64"])
+    return event.get("data")
 
 
 class Queue:
