@@ -1,6 +1,6 @@
 """What goes along with the program: unit file, manual pages, completions, monitoring, licences.
 
-    share/man/man1  share/bash-completion …  share/lighterage/{process-units.conf,monitoring}  share/doc/lighterage
+    share/man/man1  share/bash-completion …  share/lighterage/{*-units.conf,monitoring}  share/doc/lighterage
 """
 
 import re
@@ -31,7 +31,8 @@ def shared(root, helper, made):
     for shell, path in COMPLETIONS.items():
         entries[path] = Entry(helper.run("completions", shell))
     packaging = root / "packaging"
-    entries["share/lighterage/process-units.conf"] = Entry((packaging / "lighter-process-units.conf").read_bytes())
+    for name in ("process-units.conf", "microvm-units.conf"):
+        entries[f"share/lighterage/{name}"] = Entry((packaging / f"lighter-{name}").read_bytes())
     for file in sorted((packaging / "monitoring").iterdir()):
         entries[f"share/lighterage/monitoring/{file.name}"] = Entry(file.read_bytes())
     entries["share/doc/lighterage/LICENSE"] = Entry((root / "LICENSE").read_bytes())
