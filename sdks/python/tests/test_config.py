@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import work
-from lighterage import Limits
+from lighterage import Limits, connect
 from lighterage.errors import NodeUnproven
-from lighterage.places import config
+from lighterage.places import config, runtime
 from lighterage.places.wire import Api, proof_of
 
 
@@ -80,6 +80,22 @@ def test_a_call_says_what_is_wrong_each_time_and_does_not_run_here_in_silence(mo
     for _ in range(2):
         with pytest.raises(config.ConfigInvalid, match="LIGHTER_TOKEN is one token"):
             work.double(2)
+
+
+@pytest.mark.parametrize("text", [None, "no certificate"])
+def test_certificates_that_cannot_be_read_are_said_by_each_call(text, tmp_path, monkeypatch):
+    """The first call ended with FileNotFoundError, and all others ran here in silence."""
+    path = tmp_path / "ca.pem"
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setenv("LIGHTERAGE_NODES", "http://127.0.0.1:9,https://a:1")
+    monkeypatch.setenv("LIGHTERAGE_CA_CERT", str(path))
+    for _ in range(2):
+        with pytest.raises(config.ConfigInvalid, match=re.escape(str(path))):
+            work.double(2)
+    assert not runtime.current.has_nodes, "a part of them is none of them"
+    with pytest.raises(config.ConfigInvalid, match="cannot be read"):
+        connect("https://a:1", ca_file=str(path))
 
 
 def test_tokens_by_address(folder, monkeypatch):

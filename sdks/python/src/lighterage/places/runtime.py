@@ -103,20 +103,21 @@ class Runtime:
         self._fleet: Fleet | None = None
 
     def configure(self) -> None:
-        """Takes the nodes that environment and data folder name; they are asked in the background."""
+        """Takes the nodes that environment and data folder name; they are asked in the background.
+
+        Raises ConfigInvalid where they are not named as they should be.
+        """
         with self.lock:
             if self._is_configured:
                 return
             from . import config
-            from .node import Node
 
             # What is wrong with it is said by every call until it is right: a call that ran here would hide it.
-            found = config.found()
+            found = [_node(address) for address in config.found()]
             self._is_configured = True
             if self.reports is None and os.environ.get("LIGHTERAGE_REPORT") == "1":
                 self.report(True)
-            for address in found:
-                node = Node(address)
+            for node in found:
                 self._nodes[node.name] = node
                 background(functools.partial(self._look, node))
             self.has_nodes = bool(self._nodes)
@@ -135,11 +136,9 @@ class Runtime:
     def connect(self, address: Address) -> Node:
         """Adds a node, or the one of this address anew, and asks it who it is.
 
-        Raises what `Node.info` raises; then it was not added.
+        Raises ConfigInvalid, or what `Node.info` raises; then it was not added.
         """
-        from .node import Node
-
-        node = Node(address)
+        node = _node(address)
         info = node.info()
         with self.lock:
             self._is_configured = True
@@ -335,6 +334,17 @@ class Runtime:
         place = self.engine.place(node.name, info.speed, info.round_trip)
         place.round_trip.observe(info.round_trip, now)
         place.observe_probe(info.bytes_per_second, now)
+
+
+def _node(address: Address) -> Node:
+    """The node at this address. Raises ConfigInvalid where the certificates that it is known by cannot be read."""
+    from .config import ConfigInvalid
+    from .node import Node
+
+    try:
+        return Node(address)
+    except OSError as error:
+        raise ConfigInvalid(f"the certificates in {address.ca_file} cannot be read: {error}") from None
 
 
 def _child() -> None:

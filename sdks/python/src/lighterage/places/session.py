@@ -11,7 +11,8 @@ from .runtime import FunctionStats
 def connect(url: str, token: str | None = None, *, ca_file: str | None = None, plain_text: bool | None = None) -> Node:
     """Adds a node and asks it who it is. Without a token it is `LIGHTER_TOKEN`'s, or that of the node's own data folder.
 
-    Raises NodeUnreachable, NodeRefused where the token is not right, and ConfigInvalid where it would travel unencrypted.
+    Raises NodeUnreachable, NodeRefused where the token is not right, and ConfigInvalid where it would travel
+    unencrypted or `ca_file` cannot be read.
     """
     return runtime.current.connect(config.address(url, token, ca_file, plain_text))
 
