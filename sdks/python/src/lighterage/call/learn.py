@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 LEARN_SECONDS: Final = 2e-3
 #: Bytes of a transfer that says something about the rate.
 RATE_BYTES_MIN: Final = 16_384
-#: Weight of the newest measurement in what a helper costs.
+#: Weight of the newest measurement in what a helper costs, and seconds that one may say at most: what took longer was
+#: something else that this machine did meanwhile.
 HELPER_GAIN: Final = 0.2
+HELPER_SECONDS_MAX: Final = 5e-3
 
 
 @dataclass(slots=True)
@@ -104,6 +106,8 @@ def took_longer(attempt: Attempt, seconds: float, now: float) -> None:
 
 def helped(current: Runtime, seconds: float) -> None:
     """What it took beside the call to run it in another thread."""
+    # Calls that are shorter than what a helper is taken to cost get none: nothing would correct one that is too high.
+    seconds = min(seconds, HELPER_SECONDS_MAX)
     with current.lock:
         current.engine.helper_seconds += HELPER_GAIN * (seconds - current.engine.helper_seconds)
 
