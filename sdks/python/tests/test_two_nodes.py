@@ -148,6 +148,18 @@ def test_a_node_that_dies_in_a_call_is_made_up_for_by_the_other(nodes, way):
     assert work.where.remote() != os.getpid() and (first.calls, second.calls) == (1, 2), "it is left alone now"
 
 
+def test_the_second_node_is_waited_for_no_longer_than_the_first(nodes):
+    """Both had lost their network: the call left the first, and waited five minutes for the second to run here."""
+    (first, second), (one, other), _ = nodes
+    first.refuse, second.delay = BUSY, 60.0
+    work.where.prepare()
+    teach(work.where, {LOCAL: 1.0, one.name: 0.05, other.name: 0.3})
+    began = time.monotonic()
+    assert work.where() == os.getpid() and time.monotonic() - began < 20.0
+    assert (first.calls, second.calls) == (1, 1)
+    assert failures("where") == {"L3010": 1, "L8005": 1}
+
+
 def test_a_deadline_holds_for_the_second_node_too(nodes):
     (first, second), (one, other), _ = nodes
     first.refuse, second.delay = BUSY, 60.0

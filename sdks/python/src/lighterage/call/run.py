@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from ..decide import LOCAL, Decision
+from ..decide import LOCAL, Decision, Prediction
 from ..errors import LighterageError, NoNode, TimeIsUp, VersionsDiffer
 from ..places.wire import Cancel, Cancelled
 from . import learn
@@ -145,16 +145,20 @@ def _watch(attempt: Attempt, began: float) -> Timer | None:
     decision, expected = attempt.decision, attempt.prediction
     if not options.fallback or decision is None:
         return None
-    local = decision.predictions[0]
-    patience = max(2 * expected.p95 + local.p95, expected.wait + PATIENCE_SECONDS)
+    patience = _patience(decision, expected)
     if options.deadline is not None:
-        patience = min(patience, max(options.deadline - local.p95, expected.seconds))
+        patience = min(patience, max(options.deadline - decision.predictions[0].p95, expected.seconds))
     if decision.rival is not None:
         attempt.race = _race(call)
         return call.current.timers.after(min(decision.rival_after, patience, RIVAL_SECONDS_MAX), attempt.race.run_here)
     if options.local:
         attempt.until = min(attempt.until, began + patience)
     return None
+
+
+def _patience(decision: Decision, expected: Prediction) -> float:
+    """Seconds that a node is waited for which is expected to take so long, where the call may run here instead."""
+    return max(2 * expected.p95 + decision.predictions[0].p95, expected.wait + PATIENCE_SECONDS)
 
 
 def _outcome(attempt: Attempt) -> Outcome | None:
@@ -258,7 +262,10 @@ def _others(failed: Attempt, wanted_by: float) -> Iterator[Attempt]:
             return
         node = nodes[0] if decision.place == LOCAL else _named(nodes, decision.place)
         tried.add(node.name)
-        yield Attempt(call, node, min(now + function.time_limit(call.bytes_up), wanted_by), decision)
+        attempt = Attempt(call, node, min(now + function.time_limit(call.bytes_up), wanted_by), decision)
+        if options.fallback and options.local:
+            attempt.until = min(attempt.until, now + _patience(decision, attempt.prediction))
+        yield attempt
 
 
 def _soonest(call: Call, on: str | Node | Iterable[str | Node] | None) -> Iterator[Attempt]:
