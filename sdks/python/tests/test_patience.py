@@ -1,5 +1,6 @@
 """A call waits for a node no longer than it may, and no node is asked again and again for what it cannot do."""
 
+import asyncio
 import gc
 import os
 import signal
@@ -108,6 +109,42 @@ def test_submit_awaits_an_async_function_wherever_it_runs(node, client):
     assert work.later.with_options(on="nowhere").submit(1).result(10.0) == (2, os.getpid())
     result, process = work.later.with_options(local=False).submit(2).result(10.0)
     assert result == 3 and process != os.getpid()
+
+
+def test_an_awaited_call_runs_here_where_a_node_goes_silent(node, client):
+    """It was awaited for as long as the function may take there: five minutes and more."""
+    fresh = offload(work.later.__lighterage_function__)
+    fresh.prepare()
+    is_slow_here(fresh, 1, seconds=1.0)
+    quick, size = Stages(1e-4, 0.0, 1e-3, 1e-4, 1e-3, 0.0, 1e-4, 100, 100), fresh.function.sizes((1,), {})[0]
+    runtime.current.engine.observe_remote("work:later", node.name, size, quick, time.monotonic())
+    node.delay = 60.0
+    began = time.monotonic()
+    assert asyncio.run(fresh(1)) == (2, os.getpid())
+    assert node.calls == 1 and time.monotonic() - began < 20.0
+    assert runtime.current.stats_of("work:later").failures == {"L8005": 1}
+
+
+def test_an_awaited_result_that_does_not_travel_is_not_computed_twice_for_ever(node, client):
+    """Each call ran on the node first: it was known to be quick, and its results were not known to be lost."""
+    fresh = offload(work.later_lock.__lighterage_function__)
+    fresh.prepare()
+    for _ in range(5):
+        is_slow_here(fresh)
+        assert asyncio.run(fresh())[1] == threading.get_ident(), "in the loop of whoever awaits it"
+    assert node.calls == 2
+    assert "its last calls on nodes came to nothing" in str(fresh.explain())
+
+
+def test_an_awaited_call_is_charged_as_any_other(node, client):
+    """Tries of a node by `await` cost nothing by the books, so nothing ended them."""
+    fresh = offload(work.later.__lighterage_function__)
+    fresh.prepare()
+    learnt = runtime.current.engine.work("work:later")
+    for count, call in enumerate((lambda: fresh.submit(1).result(10.0), lambda: asyncio.run(fresh(1))), 1):
+        is_slow_here(fresh, 1)
+        assert call()[1] != os.getpid()
+        assert (node.calls, learnt.calls) == (count, count)
 
 
 def test_a_child_waits_for_no_lock_of_its_parents_threads(node, client):

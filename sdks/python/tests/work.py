@@ -80,6 +80,12 @@ async def later(x):
     return x + 1, os.getpid()
 
 
+@offload
+async def later_lock():
+    """Gives what does not travel, and who made it."""
+    return threading.Lock(), threading.get_ident()
+
+
 @offload(pure=True)
 def slow(seconds):
     time.sleep(seconds)

@@ -23,7 +23,6 @@ from .call.function import Bound, Function, OffloadWarning
 from .call.measure import sizes
 from .call.options import Options, checked, names
 from .decide import LOCAL, Choice, Decision
-from .errors import LighterageError
 from .limits import Limits
 from .places import runtime
 from .places.wire import Cancel
@@ -250,30 +249,28 @@ class Offloaded(Generic[P, R]):
         call, now = function.call(args, kwargs), time.monotonic()
         nodes = function.places(call.current.usable(self.options.on, now))
         decision = decide(call, nodes, now)
-        if decision.place != LOCAL:
-            node = next(node for node in nodes if node.name == decision.place)
-            alone = Function(function.plain, replace(self.options, fallback=False, pure=False))
-            import asyncio
+        if decision.place == LOCAL:
+            return await _here(call, decision, nodes)
+        import asyncio
 
-            try:
-                return await asyncio.wrap_future(
-                    self._submit(
-                        lambda cancel: run.remote_only(
-                            alone.call(args, kwargs, cancel), next(node for node in nodes if node.name == decision.place)
-                        )
-                    )
-                )
-            except LighterageError:
-                if not self.options.fallback:
-                    raise
-        began = time.perf_counter()
-        result = function.plain(*args, **kwargs)
-        result = await result if isinstance(result, Awaitable) else result
-        learn.ran_here(call, time.perf_counter() - began, decision)
-        learn.returned(call, result)
-        for node in nodes:
-            function.prepare_later(node)
-        return result
+        node = next(node for node in nodes if node.name == decision.place)
+        outcome = await asyncio.wrap_future(
+            self._submit(lambda cancel: run.on_nodes(replace(call, cancel=cancel), decision, node))
+        )
+        return await _here(call, None, nodes) if outcome is None else outcome.get()
+
+
+async def _here(call: Call, decision: Decision | None, nodes: list[Node]) -> Any:
+    """A plain call of an async function, timed, in the event loop of whoever awaits it."""
+    function = call.function
+    began = time.perf_counter()
+    result = function.plain(*call.args, **call.kwargs)
+    result = await result if isinstance(result, Awaitable) else result
+    learn.ran_here(call, time.perf_counter() - began, decision)
+    learn.returned(call, result)
+    for node in nodes:
+        function.prepare_later(node)
+    return result
 
 
 class OffloadedOfClass(Offloaded[P, R]):

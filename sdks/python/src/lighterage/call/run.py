@@ -111,7 +111,13 @@ def _watched(call: Call, decision: Decision, nodes: list[Node]) -> Any:
 
 
 def there(call: Call, decision: Decision, node: Node, race: Race | None = None) -> Any:
-    """Runs the call on a node, and here as well: in `race`, or once it is late."""
+    """Runs the call on a node, and here as well: in `race`, or once it is late. Where no node does it, here."""
+    outcome = on_nodes(call, decision, node, race)
+    return here(call) if outcome is None else outcome.get()
+
+
+def on_nodes(call: Call, decision: Decision, node: Node, race: Race | None = None) -> Outcome | None:
+    """What the call comes to as `there` runs it; None where no node did it and it is left to run here."""
     began = time.monotonic()
     deadline = call.function.options.deadline
     attempt = Attempt(call, node, began + call.function.time_limit(call.bytes_up), decision, race)
@@ -136,7 +142,7 @@ def there(call: Call, decision: Decision, node: Node, race: Race | None = None) 
             if outcome.error is None:
                 learn.returned(call, outcome.value)
     assert outcome is not None
-    return outcome.get()
+    return outcome
 
 
 def _watch(attempt: Attempt, began: float) -> Timer | None:
@@ -203,9 +209,9 @@ def _race(call: Call) -> Race:
 # When a node fails
 
 
-def _failed(attempt: Attempt, error: LighterageError, began: float) -> Any:
-    """What is left when the node that was decided for did not do it: another one that is better than here, else here."""
-    call, options = attempt.call, attempt.call.function.options
+def _failed(attempt: Attempt, error: LighterageError, began: float) -> Outcome | None:
+    """What is left when the node that was decided for did not do it: one that is better than here, or None."""
+    options = attempt.call.function.options
     if not options.fallback and not is_retried(error):
         raise error
     wanted_by = math.inf if options.deadline is None else began + options.deadline
@@ -219,13 +225,12 @@ def _failed(attempt: Attempt, error: LighterageError, began: float) -> Any:
     def goes_on(error: LighterageError) -> bool:
         return not isinstance(error, TimeIsUp) or time.monotonic() < wanted_by
 
-    outcome = None
     try:
-        outcome = _done(_others(attempt, wanted_by) if is_retried(error) else (), error, goes_on)
+        return _done(_others(attempt, wanted_by) if is_retried(error) else (), error, goes_on)
     except LighterageError as last:
         if not options.fallback or not goes_on(last):
             raise
-    return here(call) if outcome is None else outcome.get()
+    return None
 
 
 def remote_only(call: Call, on: str | Node | Iterable[str | Node] | None) -> Any:
