@@ -28,6 +28,27 @@ def test_without_a_node_it_is_the_function():
         work.double.remote(4)
 
 
+def test_what_may_not_run_here_does_not(node):
+    """Without a node the first call said so, and from the second on it ran here in silence."""
+    only, later = (function.with_options(local=False) for function in (work.where, work.later))
+    calls = (only, lambda: only.submit().result(10), lambda: asyncio.run(later(1)), lambda: asyncio.run(later.aio(1)))
+    for call in calls * 2:
+        with pytest.raises(NoNode, match="no node is known"):
+            call()
+    lighterage.connect(node.url, node.token)
+    only.prepare()
+    later.prepare()
+    assert only() != os.getpid() and asyncio.run(later(1))[1] != os.getpid()
+    node.refuse = (503, "L3010", "the node is full")
+    for call in calls:
+        with pytest.raises(lighterage.NodeRefused):
+            call()
+    lighterage.disconnect()
+    for call in calls:
+        with pytest.raises(NoNode):
+            call()
+
+
 def test_a_remote_call_runs_elsewhere(client):
     assert work.where.remote() != os.getpid()
     assert work.double.remote(21) == 42

@@ -103,7 +103,7 @@ class Offloaded(Generic[P, R]):
         """Calls the function where it will finish first."""
         current = runtime.current
         if not current.has_nodes:
-            if current.is_configured or here.is_unit():
+            if (current.is_configured and self.options.local) or here.is_unit():
                 return self.__lighterage_function__(*args, **kwargs)
             current.configure()
         if self._is_async:
@@ -134,11 +134,7 @@ class Offloaded(Generic[P, R]):
         if here.is_unit():
             return self.__lighterage_function__(*args, **kwargs)
         if self._is_async:
-            import asyncio
-
-            return asyncio.wrap_future(
-                self._submit(lambda cancel: run.remote_only(self.function.call(args, kwargs, cancel), on))
-            )
+            return self._remote_later(args, kwargs, on)
         return run.remote_only(self.function.call(args, kwargs), on)
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
@@ -245,6 +241,8 @@ class Offloaded(Generic[P, R]):
 
     async def _later(self, args: Any, kwargs: Any) -> Any:
         """A call of an async function."""
+        if not self.options.local:
+            return await self._remote_later(args, kwargs, None)
         function = self.function
         call, now = function.call(args, kwargs), time.monotonic()
         nodes = function.places(call.current.usable(self.options.on, now))
@@ -258,6 +256,14 @@ class Offloaded(Generic[P, R]):
             self._submit(lambda cancel: run.on_nodes(replace(call, cancel=cancel), decision, node))
         )
         return await _here(call, None, nodes) if outcome is None else outcome.get()
+
+    def _remote_later(self, args: Any, kwargs: Any, on: str | Node | Iterable[str | Node] | None) -> Awaitable[Any]:
+        """A call of an async function on a node and nowhere else."""
+        import asyncio
+
+        return asyncio.wrap_future(
+            self._submit(lambda cancel: run.remote_only(self.function.call(args, kwargs, cancel), on))
+        )
 
 
 async def _here(call: Call, decision: Decision | None, nodes: list[Node]) -> Any:
