@@ -325,6 +325,24 @@ def test_arguments_that_do_not_travel_run_here(client):
     assert work.echo(value) is value
 
 
+def test_other_options_leave_known_what_is_known(node, client):
+    """Each `f.with_options(deadline=…)(x)` took the function to be on no node, so none could meet the deadline."""
+
+    def wait(function):
+        return next(one for one in function.explain(4).decision.predictions if one.place == client.name).wait
+
+    fresh = offload(work.double.__lighterage_function__)
+    assert wait(fresh.with_options(deadline=0.5)) > 0.0
+    fresh.with_options(deadline=5.0).prepare()
+    assert wait(fresh) == wait(fresh.with_options(deadline=0.5)) == wait(fresh.with_options(retries=3)) == 0.0
+    # Another code.
+    assert wait(fresh.with_options(limits=lighterage.Limits(seconds=7))) > 0.0
+    assert wait(fresh.with_options(any_version=True)) > 0.0
+    for _ in range(2):
+        fresh.with_options(fallback=False).function.vain.begin(time.monotonic())
+    assert "its last calls on nodes came to nothing" in str(fresh.explain(4))
+
+
 def test_two_versions_live_side_by_side(node, client):
     work.double.prepare()
     other = work.double.with_options(limits=lighterage.Limits(seconds=7))

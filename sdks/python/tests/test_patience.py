@@ -152,7 +152,7 @@ def test_a_child_waits_for_no_lock_of_its_parents_threads(node, client):
     held, over = threading.Event(), threading.Event()
 
     def hold():
-        with fresh.function._lock:
+        with fresh.function.standing.lock:
             held.set()
             over.wait(10.0)
 

@@ -87,7 +87,8 @@ def test_a_function_may_run_at_one_place_only(node, client):
     alone = work.spin.with_options(race=False)
     alone.prepare()
     assert alone(HERE, 0.3) == (HERE, threading.get_ident()), "and here in the thread that calls it"
-    assert alone.with_options(race=True)(HERE, 0.3)[0] == HERE, "what is known is shared"
+    local, there = alone.with_options(race=True).explain(HERE, 0.3).decision.predictions
+    assert local.seconds > 0.2 and there.wait == 0.0, "what is known is shared"
     assert node.calls == 0 and stats("spin").doubled == 0
     assert "runs at one place only: race=False" in str(alone.explain(HERE, 0.3))
     assert "runs at one place only: it is not marked pure" in str(work.double.explain(1))

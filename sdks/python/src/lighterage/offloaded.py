@@ -181,7 +181,9 @@ class Offloaded(Generic[P, R]):
 
     def with_options(self, **changes: Any) -> Offloaded[P, R]:
         """The same function with other options, as `f.with_options(deadline=0.5)(x)`; what is known of it is shared."""
-        return Offloaded(self.__lighterage_function__, replace(self.options, **checked(changes)))
+        other = Offloaded(self.__lighterage_function__, replace(self.options, **checked(changes)))
+        other.function.share(self.function)
+        return other
 
     def prepare(self, on: str | Node | Iterable[str | Node] | None = None) -> None:
         """Puts the function on the nodes now, so that no call waits for it.

@@ -61,6 +61,33 @@ class Bound(NamedTuple):
     first: tuple[Any, ...]
 
 
+class Standing:
+    """What is known of a function's code, here and on nodes. Safe for threads."""
+
+    def __init__(self) -> None:
+        #: Why the function can run here only.
+        self.stays: DoesNotTravel | None = None
+        #: Nodes that do not take it.
+        self.refuses: WeakSet[Node] = WeakSet()
+        #: Its calls that ran on nodes and brought nothing.
+        self.vain = Vain()
+        self.code: Code | Component | None = None
+        #: Nodes that it is being put on, or that are not asked to take it for a while.
+        self.preparing: set[str] = set()
+        #: By node: for how long it was left alone last, and until when.
+        self.pauses: dict[str, float] = {}
+        self.paused: dict[str, float] = {}
+        #: By node: the arrays that its units are taken to have.
+        self.known: dict[str, Known] = {}
+        self.lock = threading.Lock()
+        _all.add(self)
+
+    def renew(self) -> None:
+        """Begins anew in a process that was forked: with what is known, without what goes on."""
+        self.lock = threading.Lock()
+        self.preparing = set()
+
+
 class Function:
     """Safe for threads."""
 
@@ -69,31 +96,31 @@ class Function:
         self.name = f"{plain.__module__}:{plain.__qualname__}"
         self.options = options
         self.is_async = inspect.iscoroutinefunction(plain)
-        #: Why the function can run here only.
-        self.stays: DoesNotTravel | None = None
-        #: Nodes that do not take it.
-        self.refuses: WeakSet[Node] = WeakSet()
-        #: Its calls that ran on nodes and brought nothing.
-        self.vain = Vain()
+        self.standing = Standing()
         #: When a call of it was last learnt from.
         self.learnt_at = 0.0
-        self._code: Code | Component | None = None
-        #: Nodes that it is being put on, or that are not asked to take it for a while.
-        self._preparing: set[str] = set()
-        #: By node: for how long it was left alone last, and until when.
-        self._pauses: dict[str, float] = {}
-        self._paused: dict[str, float] = {}
         #: By node: until when the answer holds, and how arrays are packed.
         self._packings: dict[str, tuple[float, calls.Packing | None]] = {}
-        #: By node: the arrays that its units are taken to have.
-        self._known: dict[str, Known] = {}
-        self._lock = threading.Lock()
-        _all.add(self)
 
-    def renew(self) -> None:
-        """Begins anew in a process that was forked: with what is known, without what goes on."""
-        self._lock = threading.Lock()
-        self._preparing = set()
+    def share(self, other: Function) -> None:
+        """From now on both know the same of their code, if it is the same. To be called before this one is used."""
+        if self.options.of_code == other.options.of_code:
+            self.standing = other.standing
+
+    @property
+    def stays(self) -> DoesNotTravel | None:
+        """Why it can run here only."""
+        return self.standing.stays
+
+    @property
+    def refuses(self) -> WeakSet[Node]:
+        """Nodes that do not take it."""
+        return self.standing.refuses
+
+    @property
+    def vain(self) -> Vain:
+        """Its calls that ran on nodes and brought nothing."""
+        return self.standing.vain
 
     # Calls of it
 
@@ -126,11 +153,11 @@ class Function:
 
     def is_ready(self, node: Node) -> bool:
         """Whether the function is on the node."""
-        return self._code is not None and node.is_ready(self._code.name)
+        return self.standing.code is not None and node.is_ready(self.standing.code.name)
 
     def awaited(self, node: Node, now: float) -> float:
         """Seconds for which the function has been on its way to the node; 0 where it is not."""
-        return 0.0 if self._code is None else node.awaited(self._code.name, now)
+        return 0.0 if self.standing.code is None else node.awaited(self.standing.code.name, now)
 
     def made(self) -> Code | Component:
         """The function's code as it is now, or the component in its place.
@@ -139,21 +166,22 @@ class Function:
         """
         from ..code.code import Component
 
-        made = self._code
+        made = self.standing.code
         if self.options.component is not None and made is None:
-            made = self._code = Component(self.options.component, self.options.limits)
+            made = self.standing.code = Component(self.options.component, self.options.limits)
         if made is not None and (isinstance(made, Component) or made.bundle.is_current()):
             return made
-        with self._lock:
+        with self.standing.lock:
             if self.stays is not None:
                 raise self.stays
             from ..code.make import make
 
             try:
                 options = self.options
-                made = self._code = make(self.plain, options.limits, options.lock, options.any_version, options.keep)
+                made = make(self.plain, options.limits, options.lock, options.any_version, options.keep)
+                self.standing.code = made
             except DoesNotTravel as error:
-                self.stays = error
+                self.standing.stays = error
                 if options.fallback:
                     _warn(f"{self.name} runs here only: {error}")
                 raise
@@ -161,13 +189,13 @@ class Function:
 
     def prepare_later(self, node: Node) -> None:
         """Puts the function on a node in the background."""
-        made = self._code
+        made = self.standing.code
         if self.stays is not None or node in self.refuses or (made is not None and node.is_ready(made.name)):
             return
-        with self._lock:
-            if node.name in self._preparing:
+        with self.standing.lock:
+            if node.name in self.standing.preparing:
                 return
-            self._preparing.add(node.name)
+            self.standing.preparing.add(node.name)
 
         background(functools.partial(self._prepare, node))
 
@@ -175,7 +203,7 @@ class Function:
         pause = 0.0
         try:
             runtime.current.prepare(node, self.made())
-            self._pauses.pop(node.name, None)
+            self.standing.pauses.pop(node.name, None)
         except VersionsDiffer as error:
             self.stay(node, error)
         except NodeRefused as error:
@@ -189,21 +217,21 @@ class Function:
             return
         finally:
             if pause:
-                runtime.current.timers.after(pause, functools.partial(self._preparing.discard, node.name))
+                runtime.current.timers.after(pause, functools.partial(self.standing.preparing.discard, node.name))
             else:
-                self._preparing.discard(node.name)
+                self.standing.preparing.discard(node.name)
 
     def pause_after(self, node: Node, error: NodeRefused) -> float:
         """Leaves a node alone that could not take the function but may later, and says for how many seconds."""
-        pause = min(max(2 * self._pauses.get(node.name, 0.0), AGAIN_SECONDS), AGAIN_SECONDS_MAX)
-        self._pauses[node.name] = pause
+        pause = min(max(2 * self.standing.pauses.get(node.name, 0.0), AGAIN_SECONDS), AGAIN_SECONDS_MAX)
+        self.standing.pauses[node.name] = pause
         pause = max(pause, error.retry_after)
-        self._paused[node.name] = time.monotonic() + pause
+        self.standing.paused[node.name] = time.monotonic() + pause
         return pause
 
     def is_paused(self, node: Node, now: float) -> bool:
         """Whether the node is left alone, as it could not take the function lately."""
-        return now < self._paused.get(node.name, 0.0) and not self.is_ready(node)
+        return now < self.standing.paused.get(node.name, 0.0) and not self.is_ready(node)
 
     def stay(self, node: Node, error: LighterageError) -> None:
         if node not in self.refuses:
@@ -211,16 +239,16 @@ class Function:
             _warn(f"{self.name} does not run on {node.name}: {error}")
 
     def refusal(self, node: Node) -> LighterageError | None:
-        return None if self._code is None else node.refusal(self._code.name)
+        return None if self.standing.code is None else node.refusal(self.standing.code.name)
 
     # Its arrays
 
     def keeper(self, current: Runtime, node: Node) -> Keeper | None:
         if not self.options.keep or self.options.codec != codecs.FRAME:
             return None
-        known = self._known.get(node.name)
+        known = self.standing.known.get(node.name)
         if known is None:
-            known = self._known[node.name] = Known()
+            known = self.standing.known[node.name] = Known()
         packing = self.packing(current, node)
         return Keeper(known, packing.up if packing is not None else None)
 
@@ -253,17 +281,17 @@ class Function:
 
     def forget_kept(self, node: Node) -> None:
         """A unit of the node does not have what it was taken to have."""
-        self._known[node.name].forget()
+        self.standing.known[node.name].forget()
 
 
 #: All there are: a process that was forked goes through them.
-_all: Final[WeakSet[Function]] = WeakSet()
+_all: Final[WeakSet[Standing]] = WeakSet()
 
 
 def _child() -> None:
     """What threads of the parent held or were doing, nobody gives back or ends in a child."""
-    for function in _all:
-        function.renew()
+    for standing in _all:
+        standing.renew()
 
 
 if hasattr(os, "register_at_fork"):

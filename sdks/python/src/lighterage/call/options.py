@@ -56,6 +56,11 @@ class Options:
         if self.deadline is not None and not self.deadline > 0:
             raise ValueError(f"deadline={self.deadline!r} is no time: write seconds, more than 0")
 
+    @property
+    def of_code(self) -> tuple[object, ...]:
+        """Those by which nodes tell one code from another, take it or refuse it, and can do its calls or cannot."""
+        return self.limits, self.lock, self.any_version, self.keep, self.codec, self.component
+
 
 def names(on: str | Node | Iterable[str | Node]) -> frozenset[str]:
     """The nodes that are meant by one, by names or by addresses."""
