@@ -345,6 +345,27 @@ def test_a_node_that_stays_away_is_asked_by_one_timer(network, far):
     assert len(runtime.current.timers._waiting) <= 2
 
 
+def test_a_node_that_is_asked_whether_it_is_back_gets_no_calls(client, monkeypatch):
+    """Its pause was over when the question began: until that was answered, calls went there and had to find out."""
+    monkeypatch.setattr(node_module, "AWAY_SECONDS", 0.01)
+    asked, answers, info = threading.Event(), threading.Event(), client.info
+
+    def slow_info():
+        asked.set()
+        assert answers.wait(10)
+        return info()
+
+    monkeypatch.setattr(client, "info", slow_info)
+    runtime.current.failed(client)
+    assert asked.wait(10) and not client.is_away(time.monotonic())
+    assert runtime.current.usable(None, time.monotonic()) == []
+    answers.set()
+    deadline = time.monotonic() + 10
+    while runtime.current.usable(None, time.monotonic()) != [client]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def puts(function, client):
     """Calls the function until it is on the node."""
     deadline = time.monotonic() + 10

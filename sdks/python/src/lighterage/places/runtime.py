@@ -183,7 +183,10 @@ class Runtime:
             return list(self._nodes.values())
 
     def usable(self, on: frozenset[str] | None, now: float) -> list[Node]:
-        """The nodes that answered when they were last asked something. One not heard of for a while is asked again."""
+        """The nodes that answered when they were last asked something. One not heard of for a while is asked again.
+
+        One that did not answer is none of them while it is asked whether it is back, either: no call has to find out.
+        """
         self._keep_finding(now)
         for node in self._nodes.copy().values():
             if node.is_unheard(now):
@@ -191,7 +194,7 @@ class Runtime:
         return [
             node
             for node in self._nodes.copy().values()
-            if node.known is not None and not node.is_away(now) and node.is_among(on)
+            if node.known is not None and not (node.is_away(now) or node.has_failed) and node.is_among(on)
         ]
 
     def hear(self, on: frozenset[str] | None, seconds: float) -> None:
