@@ -1,6 +1,8 @@
 """A call there and back, as client and unit write it: values, exceptions, codecs, pieces that are not joined."""
 
+import bisect
 import builtins
+import dataclasses
 import json
 import os
 import pathlib
@@ -13,8 +15,10 @@ import pytest
 from lighterage.errors import DoesNotTravel, RemoteError
 from lighterage.travel import calls, codecs, frame, raised
 from lighterage.travel.classes import Classes
+from lighterage.travel.pack import Packer
 
 CLASSES = Classes([__name__])
+LIMITS = calls.LIMITS
 
 
 class MoodError(Exception):
@@ -148,6 +152,49 @@ def test_a_value_nests_as_deep_wherever_it_stands():
             else:
                 with pytest.raises(DoesNotTravel, match="120 levels"):
                     attempt(nested(levels))
+
+
+TWICE, SEEN = [1, 2], np.zeros(9)
+HELD = {
+    "numbers": [1, 2.5, None, True],
+    "a long list of numbers": [0.5] * 100,
+    "a long list": [1, "a"] * 50,
+    "maps": {"a": {"b": [1]}},
+    "odd text": {"a": [1, 2], "\udcff": {"b": 1}},
+    "tags": {1: (2, {3}), (4,): 2**70},
+    "buffers": [np.zeros(2), np.zeros(3), bytes(2_000), bytearray(9)],
+    "one object twice": [TWICE, TWICE, {"again": TWICE}],
+    "views": [SEEN[1:], SEEN[:-1]],
+}
+WAYS = {
+    "call": lambda value: calls.write_call([value], {"x": 1}, CLASSES, packing=calls.Packing(None, Packer(1e6))),
+    "calls": lambda value: calls.write_calls([[value], [value]], {"x": 1}, CLASSES),
+    "reply": lambda value: calls.write_reply(value, CLASSES),
+    "replies": lambda value: calls.write_reply([value, 1], CLASSES, calls.Call([], {}, is_each=True)),
+}
+
+
+@pytest.mark.parametrize("limit", ["values", "buffers", "meta_bytes"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("held", HELD)
+def test_what_the_other_side_would_not_read_is_not_sent(monkeypatch, held, way, limit):
+    """It was: of an argument the function's own exception came back, of a result a broken reply, call by call."""
+    kind = frame.CALL if way.startswith("call") else frame.REPLY
+    data = bytearray(b"".join(WAYS[way](HELD[held])))
+
+    def is_read(most):
+        monkeypatch.setattr(calls, "LIMITS", dataclasses.replace(LIMITS, **{limit: most}))
+        try:
+            calls._read(data, kind, CLASSES)
+        except frame.FrameError:
+            return False
+        return True
+
+    needed = bisect.bisect_left(range(10_000), True, key=is_read)
+    assert is_read(needed) and WAYS[way](HELD[held])
+    assert not is_read(needed - 1)
+    with pytest.raises(DoesNotTravel, match=f"do not travel together, the limit is {needed - 1};"):
+        WAYS[way](HELD[held])
 
 
 def test_what_cannot_be_written_is_told_by_its_type():

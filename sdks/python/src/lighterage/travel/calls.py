@@ -367,7 +367,23 @@ def _encode(body: _Body, kind: int, lower: Callable[[Any], Any]) -> list[Piece]:
         raise
     except Exception as error:
         raise DoesNotTravel(f"a value cannot be written: {type(error).__name__}: {error}") from error
+    _check_readable(writer)
     return frame.assemble(writer.meta, writer.buffers, kind=kind)
+
+
+def _check_readable(writer: frame.Writer) -> None:
+    """Says here what is too much for the other side to read: there it would be bytes that are broken."""
+    if len(writer.buffers) > LIMITS.buffers:
+        what = f"arrays and bytes longer than {frame.META_BYTES_EACH}"
+        raise _too_much(len(writer.buffers), what, LIMITS.buffers, "join some of them")
+    if writer.values > LIMITS.values:
+        raise _too_much(writer.values, "values", LIMITS.values, "pass arrays")
+    if len(writer.meta) > LIMITS.meta_bytes:
+        raise _too_much(len(writer.meta), "bytes of text and numbers", LIMITS.meta_bytes, "pass arrays or bytes")
+
+
+def _too_much(count: int, what: str, limit: int, instead: str) -> DoesNotTravel:
+    return DoesNotTravel(f"{count} {what} do not travel together, the limit is {limit}; {instead}")
 
 
 def _lost(codec: str) -> DoesNotTravel:

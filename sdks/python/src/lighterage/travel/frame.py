@@ -113,6 +113,8 @@ class Written:
     """A value that is written already, as bytes of a meta: what every call of a kind says."""
 
     meta: bytes
+    #: Values within it.
+    values: int
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,8 @@ class Writer:
     def __init__(self, lower: Callable[[Any], Any] | None = None, depth_max: int = DEPTH_CEILING) -> None:
         self.meta = bytearray()
         self.buffers: list[memoryview | Pieces] = []
+        #: Values in it, as its reader counts them.
+        self.values = 1
         self._lower = lower
         self._depth_max = min(depth_max, DEPTH_CEILING)
 
@@ -186,18 +190,21 @@ class Writer:
                     self.value(lowered, depth)
                     return
             self._check_depth(depth)
+            self.values += len(value)
             meta += b"\x07" + _U32.pack(len(value))
             for item in value:
                 self.value(item, depth + 1)
         elif kind is dict and _TEXT.issuperset(map(type, value)):
             self._check_depth(depth)
-            begin, buffers = len(meta), len(self.buffers)
+            begin, buffers, values = len(meta), len(self.buffers), self.values
+            self.values += len(value)
             meta += b"\x08" + _U32.pack(len(value))
             for key, item in value.items():
                 try:
                     text = key.encode()
                 except UnicodeEncodeError:
                     del meta[begin:], self.buffers[buffers:]
+                    self.values = values
                     self._odd(value, depth)
                     return
                 meta += _U32.pack(len(text))
@@ -217,6 +224,7 @@ class Writer:
             self._array(value)
         elif kind is Written:
             meta += value.meta
+            self.values += value.values
         elif kind is bytes:
             meta.append(BUFFER)
             meta += _U32.pack(self._buffer(memoryview(value)))
@@ -228,11 +236,13 @@ class Writer:
     def tag(self, name: str) -> None:
         """Appends what comes before a tagged value."""
         text = name.encode()
+        self.values += 1
         self.meta += b"\x09" + _U32.pack(len(text))
         self.meta += text
 
     def items(self, count: int) -> None:
         """Appends what comes before the values of a list."""
+        self.values += count
         self.meta += b"\x07" + _U32.pack(count)
 
     def _odd(self, value: Any, depth: int) -> None:
@@ -286,7 +296,7 @@ def written(value: Any) -> Written:
     writer = Writer()
     writer.value(value)
     assert not writer.buffers
-    return Written(bytes(writer.meta))
+    return Written(bytes(writer.meta), writer.values - 1)
 
 
 def assemble(
