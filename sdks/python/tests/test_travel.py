@@ -6,7 +6,9 @@ import enum
 import fractions
 import io
 import math
+import os
 import pathlib
+import time
 import uuid
 from collections import namedtuple
 from dataclasses import dataclass, field
@@ -203,8 +205,11 @@ class Unknown:
         (np.ma.array([1]), "np.asarray"),
         (Unknown(), "pass numbers"),
         (type("Text", (str,), {})("a"), "a kind of str"),
+        (type("Both", (tuple,), {})((1, 2)), "Both, a kind of tuple"),
+        (time.gmtime(0), "struct_time, a kind of tuple"),
+        (os.stat("."), "stat_result, a kind of tuple"),
     ],
-    ids=["file", "lambda", "generator", "objects", "masked", "unknown", "subclass"],
+    ids=["file", "lambda", "generator", "objects", "masked", "unknown", "subclass", "tuple", "time", "stat"],
 )
 def test_what_does_not_travel_says_why(value, says):
     with pytest.raises(DoesNotTravel, match=says):

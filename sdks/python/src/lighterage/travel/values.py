@@ -79,18 +79,16 @@ def lower_with(classes: Classes, pack: Callable[[Array], Any] | None = None) -> 
             return _lower_flag(value, classes.name_of(kind))
         if isinstance(value, enum.Enum):
             return Tagged("enum", [classes.name_of(kind), value.name])
-        if isinstance(value, tuple):
-            if hasattr(kind, "_fields"):
-                check_plain(kind)
-                return Tagged("namedtuple", [classes.name_of(kind), list(value)])
-            return Tagged("tuple", list(value))
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            check_plain(kind)
+            return Tagged("namedtuple", [classes.name_of(kind), list(value)])
         if dataclasses.is_dataclass(value):
             check_plain(kind)
             fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
             return Tagged("dataclass", [classes.name_of(kind), fields])
         if isinstance(value, pathlib.PurePath):
             return Tagged("path", str(value))
-        for base in (str, bytes, int, float, dict, list):
+        for base in (str, bytes, int, float, dict, list, tuple):
             if isinstance(value, base):
                 raise DoesNotTravel(f"{kind.__qualname__}, a kind of {base.__name__}, does not travel; pass {base.__name__}(…)")
         raise DoesNotTravel(_why_not(value))
