@@ -135,6 +135,30 @@ def test_it_arrives_as_it_was(value):
     assert same(value, there_and_back(value))
 
 
+class Swinging(datetime.tzinfo):
+    """A zone with two times and no name, as packages have them."""
+
+    def utcoffset(self, when):
+        return None if when is None else datetime.timedelta(hours=1 + (4 <= when.month <= 9))
+
+
+@pytest.mark.parametrize("zone", [ZoneInfo("Europe/Berlin"), ZoneInfo("UTC"), datetime.timezone.utc, None], ids=str)
+def test_a_time_keeps_its_zone(zone):
+    """In a zone that changes its clocks it has no offset, and its name was left out: it arrived without any zone."""
+    for value in (datetime.time(2, 30, tzinfo=zone), datetime.datetime(2026, 10, 25, 2, 30, tzinfo=zone)):
+        found = there_and_back(value)
+        assert same(value, found) and found.tzinfo == zone
+    if isinstance(zone, ZoneInfo):
+        assert there_and_back(datetime.time(2, 30, fold=1, tzinfo=zone)).fold == 1
+
+
+def test_a_zone_without_a_name_travels_by_its_offset_or_not_at_all():
+    found = there_and_back(datetime.datetime(2026, 7, 1, tzinfo=Swinging()))
+    assert found.utcoffset() == datetime.timedelta(hours=2)
+    with pytest.raises(DoesNotTravel, match="a time in a zone without name and offset"):
+        there_and_back(datetime.time(2, 30, tzinfo=Swinging()))
+
+
 @pytest.mark.parametrize(
     "array",
     [

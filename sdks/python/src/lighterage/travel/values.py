@@ -272,20 +272,24 @@ def _raise_complex(inner: Any) -> complex:
     return complex(real, imaginary)
 
 
-def _lower_datetime(value: datetime.datetime) -> Tagged:
+def _lower_clock(name: str, value: datetime.datetime | datetime.time) -> Tagged:
+    """A zone travels by its name, else by its offset; a time of day has none in a zone that changes its clocks."""
     zone = getattr(value.tzinfo, "key", None)
-    return Tagged("datetime", [value.isoformat(), zone, value.fold] if zone else value.isoformat())
+    if zone:
+        return Tagged(name, [value.isoformat(), zone, value.fold])
+    if value.tzinfo is not None and value.utcoffset() is None:
+        raise DoesNotTravel(f"a {name} in a zone without name and offset does not travel; use zoneinfo.ZoneInfo")
+    return Tagged(name, value.isoformat())
 
 
-def _raise_datetime(inner: Any) -> datetime.datetime:
+def _raise_clock(kind: type[datetime.datetime | datetime.time], inner: Any) -> Any:
     if type(inner) is str:
-        return datetime.datetime.fromisoformat(inner)
+        return kind.fromisoformat(inner)
     from zoneinfo import ZoneInfo
 
     text, zone, fold = list_of(inner, 3)
-    return datetime.datetime.fromisoformat(text_of(text)).replace(
-        tzinfo=ZoneInfo(match_of(_ZONE, zone)[0]), fold=integers_of([fold], 1)[0]
-    )
+    found = ZoneInfo(match_of(_ZONE, zone)[0])
+    return kind.fromisoformat(text_of(text)).replace(tzinfo=found, fold=integers_of([fold], 1)[0])
 
 
 def _why_not(value: Any) -> str:
@@ -308,9 +312,9 @@ _LOWER: Final[dict[type, Callable[[Any], Any]]] = {
     bytearray: lambda value: Tagged("bytearray", Buffer(memoryview(value))),
     memoryview: lambda value: Buffer(value.cast("B") if value.c_contiguous else memoryview(value.tobytes())),
     complex: lambda value: Tagged("complex", [value.real, value.imag]),
-    datetime.datetime: _lower_datetime,
+    datetime.datetime: lambda value: _lower_clock("datetime", value),
     datetime.date: lambda value: Tagged("date", value.isoformat()),
-    datetime.time: lambda value: Tagged("time", value.isoformat()),
+    datetime.time: lambda value: _lower_clock("time", value),
     datetime.timedelta: lambda value: Tagged("timedelta", [value.days, value.seconds, value.microseconds]),
     decimal.Decimal: lambda value: Tagged("decimal", str(value)),
     fractions.Fraction: _lower_fraction,
@@ -328,9 +332,9 @@ _RAISE: Final[dict[str, Callable[[Any], Any]]] = {
     "dict": lambda inner: dict(list_of(pair, 2) for pair in list_of(inner)),
     "bytearray": _raise_bytearray,
     "complex": _raise_complex,
-    "datetime": _raise_datetime,
+    "datetime": lambda inner: _raise_clock(datetime.datetime, inner),
     "date": lambda inner: datetime.date.fromisoformat(text_of(inner)),
-    "time": lambda inner: datetime.time.fromisoformat(text_of(inner)),
+    "time": lambda inner: _raise_clock(datetime.time, inner),
     "timedelta": lambda inner: datetime.timedelta(*integers_of(inner, 3)),
     "decimal": _raise_decimal,
     "fraction": _raise_fraction,
