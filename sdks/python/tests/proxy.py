@@ -7,6 +7,27 @@ import threading
 import time
 
 
+class Hole:
+    """An address that takes no connection and refuses none, as one whose packets are lost."""
+
+    def __init__(self):
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+        self.port = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        # Those that nobody takes out of the queue keep the others from coming in.
+        self._waiting = []
+        with contextlib.suppress(TimeoutError):
+            for _ in range(100):
+                self._waiting.append(socket.create_connection(("127.0.0.1", self.port), 0.1))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for waiting in (*self._waiting, self._listener):
+            waiting.close()
+
+
 class Proxy:
     """Hands on what comes; its attributes change that at once."""
 

@@ -19,7 +19,8 @@ from lighterage.call.race import Overtaken, Race
 from lighterage.decide import LOCAL, Choice
 from lighterage.helpers import Helpers
 from lighterage.places import runtime
-from lighterage.places.wire import Cancel
+from lighterage.places.wire import Api, Cancel
+from proxy import Hole
 
 HERE = os.getpid()
 
@@ -65,6 +66,18 @@ def test_a_call_that_is_sooner_here_ends_the_one_on_the_node(node, client):
     assert work.crawl(HERE, 20.0) == HERE
     assert (stats("crawl").doubled, stats("crawl").doubled_here) == (1, 1)
     assert set(stats("crawl").calls) == {LOCAL}
+
+
+def test_a_call_that_is_sooner_here_ends_one_that_is_not_connected_yet(node, client, monkeypatch):
+    """It had its result and waited on, for three seconds, for a connection that it no longer needed."""
+    work.crawl.prepare()
+    with Hole() as hole:
+        monkeypatch.setattr(client, "_api", Api(hole.url))
+        began = time.monotonic()
+        assert work.crawl(HERE, 20.0) == HERE
+        assert time.monotonic() - began < 2
+    assert (stats("crawl").doubled, stats("crawl").doubled_here, node.calls) == (1, 1, 0)
+    assert runtime.current.usable(None, time.monotonic()) == [client], "it is not known to be gone"
 
 
 def test_what_is_soon_done_here_is_not_sent(node, client):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lighterage.errors import NodeUnreachable, ReplyBroken, TimeIsUp
 from lighterage.places import wire
 from lighterage.places.wire import Api, Cancel, Cancelled
+from proxy import Hole
 
 OK = b"HTTP/1.1 200 OK\r\nserver-timing: queue;dur=1.5, run;dur=20\r\ncontent-length: 5\r\n\r\nhello"
 
@@ -186,6 +187,47 @@ def test_a_request_can_be_cancelled_from_another_thread():
         assert time.monotonic() - began < 0.9
         with pytest.raises(Cancelled):
             Api(server.url).request("GET", "/", cancel=cancel)
+
+
+@pytest.mark.parametrize("stage", ["connection", "TLS", "proof"])
+def test_a_request_that_waits_for_its_connection_can_be_cancelled(stage):
+    """Nobody knew of a connection that was being opened: the request waited for three seconds, cancelled or not."""
+    # The system takes connections for a server that does not, and nothing is said on them.
+    with Hole() if stage == "connection" else socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.port if stage == "connection" else silent.getsockname()[1]
+        api = Api(f"http{'s' * (stage == 'TLS')}://127.0.0.1:{port}", "lighter_t", proves=stage == "proof")
+        cancel, seen = Cancel(), []
+
+        def end():
+            seen.append((cancel.is_waited_for, cancel.sending()))
+            cancel.cancel()
+
+        threading.Timer(0.2, end).start()
+        began = time.monotonic()
+        with pytest.raises(Cancelled):
+            api.request("GET", "/", cancel=cancel)
+        assert time.monotonic() - began < 1.5
+        assert seen == [(True, None)] and not cancel.is_busy
+
+
+def test_a_connection_has_no_more_time_than_its_request():
+    with Hole() as hole:
+        began = time.monotonic()
+        with pytest.raises(NodeUnreachable, match="timed out"):
+            Api(hole.url).request("GET", "/", deadline=began + 0.2)
+        assert 0.1 < time.monotonic() - began < 1.5
+
+
+def test_the_next_address_of_a_host_is_tried(monkeypatch):
+    with Scripted(OK) as server:
+        good = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", int(server.url.rpartition(":")[2])))
+        bad = (*good[:4], ("127.0.0.1", 1))
+        unknown = (99, *good[1:])
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [unknown, bad, good])
+        assert bytes(get(server).body) == b"hello"
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [unknown, bad])
+        with pytest.raises(NodeUnreachable, match="refused"):
+            get(server)
 
 
 def test_how_far_an_upload_has_come_is_known():

@@ -60,7 +60,8 @@ class Race:
         self.here_ended = 0.0
         #: How far the request had come when the half here was first.
         self.sending: tuple[int, float] | None = None
-        #: Whether a node had the whole request by then, and had not answered.
+        #: Whether the node was waited for by then: it had the whole request and had not answered, or was not even
+        #: connected.
         self.was_asked = False
         #: Called in the helper when a half here that lost has ended, with whether it could be stopped.
         self.on_end: Callable[[bool], None] | None = None

@@ -18,13 +18,17 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from ..errors import NodeUnproven, NodeUnreachable, ReplyBroken, TimeIsUp
 from .config import FLEET_PREFIX
+from .connect import connect
+
+if TYPE_CHECKING:
+    import ssl
 
 #: Bytes of the head of a reply.
 HEAD_BYTES_MAX: Final = 64 << 10
@@ -140,7 +144,7 @@ class Api:
             + b"\r\n"
         )
         while True:
-            connection, is_fresh = self._take(deadline)
+            connection, is_fresh = self._take(deadline, cancel)
             try:
                 if cancel is not None:
                     cancel.watch(connection.socket)
@@ -167,28 +171,39 @@ class Api:
                     self._kept.append(connection)
             return reply
 
-    def _take(self, deadline: float | None) -> tuple[_Connection, bool]:
+    def _take(self, deadline: float | None, cancel: Cancel | None) -> tuple[_Connection, bool]:
         while True:
             with self._lock:
                 connection = self._kept.pop() if self._kept else None
             if connection is None:
-                return self._open(deadline), True
+                return self._open(deadline, cancel or Cancel()), True
             if connection.is_quiet():
                 return connection, False
             connection.close()
 
-    def _open(self, deadline: float | None) -> _Connection:
+    def _open(self, deadline: float | None, cancel: Cancel) -> _Connection:
+        try:
+            return self._opened(deadline, cancel)
+        except BaseException:
+            cancel.unwatch()
+            # What was ended in the middle looks like a node that cannot be reached, or that proves nothing.
+            if cancel.is_cancelled:
+                raise Cancelled from None
+            raise
+
+    def _opened(self, deadline: float | None, cancel: Cancel) -> _Connection:
         seconds = CONNECT_SECONDS if deadline is None else max(0.001, min(CONNECT_SECONDS, deadline - time.monotonic()))
         try:
-            raw = socket.create_connection((self._host, self._port), seconds)
+            raw = connect(self._host, self._port, seconds, cancel.opens)
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
-                raw = self._tls.wrap_socket(raw, server_hostname=self._host)
+                raw = _secured(self._tls, raw, self._host, cancel)
         except OSError as error:
             raise NodeUnreachable(f"{self.url}: {error}") from None
         connection = _Connection(raw, self.url, self._tls is not None)
         if self._secret is not None:
             try:
+                cancel.opens(raw)
                 self._see_proof(connection, self._secret, time.monotonic() + seconds)
             except BaseException:
                 connection.close()
@@ -228,6 +243,20 @@ class Api:
             connection.close()
 
 
+def _secured(tls: ssl.SSLContext, raw: socket.socket, host: str, cancel: Cancel) -> socket.socket:
+    """A connection with TLS in place of this one. Its handshake comes once `cancel` knows the new socket: the old one
+    is none any more.
+    """
+    secured = tls.wrap_socket(raw, server_hostname=host, do_handshake_on_connect=False)
+    try:
+        cancel.opens(secured)
+        secured.do_handshake()
+    except BaseException:
+        secured.close()
+        raise
+    return secured
+
+
 def proof_of(token: str, url: str, nonce: str) -> str:
     """What the node of a data folder with this token answers to a nonce, or one of a fleet that knows this hash of a token. The
     same as `identity.rs` of the node.
@@ -249,6 +278,8 @@ class Cancel:
     def __init__(self) -> None:
         self.is_cancelled = False
         self._socket: socket.socket | None = None
+        #: Whether the connection is there, and a request is on it.
+        self._is_open = False
         #: What has to come before a request is sent.
         self._awaited: threading.Event | None = None
         self._lock = threading.Lock()
@@ -256,11 +287,19 @@ class Cancel:
         self._began = 0.0
         self._is_sent = False
 
-    def watch(self, connection: socket.socket) -> None:
+    def opens(self, connection: socket.socket) -> None:
+        """A connection for a request is being opened. Raises Cancelled."""
         with self._lock:
             if self.is_cancelled:
                 raise Cancelled
-            self._socket = connection
+            self._socket, self._is_open = connection, False
+
+    def watch(self, connection: socket.socket) -> None:
+        """A request is sent on this connection from now on. Raises Cancelled."""
+        with self._lock:
+            if self.is_cancelled:
+                raise Cancelled
+            self._socket, self._is_open = connection, True
             self._given, self._began, self._is_sent = 0, time.monotonic(), False
 
     def wait(self, ready: threading.Event, until: float) -> None:
@@ -285,7 +324,7 @@ class Cancel:
     def sending(self) -> tuple[int, float] | None:
         """Bytes that have arrived and seconds since the beginning, while the request is on its way; none after that."""
         with self._lock:
-            if self._socket is None:
+            if self._socket is None or not self._is_open:
                 return None
             try:
                 waiting = _unsent(self._socket)
@@ -295,7 +334,7 @@ class Cancel:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is on its way."""
+        """Whether a request is on its way, or a connection for it is being opened."""
         return self._socket is not None
 
     @property
