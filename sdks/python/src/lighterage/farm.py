@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from . import here
+from .call import several
 from .call.function import BOUND, Bound, Function
 from .call.measure import sizes
 from .call.options import Options, names
@@ -430,19 +431,9 @@ class _Farm:
 
     def _call(self, node: Node, made: code.Code, chunk: _Chunk) -> list[calls.Outcome]:
         shared, cancel = self._shared, Cancel()
-        is_one = len(chunk.items) == 1
         began = time.perf_counter()
-        try:
-            codec, packing = self._options.codec, self._function.packing(runtime.current, node)
-            if is_one:
-                pieces = calls.write_call(chunk.items[0], self._kwargs, made.classes, codec, packing)
-            else:
-                pieces = calls.write_calls(chunk.items, self._kwargs, made.classes, codec, packing)
-        except frame.FrameError as error:
-            raise DoesNotTravel(str(error)) from None
+        pieces = several.write(self._function, made, node, chunk.items, self._kwargs)
         bytes_up = frame.total_bytes(pieces)
-        if bytes_up > self._options.limits.body_bytes:
-            raise CallTooLarge(f"an item takes {bytes_up} bytes, body_bytes is {self._options.limits.body_bytes}")
         with shared.changed:
             if shared.is_closed:
                 raise Cancelled
@@ -451,13 +442,7 @@ class _Farm:
             runtime.current.prepare(node, made, cancel=cancel)
             limit = time.monotonic() + self._function.time_limit(bytes_up)
             reply = node.call(made, pieces, limit, cancel)
-            try:
-                if is_one:
-                    outcomes = [calls.read_outcome(reply.body, made.classes, reply.body_max)]
-                else:
-                    outcomes = calls.read_outcomes(reply.body, len(chunk.items), made.classes, reply.body_max)
-            except frame.FrameError as error:
-                raise ReplyBroken(f"{node.url} sent a reply that cannot be read: {error}") from None
+            outcomes = several.read(node, reply, made, len(chunk.items))
         finally:
             with shared.changed:
                 shared.cancels.discard(cancel)
