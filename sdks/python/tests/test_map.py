@@ -171,6 +171,16 @@ def test_what_cannot_travel_is_done_here(client):
         list(lighterage.map(work.echo, [1], on="elsewhere:1"))
 
 
+@pytest.mark.parametrize("chunk", [None, 1, 5])
+def test_a_result_that_does_not_travel_is_made_here(client, chunk):
+    """Once there was a node, a map ended with an error that it did not have without one."""
+    work.odd_locks.prepare()
+    results = list(lighterage.map(work.odd_locks, range(20), chunk=chunk))
+    assert results[::2] == list(range(0, 20, 2)) and all(hasattr(lock, "acquire") for lock in results[1::2])
+    with pytest.raises(DoesNotTravel):
+        list(lighterage.map(work.odd_locks.with_options(local=False), range(20), chunk=chunk))
+
+
 def test_leaving_it_ends_what_runs(node, client):
     work.slow.prepare()
     before = threading.active_count()

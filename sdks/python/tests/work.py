@@ -139,6 +139,11 @@ def lock():
 
 
 @offload
+def odd_locks(x):
+    return threading.Lock() if x % 2 else x
+
+
+@offload
 def reciprocal(x):
     return 1 / x
 

@@ -44,11 +44,15 @@ def write(function: Function, made: Code, node: Node, items: Items, kwargs: dict
 def read(node: Node, reply: Reply, made: Code, count: int) -> list[calls.Outcome]:
     """What became of so many calls: of each, or of those up to the first that raised.
 
-    Raises ReplyBroken, and what a node says of all of them.
+    Raises ReplyBroken, what a node says of all of them, and DoesNotTravel where a result does not.
     """
     try:
         if count > 1:
             return calls.read_outcomes(reply.body, count, made.classes, reply.body_max)
-        return [calls.read_outcome(reply.body, made.classes, reply.body_max)]
+        outcome = calls.read_outcome(reply.body, made.classes, reply.body_max)
     except frame.FrameError as error:
         raise ReplyBroken(f"{node.url} sent a reply that cannot be read: {error}") from None
+    if isinstance(outcome.error, DoesNotTravel):
+        # Its result does not travel. Here it need not.
+        raise outcome.error
+    return [outcome]
