@@ -13,8 +13,10 @@ import pytest
 
 import lighterage
 import work
-from lighterage import DoesNotTravel, NodeRefused, NoNode, farm, progress
-from lighterage.places import runtime
+from lighterage import DoesNotTravel, NodeRefused, NodeUnreachable, NoNode, farm, progress
+from lighterage.places import node as node_module
+from lighterage.places import runtime, wire
+from proxy import Hole
 
 
 @pytest.fixture(params=["alone", "with a node"])
@@ -152,6 +154,68 @@ def test_a_full_node_is_asked_again(node, client):
     results = lighterage.map(remote, range(5))
     threading.Timer(0.3, lambda: setattr(node, "refuse", None)).start()
     assert list(results) == [0, 2, 4, 6, 8]
+
+
+def test_an_item_that_a_node_does_not_bear_leaves_it_its_workers(client):
+    """Each item that failed on a node ended one of the node's workers: three of them, and all was done here."""
+    home = os.getpid()
+    work.die_elsewhere.prepare()
+    places = list(lighterage.map(work.die_elsewhere, range(200), home=home))
+    assert places[:3] == [home] * 3 and len(places) - places.count(home) > 20
+
+
+def until(is_so):
+    deadline = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_that_a_node_was_full_is_no_try_of_an_item(node, network):
+    """A full node was asked again and again, and then one broken connection was one too many."""
+    client = lighterage.connect(network.url, node.token)
+    napping = work.nap.with_options(local=False)
+    napping.prepare()
+    node.refuse = (503, "L3010", "the node is full")
+    results = lighterage.map(napping, range(5), chunk=1)
+    until(lambda: node.calls > 30)
+    node.delay, node.refuse = 1.0, None
+    calls = node.calls
+    until(lambda: node.calls > calls)
+    network.refuses = True
+    network.cut()
+    until(lambda: client.has_failed)
+    network.refuses, node.delay = False, 0.0
+    assert list(results) == list(range(5))
+
+
+def test_a_node_that_is_silent_for_a_while_costs_no_item(node, client, monkeypatch):
+    """Its workers tried items to find out whether it was back; the third time was the item's end."""
+    monkeypatch.setattr(node_module, "AWAY_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(wire, "CONNECT_SECONDS", 0.3)
+    napping = work.nap.with_options(local=False)
+    napping.prepare()
+    results = lighterage.map(napping, range(300), chunk=1)
+    got = [next(results) for _ in range(50)]
+    with Hole() as hole, monkeypatch.context() as silent:
+        silent.setattr(client, "_api", wire.Api(hole.url, node.token))
+        time.sleep(3.5)
+    assert got + list(results) == list(range(300))
+
+
+def test_a_node_that_is_silent_from_the_beginning_is_left_out(node, network, monkeypatch):
+    client = lighterage.connect(network.url, node.token)
+    only = work.double.with_options(local=False)
+    only.prepare()
+    network.refuses = True
+    network.cut()
+    runtime.current.failed(client)
+    began = time.monotonic()
+    assert list(lighterage.map(work.double, range(100))) == [2 * x for x in range(100)]
+    assert time.monotonic() - began < 5, "this machine does not wait for it"
+    monkeypatch.setattr(farm, "STUCK_SECONDS", 0.5)
+    with pytest.raises(NodeUnreachable, match="no node is left"):
+        list(lighterage.map(only, range(10)))
 
 
 def test_a_unit_that_dies_is_an_error_in_its_place(client):

@@ -186,7 +186,7 @@ def test_a_map_uses_both_and_stays_in_order(nodes):
 
 def test_a_map_goes_on_with_the_node_that_is_left(nodes):
     _, (_, other), network = nodes
-    napping = work.nap.with_options(local=False, retries=10)
+    napping = work.nap.with_options(local=False)
     napping.prepare()
     results = lighterage.map(napping, range(300), chunk=2)
     got = [next(results) for _ in range(20)]
@@ -239,7 +239,7 @@ def test_a_map_ends_where_all_nodes_are_gone_and_what_was_done_comes_first(node,
     """What is missing is said at its place: said before what nobody had read yet, it was lost, and the reader waited."""
     monkeypatch.setattr(farm, "STUCK_SECONDS", 0.5)
     lighterage.connect(network.url, node.token)
-    only = work.double.with_options(local=False, retries=1_000)
+    only = work.double.with_options(local=False)
     only.prepare()
     monkeypatch.setattr(farm, "AHEAD_ITEMS", 50)
     results = lighterage.map(only, range(10_000), chunk=1)

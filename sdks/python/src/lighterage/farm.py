@@ -21,12 +21,13 @@ from typing import Any, Final, Generic, TypeVar
 
 from . import here
 from .call import several
+from .call.attempt import is_retried
 from .call.function import BOUND, Bound, Function
 from .call.measure import sizes
 from .call.options import Options, names
 from .code import code
 from .decide import LOCAL
-from .errors import CallTooLarge, DoesNotTravel, LighterageError, NodeRefused, ReplyBroken, VersionsDiffer, is_busy
+from .errors import CallTooLarge, DoesNotTravel, LighterageError, NodeRefused, NodeUnreachable, TimeIsUp, is_busy
 from .places import runtime
 from .places.node import Node
 from .places.wire import Cancel, Cancelled
@@ -177,24 +178,24 @@ class _Farm:
         self._shared = _Shared(source=items.source, total=items.total)
         self._progress = Progress(function.name, items.total, progress)
         self._slots = 1
+        self._nodes: list[Node] = []
 
     def start(self, on: str | Node | Iterable[str | Node] | None) -> None:
         current = runtime.current
         made: code.Code | None = None
-        nodes: list[Node] = []
         wanted = on if on is not None else self._options.on
         if on is not None or current.nodes():
             try:
                 found = self._function.made()
                 made = found if isinstance(found, code.Code) else None
-                nodes = current.chosen(None if wanted is None else names(wanted))
+                self._nodes = current.chosen(None if wanted is None else names(wanted))
             except LighterageError:
                 if on is not None or not self._options.local or not self._options.fallback:
                     raise
         elif not self._options.local:
             current.chosen(None)
         if made is not None:
-            for node in nodes:
+            for node in self._nodes:
                 workers = min(node.known.cores + 1 if node.known else 2, WORKERS_MAX)
                 self._shared.nodes_alive += workers
                 self._slots += workers
@@ -351,7 +352,7 @@ class _Farm:
     def _is_worth_it_here(self) -> bool:
         """Whether an item that is begun here now ends before the nodes are done with all of them."""
         shared = self._shared
-        if not shared.nodes_alive:
+        if not shared.nodes_alive or all(node.has_failed for node in self._nodes):
             return True
         there = shared.done - shared.counts.get(LOCAL, 0)
         if not there:
@@ -393,28 +394,22 @@ class _Farm:
     def _work_there(self, node: Node, made: code.Code) -> None:
         current = runtime.current
         try:
-            while True:
-                while node.is_away(time.monotonic()):
-                    if self._is_over() or self._is_stuck():
-                        return
-                    time.sleep(PAUSE)
-                chunk = self._take(False)
-                if chunk is None:
-                    return
+            while (chunk := self._take_there(node)) is not None:
                 try:
                     outcomes = self._call(node, made, chunk)
                 except Cancelled:
                     return
                 except LighterageError as error:
                     current.stats_of(self._function.name).failed(error)
-                    self._give_back(chunk, error)
-                    if isinstance(error, ConnectionError):
+                    if isinstance(error, ConnectionError | TimeIsUp):
+                        # Before others can take the chunk: none of them tries it here until the node has answered.
                         current.failed(node)
-                    elif isinstance(error, NodeRefused) and is_busy(error):
+                    self._give_back(chunk, error)
+                    if isinstance(error, NodeRefused) and is_busy(error):
                         if self._is_stuck():
                             return
                         time.sleep(max(BUSY_SECONDS, min(error.retry_after, 5.0)))
-                    elif not isinstance(error, DoesNotTravel | CallTooLarge):
+                    elif _is_of_node(error):
                         # It will not do better next time.
                         return
                     continue
@@ -427,7 +422,27 @@ class _Farm:
                 self._shared.changed.notify_all()
                 alone = not self._shared.nodes_alive and not self._options.local
             if alone and not self._is_over():
-                self._fail(self._shared.problem or ReplyBroken("no node is left that would do the rest"))
+                self._fail(self._shared.problem or NodeUnreachable("no node is left that would do the rest"))
+
+    def _take_there(self, node: Node) -> _Chunk | None:
+        """The next chunk for a node, once it answers; none at the end, or where it was waited for long enough."""
+        shared = self._shared
+        while not self._is_over():
+            if node.has_failed:
+                # It is asked in the background whether it is back: no item is spent on that.
+                with shared.changed:
+                    shared.stuck_since = shared.stuck_since or time.monotonic()
+                if self._is_stuck():
+                    return None
+                time.sleep(PAUSE)
+                continue
+            chunk = self._take(False)
+            if chunk is None or not node.has_failed:
+                return chunk
+            with shared.changed:
+                shared.again.appendleft(chunk)
+                shared.changed.notify_all()
+        return None
 
     def _call(self, node: Node, made: code.Code, chunk: _Chunk) -> list[calls.Outcome]:
         shared, cancel = self._shared, Cancel()
@@ -474,18 +489,17 @@ class _Farm:
 
     def _give_back(self, chunk: _Chunk, error: LighterageError) -> None:
         """A node did not do it: another try, or here, or it is the end."""
-        chunk.tries += 1
-        busy = isinstance(error, NodeRefused) and is_busy(error)
+        is_of_node = _is_of_node(error)
+        if not is_of_node:
+            chunk.tries += 1
         never = isinstance(error, DoesNotTravel | CallTooLarge) and len(chunk.items) == 1
-        if isinstance(error, VersionsDiffer):
-            chunk.tries -= 1
-        if never or (chunk.tries > self._options.retries + 1 and not busy):
+        if never or chunk.tries > self._options.retries + 1:
             if not (self._options.local and self._options.fallback):
                 self._put(chunk, [calls.Outcome(error=error)], "")
                 return
             chunk.only_here = True
         halves = [chunk]
-        if len(chunk.items) > 1 and not busy:
+        if len(chunk.items) > 1 and not is_of_node:
             # One of them may be what the node does not bear.
             halves = [_Chunk(chunk.first + at, [item], 0, chunk.tries, chunk.only_here) for at, item in enumerate(chunk.items)]
         with self._shared.changed:
@@ -519,3 +533,8 @@ class _Farm:
 
     def _where(self) -> str:
         return ", ".join(f"{place} {count}" for place, count in sorted(self._shared.counts.items()))
+
+
+def _is_of_node(error: LighterageError) -> bool:
+    """Whether the node would say so of any item: it is full, or takes neither the function nor who calls it."""
+    return is_retried(error) and not isinstance(error, ConnectionError)
