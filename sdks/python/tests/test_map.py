@@ -136,6 +136,25 @@ def test_large_items_wait_for_their_turn(client, monkeypatch):
     assert sum(1 for _ in results) == 39
 
 
+def test_large_results_wait_for_their_reader(anywhere, monkeypatch):
+    """Only what came in was counted: of small arguments with large results 4,096 results were held, of any size."""
+    monkeypatch.setattr(farm, "AHEAD_BYTES", 16 << 20)
+    asked = []
+    results = lighterage.map(work.large, map(lambda n: asked.append(n) or n, itertools.repeat(1 << 18, 100)))
+    next(results)
+    time.sleep(1.0)
+    assert len(asked) <= 50
+    assert sum(1 for _ in results) == 99
+
+
+@pytest.mark.parametrize("counts", [range(1, 60), range(60, 1, -1)], ids=["growing", "shrinking"])
+def test_what_was_handed_out_is_held_no_more(anywhere, counts):
+    """As much was taken off as an item of the last chunk had: the bound was lost, or the map went slowly for ever."""
+    results = lighterage.map(work.total, (np.ones(1_000 * count) for count in counts))
+    assert list(results) == [1_000.0 * count for count in counts]
+    assert (results._farm._shared.held_bytes, results._farm._shared.held) == (0, {})
+
+
 def test_a_node_that_fails_in_between_is_made_up_for(node, network):
     lighterage.connect(network.url, node.token)
     work.double.prepare()

@@ -16,14 +16,14 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
 from . import here
 from .call import several
 from .call.attempt import is_retried
 from .call.function import BOUND, Bound, Function
-from .call.measure import sizes
+from .call.measure import result_bytes, sizes
 from .call.options import Options, names
 from .code import code
 from .decide import LOCAL
@@ -67,7 +67,6 @@ class _Chunk:
 
     first: int
     items: list[tuple[Any, ...]]
-    bytes: int
     tries: int = 0
     #: Nothing was tried with it yet, or all that may be tried was.
     only_here: bool = False
@@ -81,14 +80,16 @@ class _Shared:
     source: _Source | None = None
     again: deque[_Chunk] = field(default_factory=deque)
     results: dict[int, calls.Outcome] = field(default_factory=dict)
-    #: Items that were taken from the source for a chunk that is not whole yet, their bytes, and since when the next one is
-    #: waited for; none while nobody waits for one.
-    pulled: list[tuple[Any, ...]] = field(default_factory=list)
+    #: Items that were taken from the source for a chunk that is not whole yet, each with its bytes; all bytes; and
+    #: since when the next one is waited for, none while nobody waits for one.
+    pulled: list[tuple[tuple[Any, ...], int]] = field(default_factory=list)
     pulled_bytes: int = 0
     asked_at: float | None = None
     taken: int = 0
     given: int = 0
     done: int = 0
+    #: Bytes by item, of its arguments until it is done, then of its result until that is handed out; and all bytes.
+    held: dict[int, int] = field(default_factory=dict)
     held_bytes: int = 0
     #: The length of `xs`, where it has ended or says so.
     total: int | None = None
@@ -99,9 +100,9 @@ class _Shared:
     problem: LighterageError | None = None
     stuck_since: float | None = None
     counts: dict[str, int] = field(default_factory=dict)
-    #: Seconds that one item takes on a node, and items a second of all nodes together.
+    #: Seconds that one item takes on a node, and bytes of the largest result that came last.
     item_seconds: float = 0.0
-    item_bytes: float = 0.0
+    item_bytes: int = 0
     began: float = field(default_factory=time.monotonic)
 
 
@@ -216,8 +217,8 @@ class _Farm:
                 self._show()
             outcome = shared.results.pop(shared.given, None)
             if outcome is not None:
+                shared.held_bytes -= shared.held.pop(shared.given, 0)
                 shared.given += 1
-                shared.held_bytes -= round(shared.item_bytes)
                 shared.changed.notify_all()
         if outcome is None:
             self.close()
@@ -302,7 +303,7 @@ class _Farm:
                 if error is not None:
                     self._ended(error)
                 elif item is not None:
-                    shared.pulled.append(item)
+                    shared.pulled.append((item, size))
                     shared.pulled_bytes += size
                     if len(shared.pulled) < count and shared.pulled_bytes < AHEAD_BYTES // 16:
                         shared.asked_at = time.monotonic()
@@ -316,14 +317,20 @@ class _Farm:
         shared = self._shared
         if not shared.pulled:
             return None
-        chunk = _Chunk(shared.taken, shared.pulled, shared.pulled_bytes)
+        chunk = _Chunk(shared.taken, [item for item, _ in shared.pulled])
+        for at, (_, size) in enumerate(shared.pulled, chunk.first):
+            self._hold(at, size)
         shared.pulled, shared.pulled_bytes = [], 0
         shared.taken += len(chunk.items)
         if shared.total is not None and shared.taken >= shared.total:
             shared.source = None
-        shared.held_bytes += chunk.bytes
-        shared.item_bytes = chunk.bytes / len(chunk.items)
         return chunk
+
+    def _hold(self, at: int, size: int) -> None:
+        """So many bytes are held for an item from now on."""
+        shared = self._shared
+        shared.held_bytes += size - shared.held.get(at, 0)
+        shared.held[at] = size
 
     def _ended(self, error: BaseException) -> None:
         """There are no more items; or they could not be had, which is said where they would have stood."""
@@ -343,7 +350,8 @@ class _Farm:
         if not shared.item_seconds or is_alone:
             # One that is alone cannot give others what it has while it waits for more.
             return 1
-        wanted = int(CHUNK_SECONDS / shared.item_seconds)
+        # The results of a chunk come all at once: they are as few bytes as its arguments.
+        wanted = min(int(CHUNK_SECONDS / shared.item_seconds), AHEAD_BYTES // 16 // max(shared.item_bytes, 1))
         if shared.total is not None:
             # At the end, small chunks: nobody should wait for one long one.
             wanted = min(wanted, (shared.total - shared.taken) // (2 * self._slots))
@@ -477,11 +485,14 @@ class _Farm:
 
     def _put(self, chunk: _Chunk, outcomes: list[calls.Outcome], place: str) -> None:
         shared = self._shared
+        weights = [result_bytes(outcome.value) or 0 for outcome in outcomes]
         with shared.changed:
             if shared.is_closed:
                 return
             for at, outcome in enumerate(outcomes):
                 shared.results[chunk.first + at] = outcome
+                self._hold(chunk.first + at, weights[at])
+            shared.item_bytes = max(weights)
             shared.done += len(outcomes)
             shared.stuck_since = None
             shared.counts[place] = shared.counts.get(place, 0) + len(outcomes)
@@ -490,8 +501,7 @@ class _Farm:
     def _give_back(self, chunk: _Chunk, error: LighterageError) -> None:
         """A node did not do it: another try, or here, or it is the end."""
         is_of_node = _is_of_node(error)
-        if not is_of_node:
-            chunk.tries += 1
+        chunk.tries += not is_of_node
         never = isinstance(error, DoesNotTravel | CallTooLarge) and len(chunk.items) == 1
         if never or chunk.tries > self._options.retries + 1:
             if not (self._options.local and self._options.fallback):
@@ -501,7 +511,7 @@ class _Farm:
         halves = [chunk]
         if len(chunk.items) > 1 and not is_of_node:
             # One of them may be what the node does not bear.
-            halves = [_Chunk(chunk.first + at, [item], 0, chunk.tries, chunk.only_here) for at, item in enumerate(chunk.items)]
+            halves = [replace(chunk, first=at, items=[item]) for at, item in enumerate(chunk.items, chunk.first)]
         with self._shared.changed:
             self._shared.problem = error
             self._shared.stuck_since = self._shared.stuck_since or time.monotonic()
