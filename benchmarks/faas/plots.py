@@ -17,7 +17,8 @@ import matplotlib.pyplot as plt
 
 #: The same bytes each time.
 matplotlib.rcParams["svg.hashsalt"] = "lighter"
-COLOURS: Final = ("#4c72b0", "#64b5cd", "#55a868", "#8c8c8c", "#dd8452", "#937860", "#c44e52", "#da8bc3")
+#: One for each platform.
+COLOURS: Final = ("#4c72b0", "#64b5cd", "#55a868", "#8c8c8c", "#dd8452", "#937860", "#c44e52", "#da8bc3", "#ccb974")
 ALONE: Final = "one at a time: "
 BOOTS: Final = "until it can handle something"
 #: Columns of numbers at a row's end: mean, p50, p90, p99, deviation, events.
@@ -56,7 +57,7 @@ def latency(rows: list[Row], path: Path) -> None:
     workloads = list(dict.fromkeys(row.name.partition(" ")[0] for row in rows))
     figure, axes = plt.subplots(figsize=(10, 4.6), layout="constrained")
     width = 0.85 / len(by_platform)
-    for at, ((platform, found), colour) in enumerate(zip(by_platform.items(), COLOURS, strict=False)):
+    for at, ((platform, found), colour) in enumerate(zip(by_platform.items(), COLOURS, strict=True)):
         places = [workloads.index(name) + (at - (len(by_platform) - 1) / 2) * width for name in found]
         medians = [row.p50 for row in found.values()]
         above = [[0.0] * len(found), [row.p90 - row.p50 for row in found.values()]]
