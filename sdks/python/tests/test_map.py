@@ -180,7 +180,7 @@ def test_an_item_that_a_node_does_not_bear_leaves_it_its_workers(client):
     home = os.getpid()
     work.die_elsewhere.prepare()
     places = list(lighterage.map(work.die_elsewhere, range(200), home=home))
-    assert places[:3] == [home] * 3 and len(places) - places.count(home) > 20
+    assert places[:3] == [home] * 3 and set(places) != {home}
 
 
 def until(is_so):
