@@ -110,9 +110,10 @@ impl Process {
         sum_of_fields(&self.proc_file("status")?, &["VmRSS"])
     }
 
-    /// Memory in bytes that only this process holds.
+    /// Memory in bytes that only this process holds and has written to. Pages of its program are none of it: they come
+    /// and go, and a node gives back megabytes of them when it is idle.
     pub fn private_bytes(&self) -> anyhow::Result<u64> {
-        sum_of_fields(&self.proc_file("smaps_rollup")?, &["Private_Clean", "Private_Dirty"])
+        sum_of_fields(&self.proc_file("smaps_rollup")?, &["Private_Dirty"])
     }
 
     /// Bytes it had written to the disk so far, by the system or by itself, and before any that were taken back.
