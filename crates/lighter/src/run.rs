@@ -345,8 +345,8 @@ fn start_log(config: &Config) -> Result<(), Problem> {
     let bad =
         |error: &dyn std::fmt::Display| Problem::new(Code::ConfigInvalid, format!("log {:?}: {error}", config.log));
     // The database tells much that is of interest only to its makers. The engine's client logs each failed try as an
-    // error, and the node itself says what is wrong (L9103). Requests and units have options of their own. A filter that
-    // names one of these still shows it.
+    // error, and the node itself says what is wrong (L9103). Requests and units have options of their own. A filter
+    // that names one of these still shows it.
     let usual = "fjall=warn,lsm_tree=warn,async_nats=off,access=off,unit=off";
     let mut filter =
         EnvFilter::try_new(format!("{usual},{}", of_its_crates(&config.log))).map_err(|error| bad(&error))?;

@@ -505,11 +505,10 @@ impl Function {
 
 impl Grants {
     fn check(&self, name: &Name) -> Result<(), Problem> {
-        in_range(name, "number of grants.stores", self.stores.len(), 0..=256)?;
-        in_range(name, "number of grants.hosts", self.hosts.len(), 0..=256)?;
-        in_range(name, "number of grants.secrets", self.secrets.len(), 0..=256)?;
-        in_range(name, "number of grants.push", self.push.len(), 0..=256)?;
-        in_range(name, "number of grants.pop", self.pop.len(), 0..=256)?;
+        let counts = [self.stores.len(), self.hosts.len(), self.secrets.len(), self.push.len(), self.pop.len()];
+        for (what, count) in ["stores", "hosts", "secrets", "push", "pop"].into_iter().zip(counts) {
+            in_range(name, &format!("number of grants.{what}"), count, 0..=256)?;
+        }
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
         for bucket in &self.stores {
             if bucket.is_empty() || bucket.len() > 64 || bucket.starts_with('.') || !bucket.bytes().all(plain) {
@@ -521,12 +520,10 @@ impl Grants {
                 ));
             }
         }
-        for secret in &self.secrets {
-            if !is_secret_name(secret) {
-                return Err(problem(name, format!("grants.secrets has {secret:?}: 1 to 64 of A-Z, a-z, 0-9 and '_'")));
-            }
+        match self.secrets.iter().find(|secret| !is_secret_name(secret)) {
+            Some(bad) => Err(problem(name, format!("grants.secrets has {bad:?}: 1 to 64 of A-Z, a-z, 0-9 and '_'"))),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -119,9 +119,8 @@ impl Manifest {
                 let same_path = routes.entry((trigger.host.clone(), trigger.route.clone())).or_default();
                 if let Some((_, other)) = same_path.iter().find(|(other, _)| other.shares_method(trigger)) {
                     let detail = format!("functions {other:?} and {name:?} both have the route {:?}", trigger.route);
-                    return Err(
-                        Problem::new(Code::ManifestConflict, detail).with_hint("give one another route, host or methods")
-                    );
+                    return Err(Problem::new(Code::ManifestConflict, detail)
+                        .with_hint("give one another route, host or methods"));
                 }
                 same_path.push((trigger.clone(), name));
             }

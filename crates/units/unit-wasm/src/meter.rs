@@ -159,7 +159,8 @@ impl Meter {
         self.clock_ns(now).saturating_sub(self.poll_began_ns.load(Relaxed))
     }
 
-    /// On the shared threads a poll lasts a slice or two, and wall time (cheap to read) stands for CPU time until it ends.
+    /// On the shared threads a poll lasts a slice or two, and wall time (cheap to read) stands for CPU time until it
+    /// ends.
     fn clock_ns(&self, now: Instant) -> u64 {
         if self.has_moved() {
             thread_cpu_ns()
@@ -249,7 +250,8 @@ mod tests {
         assert!(turns < 100, "{turns}");
     }
 
-    /// On a machine whose cores were taken, light functions became heavy, and their calls began on threads that starved.
+    /// On a machine whose cores were taken, light functions became heavy, and their calls began on threads that
+    /// starved.
     #[test]
     fn a_poll_that_waits_for_its_core_has_not_used_that_time() {
         let used = |poll: &dyn Fn(&Meter)| {
