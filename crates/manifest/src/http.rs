@@ -51,6 +51,11 @@ pub enum RouteAuth {
     Token,
 }
 
+/// Whether two routes of one path have a method in common; one without methods takes all.
+pub fn share_method<T: PartialEq>(one: &[T], other: &[T]) -> bool {
+    one.is_empty() || other.is_empty() || one.iter().any(|method| other.contains(method))
+}
+
 impl HttpTrigger {
     pub fn new(route: impl Into<String>) -> Self {
         Self { route: route.into(), host: None, methods: Vec::new(), auth: None, reply_type: None, is_async: false }
@@ -64,13 +69,6 @@ impl HttpTrigger {
             methods: vec!["GET".to_owned()],
             ..self.clone()
         })
-    }
-
-    /// Whether a method is for both of them.
-    pub(crate) fn shares_method(&self, other: &Self) -> bool {
-        self.methods.is_empty()
-            || other.methods.is_empty()
-            || self.methods.iter().any(|method| other.methods.contains(method))
     }
 
     pub(crate) fn check(&self, name: &Name) -> Result<(), Problem> {

@@ -38,7 +38,7 @@ pub use bucket::Bucket;
 pub use copies::Copies;
 pub use duration::Span;
 pub use function::{Base, Errors, Function, Grants, HostGrant, Isolation, Limits, PolicyWord, Units, is_secret_name};
-pub use http::{HttpTrigger, RESULTS, RouteAuth};
+pub use http::{HttpTrigger, RESULTS, RouteAuth, share_method};
 pub use name::Name;
 pub use near::Near;
 pub use place::{Label, Place, Term, TermWanted, bytes_as_text};
@@ -112,17 +112,21 @@ impl Manifest {
             let detail = format!("the manifest has {} functions, the limit is {FUNCTIONS_MAX}", self.function.len());
             return Err(Problem::new(Code::ManifestValue, detail));
         }
-        let mut routes: BTreeMap<_, Vec<(HttpTrigger, &Name)>> = BTreeMap::new();
+        let mut routes: BTreeMap<_, Vec<(Vec<String>, &Name)>> = BTreeMap::new();
         for (name, function) in &self.function {
             function.check(name)?;
             for trigger in function.http.iter().chain(&function.results()) {
                 let same_path = routes.entry((trigger.host.clone(), trigger.route.clone())).or_default();
-                if let Some((_, other)) = same_path.iter().find(|(other, _)| other.shares_method(trigger)) {
-                    let detail = format!("functions {other:?} and {name:?} both have the route {:?}", trigger.route);
+                if let Some((_, other)) = same_path.iter().find(|(other, _)| share_method(other, &trigger.methods)) {
+                    let (one, other) = (name.as_str(), other.as_str());
+                    let detail = match one == other {
+                        true => format!("function {one:?} has the route {:?} twice for one method", trigger.route),
+                        false => format!("functions {other:?} and {one:?} both have the route {:?}", trigger.route),
+                    };
                     return Err(Problem::new(Code::ManifestConflict, detail)
                         .with_hint("give one another route, host or methods"));
                 }
-                same_path.push((trigger.clone(), name));
+                same_path.push((trigger.methods.clone(), name));
             }
         }
         self.queue.iter().try_for_each(|(name, queue)| queue.check(name))?;

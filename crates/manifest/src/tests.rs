@@ -93,7 +93,9 @@ fn values_out_of_range_name_their_bounds() {
 #[test]
 fn two_functions_may_not_share_a_route() {
     let two = "[function.a]\nimage = \"x\"\nhttp = \"/r\"\n[function.b]\nimage = \"x\"\nhttp = \"/r\"";
-    refused(two, Code::ManifestConflict, &["\"/r\""]);
+    refused(two, Code::ManifestConflict, &[r#"functions "a" and "b" both have the route "/r""#]);
+    let twice = "[function.a]\nimage = \"x\"\nhttp = [\"/r\", \"/r\"]";
+    refused(twice, Code::ManifestConflict, &[r#"function "a" has the route "/r" twice"#]);
     let by_method = |one: &str, other: &str| {
         let function = |name: &str, methods: &str| {
             format!("[function.{name}]\nimage = \"x\"\nhttp = {{ route = \"/r\", methods = [{methods}] }}\n")

@@ -186,9 +186,7 @@ impl<T> Route<T> {
     }
 
     fn meets<U>(&self, other: &Route<U>) -> bool {
-        self.methods.is_empty()
-            || other.methods.is_empty()
-            || self.methods.iter().any(|method| other.methods.contains(method))
+        manifest::share_method(&self.methods, &other.methods)
     }
 }
 

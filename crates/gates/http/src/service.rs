@@ -230,7 +230,7 @@ fn check_http2(request: &Request<Incoming>) -> Result<(), Own> {
         return Err(Own::Problem(Refused::Connect.problem()));
     }
     if request.method().as_str().len() > METHOD_BYTES_MAX {
-        return Err(malformed("the method is not a word"));
+        return Err(malformed("the method is not a word of at most 32 bytes"));
     }
     if request.headers().len() > HEADERS_MAX {
         return Err(Own::Problem(Refused::TooManyHeaders.problem()));

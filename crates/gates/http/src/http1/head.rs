@@ -98,7 +98,7 @@ impl Head {
             _ => return Err(bad),
         };
         if method.is_empty() || method.len() > METHOD_BYTES_MAX || !is_token(method) {
-            return Err(Refused::Malformed("the method is not a word"));
+            return Err(Refused::Malformed("the method is not a word of at most 32 bytes"));
         }
         if method == b"CONNECT" {
             return Err(Refused::Connect);
